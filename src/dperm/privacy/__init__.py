@@ -1,0 +1,60 @@
+"""What a run costs: events, accountants, guarantees and calibration. Pure: no rows, no noise, no files."""
+
+from dperm.privacy.accountants import compose
+from dperm.privacy.calibrate import calibrate, calibrate_mu, gaussian_sigma, split_mu
+from dperm.privacy.events import (
+    EVENTS,
+    Approximate,
+    Concentrated,
+    Event,
+    Gaussian,
+    HiddenState,
+    Pure,
+    Sampled,
+    event_from_spec,
+    register_event,
+)
+from dperm.privacy.gaussian import gaussian_delta, gaussian_epsilon, gaussian_mu
+from dperm.privacy.guarantees import (
+    GDP,
+    ZCDP,
+    ApproxDP,
+    Guarantee,
+    PrivacyLoss,
+    PureDP,
+    guarantee_from_spec,
+)
+from dperm.privacy.hidden_state import hidden_state_mu
+from dperm.privacy.relations import RELATIONS, check_relation, kappa
+
+__all__ = [
+    "EVENTS",
+    "GDP",
+    "RELATIONS",
+    "ZCDP",
+    "ApproxDP",
+    "Approximate",
+    "Concentrated",
+    "Event",
+    "Gaussian",
+    "Guarantee",
+    "HiddenState",
+    "PrivacyLoss",
+    "Pure",
+    "PureDP",
+    "Sampled",
+    "calibrate",
+    "calibrate_mu",
+    "check_relation",
+    "compose",
+    "event_from_spec",
+    "gaussian_delta",
+    "gaussian_epsilon",
+    "gaussian_mu",
+    "gaussian_sigma",
+    "guarantee_from_spec",
+    "hidden_state_mu",
+    "kappa",
+    "register_event",
+    "split_mu",
+]

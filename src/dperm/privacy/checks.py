@@ -1,0 +1,39 @@
+"""Argument checks shared by the privacy package: each raises "Expected X, found Y. Do Z."."""
+
+from __future__ import annotations
+
+import math
+import numbers
+
+
+def non_negative(name: str, value: float, *, infinite: bool = False) -> float:
+    """`value` as a float when it is ≥ 0 (and finite, unless `infinite`), else ValueError."""
+    number = float(value)
+    if math.isnan(number) or number < 0 or (math.isinf(number) and not infinite):
+        kind = f"{name} >= 0" if infinite else f"a finite {name} >= 0"
+        raise ValueError(f"Expected {kind}, found {value!r}. Pass a non-negative number.")
+    return number
+
+
+def positive(name: str, value: float, *, infinite: bool = False) -> float:
+    """`value` as a float when it is > 0 (and finite, unless `infinite`), else ValueError."""
+    number = float(value)
+    if math.isnan(number) or number <= 0 or (math.isinf(number) and not infinite):
+        kind = f"{name} > 0" if infinite else f"a finite {name} > 0"
+        raise ValueError(f"Expected {kind}, found {value!r}. Pass a positive number.")
+    return number
+
+
+def probability(name: str, value: float) -> float:
+    """`value` as a float when it lies in [0, 1], else ValueError."""
+    number = float(value)
+    if math.isnan(number) or not 0 <= number <= 1:
+        raise ValueError(f"Expected {name} in [0, 1], found {value!r}. Pass a probability, e.g. {name}=1e-6.")
+    return number
+
+
+def whole(name: str, value: int) -> int:
+    """`value` as an int when it is a whole number ≥ 1, else ValueError."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or int(value) < 1:
+        raise ValueError(f"Expected a whole number {name} >= 1, found {value!r}. Pass an int.")
+    return int(value)

@@ -1,0 +1,353 @@
+"""Events: what was released, free of units. What it costs is the accountants' business.
+
+An event is a frozen record such as `Gaussian(mu=0.3, count=100)`: one hundred releases, each with L2 sensitivity over
+noise standard deviation equal to 0.3 *under the relation of the run*. A mechanism file may add its own kind with
+`@register_event`; it then needs `spec()` and as many of the cost methods as its theorem supports.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar
+
+from dperm.privacy.checks import non_negative, probability, whole
+from dperm.privacy.relations import RELATIONS, REPLACE_ONE
+
+EVENTS: dict[str, type[Event]] = {}
+AnyEvent = TypeVar("AnyEvent", bound="type[Event]")
+
+
+def register_event(kind: AnyEvent) -> AnyEvent:
+    """Class decorator: lets `event_from_spec` rebuild this kind of event.
+
+    >>> EVENTS["gaussian"].__name__
+    'Gaussian'
+    """
+    if not kind.kind or EVENTS.get(kind.kind, kind) is not kind:
+        raise ValueError(f"Expected an unused event kind, found {kind.kind!r}. Give {kind.__name__} its own `kind`.")
+    EVENTS[kind.kind] = kind
+    return kind
+
+
+def event_from_spec(spec: Mapping[str, Any]) -> Event:
+    """Rebuild an event from `event.spec()`.
+
+    >>> event_from_spec({"kind": "gaussian", "mu": 0.5, "count": 3})
+    Gaussian(mu=0.5, count=3)
+    """
+    kind = spec.get("kind")
+    if kind not in EVENTS:
+        known = ", ".join(sorted(EVENTS))
+        raise ValueError(f"Expected an event kind among {known}, found {kind!r}. Register it with register_event.")
+    return EVENTS[kind].from_spec(spec)
+
+
+@dataclass(frozen=True)
+class Event:
+    """Base of all events. Cost methods return None where the event has no such guarantee."""
+
+    kind: ClassVar[str] = ""
+
+    def total(self) -> int:
+        """Number of releases the event stands for."""
+        return 1
+
+    def gdp(self) -> float | None:
+        """μ such that the whole event (all its releases) is μ-GDP, or None."""
+        return None
+
+    def pure(self) -> float | None:
+        """ε such that the whole event is ε-DP, or None."""
+        return None
+
+    def zcdp(self) -> float | None:
+        """ρ such that the whole event is ρ-zCDP, or None."""
+        return None
+
+    def approximate(self) -> tuple[float, float, int] | None:
+        """(ε, δ, count): the event is `count` adaptive (ε, δ)-DP releases; or None."""
+        return None
+
+    def relaxed(self) -> Event:
+        """A simpler event that costs at least as much (used as a second, always valid route)."""
+        return self
+
+    def scale(self) -> float:
+        """Rough standard deviation of the privacy loss; it chooses grids and has no influence on validity."""
+        rho = self.zcdp()
+        return math.inf if rho is None else math.sqrt(2 * rho)
+
+    def relations(self) -> tuple[str, ...]:
+        """Relations under which the event has a meaning."""
+        return RELATIONS
+
+    def refusal(self, relation: str) -> str:
+        """Why the event is refused under a relation that is not in `relations()`."""
+        return f"Expected relation in {self.relations()} for {type(self).__name__}, found {relation!r}. Change one."
+
+    def loss_distribution(self, discretization: float) -> Any:
+        """A dp_accounting privacy-loss distribution dominating the event on that grid, or None."""
+        return None
+
+    def spec(self) -> dict[str, Any]:
+        """JSON-ready description; `event_from_spec` inverts it."""
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return {"kind": self.kind} | {
+            name: value.spec() if isinstance(value, Event) else value for name, value in fields.items()
+        }
+
+    @classmethod
+    def from_spec(cls, spec: Mapping[str, Any]) -> Event:
+        """Rebuild from `spec()`; unknown or missing fields are an error."""
+        names = {field.name for field in dataclasses.fields(cls)}
+        found = set(spec) - {"kind"}
+        if found != names:
+            raise ValueError(f"Expected fields {sorted(names)} for {cls.kind!r}, found {sorted(found)}. Repair the spec.")
+        values = {name: event_from_spec(spec[name]) if isinstance(spec[name], Mapping) else spec[name] for name in names}
+        return cls(**values)
+
+
+@register_event
+@dataclass(frozen=True)
+class Gaussian(Event):
+    """`count` releases with N(0, σ²I) noise, each with Δ/σ = μ: together (μ√count)-GDP, exactly.
+
+    **Guarantee.** Adaptive composition of μ_i-GDP releases is √(Σμ_i²)-GDP, for the relation that defines Δ.
+
+    >>> Gaussian(0.1, count=100).gdp()
+    1.0
+    """
+
+    mu: float
+    count: int = 1
+    kind: ClassVar[str] = "gaussian"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "mu", non_negative("mu", self.mu))
+        object.__setattr__(self, "count", whole("count", self.count))
+
+    def total(self) -> int:
+        return self.count
+
+    def gdp(self) -> float:
+        return self.mu * math.sqrt(self.count)
+
+    def pure(self) -> float | None:
+        return 0.0 if self.mu == 0 else None
+
+    def zcdp(self) -> float:
+        return self.count * self.mu**2 / 2
+
+    def loss_distribution(self, discretization: float) -> Any:
+        from dperm.privacy import loss_distributions
+
+        return loss_distributions.gaussian(self.gdp(), discretization)
+
+
+@register_event
+@dataclass(frozen=True)
+class Pure(Event):
+    """`count` releases, each ε-DP: together count·ε-DP, and less at δ > 0.
+
+    **Guarantee.** Randomised response with parameter ε dominates every ε-DP release (Kairouz, Oh and Viswanath 2015).
+    ρ = ε·tanh(ε/2) per release is the tight zCDP parameter of that pair.
+
+    >>> Pure(0.5, count=4).pure()
+    2.0
+    """
+
+    epsilon: float
+    count: int = 1
+    kind: ClassVar[str] = "pure"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", non_negative("epsilon", self.epsilon))
+        object.__setattr__(self, "count", whole("count", self.count))
+
+    def total(self) -> int:
+        return self.count
+
+    def pure(self) -> float:
+        return self.count * self.epsilon
+
+    def zcdp(self) -> float:
+        return self.count * self.epsilon * math.tanh(self.epsilon / 2)
+
+    def approximate(self) -> tuple[float, float, int]:
+        return self.epsilon, 0.0, self.count
+
+    def loss_distribution(self, discretization: float) -> Any:
+        from dperm.privacy import loss_distributions
+
+        return loss_distributions.approximate(self.epsilon, 0.0, self.count, discretization)
+
+
+@register_event
+@dataclass(frozen=True)
+class Concentrated(Event):
+    """`count` releases, each ρ-zCDP: together count·ρ-zCDP (additive).
+
+    >>> Concentrated(0.01, count=50).zcdp()
+    0.5
+    """
+
+    rho: float
+    count: int = 1
+    kind: ClassVar[str] = "concentrated"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rho", non_negative("rho", self.rho))
+        object.__setattr__(self, "count", whole("count", self.count))
+
+    def total(self) -> int:
+        return self.count
+
+    def zcdp(self) -> float:
+        return self.count * self.rho
+
+    def pure(self) -> float | None:
+        return 0.0 if self.rho == 0 else None
+
+    def loss_distribution(self, discretization: float) -> Any:
+        from dperm.privacy import loss_distributions
+
+        return loss_distributions.concentrated(self.zcdp(), discretization)
+
+
+@register_event
+@dataclass(frozen=True)
+class Approximate(Event):
+    """`count` releases, each (ε, δ)-DP.
+
+    **Guarantee.** The pair "reveal everything with probability δ, else randomised response with ε" dominates every
+    (ε, δ)-DP release; composing it gives the optimal composition theorem.
+
+    >>> Approximate(1.0, 1e-6).approximate()
+    (1.0, 1e-06, 1)
+    """
+
+    epsilon: float
+    delta: float
+    count: int = 1
+    kind: ClassVar[str] = "approximate"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", non_negative("epsilon", self.epsilon))
+        object.__setattr__(self, "delta", probability("delta", self.delta))
+        object.__setattr__(self, "count", whole("count", self.count))
+
+    def total(self) -> int:
+        return self.count
+
+    def pure(self) -> float | None:
+        return self.count * self.epsilon if self.delta == 0 else None
+
+    def zcdp(self) -> float | None:
+        return self.count * self.epsilon * math.tanh(self.epsilon / 2) if self.delta == 0 else None
+
+    def approximate(self) -> tuple[float, float, int]:
+        return self.epsilon, self.delta, self.count
+
+    def scale(self) -> float:
+        return math.sqrt(2 * self.count * self.epsilon * math.tanh(self.epsilon / 2))
+
+    def loss_distribution(self, discretization: float) -> Any:
+        from dperm.privacy import loss_distributions
+
+        return loss_distributions.approximate(self.epsilon, self.delta, self.count, discretization)
+
+
+@register_event
+@dataclass(frozen=True)
+class Sampled(Event):
+    """Each release of `event` sees a fresh Poisson sample: every record joins independently with probability `rate`.
+
+    **Guarantee.** The privacy-loss distribution of (1−q)N(0, 1/μ²) + qN(1, 1/μ²) against N(0, 1/μ²), both directions,
+    composed `count` times; pessimistic grid. For zero-out and add-remove only: under replace-one the changed record
+    may be absent, present on one side or present on both, and the pair above does not dominate that.
+    Without amplification the event is no worse than `event` itself (`relaxed`), which serves tiny δ.
+
+    >>> Sampled(0.01, Gaussian(1.0, count=1000)).total()
+    1000
+    """
+
+    rate: float
+    event: Gaussian
+    kind: ClassVar[str] = "sampled"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rate", probability("rate", self.rate))
+        if not isinstance(self.event, Gaussian):
+            raise ValueError(f"Expected a Gaussian event to sample, found {self.event!r}. Pass Gaussian(mu, count).")
+
+    def total(self) -> int:
+        return self.event.count
+
+    def gdp(self) -> float | None:
+        if self.rate == 0:
+            return 0.0
+        return self.event.gdp() if self.rate == 1 else None
+
+    def pure(self) -> float | None:
+        return 0.0 if self.rate * self.event.mu == 0 else None
+
+    def zcdp(self) -> float:
+        # Rényi divergence is jointly quasi-convex: mixing both laws with the same N(0, σ²) cannot increase it.
+        return 0.0 if self.rate == 0 else self.event.zcdp()
+
+    def relaxed(self) -> Event:
+        return self.event
+
+    def scale(self) -> float:
+        amplified = self.rate * math.sqrt(self.event.count * math.expm1(min(self.event.mu**2, 500.0)))
+        return min(amplified, self.event.gdp())
+
+    def relations(self) -> tuple[str, ...]:
+        return tuple(relation for relation in RELATIONS if relation != REPLACE_ONE)
+
+    def refusal(self, relation: str) -> str:
+        return (
+            f"Expected relation 'zero-out' or 'add-remove' for Poisson sampling, found {relation!r}. The amplification "
+            "theorem compares runs in which the record is absent or present; replacing a record is a different pair, "
+            "for which the reported epsilon would be too small. Use relation='zero-out', or full batches."
+        )
+
+    def loss_distribution(self, discretization: float) -> Any:
+        from dperm.privacy import loss_distributions
+
+        return loss_distributions.sampled(self.rate, self.event.mu, self.event.count, discretization)
+
+
+@register_event
+@dataclass(frozen=True)
+class HiddenState(Event):
+    """The last iterate of `steps` noisy steps, already accounted (see `hidden_state_mu`): one μ-GDP release.
+
+    >>> HiddenState(0.4, steps=10_000).gdp()
+    0.4
+    """
+
+    mu: float
+    steps: int
+    kind: ClassVar[str] = "hidden-state"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "mu", non_negative("mu", self.mu))
+        object.__setattr__(self, "steps", whole("steps", self.steps))
+
+    def gdp(self) -> float:
+        return self.mu
+
+    def pure(self) -> float | None:
+        return 0.0 if self.mu == 0 else None
+
+    def zcdp(self) -> float:
+        return self.mu**2 / 2
+
+    def loss_distribution(self, discretization: float) -> Any:
+        from dperm.privacy import loss_distributions
+
+        return loss_distributions.gaussian(self.mu, discretization)
