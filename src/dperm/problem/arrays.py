@@ -1,0 +1,112 @@
+"""The few array operations that losses share, written once for every array-API library.
+
+Nothing here imports an array library at module import: the namespace comes from the array that arrives.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+Array = Any
+
+
+def namespace(array: Array) -> Any:
+    """The array-API namespace of an array (numpy, torch, cupy)."""
+    import array_api_compat
+
+    return array_api_compat.array_namespace(array)
+
+
+def device(array: Array) -> Any:
+    """The device that holds an array."""
+    import array_api_compat
+
+    return array_api_compat.device(array)
+
+
+def prepare(z: Array, y: Array) -> tuple[Any, Array, Array]:
+    """(namespace, z as floats, y in the dtype and on the device of z).
+
+    Labels are cast to the margins' dtype so that float32 margins with integer labels stay float32.
+    """
+    if isinstance(z, (int, float)):
+        import numpy as np
+
+        z = np.asarray(float(z))
+    xp = namespace(z)
+    if not xp.isdtype(z.dtype, "real floating"):
+        z = xp.astype(z, xp.float64)
+    if not isinstance(y, (int, float)):
+        y = xp.asarray(y, dtype=z.dtype, device=device(z))
+    return xp, z, y
+
+
+def clip(xp: Any, t: Array, low: float, high: float) -> Array:
+    """min(max(t, low), high) elementwise; infinite ends do nothing."""
+    if low > -math.inf:
+        t = xp.maximum(t, xp.full_like(t, low))
+    if high < math.inf:
+        t = xp.minimum(t, xp.full_like(t, high))
+    return t
+
+
+def between(xp: Any, t: Array, low: float, high: float) -> Array:
+    """1 where low <= t <= high, else 0, in the dtype of t."""
+    return xp.astype((t >= low) & (t <= high), t.dtype)
+
+
+def softplus(xp: Any, t: Array) -> Array:
+    """log(1 + e^t) = max(t, 0) + log1p(e^{-|t|}), without overflow."""
+    return xp.maximum(t, xp.zeros_like(t)) + xp.log1p(xp.exp(-xp.abs(t)))
+
+
+def sigmoid(xp: Any, t: Array) -> Array:
+    """1/(1 + e^{-t}), without overflow and with full relative accuracy in both tails."""
+    small = xp.exp(-xp.abs(t))
+    return xp.where(t >= 0, xp.ones_like(t), small) / (1 + small)
+
+
+def sigmoid_derivative(xp: Any, t: Array) -> Array:
+    """σ(t)σ(-t) = e^{-|t|}/(1 + e^{-|t|})², accurate where 1 - σ would cancel."""
+    small = xp.exp(-xp.abs(t))
+    return small / (1 + small) ** 2
+
+
+def shrink_to_norm(xp: Any, rows: Array, limit: float, margin: float) -> Array:
+    """Rows of norm above limit·(1 - margin) scaled down to it; the others untouched, bit for bit.
+
+    The margin (a few rounding errors) makes ``norm <= limit`` true of the floats and not only of the reals.
+    Each row is divided by max(its largest entry, limit) before squaring, so nothing overflows.
+    """
+    target = limit * (1.0 - margin)
+    if rows.shape[-1] == 0 or math.isinf(target):
+        return rows
+    largest = xp.max(xp.abs(rows), axis=-1, keepdims=True)
+    if target <= 0:
+        return xp.zeros_like(rows)
+    size = xp.maximum(largest, xp.full_like(largest, target))
+    scaled = rows / size
+    norm = xp.sqrt(xp.sum(scaled * scaled, axis=-1, keepdims=True))
+    # norm >= 1 wherever largest >= target; elsewhere a zero row must not divide by zero.
+    safe = xp.where(norm > 0, norm, xp.ones_like(norm))
+    return xp.where(norm > target / size, scaled * (target / safe), rows)
+
+
+def scalar_softplus(t: float) -> float:
+    """log(1 + e^t) of a Python float, infinities included.
+
+    >>> scalar_softplus(math.inf), round(scalar_softplus(0.0), 6)
+    (inf, 0.693147)
+    """
+    return max(t, 0.0) + math.log1p(math.exp(-abs(t)))
+
+
+def scalar_sigmoid(t: float) -> float:
+    """1/(1 + e^{-t}) of a Python float, infinities included.
+
+    >>> scalar_sigmoid(math.inf), scalar_sigmoid(0.0)
+    (1.0, 0.5)
+    """
+    small = math.exp(-abs(t))
+    return (1.0 if t >= 0 else small) / (1.0 + small)

@@ -1,0 +1,198 @@
+"""A loss that the user supplies as three functions with declared bounds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from dperm.problem.arrays import Array
+from dperm.problem.intervals import Interval, LossBounds
+from dperm.problem.losses.base import Loss, checked_margin
+from dperm.problem.specs import Spec, encode
+
+LossFunction = Callable[[Array, Array], Array]
+
+# Declared suprema are compared with this relative slack, so that an exact bound survives rounding.
+SLACK = 1e-9
+
+
+def adversarial_margins(z_max: float) -> Any:
+    """Margins where declared bounds break first: both ends, zero, unit points, and every scale between.
+
+    An infinite range is searched up to 1e6: beyond, a slope that is still growing has already passed any
+    bound.
+
+    >>> float(adversarial_margins(2.0).max())
+    2.0
+    """
+    import numpy as np
+
+    end = z_max if math.isfinite(z_max) else 1e6
+    scales = np.concatenate([np.linspace(0.0, min(end, 10.0), 401), end * np.logspace(-9, 0, 181)])
+    joints = np.array([0.25, 0.5, 1.0, 2.0])
+    joints = np.concatenate([joints * (1 - 1e-9), joints, joints * (1 + 1e-9)])
+    scales = np.concatenate([scales, joints[joints <= end]])
+    return np.unique(np.concatenate([-scales, scales]))
+
+
+def adversarial_labels(y: Interval, classification: bool) -> Any:
+    """The ends, the middle and zero of a label range; the two labels for classification.
+
+    >>> adversarial_labels(Interval(0, 2), False).tolist()
+    [0.0, 1.0, 2.0]
+    """
+    import numpy as np
+
+    if classification:
+        return np.array([-1.0, 1.0])
+    low, high = max(y.low, -1e6), min(y.high, 1e6)
+    return np.unique([low, 0.5 * (low + high), high, y.clip(0.0)])
+
+
+@dataclass(frozen=True)
+class CustomLoss(Loss):
+    """φ given by three functions of (z, y), with bounds declared for |z| <= z_max and y in the interval.
+
+    At construction the functions are evaluated on a fixed grid of adversarial points and refused if a
+    declared bound, the declared convexity, or the agreement of value, slope and curvature fails there.
+
+    **Guarantee**: the check finds mistakes, it does not prove the bounds. A privacy guarantee that uses them
+    rests on the declaration, and the spec says so; it cannot be rebuilt from JSON. Outside the declared
+    region every bound is infinite.
+
+    >>> import numpy as np
+    >>> loss = CustomLoss(
+    ...     value_function=lambda z, y: np.sqrt(1 + (z - y) ** 2) - 1,
+    ...     slope_function=lambda z, y: (z - y) / np.sqrt(1 + (z - y) ** 2),
+    ...     curvature_function=lambda z, y: (1 + (z - y) ** 2) ** -1.5,
+    ...     declared=LossBounds(math.inf, 1.0, 1.0), label="pseudo-huber")
+    >>> loss.bounds(3.0, Interval(-1, 1)).slope
+    1.0
+    """
+
+    value_function: LossFunction
+    slope_function: LossFunction
+    curvature_function: LossFunction
+    declared: LossBounds
+    z_max: float = math.inf
+    y: Interval = field(default_factory=lambda: Interval(-1.0, 1.0))
+    convex: bool = field(default=True, kw_only=True)  # type: ignore[misc]
+    smooth: bool = field(default=True, kw_only=True)  # type: ignore[misc]
+    classification: bool = field(default=False, kw_only=True)  # type: ignore[misc]
+    label: str = "custom"
+    name: ClassVar[str] = "custom"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "z_max", checked_margin(self.z_max))
+        if self.smooth and math.isinf(self.declared.curvature):
+            raise ValueError("Expected a finite curvature for a smooth loss, found inf. Pass smooth=False.")
+        self._check()
+
+    def value(self, z: Array, y: Array) -> Array:
+        """The supplied φ."""
+        return self.value_function(z, y)
+
+    def slope(self, z: Array, y: Array) -> Array:
+        """The supplied φ'."""
+        return self.slope_function(z, y)
+
+    def curvature(self, z: Array, y: Array) -> Array:
+        """The supplied φ''."""
+        return self.curvature_function(z, y)
+
+    def bounds(self, z_max: float, y: Interval) -> LossBounds:
+        """The declared bounds inside the declared region, infinite outside."""
+        inside = checked_margin(z_max) <= self.z_max and (self.classification or self.y.includes(y))
+        return self.declared if inside else LossBounds(math.inf, math.inf, math.inf)
+
+    def spec(self) -> Spec:
+        """What can be written down: the declaration, not the functions."""
+        return {
+            "name": self.name,
+            "label": self.label,
+            "reconstructible": False,
+            "declared": self.declared.spec(),
+            "checked": "on a grid of adversarial points; not proven",
+            "z_max": encode(self.z_max),
+            "y": self.y.spec(),
+            "convex": self.convex,
+            "smooth": self.smooth,
+            "classification": self.classification,
+        }
+
+    @classmethod
+    def examples(cls) -> tuple[Loss, ...]:
+        """None: there is nothing to supply."""
+        return ()
+
+    def _check(self) -> None:
+        import numpy as np
+
+        margins = adversarial_margins(self.z_max)
+        labels = adversarial_labels(self.y, self.classification)
+        z, y = (grid.ravel() for grid in np.meshgrid(margins, labels, indexing="ij"))
+        value, slope, curvature = (
+            np.asarray(function(z, y), dtype=float)
+            for function in (self.value_function, self.slope_function, self.curvature_function)
+        )
+
+        def refuse(failed: Any, expected: str, found: Any) -> None:
+            if np.any(failed):
+                i = int(np.argmax(failed))
+                raise ValueError(
+                    f"Expected {expected}, found {float(np.broadcast_to(found, z.shape)[i]):g} at "
+                    f"z={z[i]:g}, "
+                    f"y={y[i]:g}. Correct the loss or declare what it does."
+                )
+
+        for array, what in ((value, "value"), (slope, "slope"), (curvature, "curvature")):
+            if array.shape != z.shape:
+                raise ValueError(
+                    f"Expected one {what} per margin, found shape {array.shape}. Work elementwise."
+                )
+            refuse(~np.isfinite(array), f"a finite {what}", array)
+        spread = max(float(value.max()), 0.0) - min(float(value.min()), 0.0)
+        refuse(spread > self.declared.range * (1 + SLACK), f"values within {self.declared.range:g}", spread)
+        size = np.abs(slope)
+        refuse(size > self.declared.slope * (1 + SLACK), f"|slope| <= {self.declared.slope:g}", slope)
+        size = np.abs(curvature)
+        refuse(
+            size > self.declared.curvature * (1 + SLACK),
+            f"|curvature| <= {self.declared.curvature:g}",
+            curvature,
+        )
+        self._check_derivatives(refuse, z, y, slope, curvature)
+
+    def _check_derivatives(self, refuse: Any, z: Any, y: Any, slope: Any, curvature: Any) -> None:
+        """Values and slopes must agree across each step: a convex φ rises by between φ'(z)h and φ'(z +
+        h)h."""
+        import numpy as np
+
+        step = 1e-4 * np.maximum(np.abs(z), 1.0)
+        step = np.where(z + step > self.z_max, -step, step)
+        before, after = (np.asarray(self.value_function(z + s, y), dtype=float) for s in (0 * step, step))
+        later = np.asarray(self.slope_function(z + step, y), dtype=float)
+        rise = (after - before) / step
+        noise = 1e-10 * (1 + np.abs(before) + np.abs(after)) / np.abs(step) + 1e-9
+        if self.convex:
+            smaller, larger = np.minimum(slope, later), np.maximum(slope, later)
+            refuse(
+                (rise < smaller - noise) | (rise > larger + noise),
+                "a slope that is the value's derivative",
+                slope,
+            )
+            refuse(
+                (later - slope) * np.sign(step) < -noise,
+                "a slope that never falls (convex loss)",
+                later - slope,
+            )
+            refuse(curvature < -SLACK, "curvature >= 0 (convex loss)", curvature)
+        if self.smooth:
+            bend = (later - slope) / step
+            limit = self.declared.curvature * (1 + SLACK) + noise / np.abs(step) * 1e-3
+            refuse(np.abs(bend) > limit, "a slope that changes no faster than the curvature bound", bend)
+            gap = np.abs(rise - slope)
+            allowed = 0.5 * self.declared.curvature * np.abs(step) * (1 + SLACK) + noise
+            refuse(gap > allowed, "a slope that is the value's derivative", slope)

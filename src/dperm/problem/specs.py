@@ -1,0 +1,105 @@
+"""Plain JSON forms of declarations: infinities become the words "inf" and "-inf", tuples become lists.
+
+Strict JSON has no infinity, and a certificate that another language cannot parse proves nothing there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+Spec = dict[str, Any]
+
+
+def encode(value: Any) -> Any:
+    """JSON form of a number, text, sequence or anything with a ``spec()``.
+
+    >>> encode((1.0, float("inf")))
+    [1.0, 'inf']
+    """
+    if hasattr(value, "spec"):
+        return value.spec()
+    if isinstance(value, float) and math.isinf(value):
+        return "inf" if value > 0 else "-inf"
+    if isinstance(value, (tuple, list)):
+        return [encode(item) for item in value]
+    return value
+
+
+def number(value: Any, what: str = "a number") -> float:
+    """float(value), reading "inf" back; NaN and non-numbers are refused.
+
+    >>> number("inf")
+    inf
+    """
+    try:
+        result = float(value)
+    except (TypeError, ValueError):
+        raise ValueError(f"Expected {what} to be a number, found {value!r}. Pass a float.") from None
+    if math.isnan(result):
+        raise ValueError(f"Expected {what} to be a number, found NaN. Pass a float.")
+    return result
+
+
+def positive(value: Any, what: str) -> float:
+    """A finite number > 0.
+
+    >>> positive(2, "radius")
+    2.0
+    """
+    result = number(value, what)
+    if not 0 < result < math.inf:
+        raise ValueError(f"Expected {what} > 0 and finite, found {result:g}. Pass a positive {what}.")
+    return result
+
+
+def non_negative(value: Any, what: str) -> float:
+    """A finite number >= 0.
+
+    >>> non_negative(0, "strength")
+    0.0
+    """
+    result = number(value, what)
+    if not 0 <= result < math.inf:
+        raise ValueError(f"Expected {what} >= 0 and finite, found {result:g}. Pass a non-negative {what}.")
+    return result
+
+
+def product(first: float, second: float) -> float:
+    """first·second with 0·inf = 0: a bound on a product whose one factor is always zero.
+
+    >>> product(0.0, float("inf"))
+    0.0
+    """
+    return 0.0 if first == 0 or second == 0 else first * second
+
+
+def vector(value: Any, what: str) -> tuple[float, ...]:
+    """A tuple of numbers from any one-dimensional sequence or array.
+
+    >>> vector([1, 2], "normal")
+    (1.0, 2.0)
+    """
+    if isinstance(value, (str, bytes)) or not hasattr(value, "__iter__"):
+        raise ValueError(f"Expected {what} to be a sequence of numbers, found {value!r}. Pass a list.")
+    result = tuple(number(item, what) for item in value)
+    if not result:
+        raise ValueError(f"Expected {what} to have at least one entry, found none. Pass one per column.")
+    return result
+
+
+def field_spec(instance: Any) -> Spec:
+    """{"name": ..., every dataclass field in JSON form}."""
+    return {"name": instance.name, **{f.name: encode(getattr(instance, f.name)) for f in fields(instance)}}
+
+
+def split(spec: Any, what: str, known: Sequence[str]) -> tuple[str, Spec]:
+    """The name and the parameters of a spec; unknown names are refused with the list of known ones."""
+    if not isinstance(spec, Mapping) or "name" not in spec:
+        raise ValueError(f"Expected a {what} spec with a name, found {spec!r}. Pass the result of spec().")
+    name = spec["name"]
+    if name not in known:
+        raise ValueError(f"Expected a {what} among {sorted(known)}, found {name!r}. Choose one of them.")
+    return str(name), {key: item for key, item in spec.items() if key != "name"}
