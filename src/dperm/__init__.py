@@ -1,3 +1,44 @@
-"""Differentially private empirical risk minimization."""
+"""dperm: differentially private empirical risk minimization.
+
+    model = dperm.LogisticRegression(epsilon=1.0, bounds=(low, high), classes=[0, 1]).fit(X, y)
+    model.certificate_.verify()
+
+Names are imported when first used, so that `import dperm` is quick.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    "LinearRegression": "dperm.estimators",
+    "LogisticRegression": "dperm.estimators",
+    "fit": "dperm.walk",
+    "plan": "dperm.walk",
+    "Release": "dperm.walk",
+    "Certificate": "dperm.certificate",
+    "MemoryRows": "dperm.rows",
+    "Problem": "dperm.problem",
+    "Target": "dperm.mechanisms",
+    "Shape": "dperm.mechanisms",
+    "Gradient": "dperm.mechanisms",
+    "Schema": "dperm.schema",
+}
+_MODULES = ("audit", "estimators", "mechanisms", "privacy", "problem", "rows", "theory")
+
+__all__ = ["__version__", *_HOMES, *_MODULES]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    if name in _MODULES:
+        return importlib.import_module(f"dperm.{name}")
+    raise AttributeError(f"module 'dperm' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

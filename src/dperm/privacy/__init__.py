@@ -25,7 +25,9 @@ from dperm.privacy.guarantees import (
     guarantee_from_spec,
 )
 from dperm.privacy.hidden_state import hidden_state_mu
+from dperm.privacy.products import Composed, ProductDP
 from dperm.privacy.relations import RELATIONS, check_relation, kappa
+from dperm.privacy.selection import PoissonRuns, TruncatedNegativeBinomial, selection_epsilon
 
 __all__ = [
     "EVENTS",
@@ -34,15 +36,19 @@ __all__ = [
     "ZCDP",
     "ApproxDP",
     "Approximate",
+    "Composed",
     "Concentrated",
     "Event",
     "Gaussian",
     "Guarantee",
     "HiddenState",
+    "PoissonRuns",
     "PrivacyLoss",
+    "ProductDP",
     "Pure",
     "PureDP",
     "Sampled",
+    "TruncatedNegativeBinomial",
     "calibrate",
     "calibrate_mu",
     "check_relation",
@@ -56,5 +62,6 @@ __all__ = [
     "hidden_state_mu",
     "kappa",
     "register_event",
+    "selection_epsilon",
     "split_mu",
 ]

@@ -11,7 +11,8 @@ import numpy as np
 def rdp_epsilon(alpha: float, value: float, delta: float) -> float:
     """ε = ε_α + [ln(1/δ) + (α−1)·ln(1−1/α) − ln α]/(α−1), never below 0.
 
-    **Guarantee.** (α, ε_α)-RDP with α > 1 implies (ε, δ)-DP (Canonne, Kamath and Steinke 2020, Proposition 12).
+    **Guarantee.** (α, ε_α)-RDP with α > 1 implies (ε, δ)-DP (Canonne, Kamath and Steinke 2020,
+    Proposition 12).
 
     >>> round(rdp_epsilon(10.0, 0.5, 1e-5), 10)
     1.4180106368

@@ -1,8 +1,9 @@
 """Events: what was released, free of units. What it costs is the accountants' business.
 
-An event is a frozen record such as `Gaussian(mu=0.3, count=100)`: one hundred releases, each with L2 sensitivity over
-noise standard deviation equal to 0.3 *under the relation of the run*. A mechanism file may add its own kind with
-`@register_event`; it then needs `spec()` and as many of the cost methods as its theorem supports.
+An event is a frozen record such as `Gaussian(mu=0.3, count=100)`: one hundred releases, each with L2
+sensitivity over noise standard deviation equal to 0.3 *under the relation of the run*. A mechanism file
+may add its own kind with `@register_event`; it then needs `spec()` and as many of the cost methods as its
+theorem supports.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ def register_event(kind: AnyEvent) -> AnyEvent:
     'Gaussian'
     """
     if not kind.kind or EVENTS.get(kind.kind, kind) is not kind:
-        raise ValueError(f"Expected an unused event kind, found {kind.kind!r}. Give {kind.__name__} its own `kind`.")
+        raise ValueError(
+            f"Expected an unused event kind, found {kind.kind!r}. Give {kind.__name__} its own `kind`."
+        )
     EVENTS[kind.kind] = kind
     return kind
 
@@ -41,7 +44,9 @@ def event_from_spec(spec: Mapping[str, Any]) -> Event:
     kind = spec.get("kind")
     if kind not in EVENTS:
         known = ", ".join(sorted(EVENTS))
-        raise ValueError(f"Expected an event kind among {known}, found {kind!r}. Register it with register_event.")
+        raise ValueError(
+            f"Expected an event kind among {known}, found {kind!r}. Register it with register_event."
+        )
     return EVENTS[kind].from_spec(spec)
 
 
@@ -86,7 +91,8 @@ class Event:
 
     def refusal(self, relation: str) -> str:
         """Why the event is refused under a relation that is not in `relations()`."""
-        return f"Expected relation in {self.relations()} for {type(self).__name__}, found {relation!r}. Change one."
+        known = ", ".join(self.relations())
+        return f"Expected relation in {known} for {type(self).__name__}, found {relation!r}. Change one."
 
     def loss_distribution(self, discretization: float) -> Any:
         """A dp_accounting privacy-loss distribution dominating the event on that grid, or None."""
@@ -105,8 +111,13 @@ class Event:
         names = {field.name for field in dataclasses.fields(cls)}
         found = set(spec) - {"kind"}
         if found != names:
-            raise ValueError(f"Expected fields {sorted(names)} for {cls.kind!r}, found {sorted(found)}. Repair the spec.")
-        values = {name: event_from_spec(spec[name]) if isinstance(spec[name], Mapping) else spec[name] for name in names}
+            raise ValueError(
+                f"Expected fields {sorted(names)} for {cls.kind!r}, found {sorted(found)}. Repair the spec."
+            )
+        values = {
+            name: event_from_spec(spec[name]) if isinstance(spec[name], Mapping) else spec[name]
+            for name in names
+        }
         return cls(**values)
 
 
@@ -115,7 +126,8 @@ class Event:
 class Gaussian(Event):
     """`count` releases with N(0, σ²I) noise, each with Δ/σ = μ: together (μ√count)-GDP, exactly.
 
-    **Guarantee.** Adaptive composition of μ_i-GDP releases is √(Σμ_i²)-GDP, for the relation that defines Δ.
+    **Guarantee.** Adaptive composition of μ_i-GDP releases is √(Σμ_i²)-GDP, for the relation that defines
+    Δ.
 
     >>> Gaussian(0.1, count=100).gdp()
     1.0
@@ -152,8 +164,8 @@ class Gaussian(Event):
 class Pure(Event):
     """`count` releases, each ε-DP: together count·ε-DP, and less at δ > 0.
 
-    **Guarantee.** Randomised response with parameter ε dominates every ε-DP release (Kairouz, Oh and Viswanath 2015).
-    ρ = ε·tanh(ε/2) per release is the tight zCDP parameter of that pair.
+    **Guarantee.** Randomised response with parameter ε dominates every ε-DP release (Kairouz, Oh and
+    Viswanath 2015). ρ = ε·tanh(ε/2) per release is the tight zCDP parameter of that pair.
 
     >>> Pure(0.5, count=4).pure()
     2.0
@@ -222,8 +234,8 @@ class Concentrated(Event):
 class Approximate(Event):
     """`count` releases, each (ε, δ)-DP.
 
-    **Guarantee.** The pair "reveal everything with probability δ, else randomised response with ε" dominates every
-    (ε, δ)-DP release; composing it gives the optimal composition theorem.
+    **Guarantee.** The pair "reveal everything with probability δ, else randomised response with ε"
+    dominates every (ε, δ)-DP release; composing it gives the optimal composition theorem.
 
     >>> Approximate(1.0, 1e-6).approximate()
     (1.0, 1e-06, 1)
@@ -263,12 +275,14 @@ class Approximate(Event):
 @register_event
 @dataclass(frozen=True)
 class Sampled(Event):
-    """Each release of `event` sees a fresh Poisson sample: every record joins independently with probability `rate`.
+    """Each release of `event` sees a fresh Poisson sample: every record joins independently with
+    probability `rate`.
 
     **Guarantee.** The privacy-loss distribution of (1−q)N(0, 1/μ²) + qN(1, 1/μ²) against N(0, 1/μ²), both directions,
-    composed `count` times; pessimistic grid. For zero-out and add-remove only: under replace-one the changed record
-    may be absent, present on one side or present on both, and the pair above does not dominate that.
-    Without amplification the event is no worse than `event` itself (`relaxed`), which serves tiny δ.
+    composed `count` times; pessimistic grid. For zero-out and add-remove only: under replace-one the
+    changed record may be absent, present on one side or present on both, and the pair above does not
+    dominate that. Without amplification the event is no worse than `event` itself (`relaxed`), which
+    serves tiny δ.
 
     >>> Sampled(0.01, Gaussian(1.0, count=1000)).total()
     1000
@@ -281,7 +295,9 @@ class Sampled(Event):
     def __post_init__(self) -> None:
         object.__setattr__(self, "rate", probability("rate", self.rate))
         if not isinstance(self.event, Gaussian):
-            raise ValueError(f"Expected a Gaussian event to sample, found {self.event!r}. Pass Gaussian(mu, count).")
+            raise ValueError(
+                f"Expected a Gaussian event to sample, found {self.event!r}. Pass Gaussian(mu, count)."
+            )
 
     def total(self) -> int:
         return self.event.count
@@ -302,17 +318,19 @@ class Sampled(Event):
         return self.event
 
     def scale(self) -> float:
-        amplified = self.rate * math.sqrt(self.event.count * math.expm1(min(self.event.mu**2, 500.0)))
-        return min(amplified, self.event.gdp())
+        from dperm.privacy.loss_distributions import sampled_scale
+
+        return 0.0 if self.pure() == 0 else sampled_scale(self.rate, self.event.mu, self.event.count)
 
     def relations(self) -> tuple[str, ...]:
         return tuple(relation for relation in RELATIONS if relation != REPLACE_ONE)
 
     def refusal(self, relation: str) -> str:
         return (
-            f"Expected relation 'zero-out' or 'add-remove' for Poisson sampling, found {relation!r}. The amplification "
-            "theorem compares runs in which the record is absent or present; replacing a record is a different pair, "
-            "for which the reported epsilon would be too small. Use relation='zero-out', or full batches."
+            f"Expected relation 'zero-out' or 'add-remove' for Poisson sampling, found {relation!r}. "
+            "The amplification theorem compares runs in which the record is absent or present; "
+            "replacing a record is a different pair, for which the reported epsilon would be too small. "
+            "Use relation='zero-out', or full batches."
         )
 
     def loss_distribution(self, discretization: float) -> Any:
@@ -324,7 +342,8 @@ class Sampled(Event):
 @register_event
 @dataclass(frozen=True)
 class HiddenState(Event):
-    """The last iterate of `steps` noisy steps, already accounted (see `hidden_state_mu`): one μ-GDP release.
+    """The last iterate of `steps` noisy steps, already accounted (see `hidden_state_mu`): one μ-GDP
+    release.
 
     >>> HiddenState(0.4, steps=10_000).gdp()
     0.4

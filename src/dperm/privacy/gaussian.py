@@ -4,13 +4,14 @@ With t₁ = ε/μ − μ/2, t₂ = ε/μ + μ/2 and R(t) = Φ(−t)/φ(t) = ∫�
 
     δ_G(ε; μ) = Φ(−t₁) − e^ε Φ(−t₂) = φ(t₁)·[R(t₁) − R(t₂)] = φ(t₁) ∫₀^∞ e^{−t₁s−s²/2} (1 − e^{−μs}) ds,
 
-because e^ε φ(t₂) = φ(t₁). The two differences lose digits when μ is small beside t₁: R(t₁) and R(t₂) then share
-their leading digits. The integral has a positive integrand and loses none, so it serves that region by
-Gauss–Legendre quadrature; the difference of Mills' ratios serves the rest. Where t₁ < 0 the complement
+because e^ε φ(t₂) = φ(t₁). The two differences lose digits when μ is small beside t₁: R(t₁) and R(t₂) then
+share their leading digits. The integral has a positive integrand and loses none, so it serves that region
+by Gauss–Legendre quadrature; the difference of Mills' ratios serves the rest. Where t₁ < 0 the complement
 
     1 − δ_G = Φ(t₁) + e^ε Φ(−t₂) = φ(t₁)·[R(−t₁) + R(t₂)]
 
-is again a sum of positive terms, and it is what the inverses solve for when δ > 1/2. Everything is kept in logs.
+is again a sum of positive terms, and it is what the inverses solve for when δ > 1/2. Everything is kept
+in logs.
 """
 
 from __future__ import annotations
@@ -27,8 +28,9 @@ from dperm.privacy.checks import non_negative, probability
 
 FloatArray = npt.NDArray[np.float64]
 
-# Relative step by which inverses move to the safe side. Evaluation errors in log δ are a few units of 1e-16·max(1, t²),
-# and log δ moves by max(1, t²) times the relative step: 1e-13 leaves two to three decimal digits of room.
+# Relative step by which inverses move to the safe side. Evaluation errors in log δ are a few units of
+# 1e-16·max(1, t²), and log δ moves by max(1, t²) times the relative step: 1e-13 leaves two to three
+# decimal digits of room.
 SAFETY = 1e-13
 _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 _EXPONENT = 40.0  # the quadrature stops where the integrand has fallen by e^-40
@@ -88,10 +90,11 @@ def log_profile(epsilon: npt.ArrayLike, mu: npt.ArrayLike) -> tuple[FloatArray, 
 def gaussian_delta(epsilon: npt.ArrayLike, mu: npt.ArrayLike) -> Any:
     """δ_G(ε; μ) = Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ): the privacy profile of N(0, σ²I) noise, μ = Δ/σ.
 
-    **Guarantee.** Adding N(0, σ²I) to a statistic of L2 sensitivity Δ is (ε, δ_G(ε; Δ/σ))-DP for every ε ≥ 0, and
-    for no smaller δ (Balle and Wang 2018; Dong, Roth and Su 2022), in any dimension and for the relation that
-    defines Δ. The value has relative error below 1e-8 (in fact about 1e-12) for ε ≤ 100, 1e-5 ≤ μ ≤ 10 and
-    δ ≥ 1e-300. Arrays broadcast; two scalars give a float. μ = 0 reveals nothing, ε = ∞ asks for nothing: both give 0.
+    **Guarantee.** Adding N(0, σ²I) to a statistic of L2 sensitivity Δ is (ε, δ_G(ε; Δ/σ))-DP for every ε
+    ≥ 0, and for no smaller δ (Balle and Wang 2018; Dong, Roth and Su 2022), in any dimension and for the
+    relation that defines Δ. The value has relative error below 1e-8 (in fact about 1e-12) for ε ≤ 100,
+    1e-5 ≤ μ ≤ 10 and δ ≥ 1e-300. Arrays broadcast; two scalars give a float. μ = 0 reveals nothing, ε = ∞
+    asks for nothing: both give 0.
 
     >>> round(gaussian_delta(1.0, 1.0), 10)
     0.1269367375
@@ -102,7 +105,9 @@ def gaussian_delta(epsilon: npt.ArrayLike, mu: npt.ArrayLike) -> Any:
     for name, values in (("epsilon", eps), ("mu", m)):
         bad = np.isnan(values) | (values < 0)
         if bad.any():
-            raise ValueError(f"Expected {name} >= 0, found {values[bad].flat[0]}. Pass a non-negative number.")
+            raise ValueError(
+                f"Expected {name} >= 0, found {values[bad].flat[0]}. Pass a non-negative number."
+            )
     delta = np.zeros(eps.shape)
     delta[np.isposinf(m) & np.isfinite(eps)] = 1.0
     inside = np.isfinite(eps) & np.isfinite(m) & (m > 0)
@@ -131,8 +136,8 @@ def _root(residual: Callable[[float], float], low: float, high: float) -> float:
 def gaussian_epsilon(delta: float, mu: float) -> float:
     """ε(δ; μ) = min{ε ≥ 0 : δ_G(ε; μ) ≤ δ}: what a μ-GDP release costs at a given δ.
 
-    **Guarantee.** A μ-GDP mechanism is (ε, δ)-DP with this ε. The root is rounded *up* by a relative 1e-13 (and by
-    the rounding error of δ_G, divided by its slope in ε), so that δ_G at the returned ε never exceeds δ.
+    **Guarantee.** A μ-GDP mechanism is (ε, δ)-DP with this ε. The root is rounded *up* by a relative
+    1e-13 (and by the rounding error of δ_G, divided by its slope in ε), so that δ_G at the returned ε never exceeds δ.
     Where δ ≥ δ_G(0; μ) = 2Φ(μ/2) − 1 the answer is 0; δ = 0 gives ∞ unless μ = 0.
 
     >>> round(gaussian_epsilon(1e-5, 1.0), 10)
@@ -162,9 +167,9 @@ def gaussian_epsilon(delta: float, mu: float) -> float:
 def gaussian_mu(epsilon: float, delta: float) -> float:
     """μ(ε, δ) = max{μ : δ_G(ε; μ) ≤ δ}: the whole Gaussian budget of an (ε, δ) target; σ = Δ/μ.
 
-    **Guarantee.** Any μ'-GDP mechanism with μ' ≤ μ(ε, δ) is (ε, δ)-DP. The root is rounded *down* by a relative
-    1e-13, more than the evaluation error of δ_G, so that δ_G(ε; μ) never exceeds δ. δ = 0 gives 0 (Gaussian noise is
-    never purely private), δ = 1 or ε = ∞ gives ∞.
+    **Guarantee.** Any μ'-GDP mechanism with μ' ≤ μ(ε, δ) is (ε, δ)-DP. The root is rounded *down* by a
+    relative 1e-13, more than the evaluation error of δ_G, so that δ_G(ε; μ) never exceeds δ. δ = 0 gives
+    0 (Gaussian noise is never purely private), δ = 1 or ε = ∞ gives ∞.
 
     >>> round(1 / gaussian_mu(1.0, 1e-6), 10)
     4.2246788893

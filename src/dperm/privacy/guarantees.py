@@ -1,7 +1,7 @@
 """Guarantees: what a run proved, with the relation it holds for, ordered by implication.
 
-    PureDP(ε)  ⇒  GDP(μ), Φ(−μ/2) = 1/(1+e^ε)  ⇒  ZCDP(μ²/2)  ⇒  ApproxDP(ε, δ) for a curve of pairs
-    PureDP(ε)  ⇒  ZCDP(ε·tanh(ε/2))                PrivacyLoss(pld)  ⇒  ApproxDP(ε, δ) for a curve of pairs
+PureDP(ε)  ⇒  GDP(μ), Φ(−μ/2) = 1/(1+e^ε)  ⇒  ZCDP(μ²/2)  ⇒  ApproxDP(ε, δ) for a curve of pairs
+PureDP(ε)  ⇒  ZCDP(ε·tanh(ε/2))                PrivacyLoss(pld)  ⇒  ApproxDP(ε, δ) for a curve of pairs
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ class Guarantee:
     def under(self, relation: str) -> Guarantee | None:
         """The guarantee that follows for another relation, or None.
 
-        Replacing a record is two steps of zero-out (record → null → other record) or of add-remove (add, then
-        remove), so group privacy with two steps applies. Nothing else follows: a null row need not be a record, and
-        under add-remove n itself is protected.
+        Replacing a record is two steps of zero-out (record → null → other record) or of add-remove (add,
+        then remove), so group privacy with two steps applies. Nothing else follows: a null row need not
+        be a record, and under add-remove n itself is protected.
         """
         if check_relation(relation) == self.relation:
             return self
@@ -87,9 +87,9 @@ class PureDP(Guarantee):
     """ε-DP: P(S) ≤ e^ε Q(S) for neighbours under `relation`.
 
     **Guarantee.** At ε' < ε: δ = (e^ε − e^ε')/(1 + e^ε) (randomised response is the worst case). Also
-    ε·tanh(ε/2)-zCDP, and μ-GDP with Φ(−μ/2) = 1/(1 + e^ε): the convex trade-off curve G_μ meets the piecewise linear
-    one of randomised response at (0, 1), at its fixed point and at (1, 0), and between them a chord lies above the
-    curve. Two steps (zero-out or add-remove → replace-one): 2ε.
+    ε·tanh(ε/2)-zCDP, and μ-GDP with Φ(−μ/2) = 1/(1 + e^ε): the convex trade-off curve G_μ meets the
+    piecewise linear one of randomised response at (0, 1), at its fixed point and at (1, 0), and between
+    them a chord lies above the curve. Two steps (zero-out or add-remove → replace-one): 2ε.
 
     >>> PureDP(1.0, "zero-out").implies(PureDP(2.0, "replace-one"))
     True
@@ -263,8 +263,9 @@ class ApproxDP(Guarantee):
 class PrivacyLoss(Guarantee):
     """The (ε, δ) curve of a privacy-loss distribution on a grid, rounded pessimistically.
 
-    **Guarantee.** δ(ε) = E[(1 − e^{ε−L})₊] of the grid distribution, plus `floor`: an allowance for the rounding of the
-    Fourier transforms, whose error (unlike the grid's) has no sign. Below `floor` nothing is claimed (ε = ∞).
+    **Guarantee.** δ(ε) = E[(1 − e^{ε−L})₊] of the grid distribution, plus `floor`: an allowance for the
+    rounding of the Fourier transforms, whose error (unlike the grid's) has no sign. Below `floor` nothing
+    is claimed (ε = ∞).
     """
 
     kind: ClassVar[str] = "privacy-loss"
@@ -298,7 +299,8 @@ class PrivacyLoss(Guarantee):
 
 
 def guarantee_from_spec(spec: Mapping[str, Any]) -> Guarantee:
-    """Rebuild a closed-form guarantee from its `spec()`; a composed one is rebuilt from its events by `compose`.
+    """Rebuild a closed-form guarantee from its `spec()`; a composed one is rebuilt from its events by
+    `compose`.
 
     >>> guarantee_from_spec({"kind": "gdp", "mu": 0.5, "relation": "zero-out"})
     GDP(mu=0.5, relation='zero-out')
@@ -306,5 +308,7 @@ def guarantee_from_spec(spec: Mapping[str, Any]) -> Guarantee:
     kinds: dict[str, type[Guarantee]] = {cls.kind: cls for cls in (PureDP, GDP, ZCDP, ApproxDP)}
     kind = spec.get("kind")
     if kind not in kinds:
-        raise ValueError(f"Expected a guarantee kind among {sorted(kinds)}, found {kind!r}. Compose its events instead.")
+        raise ValueError(
+            f"Expected a guarantee kind among {sorted(kinds)}, found {kind!r}. Compose its events instead."
+        )
     return kinds[kind](**{name: value for name, value in spec.items() if name != "kind"})

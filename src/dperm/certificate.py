@@ -1,0 +1,301 @@
+"""The certificate: what was claimed, in enough detail that anyone can compute it again without the data.
+
+`verify` rebuilds the problem from its description, plans again, replays every decision on the released values, composes the
+events and compares each number with what the certificate says. A change to any field shows because the recomputation
+disagrees; no checksum is trusted for it. `docs/certificate.md` lists what recomputation cannot bind: it shows that a claim is
+consistent, not that the run took place.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dperm.mechanisms.base import Plan, Shape, Target, UnmetNeeds, Vector, mechanism_from_spec
+from dperm.problem import Problem
+
+if TYPE_CHECKING:
+    from dperm.encoding import Encoding
+    from dperm.mechanisms.base import Outcome
+    from dperm.noise import Noise
+
+FORMAT = "dperm-certificate/1"
+TOLERANCE = 1e-9  # another machine's mathematical library may differ in the last digits
+ARITHMETIC = {
+    "secure": "differential privacy in the real-arithmetic model; every release lies on a public grid",
+    "exact": "integer noise from an exact sampler on a public grid",
+    "seeded": "NOT PRIVATE: the noise is reproducible by whoever knows the seed",
+}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The answer of `verify`: true when everything recomputed agrees; otherwise the reasons, each a sentence."""
+
+    reasons: tuple[str, ...]
+
+    @property
+    def ok(self) -> bool:
+        return not self.reasons
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """The record as a JSON object, with the fields people ask for most as properties."""
+
+    record: Mapping[str, Any]
+
+    @property
+    def epsilon(self) -> float:
+        return float(self.record["guarantee"]["epsilon"])
+
+    @property
+    def delta(self) -> float:
+        return float(self.record["guarantee"]["delta"])
+
+    @property
+    def relation(self) -> str:
+        return str(self.record["guarantee"]["relation"])
+
+    @property
+    def unit(self) -> str:
+        return str(self.record["guarantee"]["unit"])
+
+    @property
+    def mechanism(self) -> str:
+        return str(self.record["mechanism"]["name"])
+
+    @property
+    def noise(self) -> str:
+        return str(self.record["noise"]["policy"])
+
+    @property
+    def statement(self) -> str:
+        return str(self.record["statement"])
+
+    def to_json(self) -> str:
+        return json.dumps(self.record, indent=1, allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> Certificate:
+        """Read a certificate; anything that is not one is refused with a sentence."""
+        try:
+            record = json.loads(text, parse_constant=_refuse_constant)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"Expected a certificate in JSON, found text that does not parse: {error}.") from error
+        if not isinstance(record, dict) or record.get("format") != FORMAT:
+            raise ValueError(f"Expected a certificate with format {FORMAT!r}, found another file. Pass certificate.json.")
+        return cls(record)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Certificate:
+        return cls.from_json(Path(path).read_text(encoding="utf-8"))
+
+    def verify(self, *, allow_seeded: bool = False) -> Verdict:
+        """Compute everything again and compare.
+
+        **Guarantee of a pass**: the stated (ε, δ) follows from the stated events; the events follow from the stated problem, size,
+        target and options; every decision follows from the released values; the coefficients match their hash and units.
+        """
+        reasons: list[str] = []
+        try:
+            again = _recompute(self.record)
+            _compare("", again, self.record, reasons)
+        except UnmetNeeds as error:
+            reasons.append(f"the mechanism does not cover the stated problem: {error}")
+        except (ValueError, KeyError, TypeError, IndexError, OverflowError, AttributeError, StopIteration) as error:
+            reasons.append(f"the record cannot be recomputed: {type(error).__name__}: {error}")
+        if self.record.get("noise", {}).get("policy") == "seeded" and not allow_seeded:
+            reasons.append("the noise was seeded, so the release is NOT private (pass --allow-seeded to check the rest)")
+        return Verdict(tuple(reasons))
+
+
+def _refuse_constant(name: str) -> float:
+    raise ValueError(f"{name} is not a number")
+
+
+def certify(
+    problem: Problem, plan: Plan, mechanism: Any, outcome: Outcome, noise: Noise, encoding: Encoding | None
+) -> Certificate:
+    """Write the record of a finished run."""
+    return Certificate(
+        _record(
+            problem=problem,
+            plan=plan,
+            decided=mechanism.decide(plan, problem, outcome.released),
+            released=_plain(outcome.released),
+            noise=noise.spec(),
+            encoding=encoding,
+            w=outcome.w,
+        )
+    )
+
+
+def _record(
+    *,
+    problem: Problem,
+    plan: Plan,
+    decided: Mapping[str, Any],
+    released: Any,
+    noise: Mapping[str, Any],
+    encoding: Encoding | None,
+    w: Vector,
+) -> dict[str, Any]:
+    target, shape = plan.target, plan.shape
+    composed = plan.guarantee.epsilon(target.delta)
+    # A plan never exceeds its target; the lectures' printed calibrations do, and then the truth is what is stated.
+    epsilon = target.epsilon if composed <= target.epsilon * (1 + TOLERANCE) else composed
+    unit = "person" if target.rows_per_person > 1 else "row"
+    guarantee = {
+        "epsilon": epsilon,
+        "delta": target.delta,
+        "relation": target.relation,
+        "unit": unit,
+        "composed_epsilon": composed,
+        "kind": plan.guarantee.spec(),
+    }
+    assumptions = list(plan.assumptions)
+    if noise["policy"] == "seeded":
+        assumptions.append("NOT PRIVATE: reproducible noise was asked for")
+    return {
+        "format": FORMAT,
+        "statement": statement(guarantee, target, shape, noise["policy"]),
+        "guarantee": guarantee,
+        "target": {
+            "epsilon": target.epsilon,
+            "delta": target.delta,
+            "relation": target.relation,
+            "rows_per_person": target.rows_per_person,
+        },
+        "shape": {"n": shape.n, "d": shape.d, "parameters": shape.parameters(problem)},
+        "problem": problem.spec(),
+        "constants": problem.constants.spec(),
+        "mechanism": {"name": plan.mechanism, "options": _plain(dict(plan.options))},
+        "stages": [_plain(stage.spec()) for stage in plan.stages],
+        "decided": _plain(dict(decided)),
+        "released": released,
+        "assumptions": assumptions,
+        "noise": {**noise, "private": noise["policy"] != "seeded", "claim": ARITHMETIC[noise["policy"]]},
+        "encoding": None if encoding is None else encoding.spec(),
+        "coefficients": _coefficients(problem, encoding, w),
+    }
+
+
+def _coefficients(problem: Problem, encoding: Encoding | None, w: Vector) -> dict[str, Any]:
+    values = [float(v) for v in np.ravel(w)]
+    stored: dict[str, Any] = {"encoded": values, "sha256": coefficient_hash(w)}
+    if encoding is not None:
+        margins = problem.loss.margins
+        slopes, constant = encoding.original(w if margins == 1 else w.reshape(margins, -1), problem.data.intercept)
+        stored["original"] = {"slopes": slopes.tolist(), "intercept": np.asarray(constant).tolist()}
+    return stored
+
+
+def coefficient_hash(w: Any) -> str:
+    """SHA-256 of the coefficients as IEEE doubles, little-endian."""
+    return hashlib.sha256(np.ascontiguousarray(np.ravel(w), dtype="<f8").tobytes()).hexdigest()
+
+
+def statement(guarantee: Mapping[str, Any], target: Target, shape: Shape, policy: str) -> str:
+    """The guarantee in words that a person can repeat."""
+    epsilon, delta = guarantee["epsilon"], guarantee["delta"]
+    who = "one row" if target.rows_per_person == 1 else f"one person (at most {target.rows_per_person} rows)"
+    change = {
+        "replace-one": f"replacing {who} by any other",
+        "zero-out": f"replacing {who} by a null row",
+        "add-remove": f"adding or removing {who}",
+    }[target.relation]
+    odds = math.exp(min(epsilon, 700.0))
+    text = (
+        f"({epsilon:g}, {delta:g})-differential privacy for {change}, with n = {shape.n} public: the odds of any "
+        f"conclusion about that record change by a factor of at most {odds:.4g}"
+    )
+    text += f", except with probability {delta:g}." if delta else "."
+    if policy == "seeded":
+        text += " THIS RELEASE IS NOT PRIVATE: its noise was seeded."
+    return text
+
+
+def _recompute(record: Mapping[str, Any]) -> dict[str, Any]:
+    from dperm.encoding import Encoding
+
+    problem = Problem.from_spec(record["problem"])
+    target = Target.declare(n=record["shape"]["n"], **record["target"])
+    shape = Shape(record["shape"]["n"], record["shape"]["d"])
+    mechanism = mechanism_from_spec(record["mechanism"]["name"], record["mechanism"]["options"])
+    needs = mechanism.missing(problem, target)
+    if needs:
+        raise UnmetNeeds(mechanism.name, needs)
+    plan = mechanism.plan(problem, shape, target)
+    encoding = None if record["encoding"] is None else Encoding.from_spec(record["encoding"])
+    if encoding is not None:
+        if encoding.d != shape.d:
+            raise ValueError(f"the encoding has {encoding.d} features and the shape says {shape.d}")
+        if not math.isclose(encoding.norm, problem.data.x_norm, rel_tol=TOLERANCE):
+            raise ValueError("the declared columns imply another bound on the rows than the problem states")
+    w = np.array(record["coefficients"]["encoded"], dtype=np.float64)
+    if w.size != shape.parameters(problem):
+        raise ValueError(f"{w.size} coefficients are stated where the problem has {shape.parameters(problem)}")
+    noise = {"policy": record["noise"]["policy"]}
+    if noise["policy"] == "seeded":
+        noise["seed"] = record["noise"]["seed"]
+    return _record(
+        problem=problem,
+        plan=plan,
+        decided=mechanism.decide(plan, problem, record["released"]),
+        released=record["released"],
+        noise=noise,
+        encoding=encoding,
+        w=w,
+    )
+
+
+def _plain(value: Any) -> Any:
+    """JSON form: arrays to lists, NumPy numbers to Python's, infinities to strings (JSON has none)."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, np.ndarray):
+        return _plain(value.tolist())
+    if isinstance(value, np.generic):
+        return _plain(value.item())
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value
+
+
+def _compare(path: str, expected: Any, found: Any, reasons: list[str]) -> None:
+    """Walk both records; name every leaf where the recomputed value and the stated one differ."""
+    where = path or "record"
+    if isinstance(expected, Mapping) and isinstance(found, Mapping):
+        for key in [*expected, *(key for key in found if key not in expected)]:
+            inner = f"{path}.{key}" if path else str(key)
+            if key not in found or key not in expected:
+                reasons.append(f"{inner} is {'missing' if key not in found else 'not part of a certificate'}")
+            else:
+                _compare(inner, expected[key], found[key], reasons)
+    elif isinstance(expected, list) and isinstance(found, list):
+        if len(expected) != len(found):
+            reasons.append(f"{where} has {len(found)} entries, recomputed {len(expected)}")
+        for number, (one, other) in enumerate(zip(expected, found)):
+            _compare(f"{path}[{number}]", one, other, reasons)
+    elif _is_number(expected) and _is_number(found):
+        if not math.isclose(expected, found, rel_tol=TOLERANCE, abs_tol=0.0):
+            reasons.append(f"{where} says {found}, recomputed {expected}")
+    elif expected != found or type(expected) is not type(found):
+        reasons.append(f"{where} says {found!r}, recomputed {expected!r}")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,0 +1,10 @@
+"""Subcommands by name. A new command is one file and one line here."""
+
+from __future__ import annotations
+
+from dperm.commands.demo import demo
+from dperm.commands.fitting import fit, predict
+from dperm.commands.schemas import schema
+from dperm.commands.verifying import verify
+
+COMMANDS = {"demo": demo, "schema": schema, "fit": fit, "predict": predict, "verify": verify}

@@ -1,0 +1,98 @@
+"""`dperm fit` and `dperm predict`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from dperm.commands.shared import JSON_OPTION, save_model, show, summary
+
+
+def fit(
+    file: Path = typer.Argument(..., help="CSV or Parquet file with one record per row."),
+    schema: Path = typer.Option(..., help="Public schema, JSON or TOML (draft one with `dperm schema`)."),
+    target: str | None = typer.Option(None, help="Column to predict; the schema's target if left out."),
+    epsilon: float = typer.Option(..., help="Privacy budget."),
+    delta: float | None = typer.Option(None, help="Default min(1e-6, 0.1/n); 0 asks for pure privacy."),
+    model: str | None = typer.Option(None, help="Estimator name; by default chosen from the target's type."),
+    method: str = typer.Option("auto", help="Mechanism."),
+    relation: str = typer.Option("replace-one", help="replace-one, zero-out or add-remove."),
+    nominal_n: int | None = typer.Option(None, help="Public nominal number of rows, for add-remove."),
+    random_state: int | None = typer.Option(None, help="Reproducible noise: NOT private, for tests only."),
+    out: Path = typer.Option(Path("dperm-model"), help="Folder for model.json, certificate.json and report.html."),
+    as_json: bool = JSON_OPTION,
+) -> None:
+    """Fit a private model of TARGET and write model.json, certificate.json and report.html.
+
+    Example: dperm fit people.csv --schema people.json --target income --epsilon 1
+    """
+    from dperm.schema import Schema
+    from dperm.tables import read_table
+
+    declared = Schema.load(schema)
+    if target is not None:
+        declared = declared.with_target(target)
+    if declared.target is None:
+        raise ValueError("Expected a target, found none. Pass --target or add \"target\" to the schema.")
+    estimator = estimator_for(model, declared)(
+        epsilon=epsilon,
+        delta=delta,
+        schema=declared,
+        method=method,
+        relation=relation,
+        nominal_n=nominal_n,
+        random_state=random_state,
+        verbose=0 if as_json else 1,
+    )
+    needed = [c.name for c in declared.columns if c.type != "ignored"] + [declared.target.column]
+    fitted = estimator.fit(read_table(file, needed))
+    report = save_model(fitted, out)
+    show({**summary(fitted), "model": str(out / "model.json"), "report": str(report)}, as_json)
+
+
+def estimator_for(name: str | None, schema: Any) -> Any:
+    """The estimator class by name, or by the type of the target."""
+    import dperm.estimators as estimators
+
+    if name is None:
+        wanted = {"classes": "LogisticRegression", "numeric": "LinearRegression", "count": "PoissonRegressor"}[schema.target.type]
+        name = wanted if wanted in estimators.__all__ else "LinearRegression"
+    if name not in estimators.__all__:
+        raise ValueError(f"Expected a model in {', '.join(estimators.__all__)}, found {name!r}.")
+    return getattr(estimators, name)
+
+
+def predict(
+    model: Path = typer.Argument(..., help="model.json of a fit."),
+    file: Path = typer.Argument(..., help="CSV or Parquet file with the columns of the schema."),
+    out: Path | None = typer.Option(None, help="Write predictions to this CSV instead of printing them."),
+    probabilities: bool = typer.Option(False, help="Also write the probability of every class."),
+) -> None:
+    """Predict for the rows of FILE. Predictions on private rows are about those rows: keep them as private as the rows."""
+    from dperm.model_file import load_model, write_whole
+    from dperm.tables import read_table
+
+    fitted = load_model(model)
+    table = read_table(file)
+    lines = ["prediction"]
+    columns = [[str(value) for value in fitted.predict(table)]]
+    if probabilities:
+        if not hasattr(fitted, "predict_proba"):
+            raise ValueError("Expected a classifier for --probabilities, found a regression.")
+        lines[0] += "".join(f",probability of {label}" for label in fitted.classes_)
+        columns += [[f"{value:.6g}" for value in column] for column in fitted.predict_proba(table).T]
+    lines += [",".join(map(csv_cell, row)) for row in zip(*columns)]
+    text = "\n".join(lines) + "\n"
+    if out is None:
+        typer.echo(text, nl=False)
+    else:
+        write_whole(out.parent, {out.name: text})
+
+
+def csv_cell(value: str) -> str:
+    """Quoted where needed, and never read as a formula by a spreadsheet."""
+    if value[:1] in "=@\t\r" or (value[:1] in "+-" and not value[1:2].isdigit()):
+        value = "'" + value
+    return '"' + value.replace('"', '""') + '"' if any(mark in value for mark in ',"\n') else value

@@ -1,0 +1,27 @@
+"""`dperm schema FILE`: a draft to fill in, from names and storage types alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import typer
+
+
+def schema(
+    file: Path = typer.Argument(..., help="CSV or Parquet file."),
+    out: Path | None = typer.Option(None, help="Write the draft here instead of printing it."),
+) -> None:
+    """Draft a schema with types and EMPTY bounds to fill in. No value of the data is copied: bounds and levels must come from
+    what you know without looking.
+    """
+    from dperm.model_file import write_whole
+    from dperm.schema import Schema
+    from dperm.tables import storage_types
+
+    text = json.dumps(Schema.draft(storage_types(file)), indent=1)
+    if out is None:
+        typer.echo(text)
+    else:
+        write_whole(out.parent, {out.name: text})
+        typer.echo(f"Draft in {out}. Fill in low and high, levels and the target; nothing was taken from the data.")

@@ -1,0 +1,50 @@
+"""What the commands share: printing tables or JSON, and saving a fitted model whole."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import typer
+
+JSON_OPTION = typer.Option(False, "--json", help="Print one JSON object instead of text.")
+
+
+def show(values: dict[str, Any], as_json: bool) -> None:
+    """Key and value lines for people, or one JSON object for programs."""
+    if as_json:
+        typer.echo(json.dumps(values, allow_nan=False))
+        return
+    width = max(len(key) for key in values)
+    for key, value in values.items():
+        typer.echo(f"  {key:<{width}}  {value}")
+
+
+def save_model(model: Any, folder: Path, scores: dict[str, str] | None = None) -> Path:
+    """model.json, certificate.json and report.html, all or none; the path of the report."""
+    from dperm.model_file import model_record, write_whole
+    from dperm.report.page import report_page
+
+    write_whole(
+        folder,
+        {
+            "model.json": json.dumps(model_record(model), indent=1, allow_nan=False),
+            "certificate.json": model.certificate_.to_json(),
+            "report.html": report_page(model, scores or {}),
+        },
+    )
+    return folder / "report.html"
+
+
+def summary(model: Any) -> dict[str, Any]:
+    """The lines every fit ends with."""
+    certificate = model.certificate_
+    return {
+        "epsilon": certificate.epsilon,
+        "delta": certificate.delta,
+        "relation": certificate.relation,
+        "unit": certificate.unit,
+        "mechanism": certificate.mechanism,
+        "noise": certificate.noise,
+    }

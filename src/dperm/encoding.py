@@ -1,0 +1,262 @@
+"""From declared columns to bounded rows: public scaling, and its inverse for coefficients.
+
+    encoded_j = (clip(x_j, low_j, high_j) - anchor_j) / width_j
+
+| kind        | low, high | anchor   | width    | adds to R² |
+|-------------|-----------|----------|----------|------------|
+| numeric     | declared  | midpoint | high-low | 1/4        |
+| categorical | 0, 1      | 0        | 1        | 1 a group  |
+| boolean     | 0, 1      | 0        | 1        | 1          |
+| sparse      | 0, high   | 0        | high     | 1          |
+| free        | none      | 0        | x_norm   | 1 in all   |
+
+`free` columns are those of a plain array with only `x_norm=` declared. Everything here is declared by the caller: nothing is
+read off the data. Rows are then clipped to the norm R by `DataBounds.enforce`, so R is a fact even for a row with two ones in a
+one-hot group.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dperm.rows.memory import is_sparse
+
+Vector = NDArray[np.float64]
+KINDS = ("numeric", "categorical", "boolean", "sparse", "free")
+
+
+@dataclass(frozen=True, eq=False)
+class Encoding:
+    """One entry per encoded feature, in order. `groups` says which one-hot group a categorical feature belongs to (-1: none).
+
+    `missing` is the raw value that a missing, NaN or infinite cell becomes: the lower bound unless declared (0 for free columns).
+    """
+
+    names: tuple[str, ...]
+    kinds: tuple[str, ...]
+    low: Vector
+    high: Vector
+    missing: Vector
+    groups: tuple[int, ...]
+    x_norm: float | None = None
+    centred: bool = True
+    _shape: tuple[int, ...] = field(default=(), repr=False)
+
+    @property
+    def d(self) -> int:
+        return len(self.names)
+
+    def where(self, kind: str) -> NDArray[np.bool_]:
+        return np.array([k == kind for k in self.kinds], dtype=bool)
+
+    @property
+    def width(self) -> Vector:
+        width = np.where(self.where("free"), self.x_norm or 1.0, self.high - self.low)
+        return np.where(self.where("categorical") | self.where("boolean"), 1.0, width)
+
+    @property
+    def anchor(self) -> Vector:
+        middle = (self.low + self.high) / 2 if self.centred else np.zeros(self.d)
+        return np.where(self.where("numeric"), middle, 0.0)
+
+    @property
+    def norm(self) -> float:
+        """R: no encoded row is longer.
+
+        A numeric column without centring (sparse storage) can reach max(|low|, |high|)/width. With both `bounds` and `x_norm`
+        the tighter one counts: ‖encoded‖ ≤ x_norm/min width + ‖anchor/width‖ by the triangle inequality.
+        """
+        numeric = self.where("numeric")
+        reach = np.maximum(np.abs(self.low - self.anchor), np.abs(self.high - self.anchor)) / self.width
+        square = float(np.sum(reach[numeric] ** 2)) + len({g for g in self.groups if g >= 0})
+        square += float(np.sum(self.where("boolean") | self.where("sparse")))
+        if self.where("free").any():
+            return math.sqrt(square + 1.0)
+        box = math.sqrt(square)
+        if self.x_norm is None:
+            return box
+        return min(box, self.x_norm / float(self.width.min()) + float(np.linalg.norm(self.anchor / self.width)))
+
+    def transform(self, X: Any) -> Any:
+        """Encode a raw matrix (dense or CSR) by the table above; a bad cell becomes `missing`, never an error."""
+        if X.shape[1] != self.d:
+            raise ValueError(f"Expected {self.d} columns, found {X.shape[1]}. Pass the columns that were declared.")
+        if is_sparse(X):
+            return self._transform_sparse(X)
+        X = np.asarray(X)
+        X = X.astype(np.float64) if X.dtype != np.float32 else X
+        if not np.isfinite(X).all():
+            X = np.where(np.isfinite(X), X, self.missing.astype(X.dtype))
+        bounded = ~self.where("free")
+        if bounded.any():
+            X = np.clip(X, self.low.astype(X.dtype), self.high.astype(X.dtype))
+        if self.x_norm is not None:
+            norms = np.sqrt(np.einsum("ij,ij->i", X, X, dtype=np.float64))
+            X = X * np.minimum(1.0, self.x_norm / np.maximum(norms, 1e-300)).astype(X.dtype)[:, None]
+        return ((X - self.anchor.astype(X.dtype)) / self.width.astype(X.dtype)).astype(X.dtype, copy=False)
+
+    def _transform_sparse(self, X: Any) -> Any:
+        if self.centred and self.where("numeric").any():
+            raise ValueError("Expected an encoding without centring for sparse rows. Build it with centred=False.")
+        if np.any((self.low > 0) | (self.high < 0)):
+            raise ValueError("Expected bounds that contain 0 for sparse input, found a column without 0. Pass a dense array.")
+        X = X.tocsr().astype(np.float64, copy=True)
+        column = X.indices
+        X.data = np.where(np.isfinite(X.data), X.data, self.missing[column])
+        X.data = np.clip(X.data, self.low[column], self.high[column]) / self.width[column]
+        return X  # x_norm, where declared, is enforced by DataBounds on the encoded row
+
+    def original(self, w: Vector, intercept: float) -> tuple[Vector, Vector]:
+        """Coefficients and intercept in the caller's units: ⟨x, coef⟩ + b equals ⟨encoded, w⟩ on rows inside the bounds.
+
+        `w` has shape (features [+ 1]) or (K, features [+ 1]); `intercept` is the value of the constant column (0: none).
+        """
+        slopes = w[..., : self.d] / self.width
+        constant = -np.asarray(slopes @ self.anchor)
+        if intercept:
+            constant = constant + intercept * w[..., self.d]
+        return slopes, constant
+
+    def spec(self) -> dict[str, Any]:
+        return {
+            "names": list(self.names),
+            "kinds": list(self.kinds),
+            "low": [_plain(v) for v in self.low],
+            "high": [_plain(v) for v in self.high],
+            "missing": [float(v) for v in self.missing],
+            "groups": list(self.groups),
+            "x_norm": self.x_norm,
+            "centred": self.centred,
+        }
+
+    @classmethod
+    def from_spec(cls, spec: dict[str, Any]) -> Encoding:
+        return cls(
+            tuple(spec["names"]),
+            tuple(spec["kinds"]),
+            np.array([_real(v, -math.inf) for v in spec["low"]]),
+            np.array([_real(v, math.inf) for v in spec["high"]]),
+            np.array(spec["missing"], dtype=np.float64),
+            tuple(spec["groups"]),
+            spec["x_norm"],
+            spec["centred"],
+        )
+
+    @classmethod
+    def from_declaration(
+        cls,
+        d: int,
+        *,
+        bounds: Any = None,
+        x_norm: float | None = None,
+        categorical: Any = None,
+        boolean: Any = None,
+        sparse: Any = None,
+        names: Sequence[str] | None = None,
+        centred: bool = True,
+    ) -> Encoding:
+        """Encoding of a plain array from `bounds=`, `x_norm=`, `categorical=`, `boolean=`, `sparse=`.
+
+        >>> Encoding.from_declaration(2, bounds=(0, 10)).norm == 0.5**0.5
+        True
+        """
+        labels = tuple(str(name) for name in names) if names is not None else tuple(f"x{j}" for j in range(d))
+        if len(set(labels)) != len(labels):
+            raise ValueError("Expected column names that differ, found a name twice. Rename the columns.")
+        if x_norm is not None and not (x_norm > 0 and math.isfinite(x_norm)):
+            raise ValueError(f"Expected x_norm > 0, found {x_norm}. Pass the largest Euclidean norm a row may have.")
+        kinds = ["numeric" if bounds is not None else "free"] * d
+        groups = [-1] * d
+        for number, group in enumerate(_groups(categorical, labels)):
+            for j in group:
+                kinds[j], groups[j] = "categorical", number
+        for kind, declared in (("boolean", boolean), ("sparse", sparse)):
+            for j in _columns(declared, labels, kind):
+                if kinds[j] == "categorical":
+                    raise ValueError(f"Expected one kind per column, found {labels[j]!r} declared twice.")
+                kinds[j] = kind
+        low, high = np.full(d, -np.inf), np.full(d, np.inf)
+        if bounds is not None:
+            low, high = _bounds(bounds, d)
+        flags = np.array([k in ("categorical", "boolean") for k in kinds], dtype=bool)
+        low[flags], high[flags] = 0.0, 1.0
+        counts = np.array([k == "sparse" for k in kinds], dtype=bool)
+        if bounds is None and counts.any():
+            raise ValueError("Expected bounds= for sparse columns (their largest value), found none. Pass bounds=(0, high).")
+        low[counts] = 0.0
+        free = np.array([k == "free" for k in kinds], dtype=bool)
+        if free.any() and x_norm is None:
+            raise ValueError(
+                "Expected a public bound on the data, found none. Pass bounds=(low, high) with one pair per column or one for "
+                "all, or x_norm=, the largest norm of a row. They must not be computed from the data."
+            )
+        if np.any(~(low < high)):
+            j = int(np.argmax(~(low < high)))
+            raise ValueError(f"Expected low < high for column {labels[j]!r}, found {low[j]} and {high[j]}. Correct bounds=.")
+        missing = np.where(np.isfinite(low), low, 0.0)
+        return cls(labels, tuple(kinds), low, high, missing, tuple(groups), x_norm, centred)
+
+
+def _plain(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+def _real(value: float | None, absent: float) -> float:
+    return absent if value is None else float(value)
+
+
+def _bounds(bounds: Any, d: int) -> tuple[Vector, Vector]:
+    try:
+        low, high = bounds
+        low, high = (np.broadcast_to(np.asarray(side, dtype=np.float64), (d,)).copy() for side in (low, high))
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"Expected bounds=(low, high), each a number or one number per column ({d}), found {bounds!r}."
+        ) from error
+    if not (np.isfinite(low).all() and np.isfinite(high).all()):
+        raise ValueError("Expected finite bounds, found inf or NaN. Pass numbers that hold for every record, loose if need be.")
+    return low, high
+
+
+def _columns(declared: Any, labels: tuple[str, ...], kind: str) -> list[int]:
+    """Column indices from a list of indices or names, or "all"."""
+    if declared is None:
+        return []
+    if isinstance(declared, str):
+        if declared != "all":
+            raise ValueError(f'Expected {kind}= as a list of columns or "all", found {declared!r}.')
+        return list(range(len(labels)))
+    found = []
+    for item in declared:
+        if isinstance(item, str):
+            if item not in labels:
+                raise ValueError(f"Expected {kind}= to name columns of X, found {item!r}. Columns: {', '.join(labels[:20])}.")
+            found.append(labels.index(item))
+        else:
+            if not -len(labels) <= int(item) < len(labels):
+                raise ValueError(f"Expected {kind}= column numbers below {len(labels)}, found {item}.")
+            found.append(int(item) % len(labels))
+    return found
+
+
+def _groups(declared: Any, labels: tuple[str, ...]) -> list[list[int]]:
+    """Groups of one-hot columns; a flat list is one group."""
+    if declared is None:
+        return []
+    if isinstance(declared, str):
+        return [_columns(declared, labels, "categorical")]
+    items = list(declared)
+    nested = [list(item) for item in items if not isinstance(item, str | int | np.integer)]
+    if nested and len(nested) != len(items):
+        raise ValueError("Expected categorical= as a list of groups, found columns and groups mixed. Write [[0, 1], [2, 3, 4]].")
+    groups = [_columns(group, labels, "categorical") for group in (nested or [items])]
+    flat = [j for group in groups for j in group]
+    if len(set(flat)) != len(flat):
+        raise ValueError("Expected each column in one categorical group, found a column in two.")
+    return groups

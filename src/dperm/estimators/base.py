@@ -1,0 +1,207 @@
+"""What all estimators share: reading declarations, building the problem, running the walk, mapping coefficients back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from dperm.encoding import Encoding
+from dperm.estimators.persons import person_weights
+from dperm.mechanisms.base import Shape, Target
+from dperm.planner import choose
+from dperm.problem import (
+    Ball,
+    DataBounds,
+    Interval,
+    Loss,
+    NoRegularizer,
+    Problem,
+    Regularizer,
+    Ridge,
+    WholeSpace,
+)
+from dperm.rows.memory import MemoryRows, is_sparse
+from dperm.schema import Schema
+from dperm.tables import cells, column_names, is_table
+from dperm.walk import Release, fit
+
+INTERCEPT = 1.0
+_READ: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "ensure_all_finite": False}
+
+
+@dataclass(eq=False, repr=False)
+class PrivateEstimator(BaseEstimator):
+    """Parameters common to all estimators, and the fit.
+
+    epsilon, delta     the budget; delta=None means min(1e-6, 0.1/n), delta=0 asks for pure privacy
+    bounds, x_norm     public bounds of the columns (low, high) and of a row's norm; at least one of them
+    categorical        groups of one-hot columns; boolean, sparse: columns of those kinds (indices, names or "all")
+    schema             a `Schema` (or its dict) when X is a table
+    method             "auto", the name of a mechanism, or a mechanism object such as `Gradient(steps=100)`
+    regularization     "auto", a number (ridge, sum scale: λ/2·‖w‖² added to the sum of losses), or a regularizer
+    radius             coefficients of the encoded columns are kept in a ball of this radius
+    relation           "replace-one" (default), "zero-out", "add-remove" (needs nominal_n)
+    groups             the column that names the person, or pass groups= to fit; with max_rows_per_person
+    noise              "secure" (default) or "exact"; random_state makes a fit reproducible and NOT private
+    ledger             a budget ledger (path or object) to debit before noise is drawn
+    """
+
+    asked_for: ClassVar[str] = "coefficients"
+    # A dataclass writes the constructor that scikit-learn reads its parameters from: subclasses add only their own.
+
+    epsilon: float = 1.0
+    delta: float | None = None
+    _: KW_ONLY
+    bounds: Any = None
+    x_norm: float | None = None
+    categorical: Any = None
+    boolean: Any = None
+    sparse: Any = None
+    schema: Any = None
+    fit_intercept: bool = True
+    method: Any = "auto"
+    regularization: Any = "auto"
+    radius: float | None = None
+    relation: str = "replace-one"
+    nominal_n: int | None = None
+    groups: Any = None
+    max_rows_per_person: int | None = None
+    noise: str = "secure"
+    random_state: Any = None
+    ledger: Any = None
+    verbose: int = 0
+
+    # -- what a subclass supplies ------------------------------------------------------------------------------------
+
+    def _loss(self) -> Loss:
+        raise NotImplementedError
+
+    def _labels(self, y: Any) -> tuple[np.ndarray, np.ndarray | None, Interval]:
+        """Encoded labels, row weights (0 for a label outside the declaration), and their interval."""
+        raise NotImplementedError
+
+    def _store(self, release: Release) -> None:
+        raise NotImplementedError
+
+    # -- the fit -----------------------------------------------------------------------------------------------------
+
+    def fit(self, X: Any, y: Any = None, groups: Any = None) -> Any:
+        """Fit privately; afterwards `certificate_` says what was guaranteed and `plan_` what was done."""
+        X, y, groups = self._unpack(X, y, groups)
+        labels, weight, interval = self._labels(y)
+        weight, per_person = person_weights(groups, self.max_rows_per_person, weight, len(labels))
+        n = self.nominal_n if self.nominal_n is not None else len(labels)
+        target = Target.declare(
+            epsilon=self.epsilon, delta=self.delta, relation=self.relation, n=n, rows_per_person=per_person
+        )
+        encoding = self._encoding
+        problem = self._problem(interval)
+        shape = Shape(n, encoding.d)
+        mechanism = choose(self.method, problem, shape, target, asked_for=self.asked_for)
+        release = fit(
+            problem,
+            MemoryRows(encoding.transform(X), labels, weight),
+            target,
+            mechanism,
+            nominal_n=self.nominal_n,
+            noise=self.noise,
+            random_state=self.random_state,
+            encoding=encoding,
+            progress=self._progress(),
+        )
+        self.plan_ = release.plan
+        self.certificate_ = release.certificate
+        self.release_ = release
+        self._store(release)
+        return self
+
+    def _unpack(self, X: Any, y: Any, groups: Any) -> tuple[Any, Any, Any]:
+        """Raw matrix, labels and person column; also builds the encoding from the declarations."""
+        schema = self._declared_schema()
+        if isinstance(self.groups, str) and groups is None:
+            if not is_table(X) or self.groups not in column_names(X):
+                raise ValueError(f"Expected a table with the person column {self.groups!r}, found none. Pass groups= to fit.")
+            groups = cells(X, self.groups)
+        elif groups is None:
+            groups = self.groups
+        if schema is not None and is_table(X):
+            schema.check(column_names(X), with_target=y is None)
+            if y is None:
+                y = schema.labels(cells(X, schema.target.column))
+            raw = schema.features({c.name: cells(X, c.name) for c in schema.columns if c.type != "ignored"})
+            self._encoding = schema.encoding()
+            self.n_features_in_ = raw.shape[1]
+            if len(raw) != len(y):
+                raise ValueError(f"Expected as many labels as rows, found {len(y)} labels for {len(raw)} rows.")
+            return raw, np.asarray(y), groups
+        X, y = validate_data(self, X, y, ensure_min_samples=1, **_READ)
+        names = getattr(self, "feature_names_in_", None)
+        if schema is not None:
+            self._encoding = schema.encoding()
+            if self._encoding.d != X.shape[1]:
+                raise ValueError(f"Expected {self._encoding.d} encoded columns, found {X.shape[1]}. Pass the table itself.")
+            return X, y, groups
+        self._encoding = Encoding.from_declaration(
+            X.shape[1],
+            bounds=self.bounds,
+            x_norm=self.x_norm,
+            categorical=self.categorical,
+            boolean=self.boolean,
+            sparse=self.sparse,
+            names=None if names is None else list(names),
+            centred=not is_sparse(X),
+        )
+        return X, y, groups
+
+    def _declared_schema(self) -> Schema | None:
+        if self.schema is None or isinstance(self.schema, Schema):
+            return self.schema
+        return Schema.from_dict(self.schema) if isinstance(self.schema, Mapping) else Schema.load(self.schema)
+
+    def _problem(self, interval: Interval) -> Problem:
+        data = DataBounds(self._encoding.norm, interval, INTERCEPT if self.fit_intercept else 0.0)
+        domain = WholeSpace() if self.radius is None else Ball(float(self.radius))
+        return Problem(self._loss(), self._regularizer(), domain, data)
+
+    def _regularizer(self) -> Regularizer:
+        if isinstance(self.regularization, str):
+            if self.regularization != "auto":
+                raise ValueError(f"Expected regularization='auto', a number or a regularizer, found {self.regularization!r}.")
+            return NoRegularizer()
+        if isinstance(self.regularization, int | float):
+            return Ridge(float(self.regularization)) if self.regularization else NoRegularizer()
+        regularizer: Regularizer = self.regularization
+        return regularizer
+
+    def _progress(self) -> Any:
+        if not self.verbose:
+            return None
+        from dperm.report.progress import step_printer
+
+        return step_printer("fit")
+
+    def _scores(self, X: Any) -> np.ndarray:
+        """⟨encoded x, w⟩ for new rows, encoded by the same public rule as the training rows."""
+        check_is_fitted(self, "certificate_")
+        schema = self._declared_schema()
+        if schema is not None and is_table(X):
+            schema.check(column_names(X), with_target=False)
+            X = schema.features({c.name: cells(X, c.name) for c in schema.columns if c.type != "ignored"})
+        else:
+            X = validate_data(self, X, reset=False, **_READ)
+        encoded = self._encoding.transform(X.toarray() if is_sparse(X) and self._encoding.centred else X)
+        w = self.w_
+        scores = encoded @ w[..., : encoded.shape[1]].T
+        return np.asarray(scores + INTERCEPT * w[..., -1]) if self.fit_intercept else np.asarray(scores)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = True
+        tags.non_deterministic = self.random_state is None
+        return tags

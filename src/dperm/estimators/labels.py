@@ -1,0 +1,55 @@
+"""Labels: declared classes and declared bounds, never those found in the data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dperm.problem import Interval
+
+
+def declared_classes(classes: Any, schema: Any) -> np.ndarray:
+    """The classes the caller declared, as an array; for two classes the second is the positive one."""
+    if classes is None and schema is not None and schema.target is not None:
+        classes = schema.target.classes
+    if classes is None:
+        raise ValueError(
+            "Expected classes=, the labels that can occur, found none. Pass e.g. classes=[0, 1]: which labels exist must be "
+            "declared, because reading them off the data would reveal a rare one."
+        )
+    found = np.asarray(list(classes))
+    if found.ndim != 1 or len(found) < 2 or len(set(found.tolist())) != len(found):
+        raise ValueError(f"Expected at least two different classes, found {list(classes)!r}. Pass e.g. classes=[0, 1].")
+    return found
+
+
+def classify(y: Any, classes: np.ndarray) -> tuple[np.ndarray, np.ndarray | None, Interval]:
+    """(-1/+1 or class numbers, weights, interval). A label outside the classes gets weight 0: a public rule, no error."""
+    labels = np.asarray(y)
+    match = labels[:, None] == classes[None, :]
+    known = match.any(axis=1)
+    index = match.argmax(axis=1)
+    weight = known.astype(np.float64)
+    if len(classes) == 2:
+        return 2.0 * index - 1.0, weight, Interval(-1.0, 1.0)
+    return index.astype(np.int64), weight, Interval(0.0, float(len(classes) - 1))
+
+
+def bounded_labels(y: Any, y_bounds: Any) -> tuple[np.ndarray, np.ndarray | None, tuple[float, float]]:
+    """(labels mapped to [-1, 1], weights, (low, high)). A missing label gets weight 0; others are clipped to the bounds."""
+    if y_bounds is None:
+        raise ValueError(
+            "Expected y_bounds=(low, high), found none. Pass the range that the target can have; it must not be computed "
+            "from the data."
+        )
+    try:
+        low, high = (float(side) for side in y_bounds)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"Expected y_bounds=(low, high), found {y_bounds!r}.") from error
+    if not (np.isfinite([low, high]).all() and low < high):
+        raise ValueError(f"Expected finite y_bounds with low < high, found {y_bounds!r}.")
+    values = np.asarray(y, dtype=np.float64)
+    known = np.isfinite(values)
+    scaled = (np.clip(np.where(known, values, low), low, high) - (low + high) / 2) / ((high - low) / 2)
+    return scaled, known.astype(np.float64), (low, high)

@@ -1,0 +1,36 @@
+"""Person-level privacy: at most k rows of a person take part, by a public rule."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+
+def person_weights(
+    groups: Any, limit: int | None, weight: np.ndarray | None, n: int
+) -> tuple[np.ndarray | None, int]:
+    """Row weights with every person's rows after the first `limit` set to 0, and the factor for sensitivities.
+
+    The rule is the order of the rows, so which rows stay depends on that person's rows alone. k changed rows move a sum by at
+    most k times what one row can, which is the factor returned.
+
+    >>> person_weights(["a", "a", "b"], 1, None, 3)
+    (array([1., 0., 1.]), 1)
+    """
+    if groups is None:
+        if limit is not None:
+            raise ValueError("Expected groups= with max_rows_per_person=, found none. Pass the column that names the person.")
+        return weight, 1
+    if limit is None:
+        raise ValueError("Expected max_rows_per_person= with groups=, found none. Pass how many rows of a person may count.")
+    people = np.asarray(groups)
+    if people.shape != (n,):
+        raise ValueError(f"Expected groups= with one entry per row ({n}), found shape {people.shape}.")
+    _, person = np.unique(people.astype(str), return_inverse=True)
+    order = np.argsort(person, kind="stable")
+    first = np.r_[0, np.flatnonzero(np.diff(person[order])) + 1]
+    rank = np.empty(n, dtype=np.int64)
+    rank[order] = np.arange(n) - np.repeat(first, np.diff(np.r_[first, n]))
+    kept = (rank < limit).astype(np.float64)
+    return (kept if weight is None else kept * weight), int(limit)

@@ -1,0 +1,29 @@
+"""One file per theorem."""
+
+from dperm.mechanisms.base import (
+    MECHANISMS,
+    Mechanism,
+    Outcome,
+    Plan,
+    Shape,
+    Stage,
+    Target,
+    UnmetNeeds,
+    mechanism_from_spec,
+    register,
+)
+from dperm.mechanisms.gradient import Gradient
+
+__all__ = [
+    "MECHANISMS",
+    "Gradient",
+    "Mechanism",
+    "Outcome",
+    "Plan",
+    "Shape",
+    "Stage",
+    "Target",
+    "UnmetNeeds",
+    "mechanism_from_spec",
+    "register",
+]

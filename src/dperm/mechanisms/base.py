@@ -1,0 +1,188 @@
+"""The shapes of a plan: what will happen, decided from public numbers before any row is read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dperm.privacy import RELATIONS, Event, Guarantee, compose
+from dperm.problem import Problem
+
+if TYPE_CHECKING:
+    from dperm.curator import Curator
+
+Vector = NDArray[np.float64]
+Settings = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Target:
+    """How much privacy to spend, against which neighbour.
+
+    >>> Target.declare(epsilon=1.0, n=1000)
+    Target(epsilon=1.0, delta=1e-06, relation='replace-one', rows_per_person=1)
+    """
+
+    epsilon: float
+    delta: float
+    relation: str = "replace-one"
+    rows_per_person: int = 1
+
+    @classmethod
+    def declare(
+        cls,
+        *,
+        epsilon: float,
+        delta: float | None = None,
+        relation: str = "replace-one",
+        n: int,
+        rows_per_person: int = 1,
+    ) -> Target:
+        """Check the declaration; `delta=None` means min(1e-6, 0.1/n) from the public n."""
+        if not (isinstance(epsilon, int | float | np.number) and epsilon > 0 and math.isfinite(epsilon)):
+            raise ValueError(f"Expected epsilon > 0, found {epsilon}. Pass a positive privacy budget, e.g. epsilon=1.0.")
+        if relation not in RELATIONS:
+            raise ValueError(f"Expected relation in {RELATIONS}, found {relation!r}. Most users want 'replace-one'.")
+        if rows_per_person < 1:
+            raise ValueError(f"Expected max_rows_per_person ≥ 1, found {rows_per_person}. Pass a positive whole number.")
+        if delta is None:
+            delta = min(1e-6, 0.1 / n)
+        if not (isinstance(delta, int | float | np.number) and 0 <= delta < 1):
+            raise ValueError(f"Expected 0 ≤ delta < 1, found {delta}. Pass e.g. delta=1e-6, or delta=0 for pure privacy.")
+        if delta >= 1 / n:
+            raise ValueError(
+                f"Expected delta < 1/n = {1 / n:.3g}, found {delta}: such a delta permits publishing a whole record. "
+                "Pass a smaller delta, or None for the default."
+            )
+        return cls(float(epsilon), float(delta), relation, int(rows_per_person))
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Public size of the data: n rows (nominal under add-remove) and d columns before the intercept."""
+
+    n: int
+    d: int
+
+    def parameters(self, problem: Problem) -> int:
+        """Number of coefficients: margins × (columns + intercept)."""
+        columns = self.d if problem.feature_map is None else problem.feature_map.output_dimension
+        return problem.loss.margins * (columns + (1 if problem.data.intercept else 0))
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One booked step of a plan: a fixed event, and the public numbers known before the data are read."""
+
+    name: str
+    event: Event
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def spec(self) -> dict[str, Any]:
+        return {"name": self.name, "event": self.event.spec(), "settings": dict(self.settings)}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Stages in order. Their composition is the guarantee; nothing in it depends on the data."""
+
+    mechanism: str
+    options: Mapping[str, Any]
+    stages: tuple[Stage, ...]
+    target: Target
+    shape: Shape
+    assumptions: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        return tuple(stage.event for stage in self.stages)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        return compose(self.events, self.target.relation)
+
+    def stage(self, name: str) -> Stage:
+        return next(stage for stage in self.stages if stage.name == name)
+
+    def explain(self) -> str:
+        """The plan in lines that a person reads before agreeing to it."""
+        lines = [f"mechanism  {self.mechanism}", f"target     {self.target.epsilon:g} at delta {self.target.delta:g}"]
+        lines[1] += f", {self.target.relation}, n = {self.shape.n:,}, d = {self.shape.d:,}"
+        for stage in self.stages:
+            shown = ", ".join(f"{key} = {_short(value)}" for key, value in stage.settings.items())
+            lines.append(f"stage      {stage.name}: {stage.event}" + (f" ({shown})" if shown else ""))
+        lines += [f"assumes    {text}" for text in self.assumptions]
+        lines += [f"note       {text}" for text in self.warnings]
+        return "\n".join(lines)
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run lets out: the coefficients, and every value released on the way (a private scale, private bounds)."""
+
+    w: Vector
+    released: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Mechanism(Protocol):
+    """One theorem. `plan` is pure; `run` is the only code that sees rows and noise together (through the curator)."""
+
+    name: ClassVar[str]
+
+    def missing(self, problem: Problem, target: Target) -> list[str]:
+        """What the theorem needs and the problem does not have, each in words; empty when all is met."""
+        ...
+
+    def plan(self, problem: Problem, shape: Shape, target: Target) -> Plan: ...
+
+    def run(self, plan: Plan, problem: Problem, curator: Curator) -> Outcome: ...
+
+    def decide(self, plan: Plan, problem: Problem, released: Mapping[str, Any]) -> Settings:
+        """Pure: what later stages do, given what earlier ones released. `verify` replays it."""
+        ...
+
+
+MECHANISMS: dict[str, type] = {}
+
+
+def register(cls: type) -> type:
+    """Make a mechanism known by its name, for certificates and for `method=`."""
+    MECHANISMS[cls.name] = cls  # type: ignore[attr-defined]
+    return cls
+
+
+def options_of(mechanism: Any) -> dict[str, Any]:
+    """The public options of a mechanism (a frozen dataclass), as the certificate stores them."""
+    return asdict(mechanism)
+
+
+def mechanism_from_spec(name: str, options: Mapping[str, Any]) -> Any:
+    """Rebuild a mechanism from its certificate.
+
+    >>> mechanism_from_spec("gradient", {"steps": 7}).steps
+    7
+    """
+    import dperm.mechanisms  # fills the registry  # noqa: F401
+
+    if name not in MECHANISMS:
+        raise ValueError(f"Expected a mechanism in {sorted(MECHANISMS)}, found {name!r}.")
+    return MECHANISMS[name](**options)
+
+
+class UnmetNeeds(ValueError):
+    """The problem lacks something that the mechanism's theorem needs; the message lists all of it."""
+
+    def __init__(self, mechanism: str, needs: list[str]) -> None:
+        listed = "; ".join(needs)
+        super().__init__(f"Expected a problem that {mechanism!r} covers, found these needs unmet: {listed}.")
+        self.needs = needs

@@ -1,0 +1,256 @@
+"""Gradient perturbation: noisy projected gradient descent.
+
+    w ← Π_C( w - η·v ),   v ← momentum·v + ( Σ_i clip_C(∇ℓ(w; d_i)) + N(0, σ²I) + ∇r(w) ) / n
+
+**Theorem.** Each noisy gradient sum has ℓ2-sensitivity κC (κ = 2 for replace-one, 1 otherwise) and is κC/σ-GDP. T adaptive
+releases compose to √T·κC/σ-GDP exactly, so σ = κC·√T/μ(ε, δ) gives (ε, δ), where μ is the exact inverse of the Gaussian profile.
+Everything after the noise (step, momentum, projection, proximal step, averaging) is post-processing.
+
+Corrections to the lectures: the sensitivity is 2C under replace-one (E14), noise is inside the step (E29), calibration is exact
+rather than by advanced composition (E14, E24, E28). `docs/theorems/gradient.md` has the proofs and the table of true ε.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from dperm.features import Features
+from dperm.mechanisms.base import Outcome, Plan, Settings, Shape, Stage, Target, Vector, options_of, register
+from dperm.mechanisms.schedule import schedule
+from dperm.noise import gaussian_scale, release
+from dperm.privacy import (
+    Event,
+    Gaussian,
+    HiddenState,
+    Sampled,
+    calibrate,
+    gaussian_mu,
+    hidden_state_mu,
+    kappa,
+)
+from dperm.privacy.as_printed import claim_sigma, slides_sigma
+from dperm.problem import Problem
+from dperm.rows.base import sum_step
+from dperm.terms import GradientTerm, SampledTerm, UnclippedGradientTerm
+
+if TYPE_CHECKING:
+    from dperm.curator import Curator, Secret
+
+OUTPUTS = ("tail", "average", "last")
+BOUNDS = ("clip", "data", "assumed")
+ACCOUNTING = ("composition", "hidden-state")
+CALIBRATIONS = ("exact", "printed-slides", "printed-lecture-13")
+
+
+@register
+@dataclass(frozen=True)
+class Gradient:
+    """Noisy gradient descent; every option has a default that is a function of public numbers.
+
+    steps, step_size, clip, momentum : `None` takes the rule of `schedule`
+    output       "tail" (mean of the second half), "average" (the lectures'), "last"
+    bound        "clip" (per row, the default), "data" (the Lipschitz constant that the declared bounds imply),
+                 "assumed" (`assumed_bound` is believed and nothing is clipped: the certificate says so)
+    sampling_rate  Poisson sampling of rows at each step; zero-out and add-remove only
+    accounting   "composition", or "hidden-state": only the last iterate is released, and the cost stops growing with steps
+    calibration  "exact"; the lectures' printed formulas are kept for study, refused unless `accept_known_error`
+
+    **Guarantee**: (ε, δ) for the target's relation; `Gaussian(μ/√T)` booked T times.
+
+    >>> Gradient(steps=50).name
+    'gradient'
+    """
+
+    steps: int | None = None
+    step_size: float | None = None
+    clip: float | None = None
+    momentum: float | None = None
+    output: str = "tail"
+    bound: str = "clip"
+    assumed_bound: float | None = None
+    sampling_rate: float | None = None
+    accounting: str = "composition"
+    calibration: str = "exact"
+    accept_known_error: bool = False
+
+    name: ClassVar[str] = "gradient"
+
+    def __post_init__(self) -> None:
+        for value, allowed, label in (
+            (self.output, OUTPUTS, "output"),
+            (self.bound, BOUNDS, "bound"),
+            (self.accounting, ACCOUNTING, "accounting"),
+            (self.calibration, CALIBRATIONS, "calibration"),
+        ):
+            if value not in allowed:
+                raise ValueError(f"Expected {label} in {allowed}, found {value!r}.")
+        for number, label in ((self.steps, "steps"), (self.step_size, "step_size"), (self.clip, "clip")):
+            if number is not None and not number > 0:
+                raise ValueError(f"Expected {label} > 0, found {number}. Leave it out to take the default rule.")
+        if self.sampling_rate is not None and not 0 < self.sampling_rate <= 1:
+            raise ValueError(f"Expected 0 < sampling_rate ≤ 1, found {self.sampling_rate}.")
+        if self.momentum is not None and not 0 <= self.momentum < 1:
+            raise ValueError(f"Expected 0 ≤ momentum < 1, found {self.momentum}.")
+
+    def missing(self, problem: Problem, target: Target) -> list[str]:
+        needs = []
+        if target.delta == 0:
+            needs.append("delta > 0, because its noise is Gaussian (pass delta=1e-6, or choose a pure mechanism)")
+        if problem.loss.name == "zero-one":
+            needs.append("a loss with a gradient (the zero-one loss has none: use the exponential mechanism)")
+        if not math.isfinite(problem.row_norm):
+            needs.append("a finite bound on the norm of a row (x_norm= or bounds=)")
+        if self.bound == "data" and not math.isfinite(problem.constants.lipschitz):
+            needs.append("a finite Lipschitz constant for bound='data' (a bounded domain, or bound='clip')")
+        if (self.bound == "assumed") != (self.assumed_bound is not None):
+            needs.append("assumed_bound= together with bound='assumed', and only then")
+        if self.bound != "clip" and self.clip is not None:
+            needs.append("clip= only with bound='clip'")
+        if self.sampling_rate is not None and target.relation == "replace-one":
+            needs.append(
+                "relation='zero-out' or 'add-remove' for Poisson sampling: its amplification is proven for one row present "
+                "or absent, and a replaced row is neither"
+            )
+        if self.calibration != "exact" and not self.accept_known_error:
+            needs.append(f"accept_known_error=True, because calibration={self.calibration!r} is known to miss its epsilon")
+        if self.calibration == "exact" and self.accept_known_error:
+            needs.append("accept_known_error=True only with a printed calibration")
+        if self.accounting == "hidden-state":
+            needs += self._hidden_state_needs(problem)
+        return needs
+
+    def _hidden_state_needs(self, problem: Problem) -> list[str]:
+        needs = []
+        if self.output != "last":
+            needs.append("output='last' for hidden-state accounting (an average reveals more than the last iterate)")
+        if self.momentum:
+            needs.append("momentum=0 for hidden-state accounting (the step must be a contraction of w alone)")
+        if self.sampling_rate is not None:
+            needs.append("full batches for hidden-state accounting")
+        if problem.loss.margins != 1 or not problem.loss.convex:
+            needs.append("a convex loss of one margin for hidden-state accounting (clipping keeps only those convex)")
+        if not math.isfinite(problem.constants.smoothness):
+            needs.append("a smooth loss for hidden-state accounting")
+        if not math.isfinite(problem.regularizer.smoothness):
+            needs.append("a smooth regularizer for hidden-state accounting")
+        if self.bound == "assumed":
+            needs.append("an enforced gradient bound for hidden-state accounting")
+        return needs
+
+    def plan(self, problem: Problem, shape: Shape, target: Target) -> Plan:
+        mu = gaussian_mu(target.epsilon, target.delta)
+        settings = schedule(self, problem, shape, mu / (kappa(target.relation) * target.rows_per_person))
+        event, step_mu = self._event(problem, shape, target, mu, settings)
+        rate = self.sampling_rate or 1.0
+        settings["step_mu"] = step_mu
+        sensitivity = kappa(target.relation) * settings["clip"] * target.rows_per_person
+        settings["noise_of_mean"] = gaussian_scale(sensitivity, step_mu) / (shape.n * rate)
+        assumptions = ()
+        if self.bound == "assumed":
+            assumptions = (f"UNVERIFIED: every row's gradient has norm at most {settings['clip']:g} (taken on trust)",)
+        return Plan(self.name, options_of(self), (Stage("descent", event, settings),), target, shape, assumptions)
+
+    def _event(
+        self, problem: Problem, shape: Shape, target: Target, mu: float, settings: Settings
+    ) -> tuple[Event, float]:
+        """The event of the whole descent and the μ of one noisy sum in it."""
+        steps = settings["steps"]
+        if self.calibration != "exact":
+            printed = slides_sigma if self.calibration == "printed-slides" else claim_sigma
+            sigma = printed(target.epsilon, target.delta, steps, accept_known_error=self.accept_known_error).sigma
+            step_mu = kappa(target.relation) * target.rows_per_person / sigma
+            return Gaussian(step_mu, steps), step_mu
+        if self.sampling_rate is not None:
+            rate = self.sampling_rate
+
+            def build(scale: float) -> list[Event]:
+                return [Sampled(rate, Gaussian(scale, steps))]
+
+            step_mu = calibrate(build, epsilon=target.epsilon, delta=target.delta, relation=target.relation)
+            return Sampled(rate, Gaussian(step_mu, steps)), step_mu
+        exact = mu / math.sqrt(steps) * (1 - 1e-12)  # the square root rounds; never round up a budget
+        if self.accounting == "hidden-state":
+            step_mu = self._hidden_step_mu(problem, shape, target, mu, settings)
+            return HiddenState(mu, steps), max(step_mu, exact)
+        return Gaussian(exact, steps), exact
+
+    def _hidden_step_mu(
+        self, problem: Problem, shape: Shape, target: Target, mu: float, settings: Settings
+    ) -> float:
+        """Noise is what the theorem scales with: solve hidden_state_mu(noise) = μ, which is linear in 1/noise."""
+        sensitivity = kappa(target.relation) * settings["clip"] * target.rows_per_person / shape.n
+        reached = hidden_state_mu(
+            steps=settings["steps"],
+            step_size=settings["step_size"],
+            noise=sensitivity,
+            sensitivity=sensitivity,
+            smoothness=problem.constants.smoothness + problem.regularizer.smoothness / shape.n,
+            strong_convexity=problem.regularizer.strong_convexity / shape.n,
+            diameter=problem.domain.diameter,
+        )
+        return mu / reached * (1 - 1e-12)
+
+    def decide(self, plan: Plan, problem: Problem, released: Mapping[str, Any]) -> Settings:
+        return {}
+
+    def run(self, plan: Plan, problem: Problem, curator: Curator) -> Outcome:
+        stage = plan.stage("descent")
+        settings = stage.settings
+        features = Features(problem.data.intercept)
+        term_type = UnclippedGradientTerm if self.bound == "assumed" else GradientTerm
+        key = int(curator.noise.generator().integers(2**62)) if self.sampling_rate is not None else 0
+        step_mu = settings["step_mu"]
+
+        def noisy_gradient(w: Vector, step: int, secret: Secret | None) -> Vector:
+            term = term_type(problem.loss, w, settings["clip"], features)
+            if self.sampling_rate is not None:
+                sampled = SampledTerm(term, self.sampling_rate, key, step)
+                return curator.noisy_sum(sampled, mu=step_mu, event=Sampled(self.sampling_rate, Gaussian(step_mu)))
+            if secret is not None:
+                sensitivity = term.sensitivity(curator.relation) * curator.rows_per_person
+                total = secret.rows.sum(term, sum_step(term.row_bound, secret.n))
+                return release(total, sensitivity=sensitivity, mu=step_mu, noise=secret.noise)
+            return curator.noisy_sum(term, mu=step_mu)
+
+        def walk(secret: Secret | None) -> Vector:
+            return descend(problem, plan, noisy_gradient, self.output, secret, curator)
+
+        if self.accounting == "hidden-state":
+            return Outcome(curator.solve(stage.event, walk))
+        return Outcome(walk(None))
+
+
+def descend(
+    problem: Problem, plan: Plan, noisy_gradient: Any, output: str, secret: Secret | None, curator: Curator
+) -> Vector:
+    """The loop. The number of steps is fixed beforehand; nothing in it looks at the data except through the noisy gradient."""
+    settings = plan.stage("descent").settings
+    steps, step_size, momentum = settings["steps"], settings["step_size"], settings["momentum"]
+    rate = settings["sampling_rate"] or 1.0
+    w = problem.domain.project(np.zeros(plan.shape.parameters(problem)))
+    velocity = np.zeros_like(w)
+    kept = np.zeros_like(w)
+    first = {"tail": steps // 2, "average": 0, "last": steps}[output]
+    smooth = math.isfinite(problem.regularizer.smoothness)
+    for step in range(steps):
+        if output == "average":  # the lectures average θ_0 … θ_{T-1}
+            kept += w
+        gradient = noisy_gradient(w, step, secret) / (plan.shape.n * rate)
+        if smooth:
+            gradient = gradient + problem.regularizer.gradient(w) / plan.shape.n
+        velocity = momentum * velocity + gradient
+        w = w - step_size * velocity
+        if not smooth:
+            w = problem.regularizer.prox(w, step_size / plan.shape.n)
+        w = problem.domain.project(w)
+        if output == "tail" and step >= first:
+            kept += w
+        curator.step(step + 1, steps)
+    if output == "last":
+        return w
+    return np.asarray(kept / (steps - first))

@@ -1,0 +1,124 @@
+"""Private selection: run a private base K times for a random K, publish only the best run (Papernot and
+Steinke 2022).
+
+The law of K is public and does not depend on the data; the score that picks the best run is part of the
+base's release or computed from it. With the base's Rényi curve ε(α) and profile δ(ε):
+
+    truncated negative binomial (η, γ), any order a > 1:
+        ε'(α) = ε(α) + (1+η)·[(1 − 1/a)·ε(a) + ln(1/γ)/a] + ln E[K]/(α−1);   pure base: (2 + η)·ε
+    Poisson(m), d = δ(e) with exp(e) = 1 + 1/(α−1):
+        ε'(α) = ε(α) + m·d + ln(m)/(α−1)
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+from dperm.privacy.checks import positive, probability
+from dperm.privacy.conversions import minimize_order, rdp_epsilon
+from dperm.privacy.guarantees import Guarantee
+
+
+class Runs(Protocol):
+    """A law of the number of runs."""
+
+    @property
+    def expected(self) -> float: ...
+
+    def rdp(self, base: Guarantee, alpha: float) -> float: ...
+
+    def pure(self, epsilon: float) -> float: ...
+
+
+@dataclass(frozen=True)
+class TruncatedNegativeBinomial:
+    """K ≥ 1 with shape η > −1 and stopping parameter γ in (0, 1): geometric for η = 1, logarithmic for η
+    = 0.
+
+        E[K] = η(1−γ)/(γ(1−γ^η)),   (1/γ − 1)/ln(1/γ) at η = 0.
+
+    >>> TruncatedNegativeBinomial(1.0, 0.1).expected
+    10.0
+    """
+
+    shape: float
+    stop: float
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.shape) and self.shape > -1):
+            raise ValueError(f"Expected shape > -1, found {self.shape}. Pass e.g. shape=1.0 (geometric).")
+        if not 0 < self.stop < 1:
+            raise ValueError(f"Expected stop in (0, 1), found {self.stop}. Pass e.g. stop=0.1.")
+
+    @property
+    def expected(self) -> float:
+        """E[K]."""
+        if self.shape == 1:
+            return 1 / self.stop
+        if self.shape == 0:
+            return (1 / self.stop - 1) / math.log(1 / self.stop)
+        return self.shape * (1 - self.stop) / (-self.stop * math.expm1(self.shape * math.log(self.stop)))
+
+    def rdp(self, base: Guarantee, alpha: float) -> float:
+        """ε'(α): Rényi cost of publishing the best of K runs (theorem 2 of the paper)."""
+
+        def price(order: float) -> float:
+            return (1 - 1 / order) * base.rdp(order) + math.log(1 / self.stop) / order
+
+        choice = (1 + self.shape) * minimize_order(price)
+        return base.rdp(alpha) + choice + math.log(self.expected) / (alpha - 1)
+
+    def pure(self, epsilon: float) -> float:
+        """(2 + η)ε: the cost when every run is ε-DP (α → ∞ with α̂ → ∞ above)."""
+        return (2 + self.shape) * epsilon
+
+
+@dataclass(frozen=True)
+class PoissonRuns:
+    """K ~ Poisson(m); K = 0 publishes a fixed public answer.
+
+    >>> PoissonRuns(10.0).expected
+    10.0
+    """
+
+    mean: float
+
+    def __post_init__(self) -> None:
+        positive("mean", self.mean)
+
+    @property
+    def expected(self) -> float:
+        """E[K]."""
+        return self.mean
+
+    def rdp(self, base: Guarantee, alpha: float) -> float:
+        """ε'(α): Rényi cost of publishing the best of K runs (theorem 6 of the paper)."""
+        failure = base.delta(math.log1p(1 / (alpha - 1)))
+        return base.rdp(alpha) + self.mean * failure + math.log(self.mean) / (alpha - 1)
+
+    def pure(self, epsilon: float) -> float:
+        """∞: Poisson runs have no pure guarantee."""
+        return math.inf
+
+
+def selection_epsilon(base: Guarantee, runs: Runs, delta: float) -> float:
+    """ε at δ of publishing the best of K ~ `runs` runs of a mechanism with guarantee `base`.
+
+    ε = min_{α>1} ε'(α) + [ln(1/δ) + (α−1)ln(1−1/α) − ln α]/(α−1); for a pure base also (2+η)ε, whatever δ.
+
+    **Guarantee.** (ε, δ)-DP under the relation of `base`, if every run is an independent use of the base,
+    K is drawn from `runs` and never published, and the score is part of the base's output. `base` needs a
+    Rényi curve (PureDP, GDP, ZCDP or a composition of them); otherwise ∞.
+
+    >>> from dperm.privacy import GDP
+    >>> round(selection_epsilon(GDP(0.1, "replace-one"), TruncatedNegativeBinomial(1.0, 0.1), 1e-6), 6)
+    0.898078
+    """
+    delta = probability("delta", delta)
+    single = base.epsilon(0.0)
+    pure = runs.pure(single) if math.isfinite(single) else math.inf
+    if delta == 0:
+        return pure
+    return min(pure, minimize_order(lambda alpha: rdp_epsilon(alpha, runs.rdp(base, alpha), delta)))

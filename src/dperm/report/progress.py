@@ -1,0 +1,22 @@
+"""Progress on a terminal: one line that is rewritten, and nothing at all when the output is not a terminal."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+
+def step_printer(label: str) -> Callable[[int, int], None]:
+    """A callback (done, total); both numbers are planned beforehand and public."""
+    if not sys.stderr.isatty():
+        return lambda done, total: None
+
+    def show(done: int, total: int) -> None:
+        if done == total:
+            sys.stderr.write("\r\x1b[K")
+        elif done % max(total // 50, 1) == 0:
+            filled = 30 * done // total
+            sys.stderr.write(f"\r{label} [{'#' * filled}{'.' * (30 - filled)}] {done}/{total}")
+        sys.stderr.flush()
+
+    return show

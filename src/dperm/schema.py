@@ -1,0 +1,336 @@
+"""A public description of columns: what a person who has never seen the data could write down.
+
+    {"columns": {"age": {"type": "numeric", "low": 17, "high": 90},
+                 "sex": {"type": "categorical", "levels": ["Female", "Male"]}},
+     "target":  {"column": "income", "type": "classes", "classes": ["<=50K", ">50K"]}}
+
+Column types: numeric (low, high), ordinal (levels in order), categorical (levels), boolean, sparse (non-negative, mostly zero:
+high), ignored. `missing` says what a null becomes: a number, a level, or "its own level"; the lower bound, or the all-zero
+one-hot, otherwise. A cell that does not parse is missing; an unknown level is the all-zero one-hot.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dperm.encoding import Encoding
+
+COLUMN_TYPES = ("numeric", "ordinal", "categorical", "boolean", "sparse", "ignored")
+TARGET_TYPES = ("classes", "numeric", "count")
+OWN_LEVEL = "its own level"
+MISSING_NAME = "(missing)"
+
+
+@dataclass(frozen=True)
+class Column:
+    """One declared column."""
+
+    name: str
+    type: str
+    low: float | None = None
+    high: float | None = None
+    levels: tuple[Any, ...] = ()
+    missing: Any = None
+
+    def __post_init__(self) -> None:
+        where = f"column {self.name!r}"
+        if self.type not in COLUMN_TYPES:
+            raise ValueError(f"Expected the type of {where} in {COLUMN_TYPES}, found {self.type!r}. Correct the schema.")
+        if self.type in ("numeric", "sparse"):
+            if self.type == "sparse" and self.low is None:
+                object.__setattr__(self, "low", 0.0)
+            for side in ("low", "high"):
+                value = getattr(self, side)
+                if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
+                    raise ValueError(
+                        f"Expected a number for {side} of {where}, found {value!r}. Fill in a bound that holds for every "
+                        "record; do not compute it from the data."
+                    )
+            if not self.low < self.high:  # type: ignore[operator]
+                raise ValueError(f"Expected low < high for {where}, found {self.low} and {self.high}.")
+        if self.type in ("categorical", "ordinal"):
+            if not self.levels or len({str(level) for level in self.levels}) != len(self.levels):
+                raise ValueError(f"Expected different levels for {where}, found {list(self.levels)!r}. List every level once.")
+
+    @property
+    def features(self) -> list[str]:
+        """Names of the encoded features this column becomes."""
+        if self.type == "ignored":
+            return []
+        if self.type != "categorical":
+            return [self.name]
+        names = [f"{self.name}={level}" for level in self.levels]
+        return [*names, f"{self.name}={MISSING_NAME}"] if self.missing == OWN_LEVEL else names
+
+    def encode(self, values: Any) -> np.ndarray:
+        """Raw feature matrix of a column of cells (strings, numbers or None): n × len(features)."""
+        if self.type in ("numeric", "sparse"):
+            return _filled(numbers(values), self.missing, float(self.low or 0.0))[:, None]
+        if self.type == "boolean":
+            return _filled(truth(values), self.missing, 0.0)[:, None]
+        code = codes(values, self.levels)
+        if self.type == "ordinal":
+            known = np.where(code >= 0, code, 0 if self.missing is None else codes([self.missing], self.levels)[0])
+            return known.astype(np.float64)[:, None]
+        matrix = np.zeros((len(code), len(self.features)))
+        if self.missing is not None:
+            empty = nulls(values)
+            replaced = len(self.levels) if self.missing == OWN_LEVEL else int(codes([self.missing], self.levels)[0])
+            code = np.where(empty, replaced, code)
+        rows = np.flatnonzero(code >= 0)
+        matrix[rows, code[rows]] = 1.0
+        return matrix
+
+    def spec(self) -> dict[str, Any]:
+        found: dict[str, Any] = {"type": self.type}
+        for name in ("low", "high", "missing"):
+            if getattr(self, name) is not None:
+                found[name] = getattr(self, name)
+        if self.levels:
+            found["levels"] = list(self.levels)
+        return found
+
+
+@dataclass(frozen=True)
+class TargetColumn:
+    """What is predicted: `classes` (the last of two is the positive one), `numeric` or `count` with bounds."""
+
+    column: str
+    type: str
+    classes: tuple[Any, ...] | None = None
+    low: float | None = None
+    high: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.type not in TARGET_TYPES:
+            raise ValueError(f"Expected the target's type in {TARGET_TYPES}, found {self.type!r}. Correct the schema.")
+        if self.type == "classes" and (self.classes is None or len(self.classes) < 2):
+            raise ValueError(f"Expected at least two classes for target {self.column!r}, found {self.classes!r}.")
+        if self.type != "classes" and (self.low is None or self.high is None or not self.low < self.high):
+            raise ValueError(f"Expected low < high for target {self.column!r}, found {self.low!r} and {self.high!r}.")
+
+
+@dataclass(frozen=True)
+class Schema:
+    """Declared columns and target.
+
+    >>> schema = Schema.from_dict({"columns": {"age": {"type": "numeric", "low": 0, "high": 100}}})
+    >>> schema.encoding().norm
+    0.5
+    """
+
+    columns: tuple[Column, ...]
+    target: TargetColumn | None = None
+    name: str = "table"
+    extra: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def from_dict(cls, spec: Mapping[str, Any]) -> Schema:
+        """Build from the JSON form; every mistake is named with its place."""
+        if not isinstance(spec, Mapping) or not isinstance(spec.get("columns"), Mapping) or not spec["columns"]:
+            raise ValueError('Expected a schema {"columns": {name: {...}}, "target": {...}}, found something else.')
+        columns = []
+        for name, entry in spec["columns"].items():
+            if not isinstance(entry, Mapping):
+                raise ValueError(f"Expected a description of column {name!r}, found {entry!r}.")
+            unknown = set(entry) - {"type", "low", "high", "levels", "missing"}
+            if unknown:
+                raise ValueError(f"Expected type, low, high, levels or missing for column {name!r}, found {sorted(unknown)}.")
+            columns.append(
+                Column(
+                    str(name),
+                    entry.get("type", ""),
+                    entry.get("low"),
+                    entry.get("high"),
+                    tuple(entry.get("levels") or ()),
+                    entry.get("missing"),
+                )
+            )
+        if all(column.type == "ignored" for column in columns):
+            raise ValueError("Expected at least one column that is not ignored, found none.")
+        target = spec.get("target")
+        declared = None
+        if target is not None:
+            if not isinstance(target, Mapping) or "column" not in target:
+                raise ValueError('Expected "target": {"column": ..., "type": ...}, found something else.')
+            classes = target.get("classes")
+            declared = TargetColumn(
+                str(target["column"]),
+                target.get("type", ""),
+                None if classes is None else tuple(classes),
+                target.get("low"),
+                target.get("high"),
+            )
+        return cls(tuple(columns), declared, str(spec.get("name", "table")))
+
+    @classmethod
+    def load(cls, path: str | Path) -> Schema:
+        """Read JSON or TOML."""
+        text = Path(path).read_text(encoding="utf-8")
+        try:
+            spec = tomllib.loads(text) if str(path).endswith(".toml") else json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"Expected a schema in JSON or TOML in {path}, found text that does not parse: {error}.") from error
+        return cls.from_dict(spec)
+
+    def spec(self) -> dict[str, Any]:
+        found: dict[str, Any] = {"name": self.name, "columns": {c.name: c.spec() for c in self.columns}}
+        if self.target is not None:
+            entries = {"column": self.target.column, "type": self.target.type}
+            for key in ("classes", "low", "high"):
+                value = getattr(self.target, key)
+                if value is not None:
+                    entries[key] = list(value) if key == "classes" else value
+            found["target"] = entries
+        return found
+
+    def with_target(self, column: str) -> Schema:
+        """The same schema for another target; a declared column may become the target if it has classes or bounds."""
+        if self.target is not None and self.target.column == column:
+            return self
+        named = {c.name: c for c in self.columns}
+        if column not in named:
+            raise ValueError(f"Expected target {column!r} among the declared columns, found none. Add it to the schema.")
+        chosen = named[column]
+        kind = "numeric" if chosen.type in ("numeric", "sparse") else "classes"
+        classes = (0, 1) if chosen.type == "boolean" else chosen.levels
+        target = TargetColumn(column, kind, classes if kind == "classes" else None, chosen.low, chosen.high)
+        return Schema(tuple(c for c in self.columns if c.name != column), target, self.name)
+
+    def encoding(self) -> Encoding:
+        """The encoding of the features, in the order of the columns."""
+        names: list[str] = []
+        kinds: list[str] = []
+        low: list[float] = []
+        high: list[float] = []
+        missing: list[float] = []
+        groups: list[int] = []
+        group = -1
+        for column in self.columns:
+            features = column.features
+            names += features
+            group += 1 if column.type == "categorical" else 0
+            kind = "numeric" if column.type == "ordinal" else column.type
+            kinds += [kind] * len(features)
+            groups += [group if column.type == "categorical" else -1] * len(features)
+            top = float(len(column.levels) - 1) if column.type == "ordinal" else 1.0
+            numeric = column.type in ("numeric", "sparse")
+            low += [float(column.low or 0.0) if numeric else 0.0] * len(features)
+            high += [float(column.high or 0.0) if numeric else max(top, 1.0)] * len(features)
+            missing += [float(column.low or 0.0) if numeric else 0.0] * len(features)
+        return Encoding(
+            tuple(names), tuple(kinds), np.array(low), np.array(high), np.array(missing), tuple(groups), None, True
+        )
+
+    def check(self, found: list[str], *, with_target: bool = True) -> None:
+        """The table's columns against the declared ones; raises before anything is spent."""
+        if len(set(found)) != len(found):
+            raise ValueError("Expected column names that differ, found a name twice. Rename the columns of the table.")
+        needed = [c.name for c in self.columns if c.type != "ignored"]
+        if with_target and self.target is not None:
+            needed.append(self.target.column)
+        absent = [name for name in needed if name not in found]
+        if absent:
+            raise ValueError(
+                f"Expected the declared columns {', '.join(map(repr, absent))}, found {', '.join(map(repr, found[:30]))}. "
+                "Correct the names in the schema, or mark a column as ignored."
+            )
+
+    def features(self, cells: Mapping[str, Any]) -> np.ndarray:
+        """Raw feature matrix from columns of cells; encode it with `encoding().transform`."""
+        return np.concatenate([c.encode(cells[c.name]) for c in self.columns if c.type != "ignored"], axis=1)
+
+    def labels(self, cells: Any) -> np.ndarray:
+        """Target cells as class labels (in the type of the declared classes) or numbers; unknown → None or NaN."""
+        target = self.target
+        if target is None:
+            raise ValueError("Expected a target in the schema, found none. Add \"target\" or pass --target.")
+        if target.type != "classes":
+            return numbers(cells)
+        code = codes(cells, target.classes or ())
+        labels = np.array([*(target.classes or ()), None], dtype=object)
+        return np.asarray(labels[code])
+
+    @classmethod
+    def draft(cls, types: Mapping[str, str]) -> dict[str, Any]:
+        """A schema to fill in, from column names and storage types alone: no value of the data is ever copied.
+
+        >>> Schema.draft({"age": "int64"})["columns"]["age"]
+        {'type': 'numeric', 'low': None, 'high': None}
+        """
+        columns: dict[str, Any] = {}
+        for name, storage in types.items():
+            if storage == "bool":
+                columns[name] = {"type": "boolean"}
+            elif any(word in storage for word in ("int", "float", "double", "decimal")):
+                columns[name] = {"type": "numeric", "low": None, "high": None}
+            else:
+                columns[name] = {"type": "categorical", "levels": []}
+        return {"name": "table", "columns": columns, "target": {"column": "", "type": "classes", "classes": []}}
+
+
+def nulls(values: Any) -> np.ndarray:
+    """Which cells are missing: None, NaN or an empty string."""
+    return np.array([v is None or v == "" or (isinstance(v, float) and math.isnan(v)) for v in values], dtype=bool)
+
+
+def numbers(values: Any) -> np.ndarray:
+    """Cells as floats; whatever does not parse is NaN."""
+    array = np.asarray(values)
+    if array.dtype.kind in "fiub":
+        return array.astype(np.float64)
+    try:
+        return array.astype(np.float64)
+    except (TypeError, ValueError):
+        return np.array([_number(value) for value in array], dtype=np.float64)
+
+
+def _number(value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return math.nan
+
+
+def truth(values: Any) -> np.ndarray:
+    """Cells as 0/1; words for yes and no are understood, anything else is NaN."""
+    array = np.asarray(values)
+    if array.dtype.kind in "fiub":
+        return array.astype(np.float64)
+    words = {"true": 1.0, "yes": 1.0, "t": 1.0, "y": 1.0, "false": 0.0, "no": 0.0, "f": 0.0, "n": 0.0}
+    return np.array([words.get(str(v).strip().lower(), _number(v)) for v in array], dtype=np.float64)
+
+
+def codes(values: Any, levels: Any) -> np.ndarray:
+    """Position of each cell among the levels, compared as text (numbers by value); -1 where unknown."""
+    lookup = {_key(level): position for position, level in enumerate(levels)}
+    array = np.asarray(values, dtype=object)
+    return np.array([lookup.get(_key(value), -1) for value in array], dtype=np.int64)
+
+
+def _key(value: Any) -> str:
+    if isinstance(value, bool | np.bool_):
+        return str(bool(value))
+    if isinstance(value, int | float | np.integer | np.floating):
+        return repr(float(value))
+    text = str(value)
+    if text and (text[0].isdigit() or text[0] in "+-."):
+        try:
+            return repr(float(text))
+        except ValueError:
+            return text
+    return text
+
+
+def _filled(values: np.ndarray, declared: Any, default: float) -> np.ndarray:
+    """Missing and infinite cells replaced by the declared value, or the default."""
+    value = default if declared is None else float(declared)
+    return np.where(np.isfinite(values), values, value)

@@ -1,0 +1,97 @@
+"""Reading tables: CSV and Parquet files, and pandas, polars or Arrow tables in memory, as columns of cells.
+
+CSV cells are read as text, so that a cell that does not parse is a missing value by the public rule and never an error about
+one person's row. A broken file (ragged lines, wrong columns, nothing in it) is an error before anything is spent.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+
+def is_table(X: Any) -> bool:
+    """A data frame or Arrow table, rather than an array."""
+    return hasattr(X, "columns") or hasattr(X, "column_names")
+
+
+def column_names(table: Any) -> list[str]:
+    names = table.column_names if hasattr(table, "column_names") else table.columns
+    return [str(name) for name in names]
+
+
+def cells(table: Any, name: str) -> np.ndarray:
+    """One column as a NumPy array; text columns as objects with None for null."""
+    column = table.column(name) if hasattr(table, "column_names") else table[name]
+    if hasattr(column, "to_numpy") and not hasattr(column, "combine_chunks"):
+        array = np.asarray(column.to_numpy())
+    else:
+        array = np.asarray(column.to_numpy(zero_copy_only=False))
+    if array.dtype.kind in "fiub":
+        return array
+    # Text read from CSV arrives as objects; decimals and dates become text, which the schema's rules then read.
+    return np.array([None if value is None or value != value else value for value in array], dtype=object)
+
+
+def read_table(path: str | Path, columns: list[str] | None = None) -> Any:
+    """An Arrow table from a CSV or Parquet file."""
+    import pyarrow as pa
+
+    file = Path(path)
+    if not file.exists():
+        raise ValueError(f"Expected a file at {file}, found none. Check the path.")
+    try:
+        table = _read_parquet(file, columns) if _is_parquet(file) else _read_csv(file)
+    except (pa.ArrowInvalid, OSError, UnicodeDecodeError) as error:
+        first = str(error).splitlines()[0].split(": Expected")[0]
+        raise ValueError(f"Expected a CSV or Parquet table in {file.name}, found a file that does not read: {first}.") from error
+    if table.num_rows == 0:
+        raise ValueError(f"Expected at least one row in {file.name}, found none.")
+    return table
+
+
+def storage_types(path: str | Path) -> dict[str, str]:
+    """Column names with their storage types: all that a draft of a schema may use."""
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    file = Path(path)
+    if not file.exists():
+        raise ValueError(f"Expected a file at {file}, found none. Check the path.")
+    if _is_parquet(file):
+        schema = pyarrow.parquet.read_schema(file)
+    else:
+        with pyarrow.csv.open_csv(file) as reader:
+            schema = reader.schema
+    return {field.name: str(field.type) for field in schema}
+
+
+def _is_parquet(file: Path) -> bool:
+    return file.is_dir() or file.suffix in (".parquet", ".pq")
+
+
+def _read_parquet(file: Path, columns: list[str] | None) -> Any:
+    import pyarrow.parquet
+
+    if columns is None:
+        return pyarrow.parquet.read_table(file)
+    known = set(pyarrow.parquet.read_schema(file).names) if file.is_file() else set(columns)
+    return pyarrow.parquet.read_table(file, columns=[name for name in columns if name in known])
+
+
+def _read_csv(file: Path) -> Any:
+    import pyarrow as pa
+    import pyarrow.csv
+
+    with file.open("rb") as handle:
+        header = handle.readline().decode("utf-8-sig").strip()
+    if not header:
+        raise ValueError(f"Expected a header line in {file.name}, found an empty file.")
+    with pyarrow.csv.open_csv(file) as reader:
+        names = reader.schema.names
+    options = pyarrow.csv.ConvertOptions(
+        column_types={name: pa.string() for name in names}, strings_can_be_null=True, null_values=["", "NA", "NaN", "null"]
+    )
+    return pyarrow.csv.read_csv(file, convert_options=options)

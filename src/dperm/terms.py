@@ -1,0 +1,98 @@
+"""Terms: what one row adds to a sum, with the clip that makes its sensitivity a fact."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dperm.features import Features
+from dperm.privacy import kappa
+from dperm.problem import Loss
+from dperm.rows.base import Block, Term
+
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class GradientTerm:
+    """clip_C(weight · slope(⟨z, w⟩, y) · z), flattened.
+
+    A GLM gradient is a number (or K numbers) times the row, so its norm is ‖slope‖·‖z‖ and clipping rescales the slope: no
+    per-row gradient is ever formed. For a scalar margin this equals the gradient of a convex, Huberised loss.
+
+    **Sensitivity** κC: each row's clipped gradient has norm ≤ C; replacing a row changes the sum by the difference of two such
+    vectors (2C), nulling or removing it by one (C).
+    """
+
+    loss: Loss
+    w: Vector
+    clip: float
+    features: Features
+
+    def __call__(self, block: Block) -> Vector:
+        margins = self.loss.margins
+        weights = self.w if margins == 1 else self.w.reshape(margins, -1)
+        slopes = np.asarray(self.loss.slope(self.features.margins(block.X, weights), block.y), dtype=np.float64)
+        if block.weight is not None:
+            slopes = slopes * (block.weight if margins == 1 else block.weight[:, None])
+        slopes = self.limited(slopes, self.features.norms(block))
+        return self.features.pull(block.X, slopes).reshape(-1)
+
+    def limited(self, slopes: Vector, sizes: Vector) -> Vector:
+        """Slopes scaled down so that no row's gradient is longer than `clip`."""
+        if slopes.ndim == 1:
+            limit = self.clip / np.maximum(sizes, 1e-300)
+            return np.clip(slopes, -limit, limit)
+        lengths = np.linalg.norm(slopes, axis=1) * sizes
+        return np.asarray(slopes * np.minimum(1.0, self.clip / np.maximum(lengths, 1e-300))[:, None])
+
+    def sensitivity(self, relation: str) -> float:
+        return kappa(relation) * self.clip
+
+    @property
+    def row_bound(self) -> float:
+        return self.clip
+
+
+@dataclass(frozen=True, eq=False)
+class UnclippedGradientTerm(GradientTerm):
+    """The gradient as it is, with a bound taken on trust ("by assumption"). A row that breaks the assumption breaks privacy.
+
+    `docs/theorems/gradient.md` measures how: without a clip the privacy loss of two neighbours grows without limit.
+    """
+
+    def limited(self, slopes: Vector, sizes: Vector) -> Vector:
+        return slopes
+
+    @property
+    def row_bound(self) -> float:
+        return self.clip * 2.0**20  # room on the integer grid for rows that break the assumption
+
+
+@dataclass(frozen=True, eq=False)
+class SampledTerm:
+    """Another term on a Poisson sample of the rows: row i joins step t with probability `rate`, by a keyed function of (t, i).
+
+    The sample must stay secret, so the key comes from the noise source; being a function, it gives a retried or moved block the
+    same rows again. The privacy of the sampling is booked as `Sampled`.
+    """
+
+    term: Term
+    rate: float
+    key: int
+    step: int
+
+    def __call__(self, block: Block) -> Vector:
+        stream = np.random.Philox(key=self.key, counter=[0, 0, block.start, self.step])
+        joined = (np.random.Generator(stream).random(len(block.y)) < self.rate).astype(np.float64)
+        weight = joined if block.weight is None else joined * block.weight
+        return np.asarray(self.term(Block(block.X, block.y, weight, block.start, block.memory)))
+
+    def sensitivity(self, relation: str) -> float:
+        return self.term.sensitivity(relation)
+
+    @property
+    def row_bound(self) -> float:
+        return self.term.row_bound

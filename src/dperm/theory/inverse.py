@@ -1,0 +1,112 @@
+"""The inverse of a risk bound: the n, or the ε, at which it meets a target."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from dperm.theory.checks import ConditionError, positive
+
+LARGEST_SAMPLE = 2**60
+
+
+class SampleSize(int):
+    """An int n with its proof: `risk` at n meets the target, `risk_before` at n-1 does not.
+
+    `risk_before` is inf where the theorem does not speak at n-1 (its condition fails, or n = 1).
+    """
+
+    n: int
+    target: float
+    risk: float
+    risk_before: float
+
+    def __new__(cls, n: int, target: float, risk: float, risk_before: float) -> SampleSize:
+        number = super().__new__(cls, n)
+        number.n, number.target, number.risk, number.risk_before = n, target, risk, risk_before
+        return number
+
+    def __reduce__(self) -> tuple[type[SampleSize], tuple[int, float, float, float]]:
+        return SampleSize, (self.n, self.target, self.risk, self.risk_before)
+
+
+def sample_size(risk_function: Callable[..., float], target: float, **fixed: Any) -> SampleSize:
+    """min{n : risk(n, …) <= target} for a risk that falls in n, by doubling and bisection.
+
+    The returned number carries the proof: risk(n) <= target < risk(n-1), both evaluated. For a function that
+    is not monotone the same two evaluations hold, and n is one crossing among several. A `ConditionError`
+    ("n too small for the theorem") counts as a failing n; every other error is the caller's and is passed
+    on.
+
+    >>> from dperm.theory import gradient_descent_risk
+    >>> size = sample_size(gradient_descent_risk, 0.01, d=50, lipschitz=1, diameter=1, epsilon=1, delta=1e-6)
+    >>> size, size.risk <= 0.01 < size.risk_before
+    (5975, True)
+    """
+    goal = positive("target", target)
+    if "n" in fixed:
+        raise ValueError(
+            "Expected no n among the fixed arguments, found one. Drop n: it is what is asked for."
+        )
+
+    def risk(n: int) -> float:
+        try:
+            return float(risk_function(n=n, **fixed))
+        except ConditionError:
+            return math.inf
+
+    high, value = 1, risk(1)
+    low, before = 0, math.inf
+    while not value <= goal:
+        if high >= LARGEST_SAMPLE:
+            raise ValueError(
+                f"Expected a target that the bound reaches, found risk {value:g} > {goal:g} at n = {high}. "
+                "Raise the target, epsilon or the number of steps."
+            )
+        low, before = high, value
+        high *= 2
+        value = risk(high)
+    while high - low > 1:
+        middle = (low + high) // 2
+        found = risk(middle)
+        if found <= goal:
+            high, value = middle, found
+        else:
+            low, before = middle, found
+    return SampleSize(high, goal, value, before)
+
+
+def required_epsilon(
+    risk_function: Callable[..., float], target: float, *, largest: float = 1e6, **fixed: Any
+) -> float:
+    """The smallest ε (to a relative 1e-9, rounded up) with risk(epsilon=ε, …) <= target, for a risk that
+    falls in ε.
+
+    >>> from dperm.theory import exponential_erm_risk
+    >>> round(required_epsilon(exponential_erm_risk, 0.004, n=10**4, d=10, lipschitz=1, radius=1,
+    convex=True), 6) 1.0
+    """
+    goal = positive("target", target)
+
+    def risk(epsilon: float) -> float:
+        try:
+            return float(risk_function(epsilon=epsilon, **fixed))
+        except ConditionError:
+            return math.inf
+
+    low, high = 0.0, 1e-6
+    while not risk(high) <= goal:
+        if high >= largest:
+            raise ValueError(
+                f"Expected a target that the bound reaches for epsilon <= {largest:g}, "
+                f"found risk {risk(high):g} > {goal:g}. Raise the target or n."
+            )
+        low, high = high, min(high * 4, largest)
+    while high - low > 1e-9 * high:
+        middle = (low + high) / 2
+        if risk(middle) <= goal:
+            high = middle
+        else:
+            low = middle
+    return high

@@ -1,0 +1,321 @@
+"""Output and objective perturbation (lecture 004): predicted excess risk on the mean scale.
+
+Both theorems rest on strong convexity. `strong_convexity` is always that of the *mean* objective, λ̄ = λ/n
+for a ridge (λ/2)‖θ‖² added to the sum (erratum E2: say which function is strongly convex).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from scipy.optimize import brentq, minimize_scalar
+from scipy.special import gammaincinv
+
+from dperm.privacy.gaussian import gaussian_delta, gaussian_mu
+from dperm.theory.checks import ConditionError, count, fraction, positive, printed_relation, relation_factor
+
+
+def output_sensitivity(
+    n: float, lipschitz: float, strong_convexity: float, relation: str = "replace-one", tolerance: float = 0.0
+) -> float:
+    """S = κL/(nλ̄) + 2τ/λ̄: how far one record moves the minimiser of a λ̄-strongly convex mean objective.
+
+    L = `lipschitz` bounds each record's gradient; τ = `tolerance` bounds the mean gradient's norm at the
+    solver's exit. Proof: λ‖θ-θ'‖² <= ⟨∇F_D(θ') - ∇F_{D'}(θ'), θ'-θ⟩ <= κL‖θ-θ'‖ from the two variational
+    inequalities. Tight for linear losses. Lecture 004 item 8, errata E1, E2 (the slide's function-value
+    route gives twice as much); C3.
+
+    >>> output_sensitivity(n=1000, lipschitz=1, strong_convexity=0.01)
+    0.2
+    >>> round(output_sensitivity(1000, 1, 0.01, tolerance=1e-6), 4)
+    0.2002
+    """
+    curvature = positive("strong_convexity", strong_convexity)
+    if tolerance < 0:
+        raise ValueError(f"Expected tolerance >= 0, found {tolerance}. Pass the solver's exit gradient norm.")
+    record = relation_factor(relation) * positive("lipschitz", lipschitz) / (count("n", n) * curvature)
+    return record + 2 * tolerance / curvature
+
+
+def output_perturbation_risk(
+    n: float,
+    d: float,
+    lipschitz: float,
+    strong_convexity: float | None = None,
+    *,
+    epsilon: float,
+    delta: float | None = None,
+    smoothness: float | None = None,
+    radius: float | None = None,
+    beta: float | None = None,
+    relation: str = "replace-one",
+    as_printed: bool = False,
+) -> float:
+    """L·E‖b‖ = κL²d/(nλ̄ε);   with `smoothness` M̄: (M̄/2)·E‖b‖² = (M̄/2)·d(d+1)(κL/(nλ̄ε))².
+
+    Mean-scale excess empirical risk of θ* + b, density of b ∝ exp(-(ε/S)‖b‖) on all of R^d, S = κL/(nλ̄).
+    **Guarantee** (ε-DP under `relation`; with `delta`, Gaussian noise S/μ(ε,δ), so E‖b‖ <= √d·S/μ and E‖b‖²
+    = d(S/μ)²):
+
+    * first form: the mean objective is λ̄-strongly convex and L-Lipschitz where the result lies (project
+      it onto C: free);
+    * with `smoothness`: the mean objective is M̄-smooth and its minimiser interior; quadratic in 1/n, no
+      projection;
+    * with `radius` ‖θ*‖ <= B: the strong convexity comes from an added ridge, the excess is that of the
+      risk *without* it, and the bias λ̄B²/2 is added. `strong_convexity=None` then takes the best ridge;
+      pure: LB√(2κd/(nε)).
+    * with `beta`: holds with probability ≥ 1-β, ‖b‖ replaced by its exact quantile (Gamma(d), or χ_d).
+
+    Lecture 004 item 8; errata E1, E3, E5. `as_printed=True` is the slide's inverted λ̄d/(Lε).
+
+    >>> output_perturbation_risk(n=1000, d=5, lipschitz=1, strong_convexity=0.01, epsilon=1)
+    1.0
+    >>> round(output_perturbation_risk(10**6, 5, 1, 0.01, epsilon=1, smoothness=0.25), 10)
+    1.5e-07
+    >>> round(output_perturbation_risk(10**4, 10, 1, epsilon=1, radius=1), 6)
+    0.063246
+    """
+    n, d = count("n", n), count("d", d)
+    lipschitz, epsilon = positive("lipschitz", lipschitz), positive("epsilon", epsilon)
+    if as_printed:
+        printed_relation(relation)
+        return positive("strong_convexity", _needed(strong_convexity)) * d / (lipschitz * epsilon)
+    first, second = _norm_moments(d, epsilon, delta, beta)
+
+    def risk(curvature: float) -> float:
+        scale = output_sensitivity(n, lipschitz, curvature, relation)
+        if smoothness is None:
+            noise = lipschitz * first * scale
+        else:
+            # an added ridge (radius given) counts towards the smoothness of what is perturbed
+            total = positive("smoothness", smoothness) + (0.0 if radius is None else curvature)
+            noise = total / 2 * second * scale**2
+        return noise + _bias(curvature, radius)
+
+    if strong_convexity is None:
+        return _best_ridge(risk, radius, lipschitz, least=0.0)
+    curvature = positive("strong_convexity", strong_convexity)
+    if smoothness is not None and smoothness < curvature and radius is None:
+        raise ValueError(
+            f"Expected smoothness >= strong_convexity, found {smoothness} < {curvature}. "
+            "Pass both for the same mean objective."
+        )
+    return risk(curvature)
+
+
+def objective_perturbation_risk(
+    n: float,
+    d: float,
+    lipschitz: float,
+    strong_convexity: float | None = None,
+    *,
+    epsilon: float,
+    delta: float | None = None,
+    smoothness: float | None = None,
+    self_bounding: float | None = None,
+    radius: float | None = None,
+    beta: float | None = None,
+    relation: str = "replace-one",
+    as_printed: bool = False,
+) -> float:
+    """E‖w‖²/(2n²λ̄) = d(d+1)(κL)²/(2n²λ̄ε'²), ε' = ε - ln(1 + M/(nλ̄)).
+
+    Mean-scale excess of the regularised empirical risk of argmin Σℓ + (nλ̄/2)‖θ‖² + ⟨w, θ⟩, w ∝
+    exp(-(ε'/(κL))‖w‖). M = `smoothness` of one record's loss (default L²/4, which is logistic's M = R²/4 at
+    L = R); generalised linear, twice differentiable losses; θ unconstrained; λ̄ covers every direction,
+    intercept included (erratum E12).
+    **Guarantee** (ε-DP under `relation`): with F λ-strongly convex, F(θ̂) - F* <= ‖∇F(θ̂)‖²/(2λ) =
+    ‖w‖²/(2λ), so the bound is exact up to the shape of F (equality for linear losses).
+
+    * `delta`: Gaussian noise of standard deviation `objective_noise(...)`, E‖w‖² = dσ².
+    * `self_bounding` C (logistic: 1, softplus-hinge of width h: 1/h): when nλ̄ ≥ κC L²/ε the
+      log-determinant is free, ε' = ε.
+    * `radius` ‖θ*‖ <= B: excess of the risk *without* the ridge, λ̄B²/2 added; `strong_convexity=None`
+      takes the best λ̄.
+    * `beta`: with probability ≥ 1-β, by the exact quantile of ‖w‖.
+
+    Lecture 004 item 9; errata E9-E13, C4.1, C4.2. `as_printed=True` is the slide's Ld/(ελ)/n with λ = nλ̄.
+
+    >>> round(objective_perturbation_risk(10**4, 10, 1, 0.01, epsilon=1, self_bounding=1), 6)
+    0.00022
+    >>> 2 * 10 * 11 / (1e4**2 * 0.01)
+    0.00022
+    """
+    n, d = count("n", n), count("d", d)
+    lipschitz, epsilon = positive("lipschitz", lipschitz), positive("epsilon", epsilon)
+    curvature_of_loss = lipschitz**2 / 4 if smoothness is None else positive("smoothness", smoothness)
+    if as_printed:
+        printed_relation(relation)
+        ridge = n * positive("strong_convexity", _needed(strong_convexity))
+        return lipschitz * d / (epsilon * ridge) / n
+    _, second = _norm_moments(d, 1.0, None if delta is None else 0.0, beta)
+
+    def risk(curvature: float) -> float:
+        scale = objective_noise(
+            n, lipschitz, curvature, epsilon, delta,
+            smoothness=curvature_of_loss, self_bounding=self_bounding, relation=relation,
+        )  # fmt: skip
+        return second * scale**2 / (2 * n * n * curvature) + _bias(curvature, radius)
+
+    if strong_convexity is None:
+        # below this ridge ε' <= 0: the whole budget would go to the determinant
+        least = curvature_of_loss / (n * math.expm1(epsilon))
+        # C4.2 switches on at this ridge: the risk jumps down there, so it is searched on both sides
+        switch = (
+            None
+            if self_bounding is None
+            else relation_factor(relation) * self_bounding * lipschitz**2 / epsilon / n
+        )
+        return _best_ridge(risk, radius, lipschitz, least, switch)
+    return risk(positive("strong_convexity", strong_convexity))
+
+
+def objective_noise(
+    n: float,
+    lipschitz: float,
+    strong_convexity: float,
+    epsilon: float,
+    delta: float | None = None,
+    *,
+    smoothness: float | None = None,
+    self_bounding: float | None = None,
+    relation: str = "replace-one",
+) -> float:
+    """Pure: κL/ε'.   Gaussian, add/remove: smallest σ with 2δ_G(ε-t; L/σ) <= δ, t = ln(1 + M/λ), λ = nλ̄.
+
+    The scale of the objective's noise on the sum scale: of the Gamma norm (pure) or of each Gaussian
+    coordinate. Replace-one, Gaussian: 2δ_G(ε-t; 2L/σ) + 2δ_G(ε-t; √2L/σ) <= δ. Proof: the log-determinant is
+    <= t (erratum E11); the Gaussian part of the loss is convex in the record's slopes (a, a'), so it is
+    largest at a vertex v = ±x ± x', and ‖x+x'‖² + ‖x-x'‖² <= 4L²: one pair of vertices has norm <= 2L, the
+    other <= √2L; sum over vertices. With `self_bounding` and λ ≥ κCL²/ε: pure κL/ε, add/remove Gaussian
+    L/μ(ε,δ), replace-one from C4.2's own bound.
+
+    >>> round(objective_noise(1000, 1, 0.001, 1, 1e-6, self_bounding=1, relation="zero-out"), 4)
+    4.2247
+    >>> round(objective_noise(1000, 1, 0.01, 1, 1e-6, self_bounding=1), 4)   # C4.2, replace-one, λ = 10
+    8.6364
+    >>> round(objective_noise(1000, 1, 0.002, 1, self_bounding=1), 4)
+    2.0
+    """
+    factor = relation_factor(relation)
+    lipschitz, epsilon = positive("lipschitz", lipschitz), positive("epsilon", epsilon)
+    ridge = count("n", n) * positive("strong_convexity", strong_convexity)
+    loss_curvature = lipschitz**2 / 4 if smoothness is None else positive("smoothness", smoothness)
+    if self_bounding is not None:
+        strength = positive("self_bounding", self_bounding) * lipschitz**2 / ridge
+        if strength * factor <= epsilon * (1 + 1e-12):  # the threshold itself counts in spite of rounding
+            return _self_bounded_noise(lipschitz, epsilon, delta, strength, factor)
+    left = epsilon - math.log1p(loss_curvature / ridge)
+    if left <= 0:
+        raise ConditionError(
+            f"Expected ln(1 + M/(n*strong_convexity)) < epsilon, found {epsilon - left:g} >= {epsilon:g}. "
+            "Raise n or strong_convexity: the determinant eats the whole budget."
+        )
+    if delta is None:
+        return factor * lipschitz / left
+    fraction("delta", delta)
+    if factor == 1:
+        return lipschitz / gaussian_mu(left, delta / 2)
+
+    def excess(sigma: float) -> float:
+        two, root = (
+            gaussian_delta(left, 2 * lipschitz / sigma),
+            gaussian_delta(left, math.sqrt(2) * lipschitz / sigma),
+        )
+        return math.log(2 * (two + root)) - math.log(delta)
+
+    # with the second term set to 0, resp. equal to the first, the root is 2L/μ at δ/2, resp. δ/4
+    low, high = 2 * lipschitz / gaussian_mu(left, delta / 2), 2 * lipschitz / gaussian_mu(left, delta / 4)
+    return float(brentq(excess, low * (1 - 1e-9), high * (1 + 1e-9), xtol=1e-14 * high))
+
+
+def _self_bounded_noise(
+    lipschitz: float, epsilon: float, delta: float | None, strength: float, factor: int
+) -> float:
+    """C4.2 above its threshold; `strength` = C R²/λ with R = L."""
+    if delta is None:
+        return factor * lipschitz / epsilon
+    fraction("delta", delta)
+    if factor == 1:
+        return lipschitz / gaussian_mu(epsilon, delta)
+
+    def excess(sigma: float) -> float:
+        shift = max(0.0, strength - lipschitz**2 / (2 * sigma**2)) / 4
+        left = epsilon - shift
+        bound = gaussian_delta(left, 2 * lipschitz / sigma) + 2 * gaussian_delta(left, lipschitz / sigma)
+        return math.log(bound) - math.log(delta)
+
+    low = 2 * lipschitz / gaussian_mu(epsilon, delta)
+    high = 2 * lipschitz / gaussian_mu(epsilon - strength / 4, delta / 3)
+    return float(brentq(excess, low * (1 - 1e-9), high * (1 + 1e-9), xtol=1e-14 * high))
+
+
+def _norm_moments(d: float, epsilon: float, delta: float | None, beta: float | None) -> tuple[float, float]:
+    """(E‖b‖, E‖b‖²) per unit of sensitivity, or the (1-β)-quantile and its square.
+
+    `delta=0.0` stands for a standard normal vector whose scale the caller multiplies in.
+    """
+    if beta is not None:
+        fraction("beta", beta)
+    if delta is None:
+        norm = d if beta is None else float(gammaincinv(d, 1 - beta))
+        square = d * (d + 1) if beta is None else norm**2
+        return norm / epsilon, square / epsilon**2
+    mu = 1.0 if delta == 0.0 else gaussian_mu(epsilon, fraction("delta", delta))
+    square = d if beta is None else 2 * float(gammaincinv(d / 2, 1 - beta))
+    return math.sqrt(square) / mu, square / mu**2
+
+
+def _needed(strong_convexity: float | None) -> float:
+    if strong_convexity is None:
+        raise ValueError(
+            "Expected strong_convexity with as_printed=True, found None. Pass the mean-scale constant."
+        )
+    return strong_convexity
+
+
+def _bias(curvature: float, radius: float | None) -> float:
+    return 0.0 if radius is None else curvature * positive("radius", radius) ** 2 / 2
+
+
+def _best_ridge(
+    risk: Callable[[float], float],
+    radius: float | None,
+    lipschitz: float,
+    least: float,
+    switch: float | None = None,
+) -> float:
+    """Minimise over the ridge on a logarithmic scale; noise falls and bias grows with it: one minimum per
+    piece.
+    """
+    if radius is None:
+        raise ValueError(
+            "Expected strong_convexity or radius, found neither. Pass the mean-scale strong convexity, "
+            "or radius= (a bound on the minimiser's norm) to let the best ridge be chosen."
+        )
+    # a ridge above 2L/B has a bias above L·B, worse than answering without looking at the data
+    top = math.log(4 * lipschitz / positive("radius", radius))
+    bottom = math.log(least * (1 + 1e-9)) if least > 0 else top - 60.0
+    pieces = [(bottom, top)]
+    if switch is not None:
+        middle = math.log(switch)
+        pieces = [(bottom, middle), (middle, top)]
+    found = []
+    for low, high in pieces:
+        if low >= high:
+            continue
+        best = minimize_scalar(
+            lambda t: math.log(risk(math.exp(t))),
+            bounds=(low, high),
+            method="bounded",
+            options={"xatol": 1e-9},
+        )
+        found.append(risk(math.exp(float(best.x))))
+    if switch is not None:
+        found.append(risk(switch))
+    if not found:
+        raise ConditionError(
+            "Expected room for a ridge below 4 L/radius, found none at this n and epsilon. Raise n or epsilon."
+        )
+    return min(found)

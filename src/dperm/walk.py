@@ -1,0 +1,117 @@
+"""The walk: declare → plan → check → run → reconcile → release. Short on purpose; read it first.
+
+    release = dperm.fit(problem, rows, target, mechanism=Gradient())
+
+Nothing flows back. The plan is a pure function of public numbers; the check lists everything the theorem lacks; the curator
+books each event before it draws; the booked events must equal the planned ones; only then is anything released.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dperm.certificate import Certificate, certify
+from dperm.curator import Curator, Progress
+from dperm.mechanisms.base import Plan, Shape, Target, UnmetNeeds, Vector, mechanism_from_spec
+from dperm.noise import Noise, noise_source
+from dperm.privacy import Event, Sampled
+from dperm.problem import Problem
+
+if TYPE_CHECKING:
+    from dperm.encoding import Encoding
+    from dperm.rows.base import Rows
+
+
+class LedgerMismatch(RuntimeError):
+    """The events booked differ from those planned: a bug in a mechanism. Nothing is released."""
+
+
+@dataclass(frozen=True)
+class Release:
+    """What leaves: coefficients, the certificate, the plan, values released on the way, and public statistics."""
+
+    w: Vector
+    certificate: Certificate
+    plan: Plan
+    released: Mapping[str, Any]
+    stats: Mapping[str, Any]
+
+
+def plan(problem: Problem, shape: Shape, target: Target, mechanism: Any = "gradient") -> Plan:
+    """Decide from public numbers; raise `UnmetNeeds` with the whole list when the mechanism's theorem does not apply."""
+    chosen = mechanism_from_spec(mechanism, {}) if isinstance(mechanism, str) else mechanism
+    needs = chosen.missing(problem, target)
+    if needs:
+        raise UnmetNeeds(chosen.name, needs)
+    planned: Plan = chosen.plan(problem, shape, target)
+    return planned
+
+
+def merge(events: Iterable[Event]) -> list[Event]:
+    """Join neighbours that differ only in their count, so that T single bookings equal one event of count T.
+
+    >>> from dperm.privacy import Gaussian
+    >>> merge([Gaussian(0.1), Gaussian(0.1), Gaussian(0.2)])
+    [Gaussian(mu=0.1, count=2), Gaussian(mu=0.2, count=1)]
+    """
+    merged: list[Event] = []
+    for event in events:
+        joined = _joined(merged[-1], event) if merged else None
+        if joined is None:
+            merged.append(event)
+        else:
+            merged[-1] = joined
+    return merged
+
+
+def _joined(first: Any, second: Any) -> Any:
+    if isinstance(first, Sampled) and isinstance(second, Sampled) and first.rate == second.rate:
+        inner = _joined(first.event, second.event)
+        return None if inner is None else Sampled(first.rate, inner)
+    if not hasattr(first, "count") or type(first) is not type(second):
+        return None
+    if replace(first, count=1) != replace(second, count=1):
+        return None
+    return replace(first, count=first.count + second.count)
+
+
+def fit(
+    problem: Problem,
+    rows: Rows,
+    target: Target,
+    mechanism: Any = "gradient",
+    *,
+    nominal_n: int | None = None,
+    noise: Noise | str = "secure",
+    random_state: Any = None,
+    encoding: Encoding | None = None,
+    on_book: Callable[[Event], None] | None = None,
+    progress: Progress | None = None,
+) -> Release:
+    """Fit `problem` on `rows` so that the answer satisfies `target`.
+
+    **Guarantee**: the composition of the certificate's events under `target.relation`, for rows clipped into `problem.data`.
+    """
+    if target.relation == "add-remove" and nominal_n is None:
+        raise ValueError(
+            "Expected nominal_n= under relation='add-remove', where the number of rows is protected, found none. "
+            "Pass a public round number, or use relation='zero-out' if n is public."
+        )
+    chosen = mechanism_from_spec(mechanism, {}) if isinstance(mechanism, str) else mechanism
+    shape = Shape(nominal_n if nominal_n is not None else rows.n, rows.d)
+    planned = plan(problem, shape, target, chosen)
+    source = noise_source(noise, random_state) if isinstance(noise, str) else noise
+    curator = Curator(
+        rows.bounded(problem.data, problem.feature_map), source, target.relation, shape.n, target.rows_per_person, on_book, progress
+    )
+    outcome = chosen.run(planned, problem, curator)
+    if merge(curator.ledger) != merge(planned.events):
+        raise LedgerMismatch(f"Expected the planned events {planned.events}, found {curator.ledger}. Nothing was released.")
+    if not np.all(np.isfinite(outcome.w)):
+        raise FloatingPointError("Expected finite coefficients, found overflow. Choose a smaller step_size or a bounded domain.")
+    certificate = certify(problem, planned, chosen, outcome, source, encoding)
+    return Release(outcome.w, certificate, planned, outcome.released, {"passes": sum(e.total() for e in planned.events)})
