@@ -87,9 +87,7 @@ def _on_a_grid(events: Sequence[Event], relation: str, discretization: float | N
     form first.
     """
     gaussian = _root_sum_of_squares([event.gdp() for event in events])
-    rest: list[Event] = [
-        event for event in events if event.gdp() is None and not isinstance(event, Concentrated)
-    ]
+    rest: list[Event] = [event for event in events if event.gdp() is None and not isinstance(event, Concentrated)]
     if gaussian > 0:
         rest.append(Gaussian(gaussian))
     rho = math.fsum(event.zcdp() for event in events if isinstance(event, Concentrated))

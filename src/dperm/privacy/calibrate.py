@@ -47,9 +47,7 @@ def calibrate(
         low, cost_low = high, cost_high
         high *= 2
         if high > 1e100 * start:
-            raise ValueError(
-                "Expected a builder whose cost grows with the scale, found one that stays below. Check it."
-            )
+            raise ValueError("Expected a builder whose cost grows with the scale, found one that stays below. Check it.")
         cost_high = cost(high)
     while cost_low > target:
         high, cost_high = low, cost_low
@@ -92,9 +90,7 @@ def gaussian_sigma(sensitivity: float, epsilon: float, delta: float) -> float:
     sensitivity = non_negative("sensitivity", sensitivity)
     mu = gaussian_mu(positive("epsilon", epsilon, infinite=True), probability("delta", delta))
     if mu == 0:
-        raise ValueError(
-            "Expected delta > 0 for Gaussian noise, found 0. Pass delta > 0 or use a pure mechanism."
-        )
+        raise ValueError("Expected delta > 0 for Gaussian noise, found 0. Pass delta > 0 or use a pure mechanism.")
     return sensitivity / mu
 
 
@@ -107,9 +103,7 @@ def split_mu(mu: float, shares: Sequence[float]) -> tuple[float, ...]:
     mu = non_negative("mu", mu, infinite=True)
     parts = [non_negative("share", share) for share in shares]
     if abs(math.fsum(parts) - 1) > 1e-9:
-        raise ValueError(
-            f"Expected shares that sum to 1, found {math.fsum(parts)}. Divide them by their sum."
-        )
+        raise ValueError(f"Expected shares that sum to 1, found {math.fsum(parts)}. Divide them by their sum.")
     # dividing by the exact sum keeps Σμ_k² ≤ μ² when the shares carry rounding errors
     total = max(1.0, math.fsum(parts))
     return tuple(mu * math.sqrt(part / total) for part in parts)

@@ -28,9 +28,7 @@ def register_event(kind: AnyEvent) -> AnyEvent:
     'Gaussian'
     """
     if not kind.kind or EVENTS.get(kind.kind, kind) is not kind:
-        raise ValueError(
-            f"Expected an unused event kind, found {kind.kind!r}. Give {kind.__name__} its own `kind`."
-        )
+        raise ValueError(f"Expected an unused event kind, found {kind.kind!r}. Give {kind.__name__} its own `kind`.")
     EVENTS[kind.kind] = kind
     return kind
 
@@ -44,9 +42,7 @@ def event_from_spec(spec: Mapping[str, Any]) -> Event:
     kind = spec.get("kind")
     if kind not in EVENTS:
         known = ", ".join(sorted(EVENTS))
-        raise ValueError(
-            f"Expected an event kind among {known}, found {kind!r}. Register it with register_event."
-        )
+        raise ValueError(f"Expected an event kind among {known}, found {kind!r}. Register it with register_event.")
     return EVENTS[kind].from_spec(spec)
 
 
@@ -101,9 +97,7 @@ class Event:
     def spec(self) -> dict[str, Any]:
         """JSON-ready description; `event_from_spec` inverts it."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return {"kind": self.kind} | {
-            name: value.spec() if isinstance(value, Event) else value for name, value in fields.items()
-        }
+        return {"kind": self.kind} | {name: value.spec() if isinstance(value, Event) else value for name, value in fields.items()}
 
     @classmethod
     def from_spec(cls, spec: Mapping[str, Any]) -> Event:
@@ -111,13 +105,8 @@ class Event:
         names = {field.name for field in dataclasses.fields(cls)}
         found = set(spec) - {"kind"}
         if found != names:
-            raise ValueError(
-                f"Expected fields {sorted(names)} for {cls.kind!r}, found {sorted(found)}. Repair the spec."
-            )
-        values = {
-            name: event_from_spec(spec[name]) if isinstance(spec[name], Mapping) else spec[name]
-            for name in names
-        }
+            raise ValueError(f"Expected fields {sorted(names)} for {cls.kind!r}, found {sorted(found)}. Repair the spec.")
+        values = {name: event_from_spec(spec[name]) if isinstance(spec[name], Mapping) else spec[name] for name in names}
         return cls(**values)
 
 
@@ -295,9 +284,7 @@ class Sampled(Event):
     def __post_init__(self) -> None:
         object.__setattr__(self, "rate", probability("rate", self.rate))
         if not isinstance(self.event, Gaussian):
-            raise ValueError(
-                f"Expected a Gaussian event to sample, found {self.event!r}. Pass Gaussian(mu, count)."
-            )
+            raise ValueError(f"Expected a Gaussian event to sample, found {self.event!r}. Pass Gaussian(mu, count).")
 
     def total(self) -> int:
         return self.event.count

@@ -105,9 +105,7 @@ def gaussian_delta(epsilon: npt.ArrayLike, mu: npt.ArrayLike) -> Any:
     for name, values in (("epsilon", eps), ("mu", m)):
         bad = np.isnan(values) | (values < 0)
         if bad.any():
-            raise ValueError(
-                f"Expected {name} >= 0, found {values[bad].flat[0]}. Pass a non-negative number."
-            )
+            raise ValueError(f"Expected {name} >= 0, found {values[bad].flat[0]}. Pass a non-negative number.")
     delta = np.zeros(eps.shape)
     delta[np.isposinf(m) & np.isfinite(eps)] = 1.0
     inside = np.isfinite(eps) & np.isfinite(m) & (m > 0)

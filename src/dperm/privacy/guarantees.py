@@ -308,7 +308,5 @@ def guarantee_from_spec(spec: Mapping[str, Any]) -> Guarantee:
     kinds: dict[str, type[Guarantee]] = {cls.kind: cls for cls in (PureDP, GDP, ZCDP, ApproxDP)}
     kind = spec.get("kind")
     if kind not in kinds:
-        raise ValueError(
-            f"Expected a guarantee kind among {sorted(kinds)}, found {kind!r}. Compose its events instead."
-        )
+        raise ValueError(f"Expected a guarantee kind among {sorted(kinds)}, found {kind!r}. Compose its events instead.")
     return kinds[kind](**{name: value for name, value in spec.items() if name != "kind"})

@@ -10,13 +10,13 @@ at every fixed θ. Put c = max(|1−ηm|, |1−ηM|) ≤ 1 and Δ = ηs. Then θ
     F(j; D₀) = (c^j D₀ + Δ(1−c^j)/(1−c))² (1−c²)/(1−c^{2j})     (c < 1),     (D₀ + jΔ)²/j     (c = 1).
 
 *Proof.* Let θ and θ' be the two runs with the same start. Go back j steps; there ‖θ − θ'‖ ≤ D₀ (D₀ = D
-for any j; D₀ = 0 for j = T). Follow from θ' a third run θ̃ that uses the noise of the primed run moved by a vector of length a_k, chosen
-so that θ̃ reaches θ at step T. A gradient step of a convex M-smooth function with η ≤ 2/M, followed by a
-projection, is c-Lipschitz, and the two gradients differ by at most s, so the distance z_k left to cover
-obeys z_{k+1} + a_{k+1} = c·z_k + Δ with z = D₀ at the start and z = 0 at the end. Moving noise N(0,
-(ησ)²I) by a_k is (a_k/(ησ))-GDP, adaptively, and so the run costs Σa_k²/(ησ)². The constraint reads Σ
-c^{j−k} a_k = c^j D₀ + Δ(1−c^j)/(1−c); by Cauchy–Schwarz the cheapest a_k are proportional to c^{j−k} and
-give F(j; D₀). ∎ Quadratics with F(T; 0) attain it.
+for any j; D₀ = 0 for j = T). Follow from θ' a third run θ̃ that uses the noise of the primed run moved by
+a vector of length a_k, chosen so that θ̃ reaches θ at step T. A gradient step of a convex M-smooth
+function with η ≤ 2/M, followed by a projection, is c-Lipschitz, and the two gradients differ by at most
+s, so the distance z_k left to cover obeys z_{k+1} + a_{k+1} = c·z_k + Δ with z = D₀ at the start and z =
+0 at the end. Moving noise N(0, (ησ)²I) by a_k is (a_k/(ησ))-GDP, adaptively, and so the run costs
+Σa_k²/(ησ)². The constraint reads Σ c^{j−k} a_k = c^j D₀ + Δ(1−c^j)/(1−c); by Cauchy–Schwarz the cheapest
+a_k are proportional to c^{j−k} and give F(j; D₀). ∎ Quadratics with F(T; 0) attain it.
 
 Not covered: averages of iterates, momentum, data-dependent stopping or step sizes, intermediate losses,
 clipped gradients that are not those of a convex smooth loss (clipped GLMs with scalar margins are).

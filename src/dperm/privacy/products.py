@@ -65,9 +65,7 @@ class ProductDP(Guarantee):
     responses: tuple[tuple[float, int], ...]
     broken: float
 
-    def __init__(
-        self, mu: float, responses: Sequence[tuple[float, int]], broken: float, relation: str
-    ) -> None:
+    def __init__(self, mu: float, responses: Sequence[tuple[float, int]], broken: float, relation: str) -> None:
         merged: dict[float, int] = {}
         for epsilon, count in responses:
             value = non_negative("epsilon", epsilon)
@@ -154,9 +152,7 @@ class Composed(Guarantee):
     def __init__(self, routes: Sequence[Guarantee]) -> None:
         relations = {route.relation for route in routes}
         if len(relations) != 1:
-            raise ValueError(
-                f"Expected routes for one relation, found {sorted(relations)}. Convert with `under`."
-            )
+            raise ValueError(f"Expected routes for one relation, found {sorted(relations)}. Convert with `under`.")
         self._set(routes=tuple(routes), relation=relations.pop())
 
     def delta(self, epsilon: float) -> float:
