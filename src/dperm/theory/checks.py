@@ -41,9 +41,7 @@ def non_negative(name: str, value: float) -> float:
     """Return `value` if it is a finite number >= 0."""
     value = _scalar(value)
     if not _finite(value) or value < 0:
-        raise ValueError(
-            f"Expected {name} >= 0, found {value}. Pass a number that is not negative for {name}."
-        )
+        raise ValueError(f"Expected {name} >= 0, found {value}. Pass a number that is not negative for {name}.")
     return float(value)
 
 
@@ -55,9 +53,7 @@ def count(name: str, value: float) -> int:
     """
     value = _scalar(value)
     if not _finite(value) or value < 1 or value != int(value):
-        raise ValueError(
-            f"Expected a whole number {name} >= 1, found {value}. Pass a positive count for {name}."
-        )
+        raise ValueError(f"Expected a whole number {name} >= 1, found {value}. Pass a positive count for {name}.")
     return int(value)
 
 

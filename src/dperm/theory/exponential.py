@@ -75,9 +75,7 @@ def max_log_ratio(p: ArrayLike, q: ArrayLike) -> float:
     """
     a, b = np.asarray(p, dtype=float), np.asarray(q, dtype=float)
     if a.shape != b.shape or a.size == 0 or np.any(a <= 0) or np.any(b <= 0):
-        raise ValueError(
-            "Expected two positive laws of the same length, found other arrays. Pass two probability vectors."
-        )
+        raise ValueError("Expected two positive laws of the same length, found other arrays. Pass two probability vectors.")
     return float(np.max(np.abs(np.log(a) - np.log(b))))
 
 
@@ -127,9 +125,7 @@ def exponential_erm_risk(
     if as_printed:
         printed_relation(relation)
         if radius is None or (tail is None and not convex):
-            raise ValueError(
-                "Expected radius and beta with as_printed=True. Pass both: Theorem 2.5 is stated with them."
-            )
+            raise ValueError("Expected radius and beta with as_printed=True. Pass both: Theorem 2.5 is stated with them.")
         factor = 1  # Δ = GR instead of 2GR: half of the corrected κ
     unit = factor * lipschitz * width / (n * epsilon)
     if convex:

@@ -59,8 +59,7 @@ def make_separable(generator: Generator, n: int, d: int, margin: float = 0.05) -
     # the cube's corner farthest from the boundary is Σ|w|/2 away; beyond half of that, rejection would crawl
     if margin > float(np.abs(w).sum()) / 4:
         raise ValueError(
-            f"Expected margin <= {float(np.abs(w).sum()) / 4:.3g} for this direction, found {margin}. "
-            "Pass a smaller margin."
+            f"Expected margin <= {float(np.abs(w).sum()) / 4:.3g} for this direction, found {margin}. Pass a smaller margin."
         )
     kept: list[NDArray[np.float64]] = []
     have = 0
@@ -100,8 +99,6 @@ def make_separators(generator: Generator, hypotheses: int, d: int) -> NDArray[np
     >>> make_separators(np.random.default_rng(0), 5, 2).shape
     (5, 3)
     """
-    directions = np.asarray(
-        generator.standard_normal((count("hypotheses", hypotheses), count("d", d))), dtype=float
-    )
+    directions = np.asarray(generator.standard_normal((count("hypotheses", hypotheses), count("d", d))), dtype=float)
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
     return np.column_stack([directions, -directions.sum(axis=1) / 2])

@@ -46,9 +46,7 @@ def sample_size(risk_function: Callable[..., float], target: float, **fixed: Any
     """
     goal = positive("target", target)
     if "n" in fixed:
-        raise ValueError(
-            "Expected no n among the fixed arguments, found one. Drop n: it is what is asked for."
-        )
+        raise ValueError("Expected no n among the fixed arguments, found one. Drop n: it is what is asked for.")
 
     def risk(n: int) -> float:
         try:
@@ -77,15 +75,14 @@ def sample_size(risk_function: Callable[..., float], target: float, **fixed: Any
     return SampleSize(high, goal, value, before)
 
 
-def required_epsilon(
-    risk_function: Callable[..., float], target: float, *, largest: float = 1e6, **fixed: Any
-) -> float:
+def required_epsilon(risk_function: Callable[..., float], target: float, *, largest: float = 1e6, **fixed: Any) -> float:
     """The smallest ε (to a relative 1e-9, rounded up) with risk(epsilon=ε, …) <= target, for a risk that
     falls in ε.
 
     >>> from dperm.theory import exponential_erm_risk
-    >>> round(required_epsilon(exponential_erm_risk, 0.004, n=10**4, d=10, lipschitz=1, radius=1,
-    convex=True), 6) 1.0
+    >>> numbers = dict(n=10**4, d=10, lipschitz=1, radius=1, convex=True)
+    >>> round(required_epsilon(exponential_erm_risk, 0.004, **numbers), 6)
+    1.0
     """
     goal = positive("target", target)
 

@@ -27,9 +27,7 @@ class Slope(float):
         return Slope, (float(self), self.label)
 
 
-def lower_bound(
-    kind: str, n: float, d: float, epsilon: float, delta: float | None = None, *, with_log: bool = False
-) -> Slope:
+def lower_bound(kind: str, n: float, d: float, epsilon: float, delta: float | None = None, *, with_log: bool = False) -> Slope:
     """Convex: min(1, d/(nε)) pure, min(1, √d/(nε)) for δ > 0.   Strongly convex: the squares of these.
 
     Smallest order of mean-scale excess empirical risk for L = diam = 1 (strongly convex: λ̄ = 1),
@@ -56,9 +54,7 @@ def lower_bound(
             if not wants_pure and pure:
                 raise ValueError(f"Expected 0 < delta < 1 with kind={kind!r}, found {delta}. Pass delta.")
     if base not in LOWER_BOUND_KINDS:
-        raise ValueError(
-            f"Expected kind in {', '.join(LOWER_BOUND_KINDS)}, found {kind!r}. Pass one of them."
-        )
+        raise ValueError(f"Expected kind in {', '.join(LOWER_BOUND_KINDS)}, found {kind!r}. Pass one of them.")
     log_term = 1.0 if pure or not with_log else math.sqrt(math.log(1 / float(delta or 1.0)))
     rate = (d if pure else math.sqrt(d)) * log_term / (n * epsilon)
     symbol = "d/(nε)" if pure else ("√(d ln(1/δ))/(nε)" if with_log else "√d/(nε)")

@@ -34,9 +34,7 @@ def _losses(problem: Any, w: ArrayLike, X: ArrayLike, y: ArrayLike) -> NDArray[n
     return np.asarray(problem.loss.value(z, np.asarray(y)), dtype=float)
 
 
-def empirical_risk(
-    problem: Any, w: ArrayLike, X: ArrayLike, y: ArrayLike, *, regularized: bool = False
-) -> float:
+def empirical_risk(problem: Any, w: ArrayLike, X: ArrayLike, y: ArrayLike, *, regularized: bool = False) -> float:
     """(1/n)Σ φ(⟨xᵢ,w⟩; yᵢ), plus r(w)/n when `regularized` (strengths are on the sum scale).
 
     >>> from dperm.problem import DataBounds, Interval, Problem, SquaredLoss

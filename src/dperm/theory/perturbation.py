@@ -98,8 +98,7 @@ def output_perturbation_risk(
     curvature = positive("strong_convexity", strong_convexity)
     if smoothness is not None and smoothness < curvature and radius is None:
         raise ValueError(
-            f"Expected smoothness >= strong_convexity, found {smoothness} < {curvature}. "
-            "Pass both for the same mean objective."
+            f"Expected smoothness >= strong_convexity, found {smoothness} < {curvature}. Pass both for the same mean objective."
         )
     return risk(curvature)
 
@@ -162,11 +161,7 @@ def objective_perturbation_risk(
         # below this ridge ε' <= 0: the whole budget would go to the determinant
         least = curvature_of_loss / (n * math.expm1(epsilon))
         # C4.2 switches on at this ridge: the risk jumps down there, so it is searched on both sides
-        switch = (
-            None
-            if self_bounding is None
-            else relation_factor(relation) * self_bounding * lipschitz**2 / epsilon / n
-        )
+        switch = None if self_bounding is None else relation_factor(relation) * self_bounding * lipschitz**2 / epsilon / n
         return _best_ridge(risk, radius, lipschitz, least, switch)
     return risk(positive("strong_convexity", strong_convexity))
 
@@ -230,9 +225,7 @@ def objective_noise(
     return float(brentq(excess, low * (1 - 1e-9), high * (1 + 1e-9), xtol=1e-14 * high))
 
 
-def _self_bounded_noise(
-    lipschitz: float, epsilon: float, delta: float | None, strength: float, factor: int
-) -> float:
+def _self_bounded_noise(lipschitz: float, epsilon: float, delta: float | None, strength: float, factor: int) -> float:
     """C4.2 above its threshold; `strength` = C R²/λ with R = L."""
     if delta is None:
         return factor * lipschitz / epsilon
@@ -269,9 +262,7 @@ def _norm_moments(d: float, epsilon: float, delta: float | None, beta: float | N
 
 def _needed(strong_convexity: float | None) -> float:
     if strong_convexity is None:
-        raise ValueError(
-            "Expected strong_convexity with as_printed=True, found None. Pass the mean-scale constant."
-        )
+        raise ValueError("Expected strong_convexity with as_printed=True, found None. Pass the mean-scale constant.")
     return strong_convexity
 
 
@@ -315,7 +306,5 @@ def _best_ridge(
     if switch is not None:
         found.append(risk(switch))
     if not found:
-        raise ConditionError(
-            "Expected room for a ridge below 4 L/radius, found none at this n and epsilon. Raise n or epsilon."
-        )
+        raise ConditionError("Expected room for a ridge below 4 L/radius, found none at this n and epsilon. Raise n or epsilon.")
     return min(found)

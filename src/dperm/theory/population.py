@@ -49,23 +49,18 @@ def generalisation_gap(
         return scale * uniform_convergence_error(n, hypotheses, beta)
     if lipschitz is None or (radius is None) == (strong_convexity is None):
         raise ValueError(
-            "Expected hypotheses, or lipschitz with one of radius and strong_convexity. "
-            "Pass what is known of the class."
+            "Expected hypotheses, or lipschitz with one of radius and strong_convexity. Pass what is known of the class."
         )
     lipschitz = positive("lipschitz", lipschitz)
     if strong_convexity is not None:
         if beta is not None:
-            raise ValueError(
-                "Expected no beta with strong_convexity (the bound is in expectation). Drop beta."
-            )
+            raise ValueError("Expected no beta with strong_convexity (the bound is in expectation). Drop beta.")
         return 2 * lipschitz**2 / (n * positive("strong_convexity", strong_convexity))
     gap = 2 * lipschitz * positive("radius", radius or 0.0) / math.sqrt(n)
     if beta is None:
         return gap
     if loss_range is None:
-        raise ValueError(
-            "Expected loss_range together with beta, found None. Pass the length of the loss interval."
-        )
+        raise ValueError("Expected loss_range together with beta, found None. Pass the length of the loss interval.")
     return gap + scale * math.sqrt(math.log(1 / fraction("beta", beta)) / (2 * n))
 
 
@@ -153,6 +148,4 @@ def phased_sgd_risk(
         )
         order = 1 / math.sqrt(n) + math.sqrt(d * math.log(1 / delta)) / (epsilon * n)
         return positive("lipschitz", lipschitz) * positive("diameter", diameter) * order
-    return phased_sgd_plan(
-        n, d, lipschitz, diameter, epsilon=epsilon, delta=delta, smoothness=smoothness, relation=relation
-    ).risk
+    return phased_sgd_plan(n, d, lipschitz, diameter, epsilon=epsilon, delta=delta, smoothness=smoothness, relation=relation).risk

@@ -55,9 +55,7 @@ def rank_risk(
     if as_printed or rule != "exact":
         printed_relation(relation)
         if steps is not None:
-            raise ValueError(
-                "Expected steps=None with the lecture's constants (they fix T = n²ε²). Drop steps."
-            )
+            raise ValueError("Expected steps=None with the lecture's constants (they fix T = n²ε²). Drop steps.")
         constant = 2 if as_printed or rule == "printed" else 4
         return size * math.sqrt(1 + constant * rank * math.log(1 / delta)) / (epsilon * n)
     floor = 0.0 if steps is None else 1 / count("steps", steps)
@@ -76,9 +74,7 @@ def row_space(X: ArrayLike, tolerance: float | None = None) -> NDArray[np.float6
     """
     rows = np.asarray(X, dtype=float)
     if rows.ndim != 2 or rows.size == 0 or not np.all(np.isfinite(rows)):
-        raise ValueError(
-            f"Expected a finite matrix of rows, found shape {rows.shape}. Pass X with one record per row."
-        )
+        raise ValueError(f"Expected a finite matrix of rows, found shape {rows.shape}. Pass X with one record per row.")
     _, values, right = np.linalg.svd(rows, full_matrices=False)
     cut = (max(rows.shape) * np.finfo(float).eps if tolerance is None else tolerance) * values[0]
     return np.ascontiguousarray(right[values > cut].T)
@@ -111,9 +107,7 @@ def seminorm(v: ArrayLike, M: ArrayLike) -> float:
         )
     square = float(vector @ matrix @ vector)
     if square < -1e-9 * float(vector @ vector) * max(1.0, float(np.abs(matrix).max())):
-        raise ValueError(
-            f"Expected M positive semidefinite, found vᵀMv = {square:g}. Pass a projector or a Gram matrix."
-        )
+        raise ValueError(f"Expected M positive semidefinite, found vᵀMv = {square:g}. Pass a projector or a Gram matrix.")
     return math.sqrt(max(square, 0.0))
 
 

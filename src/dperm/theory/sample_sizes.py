@@ -132,9 +132,7 @@ def pac_sample_size(
     if uniform_share is not None:
         return math.ceil(needed(uniform_share))
     # The need is convex in ln(1-share); searching there keeps the resolution near share = 1 where ε is large.
-    best = minimize_scalar(
-        lambda t: needed(-math.expm1(-t)), bounds=(1e-3, 60.0), method="bounded", options={"xatol": 1e-10}
-    )
+    best = minimize_scalar(lambda t: needed(-math.expm1(-t)), bounds=(1e-3, 60.0), method="bounded", options={"xatol": 1e-10})
     return math.ceil(float(best.fun))
 
 
@@ -164,13 +162,9 @@ def _realizable_load(size: int, uniform: float, private: float, price: float, sh
     return float(brentq(margin, c, high, xtol=1e-12, rtol=1e-14))
 
 
-def _thirds(
-    size: int, alpha: float, beta: float, epsilon: float | None, relation: str, as_printed: bool
-) -> int:
+def _thirds(size: int, alpha: float, beta: float, epsilon: float | None, relation: str, as_printed: bool) -> int:
     """α' = α/3 three times (2α' for uniform convergence, α' for privacy), β' = β/2 twice; both must hold."""
-    uniform = uniform_convergence_sample_size(
-        size, alpha / 3, beta / 2, two_sided=True, as_printed=as_printed
-    )
+    uniform = uniform_convergence_sample_size(size, alpha / 3, beta / 2, two_sided=True, as_printed=as_printed)
     if epsilon is None:
         return uniform
     tail = exponential_mechanism_tail(size, 1.0, epsilon, beta / 2, relation=relation)
@@ -190,9 +184,7 @@ def privacy_is_free_above(alpha: float) -> float:
     return fraction("alpha", alpha)
 
 
-def privacy_overhead(
-    hypotheses: float, alpha: float, beta: float, epsilon: float, relation: str = "replace-one"
-) -> float:
+def privacy_overhead(hypotheses: float, alpha: float, beta: float, epsilon: float, relation: str = "replace-one") -> float:
     """m(private) / m(non-private), both from `pac_sample_size` with the same (α, β).
 
     >>> round(privacy_overhead(1000, 0.1, 0.05, epsilon=1.0), 3)

@@ -32,6 +32,7 @@ from dperm.theory.perturbation import (
 )
 from dperm.theory.population import generalisation_gap, phased_sgd_plan
 from dperm.theory.rank import rank_risk
+from dperm.theory.sample_sizes import pac_sample_size, uniform_convergence_sample_size
 from dperm.theory.sampling import (
     ball_rows,
     gamma_vectors,
@@ -45,7 +46,6 @@ from dperm.theory.sampling import (
     threshold_errors,
     thresholds,
 )
-from dperm.theory.sample_sizes import pac_sample_size, uniform_convergence_sample_size
 
 Array = NDArray[np.float64]
 
@@ -99,10 +99,7 @@ def uniform_convergence(
     """
     n = uniform_convergence_sample_size(hypotheses, alpha, beta)
     population = flip + (1 - 2 * flip) * np.abs(thresholds(hypotheses) - 0.5)
-    failures = [
-        float(np.max(population - threshold_errors(generator, n, hypotheses, flip) / n) > alpha)
-        for _ in range(repeats)
-    ]
+    failures = [float(np.max(population - threshold_errors(generator, n, hypotheses, flip) / n) > alpha) for _ in range(repeats)]
     return Experiment("uniform convergence", beta, np.asarray(failures), frequency=True)
 
 
@@ -116,9 +113,7 @@ def exponential_tail(
     scores = np.full(hypotheses, -gap)
     scores[0] = 0.0
     noisy = scores * epsilon / 2 + gumbel(generator, (repeats, hypotheses))
-    return Experiment(
-        "exponential mechanism tail", beta, (noisy.argmax(axis=1) != 0).astype(float), frequency=True
-    )
+    return Experiment("exponential mechanism tail", beta, (noisy.argmax(axis=1) != 0).astype(float), frequency=True)
 
 
 def pac_learner(
@@ -196,15 +191,11 @@ def objective_perturbation(
     """
     X, y = logistic_data(generator, n, d)
     scale = objective_noise(n, 1.0, strong_convexity, epsilon, delta, self_bounding=1.0)
-    noise = (
-        gamma_vectors(generator, repeats, d) if delta is None else generator.standard_normal((repeats, d))
-    )
+    noise = gamma_vectors(generator, repeats, d) if delta is None else generator.standard_normal((repeats, d))
     tilts = np.vstack([np.zeros(d), scale * np.asarray(noise)])
     fitted = logistic_newton(X, y, n * strong_convexity, tilts)
     values = logistic_risk(X, y, fitted) + strong_convexity / 2 * np.sum(fitted**2, axis=1)
-    bound = objective_perturbation_risk(
-        n, d, 1.0, strong_convexity, epsilon=epsilon, delta=delta, self_bounding=1.0
-    )
+    bound = objective_perturbation_risk(n, d, 1.0, strong_convexity, epsilon=epsilon, delta=delta, self_bounding=1.0)
     return Experiment("objective perturbation", bound, values[1:] - values[0])
 
 
@@ -216,9 +207,7 @@ def projected_gradient(generator: Generator, steps: int = 100, d: int = 5, repea
     for _ in range(steps):
         total += theta
         away = theta - center
-        theta = project_ball(
-            theta - step * away / np.maximum(np.linalg.norm(away, axis=1, keepdims=True), 1e-12), 1.0
-        )
+        theta = project_ball(theta - step * away / np.maximum(np.linalg.norm(away, axis=1, keepdims=True), 1e-12), 1.0)
     bound = projected_gradient_risk(steps, 1.0, radius=1.0)
     return Experiment("projected gradient", bound, np.linalg.norm(total / steps - center, axis=1))
 
@@ -250,9 +239,7 @@ def gradient_descent(
     excess = logistic_risk(X, y, total / steps) - logistic_risk(X, y, best)[0]
     if beta is None:
         return Experiment("noisy gradient descent", plan.risk, excess)
-    limit = gradient_descent_risk(
-        n, d, 1.0, radius=radius, epsilon=epsilon, delta=delta, steps=steps, beta=beta
-    )
+    limit = gradient_descent_risk(n, d, 1.0, radius=radius, epsilon=epsilon, delta=delta, steps=steps, beta=beta)
     return Experiment("noisy gradient descent", beta, (excess > limit).astype(float), frequency=True)
 
 
@@ -282,9 +269,7 @@ def rank(
     for _ in range(steps):
         inside = theta @ basis
         total += inside
-        theta -= step * (
-            logistic_gradient(Z, y, inside) @ basis.T + noise * generator.standard_normal((repeats, d))
-        )
+        theta -= step * (logistic_gradient(Z, y, inside) @ basis.T + noise * generator.standard_normal((repeats, d)))
     excess = logistic_risk(Z, y, total / steps) - logistic_risk(Z, y, best)[0]
     bound = rank_risk(n, rank, 1.0, size, epsilon, delta, steps=steps)
     return Experiment("rank theorem", bound, excess)
@@ -327,22 +312,16 @@ def phased_sgd(
         current, total = project_ball(theta, 1.0), np.zeros((repeats, d))
         for _ in range(block):
             total += current
-            record = np.where(
-                np.asarray(generator.random((repeats, d))) < probability, 1.0, -1.0
-            ) / math.sqrt(d)
+            record = np.where(np.asarray(generator.random((repeats, d))) < probability, 1.0, -1.0) / math.sqrt(d)
             current = project_ball(current - step * (current - record), 1.0)
         theta = total / block + noise * np.asarray(generator.standard_normal((repeats, d)))
     return Experiment("phased SGD", plan.risk, np.sum((theta - mean) ** 2, axis=1) / 2)
 
 
-def generalisation(
-    generator: Generator, n: int = 100, d: int = 10, radius: float = 1.0, repeats: int = 500
-) -> Experiment:
+def generalisation(generator: Generator, n: int = 100, d: int = 10, radius: float = 1.0, repeats: int = 500) -> Experiment:
     """ℓ(θ;x) = ⟨x, θ⟩, x uniform on the sphere: the largest gap over the ball is radius · ‖mean of x‖."""
     gaps = [radius * float(np.linalg.norm(sphere(generator, n, d).mean(axis=0))) for _ in range(repeats)]
-    return Experiment(
-        "generalisation gap", generalisation_gap(n, lipschitz=1.0, radius=radius), np.asarray(gaps)
-    )
+    return Experiment("generalisation gap", generalisation_gap(n, lipschitz=1.0, radius=radius), np.asarray(gaps))
 
 
 EXPERIMENTS = {
