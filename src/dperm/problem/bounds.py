@@ -57,10 +57,7 @@ class DataBounds:
             object.__setattr__(self, "low", vector(self.low, "low"))
             object.__setattr__(self, "high", vector(self.high, "high"))
             if len(self.low) != len(self.high):
-                raise ValueError(
-                    f"Expected ends of one length, found {len(self.low)} and {len(self.high)}. Pass one "
-                    "per column."
-                )
+                raise ValueError(f"Expected ends of one length, found {len(self.low)} and {len(self.high)}. Pass one per column.")
             for low, high in zip(self.low, self.high):
                 Interval(low, high)
 
@@ -85,8 +82,7 @@ class DataBounds:
         if dimension is None:
             if all(plain):
                 raise ValueError(
-                    "Expected one end per column or dimension=, found plain numbers. Pass "
-                    "dimension=number of columns."
+                    "Expected one end per column or dimension=, found plain numbers. Pass dimension=number of columns."
                 )
             dimension = len(high) if plain[0] else len(low)
         low = (number(low, "low"),) * dimension if plain[0] else vector(low, "low")
@@ -114,9 +110,7 @@ class DataBounds:
         ([[0.6, 0.8], [0.0, 0.5]], [1.0, 0.5])
         """
         if self.low is not None and X.shape[1] != len(self.low):
-            raise ValueError(
-                f"Expected {len(self.low)} columns, as declared, found {X.shape[1]}. Check the columns."
-            )
+            raise ValueError(f"Expected {len(self.low)} columns, as declared, found {X.shape[1]}. Check the columns.")
         rows = self._enforce_sparse(X) if hasattr(X, "tocsr") else self._enforce_dense(X)
         return rows, None if y is None else self._enforce_labels(y)
 
@@ -166,9 +160,7 @@ class DataBounds:
                 "Shift the column, or pass dense rows."
             )
         X = X.tocsr()
-        if (
-            not X.has_canonical_format
-        ):  # an entry stored twice would count twice in the row, once each in the norm
+        if not X.has_canonical_format:  # an entry stored twice would count twice in the row, once each in the norm
             X = X.copy()
             X.sum_duplicates()
         data = X.data if X.data.dtype in (np.float32, np.float64) else X.data.astype(np.float64)
@@ -236,9 +228,7 @@ class DataBounds:
         >>> DataBounds.from_spec(DataBounds(2.0, Interval(0, 1)).spec()).x_norm
         2.0
         """
-        return cls(
-            spec["x_norm"], Interval.from_spec(spec["y"]), spec["intercept"], spec["low"], spec["high"]
-        )
+        return cls(spec["x_norm"], Interval.from_spec(spec["y"]), spec["intercept"], spec["low"], spec["high"])
 
 
 def _corner(low: tuple[float, ...], high: tuple[float, ...]) -> float:

@@ -113,13 +113,8 @@ def check_strong_convexity(
     """
     if isinstance(function, Loss):
         if function.margins != 1:
-            raise ValueError(
-                f"Expected a loss of one margin, found {function.margins}. Pass a function of a vector."
-            )
-        outcomes = [
-            check_strong_convexity(_along(function, y), strength, 1, size, count, labels, tolerance)
-            for y in labels
-        ]
+            raise ValueError(f"Expected a loss of one margin, found {function.margins}. Pass a function of a vector.")
+        outcomes = [check_strong_convexity(_along(function, y), strength, 1, size, count, labels, tolerance) for y in labels]
         return max(outcomes, key=lambda outcome: outcome.worst)
     pairs = spread_points(count, 2 * dimension, size)
     worst, witness = -math.inf, None

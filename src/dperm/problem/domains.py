@@ -49,20 +49,23 @@ class Domain(ABC):
     def log_volume(self, d: int) -> float:
         """log of the volume in R^d (of a flat set: in its own dimension); inf if unbounded."""
 
-    def in_dimension(self, d: int) -> Domain:
-        """The same set with the number of parameters fixed to d, so that its radius can be finite."""
+    def check_dimension(self, d: int) -> None:
+        """Refuse a number of parameters other than the declared one."""
         if self.fixed_dimension not in (None, d):
             raise ValueError(
                 f"Expected {self.fixed_dimension} parameters, as the {self.name} domain declares, found {d}. "
                 "Declare a domain of the right dimension."
             )
+
+    def in_dimension(self, d: int) -> Domain:
+        """The same set with the number of parameters fixed to d, so that its radius can be finite."""
+        self.check_dimension(d)
         return self
 
     def project(self, w: Array) -> Array:
         """argmin over C of ||u - w||, in the shape of w."""
         xp = namespace(w)
-        if self.fixed_dimension is not None:
-            self.in_dimension(math.prod(w.shape))
+        self.check_dimension(math.prod(w.shape))
         return xp.reshape(self.project_rows(xp.reshape(w, (1, -1))), w.shape)
 
     def contains(self, w: Array, tolerance: float = 1e-9) -> bool:
@@ -178,9 +181,7 @@ class Box(Domain):
         if self.dimension is not None:
             lengths.add(int(self.dimension))
         if len(lengths) > 1:
-            raise ValueError(
-                f"Expected ends of one length, found lengths {sorted(lengths)}. Pass one per parameter."
-            )
+            raise ValueError(f"Expected ends of one length, found lengths {sorted(lengths)}. Pass one per parameter.")
         object.__setattr__(self, "dimension", lengths.pop() if lengths else None)
         for low, high in self._ends(self.dimension or 1):
             if not low <= high or low == math.inf or high == -math.inf:
@@ -198,7 +199,7 @@ class Box(Domain):
 
     def in_dimension(self, d: int) -> Domain:
         """The box with d parameters."""
-        super().in_dimension(d)
+        self.check_dimension(d)
         return Box(self.low, self.high, d)
 
     @property
@@ -226,7 +227,7 @@ class Box(Domain):
 
     def log_volume(self, d: int) -> float:
         """Σ log(high_j - low_j)."""
-        self.in_dimension(d)
+        self.check_dimension(d)
         widths = [high - low for low, high in self._ends(d)]
         return -math.inf if 0 in widths else math.fsum(math.log(width) for width in widths)
 

@@ -13,10 +13,7 @@ from dperm.problem.specs import Spec, positive
 
 
 def _absent(X: Array) -> Array:
-    raise ValueError(
-        "Expected a feature map with its function, found one read from a spec. Pass the FeatureMap that "
-        "was fitted."
-    )
+    raise ValueError("Expected a feature map with its function, found one read from a spec. Pass the FeatureMap that was fitted.")
 
 
 @dataclass(frozen=True)
@@ -42,10 +39,7 @@ class FeatureMap:
     def __post_init__(self) -> None:
         object.__setattr__(self, "output_norm", positive(self.output_norm, "output_norm"))
         if int(self.output_dimension) != self.output_dimension or self.output_dimension < 1:
-            raise ValueError(
-                f"Expected output_dimension >= 1, found {self.output_dimension!r}. Pass the number of "
-                "features."
-            )
+            raise ValueError(f"Expected output_dimension >= 1, found {self.output_dimension!r}. Pass the number of features.")
 
     def __call__(self, X: Array) -> Array:
         """The features of every row, clipped to the declared norm."""

@@ -98,9 +98,7 @@ class Affine(Domain):
             raise ValueError("Expected finite matrix and offset, found an infinity. Pass numbers.")
         point = self._inverse @ offset
         if np.max(np.abs(matrix @ point - offset)) > 1e-9 * (1 + np.max(np.abs(offset))):
-            raise ValueError(
-                "Expected matrix·w = offset to have a solution, found none. Drop the contradicting rows."
-            )
+            raise ValueError("Expected matrix·w = offset to have a solution, found none. Drop the contradicting rows.")
 
     @cached_property
     def _inverse(self) -> Any:
@@ -137,9 +135,7 @@ class Affine(Domain):
     def project_rows(self, rows: Array) -> Array:
         """w - A⁺(Aw - b)."""
         xp = namespace(rows)
-        matrix, inverse, offset = (
-            _like(item, rows) for item in (self.matrix, self._inverse.tolist(), self.offset)
-        )
+        matrix, inverse, offset = (_like(item, rows) for item in (self.matrix, self._inverse.tolist(), self.offset))
         residual = xp.matmul(rows, xp.matrix_transpose(matrix)) - offset
         return rows - xp.matmul(residual, xp.matrix_transpose(inverse))
 
@@ -158,7 +154,7 @@ class Intersection(Domain):
     """C = C_1 ∩ ... ∩ C_k; radius and diameter are the smallest of the parts' (valid upper bounds).
 
     Projection by Dykstra's cycles: at most ``cycles`` of them, fewer if a whole cycle changes neither the
-    point nor any correction by more than 1e-13 (a stalled point with moving corrections goes on). The part
+    point nor any correction by more than 1e-13 of its size (a stalled point with moving corrections goes on). The part
     with the smallest radius comes last, so the result is exactly within the declared radius; in the other
     parts it is to about 1e-7 where two faces meet at a fair angle, less where they nearly touch.
 
@@ -180,17 +176,13 @@ class Intersection(Domain):
             )
         dimensions = {part.fixed_dimension for part in self.parts} - {None}
         if len(dimensions) > 1:
-            raise ValueError(
-                f"Expected parts of one dimension, found {sorted(map(str, dimensions))}. Make them agree."
-            )
+            raise ValueError(f"Expected parts of one dimension, found {sorted(map(str, dimensions))}. Make them agree.")
         if self.fixed_dimension is not None:
             import numpy as np
 
             point = self.project(np.zeros(self.fixed_dimension))
             if not all(part.contains(point, 1e-4) for part in self.parts):
-                raise ValueError(
-                    "Expected domains that meet, found an empty intersection. Widen one of them."
-                )
+                raise ValueError("Expected domains that meet, found an empty intersection. Widen one of them.")
 
     @property
     def fixed_dimension(self) -> int | None:
@@ -221,7 +213,7 @@ class Intersection(Domain):
         xp = namespace(rows)
         parts = sorted(self.parts, key=lambda part: -part.radius)
         corrections = [xp.zeros_like(rows) for _ in parts]
-        small = 1e-13 * (1.0 + float(xp.max(xp.abs(rows))))
+        small = max(1e-13, float(xp.finfo(rows.dtype).eps)) * (1.0 + float(xp.max(xp.abs(rows))))
         for _ in range(self.cycles):
             moved = 0.0
             for i, part in enumerate(parts):
@@ -267,6 +259,4 @@ def domain_from_spec(spec: Any) -> Domain:
     try:
         return DOMAINS[name](**parameters)
     except TypeError as error:
-        raise ValueError(
-            f"Expected the parameters of {name}, found {encode(parameters)} ({error}). Use spec()."
-        ) from None
+        raise ValueError(f"Expected the parameters of {name}, found {encode(parameters)} ({error}). Use spec().") from None

@@ -103,9 +103,7 @@ class LossBounds:
         for what in ("range", "slope", "curvature"):
             value = number(getattr(self, what), what)
             if value < 0:
-                raise ValueError(
-                    f"Expected {what} >= 0, found {value:g}. Pass the supremum of an absolute value."
-                )
+                raise ValueError(f"Expected {what} >= 0, found {value:g}. Pass the supremum of an absolute value.")
             object.__setattr__(self, what, value)
 
     def spec(self) -> dict[str, Any]:

@@ -50,8 +50,7 @@ class Constants:
 
 def _undeclared() -> DataBounds:
     raise ValueError(
-        "Expected data=DataBounds(x_norm, y), found nothing. Declare a public bound on the rows' norm "
-        "and the labels."
+        "Expected data=DataBounds(x_norm, y), found nothing. Declare a public bound on the rows' norm and the labels."
     )
 
 

@@ -232,9 +232,7 @@ class ElasticNet(Regularizer):
         return (cls(0.5, 0.3),)
 
 
-REGULARIZERS: dict[str, type[Regularizer]] = {
-    item.name: item for item in (NoRegularizer, Ridge, Lasso, ElasticNet)
-}
+REGULARIZERS: dict[str, type[Regularizer]] = {item.name: item for item in (NoRegularizer, Ridge, Lasso, ElasticNet)}
 
 
 def regularizer_from_spec(spec: Any) -> Regularizer:
@@ -247,6 +245,4 @@ def regularizer_from_spec(spec: Any) -> Regularizer:
     try:
         return REGULARIZERS[name](**parameters)
     except TypeError as error:
-        raise ValueError(
-            f"Expected the parameters of {name}, found {parameters} ({error}). Use spec()."
-        ) from None
+        raise ValueError(f"Expected the parameters of {name}, found {parameters} ({error}). Use spec().") from None

@@ -47,8 +47,7 @@ def loss_from_spec(spec: Any) -> Loss:
     """
     if isinstance(spec, dict) and spec.get("name") == CustomLoss.name:
         raise ValueError(
-            "Expected a loss that can be rebuilt from its spec, found a custom one. Pass the CustomLoss "
-            "object itself."
+            "Expected a loss that can be rebuilt from its spec, found a custom one. Pass the CustomLoss object itself."
         )
     name, parameters = split(spec, "loss", [*LOSSES, ScaledLoss.name])
     if name == ScaledLoss.name:
@@ -56,9 +55,7 @@ def loss_from_spec(spec: Any) -> Loss:
     try:
         return LOSSES[name](**parameters)
     except TypeError as error:
-        raise ValueError(
-            f"Expected the parameters of {name}, found {parameters} ({error}). Use spec()."
-        ) from None
+        raise ValueError(f"Expected the parameters of {name}, found {parameters} ({error}). Use spec().") from None
 
 
 __all__ = [

@@ -28,15 +28,13 @@ class Loss(ABC):
     """φ(z; y) of the margin z = <x, w>: a record's loss is φ(<x, w>; y) and its gradient φ'(z; y)·x.
 
     A new loss is one frozen dataclass listed in ``LOSSES``: give it ``name``, the flags, ``value``,
-    ``slope``,
-    ``curvature`` and ``bounds`` (exact suprema), and ``examples`` if some parameter has no default; the tests
-    find it there. Arrays may come from any array-API library.
+    ``slope``, ``curvature`` and ``bounds`` (exact suprema), and ``examples`` if some parameter has no
+    default; the tests find it there. Arrays may come from any array-API library.
 
     convex          φ(·; y) is convex for every y
     smooth          φ' is Lipschitz, so that ``bounds(...).curvature`` is finite
     classification  labels are -1 and +1 (0..K-1 for vector margins). Labels strictly between -1 and +1 obey
-    the
-                    same bounds, so a label clipped into [-1, 1] cannot break them
+                    the same bounds, so a label clipped into [-1, 1] cannot break them
     """
 
     name: ClassVar[str] = "loss"

@@ -71,9 +71,7 @@ CUMULANTS: dict[str, Cumulant] = {
             highest=math.inf,
             peak=0.0,
         ),
-        Cumulant(
-            "bernoulli", softplus, sigmoid, sigmoid_derivative, lowest=-math.inf, highest=math.inf, peak=0.0
-        ),
+        Cumulant("bernoulli", softplus, sigmoid, sigmoid_derivative, lowest=-math.inf, highest=math.inf, peak=0.0),
         Cumulant(
             "poisson",
             lambda xp, z: xp.exp(z),

@@ -149,9 +149,7 @@ class CustomLoss(Loss):
 
         for array, what in ((value, "value"), (slope, "slope"), (curvature, "curvature")):
             if array.shape != z.shape:
-                raise ValueError(
-                    f"Expected one {what} per margin, found shape {array.shape}. Work elementwise."
-                )
+                raise ValueError(f"Expected one {what} per margin, found shape {array.shape}. Work elementwise.")
             refuse(~np.isfinite(array), f"a finite {what}", array)
         spread = max(float(value.max()), 0.0) - min(float(value.min()), 0.0)
         refuse(spread > self.declared.range * (1 + SLACK), f"values within {self.declared.range:g}", spread)

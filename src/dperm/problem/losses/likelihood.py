@@ -21,8 +21,8 @@ class _ExtendedCumulant(Loss):
     """φ(z; y) = Φ̄(z) - yz with Φ̄ = Φ on [low, high] and its tangents outside.
 
     Φ̄(z) = Φ(c) + Φ'(c)(z - c), c = clip(z, low, high). Φ̄' = Φ'(c) is continuous and non-decreasing, so Φ̄
-    is convex and once continuously differentiable. Replacing z by c *inside* the loss would make it flat and
-    -yz with it constant beyond the range: not convex, and blind to the error it should correct.
+    is convex and once continuously differentiable. Clipping *inside* the loss, Φ(c) - yc,
+    would make it flat beyond the range: not convex, and without a slope to come back by.
     """
 
     low: float
@@ -129,9 +129,7 @@ class CumulantLoss(_ExtendedCumulant):
 
     def __post_init__(self) -> None:
         if self.cumulant not in CUMULANTS:
-            raise ValueError(
-                f"Expected a cumulant among {sorted(CUMULANTS)}, found {self.cumulant!r}. Choose one of them."
-            )
+            raise ValueError(f"Expected a cumulant among {sorted(CUMULANTS)}, found {self.cumulant!r}. Choose one of them.")
         self._check_range()
 
     @property
@@ -255,8 +253,8 @@ def likelihood_loss(family: str, dispersion: float = 1.0, **parameters: Any) -> 
     bernoulli            log(1 + e^{-yz})        y in {-1, +1}
     categorical          log Σe^{z_k} - z_y      ``classes=``
     poisson              e^z - yz                ``low=, high=`` of the linear predictor
-    exponential, gamma, inverse-gaussian         (Φ(z) - yz)/dispersion, canonical link, ``low=, high=``
-    below 0
+    exponential, gamma,  (Φ(z) - yz)/dispersion  canonical link, ``low=, high=`` of the linear predictor,
+    inverse-gaussian                             both below 0
 
     The dispersion divides the loss and every bound, so it must be public, like any other declared number.
 

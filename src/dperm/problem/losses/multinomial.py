@@ -19,13 +19,12 @@ class MultinomialLoss(Loss):
     z has shape (n, K): value (n,), slope (n, K), curvature (n, K, K).
 
     **Bounds** on ||z||₂ <= m:
-    slope      ||p - e_y||² = (1 - p_y)² + Σ_{k≠y} p_k² <= 2(1 - p_y)² <= 2, so √2 (a supremum: p -> e_k, k ≠
-    y);
-    curvature  vᵀ(diag(p) - ppᵀ)v is the variance of v_k under p, at most (max v - min v)²/4 <= ||v||²/2, so
-    1/2
-               (attained at p = (½, ½, 0, ...));
+    slope      ||p - e_y||² = (1 - p_y)² + Σ_{k≠y} p_k² <= 2(1 - p_y)² <= 2, so √2, approached as p -> e_k
+               with k ≠ y, that is for large m;
+    curvature  vᵀ(diag(p) - ppᵀ)v is the variance of v_k under p, at most (max v - min v)²/4 <= ||v||²/2,
+               so 1/2, approached as p -> (½, ½, 0, ...) and attained for K = 2;
     range      z_k - z_y <= √2·m gives log(1 + (K-1)e^{√2 m}): exact for K = 2, at most log(K - 1) too large
-    beyond.
+               beyond.
 
     >>> MultinomialLoss(classes=3).bounds(math.inf, Interval(0, 2)).curvature
     0.5
@@ -54,10 +53,7 @@ class MultinomialLoss(Loss):
         """(namespace, z, one-hot labels); a label outside 0..K-1 is the all-zero row."""
         xp, z, y = prepare(z, y)
         if z.ndim != 2 or z.shape[1] != self.classes:
-            raise ValueError(
-                f"Expected margins of shape (n, {self.classes}), found {tuple(z.shape)}. Pass one "
-                "column per class."
-            )
+            raise ValueError(f"Expected margins of shape (n, {self.classes}), found {tuple(z.shape)}. Pass one column per class.")
         y = xp.reshape(xp.asarray(y, dtype=z.dtype, device=device(z)), (-1, 1))
         columns = xp.arange(self.classes, dtype=z.dtype, device=device(z))
         return xp, z, xp.astype(xp.broadcast_to(y, (z.shape[0], 1)) == columns[None, :], z.dtype)

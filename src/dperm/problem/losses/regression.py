@@ -104,9 +104,7 @@ class QuantileLoss(Loss):
     def __post_init__(self) -> None:
         object.__setattr__(self, "level", number(self.level, "level"))
         if not 0 < self.level < 1:
-            raise ValueError(
-                f"Expected 0 < level < 1, found {self.level:g}. Pass a quantile, e.g. level=0.5."
-            )
+            raise ValueError(f"Expected 0 < level < 1, found {self.level:g}. Pass a quantile, e.g. level=0.5.")
 
     def value(self, z: Array, y: Array) -> Array:
         """q·(y - z)₊ + (1 - q)·(z - y)₊."""
