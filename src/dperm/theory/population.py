@@ -84,10 +84,11 @@ def phased_sgd_plan(
     delta: float,
     smoothness: float | None = None,
     relation: str = "replace-one",
+    phases: float | None = None,
 ) -> PhasedPlan:
-    """Phases i = 1..⌊log₂n⌋: nᵢ = ⌊n/2ⁱ⌋ fresh records, ηᵢ = η4⁻ⁱ, one projected pass, average, add N(0,
-    σᵢ²I), σᵢ = κLηᵢ/μ(ε,δ).
+    """Phases i = 1..k: nᵢ = ⌊n/2ⁱ⌋ fresh records, ηᵢ = η4⁻ⁱ, one projected pass, average, add N(0, σᵢ²I), σᵢ = κLηᵢ/μ(ε,δ).
 
+    k = `phases`; by default the number <= ⌊log₂n⌋ with the smallest bound (the paper takes all: ⌈log₂n⌉).
     **Bound** (derived here; the paper's constants are not needed). With w̄₀ = θ*, ‖θ₀-θ*‖ <= D and wᵢ = w̄ᵢ
     + ξᵢ: E F(w_k) - F* = Σᵢ E[F(w̄ᵢ) - F(w̄ᵢ₋₁)] + E[F(w_k) - F(w̄_k)] <= D²/(2η₁n₁) + Σ_{i≥2}
     dσᵢ₋₁²/(2ηᵢnᵢ) + Σᵢ ηᵢL²/2 + Lσ_k√d = A/η + Bη, least at η = √(A/B).
@@ -95,17 +96,26 @@ def phased_sgd_plan(
     M-smooth steps with ηᵢ <= 2/M moves the averaged iterate by at most κLηᵢ. `smoothness` M caps η at 8/M.
 
     >>> plan = phased_sgd_plan(1024, 10, 1, 1, epsilon=1, delta=1e-6)
-    >>> len(plan.blocks), plan.blocks[:3]
-    (10, (512, 256, 128))
+    >>> plan.blocks
+    (512, 256, 128)
     """
     n, d = count("n", n), count("d", d)
     lipschitz, reach = positive("lipschitz", lipschitz), positive("diameter", diameter)
     mu = gaussian_mu(positive("epsilon", epsilon), fraction("delta", delta))
     if n < 2:
         raise ConditionError(f"Expected n >= 2 for one phase, found {n}. Pass more records.")
-    blocks = tuple(int(n) >> i for i in range(1, int(n).bit_length()))
     unit = relation_factor(relation) * lipschitz / mu  # σᵢ = unit · ηᵢ
-    rates = [4.0**-i for i in range(1, len(blocks) + 1)]
+    most = int(n).bit_length() - 1
+    counts = range(1, most + 1) if phases is None else (count("phases", phases),)
+    if counts[-1] > most:
+        raise ConditionError(f"Expected phases <= log2(n) = {most}, found {phases}. Pass fewer phases or more records.")
+    plans = [_phased(int(n), d, lipschitz, reach, unit, smoothness, k) for k in counts]
+    return min(plans, key=lambda plan: plan.risk)
+
+
+def _phased(n: int, d: float, lipschitz: float, reach: float, unit: float, smoothness: float | None, phases: int) -> PhasedPlan:
+    blocks = tuple(n >> i for i in range(1, phases + 1))
+    rates = [4.0**-i for i in range(1, phases + 1)]
     over = reach**2 / (2 * rates[0] * blocks[0])
     under = sum(rates) * lipschitz**2 / 2 + lipschitz * unit * rates[-1] * math.sqrt(d)
     for before, rate, block in zip(rates, rates[1:], blocks[1:]):
