@@ -177,7 +177,7 @@ def _record(
             "relation": target.relation,
             "rows_per_person": target.rows_per_person,
         },
-        "shape": {"n": shape.n, "d": shape.d, "parameters": shape.parameters(problem)},
+        "shape": {"n": shape.n, "d": shape.d, "parameters": released_size(plan, problem)},
         "problem": problem.spec(),
         "constants": problem.constants.spec(),
         "mechanism": {"name": plan.mechanism, "options": _plain(dict(plan.options))},
@@ -244,20 +244,34 @@ def _recompute(record: Mapping[str, Any]) -> dict[str, Any]:
         if not math.isclose(encoding.norm, problem.data.x_norm, rel_tol=TOLERANCE):
             raise ValueError("the declared columns imply another bound on the rows than the problem states")
     w = np.array(record["coefficients"]["encoded"], dtype=np.float64)
-    if w.size != shape.parameters(problem):
-        raise ValueError(f"{w.size} coefficients are stated where the problem has {shape.parameters(problem)}")
+    if w.size != released_size(plan, problem):
+        raise ValueError(f"{w.size} coefficients are stated where the problem has {released_size(plan, problem)}")
     noise = {"policy": record["noise"]["policy"]}
     if noise["policy"] == "seeded":
         noise["seed"] = record["noise"]["seed"]
     return _record(
         problem=problem,
         plan=plan,
-        decided=mechanism.decide(plan, problem, record["released"]),
+        decided=_bound(mechanism.decide(plan, problem, record["released"]), w),
         released=record["released"],
         noise=noise,
         encoding=encoding,
         w=w,
     )
+
+
+def released_size(plan: Plan, problem: Problem) -> int:
+    """How many numbers leave: one per coefficient of the problem, unless the plan says otherwise (the number of a hypothesis)."""
+    return plan.shape.parameters(problem) if plan.parameters is None else plan.parameters
+
+
+def _bound(decided: Mapping[str, Any], w: Vector) -> Mapping[str, Any]:
+    """A mechanism whose coefficients follow from released values decides them: then the stated ones must be those."""
+    if "coefficients" in decided:
+        follow = np.asarray(decided["coefficients"], dtype=np.float64)
+        if follow.shape != w.shape or not np.allclose(w, follow, rtol=TOLERANCE, atol=TOLERANCE * float(np.abs(follow).max())):
+            raise ValueError("the coefficients do not follow from the released values")
+    return decided
 
 
 def _plain(value: Any) -> Any:

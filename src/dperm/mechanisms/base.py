@@ -98,6 +98,7 @@ class Plan:
     shape: Shape
     assumptions: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    parameters: int | None = None  # how many numbers are released, where it is not one per coefficient of the problem
 
     @property
     def events(self) -> tuple[Event, ...]:
