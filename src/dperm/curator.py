@@ -34,6 +34,34 @@ class Secret:
 
 
 @dataclass
+class Allowance:
+    """A booked Gaussian budget μ² that later noisy sums draw from, when their number depends on an earlier release.
+
+    **Guarantee**: sums of μ_1, …, μ_T with Σμ_t² ≤ μ² are together μ-GDP, also when T and the μ_t are chosen from what was
+    released before (adaptive composition of Gaussian mechanisms is exact at fixed total μ²). Overdrawing is refused before noise
+    is drawn, and `close` refuses a budget that was not used up: then the mechanism did not do what its plan says.
+    """
+
+    curator: Curator
+    left: float
+    _whole: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._whole = self.left
+
+    def noisy_sum(self, term: Term, *, mu: float) -> Vector:
+        """Σ_rows term + N(0, (Δ/μ)²I), paid from the allowance."""
+        self.left -= mu * mu
+        if self.left < -1e-9 * self._whole:
+            raise RuntimeError("Expected noisy sums within the booked allowance, found more. Nothing was released.")
+        return self.curator.draw(term, mu)
+
+    def close(self) -> None:
+        if abs(self.left) > 1e-6 * self._whole:
+            raise RuntimeError(f"Expected the booked allowance to be used up, found {self.left / self._whole:.3g} of it left.")
+
+
+@dataclass
 class Curator:
     """Rows, noise and the list of events booked so far.
 
@@ -62,9 +90,18 @@ class Curator:
         **Guarantee**: μ-GDP for neighbours under the curator's relation, because Δ is the term's own sensitivity.
         """
         self.book(Gaussian(mu) if event is None else event)
+        return self.draw(term, mu)
+
+    def draw(self, term: Term, mu: float) -> Vector:
+        """The noisy sum itself, for an event that is already booked."""
         value = self.rows.sum(term, sum_step(term.row_bound, self.n))
         sensitivity = term.sensitivity(self.relation) * self.rows_per_person
         return release(value, sensitivity=sensitivity, mu=mu, noise=self.noise)
+
+    def allowance(self, event: Gaussian) -> Allowance:
+        """Book `event` now, for noisy sums whose number a later release decides; see `Allowance`."""
+        self.book(event)
+        return Allowance(self, event.gdp() ** 2)
 
     def solve(self, event: Event, algorithm: Callable[[Secret], Any]) -> Any:
         """Book `event`, run a whole algorithm on exact sums and secret noise, and let its one value out."""

@@ -13,6 +13,7 @@ from dperm.mechanisms.base import (
     register,
 )
 from dperm.mechanisms.gradient import Gradient
+from dperm.mechanisms.scaled import ScaledGradient
 
 __all__ = [
     "MECHANISMS",
@@ -20,6 +21,7 @@ __all__ = [
     "Mechanism",
     "Outcome",
     "Plan",
+    "ScaledGradient",
     "Shape",
     "Stage",
     "Target",

@@ -1,0 +1,257 @@
+"""Scaled gradient descent: private centring and scaling, then clipped noisy descent whose settings follow from one number.
+
+    m = (Σ x + noise)/n;   v = Σ (x - m)² + noise;   z = (1, (x - m)/√(v/n))
+    θ ← θ - η·V,   V ← 0.9·V + ( Σ_i clip_C(φ'(⟨z_i, θ⟩; y_i)·z_i) + N(0, σ²I) )/n,   C = c·S,   S² = E‖z‖² (released)
+
+**Theorem.** Every release is a Gaussian mechanism on a sum whose sensitivity its term enforces (κR for the mean, √2 or 1 for a
+histogram, √2·r² or r² for squares, κC for a gradient). Stage k has the fixed budget μ_k; what later stages do (clip, steps, step
+size) is a function of public numbers and earlier releases. By adaptive composition the whole is √(Σμ_k²) = μ(ε, δ)-GDP.
+
+Why it needs no tuning: after scaling the problem is dimensionless, and ν = S²/(μn) fixes how long to descend. More steps average
+the noise out, so their number costs time only. `docs/theorems/scaled-gradient.md` has the proof and the measurements.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from dperm.features import Features
+from dperm.mechanisms import scaled_rule as rule
+from dperm.mechanisms.base import Outcome, Plan, Settings, Shape, Stage, Target, Vector, options_of, register
+from dperm.privacy import Gaussian
+from dperm.problem import Problem
+from dperm.statistics_terms import (
+    PLAIN,
+    LabelSum,
+    LogHistogram,
+    PositiveCount,
+    Residuals,
+    RowNorms,
+    RowSum,
+    SquareSum,
+    gradient_term,
+    upper_quantile,
+)
+
+if TYPE_CHECKING:
+    from dperm.curator import Curator
+
+
+@register
+@dataclass(frozen=True)
+class ScaledGradient:
+    """Clipped noisy descent after private centring and scaling; nothing to tune.
+
+    kinds        one of "numeric", "categorical", "boolean", "sparse", "free" per encoded column; all "free" if left out
+    clip_factor  the clip in units of S (accuracy: 0.25; probabilities: 1; regression: by the rule)
+    horizon      norm that the noise may reach in a flat direction (accuracy: 2; probabilities: 1; regression: 3)
+    max_weight   declared bound on sample weights, or None when there are none
+
+    **Guarantee**: μ(ε, δ)-GDP in stages, for the target's relation. The domain, if bounded, is enforced by projecting the answer.
+
+    >>> ScaledGradient().name
+    'scaled-gradient'
+    """
+
+    kinds: tuple[str, ...] = ()
+    clip_factor: float | None = None
+    horizon: float | None = None
+    max_weight: float | None = None
+
+    name: ClassVar[str] = "scaled-gradient"
+    last: ClassVar[str] = "descent"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kinds", tuple(self.kinds))
+        for kind in self.kinds:
+            if kind not in rule.KINDS:
+                raise ValueError(f"Expected kinds in {rule.KINDS}, found {kind!r}. Declare what each column is.")
+        for label in ("clip_factor", "horizon", "max_weight"):
+            value = getattr(self, label)
+            if value is not None and not (value > 0 and math.isfinite(value)):
+                raise ValueError(f"Expected {label} > 0, found {value}. Leave it out to take the rule's.")
+
+    def missing(self, problem: Problem, target: Target) -> list[str]:
+        needs = scaling_needs(problem, target)
+        if not math.isfinite(problem.loss.bounds(math.inf, problem.data.y).curvature):
+            needs.append("a smooth loss whose curvature is bounded (its step size follows from it)")
+        if not math.isfinite(problem.regularizer.smoothness):
+            needs.append("a smooth regularizer (ridge or none)")
+        return needs
+
+    def plan(self, problem: Problem, shape: Shape, target: Target) -> Plan:
+        kinds = self.column_kinds(shape)
+        budget = rule.shares(problem, shape, target, kinds, self.last)
+        public = {self.last: self._public(kinds)}
+        stages = tuple(Stage(name, Gaussian(mu), public.get(name, {})) for name, mu in budget.items())
+        return Plan(self.name, options_of(self), stages, target, shape, warnings=self._warnings(problem, shape, target, budget))
+
+    def _public(self, kinds: tuple[str, ...]) -> Settings:
+        return {
+            "columns": rule.kinds_in_words(kinds),
+            "declared_kinds": len(self.kinds),
+            "clip_factor": "rule" if self.clip_factor is None else self.clip_factor,
+            "horizon": "rule" if self.horizon is None else self.horizon,
+            "max_weight": "none" if self.max_weight is None else self.max_weight,
+            "momentum": rule.MOMENTUM,
+        }
+
+    def _warnings(self, problem: Problem, shape: Shape, target: Target, budget: Mapping[str, float]) -> tuple[str, ...]:
+        from dperm.planner import noise_warning
+
+        return noise_warning(problem, shape, target)
+
+    def column_kinds(self, shape: Shape) -> tuple[str, ...]:
+        if not self.kinds:
+            return ("free",) * shape.d
+        if len(self.kinds) != shape.d:
+            raise ValueError(f"Expected one kind per column ({shape.d}), found {len(self.kinds)}. Correct kinds=.")
+        return self.kinds
+
+    def decide(self, plan: Plan, problem: Problem, released: Mapping[str, Any]) -> Settings:
+        shape, kinds, budget = plan.shape, self.column_kinds(plan.shape), budget_of(plan)
+        scaled = rule.centred_and_scaled(problem, shape, plan.target, kinds, budget, released)
+        settings = rule.descent_settings(
+            problem, shape, plan.target, kinds, budget, released, scaled,
+            clip_factor=self.clip_factor, horizon=self.horizon, max_weight=self.max_weight,
+        )  # fmt: skip
+        clips = [self._clip(problem, shape, settings, scaled, released, name) for name in ("residuals", "residuals again")]
+        settings["clip"] = clips[0] if clips[0] == clips[1] else clips
+        return {**scaled, "mean_radius": rule.mean_radius(problem, shape, released), **settings, "released": rule.digest(released)}
+
+    def _clip(
+        self, problem: Problem, shape: Shape, settings: Settings, scaled: Settings, released: Mapping[str, Any], name: str
+    ) -> float:
+        """C = c·S, times the private scale of the residuals in a regression."""
+        clip: float = settings["clip_factor"] * scaled["size"]
+        if name in released:
+            clip *= upper_quantile(np.asarray(released[name]), _reach(problem), shape.n, 0.75)
+        return clip
+
+    def run(self, plan: Plan, problem: Problem, curator: Curator) -> Outcome:
+        shape, target, kinds = plan.shape, plan.target, self.column_kinds(plan.shape)
+        budget = budget_of(plan)
+        released = scaling_releases(problem, shape, kinds, budget, curator)
+        scaled = rule.centred_and_scaled(problem, shape, target, kinds, budget, released)
+        settings = rule.descent_settings(
+            problem, shape, target, kinds, budget, released, scaled,
+            clip_factor=self.clip_factor, horizon=self.horizon, max_weight=self.max_weight,
+        )  # fmt: skip
+        features = features_of(problem, scaled)
+        theta = start(problem, shape, released, settings["positive_rate"])
+
+        def residual_clip(name: str, theta: Vector) -> float:
+            if name in budget:
+                term = LogHistogram(Residuals(features, theta), _reach(problem))
+                released[name] = curator.noisy_sum(term, mu=budget[name])
+            return self._clip(problem, shape, settings, scaled, released, name)
+
+        theta = self._descend(problem, shape, curator, features, scaled, settings, theta, residual_clip, budget[self.last])
+        w = rule.original_coefficients(theta, scaled, problem.data.intercept)
+        return Outcome(problem.domain.project(w.reshape(-1)), released)
+
+    def _descend(
+        self,
+        problem: Problem,
+        shape: Shape,
+        curator: Curator,
+        features: Features,
+        scaled: Settings,
+        settings: Settings,
+        theta: Vector,
+        residual_clip: Callable[[str, Vector], float],
+        mu: float,
+    ) -> Vector:
+        """Heavy ball; the mean of the second half of the iterates. Returns θ with shape (margins?, width)."""
+        steps, step_size, n = settings["steps"], settings["step_size"], shape.n
+        clip = residual_clip("residuals", theta)
+        allowance = curator.allowance(Gaussian(mu))
+        velocity, kept = np.zeros_like(theta), np.zeros_like(theta)
+        ridge = problem.regularizer.smoothness > 0
+        for step in range(steps):
+            if step == settings["second_clip_at"]:
+                clip = residual_clip("residuals again", theta)
+            term = gradient_term(problem.loss, theta, clip, features, self.max_weight)
+            gradient = allowance.noisy_sum(term, mu=settings["step_mu"]).reshape(theta.shape)
+            if ridge:
+                w = rule.original_coefficients(theta, scaled, problem.data.intercept)
+                slope = np.asarray(problem.regularizer.gradient(w.reshape(-1))).reshape(w.shape)
+                gradient = gradient + rule.pulled_back(slope, scaled, problem.data.intercept)
+            velocity = rule.MOMENTUM * velocity + gradient / n
+            theta = theta - step_size * velocity
+            if step >= steps // 2:
+                kept = kept + theta
+            curator.step(step + 1, steps)
+        allowance.close()
+        return np.asarray(kept / (steps - steps // 2))
+
+
+def scaling_needs(problem: Problem, target: Target) -> list[str]:
+    """What every method that starts with the private scaling needs."""
+    needs = []
+    if target.delta == 0:
+        needs.append("delta > 0, because its noise is Gaussian (pass delta=1e-6, or choose a pure mechanism)")
+    if problem.feature_map is not None:
+        needs.append("rows without a feature map (it scales the declared columns itself)")
+    if not math.isfinite(problem.data.x_norm):
+        needs.append("a finite bound on the norm of a row (x_norm= or bounds=)")
+    if not problem.loss.classification and not math.isfinite(problem.data.y.radius):
+        needs.append("finite bounds on the target (y_bounds=)")
+    if problem.loss.name == "poisson":
+        needs.append("a loss of the residual or of the margin (counts need their own scale)")
+    return needs
+
+
+def budget_of(plan: Plan) -> dict[str, float]:
+    """Stage name → its μ, for the stages with Gaussian events."""
+    return {stage.name: stage.event.mu for stage in plan.stages if isinstance(stage.event, Gaussian)}
+
+
+def features_of(problem: Problem, scaled: Settings) -> Features:
+    """z = (scale∘(x - shift), 1), or without the 1 when the problem has no intercept."""
+    return Features(1.0 if problem.data.intercept else 0.0, np.asarray(scaled["shift"]), np.asarray(scaled["scale"]))
+
+
+def _reach(problem: Problem) -> float:
+    """Top of the residual histogram: the width of the label interval (2 for labels in [-1, 1])."""
+    return problem.data.y.width
+
+
+def start(problem: Problem, shape: Shape, released: Mapping[str, Any], rate: float | None) -> Vector:
+    """θ₀ = 0, with the intercept at the private label mean (regression) or log-odds (when released)."""
+    width = shape.d + (1 if problem.data.intercept else 0)
+    theta = np.zeros((problem.loss.margins, width) if problem.loss.margins > 1 else width)
+    if "label mean" in released:
+        mean = float(np.asarray(released["label mean"]).reshape(-1)[0]) / shape.n
+        theta[-1] = min(max(mean, problem.data.y.low), problem.data.y.high)
+    elif rate is not None:
+        theta[-1] = rule.logit(rate)
+    return theta
+
+
+def scaling_releases(
+    problem: Problem, shape: Shape, kinds: tuple[str, ...], budget: Mapping[str, float], curator: Curator
+) -> dict[str, Any]:
+    """Row norms, mean, centred norms, squares and label statistics, each a booked noisy sum, in the order of the plan."""
+    released: dict[str, Any] = {}
+    if "row norms" in budget:
+        released["row norms"] = curator.noisy_sum(
+            LogHistogram(RowNorms(PLAIN), problem.data.x_norm), mu=budget["row norms"]
+        )
+    if "mean" in budget:
+        released["mean"] = curator.noisy_sum(RowSum(rule.mean_radius(problem, shape, released)), mu=budget["mean"])
+    centred = Features(shift=rule.centre(problem, shape, kinds, released))
+    released["radius"] = curator.noisy_sum(LogHistogram(RowNorms(centred), 2 * problem.data.x_norm), mu=budget["radius"])
+    radius = rule.centred_radius(problem, shape, released)
+    released["squares"] = curator.noisy_sum(SquareSum(centred, radius), mu=budget["squares"])
+    if "positives" in budget:
+        released["positives"] = curator.noisy_sum(PositiveCount(), mu=budget["positives"])
+    if "label mean" in budget:
+        y = problem.data.y
+        released["label mean"] = curator.noisy_sum(LabelSum(y.low, y.high), mu=budget["label mean"])
+    return released

@@ -1,0 +1,256 @@
+"""The rule of the scaled methods: from public numbers to budget shares, and from released numbers to every setting.
+
+Everything here is pure. `shares` fixes the events before the data are read; `centred_and_scaled` and `descent_settings` are what
+`verify` replays on the released values. The one quantity that matters is the noise ratio
+
+    ν = S²/(μ·n)   (S·√p/(μ·n) where only numeric and one-hot columns are declared),
+
+the noise of a mean gradient relative to its size, with S² the private estimate of E‖z‖² after centring and scaling.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dperm.mechanisms.base import Settings, Shape, Target
+from dperm.privacy import gaussian_mu, kappa
+from dperm.problem import Problem
+from dperm.statistics_terms import SquareSum, upper_quantile
+
+Vector = NDArray[np.float64]
+
+KINDS = ("numeric", "categorical", "boolean", "sparse", "free")
+MOMENTUM = 0.9
+# A standard deviation below the floor is treated as the floor: a rarer level is not blown up beyond 1/floor.
+FLOORS = {"numeric": 0.02, "categorical": 0.2, "boolean": 0.1, "sparse": 0.02}
+REGRESSION_FLOORS = {**FLOORS, "categorical": 0.1}
+RARE = 0.25  # a 0/1 column that is 1 less often than this keeps 0 as its centre, which costs no noise
+SHARES = {
+    "row norms": 0.01,
+    "radius": 0.02,
+    "squares": 0.10,
+    "positives": 0.005,
+    "label mean": 0.01,
+    "residuals": 0.03,
+    "residuals again": 0.03,
+}
+
+
+def is_regression(problem: Problem) -> bool:
+    return not problem.loss.classification
+
+
+def has_flags(kinds: Sequence[str]) -> bool:
+    """Whether boolean or sparse columns are declared: then rows are short, and zero is their natural centre."""
+    return any(kind in ("boolean", "sparse") for kind in kinds)
+
+
+def kinds_in_words(kinds: Sequence[str]) -> str:
+    """Run lengths, so that a stage says in one line which columns it was planned for.
+
+    >>> kinds_in_words(("numeric", "numeric", "categorical"))
+    '2 numeric, 1 categorical'
+    """
+    return ", ".join(f"{len(list(run))} {kind}" for kind, run in groupby(kinds))
+
+
+def effective_mu(mu: float, target: Target) -> float:
+    """μ per unit of a clipped row sum: what one row can change is κ clips, and a person owns several rows."""
+    return mu / (kappa(target.relation) * target.rows_per_person)
+
+
+def shares(problem: Problem, shape: Shape, target: Target, kinds: Sequence[str], last: str) -> dict[str, float]:
+    """Stage name → μ of its event; the squares add up to μ(ε, δ)².
+
+    The mean's share is d/(0.1·μn)² kept in 1 … 25 %: what it takes to know each column's mean to a tenth of a standard error.
+    """
+    mu = gaussian_mu(target.epsilon, target.delta)
+    names = ["radius", "squares"]
+    centred = problem.data.intercept != 0
+    if not is_regression(problem) and has_flags(kinds):
+        names = ["row norms", "mean", *names] if centred else names
+        if problem.loss.margins == 1 and centred:
+            names.append("positives")
+    elif centred:
+        names = ["mean", *names]
+    if is_regression(problem):
+        names += ["label mean", "residuals"] if centred else ["residuals"]
+        names += [last, "residuals again"]
+    else:
+        names.append(last)
+    parts = {name: SHARES[name] for name in names if name in SHARES}
+    if "mean" in names:
+        parts["mean"] = min(max(shape.d / (0.1 * effective_mu(mu, target) * shape.n) ** 2, 0.01), 0.25)
+    parts[last] = 1.0 - sum(parts.values())
+    # The square roots round; a factor below one keeps the sum of squares from exceeding μ².
+    return {name: mu * math.sqrt(parts[name]) * (1 - 1e-12) for name in names}
+
+
+def floors(problem: Problem, kinds: Sequence[str]) -> Vector:
+    """Smallest standard deviation that is believed, per column of encoded rows."""
+    table = dict(REGRESSION_FLOORS if is_regression(problem) else FLOORS)
+    table["free"] = 0.04 * problem.data.x_norm / math.sqrt(max(len(kinds), 1))
+    return np.array([table[kind] for kind in kinds])
+
+
+def mean_radius(problem: Problem, shape: Shape, released: Mapping[str, Any]) -> float:
+    """Clip of the rows whose mean is taken: the declared norm, or a private 90 % quantile of the norms below it."""
+    limit = problem.data.x_norm
+    if "row norms" not in released:
+        return limit
+    return min(limit, upper_quantile(np.asarray(released["row norms"]), limit, shape.n, 0.9))
+
+
+def centre(problem: Problem, shape: Shape, kinds: Sequence[str], released: Mapping[str, Any]) -> Vector:
+    """Noisy mean of the rows; zero where zero is the better guess (sparse columns, rare levels)."""
+    if "mean" not in released:
+        return np.zeros(shape.d)
+    mean = np.asarray(released["mean"], dtype=np.float64) / shape.n
+    if is_regression(problem) or has_flags(kinds):
+        rare = np.array([kind in ("categorical", "boolean") for kind in kinds], dtype=bool) & (mean < RARE)
+        sparse = np.array([kind == "sparse" for kind in kinds], dtype=bool)
+        mean = np.where(rare | sparse, 0.0, mean)
+    return mean
+
+
+def centred_radius(problem: Problem, shape: Shape, released: Mapping[str, Any]) -> float:
+    """Private 75 % quantile of ‖x - m‖."""
+    return upper_quantile(np.asarray(released["radius"]), 2 * problem.data.x_norm, shape.n, 0.75)
+
+
+def centred_and_scaled(
+    problem: Problem, shape: Shape, target: Target, kinds: Sequence[str], budget: Mapping[str, float], released: Mapping[str, Any]
+) -> Settings:
+    """shift m, scale 1/standard deviation, S² = E‖z‖² and the radii, from the released statistics."""
+    shift = centre(problem, shape, kinds, released)
+    radius = centred_radius(problem, shape, released)
+    noise = SquareSum(_NO_FEATURES, radius).sensitivity(target.relation) * target.rows_per_person / budget["squares"]
+    squares = np.asarray(released["squares"], dtype=np.float64)
+    floor = floors(problem, kinds)
+    believed = np.maximum(np.maximum(squares, noise), shape.n * floor * floor)
+    size = max(1.0, float(np.sum(np.maximum(squares, 0.0) / believed)))
+    return {
+        "shift": shift,
+        "scale": np.sqrt(shape.n / believed),
+        "size": math.sqrt((1.0 if problem.data.intercept else 0.0) + size),
+        "centred_radius": radius,
+    }
+
+
+def positive_rate(shape: Shape, target: Target, budget: Mapping[str, float], released: Mapping[str, Any]) -> float | None:
+    """Noisy share of positives, kept away from 0 and 1 by its own noise."""
+    if "positives" not in released:
+        return None
+    away = target.rows_per_person / (budget["positives"] * shape.n) + 2.0 / shape.n
+    rate = float(np.asarray(released["positives"]).reshape(-1)[0]) / shape.n
+    return 0.5 if away >= 0.5 else min(max(rate, away), 1.0 - away)
+
+
+def logit(rate: float) -> float:
+    return math.log(rate / (1.0 - rate))
+
+
+def noise_ratio(problem: Problem, shape: Shape, target: Target, kinds: Sequence[str], mu: float, size: float) -> float:
+    """ν: the noise of a mean gradient in units of its size."""
+    margins = problem.loss.margins
+    spread = size * math.sqrt(margins) if is_regression(problem) or has_flags(kinds) else math.sqrt(shape.d * margins)
+    return size * spread / (effective_mu(mu, target) * shape.n)
+
+
+def descent_settings(
+    problem: Problem,
+    shape: Shape,
+    target: Target,
+    kinds: Sequence[str],
+    budget: Mapping[str, float],
+    released: Mapping[str, Any],
+    scaled: Settings,
+    *,
+    clip_factor: float | None,
+    horizon: float | None,
+    max_weight: float | None,
+) -> Settings:
+    """Clip, flow time, steps, step size and start of the descent.
+
+    τ = κ/(cν): after flow time τ = step·T/(1 - momentum) the noise in a flat direction has norm κ, for every n, d and ε.
+    """
+    regression, margins = is_regression(problem), problem.loss.margins
+    heaviest = 1.0 if max_weight is None else max_weight
+    nu = noise_ratio(problem, shape, target, kinds, budget["descent"] / heaviest, scaled["size"])
+    rate = positive_rate(shape, target, budget, released)
+    if regression:
+        clip, reach = min(max(math.sqrt(0.05 / nu), 0.4), 5.0), 3.0
+    else:
+        clip, reach = 0.25 * (math.sqrt(2.0) if margins > 1 else 1.0), 2.0
+        if rate is not None:
+            clip *= (4.0 * rate * (1.0 - rate)) ** -0.25
+    clip = clip if clip_factor is None else clip_factor
+    reach = reach if horizon is None else horizon
+    if rate is not None:
+        reach = max(reach, abs(logit(rate)))
+    curvature = problem.loss.bounds(math.inf, problem.data.y).curvature
+    # Heavy ball is stable below 2(1 + momentum)/(curvature·λ_max), and λ_max ≤ trace = S²; 0.85 of it leaves room.
+    stiffness = curvature * scaled["size"] ** 2 * heaviest
+    stiffness += problem.regularizer.smoothness * _map_norm(scaled, problem.data.intercept) ** 2 / shape.n
+    longest = 0.855 * 2 * (1 + MOMENTUM) / stiffness
+    tau = min(reach / (clip * nu), 1000.0)
+    gain = 1 - MOMENTUM
+    steps = int(min(max(math.ceil(gain * tau / longest), 100), 500))
+    return {
+        "noise_ratio": nu,
+        "positive_rate": rate,
+        "clip_factor": clip,
+        "flow_time": tau,
+        "steps": steps,
+        "step_size": min(gain * tau / steps, longest),
+        "step_mu": budget["descent"] / math.sqrt(steps),
+        "second_clip_at": steps // 3 if regression else None,
+    }
+
+
+def _map_norm(scaled: Settings, intercept: float) -> float:
+    """Bound on the norm of θ ↦ w: w = scale∘θ, and the intercept takes -⟨shift, w⟩ along."""
+    largest = float(np.max(scaled["scale"], initial=1.0))
+    if not intercept:
+        return largest
+    return math.hypot(largest, (1.0 + float(np.linalg.norm(scaled["shift"] * scaled["scale"]))) / intercept)
+
+
+def original_coefficients(theta: Vector, scaled: Settings, intercept: float) -> Vector:
+    """Coefficients of encoded rows from those of z = (scale∘(x - shift), 1): linear, so it commutes with averaging."""
+    scale, shift = np.asarray(scaled["scale"]), np.asarray(scaled["shift"])
+    d = len(scale)
+    slopes = theta[..., :d] * scale
+    if not intercept:
+        return np.asarray(slopes)
+    constant = (theta[..., d] - slopes @ shift) / intercept
+    return np.concatenate([slopes, np.asarray(constant)[..., None]], axis=-1)
+
+
+def pulled_back(gradient: Vector, scaled: Settings, intercept: float) -> Vector:
+    """The transpose of `original_coefficients`: a gradient in w becomes one in θ."""
+    scale, shift = np.asarray(scaled["scale"]), np.asarray(scaled["shift"])
+    d = len(scale)
+    if not intercept:
+        return np.asarray(gradient[..., :d] * scale)
+    constant = gradient[..., d] / intercept
+    return np.concatenate([scale * (gradient[..., :d] - constant[..., None] * shift), constant[..., None]], axis=-1)
+
+
+def digest(released: Mapping[str, Any]) -> str:
+    """SHA-256 over all released numbers in order: a rule may round a number away, the record must still hold all of them."""
+    text = hashlib.sha256()
+    for name in released:
+        text.update(name.encode())
+        text.update(np.ascontiguousarray(released[name], dtype="<f8").tobytes())
+    return text.hexdigest()
+
+
+_NO_FEATURES: Any = None
