@@ -28,7 +28,7 @@ def choose_discretization(scale: float, releases: int) -> float:
     """
     if not 0 < scale < math.inf:
         return 1e-4
-    fine = min(1e-4, scale / 2000, scale / (10 * math.sqrt(releases)))
+    fine = min(1e-4, scale / 300, scale / (10 * math.sqrt(releases)))
     return max(fine, scale * (scale + 20) / _MOST_POINTS)
 
 
