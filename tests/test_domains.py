@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from functools import cache
 
 import numpy as np
 import pytest
@@ -45,12 +46,17 @@ def rows(seed: int = 3) -> np.ndarray:
     return w
 
 
+@cache
+def projected(domain, seed: int = 3) -> np.ndarray:
+    return domain.project_rows(rows(seed))
+
+
 @ALL
 def test_projections_land_inside_within_radius_and_diameter(domain):
-    inside = domain.project_rows(rows())
+    inside = projected(domain)
     norms = np.linalg.norm(inside, axis=1)
     assert norms.max() <= domain.radius * (1 + 1e-14)
-    gaps = np.linalg.norm(inside - domain.project_rows(rows(seed=4)), axis=1)
+    gaps = np.linalg.norm(inside - projected(domain, 4), axis=1)
     opposite = np.linalg.norm(inside - domain.project_rows(-rows()), axis=1)
     assert max(gaps.max(), opposite.max()) <= domain.diameter * (1 + 1e-12) + tolerance_of(domain)
     assert all(domain.contains(w, 10 * tolerance_of(domain)) for w in inside[::100])
@@ -58,7 +64,7 @@ def test_projections_land_inside_within_radius_and_diameter(domain):
 
 @ALL
 def test_radius_and_diameter_are_attained_so_that_half_of_them_fails(domain):
-    inside = domain.project_rows(rows())
+    inside = projected(domain)
     reached = np.linalg.norm(inside, axis=1).max()
     corner = inside[: POINTS // 4]
     apart = np.linalg.norm(corner[:, None, :] - corner[None, ::50, :], axis=2).max()
@@ -75,7 +81,7 @@ def test_radius_and_diameter_are_attained_so_that_half_of_them_fails(domain):
 @ALL
 def test_projection_is_idempotent_and_not_expansive(domain):
     first, second = rows(), rows(seed=4)
-    p, q = domain.project_rows(first), domain.project_rows(second)
+    p, q = projected(domain), projected(domain, 4)
     scale = 1 + np.abs(first).max()
     np.testing.assert_allclose(domain.project_rows(p), p, atol=tolerance_of(domain))
     moved, before = np.linalg.norm(p - q, axis=1), np.linalg.norm(first - second, axis=1)
@@ -85,8 +91,8 @@ def test_projection_is_idempotent_and_not_expansive(domain):
 @ALL
 def test_projection_satisfies_the_variational_inequality(domain):
     """<w - p, u - p> <= 0 for every u in C says that p is the nearest point."""
-    w, u = rows(), domain.project_rows(rows(seed=4))
-    p = domain.project_rows(w)
+    w, u = rows(), projected(domain, 4)
+    p = projected(domain)
     product = np.sum((w - p) * (u - p), axis=1)
     scale = (1 + np.linalg.norm(w - p, axis=1)) * (1 + np.linalg.norm(u - p, axis=1))
     assert np.all(product <= tolerance_of(domain) * scale)
@@ -191,6 +197,7 @@ def test_affine_points_and_planes():
     redundant = Affine([[1.0, 1.0], [2.0, 2.0]], [1.0, 2.0])
     np.testing.assert_allclose(redundant.project(np.zeros(2)), [0.5, 0.5])
     assert redundant.flat and not Ball(1.0).flat
+    assert Intersection((Ball(1.0), redundant)).flat and not Intersection((Ball(1.0), NonNegative())).flat
 
 
 def test_intersection_agrees_with_the_closed_form_of_a_cut_ball():

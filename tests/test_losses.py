@@ -171,6 +171,16 @@ def test_labels_that_are_not_bounded(loss):
     assert math.isinf(declared.slope) == isinstance(loss, (SquaredLoss, CumulantLoss))
 
 
+@pytest.mark.parametrize("loss", [LogCoshLoss(20.0), HuberLoss(20.0)])
+def test_wide_robust_losses_are_squared_near_zero(loss):
+    """With the residual far below the threshold the bounds are those of the squared loss, nearly."""
+    declared, squared = (item.bounds(0.5, Interval(-1, 1)) for item in (loss, SquaredLoss()))
+    seen = observed(loss, *adversarial(loss, 0.5, Interval(-1, 1)))
+    for name in NAMES:
+        assert 0.99 * getattr(squared, name) <= getattr(declared, name) <= getattr(squared, name)
+        assert 0.99 * getattr(declared, name) <= getattr(seen, name) <= getattr(declared, name) * (1 + 1e-12)
+
+
 def test_a_newly_listed_loss_is_picked_up_and_a_wrong_bound_is_caught(monkeypatch):
     @dataclass(frozen=True)
     class Wrong(LogisticLoss):

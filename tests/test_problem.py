@@ -286,6 +286,15 @@ def test_each_row_is_clipped_by_itself():
         assert np.flatnonzero(np.any(a != b, axis=1)).tolist() == [5]
 
 
+def test_a_sparse_row_does_not_depend_on_how_full_other_rows_are():
+    """The rounding margin comes from the public number of columns, not from the fullest row."""
+    X = sparse.random_array((20, 3000), density=0.001, rng=np.random.default_rng(0), format="lil") * 50
+    changed = X.tolil().copy()
+    changed[5] = np.ones(3000)
+    a, b = (DataBounds(0.1, Interval(0, 1)).enforce(item.tocsr())[0].toarray() for item in (X, changed))
+    assert np.flatnonzero(np.any(a != b, axis=1)).tolist() == [5]
+
+
 def test_many_blocks_give_the_same_rows(monkeypatch):
     whole, _ = DATA.enforce(hostile(np.float64))
     monkeypatch.setattr("dperm.problem.bounds.ENTRIES_AT_A_TIME", 7)
