@@ -16,9 +16,14 @@ from dperm.rows.memory import is_sparse
 
 Vector = NDArray[np.float64]
 
-# A float32 product over m rows can err by m²·2⁻²⁴ times the row bound. With 64 rows that is 2.4e-4: inside the 0.1 % slack
-# of a release even when both neighbours err in opposite directions. Float64 needs no such care: 8,192²·2⁻⁵³ is 7e-9.
+# Float32 sums must keep to the release slack (0.1 % of the sensitivity) for every data set. With u = 2⁻²⁴ and rows g_i of norm
+# ≤ C, a float32 sum over m rows errs in column j by at most γ_m·Σ_i|g_ij|, γ_m = m·u/(1 - m·u), whatever the order of adding and
+# with or without fused multiply-add; over all columns that is γ_m·Σ_i‖g_i‖ ≤ m·γ_m·C by the triangle inequality. One changed row
+# touches one run of m = 64 rows, so two neighbours differ by at most 2·64·γ_64·C = 4.9e-4·C more than the real sums do, less than
+# half of the slack even where the sensitivity is C (zero-out, add-remove). Runs then add in float64: 8,192·2⁻⁵³ is nothing.
+# Twice as many rows in a run would break it. A float64 block needs no runs: 8,192²·2⁻⁵³ is 7e-9.
 FLOAT32_ROWS = 64
+HALF_UNIT = {np.dtype(np.float32): 2.0**-24, np.dtype(np.float64): 2.0**-53}
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,20 +44,24 @@ class Features:
         return d + (1 if self.intercept else 0)
 
     def margins(self, X: Any, weights: Vector) -> Vector:
-        """Z @ weights.T for weights of shape (width,) or (K, width)."""
+        """Z @ weights.T for weights of shape (width,) or (K, width), in the precision of X.
+
+        A rounded margin changes a row's slope a little, and never its bound: the clip comes after.
+        """
         d = X.shape[1]
         slopes = weights[..., :d] if self.scale is None else weights[..., :d] * self.scale
         constant = self.intercept * weights[..., d] if self.intercept else np.zeros(weights.shape[:-1])
         if self.shift is not None:
             constant = constant - slopes @ self.shift
-        return np.asarray(X @ slopes.T.astype(X.dtype, copy=False)) + constant
+        products = np.asarray(X @ slopes.T.astype(X.dtype, copy=False))
+        return products + np.asarray(constant, dtype=products.dtype)
 
     def norms(self, block: Block) -> Vector:
-        """‖z_i‖₂ of every row, kept with the block."""
+        """‖z_i‖₂ of every row, kept with the block; rounded so that it is never below the true norm."""
         return np.asarray(block.remember((self, "norms"), lambda: np.sqrt(self.squared_norms(block.X))))
 
     def squared_norms(self, X: Any) -> Vector:
-        """‖z_i‖₂²; the sparse form expands the square so that zeros stay unstored."""
+        """‖z_i‖₂², raised by its own rounding error; the sparse form expands the square so that zeros stay unstored."""
         shift = 0.0 if self.shift is None else self.shift
         scale = np.ones(X.shape[1]) if self.scale is None else self.scale
         if is_sparse(X):
@@ -61,16 +70,26 @@ class Features:
             # The expansion can cancel; a floor of rounding size keeps a computed norm from falling below the true one.
             total = np.maximum(total, 0.0) * (1 + 1e-12) + 1e-15
         else:
-            Z = (X - shift) * scale if self.shift is not None or self.scale is not None else X
-            total = np.einsum("ij,ij->i", Z, Z, dtype=np.float64)
+            Z = self.centred(X)
+            if self.scale is not None:
+                Z = Z * self.scale.astype(Z.dtype)
+            total = row_squares(Z)
         return np.asarray(total, dtype=np.float64) + self.intercept**2
+
+    def centred(self, X: Any) -> Any:
+        """x - shift in the precision of X. For float32 rows the map is defined with the shift rounded to float32: a difference of
+        two float32 numbers is exact up to half a unit of itself, so nothing cancels however large the shift is."""
+        return X if self.shift is None else X - self.shift.astype(X.dtype)
 
     def pull(self, X: Any, slopes: Vector) -> Vector:
         """Σ_i slopes_i·z_i for slopes of shape (n,) or (n, K); the answer has the shape of the weights."""
         total = slopes.sum(axis=0)
-        rows = weighted_row_sum(X, slopes, exact=self.shift is not None)
-        if self.shift is not None:
-            rows = rows - np.multiply.outer(total, self.shift)
+        if is_sparse(X) or X.dtype != np.float32:
+            rows = weighted_row_sum(X, slopes)
+            if self.shift is not None:
+                rows = rows - np.multiply.outer(total, self.shift)
+        else:
+            rows = weighted_row_sum(self.centred(X), slopes)
         if self.scale is not None:
             rows = rows * self.scale
         if self.intercept:
@@ -78,14 +97,25 @@ class Features:
         return np.asarray(rows, dtype=np.float64)
 
 
-def weighted_row_sum(X: Any, slopes: Vector, *, exact: bool = False) -> Vector:
+def row_squares(Z: Any) -> Vector:
+    """Upper bounds on Σ_j Z_ij².
+
+    The computed sum of d non-negative products is within a factor 1 ± γ_(d+2) of the real one (two more for a shift and a scale),
+    so 1 + 2(d + 2)u raises it above; the last term covers squares that underflow.
+    """
+    d = Z.shape[1]
+    unit = HALF_UNIT.get(Z.dtype, 2.0**-53)
+    with np.errstate(over="ignore"):  # an infinite norm means a slope of 0: safe
+        total = np.vecdot(Z, Z) if d else np.zeros(len(Z))
+    return np.asarray(total, dtype=np.float64) * (1 + 2 * (d + 2) * unit) + d * 2.0**-126
+
+
+def weighted_row_sum(X: Any, slopes: Vector) -> Vector:
     """slopesᵀ X with an error that fits the release slack, whatever the data: float32 blocks add in short runs."""
     if is_sparse(X):
         return np.asarray((X.T @ slopes).T, dtype=np.float64)
     if X.dtype != np.float32:
         return np.asarray(slopes.T @ X)
-    if exact:  # after a shift small differences of large sums matter
-        return np.asarray(slopes.T @ X.astype(np.float64))
     whole = len(X) - len(X) % FLOAT32_ROWS
     narrow = slopes.astype(np.float32)
     result = np.zeros((*slopes.shape[1:], X.shape[1]))

@@ -9,7 +9,10 @@ blocks (threads, workers, retries) gives the same bits.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterator
+import threading
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -89,11 +92,91 @@ def block_counts(term: Term, block: Block, step: float) -> NDArray[np.int64]:
     return np.rint(np.asarray(term(block), dtype=np.float64) / step).astype(np.int64)
 
 
-def add_blocks(counts: Iterator[NDArray[np.int64]], step: float) -> NDArray[np.float64]:
-    """Σ blocks, exactly, then back to real units."""
-    total: NDArray[np.int64] | None = None
+def total_counts(makers: Iterable[Callable[[], Block]], term: Term, step: float, *, parallel: bool = True) -> NDArray[np.int64]:
+    """Σ blocks as integers. `makers` give the blocks one by one, each made by the thread that sums it.
+
+    Threads take whole blocks and BLAS keeps to one thread inside a block: a product split over threads adds in another order,
+    and the bits of a block's sum would depend on the machine. Which thread takes which block cannot matter: integers commute.
+    """
+    source = iter(makers)
+    with one_blas_thread() as threads:
+        if not parallel or threads == 1:
+            return _drain(source, None, term, step)
+        lock = threading.Lock()
+        with ThreadPoolExecutor(threads) as pool:
+            jobs = [pool.submit(_drain, source, lock, term, step) for _ in range(threads)]
+            totals = [job.result() for job in jobs]
+        return np.asarray(sum(totals[1:], totals[0]))
+
+
+def _drain(source: Iterator[Callable[[], Block]], lock: threading.Lock | None, term: Term, step: float) -> NDArray[np.int64]:
+    total: Any = np.zeros((), dtype=np.int64)  # grows to the shape of the first sum
+    while True:
+        if lock is None:
+            make = next(source, None)
+        else:
+            with lock:
+                make = next(source, None)
+        if make is None:
+            return np.asarray(total)
+        total = total + block_counts(term, make(), step)
+
+
+def add_blocks(counts: Iterable[NDArray[np.int64]], step: float) -> NDArray[np.float64]:
+    """Σ of block counts that were taken elsewhere (on workers, on a card), exactly, then back to real units."""
+    total: Any = None
     for count in counts:
-        total = count.copy() if total is None else total + count
+        total = count if total is None else total + count
     if total is None:
         raise ValueError("Expected at least one row, found none. Check that the file or array is not empty.")
+    return from_counts(total, step)
+
+
+def from_counts(total: NDArray[np.int64], step: float) -> NDArray[np.float64]:
+    """Counts of grid steps back to real units, exactly (both are within 53 bits)."""
     return total.astype(np.float64) * step
+
+
+class _BlasThreads:
+    """One BLAS thread while any sum runs, and the number it had before when the last one ends."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.running = 0
+        self.before = 1
+        self.controller: Any = None
+        self.limit: Any = None
+
+    def enter(self) -> int:
+        with self.lock:
+            if self.running == 0:
+                if self.controller is None:
+                    from threadpoolctl import ThreadpoolController
+
+                    self.controller = ThreadpoolController().select(user_api="blas")
+                self.before = max([library["num_threads"] for library in self.controller.info()], default=1)
+                self.limit = self.controller.limit(limits=1) if self.before > 1 else None
+            self.running += 1
+            return self.before
+
+    def leave(self) -> None:
+        with self.lock:
+            self.running -= 1
+            if self.running == 0 and self.limit is not None:
+                self.limit.restore_original_limits()
+
+
+_BLAS = _BlasThreads()
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[int]:
+    """Keep BLAS to one thread; gives the number of threads it was allowed, which is how many blocks may run at once.
+
+    So `OMP_NUM_THREADS`, `OPENBLAS_NUM_THREADS` and `threadpoolctl` limit sums as they limit products.
+    """
+    threads = _BLAS.enter()
+    try:
+        yield threads
+    finally:
+        _BLAS.leave()
