@@ -1,0 +1,136 @@
+"""The private PAC learner: the best of finitely many rules."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from dperm.estimators.labels import declared_classes
+from dperm.estimators.persons import person_weights
+from dperm.hypotheses import Hypotheses, Stumps
+from dperm.mechanisms.base import Target
+from dperm.mechanisms.exponential_finite import FiniteExponential
+from dperm.problem import DataBounds, Interval, Problem, ZeroOneLoss
+from dperm.rows.memory import MemoryRows
+from dperm.rules import Predictions, Rules, class_numbers
+from dperm.walk import fit
+
+_READ: dict[str, Any] = {"dtype": [np.float64, np.float32], "ensure_all_finite": False, "ensure_min_samples": 1}
+
+
+@dataclass(eq=False, repr=False)
+class FiniteClassLearner(ClassifierMixin, BaseEstimator):
+    """argmin over a finite class of the number of mistakes, released with ε-differential privacy.
+
+    hypotheses   `Thresholds`, `Stumps`, `Boxes` or `Separators` on declared grids (their class 1 is classes[1]);
+                 a callable (X, start, stop) ↦ labels with `count=`; a list of callables X ↦ labels; "predictions", when
+                 column h of X holds the label that hypothesis h gives; or None: 100 stumps per column on `bounds=(low, high)`
+    classes      the labels that can occur, declared
+    delta        0 (pure privacy) unless accounting="concentrated"
+    sampler      "permute-and-flip" (default) or "gumbel"
+
+    **Guarantee**: that of `certificate_`. A row whose label is not among the classes is a null row. With m ≥
+    `dperm.theory.pac_sample_size(size, α, β, ε)` independent rows, the error exceeds the best in the class by more than α with
+    probability at most β (sampler "gumbel": the theorem; "permute-and-flip" has the same tail bound).
+
+    >>> from dperm.hypotheses import Thresholds
+    >>> X = np.linspace(0, 1, 500).reshape(-1, 1)
+    >>> model = FiniteClassLearner(1.0, hypotheses=Thresholds(0.0, 1.0, 101), classes=[0, 1], random_state=0)
+    >>> model = model.fit(X, X[:, 0] >= 0.3)
+    >>> bool(abs(model.rule_["threshold"] - 0.3) < 0.1)
+    True
+    """
+
+    epsilon: float = 1.0
+    delta: float = 0.0
+    _: KW_ONLY
+    hypotheses: Any = None
+    classes: Any = None
+    count: int | None = None
+    bounds: Any = None
+    sampler: str | None = None
+    accounting: str = "pure"
+    relation: str = "replace-one"
+    nominal_n: int | None = None
+    groups: Any = None
+    max_rows_per_person: int | None = None
+    noise: str = "secure"
+    random_state: Any = None
+
+    def fit(self, X: Any, y: Any, groups: Any = None) -> FiniteClassLearner:
+        """Choose a rule privately; afterwards `rule_` describes it, `certificate_` says what was guaranteed."""
+        self.classes_ = declared_classes(self.classes, None)
+        X, y = self._read(X, y)
+        self.hypotheses_ = self._class(X.shape[1])
+        labels = class_numbers(y, self.classes_.tolist())
+        groups = self.groups if groups is None else groups
+        weight, per_person = person_weights(groups, self.max_rows_per_person, (labels >= 0).astype(np.float64), len(labels))
+        n = self.nominal_n if self.nominal_n is not None else len(labels)
+        target = Target.declare(
+            epsilon=self.epsilon, delta=self.delta, relation=self.relation, n=n, rows_per_person=per_person
+        )
+        data = DataBounds(np.inf, Interval(0.0, float(len(self.classes_) - 1)))
+        release = fit(
+            Problem(ZeroOneLoss(), data=data),
+            MemoryRows(X, labels, weight),
+            target,
+            FiniteExponential(self.hypotheses_, self.sampler, self.accounting),
+            nominal_n=self.nominal_n,
+            noise=self.noise,
+            random_state=self.random_state,
+        )
+        self.plan_, self.certificate_, self.release_ = release.plan, release.certificate, release
+        self.index_ = int(release.w[0])
+        self.rule_ = self.hypotheses_.describe(self.index_)
+        return self
+
+    def _read(self, X: Any, y: Any = None) -> Any:
+        fitting = y is not None
+        if isinstance(self.hypotheses, str) and self.hypotheses == "predictions":
+            X = class_numbers(np.asarray(X), self.classes_.tolist())
+        if fitting:
+            return validate_data(self, X, y, **_READ)
+        return validate_data(self, X, reset=False, **_READ)
+
+    def _class(self, d: int) -> Hypotheses:
+        given = self.hypotheses
+        binary = len(self.classes_) == 2
+        if isinstance(given, str):
+            if given != "predictions":
+                raise ValueError(f"Expected hypotheses='predictions' or a class of rules, found {given!r}.")
+            found: Hypotheses = Predictions(d)
+        elif isinstance(given, Hypotheses):
+            found = given
+        elif callable(given) or isinstance(given, list | tuple):
+            found = Rules(given, self.count, classes=tuple(self.classes_.tolist()))
+        elif given is None:
+            found = self._stumps(d)
+        else:
+            raise ValueError(f"Expected hypotheses= as rules, a callable or 'predictions', found {type(given).__name__}.")
+        if self.count is not None and not isinstance(found, Rules):
+            raise ValueError("Expected count= only with a callable, found it with a class that knows its size. Leave it out.")
+        if not binary and not isinstance(found, Rules | Predictions):
+            raise ValueError(f"Expected two classes for {found.kind}, found {len(self.classes_)}. Pass rules as callables.")
+        return found
+
+    def _stumps(self, d: int) -> Stumps:
+        if self.bounds is None:
+            raise ValueError("Expected hypotheses=, or bounds=(low, high) for the default stumps, found neither. Declare one.")
+        low, high = (np.broadcast_to(np.asarray(side, dtype=np.float64), (d,)) for side in self.bounds)
+        return Stumps(tuple(low.tolist()), tuple(high.tolist()), 100)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The label that the released rule gives."""
+        check_is_fitted(self, "certificate_")
+        numbers = self.hypotheses_.predict(self.index_, np.nan_to_num(self._read(X), posinf=0.0, neginf=0.0))
+        return np.asarray(self.classes_[np.clip(numbers, 0, len(self.classes_) - 1)])
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.non_deterministic = self.random_state is None
+        return tags
