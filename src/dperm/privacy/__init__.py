@@ -25,6 +25,7 @@ from dperm.privacy.guarantees import (
     guarantee_from_spec,
 )
 from dperm.privacy.hidden_state import hidden_state_mu
+from dperm.privacy.objective_event import ObjectiveDP, ObjectiveEvent, calibrate_shift
 from dperm.privacy.products import Composed, ProductDP
 from dperm.privacy.relations import RELATIONS, check_relation, kappa
 from dperm.privacy.selection import PoissonRuns, TruncatedNegativeBinomial, selection_epsilon
@@ -42,6 +43,8 @@ __all__ = [
     "Gaussian",
     "Guarantee",
     "HiddenState",
+    "ObjectiveDP",
+    "ObjectiveEvent",
     "PoissonRuns",
     "PrivacyLoss",
     "ProductDP",
@@ -51,6 +54,7 @@ __all__ = [
     "TruncatedNegativeBinomial",
     "calibrate",
     "calibrate_mu",
+    "calibrate_shift",
     "check_relation",
     "compose",
     "event_from_spec",
