@@ -1,4 +1,4 @@
-"""The one door between rows and the outside: it books an event first, then sums, then draws.
+"""The one door between rows and the outside: it sums, books the event, and only then draws.
 
 A mechanism never sees a row. It asks for a noisy sum, or hands in a whole algorithm whose privacy is proven as one event; the
 entry is in the ledger before anything random happens, so a crash can over-count but never under-count.
@@ -89,12 +89,16 @@ class Curator:
 
         **Guarantee**: μ-GDP for neighbours under the curator's relation, because Δ is the term's own sensitivity.
         """
-        self.book(Gaussian(mu) if event is None else event)
-        return self.draw(term, mu)
+        return self.draw(term, mu, Gaussian(mu) if event is None else event)
 
-    def draw(self, term: Term, mu: float) -> Vector:
-        """The noisy sum itself, for an event that is already booked."""
+    def draw(self, term: Term, mu: float, event: Event | None = None) -> Vector:
+        """The noisy sum itself; `event` is None where it is booked already.
+
+        The exact sum comes first: it says nothing to anybody, and rows that fail to read must not cost budget.
+        """
         value = self.rows.sum(term, sum_step(term.row_bound, self.n))
+        if event is not None:
+            self.book(event)
         sensitivity = term.sensitivity(self.relation) * self.rows_per_person
         return release(value, sensitivity=sensitivity, mu=mu, noise=self.noise)
 
