@@ -44,6 +44,7 @@ from dperm.privacy import (
     selection_epsilon,
     split_mu,
 )
+from dperm.privacy.accountants import rounding_floor
 from dperm.privacy.as_printed import claim_sigma, slides_sigma
 from dperm.privacy.conversions import rdp_epsilon, zcdp_delta
 from dperm.privacy.loss_distributions import approximate, choose_discretization, concentrated, sampled_scale
@@ -129,7 +130,16 @@ def test_mechanisms_can_register_events():
         assert Odd(2.0).scale() == math.inf and Odd(2.0).loss_distribution(1e-3) is None
         assert Odd(2.0).approximate() is None and Odd(2.0).gdp() is None
         assert Odd(2.0).pure() is None and Odd(2.0).zcdp() is None
-        # nothing is known about it, so nothing is claimed
+
+        @dataclass(frozen=True)
+        class Mild(Event):  # a mechanism that only proves zCDP
+            def zcdp(self):
+                return 0.02
+
+        mixed = compose([Mild(), Approximate(0.3, 1e-7)], ONE)
+        twin = compose([Concentrated(0.02), Approximate(0.3, 1e-7)], ONE)
+        assert mixed.epsilon(1e-5) == pytest.approx(twin.epsilon(1e-5), rel=1e-9)
+        # nothing is known about the odd one, so nothing is claimed
         assert compose([Odd(1.0), Gaussian(0.1)], ONE) == ApproxDP(0.0, 1.0, ONE)
 
         @dataclass(frozen=True)
@@ -367,14 +377,14 @@ def test_transforms_are_covered_by_the_floor():
     """The grid route, forced on a Gaussian, never claims less than the exact profile, however deep the tail."""
     steps, mu = 10_000, 0.01
     law = Sampled(1.0, Gaussian(mu, steps)).loss_distribution(1e-4)
-    floor = 1e-15 * (steps + 100)
+    floor = rounding_floor(steps)
     guarded = PrivacyLoss(law, ZERO, 1e-4, floor)
     depths = np.linspace(0.5, 10.0, 39)
     exact = gaussian_delta(depths, 1.0)
     assert all(guarded.delta(e) >= d for e, d in zip(depths, exact))
-    # without the floor the rounding of the transforms does dip below: the allowance is needed
-    assert any(law.get_delta_for_epsilon(float(e)) < d for e, d in zip(depths, exact))
     assert guarded.epsilon(floor) == math.inf
+    grids = [route for route in compose([Sampled(0.5, Gaussian(mu, steps))], ZERO).routes if isinstance(route, PrivacyLoss)]
+    assert [route.floor for route in grids] == [floor]
     assert guarded.epsilon(1e-5) == pytest.approx(gaussian_epsilon(1e-5, 1.0), rel=1e-3)
 
 

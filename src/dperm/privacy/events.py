@@ -91,8 +91,18 @@ class Event:
         return f"Expected relation in {known} for {type(self).__name__}, found {relation!r}. Change one."
 
     def loss_distribution(self, discretization: float) -> Any:
-        """A dp_accounting privacy-loss distribution dominating the event on that grid, or None."""
-        return None
+        """A dp_accounting privacy-loss distribution dominating the event on that grid, or None.
+
+        By default the dominating pair of the event's pure, Gaussian or concentrated guarantee, in this order.
+        """
+        from dperm.privacy import loss_distributions
+
+        pure, mu, rho = self.pure(), self.gdp(), self.zcdp()
+        if pure is not None:
+            return loss_distributions.approximate(pure, 0.0, 1, discretization)
+        if mu is not None:
+            return loss_distributions.gaussian(mu, discretization)
+        return None if rho is None else loss_distributions.concentrated(rho, discretization)
 
     def spec(self) -> dict[str, Any]:
         """JSON-ready description; `event_from_spec` inverts it."""
@@ -141,11 +151,6 @@ class Gaussian(Event):
 
     def zcdp(self) -> float:
         return self.count * self.mu**2 / 2
-
-    def loss_distribution(self, discretization: float) -> Any:
-        from dperm.privacy import loss_distributions
-
-        return loss_distributions.gaussian(self.gdp(), discretization)
 
 
 @register_event
@@ -211,11 +216,6 @@ class Concentrated(Event):
 
     def pure(self) -> float | None:
         return 0.0 if self.rho == 0 else None
-
-    def loss_distribution(self, discretization: float) -> Any:
-        from dperm.privacy import loss_distributions
-
-        return loss_distributions.concentrated(self.zcdp(), discretization)
 
 
 @register_event
@@ -352,8 +352,3 @@ class HiddenState(Event):
 
     def zcdp(self) -> float:
         return self.mu**2 / 2
-
-    def loss_distribution(self, discretization: float) -> Any:
-        from dperm.privacy import loss_distributions
-
-        return loss_distributions.gaussian(self.mu, discretization)
