@@ -20,6 +20,9 @@ _HOMES = {
     "profile": "quadrature",
     "neighbour_pairs": "quadrature",
     "densities": None,
+    "distinguish": "trials",
+    "Distinguished": "trials",
+    "coefficients": "trials",
 }
 
 __all__ = list(_HOMES)

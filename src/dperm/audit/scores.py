@@ -1,0 +1,137 @@
+"""Tests that guess which of two neighbouring data sets produced an outcome, fitted on one half of the trials.
+
+A score is a number per outcome, larger for "neighbour"; a threshold turns it into a test. All of the choosing happens on the
+first half, so that the counts on the second half are those of one fixed test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dperm.audit.bounds import claimed_profile, epsilon_from_rates, limits, mu_lower, profile_gap
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+ScoreFunction = Callable[[Matrix], Vector]
+
+
+@dataclass(frozen=True)
+class Test:
+    """"neighbour" when function(outcome) ≥ threshold."""
+
+    __test__ = False  # not a pytest class
+
+    name: str
+    function: ScoreFunction
+    threshold: float
+
+    def errors(self, data: Matrix, neighbour: Matrix) -> tuple[int, int]:
+        """(false positives on the data, false negatives on the neighbour)."""
+        on_data = self.function(data) >= self.threshold
+        on_neighbour = self.function(neighbour) >= self.threshold
+        return int(on_data.sum()), int((~on_neighbour).sum())
+
+
+def candidates(data: Matrix, neighbour: Matrix, *, columns: int = 12, centers: int = 15) -> list[tuple[str, ScoreFunction]]:
+    """Scores worth trying: columns, the linear and the quadratic discriminant, and closeness to a point.
+
+    Closeness finds leaks that a direction cannot: an output near 0 may be likely under one data set and rare under its neighbour.
+    """
+    pooled = np.concatenate([data, neighbour])
+    moving = np.flatnonzero(pooled.max(axis=0) > pooled.min(axis=0))
+    if len(moving) == 0:
+        return [("constant", lambda outcomes: np.zeros(len(outcomes)))]
+    shift = neighbour.mean(axis=0) - data.mean(axis=0)
+    spread = 0.5 * (data.std(axis=0) + neighbour.std(axis=0))
+    strength = np.abs(shift) / np.maximum(spread, 1e-300 + 1e-12 * np.abs(pooled).max(axis=0))
+    ranked = moving[np.argsort(-strength[moving], kind="stable")][:columns]
+    found: list[tuple[str, ScoreFunction]] = [(f"column {j}", _along(_unit(len(shift), j))) for j in ranked]
+    if len(moving) > 1:
+        found.append(("linear discriminant", _along(_discriminant(data, neighbour, shift))))
+        if len(moving) <= 16:
+            found.append(("quadratic discriminant", _quadratic(data[:, moving], neighbour[:, moving], moving)))
+    near = [("linear discriminant", _discriminant(data, neighbour, shift))] if len(moving) > 1 else []
+    near += [(f"column {j}", _unit(len(shift), j)) for j in ranked[:3]]
+    for name, direction in near:
+        places = np.concatenate([data @ direction, neighbour @ direction])
+        for center in np.unique(np.quantile(places, np.linspace(0.02, 0.98, centers))):
+            found.append((f"distance of {name} from {center:.4g}", _close(direction, float(center))))
+    return found + [(f"minus {name}", _negative(score)) for name, score in found if not name.startswith("linear")]
+
+
+def _unit(size: int, j: int) -> Vector:
+    direction = np.zeros(size)
+    direction[j] = 1.0
+    return direction
+
+
+def _along(direction: Vector) -> ScoreFunction:
+    return lambda outcomes: np.asarray(outcomes @ direction)
+
+
+def _close(direction: Vector, center: float) -> ScoreFunction:
+    return lambda outcomes: np.asarray(-np.abs(outcomes @ direction - center))
+
+
+def _negative(score: ScoreFunction) -> ScoreFunction:
+    return lambda outcomes: -score(outcomes)
+
+
+def _discriminant(data: Matrix, neighbour: Matrix, shift: Vector) -> Vector:
+    """Σ⁻¹(difference of means) after scaling columns; the tiny ridge keeps directions without noise, where reuse shows."""
+    scale = np.maximum(np.sqrt(0.5 * (data.var(axis=0) + neighbour.var(axis=0))), 1e-12 * (np.abs(shift) + 1e-300))
+    centred = np.concatenate([data - data.mean(axis=0), neighbour - neighbour.mean(axis=0)]) / scale
+    covariance = centred.T @ centred / len(centred)
+    ridge = 1e-10 * max(float(np.trace(covariance)) / len(shift), 1e-12)
+    return np.asarray(np.linalg.solve(covariance + ridge * np.eye(len(shift)), shift / scale) / scale)
+
+
+def _quadratic(data: Matrix, neighbour: Matrix, moving: NDArray[np.int64]) -> ScoreFunction:
+    """log N(outcome; neighbour's mean and covariance) - the same for the data."""
+    forms = []
+    for sample in (neighbour, data):
+        covariance = np.atleast_2d(np.cov(sample.T))
+        covariance += 1e-9 * max(float(np.trace(covariance)) / len(covariance), 1e-300) * np.eye(len(covariance))
+        forms.append((sample.mean(axis=0), np.linalg.inv(covariance), np.linalg.slogdet(covariance)[1]))
+
+    def score(outcomes: Matrix) -> Vector:
+        values = []
+        for mean, inverse, logdet in forms:
+            gaps = outcomes[:, moving] - mean
+            values.append(-0.5 * np.einsum("ij,jk,ik->i", gaps, inverse, gaps) - 0.5 * logdet)
+        return np.asarray(values[0] - values[1])
+
+    return score
+
+
+def best_tests(
+    data: Matrix, neighbour: Matrix, scores: list[tuple[str, ScoreFunction]], *, delta: float, confidence: float, claim: Any
+) -> dict[str, Test]:
+    """For each aim ("epsilon", "mu", and "claim" if there is one) the test whose bound is best on these trials."""
+    sizes = len(data), len(neighbour)
+    claimed = None if claim is None else claimed_profile(claim)
+    best: dict[str, tuple[float, Test]] = {}
+    for name, function in scores:
+        on_data, on_neighbour = np.sort(function(data)), np.sort(function(neighbour))
+        levels = np.unique(np.quantile(np.concatenate([on_data, on_neighbour]), np.linspace(0, 1, 201)))
+        # Between two values rather than on one, so that rounding of a score cannot flip a guess.
+        levels = np.unique(np.r_[levels, (levels[1:] + levels[:-1]) / 2, (on_data[-1] + on_neighbour[0]) / 2])
+        false_positives = sizes[0] - np.searchsorted(on_data, levels, side="left")
+        false_negatives = np.searchsorted(on_neighbour, levels, side="left")
+        fpr, fnr = limits(false_positives, false_negatives, sizes, confidence)
+        values = {
+            "epsilon": epsilon_from_rates(fpr, fnr, delta),
+            "mu": mu_lower(false_positives, false_negatives, sizes, confidence=confidence),
+        }
+        if claimed is not None:
+            values["claim"] = profile_gap(fpr, fnr, claimed)
+        for aim, value in values.items():
+            k = int(np.argmax(value))
+            if aim not in best or value[k] > best[aim][0]:
+                best[aim] = float(value[k]), Test(name, function, float(levels[k]))
+    return {aim: test for aim, (_, test) in best.items()}

@@ -1,0 +1,222 @@
+"""Fit many times on two neighbouring data sets, and bound ε and μ from below.
+
+    distinguish(fit, data, neighbour, trials)      any callable, or any estimator with scikit-learn's `fit`
+
+The test is chosen on the first half of the trials; its error counts on the second half give Clopper–Pearson limits.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import pickle
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dperm.audit.bounds import epsilon_lower, limits, mu_lower, profile_gap
+from dperm.audit.scores import Matrix, ScoreFunction, best_tests, candidates
+from dperm.audit.workers import Progress, run_chunks
+from dperm.privacy import ApproxDP, Guarantee, PureDP
+
+CHUNK = 50
+
+
+@dataclass(frozen=True)
+class Distinguished:
+    """What the trials prove, each bound with probability at least `confidence` on its own.
+
+    epsilon_lower   ε(δ) of the mechanism is at least this
+    mu_lower        it is not μ-GDP for any smaller μ
+    violates        the claim handed in is refuted (None without a claim); `gap` is by how much the profile is exceeded
+    repeats         how many outcomes occurred before, bit for bit: 0 for fresh continuous noise
+    """
+
+    epsilon_lower: float
+    mu_lower: float
+    violates: bool | None
+    gap: float | None
+    delta: float
+    confidence: float
+    trials: int
+    statistics: dict[str, str]
+    errors: dict[str, tuple[int, int]]
+    repeats: int
+    seconds: float
+    outcomes: tuple[Matrix, Matrix] = field(repr=False)
+
+    def summary(self) -> dict[str, Any]:
+        """The record without the outcomes, ready for JSON."""
+        return {
+            "epsilon_lower": self.epsilon_lower,
+            "mu_lower": self.mu_lower,
+            "violates": self.violates,
+            "delta": self.delta,
+            "confidence": self.confidence,
+            "trials": self.trials,
+            "statistic": self.statistics["claim" if self.violates is not None else "epsilon"],
+            "repeats": self.repeats,
+            "seconds": round(self.seconds, 2),
+        }
+
+
+def distinguish(
+    fit: Any,
+    data: Any,
+    neighbour: Any,
+    trials: int = 1000,
+    *,
+    statistic: str | ScoreFunction = "auto",
+    confidence: float = 0.99,
+    delta: float = 1e-5,
+    claim: Guarantee | float | None = None,
+    processes: int = 1,
+    resume: str | Path | None = None,
+    progress: Progress | None = None,
+) -> Distinguished:
+    """Lower bounds on ε(δ) and μ of `fit` from `trials` runs on each of two neighbouring data sets.
+
+    fit        a function data ↦ numbers, or an unfitted estimator (then data is the tuple of arguments of its `fit`)
+    statistic  "auto", or a function from outcomes (trials × numbers) to a score that is larger on the neighbour
+    claim      what the mechanism promises: a guarantee (its whole profile is tested), or a number ε (at `delta`)
+    processes  worker processes; global NumPy and Python generators are reseeded in each from the operating system
+    resume     a file that keeps finished runs, so that an interrupted audit goes on where it stopped
+
+    A run that raises counts as an outcome of its own: failing on one data set more often than on the other is a leak too.
+
+    **Guarantee**: if `fit` is (ε, δ)-private, epsilon_lower exceeds ε with probability at most 1 - confidence; if it satisfies
+    the claim, `violates` is true with probability at most 1 - confidence.
+
+    >>> generator = np.random.default_rng(0)
+    >>> found = distinguish(lambda data: sum(data) + generator.laplace(0, 1.0), [0, 1], [0, 3], 2000, delta=0.0)
+    >>> bool(1.5 < found.epsilon_lower <= 2.0)
+    True
+    """
+    if trials < 20:
+        raise ValueError(f"Expected trials ≥ 20, found {trials}. Half of them choose the test, half of them count.")
+    started = time.perf_counter()
+    run = as_function(fit)
+    shown = run_chunks(run, (data, neighbour), trials, CHUNK, processes, _store(resume, data, neighbour, trials), progress)
+    if all(row is None for part in shown for row in part):
+        run(data)  # every run failed: show the error instead of calling it indistinguishable
+    on_data, on_neighbour = _table(shown[0], shown[1])
+    half = trials // 2
+    guarantee = as_guarantee(claim, delta)
+    if statistic == "auto":
+        scores = candidates(on_data[:half], on_neighbour[:half])
+    elif callable(statistic):
+        scores = [("given", statistic)]
+    else:
+        raise ValueError(f"Expected statistic='auto' or a function, found {statistic!r}.")
+    tests = best_tests(
+        on_data[:half], on_neighbour[:half], scores, delta=delta, confidence=confidence, claim=guarantee
+    )
+    held = on_data[half:], on_neighbour[half:]
+    sizes = len(held[0]), len(held[1])
+    errors = {aim: test.errors(*held) for aim, test in tests.items()}
+    gap = None
+    if guarantee is not None:
+        gap = float(profile_gap(*limits(*errors["claim"], sizes, confidence), guarantee)[0])
+    return Distinguished(
+        epsilon_lower=float(epsilon_lower(*errors["epsilon"], sizes, delta=delta, confidence=confidence)),
+        mu_lower=float(mu_lower(*errors["mu"], sizes, confidence=confidence)),
+        violates=None if gap is None else gap > 0,
+        gap=gap,
+        delta=delta,
+        confidence=confidence,
+        trials=trials,
+        statistics={aim: test.name for aim, test in tests.items()},
+        errors=errors,
+        repeats=_repeats(on_data) + _repeats(on_neighbour),
+        seconds=time.perf_counter() - started,
+        outcomes=(on_data, on_neighbour),
+    )
+
+
+def as_guarantee(claim: Guarantee | float | None, delta: float) -> Guarantee | None:
+    """A number ε means (ε, δ); a guarantee is taken as it is."""
+    if claim is None or isinstance(claim, Guarantee):
+        return claim
+    if not claim > 0:
+        raise ValueError(f"Expected a claim ε > 0, found {claim}.")
+    return PureDP(float(claim), "replace-one") if delta == 0 else ApproxDP(float(claim), delta, "replace-one")
+
+
+def as_function(fit: Any) -> Callable[[Any], Any]:
+    """A function from data to numbers; an estimator is cloned, fitted and read off."""
+    if not hasattr(fit, "fit"):
+        if not callable(fit):
+            raise ValueError(f"Expected a function or an estimator with fit, found {type(fit).__name__}.")
+        return fit  # type: ignore[no-any-return]
+
+    def run(data: Any) -> NDArray[np.float64]:
+        from sklearn.base import clone
+
+        return coefficients(clone(fit).fit(*data))
+
+    return run
+
+
+def coefficients(model: Any) -> NDArray[np.float64]:
+    """The fitted numbers of a linear model: coef_ and intercept_, or w_."""
+    parts = [np.ravel(getattr(model, name)) for name in ("coef_", "intercept_") if hasattr(model, name)]
+    if not parts and hasattr(model, "w_"):
+        parts = [np.ravel(model.w_)]
+    if not parts:
+        raise ValueError(
+            f"Expected a fitted model with coef_, intercept_ or w_, found {type(model).__name__}. Pass a function data ↦ numbers."
+        )
+    return np.asarray(np.concatenate(parts), dtype=np.float64)
+
+
+def _table(*outcomes: list[Any]) -> tuple[Matrix, Matrix]:
+    """Outcomes as rows of equal length; the first column is 1 for a run that failed."""
+    width = max((len(row) for part in outcomes for row in part if row is not None), default=0)
+    tables = []
+    for part in outcomes:
+        table = np.zeros((len(part), width + 1))
+        for k, row in enumerate(part):
+            if row is None:
+                table[k, 0] = 1.0
+            elif len(row) != width:
+                raise ValueError(f"Expected outcomes of equal length, found {len(row)} and {width} numbers. Pad them in fit.")
+            else:
+                table[k, 1:] = np.nan_to_num(row, nan=1e300, posinf=1e300, neginf=-1e300)
+        tables.append(table)
+    return tables[0], tables[1]
+
+
+def _repeats(table: Matrix) -> int:
+    return len(table) - len(np.unique(table, axis=0))
+
+
+def _store(path: str | Path | None, data: Any, neighbour: Any, trials: int) -> tuple[Path, str] | None:
+    """Where finished chunks are kept, and a fingerprint so that another audit's file is not continued by mistake."""
+    if path is None:
+        return None
+    try:
+        written = pickle.dumps((data, neighbour, trials))
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise ValueError(f"Expected data that can be written for resume=, found {error}.") from error
+    return Path(path), hashlib.sha256(written).hexdigest()
+
+
+def trials_for(mu: float, claimed_mu: float, confidence: float = 0.99) -> int:
+    """About how many trials per data set tell μ from a smaller claimed μ by the best threshold on Gaussian outcomes.
+
+    At the middle threshold each rate is known to ±z/(2√N/2) and Φ⁻¹ stretches it by √(2π) or so.
+
+    >>> 500 < trials_for(2.0, 1.0) < 1500
+    True
+    """
+    from scipy.special import ndtri
+
+    z = float(ndtri(1 - (1 - confidence) / 2))
+    density = math.exp(-mu * mu / 8) / math.sqrt(2 * math.pi)
+    half = (2 * z * 0.5 / (density * max(mu - claimed_mu, 1e-9))) ** 2
+    return math.ceil(2 * 1.5 * half) + 400
