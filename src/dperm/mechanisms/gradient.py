@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -166,13 +167,8 @@ class Gradient:
             step_mu = kappa(target.relation) * target.rows_per_person / sigma
             return Gaussian(step_mu, steps), step_mu
         if self.sampling_rate is not None:
-            rate = self.sampling_rate
-
-            def build(scale: float) -> list[Event]:
-                return [Sampled(rate, Gaussian(scale, steps))]
-
-            step_mu = calibrate(build, epsilon=target.epsilon, delta=target.delta, relation=target.relation)
-            return Sampled(rate, Gaussian(step_mu, steps)), step_mu
+            step_mu = _sampled_mu(self.sampling_rate, steps, target.epsilon, target.delta, target.relation)
+            return Sampled(self.sampling_rate, Gaussian(step_mu, steps)), step_mu
         exact = mu / math.sqrt(steps) * (1 - 1e-12)  # the square root rounds; never round up a budget
         if self.accounting == "hidden-state":
             step_mu = self._hidden_step_mu(problem, shape, target, mu, settings)
@@ -225,6 +221,18 @@ class Gradient:
         return Outcome(walk(None))
 
 
+@lru_cache(maxsize=64)
+def _sampled_mu(rate: float, steps: int, epsilon: float, delta: float, relation: str) -> float:
+    """The largest μ of one step, to 0.1 %, whose sampled composition stays within (ε, δ)."""
+    return calibrate(
+        lambda scale: [Sampled(rate, Gaussian(scale, steps))],
+        epsilon=epsilon,
+        delta=delta,
+        relation=relation,
+        tolerance=1e-3,
+    )
+
+
 def descend(
     problem: Problem, plan: Plan, noisy_gradient: Any, output: str, secret: Secret | None, curator: Curator
 ) -> Vector:
@@ -245,8 +253,8 @@ def descend(
             gradient = gradient + problem.regularizer.gradient(w) / plan.shape.n
         velocity = momentum * velocity + gradient
         w = w - step_size * velocity
-        if not smooth:
-            w = problem.regularizer.prox(w, step_size / plan.shape.n)
+        if not smooth:  # momentum lengthens the gradient step by 1/(1 - momentum); the proximal step must match it
+            w = problem.regularizer.prox(w, step_size / (1 - momentum) / plan.shape.n)
         w = problem.domain.project(w)
         if output == "tail" and step >= first:
             kept += w
