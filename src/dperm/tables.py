@@ -28,6 +28,8 @@ def cells(table: Any, name: str) -> np.ndarray:
     if hasattr(column, "to_numpy") and not hasattr(column, "combine_chunks"):
         array = np.asarray(column.to_numpy())
     else:
+        if hasattr(column.type, "value_type") and hasattr(column.type, "index_type"):
+            column = column.cast(column.type.value_type)  # to_numpy would turn a null of a dictionary into its last word
         array = np.asarray(column.to_numpy(zero_copy_only=False))
     if array.dtype.kind in "fiub":
         return array

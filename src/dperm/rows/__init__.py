@@ -1,6 +1,28 @@
-"""Rows: data that can be summed block by block. `MemoryRows` here; Arrow, device and Dask rows in files of their own."""
+"""Rows: data that can be summed block by block, in memory, on disk, on a card or on a cluster.
+
+Every engine cuts the same blocks and adds them as integers, so the sums agree. Engines are imported when first used: only
+`MemoryRows` needs nothing beyond NumPy.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from dperm.rows.base import BLOCK_ROWS, Block, Rows, Term, sum_step
 from dperm.rows.memory import MemoryRows
 
-__all__ = ["BLOCK_ROWS", "Block", "MemoryRows", "Rows", "Term", "sum_step"]
+if TYPE_CHECKING:
+    from dperm.rows.arrow import ArrowRows
+    from dperm.rows.dask import DaskRows
+    from dperm.rows.device import DeviceRows
+
+_ENGINES = {"ArrowRows": "dperm.rows.arrow", "DaskRows": "dperm.rows.dask", "DeviceRows": "dperm.rows.device"}
+
+__all__ = ["BLOCK_ROWS", "ArrowRows", "Block", "DaskRows", "DeviceRows", "MemoryRows", "Rows", "Term", "sum_step"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _ENGINES:
+        return getattr(importlib.import_module(_ENGINES[name]), name)
+    raise AttributeError(f"module 'dperm.rows' has no attribute {name!r}")

@@ -101,25 +101,45 @@ def total_counts(makers: Iterable[Callable[[], Block]], term: Term, step: float,
     source = iter(makers)
     with one_blas_thread() as threads:
         if not parallel or threads == 1:
-            return _drain(source, None, term, step)
-        lock = threading.Lock()
+            return _drain(source, term, step)
+        queue = _Queue(source)
         with ThreadPoolExecutor(threads) as pool:
-            jobs = [pool.submit(_drain, source, lock, term, step) for _ in range(threads)]
-            totals = [job.result() for job in jobs]
+            jobs = [pool.submit(_work, queue, term, step) for _ in range(threads)]
+            try:
+                totals = [job.result() for job in jobs]
+            finally:
+                queue.stopped = True  # an interrupt here ends the threads too
         return np.asarray(sum(totals[1:], totals[0]))
 
 
-def _drain(source: Iterator[Callable[[], Block]], lock: threading.Lock | None, term: Term, step: float) -> NDArray[np.int64]:
+class _Queue:
+    """An iterator that several threads take from."""
+
+    def __init__(self, source: Iterator[Callable[[], Block]]) -> None:
+        self.source, self.lock, self.stopped = source, threading.Lock(), False
+
+    def __iter__(self) -> Iterator[Callable[[], Block]]:
+        while True:
+            with self.lock:
+                make = None if self.stopped else next(self.source, None)
+            if make is None:
+                return
+            yield make
+
+
+def _work(queue: _Queue, term: Term, step: float) -> NDArray[np.int64]:
+    try:
+        return _drain(queue, term, step)
+    except BaseException:
+        queue.stopped = True  # the other threads end after the block they are at
+        raise
+
+
+def _drain(makers: Iterable[Callable[[], Block]], term: Term, step: float) -> NDArray[np.int64]:
     total: Any = np.zeros((), dtype=np.int64)  # grows to the shape of the first sum
-    while True:
-        if lock is None:
-            make = next(source, None)
-        else:
-            with lock:
-                make = next(source, None)
-        if make is None:
-            return np.asarray(total)
+    for make in makers:
         total = total + block_counts(term, make(), step)
+    return np.asarray(total)
 
 
 def add_blocks(counts: Iterable[NDArray[np.int64]], step: float) -> NDArray[np.float64]:

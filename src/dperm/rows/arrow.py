@@ -1,0 +1,176 @@
+"""Rows on disk: tables larger than memory, read as a stream on every pass, encoded batch by batch.
+
+    rows = ArrowRows("people/", schema, memory="1GB", cache="people.cache")
+    dperm.LogisticRegression(epsilon=1.0, schema=schema).fit(rows)
+
+A pass reads the needed columns, cuts them into the same blocks of 8,192 rows as an array in memory would be cut, encodes each
+block by the public rules of the schema and sums it: the sums are the same bits. Memory is bounded by `memory`, not by the files.
+With `cache=` the encoded rows are written once and later passes read them back at the speed of the disk.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dperm.problem import DataBounds, FeatureMap
+from dperm.rows.arrow_cache import EncodedCache
+from dperm.rows.arrow_files import Files
+from dperm.rows.base import BLOCK_ROWS, Block, Term, from_counts, total_counts
+from dperm.rows.labelled import LabelRule, Labels, rule_of_schema
+from dperm.rows.memory import cut_block
+from dperm.schema import Schema
+from dperm.tables import cells
+
+Progress = Callable[[int, int, float], None]
+Piece = tuple[Any, NDArray[np.float64]]
+
+
+class ArrowRows:
+    """Rows of a CSV, Parquet or Arrow IPC file, or of a folder of them (partitioned or not), as a schema describes them.
+
+    memory      bound on what a pass holds: bytes, or a text like "512MB" or "2GB". Arrow and Python take some 200 MB more
+    cache       folder for the encoded rows (private data in clear text: keep it as safe as the files), or None
+    dtype       "float64" gives the bits of a table fitted in memory; "float32" halves cache and time
+    progress    called with (rows done, rows, seconds) while a pass runs
+
+    **Guarantee**: reading, encoding and clipping look at each row alone, so sensitivities are those of the rows in memory. A cell
+    that does not parse is missing; a file that does not read is an error, and costs no budget unless noise was drawn before.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        schema: Schema | Mapping[str, Any] | str | Path,
+        *,
+        memory: int | str = "1GB",
+        cache: str | Path | None = None,
+        dtype: str = "float64",
+        progress: Progress | None = None,
+        rule: LabelRule | None = None,
+    ) -> None:
+        self.schema = _schema(schema)
+        if self.schema.target is None:
+            raise ValueError('Expected a target in the schema, found none. Add "target" to the schema.')
+        if dtype not in ("float32", "float64"):
+            raise ValueError(f"Expected dtype 'float32' or 'float64', found {dtype!r}.")
+        self.dtype = np.dtype(dtype)
+        self.encoding = self.schema.encoding()
+        self.columns = [column for column in self.schema.columns if column.type != "ignored"]
+        needed = [column.name for column in self.columns] + [self.schema.target.column]
+        self.memory = _bytes(memory)
+        self.files = Files.open(path, list(dict.fromkeys(needed)))
+        object.__setattr__(self.files, "read_ahead", self._read_ahead())
+        self.n = self.files.n
+        self.progress = progress
+        self.labels = Labels(self.schema, rule or rule_of_schema(self.schema))
+        self.data: DataBounds | None = None
+        self.feature_map: FeatureMap | None = None
+        self.cache: EncodedCache | None = None
+        if cache is not None:
+            self.cache = EncodedCache(Path(cache), self.n, self.encoding.d, self.dtype)
+            key = {"schema": self.schema.spec(), "files": self.files.fingerprint(), "dtype": dtype}
+            self.cache.fill(key, self._raw_blocks)
+
+    @property
+    def d(self) -> int:
+        return self.encoding.d
+
+    def labelled(self, rule: LabelRule) -> ArrowRows:
+        """The same rows with labels by another public rule: an estimator's classes or bounds."""
+        return self._copy(labels=Labels(self.schema, rule))
+
+    def bounded(self, data: DataBounds, feature_map: FeatureMap | None = None) -> ArrowRows:
+        return self._copy(data=data, feature_map=feature_map)
+
+    def sum(self, term: Term, step: float) -> NDArray[np.float64]:
+        return from_counts(total_counts(self.blocks(), term, step), step)
+
+    def blocks(self) -> Iterator[Callable[[], Block]]:
+        """One maker per block; the thread that takes it decodes, encodes and clips."""
+        began, done = time.perf_counter(), 0
+        pieces = self.cache.blocks() if self.cache is not None else self._raw_blocks()
+        for start, read in pieces:
+            yield partial(self._block, start, read)
+            done = min(start + BLOCK_ROWS, self.n)
+            if self.progress is not None:
+                self.progress(done, self.n, time.perf_counter() - began)
+        if done != self.n:
+            raise ValueError(f"Expected {self.n:,} rows as at the start, found {done:,}. Do not change the files during a fit.")
+
+    def _block(self, start: int, read: Callable[[], Piece]) -> Block:
+        X, values = read()
+        y, weight = self.labels(values)
+        return cut_block(X, y, weight, start, self.data, self.feature_map)
+
+    def _raw_blocks(self) -> Iterator[tuple[int, Callable[[], Piece]]]:
+        """(first row, reader) of every block, from the files. Batches end where files and row groups end; blocks do not."""
+        held: list[Any] = []
+        rows, start = 0, 0
+        for batch in self.files.batches(BLOCK_ROWS):
+            while batch.num_rows:
+                part = batch.slice(0, BLOCK_ROWS - rows)
+                batch = batch.slice(part.num_rows)
+                held.append(part)
+                rows += part.num_rows
+                if rows == BLOCK_ROWS:
+                    yield start, partial(self._encode, held)
+                    held, rows, start = [], 0, start + BLOCK_ROWS
+        if rows:
+            yield start, partial(self._encode, held)
+
+    def _encode(self, batches: list[Any]) -> Piece:
+        """Encoded rows (dense, or CSR where the schema says so) and target cells of a block."""
+        import pyarrow as pa
+
+        table = pa.Table.from_batches(batches)
+        target = cells(table, self.labels.target.column)
+        return self.schema.encoded(table).astype(self.dtype, copy=False), self.labels.cells(target)
+
+    def _read_ahead(self) -> int:
+        """How many batches may be decoded ahead, within half of the budget; the other half holds blocks being summed."""
+        from dperm.rows.base import one_blas_thread
+
+        with one_blas_thread() as threads:
+            block = BLOCK_ROWS * self.encoding.d * 8 * 4 * threads
+        batch = BLOCK_ROWS * 16 * (len(self.columns) + 1)
+        if block + batch > self.memory:
+            raise ValueError(
+                f"Expected memory of at least {(block + batch) / 1e6:.0f} MB for {self.encoding.d} encoded columns on {threads} "
+                f"threads, found {self.memory / 1e6:.0f} MB. Raise memory=, or set OMP_NUM_THREADS=1."
+            )
+        return int(min(max((self.memory - block) // (2 * batch), 1), 16))
+
+    def _copy(self, **changes: Any) -> ArrowRows:
+        other = object.__new__(ArrowRows)
+        other.__dict__.update({**self.__dict__, **changes})
+        return other
+
+
+def _schema(schema: Any) -> Schema:
+    if isinstance(schema, Schema):
+        return schema
+    return Schema.from_dict(schema) if isinstance(schema, Mapping) else Schema.load(schema)
+
+
+def _bytes(memory: int | str) -> int:
+    """
+    >>> _bytes("512MB"), _bytes(1000)
+    (512000000, 1000)
+    """
+    units = {"KB": 1e3, "MB": 1e6, "GB": 1e9}
+    if isinstance(memory, str):
+        number, unit = memory.strip()[:-2], memory.strip()[-2:].upper()
+        try:
+            return int(float(number) * units[unit])
+        except (KeyError, ValueError):
+            raise ValueError(f'Expected memory= like "512MB" or "2GB", found {memory!r}.') from None
+    if memory <= 0:
+        raise ValueError(f"Expected memory > 0, found {memory}. Pass bytes, or a text like '1GB'.")
+    return int(memory)

@@ -1,0 +1,124 @@
+"""Encoded rows on disk: written once, read back block by block at the speed of the disk.
+
+Plain arrays of numbers and a key (key.json) that names the files, their sizes and times, the schema and the dtype. Dense rows
+are n × d numbers; CSR rows are their entries, the columns of the entries and the number of entries in every row. `blocks.npy`
+says where each block's entries begin. Blocks are read into buffers rather than mapped: mapped pages count as resident memory, and
+the budget is about that. The folder is readable by its owner alone, and appears under its name only when it is complete.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dperm.rows.base import BLOCK_ROWS
+from dperm.rows.memory import is_sparse
+
+Piece = tuple[Any, NDArray[np.float64]]
+Blocks = Iterator[tuple[int, Callable[[], Piece]]]
+
+
+class EncodedCache:
+    """n × d encoded rows and n target cells in a folder."""
+
+    def __init__(self, folder: Path, n: int, d: int, dtype: np.dtype[Any]) -> None:
+        self.folder, self.n, self.d, self.dtype = folder, n, d, dtype
+
+    def fill(self, key: Mapping[str, Any], blocks: Callable[[], Blocks]) -> None:
+        """Write the cache unless it is there for the same key; a cache of other files or another schema is replaced."""
+        text = json.dumps(key, sort_keys=True, default=str)
+        if (self.folder / "key.json").exists():
+            if (self.folder / "key.json").read_text(encoding="utf-8") == text:
+                return
+        elif self.folder.exists() and any(self.folder.iterdir()):
+            raise ValueError(
+                f"Expected an empty or new folder for the cache, found other files in {self.folder}. Pass another cache= folder."
+            )
+        draft = self.folder.with_name(self.folder.name + f".draft-{os.getpid()}")
+        try:
+            draft.mkdir(mode=0o700, parents=True)
+            self._write(draft, blocks())
+            (draft / "key.json").write_text(text, encoding="utf-8")
+            shutil.rmtree(self.folder, ignore_errors=True)
+            draft.rename(self.folder)
+        except OSError as error:
+            raise ValueError(
+                f"Expected room for {self.size / 1e9:.2f} GB of encoded rows at {self.folder}, found: {error.strerror or error}. "
+                "Free some space, pass another cache= folder, or cache=None. Nothing was spent."
+            ) from error
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+
+    @property
+    def size(self) -> int:
+        """Bytes of dense rows; CSR rows need less."""
+        return self.n * (self.d * self.dtype.itemsize + 8)
+
+    def _write(self, draft: Path, blocks: Blocks) -> None:
+        starts, written = [0], 0
+        with ExitStack() as stack:
+            files: dict[str, Any] = {}
+            for _, read in blocks:
+                X, values = read()
+                arrays = {"entries": X}
+                if is_sparse(X):
+                    arrays = {"entries": X.data, "columns": X.indices, "counts": np.diff(X.indptr)}
+                for name, array in {**arrays, "cells": values}.items():
+                    if name not in files:
+                        files[name] = stack.enter_context((draft / name).open("wb"))
+                    files[name].write(np.ascontiguousarray(array, dtype=self._type(name)).data)
+                starts.append(starts[-1] + arrays["entries"].size)
+                written += len(values)
+            for file in files.values():
+                file.flush()
+                os.fsync(file.fileno())
+        np.save(draft / "blocks.npy", np.array(starts, dtype=np.int64))
+        if written != self.n:
+            raise ValueError(f"Expected {self.n:,} rows as when the files were opened, found {written:,}. Do not change them.")
+
+    def _type(self, name: str) -> Any:
+        return {"entries": self.dtype, "columns": np.int32, "counts": np.int32, "cells": np.float64}[name]
+
+    def blocks(self) -> Blocks:
+        starts = np.load(self.folder / "blocks.npy")
+        sparse = (self.folder / "counts").exists()
+        for number, start in enumerate(range(0, self.n, BLOCK_ROWS)):
+            yield start, partial(self._read, sparse, start, int(starts[number]), int(starts[number + 1]))
+
+    def _read(self, sparse: bool, start: int, first: int, last: int) -> Piece:
+        rows = min(BLOCK_ROWS, self.n - start)
+        entries = self._part("entries", first, last - first)
+        cells = self._part("cells", start, rows)
+        if not sparse:
+            return entries.reshape(rows, self.d), cells
+        from scipy.sparse import csr_array
+
+        ends = np.concatenate([np.zeros(1, dtype=np.int32), np.cumsum(self._part("counts", start, rows), dtype=np.int32)])
+        return csr_array((entries, self._part("columns", first, last - first), ends), shape=(rows, self.d)), cells
+
+    def _part(self, name: str, first: int, count: int) -> NDArray[Any]:
+        """Each read opens its own file, so that no thread can move or close another's."""
+        array = np.empty(count, dtype=self._type(name))
+        with (self.folder / name).open("rb", buffering=0) as file:
+            file.seek(first * array.itemsize)
+            _fill(file, array)
+        return array
+
+
+def _fill(file: Any, array: NDArray[Any]) -> None:
+    view = memoryview(array).cast("B")
+    done = 0
+    while done < len(view):
+        count = file.readinto(view[done:])
+        if not count:
+            raise ValueError("Expected a whole cache, found one that ends early. Delete the cache folder and fit again.")
+        done += count

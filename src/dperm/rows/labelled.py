@@ -1,0 +1,61 @@
+"""Labels of rows that stream: target cells as numbers, turned into labels and weights by an estimator's public rule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dperm.schema import Schema, TargetColumn, codes, numbers
+
+# y → (labels, weights or None, anything else): `PrivateEstimator._labels`, or a function like it.
+LabelRule = Callable[[Any], tuple[Any, ...]]
+
+
+def rule_of_schema(schema: Schema) -> LabelRule:
+    """The rule that the schema's target implies: classes to -1/+1 or 0..K-1, numbers clipped and mapped to [-1, 1]."""
+    from dperm.estimators.labels import bounded_labels, classify, declared_classes
+
+    target = schema.target
+    if target is None:
+        raise ValueError('Expected a target in the schema, found none. Add "target" to the schema.')
+    if target.type == "classes":
+        classes = declared_classes(target.classes, None)
+        return lambda y: classify(y, classes)
+    return lambda y: bounded_labels(y, (target.low, target.high))
+
+
+class Labels:
+    """Target cells → (labels, weights). Cells travel as float64: a class's position (-1: none of them), or the number itself.
+
+    A rule for classes is applied once to every class and to "none of them"; a row then looks its label up.
+    """
+
+    def __init__(self, schema: Schema, rule: LabelRule) -> None:
+        if schema.target is None:
+            raise ValueError('Expected a target in the schema, found none. Add "target" to the schema.')
+        self.target: TargetColumn = schema.target
+        self.schema = schema
+        self.rule = rule
+        self.table: tuple[NDArray[Any], NDArray[np.float64]] | None = None
+        if self.target.type == "classes":
+            values = np.array([*(self.target.classes or ()), None], dtype=object)
+            self.table = self._applied(values)
+
+    def _applied(self, y: Any) -> tuple[NDArray[Any], NDArray[np.float64]]:
+        labels, weight = self.rule(y)[:2]
+        return np.asarray(labels), np.ones(len(labels)) if weight is None else np.asarray(weight)
+
+    def __call__(self, cells: NDArray[np.float64]) -> tuple[NDArray[Any], NDArray[np.float64]]:
+        if self.table is None:
+            return self._applied(cells)
+        position = cells.astype(np.int64)
+        return self.table[0][position], self.table[1][position]
+
+    def cells(self, column: Any) -> NDArray[np.float64]:
+        """A column of target cells (as `tables.cells` gives it) as float64, by the schema's rules for cells."""
+        if self.target.type != "classes":
+            return numbers(column)
+        return codes(column, self.target.classes or ()).astype(np.float64)
