@@ -23,6 +23,14 @@ _HOMES = {
     "distinguish": "trials",
     "Distinguished": "trials",
     "coefficients": "trials",
+    "Canaries": "single",
+    "OneRun": "single",
+    "flipped_labels": "single",
+    "noisy_gradients": "single",
+    "one_run": "single",
+    "rare_directions": "single",
+    "Found": "neighbours",
+    "search": "neighbours",
 }
 
 __all__ = list(_HOMES)
