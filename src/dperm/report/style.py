@@ -1,0 +1,111 @@
+"""How figures look: colours that survive colour blindness and grey print, a marker and a dash for every series."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+# Okabe and Ito's palette without yellow, which does not print
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+DASHES: tuple[Any, ...] = ("-", (0, (6, 2)), (0, (2, 1.5)), (0, (6, 2, 1.5, 2)), (0, (1, 1)), (0, (4, 1, 1, 1, 1, 1)), "-")
+
+SETTINGS: dict[Any, Any] = {
+    "font.size": 10,
+    "axes.titlesize": 11,
+    "axes.titleweight": "bold",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#dddddd",
+    "grid.linewidth": 0.6,
+    "lines.linewidth": 1.8,
+    "legend.frameon": False,
+    "legend.fontsize": 9,
+    # the same figure must give the same bytes
+    "svg.hashsalt": "dperm",
+}
+
+
+@dataclass
+class Panel:
+    """One pair of axes with the series drawn so far, so that every new series gets its own colour, marker and dash."""
+
+    axes: Any
+    used: int = 0
+
+    def line(self, x: ArrayLike, y: ArrayLike, label: str, *, marks: int = 6) -> None:
+        """A curve with about `marks` markers on it, so that it is told apart without colour; 0 for none."""
+        i, points = self.used % len(COLOURS), np.asarray(x)
+        self.axes.plot(
+            points, np.asarray(y), label=label, color=COLOURS[i], linestyle=DASHES[i], markersize=5,
+            marker=MARKERS[i] if marks else "",
+            markevery=(i % 3 if marks < len(points) else 0, max(1, len(points) // max(marks, 1))),
+        )  # fmt: skip
+        self.used += 1
+
+    def dots(self, x: ArrayLike, y: ArrayLike, error: ArrayLike, label: str, *, like: int | None = None) -> None:
+        """Measured points with their error bars; `like` takes the colour and marker of an earlier series."""
+        i = (self.used if like is None else like) % len(COLOURS)
+        xs, middle, reach = np.asarray(x, dtype=float), np.asarray(y, dtype=float), np.asarray(error, dtype=float)
+        self.axes.vlines(xs, middle - reach, middle + reach, color=COLOURS[i], linewidth=1.4)
+        self.axes.plot(
+            xs, middle, label=label, color=COLOURS[i], marker=MARKERS[i], linestyle="none", markersize=7,
+            markeredgecolor="black", markeredgewidth=0.6, zorder=4,
+        )  # fmt: skip
+        if like is None:
+            self.used += 1
+
+    def ticks(self, axis: str, values: Sequence[float]) -> None:
+        """Plain numbers at these values and nowhere else."""
+        labels = [f"{value:,g}" for value in values]
+        (self.axes.set_xticks if axis == "x" else self.axes.set_yticks)(values, labels)
+        (self.axes.xaxis if axis == "x" else self.axes.yaxis).set_minor_locator(_no_ticks())
+
+    def reference(self, x: ArrayLike, y: ArrayLike, label: str, *, dash: Any = (0, (1, 2))) -> None:
+        """A thin grey line without markers: a slope or a limit, not a prediction."""
+        self.axes.plot(np.asarray(x), np.asarray(y), label=label, color="#666666", linewidth=1.3, linestyle=dash)
+
+    def words(self, title: str, x: str, y: str, *, x_scale: str = "log", y_scale: str = "log") -> None:
+        self.axes.set(title=title, xlabel=x, ylabel=y, xscale=x_scale, yscale=y_scale)
+
+
+def figure(panels: int = 1, *, width: float = 6.4, height: float = 4.2) -> tuple[Any, list[Panel]]:
+    """A figure with `panels` axes side by side. matplotlib is imported here, when something is drawn."""
+    from matplotlib.figure import Figure
+
+    drawing = Figure(figsize=(width * (1.0 if panels == 1 else 0.82 * panels), height), layout="constrained")
+    axes = drawing.subplots(1, panels, squeeze=False)[0]
+    return drawing, [Panel(ax) for ax in axes]
+
+
+def save(drawing: Any, path: str | Path) -> None:
+    """Write SVG or PNG by the file's ending, without a date."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    drawing.savefig(path, dpi=130, metadata={"Date": None} if path.suffix == ".svg" else {"Software": None})
+
+
+def styled(draw: Callable[[Path], None]) -> Callable[[Path], None]:
+    """Run a figure function under SETTINGS: titles, legends and files are all made inside it."""
+
+    @functools.wraps(draw)
+    def under_settings(path: Path) -> None:
+        import matplotlib
+
+        with matplotlib.rc_context(SETTINGS):
+            draw(Path(path))
+
+    return under_settings
+
+
+def _no_ticks() -> Any:
+    from matplotlib.ticker import NullLocator
+
+    return NullLocator()

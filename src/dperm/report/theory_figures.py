@@ -1,0 +1,250 @@
+"""Figures of the theory alone: curves of `dperm.theory`, no draws."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from dperm import theory
+from dperm.report.style import COLOURS, figure, save, styled
+
+EPSILON, DELTA = 1.0, 1e-6
+RISK_WORDS = "Excess empirical risk (mean scale, bound)"
+
+
+def _mechanisms(n: float, d: float, epsilon: float) -> dict[str, float]:
+    """Every mechanism's bound at L = 1 and a ball of radius ½ (diameter 1); not a number where it does not speak."""
+
+    def value(bound: Callable[[], float]) -> float:
+        try:
+            return bound()
+        except theory.ConditionError:
+            return float("nan")
+
+    return {
+        "Exponential mechanism, convex (pure)": value(
+            lambda: theory.exponential_erm_risk(n, d, 1.0, diameter=1.0, epsilon=epsilon, convex=True)
+        ),
+        "Exponential mechanism, Lipschitz (pure)": value(
+            lambda: theory.exponential_erm_risk(n, d, 1.0, diameter=1.0, epsilon=epsilon)
+        ),
+        "Output perturbation, best ridge": value(
+            lambda: theory.output_perturbation_risk(n, d, 1.0, epsilon=epsilon, delta=DELTA, radius=0.5)
+        ),
+        "Objective perturbation, logistic, best ridge": value(
+            lambda: theory.objective_perturbation_risk(n, d, 1.0, epsilon=epsilon, delta=DELTA, radius=0.5, self_bounding=1.0)
+        ),
+        "Noisy gradient descent": value(
+            lambda: theory.gradient_descent_risk(n, d, 1.0, radius=0.5, epsilon=epsilon, delta=DELTA)
+        ),
+    }
+
+
+def _risk_curves(path: Path, xs: Sequence[float], vary: str, words: str, title: str) -> None:
+    drawing, (panel,) = figure(width=7.0, height=5.0)
+    rows = [_mechanisms(**{"n": 10**4, "d": 50, "epsilon": EPSILON, vary: x}) for x in xs]
+    for name in rows[0]:
+        panel.line(xs, [row[name] for row in rows], name)
+    panel.reference(xs, [0.5] * len(xs), "Answering without data (LR)", dash="-")
+    panel.words(title, words, RISK_WORDS)
+    panel.axes.set_ylim(1e-5 if vary == "n" else 3e-4, 5)
+    drawing.legend(*panel.axes.get_legend_handles_labels(), loc="outside lower center", ncols=2)
+    save(drawing, path)
+
+
+@styled
+def risk_against_n(path: Path) -> None:
+    """Predicted excess risk of every mechanism against the number of records (d = 50, ε = 1, δ = 10⁻⁶, replace-one).
+
+    Objective perturbation at its best ridge and noisy gradient descent have the same worst-case bound, κLB√d/(nμ).
+    """
+    _risk_curves(path, np.geomspace(100, 10**7, 41).round().tolist(), "n", "Number of records n", "Risk falls with records")
+
+
+@styled
+def risk_against_epsilon(path: Path) -> None:
+    """Predicted excess risk of every mechanism against the privacy budget (n = 10,000, d = 50, δ = 10⁻⁶)."""
+    _risk_curves(path, np.geomspace(0.05, 10, 41).tolist(), "epsilon", "Privacy budget ε", "Risk falls with the budget")
+
+
+@styled
+def risk_against_dimension(path: Path) -> None:
+    """Predicted excess risk of every mechanism against the dimension (n = 10,000, ε = 1, δ = 10⁻⁶)."""
+    dimensions = sorted({round(x) for x in np.geomspace(1, 1000, 41)})
+    _risk_curves(path, dimensions, "d", "Number of weights d", "Risk grows with dimension")
+
+
+@styled
+def composition(path: Path) -> None:
+    """Four ways to add up the privacy of the same Gaussian releases: basic, advanced as the lecture prints it, zCDP, exact."""
+    drawing, (panel,) = figure()
+    counts = sorted({round(x) for x in np.geomspace(1, 10_000, 33)})
+    names = {"basic": "Basic: ε's add up", "advanced": "Advanced, as printed", "zcdp": "zCDP", "exact": "Exact (Gaussian)"}
+    for rule, name in names.items():
+        panel.line(counts, [theory.composition_epsilon(1e-3, k, 1e-5, rule) for k in counts], name)
+    panel.words("The same noise, four bills", "Number of releases k (noise variance Δ²/0.001 each)", "ε at δ = 10⁻⁵")
+    panel.axes.legend()
+    save(drawing, path)
+
+
+@styled
+def accountants(path: Path) -> None:
+    """What the lectures' noise rules for noisy gradient descent really give, and how much noise each sound rule needs."""
+    drawing, (left, right) = figure(2)
+    claims = np.geomspace(0.1, 8, 25)
+    for rule, steps, name in (
+        ("lecture-002", 100, "Lecture 002, any number of steps"),
+        ("lecture-004", 1, "Lecture 004, 1 step"),
+        ("lecture-004", 100, "Lecture 004, 100 steps"),
+        ("zcdp", 100, "zCDP closed form"),
+    ):
+        true = [theory.noise_epsilon(1, 1, theory.gradient_noise(1, 1, c, 1e-5, steps, rule=rule), 1e-5, steps) for c in claims]
+        left.line(claims, true / claims, name)
+    left.reference(claims, np.ones_like(claims), "Claim kept", dash="-")
+    left.words("Printed noise rules", "Claimed ε (δ = 10⁻⁵, replace-one)", "True ε / claimed ε", y_scale="linear")
+    left.axes.legend(loc="upper left")
+    left.axes.set_ylim(0.5, 3.4)
+    steps_axis = sorted({round(x) for x in np.geomspace(1, 10_000, 25)})
+    for rule, name in (("basic", "Basic"), ("advanced", "Advanced"), ("zcdp", "zCDP"), ("exact", "Exact")):
+        noise = [theory.composition_rho(1.0, k, 1e-5, rule) ** -0.5 for k in steps_axis]
+        right.line(steps_axis, noise, name)
+    right.words("Noise for ε = 1, δ = 10⁻⁵", "Number of steps", "Noise standard deviation / sensitivity")
+    right.axes.legend(loc="upper left")
+    save(drawing, path)
+
+
+@styled
+def sample_sizes(path: Path) -> None:
+    """Records needed to learn over 1000 hypotheses: below ε = α privacy decides, above it privacy is free."""
+    drawing, (panel,) = figure()
+    epsilons = np.geomspace(1e-4, 10, 41)
+    for alpha in (0.01, 0.03, 0.1):
+        sizes = [theory.pac_sample_size(1000, alpha, 0.05, float(e)) for e in epsilons]
+        panel.line(epsilons, sizes, f"Excess error α = {alpha:g}")
+        cross = theory.privacy_is_free_above(alpha)
+        panel.axes.plot(
+            cross, theory.pac_sample_size(1000, alpha, 0.05, cross), marker="*", markersize=15, linestyle="none",
+            color=COLOURS[panel.used - 1], markeredgecolor="black", markeredgewidth=0.7, zorder=5,
+        )  # fmt: skip
+        panel.reference(epsilons, [theory.pac_sample_size(1000, alpha, 0.05)] * len(epsilons), "_", dash=(0, (1, 2)))
+    panel.axes.plot([], [], marker="*", markersize=12, linestyle="none", color="white", markeredgecolor="black", label="ε = α")
+    panel.axes.plot([], [], color="#666666", linestyle=(0, (1, 2)), label="Without privacy")
+    panel.words("Privacy is free above ε = α", "Privacy budget ε (1000 hypotheses, failure β = 0.05)", "Records needed m")
+    panel.axes.legend()
+    save(drawing, path)
+
+
+def _printed_ratio(bound: Callable[..., float], numbers: dict[str, float]) -> float:
+    return bound(**numbers, as_printed=True) / bound(**numbers)
+
+
+@styled
+def printed_and_corrected(path: Path) -> None:
+    """The lectures' numbers beside the corrected ones: above 1 the print was too pessimistic, below 1 it promised too much."""
+    drawing, (panel,) = figure(height=3.9, width=7.2)
+    erm = {"n": 10**4, "d": 10, "lipschitz": 1.0, "radius": 1.0, "epsilon": 1.0, "beta": 0.05}
+    ranks = {"n": 1000, "rank": 20, "lipschitz": 1.0, "seminorm": 1.0, "epsilon": 1.0, "delta": 1e-5}
+    learn = {"hypotheses": 1000, "alpha": 0.1, "beta": 0.05, "epsilon": 1.0}
+    exact, printed = theory.composition_epsilon(1e-3, 100, 1e-5), theory.composition_epsilon(1e-3, 100, 1e-5, "advanced")
+    rows = [
+        ("Records of the private PAC learner (E34, E35)", _printed_ratio(theory.pac_sample_size, learn)),
+        ("Projected gradient bound (E15)", _printed_ratio(theory.projected_gradient_risk, {"steps": 100, "diameter": 1.0})),
+        ("Advanced composition, k = 100, ρ = 0.001 (E28)", printed / exact),
+        ("Rank theorem, n = 1000, rank 20 (E25)", _printed_ratio(theory.rank_risk, ranks)),
+        ("Exponential mechanism risk, d = 10 (E20)", _printed_ratio(theory.exponential_erm_risk, erm)),
+        ("Privacy that its printed form keeps (E20)", 1 / theory.exponential_privacy_loss(1000, 1.0, as_printed=True)),
+    ]
+    for height, (_, ratio) in enumerate(reversed(rows)):
+        good = ratio >= 1
+        panel.axes.plot([1, ratio], [height, height], color=COLOURS[0 if good else 1], linewidth=3)
+        panel.axes.plot(ratio, height, marker="o" if good else "X", markersize=9, color=COLOURS[0 if good else 1])
+        panel.axes.annotate(
+            f"{ratio:.2f}", (ratio, height), xytext=(8 if good else -8, 0), textcoords="offset points",
+            ha="left" if good else "right", va="center", fontsize=9,
+        )  # fmt: skip
+    panel.axes.axvline(1.0, color="black", linewidth=1)
+    panel.words("As printed / corrected", "Ratio (1 = the lecture's constant is right)", "", y_scale="linear")
+    panel.axes.set_yticks(range(len(rows)), [name for name, _ in reversed(rows)])
+    panel.axes.set_xticks([0.5, 1, 2, 5, 10], ["0.5", "1", "2", "5", "10"])
+    panel.axes.set_xlim(0.25, 20)
+    panel.axes.minorticks_off()
+    save(drawing, path)
+
+
+@styled
+def steps_against_risk(path: Path) -> None:
+    """The bound of noisy gradient descent against the number of steps: it falls to a floor that only n, ε and d can lower."""
+    drawing, (panel,) = figure()
+    steps = sorted({round(x) for x in np.geomspace(1, 10**8, 41)})
+    for n in (1000, 10_000, 100_000):
+        numbers = {"n": n, "d": 50, "lipschitz": 1.0, "diameter": 1.0, "epsilon": EPSILON, "delta": DELTA}
+        panel.line(steps, [theory.gradient_descent_risk(**numbers, steps=t) for t in steps], f"n = {n:,}")  # type: ignore[arg-type]
+        plan = theory.gradient_descent_plan(**numbers)  # type: ignore[arg-type]
+        if plan.steps <= steps[-1]:
+            panel.axes.plot(
+                plan.steps,
+                plan.risk,
+                marker="*",
+                markersize=14,
+                color=COLOURS[panel.used - 1],
+                markeredgecolor="black",
+                linestyle="none",
+            )
+    panel.axes.plot(
+        [],
+        [],
+        marker="*",
+        markersize=12,
+        linestyle="none",
+        color="white",
+        markeredgecolor="black",
+        label="Within 5 % of the floor",
+    )
+    panel.words("More steps, then the floor", "Number of steps T (d = 50, ε = 1, δ = 10⁻⁶)", RISK_WORDS)
+    panel.axes.legend()
+    save(drawing, path)
+
+
+@styled
+def lower_bounds(path: Path) -> None:
+    """What no private method can beat, as slopes without constants, beside what is achievable."""
+    drawing, panels = figure(2, height=4.4)
+    ns = np.geomspace(100, 10**6, 21).round()
+    for panel, kind, title in zip(panels, ("convex", "strongly-convex"), ("Convex losses", "Strongly convex losses")):
+        if kind == "convex":
+            pure = [theory.exponential_erm_risk(n, 50, 1.0, diameter=1.0, epsilon=EPSILON, convex=True) for n in ns]
+            gauss = [theory.gradient_descent_risk(n, 50, 1.0, 1.0, epsilon=EPSILON, delta=DELTA) for n in ns]
+            names = ("Exponential mechanism (pure)", "Noisy gradient descent (δ = 10⁻⁶)")
+        else:
+            pure = [theory.output_perturbation_risk(n, 50, 1.0, 1.0, epsilon=EPSILON, smoothness=1.0) for n in ns]
+            gauss = [theory.gradient_descent_risk(n, 50, 1.0, strong_convexity=1.0, epsilon=EPSILON, delta=DELTA) for n in ns]
+            names = ("Output perturbation, smooth (pure)", "Noisy gradient descent (δ = 10⁻⁶)")
+        panel.line(ns, pure, names[0])
+        panel.line(ns, gauss, names[1])
+        panel.reference(ns, [theory.lower_bound(kind, n, 50, EPSILON) for n in ns], "Pure lower bound (slope only)", dash="-")
+        panel.reference(ns, [theory.lower_bound(kind, n, 50, EPSILON, DELTA) for n in ns], "(ε, δ) lower bound (slope only)")
+        panel.words(title, "Number of records n (d = 50, ε = 1)", "Excess empirical risk (L = diameter = 1)")
+        panel.axes.legend(fontsize=8, loc="lower left")
+    save(drawing, path)
+
+
+@styled
+def logistic_sensitivity(path: Path) -> None:
+    """How far one record moves the logistic gradient when the weights stay in a ball: less than the usual 2R and R."""
+    drawing, (panel,) = figure()
+    reaches = np.geomspace(0.05, 100, 41)
+    panel.line(reaches, [theory.gradient_sensitivity(parameter_radius=b) for b in reaches], "Replace-one, exact")
+    panel.line(
+        reaches, [theory.gradient_sensitivity(parameter_radius=b, relation="zero-out") for b in reaches], "Zero-out, exact"
+    )
+    panel.reference(reaches, [2.0] * len(reaches), "Replace-one, usual bound 2R", dash="-")
+    panel.reference(reaches, [1.0] * len(reaches), "Zero-out, usual bound R")
+    panel.words(
+        "Sensitivity of the logistic gradient", "Largest margin: radius of the weights × row norm", "Sensitivity / row norm R",
+        y_scale="linear",
+    )  # fmt: skip
+    panel.axes.set_ylim(0.4, 2.15)
+    panel.axes.legend(loc="upper left", bbox_to_anchor=(0.0, 0.9))
+    save(drawing, path)
