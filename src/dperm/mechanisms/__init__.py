@@ -13,12 +13,14 @@ from dperm.mechanisms.base import (
     register,
 )
 from dperm.mechanisms.gradient import Gradient
+from dperm.mechanisms.objective import Objective
 from dperm.mechanisms.scaled import ScaledGradient
 
 __all__ = [
     "MECHANISMS",
     "Gradient",
     "Mechanism",
+    "Objective",
     "Outcome",
     "Plan",
     "ScaledGradient",
