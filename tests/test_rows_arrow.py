@@ -372,12 +372,12 @@ def test_cache_is_private_and_belongs_to_its_files(source, tmp_path):
 def test_command_streams_files_that_are_larger_than_its_limit(source, tmp_path, monkeypatch):
     from typer.testing import CliRunner
 
-    from dperm.cli import application
+    from dperm.cli import app
 
     monkeypatch.setattr("dperm.commands.fitting.STREAM_BYTES", 1000)
     path = write(source, "folder", tmp_path)
     (tmp_path / "schema.json").write_text(json.dumps(SCHEMA))
     arguments = ["fit", str(path), "--schema", str(tmp_path / "schema.json"), "--epsilon", "1", "--random-state", "1"]
-    done = CliRunner().invoke(application(), [*arguments, "--out", str(tmp_path / "out"), "--json"])
+    done = CliRunner().invoke(app, [*arguments, "--out", str(tmp_path / "out"), "--json"])
     assert done.exit_code == 0, done.output
     assert json.loads(done.output)["epsilon"] <= 1.0

@@ -22,6 +22,8 @@ def fit(
     nominal_n: int | None = typer.Option(None, help="Public nominal number of rows, for add-remove."),
     random_state: int | None = typer.Option(None, help="Reproducible noise: NOT private, for tests only."),
     out: Path = typer.Option(Path("dperm-model"), help="Folder for model.json, certificate.json and report.html."),
+    memory: str = typer.Option("1GB", help="Files above 256 MB are read as a stream that holds no more than this."),
+    cache: Path | None = typer.Option(None, help="Folder for encoded rows (as private as the file): later passes read them."),
     as_json: bool = JSON_OPTION,
 ) -> None:
     """Fit a private model of TARGET and write model.json, certificate.json and report.html.
@@ -29,7 +31,6 @@ def fit(
     Example: dperm fit people.csv --schema people.json --target income --epsilon 1
     """
     from dperm.schema import Schema
-    from dperm.tables import read_table
 
     declared = Schema.load(schema)
     if target is not None:
@@ -46,10 +47,25 @@ def fit(
         random_state=random_state,
         verbose=0 if as_json else 1,
     )
-    needed = [c.name for c in declared.columns if c.type != "ignored"] + [declared.target.column]
-    fitted = estimator.fit(read_table(file, needed))
+    fitted = estimator.fit(open_rows(file, declared, memory, cache, quiet=as_json or relation == "add-remove"))
     report = save_model(fitted, out)
     show({**summary(fitted), "model": str(out / "model.json"), "report": str(report)}, as_json)
+
+
+STREAM_BYTES = 256_000_000
+
+
+def open_rows(file: Path, schema: Any, memory: str, cache: Path | None, *, quiet: bool) -> Any:
+    """A table in memory when the file is small; rows that stream when it is large, when it is no CSV or Parquet, or with a cache."""
+    size = sum(part.stat().st_size for part in (file.rglob("*") if file.is_dir() else [file]) if part.is_file())
+    if file.exists() and (size > STREAM_BYTES or cache is not None or file.suffix in (".arrow", ".ipc", ".feather")):
+        from dperm.report.progress import row_printer
+        from dperm.rows import ArrowRows
+
+        return ArrowRows(file, schema, memory=memory, cache=cache, progress=None if quiet else row_printer())
+    from dperm.tables import read_table
+
+    return read_table(file, [c.name for c in schema.columns if c.type != "ignored"] + [schema.target.column])
 
 
 def estimator_for(name: str | None, schema: Any) -> Any:

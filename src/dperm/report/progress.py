@@ -20,3 +20,23 @@ def step_printer(label: str) -> Callable[[int, int], None]:
         sys.stderr.flush()
 
     return show
+
+
+def row_printer() -> Callable[[int, int, float], None]:
+    """A callback (rows done, rows, seconds) for one pass over a file: share, rows a second, seconds left."""
+    if not sys.stderr.isatty():
+        return lambda done, total, seconds: None
+    shown = 0.0
+
+    def show(done: int, total: int, seconds: float) -> None:
+        nonlocal shown
+        if done == total:
+            shown = 0.0
+            sys.stderr.write("\r\x1b[K")
+        elif seconds - shown >= 0.5:
+            shown = seconds
+            rate = done / seconds
+            sys.stderr.write(f"\r\x1b[Kpass {100 * done // total} %, {rate:,.0f} rows/s, {(total - done) / rate:.0f} s left")
+        sys.stderr.flush()
+
+    return show
