@@ -107,7 +107,11 @@ class ObjectiveEvent(Event):
                 listed.append([(1, excess, 0), (1, 0.0, D), (1, excess, D), (1, 0.0, 2 * D)])
             return listed
         if slopes == 2:
-            return [[(2, offset, 2 * D), (2, offset, math.sqrt(2) * D)]]
+            listed = [[(2, offset, 2 * D), (2, offset, math.sqrt(2) * D)]]
+            if self.form == "log-cosh" and self.replace:
+                # The same argument: ≤ max(V±±, D²/2 + 2K + V0±), where V0 has only the record that arrives.
+                listed.append([(2, 0.0, 2 * D), (2, 0.0, math.sqrt(2) * D), (2, 2 * excess + D * D / 2, D)])
+            return listed
         return [[(2.0**slopes, offset, slopes * D)]]
 
     def delta(self, epsilon: float, mu: float = 0.0) -> float:
