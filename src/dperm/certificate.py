@@ -104,8 +104,8 @@ class Certificate:
     def verify(self, *, allow_seeded: bool = False) -> Verdict:
         """Compute everything again and compare.
 
-        **Guarantee of a pass**: the stated (ε, δ) follows from the stated events; the events follow from the stated problem, size,
-        target and options; every decision follows from the released values; the coefficients match their hash and units.
+        **Guarantee of a pass**: the stated (ε, δ) follows from the stated events; the events follow from the stated
+        problem, size, target and options; every decision follows from the released values; the coefficients match their hash and units.
         """
         reasons: list[str] = []
         try:
@@ -113,7 +113,7 @@ class Certificate:
             _compare("", again, self.record, reasons)
         except UnmetNeeds as error:
             reasons.append(f"the mechanism does not cover the stated problem: {error}")
-        except (ValueError, KeyError, TypeError, IndexError, OverflowError, AttributeError, StopIteration) as error:
+        except (ValueError, KeyError, TypeError, IndexError, ArithmeticError, AttributeError, StopIteration) as error:
             reasons.append(f"the record cannot be recomputed: {type(error).__name__}: {error}")
         if self.record.get("noise", {}).get("policy") == "seeded" and not allow_seeded:
             reasons.append("the noise was seeded, so the release is NOT private (pass --allow-seeded to check the rest)")
@@ -179,7 +179,7 @@ def _record(
         },
         "shape": {"n": shape.n, "d": shape.d, "parameters": released_size(plan, problem)},
         "problem": problem.spec(),
-        "constants": problem.constants.spec(),
+        "constants": _constants(problem),
         "mechanism": {"name": plan.mechanism, "options": _plain(dict(plan.options))},
         "stages": [_plain(stage.spec()) for stage in plan.stages],
         "decided": _plain(dict(decided)),
@@ -187,8 +187,29 @@ def _record(
         "assumptions": assumptions,
         "noise": {**noise, "private": noise["policy"] != "seeded", "claim": ARITHMETIC[noise["policy"]]},
         "encoding": None if encoding is None else encoding.spec(),
+        "declaration": [] if encoding is None else declaration(encoding),
         "coefficients": _coefficients(problem, encoding, w),
     }
+
+
+def _constants(problem: Problem) -> dict[str, Any]:
+    """Derived constants, with the labels' range and the regularizer's value at w = 1 so that no declared number stands alone."""
+    own = {"label_low": problem.data.y.low, "label_high": problem.data.y.high}
+    own["regularizer_at_one"] = float(problem.regularizer.value(np.ones(1)))
+    return {**problem.constants.spec(), **own}
+
+
+def declaration(encoding: Encoding) -> list[str]:
+    """What the caller declared about each column, in words a privacy officer can check against common knowledge."""
+    lines = []
+    for name, kind, low, high, missing, group in zip(
+        encoding.names, encoding.kinds, encoding.low, encoding.high, encoding.missing, encoding.groups
+    ):
+        text = f"{name}: {kind}" + (f" of group {group}" if group >= 0 else "")
+        lines.append(f"{text}, from {low:.17g} to {high:.17g}, missing counts as {missing:.17g}")
+    if encoding.x_norm is not None:
+        lines.append(f"norm of a row at most {encoding.x_norm:.17g}")
+    return lines
 
 
 def _coefficients(problem: Problem, encoding: Encoding | None, w: Vector) -> dict[str, Any]:

@@ -230,6 +230,7 @@ def _sampled_mu(rate: float, steps: int, epsilon: float, delta: float, relation:
         delta=delta,
         relation=relation,
         tolerance=1e-3,
+        start=gaussian_mu(epsilon, delta) / math.sqrt(steps),  # what the steps could have without sampling
     )
 
 

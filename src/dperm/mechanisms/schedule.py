@@ -88,6 +88,7 @@ def _settings(options: Gradient, steps: int, step_size: float, clip: float, mome
         "step_size": float(step_size),
         "clip": float(clip),
         "momentum": float(momentum),
+        "bound": options.bound,
         "sampling_rate": options.sampling_rate,
         "iterates_averaged": {"tail": steps - steps // 2, "average": int(steps), "last": 1}[options.output],
     }
