@@ -14,8 +14,12 @@ from typing import Any
 __version__ = "0.1.0"
 
 _HOMES = {
+    "HuberRegressor": "dperm.estimators",
     "LinearRegression": "dperm.estimators",
+    "LinearSVC": "dperm.estimators",
     "LogisticRegression": "dperm.estimators",
+    "PoissonRegressor": "dperm.estimators",
+    "Ridge": "dperm.estimators",
     "fit": "dperm.walk",
     "plan": "dperm.walk",
     "Release": "dperm.walk",
@@ -25,6 +29,7 @@ _HOMES = {
     "Target": "dperm.mechanisms",
     "Shape": "dperm.mechanisms",
     "Gradient": "dperm.mechanisms",
+    "ScaledGradient": "dperm.mechanisms",
     "Schema": "dperm.schema",
 }
 _MODULES = ("audit", "estimators", "mechanisms", "privacy", "problem", "rows", "theory")

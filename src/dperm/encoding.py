@@ -62,7 +62,8 @@ class Encoding:
 
     @property
     def anchor(self) -> Vector:
-        middle = (self.low + self.high) / 2 if self.centred else np.zeros(self.d)
+        with np.errstate(invalid="ignore"):  # free columns have no bounds: -inf + inf, and no anchor either
+            middle = (self.low + self.high) / 2 if self.centred else np.zeros(self.d)
         return np.where(self.where("numeric"), middle, 0.0)
 
     @property
@@ -100,6 +101,11 @@ class Encoding:
             norms = np.sqrt(np.einsum("ij,ij->i", X, X, dtype=np.float64))
             X = X * np.minimum(1.0, self.x_norm / np.maximum(norms, 1e-300)).astype(X.dtype)[:, None]
         return ((X - self.anchor.astype(X.dtype)) / self.width.astype(X.dtype)).astype(X.dtype, copy=False)
+
+    def transform_column(self, j: int, values: Vector) -> Vector:
+        """One raw column encoded by the same table."""
+        filled = np.where(np.isfinite(values), values, self.missing[j])
+        return np.asarray((np.clip(filled, self.low[j], self.high[j]) - self.anchor[j]) / self.width[j])
 
     def _transform_sparse(self, X: Any) -> Any:
         if self.centred and self.where("numeric").any():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -31,17 +32,67 @@ def noise_warning(problem: Problem, shape: Shape, target: Target) -> tuple[str, 
 
 
 def choose(
-    method: Any, problem: Problem, shape: Shape, target: Target, *, asked_for: str, kinds: Sequence[str] = (), max_weight: float | None = None
+    method: Any,
+    problem: Problem,
+    shape: Shape,
+    target: Target,
+    *,
+    asked_for: str,
+    kinds: Sequence[str] = (),
+    max_weight: float | None = None,
 ) -> Any:
     """The mechanism for `method`: a name, "auto", or a mechanism object that is taken as it is.
 
-    `asked_for` is "probabilities", "accuracy" or "coefficients".
+    `asked_for` is "probabilities", "accuracy" or "coefficients"; `kinds` are the declared kinds of the encoded columns;
+    `max_weight` the declared bound on sample weights, None without weights.
     """
     if not isinstance(method, str):
-        return method
-    if method == "auto":
-        return mechanism_from_spec("gradient", {})
-    if method not in MECHANISMS:
+        return _weighed(method, problem, max_weight)
+    if method != "auto" and method not in MECHANISMS:
         known = ", ".join(repr(name) for name in ["auto", *sorted(MECHANISMS)])
         raise ValueError(f"Expected method in {known}, found {method!r}.")
-    return mechanism_from_spec(method, {})
+    name = automatic(problem, target, asked_for=asked_for) if method == "auto" else method
+    return _weighed(build(name, asked_for=asked_for, kinds=kinds, problem=problem), problem, max_weight)
+
+
+def automatic(problem: Problem, target: Target, *, asked_for: str) -> str:
+    """The decision table. The first mechanism in the row whose needs are met; the last one if none is."""
+    if target.delta == 0:
+        row = ["objective", "output", "exponential"]
+    elif asked_for == "probabilities" and target.epsilon >= 0.5:
+        row = ["scaled-objective", "scaled-gradient", "gradient"]
+    else:
+        row = ["selection"] if asked_for == "sparse" else ["scaled-gradient", "scaled-poisson", "gradient"]
+    known = [name for name in row if name in MECHANISMS] or ["gradient"]
+    for name in known:
+        if not mechanism_from_spec(name, {}).missing(problem, target):
+            return name
+    return known[-1]
+
+
+def build(name: str, *, asked_for: str, kinds: Sequence[str], problem: Problem) -> Any:
+    """A mechanism by name, with the declared kinds where it takes them, and milder clipping where probabilities are wanted."""
+    options: dict[str, Any] = {}
+    fields = {field.name for field in dataclasses.fields(MECHANISMS[name])}
+    if "kinds" in fields:
+        options["kinds"] = tuple(kinds)
+    if name == "scaled-gradient" and asked_for == "probabilities" and problem.loss.name == "logistic":
+        options |= {"clip_factor": 1.0, "horizon": 1.0}
+    return mechanism_from_spec(name, options)
+
+
+def _weighed(mechanism: Any, problem: Problem, max_weight: float | None) -> Any:
+    """The mechanism with the declared bound on weights, or a refusal where its theorem has no weights."""
+    if max_weight is None:
+        return mechanism
+    if "max_weight" in {field.name for field in dataclasses.fields(mechanism)}:
+        return dataclasses.replace(mechanism, max_weight=max_weight)
+    if mechanism.name == "gradient" and mechanism.bound == "clip":
+        # Its clip comes after the weight, so weights cannot break it; without a wider clip they would have no effect.
+        lipschitz = problem.row_norm * problem.loss.bounds(math.inf, problem.data.y).slope
+        wanted = mechanism.clip is None and math.isfinite(lipschitz)
+        return dataclasses.replace(mechanism, clip=lipschitz * max_weight) if wanted else mechanism
+    raise ValueError(
+        f"Expected a method that takes sample weights, found {mechanism.name!r}, whose theorem has none. "
+        "Use method='auto', 'scaled-gradient' or 'gradient'."
+    )

@@ -1,6 +1,9 @@
 """The scikit-learn shell: wrap X, y in rows, call `fit`, copy the coefficients."""
 
-from dperm.estimators.linear import LinearRegression
+from dperm.estimators.huber import HuberRegressor
+from dperm.estimators.linear import LinearRegression, Ridge
 from dperm.estimators.logistic import LogisticRegression
+from dperm.estimators.poisson import PoissonRegressor
+from dperm.estimators.svc import LinearSVC
 
-__all__ = ["LinearRegression", "LogisticRegression"]
+__all__ = ["HuberRegressor", "LinearRegression", "LinearSVC", "LogisticRegression", "PoissonRegressor", "Ridge"]

@@ -11,6 +11,8 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dperm.encoding import Encoding
+from dperm.estimators.engines import declared_rows, engine_rows
+from dperm.estimators.labels import label_column
 from dperm.estimators.persons import person_weights
 from dperm.mechanisms.base import Shape, Target
 from dperm.planner import choose
@@ -47,6 +49,7 @@ class PrivateEstimator(BaseEstimator):
     radius             coefficients of the encoded columns are kept in a ball of this radius
     relation           "replace-one" (default), "zero-out", "add-remove" (needs nominal_n)
     groups             the column that names the person, or pass groups= to fit; with max_rows_per_person
+    max_weight         largest sample weight a row may have; needed with sample_weight= in fit
     noise              "secure" (default) or "exact"; random_state makes a fit reproducible and NOT private
     ledger             a budget ledger (path or object) to debit before noise is drawn
     """
@@ -71,6 +74,7 @@ class PrivateEstimator(BaseEstimator):
     nominal_n: int | None = None
     groups: Any = None
     max_rows_per_person: int | None = None
+    max_weight: float | None = None
     noise: str = "secure"
     random_state: Any = None
     ledger: Any = None
@@ -90,22 +94,42 @@ class PrivateEstimator(BaseEstimator):
 
     # -- the fit -----------------------------------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any = None, groups: Any = None) -> Any:
-        """Fit privately; afterwards `certificate_` says what was guaranteed and `plan_` what was done."""
-        X, y, groups = self._unpack(X, y, groups)
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, groups: Any = None) -> Any:
+        """Fit privately; afterwards `certificate_` says what was guaranteed and `plan_` what was done.
+
+        `sample_weight` needs the declared bound `max_weight`; weights outside [0, max_weight] are clipped into it, a missing weight
+        counts as 0.
+        """
+        engine = engine_rows(X, y, self._declared_schema())
+        if engine is not None:
+            rows, interval, heaviest = declared_rows(self, engine, sample_weight, groups)
+            return self._run(rows, interval, heaviest, 1)
+        rows, y, groups = self._unpack(X, y, groups)
         labels, weight, interval = self._labels(y)
+        weight, heaviest = self._weights(weight, sample_weight, len(labels))
         weight, per_person = person_weights(groups, self.max_rows_per_person, weight, len(labels))
-        n = self.nominal_n if self.nominal_n is not None else len(labels)
+        return self._run(MemoryRows(rows, labels, weight), interval, heaviest, per_person)
+
+    def _run(self, rows: Any, interval: Interval, heaviest: float | None, per_person: int) -> Any:
+        """The walk, on rows of any engine that are encoded and labelled by the declarations."""
+        n = self.nominal_n if self.nominal_n is not None else rows.n
         target = Target.declare(
             epsilon=self.epsilon, delta=self.delta, relation=self.relation, n=n, rows_per_person=per_person
         )
         encoding = self._encoding
         problem = self._problem(interval)
-        shape = Shape(n, encoding.d)
-        mechanism = choose(self.method, problem, shape, target, asked_for=self.asked_for)
+        mechanism = choose(
+            self.method,
+            problem,
+            Shape(n, encoding.d),
+            target,
+            asked_for=self.asked_for,
+            kinds=encoding.kinds,
+            max_weight=heaviest,
+        )
         release = fit(
             problem,
-            MemoryRows(encoding.transform(X), labels, weight),
+            rows,
             target,
             mechanism,
             nominal_n=self.nominal_n,
@@ -117,11 +141,39 @@ class PrivateEstimator(BaseEstimator):
         self.plan_ = release.plan
         self.certificate_ = release.certificate
         self.release_ = release
+        self.feature_names_out_ = np.array(encoding.names, dtype=object)
         self._store(release)
         return self
 
+    def _class_weights(self) -> dict[Any, float] | None:
+        """Declared weights of classes; regressors have none."""
+        return None
+
+    def _weights(self, known: np.ndarray | None, sample_weight: Any, n: int) -> tuple[np.ndarray | None, float | None]:
+        """Row weights in [0, W] and W, or None where no weights were declared.
+
+        `known` is 0 for a row left out by a public rule, and otherwise 1 or the class weight.
+        """
+        classes = self._class_weights()
+        heaviest = None if classes is None else max(classes.values())
+        if sample_weight is None:
+            if self.max_weight is not None:
+                raise ValueError("Expected sample_weight= in fit with max_weight=, found none. Pass both or neither.")
+            return known, heaviest
+        limit = self.max_weight
+        if limit is None or not (limit > 0 and np.isfinite(limit)):
+            raise ValueError(
+                f"Expected max_weight= > 0 with sample_weight=, found {limit!r}. Declare the largest weight a row may have; it must "
+                "not be computed from the data."
+            )
+        given = np.asarray(sample_weight, dtype=np.float64)
+        if given.shape != (n,):
+            raise ValueError(f"Expected one weight per row ({n}), found shape {given.shape}.")
+        given = np.clip(np.where(np.isnan(given), 0.0, given), 0.0, limit)
+        return given if known is None else given * known, float(limit) * (1.0 if heaviest is None else heaviest)
+
     def _unpack(self, X: Any, y: Any, groups: Any) -> tuple[Any, Any, Any]:
-        """Raw matrix, labels and person column; also builds the encoding from the declarations."""
+        """Encoded rows, labels and person column; also builds the encoding from the declarations."""
         schema = self._declared_schema()
         if isinstance(self.groups, str) and groups is None:
             if not is_table(X) or self.groups not in column_names(X):
@@ -132,20 +184,25 @@ class PrivateEstimator(BaseEstimator):
         if schema is not None and is_table(X):
             schema.check(column_names(X), with_target=y is None)
             if y is None:
+                if schema.target is None:
+                    raise ValueError('Expected y, or a schema with a target, found neither. Add "target" to the schema.')
                 y = schema.labels(cells(X, schema.target.column))
-            raw = schema.features({c.name: cells(X, c.name) for c in schema.columns if c.type != "ignored"})
+            rows = schema.encoded(X)
             self._encoding = schema.encoding()
-            self.n_features_in_ = raw.shape[1]
-            if len(raw) != len(y):
-                raise ValueError(f"Expected as many labels as rows, found {len(y)} labels for {len(raw)} rows.")
-            return raw, np.asarray(y), groups
-        X, y = validate_data(self, X, y, ensure_min_samples=1, **_READ)
+            self.n_features_in_ = rows.shape[1]
+            if rows.shape[0] != len(y):
+                raise ValueError(f"Expected as many labels as rows, found {len(y)} labels for {rows.shape[0]} rows.")
+            return rows, np.asarray(y), groups
+        if y is None:
+            raise ValueError(f"This {type(self).__name__} estimator requires y to be passed, but the target y is None. Pass the labels.")
+        X = validate_data(self, X, ensure_min_samples=1, **_READ)
+        y = label_column(y, X.shape[0])
         names = getattr(self, "feature_names_in_", None)
         if schema is not None:
             self._encoding = schema.encoding()
             if self._encoding.d != X.shape[1]:
                 raise ValueError(f"Expected {self._encoding.d} encoded columns, found {X.shape[1]}. Pass the table itself.")
-            return X, y, groups
+            return self._encoding.transform(X), y, groups
         self._encoding = Encoding.from_declaration(
             X.shape[1],
             bounds=self.bounds,
@@ -156,7 +213,12 @@ class PrivateEstimator(BaseEstimator):
             names=None if names is None else list(names),
             centred=not is_sparse(X),
         )
-        return X, y, groups
+        return self._encoding.transform(X), y, groups
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """Names of the encoded features, in the order of `coef_`."""
+        check_is_fitted(self, "certificate_")
+        return np.array(self._encoding.names, dtype=object)
 
     def _declared_schema(self) -> Schema | None:
         if self.schema is None or isinstance(self.schema, Schema):
@@ -191,10 +253,10 @@ class PrivateEstimator(BaseEstimator):
         schema = self._declared_schema()
         if schema is not None and is_table(X):
             schema.check(column_names(X), with_target=False)
-            X = schema.features({c.name: cells(X, c.name) for c in schema.columns if c.type != "ignored"})
+            encoded = schema.encoded(X)
         else:
             X = validate_data(self, X, reset=False, **_READ)
-        encoded = self._encoding.transform(X.toarray() if is_sparse(X) and self._encoding.centred else X)
+            encoded = self._encoding.transform(X.toarray() if is_sparse(X) and self._encoding.centred else X)
         w = self.w_
         scores = encoded @ w[..., : encoded.shape[1]].T
         return np.asarray(scores + INTERCEPT * w[..., -1]) if self.fit_intercept else np.asarray(scores)

@@ -24,6 +24,21 @@ def declared_classes(classes: Any, schema: Any) -> np.ndarray:
     return found
 
 
+def label_column(y: Any, n: int) -> np.ndarray:
+    """y as one column of n labels. Missing and infinite ones pass: refusing them would let one person's row stop a fit.
+
+    scikit-learn's own check of y raises on the first NaN, which is a message about a row.
+    """
+    from sklearn.utils import column_or_1d
+
+    labels = np.asarray(column_or_1d(y, warn=True))
+    if len(labels) != n:
+        raise ValueError(
+            f"Found input variables with inconsistent numbers of samples: {[n, len(labels)]}. Pass one label for every row."
+        )
+    return labels
+
+
 def classify(y: Any, classes: np.ndarray) -> tuple[np.ndarray, np.ndarray | None, Interval]:
     """(-1/+1 or class numbers, weights, interval). A label outside the classes gets weight 0: a public rule, no error."""
     labels = np.asarray(y)

@@ -1,4 +1,4 @@
-"""Private least squares."""
+"""Private least squares, with and without ridge."""
 
 from __future__ import annotations
 
@@ -10,30 +10,20 @@ from sklearn.base import RegressorMixin
 
 from dperm.estimators.base import PrivateEstimator
 from dperm.estimators.labels import bounded_labels
-from dperm.problem import Interval, Loss, SquaredLoss
+from dperm.problem import Interval, Loss, Regularizer, SquaredLoss
+from dperm.problem import Ridge as RidgePenalty
 from dperm.walk import Release
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class LinearRegression(RegressorMixin, PrivateEstimator):
-    """argmin_w Σ ½(⟨x, w⟩ - y)² + r(w), released with (ε, δ)-differential privacy.
+class PrivateRegressor(RegressorMixin, PrivateEstimator):
+    """Parameters and predictions of a linear regression.
 
-    Labels are clipped to `y_bounds` and mapped to [-1, 1]; coefficients come back in the caller's units; predictions are
-    clipped to `y_bounds`, which is free.
-
-    **Guarantee**: that of `certificate_`, for rows clipped into the declared bounds.
-
-    >>> import numpy as np
-    >>> X = np.linspace(0, 1, 500).reshape(-1, 1)
-    >>> model = LinearRegression(epsilon=5, bounds=(0, 1), y_bounds=(0, 4), random_state=0).fit(X, 3 * X[:, 0] + 1)
-    >>> bool(abs(model.coef_[0] - 3) < 0.5)
-    True
+    y_bounds   the range that the target can have, (low, high): labels are clipped to it and mapped to [-1, 1]; coefficients come
+               back in the caller's units; predictions are clipped to it, which is free.
     """
 
     y_bounds: Any = None
-
-    def _loss(self) -> Loss:
-        return SquaredLoss()
 
     def _labels(self, y: Any) -> tuple[np.ndarray, np.ndarray | None, Interval]:
         declared = self.y_bounds
@@ -60,3 +50,41 @@ class LinearRegression(RegressorMixin, PrivateEstimator):
         """Predictions, clipped to the declared range of the target."""
         middle, half = (self._y_low + self._y_high) / 2, (self._y_high - self._y_low) / 2
         return np.clip(middle + half * self._scores(X), self._y_low, self._y_high)
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class LinearRegression(PrivateRegressor):
+    """argmin_w Σ ½(⟨x, w⟩ - y)² + r(w), released with (ε, δ)-differential privacy.
+
+    **Guarantee**: that of `certificate_`, for rows clipped into the declared bounds.
+
+    >>> import numpy as np
+    >>> X = np.linspace(0, 1, 500).reshape(-1, 1)
+    >>> model = LinearRegression(epsilon=5, bounds=(0, 1), y_bounds=(0, 4), random_state=0).fit(X, 3 * X[:, 0] + 1)
+    >>> bool(abs(model.coef_[0] - 3) < 0.5)
+    True
+    """
+
+    def _loss(self) -> Loss:
+        return SquaredLoss()
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class Ridge(LinearRegression):
+    """argmin_w Σ ½(⟨x, w⟩ - y)² + (λ/2)‖w‖² over encoded columns and labels in [-1, 1], with (ε, δ)-differential privacy.
+
+    `regularization` is λ on the sum scale ("auto": 1).
+
+    **Guarantee**: that of `certificate_`, for rows clipped into the declared bounds.
+
+    >>> import numpy as np
+    >>> X = np.linspace(0, 1, 500).reshape(-1, 1)
+    >>> model = Ridge(epsilon=5, bounds=(0, 1), y_bounds=(0, 4), random_state=0).fit(X, 3 * X[:, 0] + 1)
+    >>> bool(abs(model.coef_[0] - 3) < 0.7)
+    True
+    """
+
+    def _regularizer(self) -> Regularizer:
+        if isinstance(self.regularization, str) and self.regularization == "auto":
+            return RidgePenalty(1.0)
+        return super()._regularizer()

@@ -122,7 +122,8 @@ class ScaledGradient:
         )  # fmt: skip
         clips = [self._clip(problem, shape, settings, scaled, released, name) for name in ("residuals", "residuals again")]
         settings["clip"] = clips[0] if clips[0] == clips[1] else clips
-        return {**scaled, "mean_radius": rule.mean_radius(problem, shape, released), **settings, "released": rule.digest(released)}
+        settings["mean_radius"] = rule.mean_radius(problem, shape, released)
+        return {**scaled, **settings, "released": rule.digest(released)}
 
     def _clip(
         self, problem: Problem, shape: Shape, settings: Settings, scaled: Settings, released: Mapping[str, Any], name: str

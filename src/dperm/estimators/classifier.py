@@ -1,0 +1,79 @@
+"""What classifiers share: declared classes, class weights, predictions by the largest score."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import ClassifierMixin
+
+from dperm.estimators.base import PrivateEstimator
+from dperm.estimators.labels import classify, declared_classes
+from dperm.problem import Interval
+from dperm.walk import Release
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class PrivateClassifier(ClassifierMixin, PrivateEstimator):
+    """Parameters and predictions of a linear classifier.
+
+    classes       the labels that can occur; for two classes the second is the positive one
+    class_weight  weights of classes, e.g. {"no": 1, "yes": 5}; declared, so "balanced" (which counts labels) is refused
+    """
+
+    classes: Any = None
+    class_weight: Any = None
+
+    def _labels(self, y: Any) -> tuple[np.ndarray, np.ndarray | None, Interval]:
+        self.classes_ = declared_classes(self.classes, self._declared_schema())
+        labels, weight, interval = classify(y, self.classes_)
+        declared = self._class_weights()
+        if declared is not None and weight is not None:
+            index = ((labels + 1) / 2).astype(np.int64) if len(self.classes_) == 2 else labels
+            weight = weight * np.array([declared[label] for label in self.classes_.tolist()])[index]
+        return labels, weight, interval
+
+    def _class_weights(self) -> dict[Any, float] | None:
+        if self.class_weight is None:
+            return None
+        if not isinstance(self.class_weight, Mapping):
+            raise ValueError(
+                f"Expected class_weight= as a dict of declared weights, found {self.class_weight!r}. Counting labels to "
+                "balance them would read the data: write e.g. {0: 1.0, 1: 5.0}."
+            )
+        unknown = [label for label in self.class_weight if label not in self.classes_.tolist()]
+        if unknown:
+            known = self.classes_.tolist()
+            raise ValueError(f"Expected class_weight= for declared classes, found {unknown!r}. Classes: {known}.")
+        weights = {label: float(self.class_weight.get(label, 1.0)) for label in self.classes_.tolist()}
+        if not all(np.isfinite(value) and value >= 0 for value in weights.values()) or not any(weights.values()):
+            raise ValueError(f"Expected class weights ≥ 0, one of them positive, found {dict(self.class_weight)!r}.")
+        return weights
+
+    def _store(self, release: Release) -> None:
+        K = len(self.classes_)
+        self.w_ = release.w if K == 2 else release.w.reshape(K, -1)
+        slopes, constant = self._encoding.original(self.w_, 1.0 if self.fit_intercept else 0.0)
+        self.coef_ = np.atleast_2d(slopes)
+        self.intercept_ = np.atleast_1d(constant)
+
+    def _extra_record(self) -> dict[str, Any]:
+        return {"classes": self.classes_.tolist()}
+
+    def _restore(self, extra: dict[str, Any]) -> None:
+        self.classes_ = declared_classes(extra["classes"], None)
+        rows = 1 if self.w_.ndim == 1 else len(self.w_)
+        if rows != (1 if len(self.classes_) == 2 else len(self.classes_)):
+            raise ValueError("coefficients that do not fit the classes")
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Scores: positive means the second class (binary), or one score per class."""
+        return self._scores(X)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The class with the largest score."""
+        scores = self._scores(X)
+        index = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
+        return np.asarray(self.classes_[index])

@@ -1,0 +1,33 @@
+"""Private regression that large residuals do not dominate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dperm.estimators.linear import PrivateRegressor
+from dperm.problem import HuberLoss, Loss
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class HuberRegressor(PrivateRegressor):
+    """argmin_w Σ h(⟨x, w⟩ - y) + r(w) with h(t) = t²/2 up to a threshold and linear beyond it.
+
+    threshold   in units of the target; None takes a tenth of the declared range of the target.
+
+    **Guarantee**: that of `certificate_`, for rows clipped into the declared bounds.
+
+    >>> import numpy as np
+    >>> X = np.linspace(0, 1, 500).reshape(-1, 1)
+    >>> model = HuberRegressor(epsilon=5, bounds=(0, 1), y_bounds=(0, 4), random_state=0).fit(X, 3 * X[:, 0] + 1)
+    >>> bool(abs(model.coef_[0] - 3) < 0.7)
+    True
+    """
+
+    threshold: float | None = None
+
+    def _loss(self) -> Loss:
+        if self.threshold is None:
+            return HuberLoss(0.2)
+        if not self.threshold > 0:
+            raise ValueError(f"Expected threshold > 0 in units of the target, found {self.threshold}.")
+        return HuberLoss(float(self.threshold) / ((self._y_high - self._y_low) / 2))
