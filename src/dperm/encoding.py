@@ -143,6 +143,8 @@ class Encoding:
 
     @classmethod
     def from_spec(cls, spec: dict[str, Any]) -> Encoding:
+        if any(low is not None and high is not None and not low < high for low, high in zip(spec["low"], spec["high"])):
+            raise ValueError("Expected low < high for every column of the encoding, found a column without.")
         return cls(
             tuple(spec["names"]),
             tuple(spec["kinds"]),

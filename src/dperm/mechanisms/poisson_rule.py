@@ -1,0 +1,228 @@
+"""The rule of Poisson regression: from public numbers to budget shares, and from released counts to every setting.
+
+Counts are declared in [0, y_max] and stored in units of y_max, so that labels lie in [0, 1] and the model reads
+
+    E[rate] = exp(⟨x, w⟩) ≤ 1,   rate = count/exposure, of weight `exposure` (1 without exposures).
+
+The descent works in units of the private mean rate ȳ: its residual is exposure·(e^η - rate/ȳ) with η = ⟨z, θ⟩ kept in
+[-6, log(1/ȳ)], so that a problem with a thousand rentals an hour and one with three visits a year look alike. Everything here is
+pure; `verify` replays it on the released values.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dperm.features import Features
+from dperm.mechanisms import scaled_rule as rule
+from dperm.mechanisms.base import Settings, Shape, Target
+from dperm.privacy import gaussian_mu, kappa
+from dperm.problem import Problem
+from dperm.rows.base import Block
+from dperm.statistics_terms import upper_quantile
+
+Vector = NDArray[np.float64]
+
+SHARES = {
+    "radius": 0.02,
+    "squares": 0.10,
+    "count scale": 0.01,
+    "count sum": 0.02,
+    "exposure sum": 0.02,
+    "residuals": 0.03,
+    "residuals again": 0.03,
+}
+LOWEST = -6.0  # a rate e^6 times below the mean is as good as none
+STEP = 1.65  # times 1/S²: half of what the squared loss takes, because e^η curves more where it is large
+MOST_STEPS = 800
+HORIZON = 2.0
+
+
+def shares(problem: Problem, shape: Shape, target: Target, *, exposed: bool) -> dict[str, float]:
+    """Stage name → μ of its event; the squares add up to μ(ε, δ)²."""
+    mu = gaussian_mu(target.epsilon, target.delta)
+    names = ["mean"] if problem.data.intercept else []
+    names += ["radius", "squares", "count scale", "count sum", *(["exposure sum"] if exposed else [])]
+    names += ["residuals", "descent", "residuals again"]
+    parts = {name: SHARES[name] for name in names if name in SHARES}
+    if "mean" in names:
+        parts["mean"] = min(max(shape.d / (0.1 * rule.effective_mu(mu, target) * shape.n) ** 2, 0.01), 0.25)
+    parts["descent"] = 1.0 - sum(parts.values())
+    return {name: mu * math.sqrt(parts[name]) * (1 - 1e-12) for name in names}
+
+
+def count_limit(problem: Problem, shape: Shape, released: Mapping[str, Any]) -> float:
+    """Counts are cut here before they are summed: a private 90 % quantile, never above what is declared."""
+    top = problem.data.y.high
+    return min(top, upper_quantile(np.asarray(released["count scale"]), top, shape.n, 0.9))
+
+
+def mean_rate(
+    problem: Problem, shape: Shape, target: Target, budget: Mapping[str, float], released: Mapping[str, Any], heaviest: float
+) -> float:
+    """ȳ = (Σ weight·min(y, y₀) + noise)/(n or Σ weight + noise), kept above its own noise and at most the declared bound."""
+    persons = target.rows_per_person
+    limit = count_limit(problem, shape, released)
+    noise = persons * limit * heaviest / budget["count sum"]
+    total = max(float(np.ravel(released["count sum"])[0]), noise, limit * 1e-3)
+    weight = float(shape.n)
+    if "exposure sum" in released:
+        unsure = persons * heaviest / budget["exposure sum"]
+        weight = max(float(np.ravel(released["exposure sum"])[0]), unsure, heaviest * 1e-3)
+    return min(total / weight, problem.data.y.high)
+
+
+def settings(
+    problem: Problem,
+    shape: Shape,
+    target: Target,
+    budget: Mapping[str, float],
+    scaled: Settings,
+    rate: float,
+    *,
+    clip_factor: float | None,
+    horizon: float | None,
+) -> Settings:
+    """Clip, flow time, steps and step size, as in the squared loss but with a shorter step."""
+    size = scaled["size"]
+    nu = size * size / (rule.effective_mu(budget["descent"], target) * shape.n)
+    clip = min(max(math.sqrt(0.05 / nu), 0.4), 5.0) if clip_factor is None else clip_factor
+    reach = HORIZON if horizon is None else horizon
+    tau = min(reach / (clip * nu), 1000.0)
+    gain, longest = 1 - rule.MOMENTUM, STEP / size**2
+    steps = int(min(max(math.ceil(gain * tau / longest), 100), MOST_STEPS))
+    return {
+        "noise_ratio": nu,
+        "mean_rate": rate,
+        "lowest": LOWEST,
+        "highest": math.log(problem.data.y.high / rate),
+        "clip_factor": clip,
+        "flow_time": tau,
+        "steps": steps,
+        "step_size": min(gain * tau / steps, longest),
+        "step_mu": budget["descent"] / math.sqrt(steps),
+        "second_clip_at": steps // 3,
+    }
+
+
+def residual_top(problem: Problem, rate: float, heaviest: float) -> float:
+    """No residual is larger: weight·|e^η - y/ȳ| with both terms in [0, y_max/ȳ]."""
+    return heaviest * problem.data.y.high / rate
+
+
+@dataclass(frozen=True, eq=False)
+class CountResiduals:
+    """weight·(e^η - y/ȳ), the slope of the Poisson loss in units of the mean rate; 0 for a null row.
+
+    The block's weight is the exposure (times the sample weight), cut into [0, heaviest]; without weights every row has weight 1.
+    """
+
+    features: Features
+    theta: Vector
+    rate: float
+    lowest: float
+    highest: float
+    heaviest: float = 1.0
+
+    def slopes(self, block: Block) -> Vector:
+        margins = np.asarray(self.features.margins(block.X, self.theta), dtype=np.float64)
+        slopes = np.exp(np.clip(margins, self.lowest, self.highest)) - np.asarray(block.y, dtype=np.float64) / self.rate
+        return slopes * weights_of(block, self.heaviest)
+
+    def __call__(self, block: Block) -> Vector:
+        """The measure of a histogram: |residual|."""
+        return np.abs(self.slopes(block))
+
+
+@dataclass(frozen=True, eq=False)
+class CountGradient:
+    """Σ clip_C(residual · z).
+
+    **Sensitivity** κC: the clip acts on the whole product, exposure included, so one row has norm ≤ C whatever its count, its
+    exposure or its features.
+    """
+
+    residuals: CountResiduals
+    clip: float
+
+    def __call__(self, block: Block) -> Vector:
+        features = self.residuals.features
+        limit = self.clip / np.maximum(features.norms(block), 1e-300)
+        return features.pull(block.X, np.clip(self.residuals.slopes(block), -limit, limit))
+
+    def sensitivity(self, relation: str) -> float:
+        return kappa(relation) * self.clip
+
+    @property
+    def row_bound(self) -> float:
+        return self.clip
+
+
+def weights_of(block: Block, heaviest: float) -> Vector:
+    """Weights cut into [0, heaviest]; 1 without weights."""
+    return np.ones(len(block.y)) if block.weight is None else np.clip(block.weight, 0.0, heaviest)
+
+
+@dataclass(frozen=True, eq=False)
+class CountSum:
+    """Σ weight·min(y, limit) for y ≥ 0.
+
+    **Sensitivity** heaviest·limit under every relation: one row's part moves within [0, heaviest·limit].
+    """
+
+    limit: float
+    heaviest: float
+
+    def __call__(self, block: Block) -> Vector:
+        counts = np.clip(np.asarray(block.y, dtype=np.float64), 0.0, self.limit)
+        return np.array([np.sum(weights_of(block, self.heaviest) * counts)])
+
+    def sensitivity(self, relation: str) -> float:
+        return self.row_bound
+
+    @property
+    def row_bound(self) -> float:
+        return self.heaviest * self.limit
+
+
+@dataclass(frozen=True, eq=False)
+class ExposureSum:
+    """Σ weight, each cut into [0, heaviest].
+
+    **Sensitivity** `heaviest` under every relation: one row's exposure moves within [0, heaviest].
+    """
+
+    heaviest: float
+
+    def __call__(self, block: Block) -> Vector:
+        return np.array([np.sum(weights_of(block, self.heaviest))])
+
+    def sensitivity(self, relation: str) -> float:
+        return self.heaviest
+
+    @property
+    def row_bound(self) -> float:
+        return self.heaviest
+
+
+@dataclass(frozen=True, eq=False)
+class Counts:
+    """The label itself, as the measure of a histogram."""
+
+    def __call__(self, block: Block) -> Vector:
+        return np.asarray(block.y, dtype=np.float64)
+
+
+def kinds_of(declared: Sequence[str], shape: Shape) -> tuple[str, ...]:
+    """One kind per column; all "free" if none is declared."""
+    if not declared:
+        return ("free",) * shape.d
+    if len(declared) != shape.d:
+        raise ValueError(f"Expected one kind per column ({shape.d}), found {len(declared)}. Correct kinds=.")
+    return tuple(declared)
