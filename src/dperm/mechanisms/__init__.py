@@ -12,18 +12,30 @@ from dperm.mechanisms.base import (
     mechanism_from_spec,
     register,
 )
+from dperm.mechanisms.exponential import Exponential
+from dperm.mechanisms.exponential_finite import FiniteExponential
+from dperm.mechanisms.exponential_quantile import QuantileExponential
 from dperm.mechanisms.gradient import Gradient
+from dperm.mechanisms.mean import Mean
 from dperm.mechanisms.objective import Objective
+from dperm.mechanisms.poisson import ScaledPoisson
 from dperm.mechanisms.scaled import ScaledGradient
+from dperm.mechanisms.scaled_objective import ScaledObjective
 
 __all__ = [
     "MECHANISMS",
+    "Exponential",
+    "FiniteExponential",
     "Gradient",
+    "Mean",
     "Mechanism",
     "Objective",
     "Outcome",
     "Plan",
+    "QuantileExponential",
     "ScaledGradient",
+    "ScaledObjective",
+    "ScaledPoisson",
     "Shape",
     "Stage",
     "Target",

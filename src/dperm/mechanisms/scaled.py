@@ -68,9 +68,7 @@ class ScaledGradient:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kinds", tuple(self.kinds))
-        for kind in self.kinds:
-            if kind not in rule.KINDS:
-                raise ValueError(f"Expected kinds in {rule.KINDS}, found {kind!r}. Declare what each column is.")
+        rule.check_kinds(self.kinds)
         for label in ("clip_factor", "horizon", "max_weight"):
             value = getattr(self, label)
             if value is not None and not (value > 0 and math.isfinite(value)):
@@ -85,7 +83,7 @@ class ScaledGradient:
         return needs
 
     def plan(self, problem: Problem, shape: Shape, target: Target) -> Plan:
-        kinds = self.column_kinds(shape)
+        kinds = rule.column_kinds(self.kinds, shape)
         budget = rule.shares(problem, shape, target, kinds, self.last)
         public = {self.last: self._public(kinds)}
         stages = tuple(Stage(name, Gaussian(mu), public.get(name, {})) for name, mu in budget.items())
@@ -106,15 +104,8 @@ class ScaledGradient:
 
         return noise_warning(problem, shape, target)
 
-    def column_kinds(self, shape: Shape) -> tuple[str, ...]:
-        if not self.kinds:
-            return ("free",) * shape.d
-        if len(self.kinds) != shape.d:
-            raise ValueError(f"Expected one kind per column ({shape.d}), found {len(self.kinds)}. Correct kinds=.")
-        return self.kinds
-
     def decide(self, plan: Plan, problem: Problem, released: Mapping[str, Any]) -> Settings:
-        shape, kinds, budget = plan.shape, self.column_kinds(plan.shape), budget_of(plan)
+        shape, kinds, budget = plan.shape, rule.column_kinds(self.kinds, plan.shape), budget_of(plan)
         scaled = rule.centred_and_scaled(problem, shape, plan.target, kinds, budget, released)
         settings = rule.descent_settings(
             problem, shape, plan.target, kinds, budget, released, scaled,
@@ -135,7 +126,7 @@ class ScaledGradient:
         return clip
 
     def run(self, plan: Plan, problem: Problem, curator: Curator) -> Outcome:
-        shape, target, kinds = plan.shape, plan.target, self.column_kinds(plan.shape)
+        shape, target, kinds = plan.shape, plan.target, rule.column_kinds(self.kinds, plan.shape)
         budget = budget_of(plan)
         released = scaling_releases(problem, shape, kinds, budget, curator)
         scaled = rule.centred_and_scaled(problem, shape, target, kinds, budget, released)

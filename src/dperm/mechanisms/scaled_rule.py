@@ -61,36 +61,59 @@ def kinds_in_words(kinds: Sequence[str]) -> str:
     return ", ".join(f"{len(list(run))} {kind}" for kind, run in groupby(kinds))
 
 
+def check_kinds(kinds: Sequence[str]) -> None:
+    for kind in kinds:
+        if kind not in KINDS:
+            raise ValueError(f"Expected kinds in {KINDS}, found {kind!r}. Declare what each column is.")
+
+
+def column_kinds(kinds: Sequence[str], shape: Shape) -> tuple[str, ...]:
+    """The declared kinds, one per column; all "free" when none were declared."""
+    if not kinds:
+        return ("free",) * shape.d
+    if len(kinds) != shape.d:
+        raise ValueError(f"Expected one kind per column ({shape.d}), found {len(kinds)}. Correct kinds=.")
+    return tuple(kinds)
+
+
 def effective_mu(mu: float, target: Target) -> float:
     """μ per unit of a clipped row sum: what one row can change is κ clips, and a person owns several rows."""
     return mu / (kappa(target.relation) * target.rows_per_person)
 
 
-def shares(problem: Problem, shape: Shape, target: Target, kinds: Sequence[str], last: str) -> dict[str, float]:
-    """Stage name → μ of its event; the squares add up to μ(ε, δ)².
-
-    The mean's share is d/(0.1·μn)² kept in 1 … 25 %: what it takes to know each column's mean to a tenth of a standard error.
-    """
-    mu = gaussian_mu(target.epsilon, target.delta)
-    names = ["radius", "squares"]
+def statistics(problem: Problem, kinds: Sequence[str], *, positives: bool) -> list[str]:
+    """Names of the releases before the fit itself, in order."""
     centred = problem.data.intercept != 0
-    if not is_regression(problem) and has_flags(kinds):
-        names = ["row norms", "mean", *names] if centred else names
-        if problem.loss.margins == 1 and centred:
-            names.append("positives")
-    elif centred:
-        names = ["mean", *names]
-    if is_regression(problem):
-        names += ["label mean", "residuals"] if centred else ["residuals"]
-        names += [last, "residuals again"]
-    else:
-        names.append(last)
-    parts = {name: SHARES[name] for name in names if name in SHARES}
-    if "mean" in names:
-        parts["mean"] = min(max(shape.d / (0.1 * effective_mu(mu, target) * shape.n) ** 2, 0.01), 0.25)
+    names = ["mean", "radius", "squares"] if centred else ["radius", "squares"]
+    flags = has_flags(kinds) and not is_regression(problem)
+    if flags and centred:
+        names = ["row norms", *names]
+    if centred and not is_regression(problem) and problem.loss.margins == 1 and (flags or positives):
+        names.append("positives")
+    return [*names, "label mean"] if is_regression(problem) and centred else names
+
+
+def mean_share(shape: Shape, target: Target) -> float:
+    """d/(0.1·μn)² kept in 1 … 25 %: what it takes to know each column's mean to a tenth of a standard error."""
+    mu = effective_mu(gaussian_mu(target.epsilon, target.delta), target)
+    return min(max(shape.d / (0.1 * mu * shape.n) ** 2, 0.01), 0.25)
+
+
+def shares(problem: Problem, shape: Shape, target: Target, kinds: Sequence[str], last: str) -> dict[str, float]:
+    """Stage name → μ of its event; the squares add up to μ(ε, δ)², and the last stage has what the others leave."""
+    names = statistics(problem, kinds, positives=False)
+    names += ["residuals", last, "residuals again"] if is_regression(problem) else [last]
+    parts = parts_of(names, shape, target)
     parts[last] = 1.0 - sum(parts.values())
+    mu = gaussian_mu(target.epsilon, target.delta)
     # The square roots round; a factor below one keeps the sum of squares from exceeding μ².
     return {name: mu * math.sqrt(parts[name]) * (1 - 1e-12) for name in names}
+
+
+def parts_of(names: Sequence[str], shape: Shape, target: Target) -> dict[str, float]:
+    """Shares of μ² of the named statistics."""
+    table = {**SHARES, "mean": mean_share(shape, target)}
+    return {name: table[name] for name in names if name in table}
 
 
 def floors(problem: Problem, kinds: Sequence[str]) -> Vector:

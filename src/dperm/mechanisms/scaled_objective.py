@@ -1,0 +1,178 @@
+"""Objective perturbation after private centring and scaling, with rows weighted instead of clipped.
+
+    z = (scale∘(x - m), 1);   ω_i = min(1, R_z/‖z_i‖), rows capped at r_m
+    θ = argmin Σ ω_i φ(⟨z_i, θ⟩; y_i) + (λ/2)‖θ - θ₀‖² + ⟨b, θ⟩,    b ~ N(0, σ²I),  σ = R_z/D
+
+with R_z = 0.7·S, r_m = 2·S, θ₀ = (0, log-odds of the private positive rate) and λ = max(C·R_z·r_m/c, R_z·S/D).
+
+**Theorem.** The statistics are Gaussian releases of total μ_pre. Given them, a row's gradient is at most s·R_z and its curvature at
+most C·R_z·r_m·s(1 - s)·…/λ ≤ c·…, so the minimiser is an `ObjectiveEvent` of shift D and curvature c, both fixed in the plan: λ
+scales with what was released so that C·R_z·r_m/λ ≤ c always holds. δ(ε) = E_u[δ_G(ε - g(u); μ_pre)], one integral per direction.
+
+Weights that depend on x alone leave logistic regression consistent, so scores stay log-odds; clipping features or slopes does not.
+`docs/theorems/scaled-gradient.md` has the proof.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from dperm.mechanisms import scaled_rule as rule
+from dperm.mechanisms.base import Outcome, Plan, Settings, Shape, Stage, Target, options_of, register
+from dperm.mechanisms.objective_solve import release_minimiser, weighted_rows
+from dperm.mechanisms.scaled import budget_of, features_of, scaling_needs, scaling_releases, start
+from dperm.privacy import Gaussian, ObjectiveEvent, calibrate_shift, gaussian_mu, kappa
+from dperm.problem import NoRegularizer, Problem, WholeSpace
+
+if TYPE_CHECKING:
+    from dperm.curator import Curator
+
+# Gradient radius and cap of a row in units of S: logistic regression wants few rows weighted down, a hinge wants short rows.
+RADII = {"logistic": (0.7, 2.0), "softplus-hinge": (1.0, 1.5)}
+OUTPUT_SHARE = 1e-4  # of μ²: pays for the minimiser being computed, not exact
+LADDER = (1.25, 2.0, 2.5, 4.0, 6.0, 10.0, 16.0, 32.0, 64.0)
+
+
+@register
+@dataclass(frozen=True)
+class ScaledObjective:
+    """Row-weighted objective perturbation after private scaling; nothing to tune.
+
+    kinds        one of "numeric", "categorical", "boolean", "sparse", "free" per encoded column; all "free" if left out
+    max_weight   declared bound on sample weights, or None when there are none
+
+    **Guarantee**: (ε, δ) for the target's relation: Gaussian statistics beside one objective event.
+
+    >>> ScaledObjective().name
+    'scaled-objective'
+    """
+
+    kinds: tuple[str, ...] = ()
+    max_weight: float | None = None
+
+    name: ClassVar[str] = "scaled-objective"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kinds", tuple(self.kinds))
+        rule.check_kinds(self.kinds)
+        if self.max_weight is not None and not 0 < self.max_weight < math.inf:
+            raise ValueError(f"Expected max_weight > 0, found {self.max_weight}. Leave it out without sample weights.")
+
+    def missing(self, problem: Problem, target: Target) -> list[str]:
+        needs = scaling_needs(problem, target)
+        if problem.loss.name not in RADII:
+            needs.append(f"a loss in {tuple(RADII)}, whose curvature vanishes with its slope")
+        if not isinstance(problem.domain, WholeSpace):
+            needs.append("an unconstrained domain (use 'scaled-gradient' with a radius)")
+        if not isinstance(problem.regularizer, NoRegularizer):
+            needs.append("regularization='auto' (its ridge follows from the budget; use 'scaled-gradient' or 'objective' with your own)")
+        return needs
+
+    def plan(self, problem: Problem, shape: Shape, target: Target) -> Plan:
+        kinds = rule.column_kinds(self.kinds, shape)
+        mu = gaussian_mu(target.epsilon, target.delta)
+        parts = rule.parts_of(rule.statistics(problem, kinds, positives=True), shape, target)
+        stages = [Stage(name, Gaussian(mu * math.sqrt(parts[name]))) for name in parts_in_order(parts, problem, kinds)]
+        output = Gaussian(mu * math.sqrt(OUTPUT_SHARE))
+        before = math.sqrt(sum(stage.event.gdp() ** 2 for stage in stages) + output.mu**2)  # type: ignore[operator]
+        factor, shift = self._factor(target, parts.get("mean", 0.0), before)
+        event = ObjectiveEvent(
+            "self-bounding", shift, target.epsilon / factor, kappa(target.relation) == 2, target.rows_per_person
+        )
+        public = {
+            "columns": rule.kinds_in_words(kinds),
+            "declared_kinds": len(self.kinds),
+            "max_weight": "none" if self.max_weight is None else self.max_weight,
+            "radii": list(RADII[problem.loss.name]),
+        }
+        stages += [Stage("objective", event, public), Stage("output", output)]
+        from dperm.planner import noise_warning
+
+        return Plan(self.name, options_of(self), tuple(stages), target, shape, warnings=noise_warning(problem, shape, target))
+
+    def _factor(self, target: Target, share: float, before: float) -> tuple[float, float]:
+        """(ε/c, D): how far the curvature stays below ε, and the shift that this leaves room for.
+
+        One row nulled: 1.25, or 2 where much of the budget went into the mean: within 0.05 % of ideal composition. Otherwise the first
+        of a ladder that comes within 3 % of a huge ridge, as a larger ridge only adds bias.
+        """
+
+        def reached(factor: float) -> float:
+            return calibrate_shift(
+                target.epsilon,
+                target.delta,
+                curvature=target.epsilon / factor,
+                relation=target.relation,
+                mu_pre=before,
+                rows=target.rows_per_person,
+            )
+
+        if kappa(target.relation) == 1 and target.rows_per_person == 1:
+            factor = 2.0 if share > 0.1 else 1.25
+            return factor, reached(factor)
+        best = reached(1e6)
+        for factor in LADDER:
+            try:
+                shift = reached(factor)
+            except ValueError:  # the log-determinant alone would cost more than ε
+                continue
+            if shift >= 0.97 * best:
+                return factor, shift
+        return 1e6, best
+
+    def decide(self, plan: Plan, problem: Problem, released: Mapping[str, Any]) -> Settings:
+        shape, target, kinds, budget = plan.shape, plan.target, rule.column_kinds(self.kinds, plan.shape), budget_of(plan)
+        scaled = rule.centred_and_scaled(problem, shape, target, kinds, budget, released)
+        event = plan.stage("objective").event
+        assert isinstance(event, ObjectiveEvent)
+        small, large = RADII[problem.loss.name]
+        size, heaviest = scaled["size"], 1.0 if self.max_weight is None else self.max_weight
+        radius, cap = small * size, large * size
+        constant = problem.loss.self_bounding or 0.0
+        ridge = heaviest * max(constant * radius * cap / event.curvature, radius * size / event.shift)
+        scale, shift = np.asarray(scaled["scale"]), np.asarray(scaled["shift"])
+        return {
+            **scaled,
+            "mean_radius": rule.mean_radius(problem, shape, released),
+            "positive_rate": rule.positive_rate(shape, target, budget, released),
+            "row_radius": radius,
+            "row_cap": cap,
+            "ridge": ridge,
+            "magnitude": float(np.max(scale)) * problem.data.x_norm + float(np.linalg.norm(scale * shift)) + 1.0,
+            "released": rule.digest(released),
+        }
+
+    def run(self, plan: Plan, problem: Problem, curator: Curator) -> Outcome:
+        shape, kinds = plan.shape, rule.column_kinds(self.kinds, plan.shape)
+        released = scaling_releases(problem, shape, kinds, budget_of(plan), curator)
+        settings = self.decide(plan, problem, released)
+        rows = weighted_rows(
+            problem.loss,
+            features_of(problem, settings),
+            problem.data.y,
+            row_radius=settings["row_radius"],
+            row_cap=settings["row_cap"],
+            max_weight=1.0 if self.max_weight is None else self.max_weight,
+        )
+        theta = release_minimiser(
+            curator,
+            rows,
+            plan.stage("objective").event,
+            plan.stage("output").event,
+            columns=shape.d,
+            ridge=settings["ridge"],
+            y=problem.data.y,
+            magnitude=settings["magnitude"],
+            centre=start(problem, shape, released, settings["positive_rate"]),
+        )
+        curator.step(1, 1)
+        return Outcome(rule.original_coefficients(theta, settings, problem.data.intercept), released)
+
+
+def parts_in_order(parts: Mapping[str, float], problem: Problem, kinds: tuple[str, ...]) -> list[str]:
+    return [name for name in rule.statistics(problem, kinds, positives=True) if name in parts]
