@@ -6,8 +6,8 @@ import resource
 
 import numpy as np
 import pytest
-from alterations import unnoticed
 
+from alterations import unnoticed
 from dperm.estimators.finite import FiniteClassLearner
 from dperm.hypotheses import Boxes, Separators, Stumps, Thresholds, hypotheses_from_spec
 from dperm.rules import Predictions, Rules
@@ -65,9 +65,9 @@ def test_failure_rate_stays_below_the_beta_of_the_sample_size_theorem(sampler):
         X = generator.random((m, 1))
         flipped = generator.random(m) < 0.2
         y = (X[:, 0] >= 0.4) ^ flipped
-        model = FiniteClassLearner(
-            epsilon, hypotheses=hypotheses, classes=[False, True], sampler=sampler, random_state=run
-        ).fit(X, y)
+        model = FiniteClassLearner(epsilon, hypotheses=hypotheses, classes=[False, True], sampler=sampler, random_state=run).fit(
+            X, y
+        )
         t, above = model.rule_["threshold"], model.rule_["class_above"]
         wrong = abs(t - 0.4) if above else 1 - abs(t - 0.4)
         error = 0.2 + 0.6 * wrong
@@ -111,9 +111,9 @@ def test_every_leaf_of_the_certificate_is_bound():
 
 def test_concentrated_accounting_books_the_square_over_eight():
     X, y, _ = rows(1)
-    model = FiniteClassLearner(
-        1.0, 1e-6, hypotheses=CLASSES[0], classes=[0, 1], accounting="concentrated", random_state=0
-    ).fit(X, y)
+    model = FiniteClassLearner(1.0, 1e-6, hypotheses=CLASSES[0], classes=[0, 1], accounting="concentrated", random_state=0).fit(
+        X, y
+    )
     stage = model.plan_.stage("selection")
     assert stage.event.rho == pytest.approx((2 * stage.settings["rate"]) ** 2 / 8)
     assert model.plan_.guarantee.epsilon(1e-6) <= 1.0

@@ -70,9 +70,7 @@ class FiniteClassLearner(ClassifierMixin, BaseEstimator):
         groups = self.groups if groups is None else groups
         weight, per_person = person_weights(groups, self.max_rows_per_person, (labels >= 0).astype(np.float64), len(labels))
         n = self.nominal_n if self.nominal_n is not None else len(labels)
-        target = Target.declare(
-            epsilon=self.epsilon, delta=self.delta, relation=self.relation, n=n, rows_per_person=per_person
-        )
+        target = Target.declare(epsilon=self.epsilon, delta=self.delta, relation=self.relation, n=n, rows_per_person=per_person)
         data = DataBounds(np.inf, Interval(0.0, float(len(self.classes_) - 1)))
         release = fit(
             Problem(ZeroOneLoss(), data=data),

@@ -1,0 +1,138 @@
+"""Mean, median and quantiles of declared columns."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import validate_data
+
+from dperm.estimators.persons import person_weights
+from dperm.mechanisms.base import Target
+from dperm.mechanisms.exponential_quantile import QuantileExponential
+from dperm.mechanisms.mean import Mean
+from dperm.problem import DataBounds, Interval, Loss, Problem, QuantileLoss, SquaredLoss
+from dperm.rows.memory import MemoryRows
+from dperm.walk import fit
+
+_READ: dict[str, Any] = {"dtype": [np.float64, np.float32], "ensure_all_finite": False, "ensure_min_samples": 1}
+NO_LABELS = Interval(0.0, 0.0)
+
+
+@dataclass(eq=False, repr=False)
+class _Location(BaseEstimator):
+    """Reads declarations, runs the walk, keeps the answer as `location_`."""
+
+    epsilon: float = 1.0
+    delta: float | None = None
+    _: KW_ONLY
+    bounds: Any = None
+    relation: str = "replace-one"
+    nominal_n: int | None = None
+    groups: Any = None
+    max_rows_per_person: int | None = None
+    noise: str = "secure"
+    random_state: Any = None
+
+    def _fit(self, X: Any, groups: Any, loss: Loss, mechanism: Any, x_norm: float | None) -> Any:
+        X = np.asarray(X)
+        flat = X.ndim == 1
+        X = validate_data(self, X.reshape(-1, 1) if flat else X, **_READ)
+        n = self.nominal_n if self.nominal_n is not None else len(X)
+        groups = self.groups if groups is None else groups
+        weight, per_person = person_weights(groups, self.max_rows_per_person, None, len(X))
+        target = Target.declare(epsilon=self.epsilon, delta=self.delta, relation=self.relation, n=n, rows_per_person=per_person)
+        release = fit(
+            Problem(loss, data=self._data(X.shape[1], x_norm)),
+            MemoryRows(X, np.zeros(len(X)), weight),
+            target,
+            mechanism,
+            nominal_n=self.nominal_n,
+            noise=self.noise,
+            random_state=self.random_state,
+        )
+        self.plan_, self.certificate_, self.release_ = release.plan, release.certificate, release
+        self.location_ = float(release.w[0]) if flat else release.w
+        return self
+
+    def _data(self, d: int, x_norm: float | None) -> DataBounds:
+        if self.bounds is None and x_norm is None:
+            raise ValueError(
+                "Expected bounds=(low, high), found none. Pass the range that values can have; it must not be computed from "
+                "the data."
+            )
+        if self.bounds is None:
+            return DataBounds(float(x_norm or 0.0), NO_LABELS)
+        try:
+            low, high = (np.broadcast_to(np.asarray(side, dtype=np.float64), (d,)) for side in self.bounds)
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"Expected bounds=(low, high), each a number or one per column ({d}), found {self.bounds!r}."
+            ) from error
+        if not (np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()):
+            raise ValueError(f"Expected finite bounds with low < high, found {self.bounds!r}. Correct bounds=.")
+        return DataBounds.box(low.tolist(), high.tolist(), NO_LABELS)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = False
+        tags.input_tags.allow_nan = True
+        tags.input_tags.one_d_array = True
+        tags.non_deterministic = self.random_state is None
+        return tags
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class MeanEstimator(_Location):
+    """Mean of one or several columns: argmin_w Σ ½‖x_i - w‖², released with (ε, δ)- or ε-differential privacy.
+
+    bounds     (low, high), numbers or one per column: values are clipped, noise has each column's own scale
+    x_norm     instead of bounds: the largest Euclidean norm of a row
+    delta      None: min(1e-6, 0.1/n); 0: pure. The smaller of Gaussian and exponential-norm noise is taken
+
+    A missing or infinite value counts as 0, clipped into the bounds. Under add-remove, or with `groups=`, the number of rows is
+    released together with the sum.
+
+    >>> round(MeanEstimator(1.0, bounds=(0, 10), random_state=0).fit(np.full(1000, 4.0)).location_, 1)
+    4.0
+    """
+
+    x_norm: float | None = None
+
+    def fit(self, X: Any, y: Any = None, groups: Any = None) -> MeanEstimator:
+        """Release the mean; afterwards `location_` (a number for one-dimensional data, else one per column)."""
+        if self.bounds is not None and self.x_norm is not None:
+            raise ValueError("Expected bounds= or x_norm=, found both. Pass the one that describes the data better.")
+        if self.x_norm is not None and not (self.x_norm > 0 and np.isfinite(self.x_norm)):
+            raise ValueError(f"Expected x_norm > 0, found {self.x_norm}. Pass the largest Euclidean norm a row may have.")
+        given = self.groups if groups is None else groups
+        counted = self.relation == "add-remove" or given is not None
+        mechanism = Mean(count="released" if counted else "public")
+        fitted: MeanEstimator = self._fit(X, groups, SquaredLoss(), mechanism, self.x_norm)
+        return fitted
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class MedianEstimator(_Location):
+    """Median (or another quantile) of one or several columns, released with ε-differential privacy by the exponential mechanism.
+
+    bounds     (low, high), numbers or one per column; the answer lies inside
+    quantile   level in (0, 1); 0.5 is the median
+    cells      of the public grid over the bounds: the answer is uniform inside its cell
+
+    d columns take ε/d each. `delta` is not used: the release is pure.
+
+    >>> round(MedianEstimator(1.0, bounds=(0, 100), random_state=0).fit(np.arange(1001) / 20).location_)
+    25
+    """
+
+    quantile: float = 0.5
+    cells: int = 65536
+    delta: float | None = 0.0
+
+    def fit(self, X: Any, y: Any = None, groups: Any = None) -> MedianEstimator:
+        """Release the quantile; afterwards `location_` and `certificate_`."""
+        fitted: MedianEstimator = self._fit(X, groups, QuantileLoss(self.quantile), QuantileExponential(self.cells), None)
+        return fitted

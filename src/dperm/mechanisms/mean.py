@@ -1,0 +1,173 @@
+"""The mean of bounded rows: one noisy sum.
+
+    ŵ = m + S·(Σ_i z_i + noise) / n,   z_i = S⁻¹(x_i - m), ‖z_i‖ ≤ R, sensitivity κR
+
+With declared columns [low, high], m is their middle and S their widths, so every column gets noise in its own units and R = √d/2;
+with a declared norm alone, m = 0 and S = 1. The answer is clipped to the declared bounds, which is free.
+
+**Theorem.** Gaussian noise of deviation κR/μ is μ-GDP; noise of density ∝ exp(-ε‖b‖/(κR)) is ε-DP. Their mean squared norms are
+p(κR/μ)² and p(p+1)(κR/ε)²: the second is smaller when p + 1 < (ε/μ)², and is then taken even at δ > 0.
+When the number of rows is protected, or rows are left out by a public rule, the row (x, R) is summed instead: the last entry
+counts,
+the norm grows to √2·R, and the mean is a quotient of released numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from dperm.features import Features
+from dperm.mechanisms.base import Outcome, Plan, Settings, Shape, Stage, Target, Vector, options_of, register
+from dperm.mechanisms.moments import row_weights
+from dperm.noise import RELEASE_SLACK, Noise, gamma_norm_vector, grid_step
+from dperm.privacy import Event, Gaussian, Pure, gaussian_mu, kappa
+from dperm.problem import Problem
+from dperm.rows.base import Block
+
+if TYPE_CHECKING:
+    from dperm.curator import Curator, Secret
+
+NOISES = ("auto", "gaussian", "pure")
+COUNTS = ("public", "released")
+
+
+@dataclass(frozen=True, eq=False)
+class SumTerm:
+    """Σ weight·(z, count_value), weights in [0, 1], ‖z‖ ≤ radius. **Sensitivity** κ·norm, norm² = radius² + count_value²."""
+
+    features: Features
+    radius: float
+
+    def __call__(self, block: Block) -> Vector:
+        return self.features.pull(block.X, row_weights(block))
+
+    def sensitivity(self, relation: str) -> float:
+        return kappa(relation) * math.hypot(self.radius, self.features.intercept)
+
+    @property
+    def row_bound(self) -> float:
+        return max(self.radius, self.features.intercept)
+
+
+def unit_rows(problem: Problem) -> tuple[Vector | float, Vector | float, float]:
+    """(m, S, R) of the declaration: the middle and widths of the columns, or 0 and 1, and the largest norm of z."""
+    if problem.data.low is None or problem.data.high is None:
+        return 0.0, 1.0, problem.data.x_norm
+    low, high = np.array(problem.data.low), np.array(problem.data.high)
+    return (low + high) / 2, high - low, math.sqrt(len(low)) / 2
+
+
+def pure_release(value: Vector, sensitivity: float, epsilon: float, noise: Noise) -> Vector:
+    """value + b with density of b ∝ exp(-ε‖b‖/(RELEASE_SLACK·Δ)), on a public grid.
+
+    **Guarantee**: ε-DP for a value of ℓ2-sensitivity Δ: the value on the grid has sensitivity below RELEASE_SLACK·Δ, and
+    rounding the noisy value is post-processing.
+    """
+    scale = RELEASE_SLACK * sensitivity / epsilon
+    step = grid_step(scale, sensitivity, value.size)
+    counts = np.rint(value / step)
+    return np.asarray((counts + np.rint(gamma_norm_vector(value.size, scale, noise) / step)) * step)
+
+
+@register
+@dataclass(frozen=True)
+class Mean:
+    """The mean of the rows.
+
+    noise_kind  "auto" (the smaller at the target), "gaussian" or "pure"
+    count       "public": divide by n; "released": release the number of rows with the sum
+
+    **Guarantee**: `Gaussian(μ)` or `Pure(ε)` under the target's relation.
+
+    >>> Mean().noise_kind
+    'auto'
+    """
+
+    noise_kind: str = "auto"
+    count: str = "public"
+
+    name: ClassVar[str] = "mean"
+
+    def __post_init__(self) -> None:
+        if self.noise_kind not in NOISES:
+            raise ValueError(f"Expected noise_kind in {NOISES}, found {self.noise_kind!r}.")
+        if self.count not in COUNTS:
+            raise ValueError(f"Expected count in {COUNTS}, found {self.count!r}.")
+
+    def missing(self, problem: Problem, target: Target) -> list[str]:
+        needs = []
+        if problem.loss.name != "squared" or problem.regularizer.name != "none":
+            needs.append("the squared loss without a regularizer, whose minimiser is the mean")
+        if problem.data.intercept or problem.data.y.radius != 0:
+            needs.append("rows without labels or an intercept column")
+        if problem.domain.name != "whole-space":
+            needs.append("no domain (the declared bounds limit the answer)")
+        if problem.feature_map is not None:
+            needs.append("no feature map")
+        if problem.data.low is not None and any(not a < b for a, b in zip(problem.data.low, problem.data.high or ())):
+            needs.append("low < high in every column")
+        if not 0 < problem.data.x_norm < math.inf:
+            needs.append("a finite bound on the norm of a row (x_norm= or bounds=)")
+        if target.delta == 0 and self.noise_kind == "gaussian":
+            needs.append("delta > 0 with Gaussian noise")
+        if target.relation == "add-remove" and self.count == "public":
+            needs.append("count='released' under relation='add-remove', where the number of rows is protected")
+        return needs
+
+    def plan(self, problem: Problem, shape: Shape, target: Target) -> Plan:
+        p = shape.parameters(problem)
+        size = p + (1 if self.count == "released" else 0)
+        mu = gaussian_mu(target.epsilon, target.delta) if target.delta > 0 else 0.0
+        pure = self.noise_kind == "pure" or (self.noise_kind == "auto" and (mu == 0 or size + 1 < (target.epsilon / mu) ** 2))
+        event: Event = Pure(target.epsilon) if pure else Gaussian(mu)
+        term = self._term(problem)
+        sensitivity = term.sensitivity(target.relation) * target.rows_per_person
+        spread = math.sqrt(size + 1) / target.epsilon if pure else 1 / mu
+        settings = {
+            "noise": "pure" if pure else "gaussian",
+            "count": self.count,
+            "asked": self.noise_kind,
+            "sensitivity": sensitivity,
+            "deviation_of_mean": RELEASE_SLACK * sensitivity * spread / shape.n,
+            "columns": p,
+        }
+        return Plan(self.name, options_of(self), (Stage("sum", event, settings),), target, shape)
+
+    def _term(self, problem: Problem) -> SumTerm:
+        middle, width, radius = unit_rows(problem)
+        count_value = radius if self.count == "released" else 0.0
+        if problem.data.low is None:
+            return SumTerm(Features(count_value), radius)
+        return SumTerm(Features(count_value, np.asarray(middle), 1.0 / np.asarray(width)), radius)
+
+    def decide(self, plan: Plan, problem: Problem, released: Mapping[str, Any]) -> Settings:
+        total = np.asarray(released["sum"], dtype=np.float64)
+        middle, width, radius = unit_rows(problem)
+        rows = float(plan.shape.n)
+        if self.count == "released":
+            rows, total = max(total[-1] / radius, 1.0), total[:-1]
+        mean = middle + width * (total / rows)
+        if problem.data.low is not None:
+            mean = np.clip(mean, problem.data.low, problem.data.high)
+        elif np.linalg.norm(mean) > problem.data.x_norm:
+            mean = mean * (problem.data.x_norm / np.linalg.norm(mean))
+        return {"coefficients": [float(v) for v in mean]}
+
+    def run(self, plan: Plan, problem: Problem, curator: Curator) -> Outcome:
+        stage, term = plan.stage("sum"), self._term(problem)
+        if isinstance(stage.event, Gaussian):
+            total = curator.noisy_sum(term, mu=stage.event.mu)
+        else:
+            sensitivity, epsilon = stage.settings["sensitivity"], plan.target.epsilon
+
+            def algorithm(secret: Secret) -> Vector:
+                return pure_release(secret.sum(term), sensitivity, epsilon, secret.noise)
+
+            total = curator.solve(stage.event, algorithm)
+        released = {"sum": total.tolist()}
+        return Outcome(np.array(self.decide(plan, problem, released)["coefficients"]), released)

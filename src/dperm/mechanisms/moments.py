@@ -1,0 +1,106 @@
+"""Second moments of rows in isometric coordinates of the symmetric matrices.
+
+    svec(S) = (S_jj for all j, √2·S_ij for i < j),   ‖svec(S)‖₂ = ‖S‖_F
+
+Equal Gaussian noise in these coordinates is the symmetric noise that belongs to the Frobenius norm: standard deviation s on the
+diagonal, s/√2 off it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dperm.features import Features
+from dperm.privacy import kappa
+from dperm.rows.base import Block
+from dperm.rows.memory import is_sparse
+
+Vector = NDArray[np.float64]
+
+
+def svec(matrix: Vector) -> Vector:
+    """Isometric coordinates of a symmetric matrix: the diagonal, then √2 times the upper triangle by rows.
+
+    >>> svec(np.array([[1.0, 2.0], [2.0, 3.0]])).round(4).tolist()
+    [1.0, 3.0, 2.8284]
+    """
+    upper = np.triu_indices(len(matrix), 1)
+    return np.concatenate([np.diag(matrix), math.sqrt(2.0) * matrix[upper]])
+
+
+def smat(coordinates: Vector, p: int) -> Vector:
+    """The symmetric matrix with these coordinates.
+
+    >>> smat(svec(np.array([[1.0, 2.0], [2.0, 3.0]])), 2).round(9).tolist()
+    [[1.0, 2.0], [2.0, 3.0]]
+    """
+    coordinates = np.asarray(coordinates, dtype=np.float64)
+    if coordinates.shape != (p * (p + 1) // 2,):
+        raise ValueError(f"Expected {p * (p + 1) // 2} coordinates for {p} columns, found {coordinates.shape}.")
+    matrix = np.zeros((p, p))
+    matrix[np.triu_indices(p, 1)] = coordinates[p:] / math.sqrt(2.0)
+    matrix += matrix.T
+    matrix[np.diag_indices(p)] = coordinates[:p]
+    return matrix
+
+
+@dataclass(frozen=True, eq=False)
+class GramTerm:
+    """svec(Σ weight·a aᵀ) with a = (z, target_scale·y), or a = z when target_scale is 0; weights in [0, 1], ‖a‖ ≤ norm.
+
+    **Sensitivity** norm² for one row nulled, added or removed: ‖aaᵀ‖_F = ‖a‖². √2·norm² for one replaced:
+    ‖aaᵀ - bbᵀ‖_F² = ‖a‖⁴ + ‖b‖⁴ - 2⟨a, b⟩² ≤ 2·norm⁴, with equality for orthogonal rows of full norm.
+    """
+
+    features: Features
+    norm: float
+    target_scale: float = 0.0
+
+    def __call__(self, block: Block) -> Vector:
+        weight = row_weights(block)
+        z = design(block, self.features)
+        if self.target_scale:
+            z = np.column_stack([z, self.target_scale * np.asarray(block.y, dtype=np.float64)])
+        return svec((z * weight[:, None]).T @ z)
+
+    def sensitivity(self, relation: str) -> float:
+        return (math.sqrt(2.0) if kappa(relation) == 2 else 1.0) * self.norm**2
+
+    @property
+    def row_bound(self) -> float:
+        return self.norm**2
+
+
+@dataclass(frozen=True, eq=False)
+class CrossTerm:
+    """Σ weight·y·z with ‖z‖ ≤ norm, |y| ≤ label. **Sensitivity** κ·norm·label."""
+
+    features: Features
+    norm: float
+    label: float
+
+    def __call__(self, block: Block) -> Vector:
+        return self.features.pull(block.X, row_weights(block) * np.asarray(block.y, dtype=np.float64))
+
+    def sensitivity(self, relation: str) -> float:
+        return kappa(relation) * self.norm * self.label
+
+    @property
+    def row_bound(self) -> float:
+        return self.norm * self.label
+
+
+def row_weights(block: Block) -> Vector:
+    """Weights kept in [0, 1], so that a row never counts for more than one."""
+    return np.ones(len(block.y)) if block.weight is None else np.clip(block.weight, 0.0, 1.0)
+
+
+def design(block: Block, features: Features) -> Vector:
+    """The rows z of a block as a dense float64 array, intercept column included."""
+    X = block.X.toarray() if is_sparse(block.X) else block.X
+    z = np.asarray(X, dtype=np.float64)
+    return np.column_stack([z, np.full(len(z), features.intercept)]) if features.intercept else z
