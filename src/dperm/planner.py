@@ -62,7 +62,7 @@ def automatic(problem: Problem, target: Target, *, asked_for: str) -> str:
     elif asked_for == "probabilities" and target.epsilon >= 0.5:
         row = ["scaled-objective", "scaled-gradient", "gradient"]
     else:
-        row = ["selection"] if asked_for == "sparse" else ["scaled-gradient", "scaled-poisson", "gradient"]
+        row = ["scaled-gradient", "scaled-poisson", "gradient"]
     known = [name for name in row if name in MECHANISMS] or ["gradient"]
     for name in known:
         if not mechanism_from_spec(name, {}).missing(problem, target):

@@ -92,6 +92,10 @@ class PrivateEstimator(BaseEstimator):
     def _store(self, release: Release) -> None:
         raise NotImplementedError
 
+    def _method(self) -> Any:
+        """The method as the planner takes it; an estimator with its own mechanism or options builds it here."""
+        return self.method
+
     # -- the fit -----------------------------------------------------------------------------------------------------
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, groups: Any = None) -> Any:
@@ -100,6 +104,7 @@ class PrivateEstimator(BaseEstimator):
         `sample_weight` needs the declared bound `max_weight`; weights outside [0, max_weight] are clipped into it, a missing weight
         counts as 0.
         """
+        self._seen = None if self.ledger is None else X  # what a ledger recognises the data set by
         engine = engine_rows(X, y, self._declared_schema())
         if engine is not None:
             rows, interval, heaviest = declared_rows(self, engine, sample_weight, groups)
@@ -119,7 +124,7 @@ class PrivateEstimator(BaseEstimator):
         encoding = self._encoding
         problem = self._problem(interval)
         mechanism = choose(
-            self.method,
+            self._method(),
             problem,
             Shape(n, encoding.d),
             target,
@@ -137,6 +142,8 @@ class PrivateEstimator(BaseEstimator):
             random_state=self.random_state,
             encoding=encoding,
             progress=self._progress(),
+            ledger=self.ledger,
+            fingerprint=self.__dict__.pop("_seen", None),
         )
         self.plan_ = release.plan
         self.certificate_ = release.certificate
