@@ -30,8 +30,14 @@ def rows(d=3, n=300, seed=0):
 
 @pytest.mark.parametrize(
     ("hypotheses", "d"),
-    [*((h, 3) for h in CLASSES), (Boxes((-1.0,), (1.0,), 9), 1), (Boxes((-1.0, -1.0), (1.0, 1.0), 6), 2)]
-    + [(Boxes((-1.0, 0.0, -1.0), (1.0, 1.0, 1.0), 4), 3), (Separators(2, 12, 21, 1.0), 2), (Separators(1, 1, 21, 1.0), 1)],
+    [
+        *((h, 3) for h in CLASSES),
+        (Boxes((-1.0,), (1.0,), 9), 1),
+        (Boxes((-1.0, -1.0), (1.0, 1.0), 6), 2),
+        (Boxes((-1.0, 0.0, -1.0), (1.0, 1.0, 1.0), 4), 3),
+        (Separators(2, 12, 21, 1.0), 2),
+        (Separators(1, 1, 21, 1.0), 1),
+    ],
     ids=lambda value: getattr(value, "kind", str(value)),
 )
 def test_counting_by_sums_equals_asking_every_rule(hypotheses, d):

@@ -14,10 +14,13 @@ from typing import Any
 __version__ = "0.1.0"
 
 _HOMES = {
+    "FiniteClassLearner": "dperm.estimators",
     "HuberRegressor": "dperm.estimators",
     "LinearRegression": "dperm.estimators",
     "LinearSVC": "dperm.estimators",
     "LogisticRegression": "dperm.estimators",
+    "MeanEstimator": "dperm.estimators",
+    "MedianEstimator": "dperm.estimators",
     "PoissonRegressor": "dperm.estimators",
     "Ridge": "dperm.estimators",
     "fit": "dperm.walk",
@@ -28,6 +31,7 @@ _HOMES = {
     "Problem": "dperm.problem",
     "Target": "dperm.mechanisms",
     "Shape": "dperm.mechanisms",
+    "Exponential": "dperm.mechanisms",
     "Gradient": "dperm.mechanisms",
     "ScaledGradient": "dperm.mechanisms",
     "Schema": "dperm.schema",

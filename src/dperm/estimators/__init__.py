@@ -1,9 +1,21 @@
 """The scikit-learn shell: wrap X, y in rows, call `fit`, copy the coefficients."""
 
+from dperm.estimators.finite import FiniteClassLearner
 from dperm.estimators.huber import HuberRegressor
 from dperm.estimators.linear import LinearRegression, Ridge
+from dperm.estimators.location import MeanEstimator, MedianEstimator
 from dperm.estimators.logistic import LogisticRegression
 from dperm.estimators.poisson import PoissonRegressor
 from dperm.estimators.svc import LinearSVC
 
-__all__ = ["HuberRegressor", "LinearRegression", "LinearSVC", "LogisticRegression", "PoissonRegressor", "Ridge"]
+__all__ = [
+    "FiniteClassLearner",
+    "HuberRegressor",
+    "LinearRegression",
+    "LinearSVC",
+    "LogisticRegression",
+    "MeanEstimator",
+    "MedianEstimator",
+    "PoissonRegressor",
+    "Ridge",
+]
