@@ -7,7 +7,7 @@ WORKERS ?= 2
 export OPENBLAS_NUM_THREADS ?= 1
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test lint audit bench bench-accuracy docs gallery soak clean
+.PHONY: demo setup test coverage lint audit bench bench-accuracy docs gallery soak clean
 
 $(BIN)/.core: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -22,12 +22,21 @@ $(BIN)/.dev: $(BIN)/.core
 demo: $(BIN)/.core
 	$(BIN)/dperm demo
 
+setup: $(BIN)/.dev
+
 test: $(BIN)/.dev
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -q
 
 lint: $(BIN)/.dev
 	$(BIN)/ruff check src tests
 	$(BIN)/mypy --strict src/dperm/problem src/dperm/privacy src/dperm/theory src/dperm/solvers.py
+
+# The gate of the two packages that every guarantee rests on.
+coverage: $(BIN)/.dev
+	$(BIN)/python -m pytest -n $(WORKERS) -q --cov=dperm.problem --cov=dperm.privacy --cov-fail-under=95 \
+	  --cov-report=term-missing:skip-covered tests/test_losses.py tests/test_regularizers.py tests/test_domains.py \
+	  tests/test_problem.py tests/test_gaussian.py tests/test_accounting.py tests/test_guarantees.py \
+	  tests/test_objective.py tests/test_exact_objective.py src/dperm/problem src/dperm/privacy
 
 clean:
 	rm -rf $(VENV) dperm-demo site
