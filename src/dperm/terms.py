@@ -85,10 +85,14 @@ class SampledTerm:
     step: int
 
     def __call__(self, block: Block) -> Vector:
-        stream = np.random.Philox(key=self.key, counter=[0, 0, block.start, self.step])
-        joined = (np.random.Generator(stream).random(len(block.y)) < self.rate).astype(np.float64)
+        joined = self.joined(block.start, len(block.y))
         weight = joined if block.weight is None else joined * block.weight
         return np.asarray(self.term(Block(block.X, block.y, weight, block.start, block.memory)))
+
+    def joined(self, start: int, count: int) -> Vector:
+        """1 for the rows of a block that join, 0 for the others; `start` is the block's first row."""
+        stream = np.random.Philox(key=self.key, counter=[0, 0, start, self.step])
+        return (np.random.Generator(stream).random(count) < self.rate).astype(np.float64)
 
     def sensitivity(self, relation: str) -> float:
         return self.term.sensitivity(relation)

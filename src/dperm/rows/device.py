@@ -1,0 +1,240 @@
+"""Rows on a card: torch tensors (CUDA or CPU), CuPy and other array-API arrays.
+
+A scalar loss on float32 or bfloat16 CUDA rows takes the fused kernel (`kernels.py`): one read of X per sum. Everything else
+takes two products per block in float64 on the same device: multinomial losses, float64 rows, CPU tensors, other libraries,
+cards without Triton. Terms that are no gradients (histograms, moments) see the blocks on the host, one at a time. What crosses
+to the host per gradient is one d-vector.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dperm.problem import DataBounds, FeatureMap
+from dperm.rows.base import BLOCK_ROWS, Block, Term, from_counts, total_counts
+from dperm.rows.device_sums import CHUNK_ENTRIES, clipped_rows, device_labels, fused_sum, product_counts, takes_fused
+from dperm.rows.labelled import LabelRule
+from dperm.rows.memory import cut_block
+from dperm.statistics_terms import WeightedGradientTerm
+from dperm.terms import GradientTerm, SampledTerm, UnclippedGradientTerm
+
+# Blocks that one product step holds in float64 at a time.
+PRODUCT_BYTES = 1 << 28
+
+
+class DeviceRows:
+    """X (n × d), y and optional weights as arrays of one library on one device.
+
+    With `device="cuda"` and X on the host, X stays there and streams through pinned buffers on every pass: for data larger
+    than the card. `names` are the columns' names, if they have any.
+
+    **Guarantee**: the sensitivity of the computed sum is within the release slack of the declared one: see `kernels.py` for
+    the fused path; the other path adds each block of 8,192 rows in float64 and the blocks as integers, as in memory.
+
+    >>> rows = DeviceRows(np.eye(3), np.ones(3))
+    >>> rows.n, rows.d
+    (3, 3)
+    """
+
+    def __init__(self, X: Any, y: Any, weight: Any = None, *, device: Any = None, names: Any = None) -> None:
+        import array_api_compat
+
+        self.xp = array_api_compat.array_namespace(X)
+        if len(X.shape) != 2:
+            raise ValueError(f"Expected X with two dimensions, found {len(X.shape)}. Reshape it to (rows, columns).")
+        if y is None or len(y) != X.shape[0]:
+            raise ValueError(f"Expected as many labels as rows, found {0 if y is None else len(y)} for {X.shape[0]} rows.")
+        if X.shape[0] == 0:
+            raise ValueError("Expected at least one row, found none. Check that the array is not empty.")
+        self.X, self.y, self.weight = X, y, weight
+        self.device = device_of(X) if device is None else device
+        self.names, self.encoding = names, None
+        self.data: DataBounds | None = None
+        self.feature_map: FeatureMap | None = None
+        self._encode: Callable[[Any], Any] | None = None
+
+    @property
+    def n(self) -> int:
+        return int(self.X.shape[0])
+
+    @property
+    def d(self) -> int:
+        return int(self.X.shape[1])
+
+    @property
+    def streams(self) -> bool:
+        """X waits on the host and goes to the card piece by piece."""
+        return str(device_of(self.X)) == "cpu" and str(self.device) != "cpu"
+
+    def encoded(self, encoding: Any) -> DeviceRows:
+        """Rows in the units of the problem: clipped to the declared bounds and scaled, on the device."""
+        transform = partial(transform_rows, encoding)
+        if self.streams:
+            return self._copy(encoding=encoding, _encode=transform)
+        return self._copy(X=transform(self.X), encoding=encoding)
+
+    def labelled(self, rule: LabelRule) -> DeviceRows:
+        """The same rows with labels by a public rule; labels are read on the host once."""
+        labels, weight = rule(to_host(self.y))[:2]
+        kept = None if weight is None else np.asarray(weight, dtype=np.float64)
+        if kept is not None and np.all(kept == 1.0):
+            kept = None
+        return self._copy(y=np.asarray(labels), weight=kept)
+
+    def bounded(self, data: DataBounds, feature_map: FeatureMap | None = None) -> DeviceRows:
+        rows = self._copy(data=data, feature_map=feature_map)
+        if feature_map is not None:
+            return rows  # maps run on host blocks
+        with enough_memory(self.X):
+            if not rows.streams:
+                rows.X = clipped_rows(self.X, data)
+            host = np.asarray(to_host(self.y))
+            rows.y = device_labels(data.enforce(np.zeros((0, self.d)), host)[1], self)
+            rows.weight = None if self.weight is None else device_labels(to_host(self.weight), self)
+        return rows
+
+    def sum(self, term: Term, step: float) -> NDArray[np.float64]:
+        inner = term.term if isinstance(term, SampledTerm) else term
+        # By exact type: a subclass that computes something else must not be taken for a gradient.
+        known = type(inner) in (GradientTerm, UnclippedGradientTerm, WeightedGradientTerm)
+        if self.data is None or self.feature_map is not None or not known:
+            return from_counts(total_counts(self.host_blocks(), term, step), step)
+        weight = self.weight
+        if isinstance(term, SampledTerm):
+            starts = range(0, self.n, BLOCK_ROWS)
+            joined = np.concatenate([term.joined(start, min(BLOCK_ROWS, self.n - start)) for start in starts])
+            weight = device_labels(joined if weight is None else joined * to_host(weight), self)
+        with enough_memory(self.X):
+            if not isinstance(inner, UnclippedGradientTerm) and takes_fused(self, inner):
+                return fused_sum(self, inner, weight)
+            return self._products(inner, weight, step)
+
+    def _products(self, term: GradientTerm, weight: Any, step: float) -> NDArray[np.float64]:
+        """Two products per block in float64, several blocks at once."""
+        blocks = max(PRODUCT_BYTES // (BLOCK_ROWS * self.d * 8), 1)
+        total: Any = 0
+        for start, X in self.pieces(blocks * BLOCK_ROWS):
+            part = slice(start, start + X.shape[0])
+            total = total + product_counts(term, X, self.y[part], None if weight is None else weight[part], step)
+        return from_counts(np.asarray(to_host(total)), step)
+
+    def pieces(self, size: int) -> Iterator[tuple[int, Any]]:
+        """(first row, rows on the device), `size` rows at a time; the next piece travels while the caller works on one."""
+        if not self.streams:
+            for start in range(0, self.n, size):
+                yield start, self.X[start : start + size]
+            return
+        import torch
+
+        pinned = [torch.empty((min(size, self.n), self.d), dtype=self.X.dtype, pin_memory=True) for _ in range(2)]
+        copying, copied = torch.cuda.Stream(), [torch.cuda.Event(), torch.cuda.Event()]
+
+        def send(turn: int, start: int) -> Any:
+            buffer = pinned[turn % 2][: min(size, self.n - start)]
+            copied[turn % 2].synchronize()  # the copy out of this buffer has ended
+            buffer.copy_(self.X[start : start + size])
+            with torch.cuda.stream(copying):
+                moved = buffer.to(self.device, non_blocking=True)
+                copied[turn % 2].record(copying)
+            return moved
+
+        starts = list(range(0, self.n, size))
+        ahead = send(0, 0)
+        for turn, start in enumerate(starts):
+            X = ahead
+            torch.cuda.current_stream().wait_event(copied[turn % 2])
+            X.record_stream(torch.cuda.current_stream())
+            if turn + 1 < len(starts):
+                ahead = send(turn + 1, starts[turn + 1])
+            if self._encode is not None:
+                X = self._encode(X)
+            yield start, clipped_rows(X, self.data) if self.data is not None else X
+
+    def host_blocks(self) -> Iterator[Callable[[], Block]]:
+        """Blocks on the host, for terms that are written for NumPy."""
+        y, weight = to_host(self.y), None if self.weight is None else to_host(self.weight)
+
+        def block(start: int) -> Block:
+            part = slice(start, min(start + BLOCK_ROWS, self.n))
+            X = self.X[part]
+            if self.streams and self._encode is not None:
+                X = self._encode(X)
+            kept = None if weight is None else np.asarray(weight[part], dtype=np.float64)
+            return cut_block(to_host(X), y[part], kept, start, self.data, self.feature_map)
+
+        return (partial(block, start) for start in range(0, self.n, BLOCK_ROWS))
+
+    def _copy(self, **changes: Any) -> DeviceRows:
+        other = object.__new__(DeviceRows)
+        other.__dict__.update({**self.__dict__, **changes})
+        return other
+
+
+class enough_memory:
+    """A card that is too small says so in our words."""
+
+    def __init__(self, X: Any) -> None:
+        self.size = math.prod(X.shape) * 4
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if kind is not None and "OutOfMemory" in kind.__name__:
+            raise ValueError(
+                f"Expected room on the card for the rows (about {self.size / 1e9:.1f} GB) and a working copy, found too little. "
+                'Keep X on the host and pass device="cuda", so that it streams, or use bfloat16. Nothing was released.'
+            ) from error
+
+
+def device_of(X: Any) -> Any:
+    import array_api_compat
+
+    return array_api_compat.device(X)
+
+
+def to_host(array: Any) -> Any:
+    """Any array as NumPy; bfloat16 as float32, which holds it exactly."""
+    if type(array).__module__.split(".")[0] == "torch":
+        import torch
+
+        array = array.detach()
+        return (array.float() if array.dtype == torch.bfloat16 else array).cpu().numpy()
+    return array.get() if hasattr(array, "get") and not isinstance(array, np.ndarray) else np.asarray(array)
+
+
+def transform_rows(encoding: Any, X: Any) -> Any:
+    """`Encoding.transform` on any device, in the dtype of X, row by row.
+
+    The same rule: what is not finite becomes `missing`, entries are clipped to the bounds, the row to x_norm, then shifted and
+    scaled.
+    """
+    import array_api_compat
+
+    xp = array_api_compat.array_namespace(X)
+    if not xp.isdtype(X.dtype, "real floating"):
+        X = xp.astype(X, xp.float64)
+    size = max(CHUNK_ENTRIES // X.shape[1], 1)
+    if X.shape[0] > size:  # temporaries stay small
+        out = xp.empty_like(X)
+        for start in range(0, X.shape[0], size):
+            out[start : start + size, :] = transform_rows(encoding, X[start : start + size, :])
+        return out
+
+    def vector(values: Any) -> Any:
+        return xp.asarray(np.asarray(values, dtype=np.float64), dtype=X.dtype, device=device_of(X))
+
+    X = xp.where(xp.isfinite(X), X, vector(encoding.missing))
+    if bool(np.any(~encoding.where("free"))):
+        X = xp.minimum(xp.maximum(X, vector(encoding.low)), vector(encoding.high))
+    if encoding.x_norm is not None:
+        wide = xp.astype(X, xp.float64)
+        norms = xp.sqrt(xp.sum(wide * wide, axis=1))
+        factor = encoding.x_norm / xp.maximum(norms, xp.full_like(norms, encoding.x_norm))
+        X = X * xp.astype(factor, X.dtype)[:, None]
+    return (X - vector(encoding.anchor)) / vector(encoding.width)
