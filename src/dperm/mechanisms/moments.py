@@ -50,53 +50,56 @@ def smat(coordinates: Vector, p: int) -> Vector:
 
 @dataclass(frozen=True, eq=False)
 class GramTerm:
-    """svec(Σ weight·a aᵀ) with a = (z, target_scale·y), or a = z when target_scale is 0; weights in [0, 1], ‖a‖ ≤ norm.
+    """svec(Σ weight·a aᵀ) with a = (z, target_scale·y), or a = z when target_scale is 0; ‖a‖ ≤ norm, weights in [0, W].
 
-    **Sensitivity** norm² for one row nulled, added or removed: ‖aaᵀ‖_F = ‖a‖². √2·norm² for one replaced:
-    ‖aaᵀ - bbᵀ‖_F² = ‖a‖⁴ + ‖b‖⁴ - 2⟨a, b⟩² ≤ 2·norm⁴, with equality for orthogonal rows of full norm.
+    **Sensitivity** W·norm² for one row nulled, added or removed: ‖aaᵀ‖_F = ‖a‖². √2·W·norm² for one replaced:
+    ‖v·aaᵀ - w·bbᵀ‖_F² = v²‖a‖⁴ + w²‖b‖⁴ - 2vw⟨a, b⟩² ≤ 2·W²·norm⁴, with equality for orthogonal rows of full norm.
     """
 
     features: Features
     norm: float
     target_scale: float = 0.0
+    max_weight: float = 1.0
 
     def __call__(self, block: Block) -> Vector:
-        weight = row_weights(block)
+        weight = row_weights(block, self.max_weight)
         z = design(block, self.features)
         if self.target_scale:
             z = np.column_stack([z, self.target_scale * np.asarray(block.y, dtype=np.float64)])
         return svec((z * weight[:, None]).T @ z)
 
     def sensitivity(self, relation: str) -> float:
-        return (math.sqrt(2.0) if kappa(relation) == 2 else 1.0) * self.norm**2
+        return (math.sqrt(2.0) if kappa(relation) == 2 else 1.0) * self.norm**2 * self.max_weight
 
     @property
     def row_bound(self) -> float:
-        return self.norm**2
+        return self.norm**2 * self.max_weight
 
 
 @dataclass(frozen=True, eq=False)
 class CrossTerm:
-    """Σ weight·y·z with ‖z‖ ≤ norm, |y| ≤ label. **Sensitivity** κ·norm·label."""
+    """Σ weight·y·z with ‖z‖ ≤ norm, |y| ≤ label, weights in [0, W]. **Sensitivity** κ·W·norm·label."""
 
     features: Features
     norm: float
     label: float
+    max_weight: float = 1.0
 
     def __call__(self, block: Block) -> Vector:
-        return self.features.pull(block.X, row_weights(block) * np.asarray(block.y, dtype=np.float64))
+        weight = row_weights(block, self.max_weight)
+        return self.features.pull(block.X, weight * np.asarray(block.y, dtype=np.float64))
 
     def sensitivity(self, relation: str) -> float:
-        return kappa(relation) * self.norm * self.label
+        return kappa(relation) * self.row_bound
 
     @property
     def row_bound(self) -> float:
-        return self.norm * self.label
+        return self.norm * self.label * self.max_weight
 
 
-def row_weights(block: Block) -> Vector:
-    """Weights kept in [0, 1], so that a row never counts for more than one."""
-    return np.ones(len(block.y)) if block.weight is None else np.clip(block.weight, 0.0, 1.0)
+def row_weights(block: Block, largest: float = 1.0) -> Vector:
+    """Weights kept in [0, largest], so that a row never counts for more than was declared."""
+    return np.ones(len(block.y)) if block.weight is None else np.clip(block.weight, 0.0, largest)
 
 
 def design(block: Block, features: Features) -> Vector:

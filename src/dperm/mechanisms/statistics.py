@@ -1,0 +1,281 @@
+"""Sufficient-statistics perturbation for least squares: release the second moments once, then solve as often as you like.
+
+    M̃ = Σ_i a_i a_iᵀ + symmetric noise,   a = (z, τ·y);   blocks Ã = Σzzᵀ, c̃ = Σyz, and Σy²
+    ŵ = (floor(Ã) + λI)⁻¹ c̃,               eigenvalues of Ã floored at 2s√p
+
+**Theorem.** With ‖z‖ ≤ R, |y| ≤ B and ρ² = R² + τ²B² the row aaᵀ has Frobenius norm ≤ ρ². In isometric coordinates of the
+symmetric matrices the sensitivity is ρ² (nulled, added, removed) or √2·ρ² (replaced), so Gaussian noise of deviation
+s = sensitivity/μ in these coordinates (s on the diagonal, s/√2 off it) is μ-GDP. All else is post-processing: several
+regressions,
+ridge paths, intervals. The default τ = R/(√2·B) gives Ã and c̃ the same relative noise; under replace-one it is the noise of the
+exact joint release of Ã and c̃ alone, so that Σy² comes free. Proofs: `docs/theorems/statistics.md`.
+
+`variant="adaptive"` is AdaSSP (Wang 2018) with exact Gaussian accounting: thirds of μ² for Ã, c̃ and the smallest eigenvalue, and
+a ridge that lifts the spectrum just above the noise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from scipy.special import ndtri
+
+from dperm.features import Features
+from dperm.mechanisms.base import Outcome, Plan, Settings, Shape, Stage, Target, UnmetNeeds, Vector, options_of, register
+from dperm.mechanisms.moments import CrossTerm, GramTerm, smat
+from dperm.noise import gaussian_scale, release
+from dperm.privacy import Gaussian, gaussian_mu
+from dperm.problem import Problem
+
+if TYPE_CHECKING:
+    from dperm.curator import Curator, Secret
+    from dperm.walk import Release
+
+VARIANTS = ("eigen-floor", "adaptive")
+LARGEST = 1000  # columns: half a million released numbers
+NEVER_UP = 1 - 1e-12  # square roots round; never round up a budget
+
+
+@register
+@dataclass(frozen=True)
+class Statistics:
+    """Least squares from noisy second moments.
+
+    variant        "eigen-floor" (default) or "adaptive"
+    target_share   (τB/R)² of the label in the released row, eigen-floor only; None: ½
+    failure        probability that the adaptive ridge is too small; None: 0.05
+    max_weight     sample weights are clipped into [0, max_weight]; None: 1
+
+    **Guarantee**: (ε, δ) for the target's relation; one `Gaussian(μ)`, or three of μ/√3. As ε → ∞ the answer tends to (ridge)
+    least squares.
+
+    >>> Statistics().variant
+    'eigen-floor'
+    """
+
+    variant: str = "eigen-floor"
+    target_share: float | None = None
+    failure: float | None = None
+    max_weight: float | None = None
+
+    name: ClassVar[str] = "statistics"
+
+    def __post_init__(self) -> None:
+        if self.variant not in VARIANTS:
+            raise ValueError(f"Expected variant in {VARIANTS}, found {self.variant!r}.")
+        if self.target_share is not None and not 0 < self.target_share < math.inf:
+            raise ValueError(f"Expected target_share > 0, found {self.target_share}. Leave it out to take 0.5.")
+        if self.failure is not None and not 0 < self.failure < 1:
+            raise ValueError(f"Expected 0 < failure < 1, found {self.failure}. Leave it out to take 0.05.")
+        if self.max_weight is not None and not 0 < self.max_weight < math.inf:
+            raise ValueError(f"Expected max_weight > 0, found {self.max_weight}.")
+
+    def missing(self, problem: Problem, target: Target) -> list[str]:
+        needs = []
+        if target.delta == 0:
+            needs.append("delta > 0, because its noise is Gaussian (pass delta=1e-6, or choose a pure mechanism)")
+        if problem.loss.name != "squared":
+            needs.append(f"the squared loss, which second moments determine (found {problem.loss.name!r})")
+        if problem.regularizer.name not in ("none", "ridge"):
+            needs.append(f"a ridge or no regularizer (found {problem.regularizer.name!r})")
+        if not 0 < problem.row_norm < math.inf:
+            needs.append("a finite bound on the norm of a row (x_norm= or bounds=)")
+        if not 0 < problem.data.y.radius < math.inf:
+            needs.append("finite bounds on the labels (y_bounds=)")
+        if self.variant == "adaptive" and self.target_share is not None:
+            needs.append("target_share= only with variant='eigen-floor'")
+        if self.variant == "eigen-floor" and self.failure is not None:
+            needs.append("failure= only with variant='adaptive'")
+        return needs
+
+    # -- terms and scales --------------------------------------------------------------------------------------------
+
+    def _target_scale(self, problem: Problem) -> float:
+        share = 0.5 if self.target_share is None else self.target_share
+        return math.sqrt(share) * problem.row_norm / problem.data.y.radius
+
+    def _terms(self, problem: Problem) -> dict[str, Any]:
+        features, R, B = Features(problem.data.intercept), problem.row_norm, problem.data.y.radius
+        heaviest = 1.0 if self.max_weight is None else self.max_weight
+        if self.variant == "adaptive":
+            gram = GramTerm(features, R, max_weight=heaviest)
+            return {"gram": gram, "cross": CrossTerm(features, R, B, heaviest)}
+        tau = self._target_scale(problem)
+        return {"moments": GramTerm(features, math.hypot(R, tau * B), tau, heaviest)}
+
+    def _smallest_sensitivity(self, problem: Problem) -> float:
+        """R²W under every relation: aaᵀ - bbᵀ has eigenvalues in [-R²W, R²W], and the smallest eigenvalue is 1-Lipschitz."""
+        return problem.row_norm**2 * (1.0 if self.max_weight is None else self.max_weight)
+
+    def plan(self, problem: Problem, shape: Shape, target: Target) -> Plan:
+        p = shape.parameters(problem)
+        if p > LARGEST:
+            raise UnmetNeeds(self.name, [f"at most {LARGEST} columns for second moments (found {p}); use method='gradient'"])
+        mu = gaussian_mu(target.epsilon, target.delta)
+        terms = self._terms(problem)
+        share = mu * NEVER_UP if self.variant == "eigen-floor" else mu / math.sqrt(3) * NEVER_UP
+        people = target.rows_per_person
+        scales = {name: gaussian_scale(term.sensitivity(target.relation) * people, share) for name, term in terms.items()}
+        settings: dict[str, Settings] = {
+            name: {"scale": scale, "columns": p, "max_weight": self.max_weight} for name, scale in scales.items()
+        }
+        if self.variant == "eigen-floor":
+            floor = 2 * scales["moments"] * math.sqrt(p)
+            settings["moments"] |= {"target_scale": self._target_scale(problem), "floor": floor}
+        else:
+            failure = 0.05 if self.failure is None else self.failure
+            scale = gaussian_scale(self._smallest_sensitivity(problem) * people, share)
+            floor, shift = adaptive_constants(p, scales["gram"], scale, failure)
+            settings["smallest"] = {"scale": scale, "floor": floor, "shift": shift, "failure": failure}
+        stages = tuple(Stage(name, Gaussian(share), values) for name, values in settings.items())
+        return Plan(self.name, options_of(self), stages, target, shape)
+
+    # -- from released moments to coefficients -----------------------------------------------------------------------
+
+    def decide(self, plan: Plan, problem: Problem, released: Mapping[str, Any]) -> Settings:
+        p = plan.shape.parameters(problem)
+        ridge = problem.regularizer.strong_convexity
+        if self.variant == "eigen-floor":
+            settings = plan.stage("moments").settings
+            matrix = smat(released["moments"], p + 1)
+            moments = Moments(matrix, plan.shape.n, settings["scale"], settings["target_scale"], settings["floor"])
+            w = moments.coefficients(ridge=ridge)
+            errors, rest = moments.standard_errors(ridge=ridge), moments.residual_sum(ridge=ridge)
+            decided: Settings = {"standard_errors": errors.tolist(), "residual_sum": rest}
+        else:
+            settings = plan.stage("smallest").settings
+            certain = float(released["smallest"]) - settings["shift"]  # a lower bound of the smallest eigenvalue
+            ridge += max(0.0, settings["floor"] - max(0.0, certain))
+            gram = smat(released["gram"], p) + ridge * np.eye(p)
+            w = np.linalg.solve(gram, np.asarray(released["cross"], dtype=np.float64))
+            decided = {"ridge": ridge, "smallest_eigenvalue_above": certain}
+        w = problem.domain.project(w)
+        return decided | {"coefficients": [float(v) for v in w]}
+
+    def run(self, plan: Plan, problem: Problem, curator: Curator) -> Outcome:
+        terms = self._terms(problem)
+        released: dict[str, Any] = {}
+        for name, term in terms.items():
+            event = plan.stage(name).event
+            assert isinstance(event, Gaussian)
+            released[name] = curator.noisy_sum(term, mu=event.mu).tolist()
+        if self.variant == "adaptive":
+            stage = plan.stage("smallest")
+            sensitivity = self._smallest_sensitivity(problem) * curator.rows_per_person
+
+            def smallest(secret: Secret) -> float:
+                gram = smat(secret.sum(terms["gram"]), plan.shape.parameters(problem))
+                value = np.linalg.eigvalsh(gram)[0]
+                return float(release([value], sensitivity=sensitivity, mu=stage.event.mu, noise=secret.noise)[0])  # type: ignore[attr-defined]
+
+            released["smallest"] = curator.solve(stage.event, smallest)
+        return Outcome(np.array(self.decide(plan, problem, released)["coefficients"]), released)
+
+
+def adaptive_constants(p: int, scale: float, smallest_scale: float, failure: float) -> tuple[float, float]:
+    """(s(√(2p) + √(2 ln(2/ϱ))), s'Φ⁻¹(1 - ϱ/2)): what bounds the noise of the matrix, and of its smallest eigenvalue, but for ϱ.
+
+    The norm of the symmetric noise has mean ≤ s√(2p) and is s-Lipschitz in standard normals, hence the first.
+
+    >>> [round(v, 6) for v in adaptive_constants(10, 7.3173584820, 7.3173584820, 0.05)]
+    [52.599653, 14.341759]
+    """
+    return scale * (math.sqrt(2 * p) + math.sqrt(2 * math.log(2 / failure))), smallest_scale * float(ndtri(1 - failure / 2))
+
+
+def adaptive_as_published(p: int, epsilon: float, delta: float, norm: float, failure: float = 0.05) -> dict[str, float]:
+    """AdaSSP as published, thirds of (ε, δ), one row added or removed: for comparison only.
+
+    scale √ln(6/δ)·R²/(ε/3), shift ln(6/δ)·R²/(ε/3), floor √(p·ln(6/δ)·ln(2p²/ϱ))·R²/(ε/3).
+
+    >>> round(adaptive_as_published(10, 1.0, 1e-6, 1.0)["scale"], 4)
+    11.8518
+    """
+    log, part = math.log(6 / delta), norm**2 / (epsilon / 3)
+    floor = math.sqrt(p * log * math.log(2 * p**2 / failure)) * part
+    return {"scale": math.sqrt(log) * part, "shift": log * part, "floor": floor}
+
+
+def solve_floored(gram: Vector, cross: Vector, floor: float, ridge: float) -> Vector:
+    """(floor(A) + λI)⁻¹c: eigenvalues below `floor` are noise, and are raised to it.
+
+    >>> solve_floored(np.diag([4.0, -1.0]), np.array([4.0, 1.0]), 2.0, 0.0).tolist()
+    [1.0, 0.5]
+    """
+    values, vectors = np.linalg.eigh(gram)
+    return np.asarray(vectors @ ((vectors.T @ cross) / (np.maximum(values, floor) + ridge)))
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Released second moments of (z, τy): solve any regression among the columns, with intervals, at no further privacy cost.
+
+    Columns 0 … p-1 are those of z (the intercept last, if any); column p is the label.
+    """
+
+    matrix: Vector
+    n: int
+    scale: float
+    target_scale: float
+    floor: float
+
+    @classmethod
+    def of(cls, release: Release) -> Moments:
+        """The moments that a fit with `method="statistics"` released."""
+        if "moments" not in release.released:
+            raise ValueError("Expected a release by Statistics() with variant 'eigen-floor', found another. Fit with that.")
+        stage = release.plan.stage("moments").settings
+        matrix = smat(np.asarray(release.released["moments"]), stage["columns"] + 1)
+        return cls(matrix, release.plan.shape.n, stage["scale"], stage["target_scale"], stage["floor"])
+
+    def _choose(self, target: int | None, features: Sequence[int] | None) -> tuple[int, list[int], float]:
+        last = len(self.matrix) - 1
+        target = last if target is None else target
+        chosen = [j for j in range(last) if j != target] if features is None else list(features)
+        if target in chosen or not 0 <= target <= last or not all(0 <= j < last for j in chosen):
+            raise ValueError(f"Expected a target and other columns among 0 … {last}, found {target} and {chosen}.")
+        return target, chosen, self.target_scale if target == last else 1.0
+
+    def coefficients(self, target: int | None = None, features: Sequence[int] | None = None, ridge: float = 0.0) -> Vector:
+        """Least squares of one column (default: the label) on others (default: all of z)."""
+        target, chosen, scale = self._choose(target, features)
+        gram = self.matrix[np.ix_(chosen, chosen)]
+        return solve_floored(gram, self.matrix[chosen, target] / scale, self.floor, ridge)
+
+    def residual_sum(self, target: int | None = None, features: Sequence[int] | None = None, ridge: float = 0.0) -> float:
+        """Σ(y - ⟨z, w⟩)² from the released moments; noise can make it negative."""
+        target, chosen, scale = self._choose(target, features)
+        w = scale * self.coefficients(target, chosen, ridge)
+        gram, cross = self.matrix[np.ix_(chosen, chosen)], self.matrix[chosen, target]
+        return float(self.matrix[target, target] - 2 * cross @ w + w @ gram @ w) / scale**2
+
+    def standard_errors(self, target: int | None = None, features: Sequence[int] | None = None, ridge: float = 0.0) -> Vector:
+        """√diag of P(σ²A + (s²/2)(‖u‖²I + wwᵀ))P, P = (floor(A) + λI)⁻¹, u = (-w, 1): sampling and privacy noise together.
+
+        First order in both, with the released moments plugged in; the bias of the floor is not counted. Symmetric noise E with s
+        on the diagonal and s/√2 off it gives Cov(Eu) = (s²/2)(‖u‖²I + uuᵀ).
+        """
+        target, chosen, scale = self._choose(target, features)
+        gram = self.matrix[np.ix_(chosen, chosen)]
+        cross = self.matrix[chosen, target]
+        values, vectors = np.linalg.eigh(gram)
+        raised = np.maximum(values, self.floor)
+        inverse = (vectors / (raised + ridge)) @ vectors.T
+        w = inverse @ cross  # for the label column times its scale
+        rest = self.residual_sum(target, chosen, ridge) * scale**2
+        variance = max(rest, self.scale) / self.n  # below its own noise the residual sum says nothing
+        noise = self.scale**2 / 2 * ((1 + w @ w) * np.eye(len(w)) + np.outer(w, w))
+        covariance = inverse @ (variance * (vectors * raised) @ vectors.T + noise) @ inverse
+        return np.asarray(np.sqrt(np.diag(covariance)) / scale)
+
+    def intervals(
+        self, level: float = 0.95, target: int | None = None, features: Sequence[int] | None = None, ridge: float = 0.0
+    ) -> Vector:
+        """(low, high) per coefficient: estimate ± z·standard error."""
+        estimate = self.coefficients(target, features, ridge)
+        reach = float(ndtri(0.5 + level / 2)) * self.standard_errors(target, features, ridge)
+        return np.column_stack([estimate - reach, estimate + reach])
