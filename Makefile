@@ -38,5 +38,9 @@ coverage: $(BIN)/.dev
 	  tests/test_problem.py tests/test_gaussian.py tests/test_accounting.py tests/test_guarantees.py \
 	  tests/test_objective.py tests/test_exact_objective.py src/dperm/problem src/dperm/privacy
 
+# 500 fits killed at random moments while eight processes share one ledger; bounded in time.
+soak: $(BIN)/.core
+	$(BIN)/python scripts/soak.py --fits 500 --processes 8 --seconds 600
+
 clean:
 	rm -rf $(VENV) dperm-demo site

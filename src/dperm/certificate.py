@@ -125,9 +125,15 @@ def _refuse_constant(name: str) -> float:
 
 
 def certify(
-    problem: Problem, plan: Plan, mechanism: Any, outcome: Outcome, noise: Noise, encoding: Encoding | None
+    problem: Problem,
+    plan: Plan,
+    mechanism: Any,
+    outcome: Outcome,
+    noise: Noise,
+    encoding: Encoding | None,
+    receipt: Mapping[str, Any] | None = None,
 ) -> Certificate:
-    """Write the record of a finished run."""
+    """Write the record of a finished run; `receipt` is the ledger's, where one was debited."""
     return Certificate(
         _record(
             problem=problem,
@@ -137,6 +143,7 @@ def certify(
             noise=noise.spec(),
             encoding=encoding,
             w=outcome.w,
+            receipt=None if receipt is None else _plain(receipt),
         )
     )
 
@@ -150,6 +157,7 @@ def _record(
     noise: Mapping[str, Any],
     encoding: Encoding | None,
     w: Vector,
+    receipt: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     target, shape = plan.target, plan.shape
     composed = plan.guarantee.epsilon(target.delta)
@@ -189,6 +197,7 @@ def _record(
         "encoding": None if encoding is None else encoding.spec(),
         "declaration": [] if encoding is None else declaration(encoding),
         "coefficients": _coefficients(problem, encoding, w),
+        **({} if receipt is None else {"ledger": dict(receipt)}),
     }
 
 
@@ -278,7 +287,15 @@ def _recompute(record: Mapping[str, Any]) -> dict[str, Any]:
         noise=noise,
         encoding=encoding,
         w=w,
+        receipt=_receipt(record["ledger"], plan, noise["policy"]) if "ledger" in record else None,
     )
+
+
+def _receipt(stated: Mapping[str, Any], plan: Plan, policy: str) -> dict[str, Any]:
+    """The ledger entry as the plan implies it: its costs and its place in the chain are recomputed, the rest is bound by its hash."""
+    from dperm.ledger import receipt_again
+
+    return receipt_again(stated, plan, policy)
 
 
 def released_size(plan: Plan, problem: Problem) -> int:

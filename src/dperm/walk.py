@@ -91,8 +91,13 @@ def fit(
     encoding: Encoding | None = None,
     on_book: Callable[[Event], None] | None = None,
     progress: Progress | None = None,
+    ledger: Any = None,
+    fingerprint: Any = None,
 ) -> Release:
     """Fit `problem` on `rows` so that the answer satisfies `target`.
+
+    `ledger` (a path or `Ledger`) is debited for the whole plan before any row is summed; `fingerprint` is what it recognises the
+    data set by.
 
     **Guarantee**: the composition of the certificate's events under `target.relation`, for rows clipped into `problem.data`.
     """
@@ -105,6 +110,7 @@ def fit(
     shape = Shape(nominal_n if nominal_n is not None else rows.n, rows.d)
     planned = plan(problem, shape, target, chosen)
     source = noise_source(noise, random_state) if isinstance(noise, str) else noise
+    receipt = None if ledger is None else _debited(ledger, planned, source, fingerprint)
     curator = Curator(
         rows.bounded(problem.data, problem.feature_map), source, target.relation, shape.n, target.rows_per_person, on_book, progress
     )
@@ -113,5 +119,12 @@ def fit(
         raise LedgerMismatch(f"Expected the planned events {planned.events}, found {curator.ledger}. Nothing was released.")
     if not np.all(np.isfinite(outcome.w)):
         raise FloatingPointError("Expected finite coefficients, found overflow. Choose a smaller step_size or a bounded domain.")
-    certificate = certify(problem, planned, chosen, outcome, source, encoding)
+    certificate = certify(problem, planned, chosen, outcome, source, encoding, receipt)
     return Release(outcome.w, certificate, planned, outcome.released, {"passes": sum(e.total() for e in planned.events)})
+
+
+def _debited(ledger: Any, planned: Plan, source: Noise, fingerprint: Any) -> dict[str, Any]:
+    """The debit of the whole plan, on disk before anything is drawn."""
+    from dperm.ledger import Ledger
+
+    return Ledger.open(ledger).debit(planned, noise=source.policy, data=fingerprint)

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from dperm.commands.demo import demo
 from dperm.commands.fitting import fit, predict
+from dperm.commands.ledgers import ledger
+from dperm.commands.planning import plan, theory
 from dperm.commands.schemas import schema
 from dperm.commands.verifying import verify
 
-COMMANDS = {"demo": demo, "schema": schema, "fit": fit, "predict": predict, "verify": verify}
+COMMANDS = {
+    "demo": demo,
+    "schema": schema,
+    "plan": plan,
+    "fit": fit,
+    "predict": predict,
+    "verify": verify,
+    "theory": theory,
+    "ledger": ledger,
+}

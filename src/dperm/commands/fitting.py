@@ -21,6 +21,7 @@ def fit(
     relation: str = typer.Option("replace-one", help="replace-one, zero-out or add-remove."),
     nominal_n: int | None = typer.Option(None, help="Public nominal number of rows, for add-remove."),
     random_state: int | None = typer.Option(None, help="Reproducible noise: NOT private, for tests only."),
+    ledger: Path | None = typer.Option(None, help="Budget ledger to debit before the data are read (`dperm ledger create`)."),
     out: Path = typer.Option(Path("dperm-model"), help="Folder for model.json, certificate.json and report.html."),
     memory: str = typer.Option("1GB", help="Files above 256 MB are read as a stream that holds no more than this."),
     cache: Path | None = typer.Option(None, help="Folder for encoded rows (as private as the file): later passes read them."),
@@ -47,6 +48,13 @@ def fit(
         random_state=random_state,
         verbose=0 if as_json else 1,
     )
+    if ledger is not None:
+        from dperm.commands.planning import estimator_plan, row_count
+        from dperm.ledger import Ledger
+
+        book = Ledger(ledger, data=file)
+        book.check(estimator_plan(estimator, nominal_n if nominal_n is not None else row_count(file)))
+        estimator.set_params(ledger=book)
     fitted = estimator.fit(open_rows(file, declared, memory, cache, quiet=as_json or relation == "add-remove"))
     report = save_model(fitted, out)
     show({**summary(fitted), "model": str(out / "model.json"), "report": str(report)}, as_json)
@@ -56,7 +64,7 @@ STREAM_BYTES = 256_000_000
 
 
 def open_rows(file: Path, schema: Any, memory: str, cache: Path | None, *, quiet: bool) -> Any:
-    """A table in memory when the file is small; rows that stream when it is large, when it is no CSV or Parquet, or with a cache."""
+    """A table in memory when the file is small; rows that stream when it is large, neither CSV nor Parquet, or with a cache."""
     size = sum(part.stat().st_size for part in (file.rglob("*") if file.is_dir() else [file]) if part.is_file())
     if file.exists() and (size > STREAM_BYTES or cache is not None or file.suffix in (".arrow", ".ipc", ".feather")):
         from dperm.report.progress import row_printer

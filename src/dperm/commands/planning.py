@@ -1,0 +1,217 @@
+"""`dperm plan` and `dperm theory`: everything that can be said before a row is read."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from dperm.commands.shared import JSON_OPTION, show
+
+
+def row_count(file: Path) -> int:
+    """Number of rows from a Parquet file's own metadata, or the number of lines of a CSV; no record is parsed."""
+    if not file.exists():
+        raise ValueError(f"Expected a file at {file}, found none. Check the path.")
+    if file.is_dir() or file.suffix in (".parquet", ".pq"):
+        import pyarrow.parquet
+
+        parts = sorted(file.rglob("*.parquet")) if file.is_dir() else [file]
+        return max(1, sum(pyarrow.parquet.read_metadata(part).num_rows for part in parts))
+    if file.suffix in (".arrow", ".ipc", ".feather"):
+        import pyarrow.dataset
+
+        return max(1, pyarrow.dataset.dataset(file, format="ipc").count_rows())
+    lines = 0
+    with file.open("rb") as handle:
+        while chunk := handle.read(1 << 20):
+            lines += chunk.count(b"\n")
+    return max(1, lines - 1)
+
+
+def estimator_plan(estimator: Any, n: int) -> Any:
+    """The plan that `fit` would make for n rows of the estimator's schema, without any row."""
+    from dperm.advice import plan_of
+
+    return plan_of(*_declared(estimator, n))
+
+
+def _declared(estimator: Any, n: int) -> tuple[Any, Any, Any, Any]:
+    from sklearn.base import clone
+
+    from dperm.mechanisms.base import Shape, Target
+
+    probe = clone(estimator)
+    schema = probe._declared_schema()
+    probe._encoding = schema.encoding()
+    column = schema.target
+    _, _, interval = probe._labels([column.classes[0]] if column.type == "classes" else [float(column.low)])
+    target = Target.declare(
+        epsilon=probe.epsilon, delta=probe.delta, relation=probe.relation, n=n, rows_per_person=probe.max_rows_per_person or 1
+    )
+    return probe, probe._problem(interval), Shape(n, probe._encoding.d), target
+
+
+def plan(
+    n: int = typer.Option(..., help="Public (or nominal) number of rows."),
+    d: int | None = typer.Option(None, help="Number of columns after encoding, each with a declared range; or pass --schema."),
+    epsilon: float = typer.Option(..., help="Privacy budget."),
+    delta: float | None = typer.Option(None, help="Default min(1e-6, 0.1/n); 0 asks for pure privacy."),
+    model: str | None = typer.Option(None, help="Estimator name, LogisticRegression by default."),
+    method: str = typer.Option("auto", help="Mechanism."),
+    relation: str = typer.Option("replace-one", help="replace-one, zero-out or add-remove."),
+    schema: Path | None = typer.Option(None, help="Plan for the columns and target of this schema."),
+    target_risk: float | None = typer.Option(None, help="Also say how many rows each bound needs for this excess risk."),
+    radius: float = typer.Option(1.0, help="Norm of the best coefficients, for the predicted risks."),
+    compare_accounting: bool = typer.Option(False, "--compare-accounting", help="Cost of the same plan by other accountants."),
+    as_json: bool = JSON_OPTION,
+) -> None:
+    """Say what a fit would do, and predict the risk of every alternative, from public numbers alone. Reads no data.
+
+    Example: dperm plan --n 10000 --d 20 --epsilon 1 --target-risk 0.05
+    """
+    from dperm import advice
+
+    if schema is None and d is None:
+        raise ValueError("Expected --d or --schema, found neither. Pass the number of columns, e.g. --d 20.")
+    if schema is not None:
+        found, planned = _advice_for(schema, model, n, epsilon, delta, relation, method, target_risk, radius)
+    else:
+        numbers: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "relation": relation}
+        name = model or "LogisticRegression"
+        found = advice.advise(n=n, d=int(d or 0), model=name, method=method, target_risk=target_risk, radius=radius, **numbers)
+        planned = advice.plan_of(*advice.declared(name, n, int(d or 0), method=method, **numbers))
+    if compare_accounting:
+        found["accounting"] = advice.compare_accounting(planned)
+    if as_json:
+        show(found, True)
+        return
+    typer.echo(found["explanation"])
+    typer.echo("\nalternatives (worst-case bound on the excess risk; it informs, it does not rank)")
+    for row in found["alternatives"]:
+        bound = "no bound" if row["predicted_risk"] is None else f"{row['predicted_risk']:.4g}"
+        text = f"needs {row['needs'][0]}" if row["needs"] else f"{row['passes']} releases"
+        typer.echo(f"  {'*' if row['mechanism'] == found['mechanism'] else ' '} {row['mechanism']:<17} {bound:<10} {text}")
+    for title in ("sample_size", "accounting"):
+        if title in found:
+            typer.echo("\n" + title.replace("_", " "))
+            shown = {key: "no bound" if value is None else value for key, value in found[title].items()}
+            show(shown, False)
+    typer.echo("\n" + found["odds_sentence"])
+
+
+def _advice_for(
+    schema: Path, model: str | None, n: int, epsilon: float, delta: float | None, relation: str, method: str,
+    target_risk: float | None, radius: float,
+) -> tuple[dict[str, Any], Any]:  # fmt: skip
+    """As `advise`, for the columns of a schema."""
+    from dperm import advice
+    from dperm.commands.fitting import estimator_for
+    from dperm.schema import Schema
+
+    loaded = Schema.load(schema)
+    if loaded.target is None:
+        raise ValueError('Expected a target in the schema, found none. Add "target" to it.')
+    estimator = estimator_for(model, loaded)(epsilon=epsilon, delta=delta, relation=relation, method=method, schema=loaded)
+    probe, problem, shape, target = _declared(estimator, n)
+    planned = advice.plan_of(probe, problem, shape, target)
+    found = {
+        "model": type(estimator).__name__,
+        "n": n,
+        "d": shape.d,
+        "epsilon": target.epsilon,
+        "delta": target.delta,
+        "relation": relation,
+        "mechanism": planned.mechanism,
+        "explanation": planned.explain(),
+        "alternatives": advice.alternatives(
+            problem, shape, target, asked_for=probe.asked_for, kinds=probe._encoding.kinds, radius=radius
+        ),
+        "odds_sentence": advice.odds_sentence(target.epsilon, target.delta),
+    }
+    if target_risk is not None:
+        sizes = advice.sample_sizes(problem, shape, target, target_risk, radius=radius)
+        found["sample_size"] = {"target_risk": target_risk, **sizes}
+    return found, planned
+
+
+def theory(
+    name: str | None = typer.Argument(None, help="A theorem; without it, all are listed."),
+    numbers: list[str] = typer.Argument(None, help="Its numbers as name=value, e.g. n=10000 d=50 epsilon=1."),
+    plot: Path | None = typer.Option(None, help="Draw its value against n (else epsilon) into this SVG or PNG file."),
+    as_json: bool = JSON_OPTION,
+) -> None:
+    """Evaluate a theorem of the lectures, corrected.
+
+    Example: dperm theory gradient-descent n=10000 d=50 lipschitz=1 diameter=1 epsilon=1 delta=1e-6
+    """
+    from dperm.theory import THEOREMS
+
+    if name is None:
+        listed = {key: (inspect.getdoc(function) or "").splitlines()[0] for key, function in THEOREMS.items()}
+        show(listed, as_json)
+        return
+    if name not in THEOREMS:
+        raise ValueError(f"Expected a theorem in {', '.join(THEOREMS)}, found {name!r}. Run `dperm theory` for the list.")
+    function = THEOREMS[name]
+    given = _numbers(name, function, numbers or [])
+    try:
+        value = function(**given)
+    except TypeError as error:
+        text = f"Expected the numbers of {name}{inspect.signature(function)}, found: {error}."
+        raise ValueError(f"{text} Example: dperm theory {name} n=10000.") from error
+    if plot is not None:
+        _draw(name, function, given, plot)
+    plain = float(value) if not isinstance(value, int) else int(value)
+    if as_json:
+        show({"theorem": name, **given, "value": plain, **({} if plot is None else {"plot": str(plot)})}, True)
+    else:
+        typer.echo(inspect.getdoc(function) or "")
+        typer.echo(f"\n{name}({', '.join(f'{key}={item}' for key, item in given.items())}) = {value!s}")
+
+
+def _numbers(name: str, function: Any, words: list[str]) -> dict[str, Any]:
+    known = inspect.signature(function).parameters
+    found: dict[str, Any] = {}
+    for word in words:
+        key, sign, text = word.partition("=")
+        key = key.strip().lstrip("-").replace("-", "_")
+        if not sign or key not in known:
+            raise ValueError(f"Expected name=value with a name in {', '.join(known)} for {name}, found {word!r}.")
+        try:
+            found[key] = json.loads(text)
+        except ValueError:
+            found[key] = text
+    return found
+
+
+def _draw(name: str, function: Any, given: dict[str, Any], path: Path) -> None:
+    """The value against n, or against ε where the theorem has no n."""
+    import numpy as np
+
+    from dperm.report.style import figure, save, styled
+
+    axis = next((key for key in ("n", "epsilon", "steps", "count", "alpha") if key in given), None)
+    if axis is None:
+        raise ValueError(f"Expected n, epsilon, steps, count or alpha among the numbers of {name} to draw, found none of them.")
+    centre = float(given[axis])
+    places = np.geomspace(centre / 30, centre * 30, 61)
+    places = np.unique(np.maximum(1, places.round())) if axis in ("n", "steps", "count") else places
+
+    def at(x: float) -> float:
+        try:
+            return float(function(**{**given, axis: float(x)}))
+        except ValueError:
+            return float("nan")
+
+    @styled
+    def drawn(file: Path) -> None:
+        drawing, (panel,) = figure()
+        panel.line(places, [at(x) for x in places], name)
+        panel.words(name.replace("-", " "), axis, "value")
+        save(drawing, file)
+
+    drawn(path)

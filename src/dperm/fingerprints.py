@@ -1,0 +1,64 @@
+"""A digest of a data set's content: a file's bytes, a table's columns, or arrays. It is private: `dperm.ledger` keeps it."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+
+def digest(data: Any) -> bytes:
+    """SHA-256 of a path's bytes, of a table's named columns, of a tuple of arrays, or of ready-made bytes.
+
+    >>> digest(np.zeros(3)) == digest(np.zeros(3)), digest(np.zeros(3)) == digest(np.ones(3))
+    (True, False)
+    """
+    found = hashlib.sha256()
+    _feed(found, data)
+    return found.digest()
+
+
+def recognisable(data: Any) -> bool:
+    """Whether `digest` has a rule for it; rows of other engines (out of core, a cluster) are not read twice for a fingerprint."""
+    from dperm.tables import is_table
+
+    known = bytes | str | Path | tuple | list | np.ndarray
+    return isinstance(data, known) or (data is not None and (is_table(data) or hasattr(data, "tocsr")))
+
+
+def _feed(found: Any, data: Any) -> None:
+    from dperm.tables import cells, column_names, is_table
+
+    if isinstance(data, bytes):
+        found.update(b"bytes" + data)
+    elif isinstance(data, str | Path):
+        _feed_path(found, Path(data))
+    elif isinstance(data, tuple):
+        for part in data:
+            _feed(found, part)
+    elif data is None:
+        found.update(b"none")
+    elif is_table(data):
+        for name in column_names(data):
+            found.update(f"column {name}".encode())
+            _feed(found, cells(data, name))
+    elif hasattr(data, "tocsr"):
+        rows = data.tocsr()
+        _feed(found, (np.array(rows.shape), rows.indptr, rows.indices, rows.data))
+    else:
+        array = np.ascontiguousarray(np.asarray(data))
+        found.update(f"array {array.dtype.str} {array.shape}".encode())
+        found.update(repr(array.tolist()).encode() if array.dtype.hasobject else array.tobytes())
+
+
+def _feed_path(found: Any, path: Path) -> None:
+    files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
+    if not files or not files[0].exists():
+        raise ValueError(f"Expected a file at {path}, found none. Check the path.")
+    for file in files:
+        found.update(b"file")
+        with file.open("rb") as handle:
+            while chunk := handle.read(1 << 20):
+                found.update(chunk)
