@@ -42,5 +42,8 @@ coverage: $(BIN)/.dev
 soak: $(BIN)/.core
 	$(BIN)/python scripts/soak.py --fits 500 --processes 8 --seconds 600
 
+gallery: $(BIN)/.core
+	$(BIN)/python -m dperm.report.gallery docs/gallery
+
 clean:
 	rm -rf $(VENV) dperm-demo site
