@@ -16,6 +16,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "FiniteClassLearner": "dperm.estimators",
     "HuberRegressor": "dperm.estimators",
+    "Lasso": "dperm.estimators",
     "LinearRegression": "dperm.estimators",
     "LinearSVC": "dperm.estimators",
     "LogisticRegression": "dperm.estimators",
@@ -27,6 +28,7 @@ _HOMES = {
     "plan": "dperm.walk",
     "Release": "dperm.walk",
     "Certificate": "dperm.certificate",
+    "Ledger": "dperm.ledger",
     "MemoryRows": "dperm.rows",
     "Problem": "dperm.problem",
     "Target": "dperm.mechanisms",

@@ -2,6 +2,7 @@
 
 from dperm.estimators.finite import FiniteClassLearner
 from dperm.estimators.huber import HuberRegressor
+from dperm.estimators.lasso import Lasso
 from dperm.estimators.linear import LinearRegression, Ridge
 from dperm.estimators.location import MeanEstimator, MedianEstimator
 from dperm.estimators.logistic import LogisticRegression
@@ -11,6 +12,7 @@ from dperm.estimators.svc import LinearSVC
 __all__ = [
     "FiniteClassLearner",
     "HuberRegressor",
+    "Lasso",
     "LinearRegression",
     "LinearSVC",
     "LogisticRegression",

@@ -21,6 +21,8 @@ from dperm.mechanisms.objective import Objective
 from dperm.mechanisms.poisson import ScaledPoisson
 from dperm.mechanisms.scaled import ScaledGradient
 from dperm.mechanisms.scaled_objective import ScaledObjective
+from dperm.mechanisms.selection import Selection
+from dperm.mechanisms.statistics import Moments, Statistics
 
 __all__ = [
     "MECHANISMS",
@@ -29,6 +31,7 @@ __all__ = [
     "Gradient",
     "Mean",
     "Mechanism",
+    "Moments",
     "Objective",
     "Outcome",
     "Plan",
@@ -36,8 +39,10 @@ __all__ = [
     "ScaledGradient",
     "ScaledObjective",
     "ScaledPoisson",
+    "Selection",
     "Shape",
     "Stage",
+    "Statistics",
     "Target",
     "UnmetNeeds",
     "mechanism_from_spec",
