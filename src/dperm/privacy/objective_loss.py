@@ -154,9 +154,12 @@ def expected_delta(form: str, shift: float, curvature: float, direction: int, ep
     """
     u, loss = _tabulated(form, shift, curvature, direction)
     *both, even = laws(form, shift, curvature)
-    if mu > 0:
+    if mu > 0 or shift > 2:
+        # Where the loss crosses ε the integrand turns within μ/D, and rises within 1/D: finer cells there.
         crossing = float(np.interp(epsilon, loss, u)) if loss[0] < loss[-1] else 0.0
-        near = crossing + (mu / shift) * np.linspace(-10, 10, 81)
+        parts = [crossing + (mu / shift) * np.linspace(-10, 10, 81)] if mu > 0 else []
+        parts += [crossing + np.linspace(-10, 40, 201) / shift] if shift > 2 else []
+        near = np.concatenate(parts)
         near = near[(near > u[0]) & (near < u[-1])]
         u = np.concatenate([u, near])
         loss = np.concatenate([loss, both[direction](near)]) if near.size else loss
