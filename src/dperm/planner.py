@@ -77,7 +77,7 @@ def build(name: str, *, asked_for: str, kinds: Sequence[str], problem: Problem) 
     if "kinds" in fields:
         options["kinds"] = tuple(kinds)
     if name == "scaled-gradient" and asked_for == "probabilities" and problem.loss.name == "logistic":
-        options |= {"clip_factor": 1.0, "horizon": 1.0}
+        options |= {"clip_factor": 0.7, "horizon": 1.0, "start": "rate"}
     return mechanism_from_spec(name, options)
 
 

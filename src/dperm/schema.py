@@ -6,7 +6,8 @@
 
 Column types: numeric (low, high), ordinal (levels in order), categorical (levels), boolean, sparse (non-negative, mostly zero:
 high), ignored. `missing` says what a null becomes: a number, a level, or "its own level"; the lower bound, or the all-zero
-one-hot, otherwise. A cell that does not parse is missing; an unknown level is the all-zero one-hot.
+one-hot, otherwise. A cell that does not parse is missing; an unknown level is the all-zero one-hot. Boolean columns with the same
+`group` are a one-hot code written out: exactly one of them is 1. `row_norm` beside "columns" bounds the norm of a row.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ class Column:
     high: float | None = None
     levels: tuple[Any, ...] = ()
     missing: Any = None
+    group: str | None = None
 
     def __post_init__(self) -> None:
         where = f"column {self.name!r}"
@@ -56,6 +58,8 @@ class Column:
                     )
             if not self.low < self.high:  # type: ignore[operator]
                 raise ValueError(f"Expected low < high for {where}, found {self.low} and {self.high}.")
+        if self.group is not None and self.type != "boolean":
+            raise ValueError(f"Expected group= only for boolean columns, found it for {where}, which is {self.type}.")
         different = len({str(level) for level in self.levels}) == len(self.levels) > 0
         if self.type in ("categorical", "ordinal") and not different:
             raise ValueError(f"Expected different levels for {where}, found {list(self.levels)!r}. List every level once.")
@@ -96,7 +100,7 @@ class Column:
 
     def spec(self) -> dict[str, Any]:
         found: dict[str, Any] = {"type": self.type}
-        for name in ("low", "high", "missing"):
+        for name in ("low", "high", "missing", "group"):
             if getattr(self, name) is not None:
                 found[name] = getattr(self, name)
         if self.levels:
@@ -137,6 +141,7 @@ class Schema:
     columns: tuple[Column, ...]
     target: TargetColumn | None = None
     name: str = "table"
+    row_norm: float | None = None
     extra: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -148,9 +153,11 @@ class Schema:
         for name, entry in spec["columns"].items():
             if not isinstance(entry, Mapping):
                 raise ValueError(f"Expected a description of column {name!r}, found {entry!r}.")
-            unknown = set(entry) - {"type", "low", "high", "levels", "missing"}
+            unknown = set(entry) - {"type", "low", "high", "levels", "missing", "group"}
             if unknown:
-                raise ValueError(f"Expected type, low, high, levels or missing for column {name!r}, found {sorted(unknown)}.")
+                raise ValueError(
+                    f"Expected type, low, high, levels, missing or group for column {name!r}, found {sorted(unknown)}."
+                )
             columns.append(
                 Column(
                     str(name),
@@ -159,6 +166,7 @@ class Schema:
                     entry.get("high"),
                     tuple(entry.get("levels") or ()),
                     entry.get("missing"),
+                    entry.get("group"),
                 )
             )
         if all(column.type == "ignored" for column in columns):
@@ -176,7 +184,10 @@ class Schema:
                 target.get("low"),
                 target.get("high"),
             )
-        return cls(tuple(columns), declared, str(spec.get("name", "table")))
+        norm = spec.get("row_norm")
+        if norm is not None and not (isinstance(norm, int | float) and 0 < norm < math.inf):
+            raise ValueError(f"Expected row_norm > 0, the largest Euclidean norm of a row, found {norm!r}. Correct the schema.")
+        return cls(tuple(columns), declared, str(spec.get("name", "table")), None if norm is None else float(norm))
 
     @classmethod
     def load(cls, path: str | Path) -> Schema:
@@ -190,6 +201,8 @@ class Schema:
 
     def spec(self) -> dict[str, Any]:
         found: dict[str, Any] = {"name": self.name, "columns": {c.name: c.spec() for c in self.columns}}
+        if self.row_norm is not None:
+            found["row_norm"] = self.row_norm
         if self.target is not None:
             entries = {"column": self.target.column, "type": self.target.type}
             for key in ("classes", "low", "high"):
@@ -210,7 +223,7 @@ class Schema:
         kind = "numeric" if chosen.type in ("numeric", "sparse") else "classes"
         classes = (0, 1) if chosen.type == "boolean" else chosen.levels
         target = TargetColumn(column, kind, classes if kind == "classes" else None, chosen.low, chosen.high)
-        return Schema(tuple(c for c in self.columns if c.name != column), target, self.name)
+        return Schema(tuple(c for c in self.columns if c.name != column), target, self.name, self.row_norm)
 
     def encoding(self) -> Encoding:
         """The encoding of the features, in the order of the columns."""
@@ -220,21 +233,25 @@ class Schema:
         high: list[float] = []
         missing: list[float] = []
         groups: list[int] = []
-        group = -1
+        numbered: dict[str, int] = {}
         for column in self.columns:
             features = column.features
             names += features
-            group += 1 if column.type == "categorical" else 0
             kind = "numeric" if column.type == "ordinal" else column.type
+            group = -1
+            if column.type == "categorical" or column.group is not None:
+                # Boolean columns of one group are a one-hot code that somebody wrote out: one of them is 1.
+                kind, label = "categorical", f"column {column.name}" if column.group is None else f"group {column.group}"
+                group = numbered.setdefault(label, len(numbered))
             kinds += [kind] * len(features)
-            groups += [group if column.type == "categorical" else -1] * len(features)
+            groups += [group] * len(features)
             top = float(len(column.levels) - 1) if column.type == "ordinal" else 1.0
             numeric = column.type in ("numeric", "sparse")
             low += [float(column.low or 0.0) if numeric else 0.0] * len(features)
             high += [float(column.high or 0.0) if numeric else max(top, 1.0)] * len(features)
             missing += [float(column.low or 0.0) if numeric else 0.0] * len(features)
         return Encoding(
-            tuple(names), tuple(kinds), np.array(low), np.array(high), np.array(missing), tuple(groups), None, True
+            tuple(names), tuple(kinds), np.array(low), np.array(high), np.array(missing), tuple(groups), self.row_norm, True
         )
 
     def check(self, found: list[str], *, with_target: bool = True) -> None:
@@ -258,14 +275,14 @@ class Schema:
     def encoded(self, table: Any) -> Any:
         """Encoded rows of a table, ready to be summed: CSR where the schema says that most entries are 0, else dense.
 
-        The choice is made from the schema alone. A one-hot group stores one entry per row however many levels it has, so a descent
-        over Adult reads 13 numbers per row where the dense form has 107.
+        The choice is made from the schema alone. A one-hot group stores one entry per row however many levels it has, so a
+        descent over Adult reads 13 numbers per row where the dense form has 107.
         """
         from dperm.tables import cells
 
         encoding = self.encoding()
         used = [column for column in self.columns if column.type != "ignored"]
-        stored = sum({"categorical": 1.0, "boolean": 0.25, "sparse": 0.25}.get(column.type, 1.0) for column in used)
+        stored = sum({"boolean": 0.25, "sparse": 0.25}.get(column.type, 1.0) for column in used)
         if stored > 0.4 * encoding.d:
             return encoding.transform(self.features({c.name: cells(table, c.name) for c in used}))
         from scipy.sparse import csr_array

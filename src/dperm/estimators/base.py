@@ -101,8 +101,8 @@ class PrivateEstimator(BaseEstimator):
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, groups: Any = None) -> Any:
         """Fit privately; afterwards `certificate_` says what was guaranteed and `plan_` what was done.
 
-        `sample_weight` needs the declared bound `max_weight`; weights outside [0, max_weight] are clipped into it, a missing weight
-        counts as 0.
+        `sample_weight` needs the declared bound `max_weight`; weights outside [0, max_weight] are clipped into it, a
+        missing weight counts as 0.
         """
         self._seen = None if self.ledger is None else X  # what a ledger recognises the data set by
         engine = engine_rows(X, y, self._declared_schema())
@@ -170,8 +170,8 @@ class PrivateEstimator(BaseEstimator):
         limit = self.max_weight
         if limit is None or not (limit > 0 and np.isfinite(limit)):
             raise ValueError(
-                f"Expected max_weight= > 0 with sample_weight=, found {limit!r}. Declare the largest weight a row may have; it must "
-                "not be computed from the data."
+                f"Expected max_weight= > 0 with sample_weight=, found {limit!r}. Declare the largest weight a row may have; it "
+                "must not be computed from the data."
             )
         given = np.asarray(sample_weight, dtype=np.float64)
         if given.shape != (n,):
@@ -201,7 +201,8 @@ class PrivateEstimator(BaseEstimator):
                 raise ValueError(f"Expected as many labels as rows, found {len(y)} labels for {rows.shape[0]} rows.")
             return rows, np.asarray(y), groups
         if y is None:
-            raise ValueError(f"This {type(self).__name__} estimator requires y to be passed, but the target y is None. Pass the labels.")
+            name = type(self).__name__
+            raise ValueError(f"This {name} estimator requires y to be passed, but the target y is None. Pass the labels.")
         X = validate_data(self, X, ensure_min_samples=1, **_READ)
         y = label_column(y, X.shape[0])
         names = getattr(self, "feature_names_in_", None)

@@ -50,6 +50,8 @@ class ScaledGradient:
     kinds        one of "numeric", "categorical", "boolean", "sparse", "free" per encoded column; all "free" if left out
     clip_factor  the clip in units of S (accuracy: 0.25; probabilities: 1; regression: by the rule)
     horizon      norm that the noise may reach in a flat direction (accuracy: 2; probabilities: 1; regression: 3)
+    start        "zero", or "rate": release the positive rate (0.5 % of μ²) and start at its log-odds, as the rule always does
+                 where boolean or sparse columns are declared
     max_weight   declared bound on sample weights, or None when there are none
 
     **Guarantee**: μ(ε, δ)-GDP in stages, for the target's relation. The domain, if bounded, is enforced by projecting the answer.
@@ -61,6 +63,7 @@ class ScaledGradient:
     kinds: tuple[str, ...] = ()
     clip_factor: float | None = None
     horizon: float | None = None
+    start: str = "zero"
     max_weight: float | None = None
 
     name: ClassVar[str] = "scaled-gradient"
@@ -69,6 +72,8 @@ class ScaledGradient:
     def __post_init__(self) -> None:
         object.__setattr__(self, "kinds", tuple(self.kinds))
         rule.check_kinds(self.kinds)
+        if self.start not in ("zero", "rate"):
+            raise ValueError(f"Expected start in ('zero', 'rate'), found {self.start!r}.")
         for label in ("clip_factor", "horizon", "max_weight"):
             value = getattr(self, label)
             if value is not None and not (value > 0 and math.isfinite(value)):
@@ -84,7 +89,7 @@ class ScaledGradient:
 
     def plan(self, problem: Problem, shape: Shape, target: Target) -> Plan:
         kinds = rule.column_kinds(self.kinds, shape)
-        budget = rule.shares(problem, shape, target, kinds, self.last)
+        budget = rule.shares(problem, shape, target, kinds, self.last, positives=self.start == "rate")
         public = {self.last: self._public(kinds)}
         stages = tuple(Stage(name, Gaussian(mu), public.get(name, {})) for name, mu in budget.items())
         return Plan(self.name, options_of(self), stages, target, shape, warnings=self._warnings(problem, shape, target, budget))
@@ -95,6 +100,7 @@ class ScaledGradient:
             "declared_kinds": len(self.kinds),
             "clip_factor": "rule" if self.clip_factor is None else self.clip_factor,
             "horizon": "rule" if self.horizon is None else self.horizon,
+            "start": self.start,
             "max_weight": "none" if self.max_weight is None else self.max_weight,
             "momentum": rule.MOMENTUM,
         }

@@ -5,11 +5,11 @@
 
 with R_z = 0.7·S, r_m = 2·S, θ₀ = (0, log-odds of the private positive rate) and λ = max(C·R_z·r_m/c, R_z·S/D).
 
-**Theorem.** The statistics are Gaussian releases of total μ_pre. Given them, a row's gradient is at most s·R_z and its curvature at
-most C·R_z·r_m·s(1 - s)·…/λ ≤ c·…, so the minimiser is an `ObjectiveEvent` of shift D and curvature c, both fixed in the plan: λ
-scales with what was released so that C·R_z·r_m/λ ≤ c always holds. δ(ε) = E_u[δ_G(ε - g(u); μ_pre)], one integral per direction.
+**Theorem.** The statistics are Gaussian releases of total μ_pre. Given them, a row's gradient is at most s·R_z and its curvature
+at most C·s(1 - s)·R_z·r_m, so the minimiser is an `ObjectiveEvent` of shift D and curvature c, both fixed in the plan: λ grows
+with what was released so that C·R_z·r_m/λ ≤ c always holds. δ(ε) = E_u[δ_G(ε - g(u); μ_pre)], one integral per direction.
 
-Weights that depend on x alone leave logistic regression consistent, so scores stay log-odds; clipping features or slopes does not.
+Weights that depend on x alone leave logistic regression consistent, so scores stay log-odds; clipped features do not.
 `docs/theorems/scaled-gradient.md` has the proof.
 """
 
@@ -70,7 +70,7 @@ class ScaledObjective:
         if not isinstance(problem.domain, WholeSpace):
             needs.append("an unconstrained domain (use 'scaled-gradient' with a radius)")
         if not isinstance(problem.regularizer, NoRegularizer):
-            needs.append("regularization='auto' (its ridge follows from the budget; use 'scaled-gradient' or 'objective' with your own)")
+            needs.append("regularization='auto' (its ridge follows from the budget; 'scaled-gradient' and 'objective' take yours)")
         return needs
 
     def plan(self, problem: Problem, shape: Shape, target: Target) -> Plan:
@@ -98,8 +98,8 @@ class ScaledObjective:
     def _factor(self, target: Target, share: float, before: float) -> tuple[float, float]:
         """(ε/c, D): how far the curvature stays below ε, and the shift that this leaves room for.
 
-        One row nulled: 1.25, or 2 where much of the budget went into the mean: within 0.05 % of ideal composition. Otherwise the first
-        of a ladder that comes within 3 % of a huge ridge, as a larger ridge only adds bias.
+        One row nulled: 1.25, or 2 where much of the budget went into the mean: within 0.05 % of ideal composition. Otherwise the
+        first of a ladder that comes within 3 % of a huge ridge, as a larger ridge only adds bias.
         """
 
         def reached(factor: float) -> float:

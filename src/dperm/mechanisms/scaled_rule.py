@@ -99,9 +99,11 @@ def mean_share(shape: Shape, target: Target) -> float:
     return min(max(shape.d / (0.1 * mu * shape.n) ** 2, 0.01), 0.25)
 
 
-def shares(problem: Problem, shape: Shape, target: Target, kinds: Sequence[str], last: str) -> dict[str, float]:
+def shares(
+    problem: Problem, shape: Shape, target: Target, kinds: Sequence[str], last: str, *, positives: bool = False
+) -> dict[str, float]:
     """Stage name → μ of its event; the squares add up to μ(ε, δ)², and the last stage has what the others leave."""
-    names = statistics(problem, kinds, positives=False)
+    names = statistics(problem, kinds, positives=positives)
     names += ["residuals", last, "residuals again"] if is_regression(problem) else [last]
     parts = parts_of(names, shape, target)
     parts[last] = 1.0 - sum(parts.values())
@@ -212,11 +214,11 @@ def descent_settings(
         clip, reach = min(max(math.sqrt(0.05 / nu), 0.4), 5.0), 3.0
     else:
         clip, reach = 0.25 * (math.sqrt(2.0) if margins > 1 else 1.0), 2.0
-        if rate is not None:
+        if rate is not None and has_flags(kinds):
             clip *= (4.0 * rate * (1.0 - rate)) ** -0.25
     clip = clip if clip_factor is None else clip_factor
     reach = reach if horizon is None else horizon
-    if rate is not None:
+    if rate is not None and has_flags(kinds):
         reach = max(reach, abs(logit(rate)))
     curvature = problem.loss.bounds(math.inf, problem.data.y).curvature
     # Heavy ball is stable below 2(1 + momentum)/(curvature·λ_max), and λ_max ≤ trace = S²; 0.85 of it leaves room.
