@@ -194,7 +194,8 @@ for d in (1, 16, 33, 200):  # widths beside powers of two, with map, weights and
         for after in (False, True):
             options = dict(clip=0.4, scale=scale, offset=offset, weight_after_clip=after, heaviest=1.5)
             total, step = fused_counts(X, y, weight, w, slope, **options)
-            Z, labels, coefficients, weights = ((X.double() * scale + offset).numpy(), *(t.double().numpy() for t in (y, w, weight)))
+            Z = (X.double() * scale + offset).numpy()
+            labels, coefficients, weights = (t.double().numpy() for t in (y, w, weight))
             expected = reference(loss, Z, labels, coefficients, 0.4, 0.0, 0.0, weights, after or None)
             found["width"][f"{d} {kind} {after}"] = float(np.abs(total.numpy() * step - expected).max())
 # neighbours: the changed row's gradient turns from one clipped vector to the opposite one

@@ -183,7 +183,7 @@ if triton is not None:
 # By element size: (up to this width, entries of a tile, warps, pipeline stages, programs per processor), from a sweep on an H200
 # (benchmarks/speed_device_tiles.py). Any choice gives a right answer; these read at the speed of the memory.
 TILES = {
-    4: ((32, 1024, 2, 3, 32), (128, 4096, 2, 3, 16), (512, 4096, 2, 3, 8), (4096, 4096, 4, 3, 8)),
+    4: ((32, 1024, 2, 3, 32), (128, 4096, 8, 1, 16), (512, 4096, 2, 3, 8), (4096, 4096, 4, 3, 8)),
     2: ((128, 4096, 2, 3, 16), (512, 2048, 1, 3, 16), (4096, 4096, 4, 3, 8)),
 }
 
