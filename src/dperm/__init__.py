@@ -23,6 +23,7 @@ _HOMES = {
     "MeanEstimator": "dperm.estimators",
     "MedianEstimator": "dperm.estimators",
     "PoissonRegressor": "dperm.estimators",
+    "QuantileRegressor": "dperm.estimators",
     "Ridge": "dperm.estimators",
     "fit": "dperm.walk",
     "plan": "dperm.walk",
@@ -36,6 +37,8 @@ _HOMES = {
     "Exponential": "dperm.mechanisms",
     "Gradient": "dperm.mechanisms",
     "ScaledGradient": "dperm.mechanisms",
+    "Statistics": "dperm.mechanisms",
+    "Zeroth": "dperm.mechanisms",
     "Schema": "dperm.schema",
 }
 _MODULES = ("audit", "estimators", "mechanisms", "privacy", "problem", "rows", "theory")

@@ -19,10 +19,12 @@ from dperm.mechanisms.gradient import Gradient
 from dperm.mechanisms.mean import Mean
 from dperm.mechanisms.objective import Objective
 from dperm.mechanisms.poisson import ScaledPoisson
+from dperm.mechanisms.quantile import ScaledQuantile
 from dperm.mechanisms.scaled import ScaledGradient
 from dperm.mechanisms.scaled_objective import ScaledObjective
 from dperm.mechanisms.selection import Selection
 from dperm.mechanisms.statistics import Moments, Statistics
+from dperm.mechanisms.zeroth import Zeroth
 
 __all__ = [
     "MECHANISMS",
@@ -39,12 +41,14 @@ __all__ = [
     "ScaledGradient",
     "ScaledObjective",
     "ScaledPoisson",
+    "ScaledQuantile",
     "Selection",
     "Shape",
     "Stage",
     "Statistics",
     "Target",
     "UnmetNeeds",
+    "Zeroth",
     "mechanism_from_spec",
     "register",
 ]
