@@ -64,11 +64,11 @@ class ExactProfile:
 
     def breaks(self, guarantee: Guarantee) -> bool:
         """Whether the lower limit exceeds the claimed profile somewhere: a proof of violation up to rounding."""
-        return self.excess(guarantee) > 0
+        return bool(self.excess(guarantee) > 0)
 
     def holds(self, guarantee: Guarantee) -> bool:
         """Whether the upper limit stays within the claimed profile everywhere, up to the error bar."""
-        return all(high <= guarantee.delta(float(e)) + 1e-13 for e, high in zip(self.epsilons, self.high))
+        return all(bool(high <= guarantee.delta(float(e)) + 1e-13) for e, high in zip(self.epsilons, self.high))
 
     def excess(self, guarantee: Guarantee) -> float:
         """The largest low(ε)/δ_claimed(ε) - 1 over points above rounding; positive means violation."""

@@ -1,0 +1,275 @@
+"""Ten bugs on purpose, each beside its correct version: the auditor's own examination.
+
+A bug is planted in the real mechanism where it lives there (a subclass that does one thing wrong, a faulty noise source) and in a
+small objective perturbation of its own where the theorem is what is broken. Both versions are audited against the same claim.
+
+With confidence 0.999 an audit accuses a correct version with probability at most 0.001, the ten together with at most 1 %.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dperm.audit.objective import chaudhuri_calibration, minimise
+from dperm.audit.trials import Distinguished, distinguish
+from dperm.curator import Curator
+from dperm.features import Features
+from dperm.mechanisms.base import Outcome, Plan, Shape, Target
+from dperm.mechanisms.gradient import Gradient
+from dperm.noise import SecureNoise, gamma_norm_vector
+from dperm.privacy import GDP, ApproxDP, Gaussian, Guarantee, PureDP, gaussian_mu
+from dperm.problem import DataBounds, Interval, LogisticLoss, Problem, Ridge, SquaredLoss
+from dperm.rows import MemoryRows
+from dperm.rows.base import sum_step
+from dperm.terms import GradientTerm
+from dperm.walk import fit
+
+Vector = NDArray[np.float64]
+Data = tuple[Vector, Vector]
+CONFIDENCE = 0.999
+
+LOGISTIC = Problem(LogisticLoss(), data=DataBounds(1.0, Interval(-1.0, 1.0)))
+# One step from w = 0 with the clip at the largest gradient there attains its sensitivity, so the claim is tight.
+ONE_STEP = Gradient(steps=1, step_size=1.0, clip=0.5, momentum=0.0, output="last")
+PULL_UP: Data = (np.array([[0.2], [1.0]]), np.array([1.0, 1.0]))
+PULL_DOWN: Data = (np.array([[0.2], [1.0]]), np.array([1.0, -1.0]))
+
+
+@dataclass(frozen=True)
+class Plant:
+    """A bug: two fits, a pair of neighbours, the claim both versions make, and how many trials tell."""
+
+    name: str
+    broken: Callable[[Any], Any]
+    correct: Callable[[Any], Any]
+    data: Any
+    neighbour: Any
+    claim: Guarantee
+    trials: int
+    delta: float = 1e-5
+
+    def audit(self, *, broken: bool, share: float = 1.0, processes: int = 1) -> Distinguished:
+        """Audit one version; `share` below 1 runs a part of the trials."""
+        return distinguish(
+            self.broken if broken else self.correct,
+            self.data,
+            self.neighbour,
+            max(40, int(self.trials * share)),
+            claim=self.claim,
+            delta=self.delta,
+            confidence=CONFIDENCE,
+            processes=processes,
+        )
+
+
+def private_fit(problem: Problem, target: Target, mechanism: Any, *, noise: Any = None, nominal_n: int | None = None) -> Any:
+    """data ↦ released coefficients by the walk."""
+
+    def run(data: Data) -> Vector:
+        source = SecureNoise() if noise is None else noise
+        return fit(problem, MemoryRows(*data), target, mechanism, noise=source, nominal_n=nominal_n).w
+
+    return run
+
+
+class HalfNoise(SecureNoise):
+    """Noise ÷ 2."""
+
+    def normal(self, scale: float, size: Any) -> Vector:
+        return super().normal(scale, size) / 2
+
+
+class RepeatingNoise(SecureNoise):
+    """Every vector of a size is the same one until `renew`."""
+
+    def __init__(self) -> None:
+        self.kept: dict[Any, Vector] = {}
+
+    def normal(self, scale: float, size: Any) -> Vector:
+        if size not in self.kept:
+            self.kept[size] = super().normal(1.0, size)
+        return scale * self.kept[size]
+
+
+class FrozenNoise(SecureNoise):
+    """A forgotten seed: the same stream at every fit."""
+
+    def normal(self, scale: float, size: Any) -> Vector:
+        return np.asarray(scale * np.random.default_rng(12345).standard_normal(size))
+
+
+@dataclass(frozen=True)
+class WithoutFactorTwo(Gradient):
+    """Scales noise to C where replace-one needs 2C."""
+
+    def run(self, plan: Plan, problem: Problem, curator: Curator) -> Outcome:
+        return super().run(plan, problem, replace(curator, relation="zero-out", ledger=curator.ledger))
+
+
+@dataclass(frozen=True)
+class Unclipped(Gradient):
+    """Books the clip and forgets to apply it."""
+
+    def run(self, plan: Plan, problem: Problem, curator: Curator) -> Outcome:
+        clip = plan.stage("descent").settings["clip"]
+        return Gradient(bound="assumed", assumed_bound=clip, output=self.output).run(plan, problem, curator)
+
+
+@dataclass(frozen=True)
+class AverageAsLast(Gradient):
+    """Pays for the last iterate and releases the average."""
+
+    def run(self, plan: Plan, problem: Problem, curator: Curator) -> Outcome:
+        return Gradient(output="average", accounting="hidden-state").run(plan, problem, curator)
+
+
+@dataclass(frozen=True)
+class ExactCount(Gradient):
+    """Divides by the number of rows, which add-remove protects."""
+
+    def run(self, plan: Plan, problem: Problem, curator: Curator) -> Outcome:
+        return super().run(replace(plan, shape=Shape(curator.rows.n, plan.shape.d)), problem, curator)
+
+
+@dataclass(frozen=True)
+class StopsWhenDone(Gradient):
+    """Stops as soon as the exact gradient is small, and books all steps."""
+
+    def run(self, plan: Plan, problem: Problem, curator: Curator) -> Outcome:
+        settings = plan.stage("descent").settings
+        w, stopped = np.zeros(plan.shape.parameters(problem)), False
+        for _ in range(settings["steps"]):
+            term = GradientTerm(problem.loss, w, settings["clip"], Features(problem.data.intercept))
+            true = curator.rows.sum(term, sum_step(term.row_bound, curator.n))
+            stopped = stopped or bool(np.linalg.norm(true) < 0.3)
+            if stopped:
+                curator.book(Gaussian(settings["step_mu"]))
+            else:
+                w = w - settings["step_size"] * curator.noisy_sum(term, mu=settings["step_mu"]) / plan.shape.n
+        return Outcome(w)
+
+
+def planted() -> list[Plant]:
+    """The ten, in the order of the list in docs/theorems/audit.md."""
+    target = Target(4.0, 1e-3, "replace-one")
+    mu = gaussian_mu(4.0, 1e-3)
+    tight = private_fit(LOGISTIC, target, ONE_STEP)
+    options: dict[str, Any] = {"steps": 1, "step_size": 1.0, "clip": 0.5, "momentum": 0.0, "output": "last"}
+    return [
+        Plant("noise ÷ 2", private_fit(LOGISTIC, target, ONE_STEP, noise=HalfNoise()), tight, PULL_UP, PULL_DOWN,
+              GDP(mu, "replace-one"), 2500),
+        Plant("sensitivity without the factor 2", private_fit(LOGISTIC, target, WithoutFactorTwo(**options)), tight, PULL_UP,
+              PULL_DOWN, GDP(mu, "replace-one"), 2500),
+        _unclipped(target, mu),
+        _unregularised_intercept(),
+        _linear_curvature(),
+        _average_as_last(),
+        _exact_count(),
+        _reused_noise(target, mu),
+        Plant("seeded noise", private_fit(LOGISTIC, target, ONE_STEP, noise=FrozenNoise()), tight, PULL_UP, PULL_DOWN,
+              GDP(mu, "replace-one"), 400),
+        _stopping(),
+    ]  # fmt: skip
+
+
+def _unclipped(target: Target, mu: float) -> Plant:
+    """Squared loss, |y| ≤ 1: the gradient at 0 is y·x with norm up to 1; a clip of 0.25 halves what a row may do twice."""
+    problem = Problem(SquaredLoss(), data=DataBounds(1.0, Interval(-1.0, 1.0)))
+    options: dict[str, Any] = {"steps": 1, "step_size": 1.0, "clip": 0.25, "momentum": 0.0, "output": "last"}
+    honest, broken = (private_fit(problem, target, kind(**options)) for kind in (Gradient, Unclipped))
+    return Plant("unclipped row", broken, honest, PULL_UP, PULL_DOWN, GDP(mu, "replace-one"), 1200)
+
+
+def _unregularised_intercept() -> Plant:
+    """Objective perturbation of logistic regression, add-remove, λ = R²/ε, σ = R/μ(ε, δ) (theory C4.2), x and intercept.
+
+    Without a ridge on the intercept the minimiser is finite only where the noise is weaker than the data's own pull: with one row
+    half as often as with two, so that ε ≥ ln 2 whatever was asked for.
+    """
+    epsilon, delta = 0.2, 1e-3
+    row_norm = np.hypot(0.1, 1.0)
+    sigma, ridge = row_norm / gaussian_mu(epsilon, delta), row_norm**2 / epsilon
+    source = SecureNoise()
+
+    def version(ridges: Vector) -> Callable[[Data], Vector]:
+        def run(data: Data) -> Vector:
+            return minimise(data[0], data[1], ridges, source.normal(sigma, 2))
+
+        return run
+
+    two = (np.array([[0.0, 1.0], [0.0, 1.0]]), np.array([1.0, 1.0]))
+    one = (two[0][:1], two[1][:1])
+    return Plant("unregularised intercept", version(np.array([ridge, 0.0])), version(np.array([ridge, ridge])), one, two,
+                 ApproxDP(epsilon, delta, "add-remove"), 24_000, delta)  # fmt: skip
+
+
+def _linear_curvature() -> Plant:
+    """CMS objective perturbation at ε = 2, R = 100 with the Hessian bound R/4 in place of R²/4 (the error found in a peer)."""
+    norm, epsilon = 100.0, 2.0
+    source = SecureNoise()
+
+    def version(curvature: float) -> Callable[[Data], Vector]:
+        ridge, scale = chaudhuri_calibration(epsilon, norm, curvature, 1.0)
+
+        def run(data: Data) -> Vector:
+            return minimise(data[0], data[1], np.array([ridge]), gamma_norm_vector(1, scale, source))
+
+        return run
+
+    labels = np.array([1.0, -1.0])
+    quiet, loud = (np.array([[0.0], [0.0]]), labels), (np.array([[0.0], [norm]]), labels)
+    return Plant("curvature scaled by R instead of R²", version(norm / 4), version(norm**2 / 4), quiet, loud,
+                 PureDP(epsilon, "replace-one"), 24_000, 0.0)  # fmt: skip
+
+
+def _average_as_last() -> Plant:
+    """A strongly contracting descent forgets: its last iterate costs little, but each iterate has fresh noise to average out."""
+    problem = Problem(LogisticLoss(), Ridge(4.0), data=DataBounds(1.0, Interval(-1.0, 1.0)))
+    options: dict[str, Any] = {"steps": 24, "step_size": 2 / 4.25, "clip": 0.5, "momentum": 0.0, "output": "last"}
+    target = Target(2.0, 1e-3, "replace-one")
+    honest, broken = (
+        private_fit(problem, target, kind(accounting="hidden-state", **options)) for kind in (Gradient, AverageAsLast)
+    )
+    mu = gaussian_mu(2.0, 1e-3)
+    return Plant("averaged iterate accounted as last iterate", broken, honest, PULL_UP, PULL_DOWN, GDP(mu, "replace-one"), 600)
+
+
+def _exact_count() -> Plant:
+    target = Target(0.5, 1e-3, "add-remove")
+    options: dict[str, Any] = {"steps": 1, "step_size": 1.0, "clip": 0.5, "momentum": 0.0, "output": "last"}
+    honest, broken = (private_fit(LOGISTIC, target, kind(**options), nominal_n=2) for kind in (Gradient, ExactCount))
+    two = (np.array([[0.0], [0.0]]), np.array([1.0, 1.0]))
+    one = (two[0][:1], two[1][:1])
+    return Plant("exact n under add-remove", broken, honest, two, one, GDP(gaussian_mu(0.5, 1e-3), "add-remove"), 1600)
+
+
+def _reused_noise(target: Target, mu: float) -> Plant:
+    """Two fits of two targets (y and -y) on the same rows: √2·μ-GDP with fresh noise; with one noise their difference is bare."""
+
+    def twice(data: Data, sources: tuple[Any, Any]) -> Vector:
+        X, y = data
+        return np.concatenate([private_fit(LOGISTIC, target, ONE_STEP, noise=s)((X, t)) for s, t in zip(sources, (y, -y))])
+
+    def broken(data: Data) -> Vector:
+        source = RepeatingNoise()
+        return twice(data, (source, source))
+
+    def honest(data: Data) -> Vector:
+        return twice(data, (SecureNoise(), SecureNoise()))
+
+    return Plant("reused noise", broken, honest, PULL_UP, PULL_DOWN, GDP(mu * 2**0.5, "replace-one"), 400)
+
+
+def _stopping() -> Plant:
+    target = Target(4.0, 1e-3, "replace-one")
+    options: dict[str, Any] = {"steps": 4, "step_size": 1.0, "clip": 0.5, "momentum": 0.0, "output": "last"}
+    honest, broken = (private_fit(LOGISTIC, target, kind(**options)) for kind in (Gradient, StopsWhenDone))
+    calm = (np.array([[1.0], [1.0]]), np.array([1.0, -1.0]))
+    tense = (np.array([[1.0], [1.0]]), np.array([1.0, 1.0]))
+    mu = gaussian_mu(4.0, 1e-3)
+    return Plant("data-dependent stopping", broken, honest, calm, tense, GDP(mu, "replace-one"), 400)
