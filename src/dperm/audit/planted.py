@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dperm.audit.objective import chaudhuri_calibration, minimise
+from dperm.audit.repeated import repeated
 from dperm.audit.trials import Distinguished, distinguish
 from dperm.curator import Curator
 from dperm.features import Features
@@ -24,10 +25,8 @@ from dperm.mechanisms.gradient import Gradient
 from dperm.noise import SecureNoise, gamma_norm_vector
 from dperm.privacy import GDP, ApproxDP, Gaussian, Guarantee, PureDP, gaussian_mu
 from dperm.problem import DataBounds, Interval, LogisticLoss, Problem, Ridge, SquaredLoss
-from dperm.rows import MemoryRows
 from dperm.rows.base import sum_step
 from dperm.terms import GradientTerm
-from dperm.walk import fit
 
 Vector = NDArray[np.float64]
 Data = tuple[Vector, Vector]
@@ -65,16 +64,6 @@ class Plant:
             confidence=CONFIDENCE,
             processes=processes,
         )
-
-
-def private_fit(problem: Problem, target: Target, mechanism: Any, *, noise: Any = None, nominal_n: int | None = None) -> Any:
-    """data ↦ released coefficients by the walk."""
-
-    def run(data: Data) -> Vector:
-        source = SecureNoise() if noise is None else noise
-        return fit(problem, MemoryRows(*data), target, mechanism, noise=source, nominal_n=nominal_n).w
-
-    return run
 
 
 class HalfNoise(SecureNoise):
@@ -158,12 +147,12 @@ def planted() -> list[Plant]:
     """The ten, in the order of the list in docs/theorems/audit.md."""
     target = Target(4.0, 1e-3, "replace-one")
     mu = gaussian_mu(4.0, 1e-3)
-    tight = private_fit(LOGISTIC, target, ONE_STEP)
+    tight = repeated(LOGISTIC, target, ONE_STEP)
     options: dict[str, Any] = {"steps": 1, "step_size": 1.0, "clip": 0.5, "momentum": 0.0, "output": "last"}
     return [
-        Plant("noise ÷ 2", private_fit(LOGISTIC, target, ONE_STEP, noise=HalfNoise()), tight, PULL_UP, PULL_DOWN,
+        Plant("noise ÷ 2", repeated(LOGISTIC, target, ONE_STEP, noise=HalfNoise()), tight, PULL_UP, PULL_DOWN,
               GDP(mu, "replace-one"), 2500),
-        Plant("sensitivity without the factor 2", private_fit(LOGISTIC, target, WithoutFactorTwo(**options)), tight, PULL_UP,
+        Plant("sensitivity without the factor 2", repeated(LOGISTIC, target, WithoutFactorTwo(**options)), tight, PULL_UP,
               PULL_DOWN, GDP(mu, "replace-one"), 2500),
         _unclipped(target, mu),
         _unregularised_intercept(),
@@ -171,7 +160,7 @@ def planted() -> list[Plant]:
         _average_as_last(),
         _exact_count(),
         _reused_noise(target, mu),
-        Plant("seeded noise", private_fit(LOGISTIC, target, ONE_STEP, noise=FrozenNoise()), tight, PULL_UP, PULL_DOWN,
+        Plant("seeded noise", repeated(LOGISTIC, target, ONE_STEP, noise=FrozenNoise()), tight, PULL_UP, PULL_DOWN,
               GDP(mu, "replace-one"), 400),
         _stopping(),
     ]  # fmt: skip
@@ -181,7 +170,7 @@ def _unclipped(target: Target, mu: float) -> Plant:
     """Squared loss, |y| ≤ 1: the gradient at 0 is y·x with norm up to 1; a clip of 0.25 halves what a row may do twice."""
     problem = Problem(SquaredLoss(), data=DataBounds(1.0, Interval(-1.0, 1.0)))
     options: dict[str, Any] = {"steps": 1, "step_size": 1.0, "clip": 0.25, "momentum": 0.0, "output": "last"}
-    honest, broken = (private_fit(problem, target, kind(**options)) for kind in (Gradient, Unclipped))
+    honest, broken = (repeated(problem, target, kind(**options)) for kind in (Gradient, Unclipped))
     return Plant("unclipped row", broken, honest, PULL_UP, PULL_DOWN, GDP(mu, "replace-one"), 1200)
 
 
@@ -233,7 +222,7 @@ def _average_as_last() -> Plant:
     options: dict[str, Any] = {"steps": 24, "step_size": 2 / 4.25, "clip": 0.5, "momentum": 0.0, "output": "last"}
     target = Target(2.0, 1e-3, "replace-one")
     honest, broken = (
-        private_fit(problem, target, kind(accounting="hidden-state", **options)) for kind in (Gradient, AverageAsLast)
+        repeated(problem, target, kind(accounting="hidden-state", **options)) for kind in (Gradient, AverageAsLast)
     )
     mu = gaussian_mu(2.0, 1e-3)
     return Plant("averaged iterate accounted as last iterate", broken, honest, PULL_UP, PULL_DOWN, GDP(mu, "replace-one"), 600)
@@ -242,10 +231,14 @@ def _average_as_last() -> Plant:
 def _exact_count() -> Plant:
     target = Target(0.5, 1e-3, "add-remove")
     options: dict[str, Any] = {"steps": 1, "step_size": 1.0, "clip": 0.5, "momentum": 0.0, "output": "last"}
-    honest, broken = (private_fit(LOGISTIC, target, kind(**options), nominal_n=2) for kind in (Gradient, ExactCount))
+    honest, broken = (repeated(LOGISTIC, target, kind(**options), nominal_n=2) for kind in (Gradient, ExactCount))
     two = (np.array([[0.0], [0.0]]), np.array([1.0, 1.0]))
     one = (two[0][:1], two[1][:1])
     return Plant("exact n under add-remove", broken, honest, two, one, GDP(gaussian_mu(0.5, 1e-3), "add-remove"), 1600)
+
+
+def _once(target: Target, source: Any) -> Callable[[Any], Vector]:
+    return repeated(LOGISTIC, target, ONE_STEP, noise=source)
 
 
 def _reused_noise(target: Target, mu: float) -> Plant:
@@ -253,7 +246,7 @@ def _reused_noise(target: Target, mu: float) -> Plant:
 
     def twice(data: Data, sources: tuple[Any, Any]) -> Vector:
         X, y = data
-        return np.concatenate([private_fit(LOGISTIC, target, ONE_STEP, noise=s)((X, t)) for s, t in zip(sources, (y, -y))])
+        return np.concatenate([_once(target, source)((X, labels)) for source, labels in zip(sources, (y, -y))])
 
     def broken(data: Data) -> Vector:
         source = RepeatingNoise()
@@ -268,7 +261,7 @@ def _reused_noise(target: Target, mu: float) -> Plant:
 def _stopping() -> Plant:
     target = Target(4.0, 1e-3, "replace-one")
     options: dict[str, Any] = {"steps": 4, "step_size": 1.0, "clip": 0.5, "momentum": 0.0, "output": "last"}
-    honest, broken = (private_fit(LOGISTIC, target, kind(**options)) for kind in (Gradient, StopsWhenDone))
+    honest, broken = (repeated(LOGISTIC, target, kind(**options)) for kind in (Gradient, StopsWhenDone))
     calm = (np.array([[1.0], [1.0]]), np.array([1.0, -1.0]))
     tense = (np.array([[1.0], [1.0]]), np.array([1.0, 1.0]))
     mu = gaussian_mu(4.0, 1e-3)

@@ -155,8 +155,8 @@ def _answer(fit: Any, X: Vector, y: Vector) -> Vector:
 class _Recorder(Curator):
     """A curator that also keeps every noisy sum it lets out; they are what an observer of the whole run may see."""
 
-    def noisy_sum(self, *arguments: Any, **options: Any) -> Vector:
-        value = super().noisy_sum(*arguments, **options)
+    def draw(self, *arguments: Any, **options: Any) -> Vector:
+        value = super().draw(*arguments, **options)
         self.seen.append(value)
         return value
 

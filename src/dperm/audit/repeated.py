@@ -1,0 +1,44 @@
+"""The same planned run, many times: plan once (a plan is a pure function of public numbers), then run and reconcile each trial."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dperm.curator import Curator
+from dperm.mechanisms.base import Plan, Shape, Target
+from dperm.noise import Noise, noise_source
+from dperm.problem import Problem
+from dperm.rows import MemoryRows
+from dperm.walk import LedgerMismatch, merge, plan
+
+Vector = NDArray[np.float64]
+
+
+def repeated(
+    problem: Problem, target: Target, mechanism: Any, *, noise: Noise | None = None, nominal_n: int | None = None
+) -> Callable[[Any], Vector]:
+    """data ↦ released coefficients; data is (X, y) or (X, y, weight), as `MemoryRows` takes them.
+
+    The curator, the mechanism and the reconciliation are those of `dperm.fit`; only planning and the certificate are left out.
+    """
+    plans: dict[Shape, Plan] = {}
+
+    def run(data: Any) -> Vector:
+        rows = MemoryRows(*data)
+        shape = Shape(nominal_n if nominal_n is not None else rows.n, rows.d)
+        if shape not in plans:
+            plans[shape] = plan(problem, shape, target, mechanism)
+        planned = plans[shape]
+        source = noise_source() if noise is None else noise
+        bounded = rows.bounded(problem.data, problem.feature_map)
+        curator = Curator(bounded, source, target.relation, shape.n, target.rows_per_person)
+        outcome = mechanism.run(planned, problem, curator)
+        if merge(curator.ledger) != merge(planned.events):
+            raise LedgerMismatch(f"Expected the planned events {planned.events}, found {curator.ledger}.")
+        return np.ravel(outcome.w)
+
+    return run
