@@ -115,9 +115,15 @@ class Certificate:
             reasons.append(f"the mechanism does not cover the stated problem: {error}")
         except (ValueError, KeyError, TypeError, IndexError, ArithmeticError, AttributeError, StopIteration) as error:
             reasons.append(f"the record cannot be recomputed: {type(error).__name__}: {error}")
-        if self.record.get("noise", {}).get("policy") == "seeded" and not allow_seeded:
+        if reproducible(self.record) and not allow_seeded:
             reasons.append("the noise was seeded, so the release is NOT private (pass --allow-seeded to check the rest)")
         return Verdict(tuple(reasons))
+
+
+def reproducible(record: Mapping[str, Any]) -> bool:
+    """Whether the record says that its noise was seeded."""
+    noise = record.get("noise")
+    return isinstance(noise, Mapping) and noise.get("policy") == "seeded"
 
 
 def _refuse_constant(name: str) -> float:

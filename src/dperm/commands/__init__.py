@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dperm.commands.demo import demo
+from dperm.commands.evaluating import evaluate
 from dperm.commands.fitting import fit, predict
 from dperm.commands.ledgers import ledger
 from dperm.commands.planning import plan, theory
@@ -15,6 +16,7 @@ COMMANDS = {
     "plan": plan,
     "fit": fit,
     "predict": predict,
+    "evaluate": evaluate,
     "verify": verify,
     "theory": theory,
     "ledger": ledger,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import typer
 
@@ -10,7 +11,7 @@ from dperm.commands.shared import JSON_OPTION, show
 
 
 def verify(
-    certificate: Path = typer.Argument(..., help="certificate.json of a fit."),
+    certificate: Path = typer.Argument(..., help="certificate.json of a fit, or evaluation.json of an evaluation."),
     model: Path | None = typer.Option(None, help="model.json, to check that its coefficients are the certified ones."),
     allow_seeded: bool = typer.Option(False, "--allow-seeded", help="Accept reproducible noise, which is NOT private."),
     as_json: bool = JSON_OPTION,
@@ -18,17 +19,25 @@ def verify(
     """Check a certificate by computing it again from its own description. Exit code 1 when anything disagrees.
 
     A pass shows that the claim is consistent. It cannot show that the run took place.
+
+    Example: dperm verify dperm-model/certificate.json --model dperm-model/model.json
     """
     from dperm.certificate import Certificate, coefficient_hash
     from dperm.model_file import read_json
 
-    read_json(certificate)
-    found = Certificate.load(certificate)
+    record = read_json(certificate)
+    if isinstance(record, dict) and record.get("format") == "dperm-evaluation/1":
+        from dperm.evaluation import Evaluation
+
+        found: Any = Evaluation(record)
+    else:
+        found = Certificate.load(certificate)
     verdict = found.verify(allow_seeded=allow_seeded)
     reasons = list(verdict.reasons)
     if model is not None:
-        record = read_json(model)
-        if not isinstance(record, dict) or coefficient_hash(record.get("w", [])) != found.record["coefficients"]["sha256"]:
+        stored = read_json(model)
+        certified = found.record.get("coefficients") or found.record.get("model") or {}
+        if not isinstance(stored, dict) or coefficient_hash(stored.get("w", [])) != certified.get("sha256"):
             reasons.append("the model's coefficients are not the certified ones")
     if as_json:
         show({"ok": not reasons, "reasons": reasons, "statement": found.record.get("statement", "")}, True)
@@ -37,8 +46,8 @@ def verify(
         for reason in reasons:
             typer.echo(f"  - {reason}")
     else:
-        typer.echo(f"verified: {found.statement}")
-        for assumption in found.record["assumptions"]:
+        typer.echo(f"verified: {found.record['statement']}")
+        for assumption in found.record.get("assumptions", []):
             typer.echo(f"  assumes: {assumption}")
     if reasons:
         raise typer.Exit(1)
