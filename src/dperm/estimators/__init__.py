@@ -7,6 +7,7 @@ from dperm.estimators.linear import LinearRegression, Ridge
 from dperm.estimators.location import MeanEstimator, MedianEstimator
 from dperm.estimators.logistic import LogisticRegression
 from dperm.estimators.poisson import PoissonRegressor
+from dperm.estimators.quantile import QuantileRegressor
 from dperm.estimators.svc import LinearSVC
 
 __all__ = [
@@ -19,5 +20,6 @@ __all__ = [
     "MeanEstimator",
     "MedianEstimator",
     "PoissonRegressor",
+    "QuantileRegressor",
     "Ridge",
 ]

@@ -17,7 +17,9 @@ from dperm.mechanisms.exponential_finite import FiniteExponential
 from dperm.mechanisms.exponential_quantile import QuantileExponential
 from dperm.mechanisms.gradient import Gradient
 from dperm.mechanisms.mean import Mean
+from dperm.mechanisms.newton import Newton
 from dperm.mechanisms.objective import Objective
+from dperm.mechanisms.output import Output
 from dperm.mechanisms.poisson import ScaledPoisson
 from dperm.mechanisms.quantile import ScaledQuantile
 from dperm.mechanisms.scaled import ScaledGradient
@@ -34,8 +36,10 @@ __all__ = [
     "Mean",
     "Mechanism",
     "Moments",
+    "Newton",
     "Objective",
     "Outcome",
+    "Output",
     "Plan",
     "QuantileExponential",
     "ScaledGradient",
