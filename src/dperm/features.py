@@ -6,6 +6,7 @@ Margins, norms and gradients of z are taken from x without forming z, so a spars
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -58,7 +59,12 @@ class Features:
 
     def norms(self, block: Block) -> Vector:
         """‖z_i‖₂ of every row, kept with the block; rounded so that it is never below the true norm."""
-        return np.asarray(block.remember((self, "norms"), lambda: np.sqrt(self.squared_norms(block.X))))
+        return np.asarray(block.remember(self.key, lambda: np.sqrt(self.squared_norms(block.X))))
+
+    @cached_property
+    def key(self) -> tuple[Any, ...]:
+        """The map's numbers: a term that was sent to a worker finds the norms of the one sent before."""
+        return ("norms", self.intercept, *(None if part is None else part.tobytes() for part in (self.shift, self.scale)))
 
     def squared_norms(self, X: Any) -> Vector:
         """‖z_i‖₂², raised by its own rounding error; the sparse form expands the square so that zeros stay unstored."""

@@ -34,7 +34,12 @@ def cells(table: Any, name: str) -> np.ndarray:
     if array.dtype.kind in "fiub":
         return array
     # Text read from CSV arrives as objects; decimals and dates become text, which the schema's rules then read.
-    return np.array([None if value is None or value != value else value for value in array], dtype=object)
+    return np.array([None if _is_missing(value) else value for value in array], dtype=object)
+
+
+def _is_missing(value: Any) -> bool:
+    """None, NaN, NaT, and the NA of newer data frames, which refuses to be compared."""
+    return value is None or type(value).__name__ == "NAType" or value != value
 
 
 def read_table(path: str | Path, columns: list[str] | None = None) -> Any:

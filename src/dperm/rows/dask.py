@@ -1,0 +1,274 @@
+"""Rows on a cluster: Dask arrays and dataframes, summed by `dask.distributed` workers.
+
+    client = distributed.Client("tcp://scheduler:8786")
+    dperm.LogisticRegression(epsilon=1.0, schema=schema).fit(DaskRows(dask.dataframe.read_parquet("people/"), schema=schema))
+
+Partitions keep their order. Blocks are cut at the same row numbers as in memory, whatever the partitions: a partition that
+ends inside a block hands the rest to its neighbour. Workers send integer counts, which a tree adds. A worker that dies is
+replaced by Dask, which computes its blocks again: they are the same numbers, so the sum has the same bits. Noise is drawn
+once, by the client, after the sum: a retry can never release anything twice.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dperm.problem import DataBounds, FeatureMap
+from dperm.rows.base import BLOCK_ROWS, Block, Term, from_counts, total_counts
+from dperm.rows.labelled import LabelRule, Labels, rule_of_schema
+from dperm.rows.memory import cut_block
+from dperm.schema import Schema
+
+# Sums that one task of the tree adds.
+BRANCHES = 16
+
+
+@dataclass(frozen=True, eq=False)
+class Recipe:
+    """From a part of the raw rows to blocks: what every worker does, by public rules, row by row."""
+
+    schema: Schema | None = None
+    encoding: Any = None
+    rule: LabelRule | None = None
+    data: DataBounds | None = None
+    feature_map: FeatureMap | None = None
+
+    def blocks(self, X: Any, y: Any, weight: Any, start: int) -> list[Block]:
+        if self.schema is not None:
+            from dperm.tables import cells
+
+            labels = Labels(self.schema, self.rule or rule_of_schema(self.schema))
+            y, weight = labels(labels.cells(cells(X, labels.target.column)))
+            X = self.schema.encoded(X)
+        else:
+            X = X.to_numpy() if hasattr(X, "to_numpy") else X
+            if self.encoding is not None:
+                X = self.encoding.transform(np.asarray(X))
+            if self.rule is not None:
+                y, kept = self.rule(y)[:2]
+                weight = kept if weight is None or kept is None else kept * weight
+        parts = [slice(first, first + BLOCK_ROWS) for first in range(0, X.shape[0], BLOCK_ROWS)]
+        return [
+            cut_block(X[p], y[p], None if weight is None else weight[p], start + p.start, self.data, self.feature_map) for p in
+            parts
+        ]
+
+
+class DaskRows:
+    """X as a Dask array (n × d) with y and optional weights, or as a Dask dataframe with a `schema` that names the target.
+
+    client      a `distributed.Client`; the one in use if None; without any, Dask's threads on this machine
+    persist     keep encoded blocks in the workers' memory between passes (lost blocks are made again from the source)
+    timeout     seconds to wait for a worker before a sum gives up
+
+    **Guarantee**: workers see rows and send sums of blocks to the client, inside the trusted cluster. Only the client draws
+    noise.
+    """
+
+    def __init__(
+        self,
+        X: Any,
+        y: Any = None,
+        weight: Any = None,
+        *,
+        schema: Any = None,
+        client: Any = None,
+        persist: bool = True,
+        timeout: float = 60.0,
+    ) -> None:
+        try:
+            import dask  # noqa: F401
+        except ImportError as error:
+            raise ValueError("Expected the package dask for DaskRows, found none. Install dperm[dask].") from error
+        self.client = client if client is not None else current_client()
+        self.persist, self.timeout = persist, timeout
+        self.require_workers(min(timeout, 5.0))
+        self.schema = Schema.from_dict(schema) if isinstance(schema, dict) else schema
+        self.encoding = None if self.schema is None else self.schema.encoding()
+        frame = hasattr(X, "columns")
+        self.names = [str(name) for name in X.columns] if frame else None
+        if self.schema is not None:
+            if not frame or y is not None:
+                raise ValueError("Expected a Dask dataframe that holds its target with a schema, found arrays or y. Drop one.")
+            self.schema.check(self.names or [])
+            self.recipe = Recipe(schema=self.schema, rule=rule_of_schema(self.schema))
+        else:
+            if y is None:
+                raise ValueError("Expected y, or a dataframe with a schema, found neither. Pass the labels.")
+            self.recipe = Recipe()
+        self.partitions, self.lengths = partitions_of(X, y, weight, self._compute)
+        self.n = sum(self.lengths)
+        if self.n == 0:
+            raise ValueError("Expected at least one row, found none. Check that the collection is not empty.")
+        self.d = self.encoding.d if self.encoding is not None else int(X.shape[1])
+        self._parts: list[Any] | None = None
+
+    def encoded(self, encoding: Any) -> DaskRows:
+        """Rows in the units of the problem, encoded by the workers."""
+        return self._copy(encoding=encoding, recipe=replace(self.recipe, encoding=encoding))
+
+    def labelled(self, rule: LabelRule) -> DaskRows:
+        """The same rows with labels by another public rule, applied by the workers."""
+        return self._copy(recipe=replace(self.recipe, rule=rule))
+
+    def bounded(self, data: DataBounds, feature_map: FeatureMap | None = None) -> DaskRows:
+        return self._copy(recipe=replace(self.recipe, data=data, feature_map=feature_map))
+
+    def sum(self, term: Term, step: float) -> NDArray[np.float64]:
+        import dask
+
+        self.require_workers(self.timeout)
+        shared = dask.delayed(term, traverse=False)
+        counts = [dask.delayed(part_counts, pure=False)(part, shared, step) for part in self.parts()]
+        while len(counts) > 1:
+            groups = [counts[first : first + BRANCHES] for first in range(0, len(counts), BRANCHES)]
+            counts = [dask.delayed(add_counts, pure=False)(group) for group in groups]
+        return from_counts(np.asarray(self._compute(counts[0])), step)
+
+    def parts(self) -> list[Any]:
+        """Lists of blocks on the workers, one per partition that begins a block."""
+        if self._parts is None:
+            import dask
+
+            make = dask.delayed(make_blocks, pure=False)
+            take = dask.delayed(take_rows, pure=False)
+            parts = []
+            for start, pieces in regroup(self.lengths):
+                taken = [
+                    self.partitions[number] if whole else take(self.partitions[number], first, last)
+                    for number, first, last, whole in pieces
+                ]
+                parts.append(make(taken, start, self.recipe))
+            if self.persist:
+                parts = list(self.client.persist(parts) if self.client is not None else dask.persist(*parts, scheduler="threads"))
+            self._parts = parts
+        return self._parts
+
+    def require_workers(self, timeout: float) -> None:
+        """A cluster without workers would wait for ever: say so instead."""
+        if self.client is None:
+            return
+        try:
+            self.client.wait_for_workers(1, timeout=timeout)
+        except TimeoutError:
+            raise ValueError(
+                f"Expected a cluster with at least one worker, found none within {timeout:g} seconds. Start workers, e.g. "
+                "`dask worker tcp://…`, or pass another client=. Nothing was spent."
+            ) from None
+
+    def _compute(self, value: Any) -> Any:
+        if self.client is not None:
+            return self.client.compute(value, retries=3).result()
+        import dask
+
+        return dask.compute(value, scheduler="threads")[0]
+
+    def _copy(self, **changes: Any) -> DaskRows:
+        other = object.__new__(DaskRows)
+        other.__dict__.update({**self.__dict__, "_parts": None, **changes})
+        return other
+
+
+def current_client() -> Any:
+    """The client in use, or None."""
+    try:
+        from distributed import default_client
+
+        return default_client()
+    except (ImportError, ValueError):
+        return None
+
+
+def partitions_of(X: Any, y: Any, weight: Any, compute: Callable[[Any], Any]) -> tuple[list[Any], list[int]]:
+    """Delayed (rows, labels, weights) of every partition, in order, and their lengths."""
+    import dask
+
+    join = dask.delayed(lambda *parts: parts, pure=False)
+    if hasattr(X, "columns"):
+        labels = [None] * X.npartitions if y is None else y.to_delayed()
+        if len(labels) != X.npartitions or weight is not None:
+            raise ValueError("Expected y with the partitions of X, and no weights, found something else. Use one dataframe.")
+        partitions = [join(rows, part, None) for rows, part in zip(X.to_delayed(), labels)]
+        return partitions, [int(count) for count in compute(X.map_partitions(len))]
+    import dask.array as da
+
+    if any(np.isnan(length) for length in X.chunks[0]):
+        X = X.compute_chunk_sizes()
+    X = X.rechunk({1: -1})
+    columns = [[rows[0] for rows in X.to_delayed()]]
+    for values in (y, weight):
+        if values is None:
+            columns.append([None] * len(X.chunks[0]))
+            continue
+        values = da.asarray(values)
+        if np.isnan(values.shape[0]):
+            values = values.compute_chunk_sizes()
+        if values.shape[0] != X.shape[0]:
+            raise ValueError(f"Expected as many labels as rows, found {values.shape[0]} for {X.shape[0]} rows.")
+        columns.append(list(values.rechunk((X.chunks[0],)).to_delayed()))
+    return [join(*parts) for parts in zip(*columns)], [int(length) for length in X.chunks[0]]
+
+
+def regroup(lengths: list[int]) -> list[tuple[int, list[tuple[int, int, int, bool]]]]:
+    """(first row, [(partition, from, to, whole)]) of parts that begin at multiples of 8,192: partition ends, rounded up.
+
+    >>> regroup([8192, 10000])
+    [(0, [(0, 0, 8192, True)]), (8192, [(1, 0, 10000, True)])]
+    >>> regroup([5000, 5000])
+    [(0, [(0, 0, 5000, True), (1, 0, 3192, False)]), (8192, [(1, 3192, 5000, False)])]
+    """
+    ends = list(itertools.accumulate(lengths))
+    n = ends[-1] if ends else 0
+    cuts = sorted({0, *(min(-(-end // BLOCK_ROWS) * BLOCK_ROWS, n) for end in ends)})
+    parts = []
+    for first, last in itertools.pairwise(cuts):
+        pieces = []
+        for number, (end, length) in enumerate(zip(ends, lengths)):
+            low, high = max(first, end - length), min(last, end)
+            if low < high:
+                pieces.append((number, low - (end - length), high - (end - length), high - low == length))
+        parts.append((first, pieces))
+    return parts
+
+
+def take_rows(partition: tuple[Any, Any, Any], first: int, last: int) -> tuple[Any, ...]:
+    """Rows first … last-1 of a partition, cut where it lives, so that only they travel."""
+    return tuple(
+        None if part is None else part.iloc[first:last] if hasattr(part, "iloc") else part[first:last] for part in partition
+    )
+
+
+def make_blocks(pieces: list[tuple[Any, ...]], start: int, recipe: Recipe) -> list[Block]:
+    """Blocks of the pieces laid end to end; the first piece begins a block."""
+    X, y, weight = (_joined([piece[column] for piece in pieces]) for column in range(3))
+    y = None if y is None else np.asarray(y)
+    return recipe.blocks(X, y, None if weight is None else np.asarray(weight, dtype=np.float64), start)
+
+
+def _joined(parts: list[Any]) -> Any:
+    if parts[0] is None or len(parts) == 1:
+        return parts[0]
+    if hasattr(parts[0], "iloc"):
+        import pandas
+
+        return pandas.concat(parts)
+    if hasattr(parts[0], "tocsr"):
+        import scipy.sparse
+
+        return scipy.sparse.vstack(parts, format="csr")
+    return np.concatenate([np.asarray(part) for part in parts])
+
+
+def part_counts(blocks: list[Block], term: Term, step: float) -> NDArray[np.int64]:
+    """Counts of one part, with one BLAS thread: the same bits on every worker."""
+    return total_counts((lambda block=block: block for block in blocks), term, step, parallel=False)
+
+
+def add_counts(counts: list[NDArray[np.int64]]) -> NDArray[np.int64]:
+    return np.asarray(sum(counts[1:], counts[0]))

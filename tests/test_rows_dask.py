@@ -1,0 +1,182 @@
+"""Rows on a cluster: the bits of the rows in memory, with any partitions, and when a worker is killed in the middle of a fit."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+
+import numpy as np
+import pytest
+
+import dperm
+from dperm.features import Features
+from dperm.mechanisms import Gradient, Target
+from dperm.problem import DataBounds, Interval, LogisticLoss, Problem, Ridge
+from dperm.rows import BLOCK_ROWS, MemoryRows, sum_step
+from dperm.statistics_terms import RowSum
+from dperm.terms import GradientTerm, SampledTerm
+from dperm.walk import merge
+
+pytest.importorskip("distributed", reason="rows on a cluster need dask: pip install dperm[dask]")
+# A cluster that loses a worker on purpose leaves sockets and tasks behind, which Python warns about.
+pytestmark = pytest.mark.filterwarnings("default")
+
+import dask.array as da  # noqa: E402
+import dask.dataframe as dd  # noqa: E402
+import pandas as pd  # noqa: E402
+from distributed import Client, LocalCluster  # noqa: E402
+
+from dperm.rows.dask import DaskRows, regroup  # noqa: E402
+
+N, D = 3 * BLOCK_ROWS + 777, 6
+BOUNDS = DataBounds(1.0, Interval(-1, 1), 1.0)
+
+
+def draw(dtype="float64"):
+    generator = np.random.default_rng(8)
+    X = (generator.standard_normal((N, D)) / 2).astype(dtype)
+    return X, np.where(generator.random(N) < 0.5, 1.0, -1.0), generator.integers(0, 2, N).astype(float)
+
+
+def term():
+    return GradientTerm(LogisticLoss(), np.linspace(-1, 1, D + 1), 0.3, Features(1.0))
+
+
+STEP = sum_step(0.3, N)
+CHUNKS = {
+    "aligned": (BLOCK_ROWS, BLOCK_ROWS, BLOCK_ROWS, 777),
+    "small": (1000,) * 25 + (N - 25_000,),
+    "uneven": (1, 20_000, 5, N - 20_006),
+    "one": (N,),
+}
+
+
+@pytest.mark.parametrize("chunks", CHUNKS.values(), ids=CHUNKS)
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_any_partitions_give_the_bits_of_memory(chunks, dtype):
+    X, y, weight = draw(dtype)
+    rows = DaskRows(da.from_array(X, (chunks, 3)), da.from_array(y, 5000), da.from_array(weight, 7000)).bounded(BOUNDS)
+    memory = MemoryRows(X, y, weight).bounded(BOUNDS)
+    for one in (term(), SampledTerm(term(), 0.4, 5, 2), RowSum(0.5)):
+        assert rows.sum(one, STEP).tobytes() == memory.sum(one, STEP).tobytes()
+
+
+@pytest.mark.parametrize("lengths", CHUNKS.values(), ids=CHUNKS)
+def test_parts_begin_blocks_and_cover_every_row_once(lengths):
+    seen = []
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    for start, pieces in regroup(list(lengths)):
+        assert start % BLOCK_ROWS == 0 and start == len(seen)
+        for number, first, last, whole in pieces:
+            assert whole == (last - first == lengths[number])
+            seen += range(offsets[number] + first, offsets[number] + last)
+    assert seen == list(range(N))
+
+
+def test_norms_are_kept_between_passes_and_not_piled_up():
+    """A term that travels is a new object every time; its norms are found by its numbers."""
+    X, y, _ = draw()
+    rows = MemoryRows(X, y).bounded(BOUNDS)
+    for _ in range(3):
+        rows.sum(pickle.loads(pickle.dumps(term())), STEP)
+    assert {len(block.memory) for block in rows.blocks()} == {1}
+
+
+def test_lazy_chunks_of_unknown_length():
+    X, y, _ = draw()
+    lazy = da.from_array(np.column_stack([X, y]), (5000, -1))
+    lazy = lazy[lazy[:, 0] > -9]  # keeps every row, but Dask does not know
+    rows = DaskRows(lazy[:, :D], lazy[:, D]).bounded(BOUNDS)
+    assert rows.n == N
+    assert rows.sum(term(), STEP).tobytes() == MemoryRows(X, y).bounded(BOUNDS).sum(term(), STEP).tobytes()
+
+
+def test_dataframes_with_a_schema():
+    generator = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "age": generator.uniform(-5, 120, N),
+            "place": generator.choice(["north", "south", "west", None], N),
+            "income": generator.choice(["small", "large", "?"], N),
+        }
+    )
+    schema = dperm.Schema.from_dict(
+        {
+            "columns": {
+                "age": {"type": "numeric", "low": 0, "high": 100},
+                "place": {"type": "categorical", "levels": ["north", "south"]},
+            },
+            "target": {"column": "income", "type": "classes", "classes": ["small", "large"]},
+        }
+    )
+    options = {"epsilon": 2.0, "schema": schema, "method": Gradient(steps=4), "random_state": 2}
+    memory = dperm.LogisticRegression(**options).fit(frame)
+    spread = dperm.LogisticRegression(**options).fit(dd.from_pandas(frame, npartitions=7))
+    np.testing.assert_array_equal(spread.coef_, memory.coef_)
+    assert spread.certificate_.verify(allow_seeded=True)
+
+
+def test_declared_arrays():
+    X, y, _ = draw()
+    options = {"epsilon": 2.0, "bounds": (-1, 1), "classes": [-1, 1], "method": Gradient(steps=4), "random_state": 2}
+    memory = dperm.LogisticRegression(**options).fit(X, y)
+    spread = dperm.LogisticRegression(**options).fit(da.from_array(X, (5000, 6)), da.from_array(y, 5000))
+    np.testing.assert_array_equal(spread.coef_, memory.coef_)
+
+
+def test_bad_collections_are_named():
+    X, y, _ = draw()
+    with pytest.raises(ValueError, match="Expected y"):
+        DaskRows(da.from_array(X, (5000, 6)))
+    with pytest.raises(ValueError, match="as many labels"):
+        DaskRows(da.from_array(X, (5000, 6)), da.from_array(y[:-1], 5000))
+    with pytest.raises(ValueError, match="at least one row"):
+        DaskRows(da.zeros((0, 3)), da.zeros(0))
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Two real worker processes; a third of a minute to start and stop."""
+    with LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0") as started:
+        yield started
+
+
+def test_a_killed_worker_changes_nothing(cluster):
+    """SIGKILL in the middle of the fit: it completes, every event is booked once, and the sums have the bits of memory."""
+    X, y, _ = draw()
+    problem = Problem(LogisticLoss(), Ridge(1.0), data=BOUNDS)
+    target = Target.declare(epsilon=1.0, n=N)
+    mechanism = Gradient(steps=8)
+    booked = []
+    expected = dperm.fit(problem, MemoryRows(X, y), target, mechanism, random_state=4)
+    with Client(cluster) as client:
+        workers = client.run(os.getpid)
+        assert len(workers) == 2
+        rows = DaskRows(da.from_array(X, (5000, 6)), da.from_array(y, 5000), client=client)
+        killed = []
+
+        def kill_one(done, total):
+            if done == 3:
+                os.kill(next(iter(workers.values())), signal.SIGKILL)
+                killed.append(done)
+
+        release = dperm.fit(problem, rows, target, mechanism, random_state=4, on_book=booked.append, progress=kill_one)
+        assert killed == [3]
+        assert set(client.run(os.getpid).values()) != set(workers.values())
+        again = rows.bounded(BOUNDS).sum(term(), STEP)
+    assert merge(booked) == merge(release.plan.events)
+    assert release.certificate.verify(allow_seeded=True)
+    np.testing.assert_array_equal(release.w, expected.w)
+    assert again.tobytes() == MemoryRows(X, y).bounded(BOUNDS).sum(term(), STEP).tobytes()
+
+
+def test_a_cluster_without_workers_is_an_error_and_costs_nothing():
+    X, y, _ = draw()
+    data = da.from_array(X, (5000, 6)), da.from_array(y, 5000)
+    with (
+        LocalCluster(n_workers=0, processes=False, dashboard_address=":0") as empty,
+        Client(empty) as client,
+        pytest.raises(ValueError, match="at least one worker"),
+    ):
+        DaskRows(*data, client=client, timeout=0.3)
