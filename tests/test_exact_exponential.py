@@ -31,6 +31,7 @@ from dperm.problem import (
 )
 from dperm.rows import MemoryRows
 from dperm.rules import Predictions
+from dperm.theory import exponential_erm_risk
 from vectors import VECTORS, agrees
 
 RELATIONS = ("replace-one", "zero-out", "add-remove")
@@ -329,6 +330,9 @@ def test_exact_printed_radius_rule_breaks_its_epsilon_E6_E20():
     ours = Exponential().plan(problem, Shape(1000, 1), Target(1.0, 0.0)).stage("sample").settings["rate"]
     assert ours == 1 / 4
     assert largest(1000, 1 / 2) > 1.99
+    risk = {"radius": 1, "epsilon": 1, "beta": 0.05}
+    assert agrees(exponential_erm_risk(10**4, 10, 1, **risk), VECTORS["E20"]["risk"])
+    assert agrees(exponential_erm_risk(10**4, 10, 1, **risk, as_printed=True), VECTORS["E20"]["risk_printed"])
 
 
 def test_exact_printed_least_squares_law_has_the_wrong_spread_E8():

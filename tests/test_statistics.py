@@ -93,6 +93,21 @@ def test_exact_smallest_eigenvalue_moves_by_at_most_one_squared_norm():
     assert Statistics("adaptive")._smallest_sensitivity(case) == pytest.approx(1.69)
 
 
+def test_joint_release_is_no_better_than_the_augmented_one():
+    """max ‖xxᵀ - x'x'ᵀ‖² + ‖yx - y'x'‖² over unit rows and labels is 4.5: the deviation √4.5 of the augmented release."""
+    generator = np.random.default_rng(0)
+    x, other = generator.standard_normal((2, 200_000, 2))
+    x, other = (v / np.linalg.norm(v, axis=1, keepdims=True) * generator.random((200_000, 1)) ** 0.1 for v in (x, other))
+    inner = np.sum(x * other, axis=1)
+    a, b = np.sum(x * x, axis=1), np.sum(other * other, axis=1)
+    joint = a**2 + b**2 - 2 * inner**2 + a + b + 2 * np.abs(inner)
+    assert 4.4 < joint.max() <= 4.5
+    plan = Statistics().plan(problem(), Shape(10, 2), Target(1.0, 1e-4))
+    unit = plan.stage("moments").settings["scale"] * gaussian_mu(1.0, 1e-4) / RELEASE_SLACK
+    assert unit == pytest.approx(math.sqrt(4.5))
+    assert unit / (math.sqrt(2) * plan.stage("moments").settings["target_scale"]) == pytest.approx(math.sqrt(4.5))
+
+
 def test_exact_coordinates_are_isometric():
     generator = np.random.default_rng(1)
     A = generator.standard_normal((4, 4))

@@ -4,8 +4,7 @@
 
 A class is a frozen record that a certificate can store (`spec`) and that never looks at the data: grids are declared. Labels are
 class numbers (0, 1, …). The built-in classes count by sorting and cumulative sums instead of asking every rule about every
-row; both
-ways add the same zeros and ones, which are exact in floating point, so the answers agree to the last bit.
+row; both ways add the same zeros and ones, which are exact in floating point, so the answers agree to the last bit.
 """
 
 from __future__ import annotations
@@ -203,8 +202,7 @@ class Boxes(Hypotheses):
     """Class 1 inside Π_j [a_j, b_j), class 0 outside; a_j < b_j among count + 1 edges per axis, in one to three dimensions.
 
     (m(m+1)/2)^d rules for m = count. Counting: the table of signed counts per grid cell, summed cumulatively along each axis;
-    a box
-    is a difference of two entries per axis.
+    a box is a difference of two entries per axis.
 
     >>> Boxes((0.0, 0.0), (1.0, 1.0), 10).size
     3025

@@ -52,8 +52,7 @@ class Exponential:
     sampler      None: "adaptive" (exact) for convex losses, else "grid" (exact for its own piecewise constant density), both
     for at
                  most 3 parameters. "langevin" is a Markov chain for any dimension: its distance from the law is not certified,
-                 so it
-                 must be asked for by name and the certificate calls it HEURISTIC
+                 so it must be asked for by name and the certificate calls it HEURISTIC
     accounting   "pure" (k = ε/(κ·range)), or "gaussian" (strongly convex F: k = μ²λ/(κL)²)
     cells        grid: cells per axis;   steps, step_size: of the chain
     total_variation  a bound ζ that the caller has for the chain: the event becomes (ε, (1+e^ε)ζ)
@@ -188,7 +187,9 @@ class Exponential:
             radius = problem.domain.radius if isinstance(problem.domain, Ball) else None
             return adaptive_sample(objective, low, high, rate, settings["rounds"], radius, generator)
 
-        return Outcome(problem.domain.project(curator.solve(stage.event, sample)))
+        drawn = problem.domain.project(curator.solve(stage.event, sample))
+        step = 2.0 ** (math.floor(math.log2(problem.domain.diameter)) - 40)  # a public grid; rounding is post-processing
+        return Outcome(np.rint(drawn / step) * step)
 
 
 def exact_objective(problem: Problem, secret: Secret, p: int) -> Objective:

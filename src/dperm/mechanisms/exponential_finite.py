@@ -3,9 +3,8 @@
     score(h) = -number of rows that h gets wrong;  release ĥ with P(ĥ = h) set by k·score,  k = ε/(κ·m)
 
 **Theorem.** One row changes each score by 0 or 1 in one direction (nulled, added, removed: the changes span a range of 1) or
-by at
-most 1 either way (replaced: range 2). Both samplers are (k·range)-DP, so k = ε/κ gives ε-DP, and k = ε/(κm) for a person with
-m rows. The exponential law is also (k·range)²/8-zCDP (bounded range), which is what to book when many selections compose.
+by at most 1 either way (replaced: range 2). Both samplers are (k·range)-DP, so k = ε/κ gives ε-DP, and k = ε/(κm) for a person
+with m rows. The exponential law is also (k·range)²/8-zCDP (bounded range), which is what to book when many selections compose.
 Proofs, and the sample sizes that follow: `docs/theorems/exponential.md`.
 """
 
@@ -36,8 +35,7 @@ class ErrorTerm:
     """Number of mistakes of every hypothesis; a row adds 0 or 1 (times a weight in [0, 1]) to each.
 
     **Sensitivity** √|H| in ℓ2 under every relation: each of |H| entries moves by at most 1. The selection does not use it; it
-    uses
-    that all entries move within one interval of length κ.
+    uses that all entries move within one interval of length κ.
     """
 
     hypotheses: Hypotheses

@@ -8,10 +8,8 @@ form on
 the gaps between sorted values, to which this one tends as cells shrink.
 
 **Theorem.** One row changes below(·) - q·total by numbers in [-q, 1-q] (present or absent) or in [-1, 1] (replaced); the
-distance of 0 to
-an interval moves by no more than its ends do. So the scores move within an interval of length 2·max(q, 1-q), or 2, and k = ε
-over that
-length gives ε-DP. `docs/theorems/exponential.md` has the proof and the table that shows both signs occurring.
+distance of 0 to an interval moves by no more than its ends do. So the scores move within an interval of length 2·max(q, 1-q),
+or 2, and k = ε over that length gives ε-DP. Proof: `docs/theorems/exponential.md`.
 """
 
 from __future__ import annotations
@@ -33,6 +31,7 @@ if TYPE_CHECKING:
     from dperm.curator import Curator, Secret
 
 LOSSES = ("quantile", "absolute")
+STEPS = 2**16  # points of a cell that can be released
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,7 +144,8 @@ class QuantileExponential:
                 scores = quantile_scores(secret.sum(HistogramTerm(low, high, self.cells, column)), settings["level"])
                 generator = secret.noise.generator()
                 cell = int(np.argmax(settings["rate"] * scores + generator.gumbel(size=self.cells)))
-                return float(low + (high - low) * (cell + generator.random()) / self.cells)
+                inside = int(generator.integers(STEPS)) / STEPS  # uniform on a public grid of the cell
+                return float(low + (high - low) * (cell + inside) / self.cells)
 
             answers.append(curator.solve(stage.event, select))
         return Outcome(np.array(answers))

@@ -5,8 +5,7 @@
 `adaptive`  exact for convex F. The box is cut into cells; on a cell, convexity puts F above its tangent plane at the centre, so
             exp(-k·tangent) is an envelope whose mass and law are in closed form. A proposal from the envelopes is accepted with
             probability exp(-k·(F - tangent)). The number of cuts is a public number; proposals come in batches of a fixed
-            size, so
-            the work does not follow the data except when a whole batch fails, and the number of batches is never told.
+            size, so the work does not follow the data except when a whole batch fails, and the number of batches is never told.
 """
 
 from __future__ import annotations

@@ -8,8 +8,7 @@ with a declared norm alone, m = 0 and S = 1. The answer is clipped to the declar
 **Theorem.** Gaussian noise of deviation κR/μ is μ-GDP; noise of density ∝ exp(-ε‖b‖/(κR)) is ε-DP. Their mean squared norms are
 p(κR/μ)² and p(p+1)(κR/ε)²: the second is smaller when p + 1 < (ε/μ)², and is then taken even at δ > 0.
 When the number of rows is protected, or rows are left out by a public rule, the row (x, R) is summed instead: the last entry
-counts,
-the norm grows to √2·R, and the mean is a quotient of released numbers.
+counts, the norm grows to √2·R, and the mean is a quotient of released numbers.
 """
 
 from __future__ import annotations

@@ -6,9 +6,8 @@
 **Theorem.** With ‖z‖ ≤ R, |y| ≤ B and ρ² = R² + τ²B² the row aaᵀ has Frobenius norm ≤ ρ². In isometric coordinates of the
 symmetric matrices the sensitivity is ρ² (nulled, added, removed) or √2·ρ² (replaced), so Gaussian noise of deviation
 s = sensitivity/μ in these coordinates (s on the diagonal, s/√2 off it) is μ-GDP. All else is post-processing: several
-regressions,
-ridge paths, intervals. The default τ = R/(√2·B) gives Ã and c̃ the same relative noise; under replace-one it is the noise of the
-exact joint release of Ã and c̃ alone, so that Σy² comes free. Proofs: `docs/theorems/statistics.md`.
+regressions, ridge paths, intervals. The default τ = R/(√2·B) gives Ã and c̃ the same relative noise; under replace-one it is
+the noise of the exact joint release of Ã and c̃ alone, so that Σy² comes free. Proofs: `docs/theorems/statistics.md`.
 
 `variant="adaptive"` is AdaSSP (Wang 2018) with exact Gaussian accounting: thirds of μ² for Ã, c̃ and the smallest eigenvalue, and
 a ridge that lifts the spectrum just above the noise.

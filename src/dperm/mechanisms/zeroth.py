@@ -8,12 +8,11 @@ The directions u_t are uniform on the sphere and public: they are a function of 
 and T
 steps with σ = κC√T/μ are μ-GDP. No gradient, smoothness or convexity is used: only values of the loss.
 **Theorem (utility).** E[p·s·u] is the gradient of the loss smoothed over a ball of radius h. For convex losses of one margin that
-are L-Lipschitz, without active clipping: E excess ≤ D√((pL² + p²σ²/n²)/T) + 2hL on the mean scale.
+are L-Lipschitz, without active clipping: E excess ≤ D√((pL² + p²σ²/n²)/T) + hL on the mean scale.
 
 With C = 3L/√p the noise term is 3√p·κLD/(μn), three times that of noisy gradients, but √(p/T) needs p times their steps. Use
-it for losses
-without a useful gradient (the zero-one loss), or where only values can be computed; otherwise method="gradient" is better.
-Proofs: `docs/theorems/zeroth.md`.
+it for losses without a useful gradient (the zero-one loss), or where only values can be computed; otherwise method="gradient"
+is better. Proofs: `docs/theorems/zeroth.md`.
 """
 
 from __future__ import annotations
