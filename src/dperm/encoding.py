@@ -9,17 +9,20 @@
 | boolean     | 0, 1      | 0        | 1        | 1          |
 | sparse      | 0, high   | 0        | high     | 1          |
 | free        | none      | 0        | x_norm   | 1 in all   |
+| private     | released  | midpoint | high-low | 1/4        |
 
-`free` columns are those of a plain array with only `x_norm=` declared. Everything here is declared by the caller: nothing is
-read off the data. Rows are then clipped to the norm R by `DataBounds.enforce`, so R is a fact even for a row with two ones in a
+`free` columns are those of a plain array with only `x_norm=` declared. `private` columns (`bounds="private"`) are stored on a
+public logarithmic scale until the fit has paid for their bounds (`private_bounds.py`); then they are numeric. Everything else is
+declared by the caller: nothing is read off the data. Rows are then clipped to the norm R by `DataBounds.enforce`, so R is a fact
+even for a row with two ones in a
 one-hot group.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -28,7 +31,7 @@ from numpy.typing import NDArray
 from dperm.rows.memory import is_sparse
 
 Vector = NDArray[np.float64]
-KINDS = ("numeric", "categorical", "boolean", "sparse", "free")
+KINDS = ("numeric", "categorical", "boolean", "sparse", "free", "private")
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,9 +77,10 @@ class Encoding:
         the tighter one counts: ‖encoded‖ ≤ x_norm/min width + ‖anchor/width‖ by the triangle inequality.
         """
         numeric = self.where("numeric")
-        reach = np.maximum(np.abs(self.low - self.anchor), np.abs(self.high - self.anchor)) / self.width
-        square = float(np.sum(reach[numeric] ** 2)) + len({g for g in self.groups if g >= 0})
-        square += float(np.sum(self.where("boolean") | self.where("sparse")))
+        low, high, anchor, width = (side[numeric] for side in (self.low, self.high, self.anchor, self.width))
+        reach = np.maximum(np.abs(low - anchor), np.abs(high - anchor)) / width
+        square = float(np.sum(reach**2)) + len({g for g in self.groups if g >= 0})
+        square += float(np.sum(self.where("boolean") | self.where("sparse"))) + float(np.sum(self.where("private"))) / 4
         if self.where("free").any():
             return math.sqrt(square + 1.0)
         box = math.sqrt(square)
@@ -94,6 +98,12 @@ class Encoding:
         X = X.astype(np.float64) if X.dtype != np.float32 else X
         if not np.isfinite(X).all():
             X = np.where(np.isfinite(X), X, self.missing.astype(X.dtype))
+        private = np.flatnonzero(self.where("private"))
+        if len(private):
+            from dperm.private_bounds import stored
+
+            X = X.astype(np.float64)
+            X[:, private] = stored(X[:, private])
         bounded = ~self.where("free")
         if bounded.any():
             X = np.clip(X, self.low.astype(X.dtype), self.high.astype(X.dtype))
@@ -102,12 +112,29 @@ class Encoding:
             X = X * np.minimum(1.0, self.x_norm / np.maximum(norms, 1e-300)).astype(X.dtype)[:, None]
         return ((X - self.anchor.astype(X.dtype)) / self.width.astype(X.dtype)).astype(X.dtype, copy=False)
 
+    def resolved(self, decided: Mapping[str, Any]) -> Encoding:
+        """The encoding once a fit has released bounds: private columns become numeric ones with those bounds."""
+        columns = np.flatnonzero(self.where("private"))
+        if not len(columns):
+            return self
+        low, high, missing = self.low.copy(), self.high.copy(), self.missing.copy()
+        low[columns], high[columns] = np.asarray(decided["low"]), np.asarray(decided["high"])
+        missing[columns] = np.clip(0.0, low[columns], high[columns])
+        kinds = tuple("numeric" if kind == "private" else kind for kind in self.kinds)
+        return replace(self, kinds=kinds, low=low, high=high, missing=missing)
+
     def transform_column(self, j: int, values: Vector) -> Vector:
         """One raw column encoded by the same table."""
+        if self.kinds[j] == "private":
+            from dperm.private_bounds import stored
+
+            return stored(np.where(np.isfinite(values), values, self.missing[j]))
         filled = np.where(np.isfinite(values), values, self.missing[j])
         return np.asarray((np.clip(filled, self.low[j], self.high[j]) - self.anchor[j]) / self.width[j])
 
     def _transform_sparse(self, X: Any) -> Any:
+        if self.where("private").any():
+            raise ValueError("Expected dense rows for private bounds, found a sparse matrix. Declare bounds=(low, high).")
         if self.centred and self.where("numeric").any():
             raise ValueError("Expected an encoding without centring for sparse rows. Build it with centred=False.")
         if np.any((self.low > 0) | (self.high < 0)):
@@ -179,7 +206,12 @@ class Encoding:
             raise ValueError("Expected column names that differ, found a name twice. Rename the columns.")
         if x_norm is not None and not (x_norm > 0 and math.isfinite(x_norm)):
             raise ValueError(f"Expected x_norm > 0, found {x_norm}. Pass the largest Euclidean norm a row may have.")
-        kinds = ["numeric" if bounds is not None else "free"] * d
+        asked = isinstance(bounds, str)
+        if asked and x_norm is not None:
+            raise ValueError("Expected x_norm= without bounds='private', found both. Drop x_norm=.")
+        if asked and bounds != "private":
+            raise ValueError(f'Expected bounds=(low, high) or "private", found {bounds!r}.')
+        kinds = ["private" if asked else "numeric" if bounds is not None else "free"] * d
         groups = [-1] * d
         for number, group in enumerate(_groups(categorical, labels)):
             for j in group:
@@ -190,12 +222,14 @@ class Encoding:
                     raise ValueError(f"Expected one kind per column, found {labels[j]!r} declared twice.")
                 kinds[j] = kind
         low, high = np.full(d, -np.inf), np.full(d, np.inf)
-        if bounds is not None:
+        if asked:  # the stored scale: every magnitude fits
+            low, high = np.full(d, -0.5), np.full(d, 0.5)
+        elif bounds is not None:
             low, high = _bounds(bounds, d)
         flags = np.array([k in ("categorical", "boolean") for k in kinds], dtype=bool)
         low[flags], high[flags] = 0.0, 1.0
         counts = np.array([k == "sparse" for k in kinds], dtype=bool)
-        if bounds is None and counts.any():
+        if (bounds is None or asked) and counts.any():
             raise ValueError("Expected bounds= for sparse columns (their largest value), found none. Pass bounds=(0, high).")
         low[counts] = 0.0
         free = np.array([k == "free" for k in kinds], dtype=bool)
@@ -208,6 +242,7 @@ class Encoding:
             j = int(np.argmax(~(low < high)))
             raise ValueError(f"Expected low < high for column {labels[j]!r}, found {low[j]} and {high[j]}. Correct bounds=.")
         missing = np.where(np.isfinite(low), low, 0.0)
+        missing[np.array([k == "private" for k in kinds], dtype=bool)] = 0.0
         return cls(labels, tuple(kinds), low, high, missing, tuple(groups), x_norm, centred)
 
 

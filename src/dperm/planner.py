@@ -47,11 +47,15 @@ def choose(
     `max_weight` the declared bound on sample weights, None without weights.
     """
     if not isinstance(method, str):
+        if "private" in kinds and "private" not in getattr(method, "kinds", ()):
+            raise ValueError("Expected a method that pays for bounds, found one that does not. Use 'auto', or declare bounds.")
         return _weighed(method, problem, max_weight)
     if method != "auto" and method not in MECHANISMS:
         known = ", ".join(repr(name) for name in ["auto", *sorted(MECHANISMS)])
         raise ValueError(f"Expected method in {known}, found {method!r}.")
     name = automatic(problem, target, asked_for=asked_for) if method == "auto" else method
+    if "private" in kinds and name not in ("scaled-gradient", "scaled-objective"):
+        raise ValueError(f"Expected declared bounds for method={name!r}, found bounds='private'. Only scaled methods pay for them.")
     return _weighed(build(name, asked_for=asked_for, kinds=kinds, problem=problem), problem, max_weight)
 
 

@@ -5,9 +5,10 @@
      "target":  {"column": "income", "type": "classes", "classes": ["<=50K", ">50K"]}}
 
 Column types: numeric (low, high), ordinal (levels in order), categorical (levels), boolean, sparse (non-negative, mostly zero:
-high), ignored. `missing` says what a null becomes: a number, a level, or "its own level"; the lower bound, or the all-zero
-one-hot, otherwise. A cell that does not parse is missing; an unknown level is the all-zero one-hot. Boolean columns with the same
-`group` are a one-hot code written out: exactly one of them is 1. `row_norm` beside "columns" bounds the norm of a row.
+high), ignored. A numeric column may say "bounds": "private" instead of low and high: the fit then pays for them. `missing` says
+what a null becomes: a number, a level, or "its own level"; the lower bound, or the all-zero one-hot, otherwise. A cell that does
+not parse is missing; an unknown level is the all-zero one-hot. Boolean columns with the same `group` are a one-hot code written
+out: exactly one of them is 1. `row_norm` beside "columns" bounds the norm of a row.
 """
 
 from __future__ import annotations
@@ -41,12 +42,15 @@ class Column:
     levels: tuple[Any, ...] = ()
     missing: Any = None
     group: str | None = None
+    bounds: str | None = None
 
     def __post_init__(self) -> None:
         where = f"column {self.name!r}"
         if self.type not in COLUMN_TYPES:
             raise ValueError(f"Expected the type of {where} in {COLUMN_TYPES}, found {self.type!r}. Correct the schema.")
-        if self.type in ("numeric", "sparse"):
+        if self.bounds is not None and (self.type != "numeric" or self.bounds != "private" or self.low is not None):
+            raise ValueError(f'Expected bounds="private" on a numeric column without low and high, found another for {where}.')
+        if self.type in ("numeric", "sparse") and self.bounds is None:
             if self.type == "sparse" and self.low is None:
                 object.__setattr__(self, "low", 0.0)
             for side in ("low", "high"):
@@ -100,7 +104,7 @@ class Column:
 
     def spec(self) -> dict[str, Any]:
         found: dict[str, Any] = {"type": self.type}
-        for name in ("low", "high", "missing", "group"):
+        for name in ("low", "high", "missing", "group", "bounds"):
             if getattr(self, name) is not None:
                 found[name] = getattr(self, name)
         if self.levels:
@@ -153,10 +157,10 @@ class Schema:
         for name, entry in spec["columns"].items():
             if not isinstance(entry, Mapping):
                 raise ValueError(f"Expected a description of column {name!r}, found {entry!r}.")
-            unknown = set(entry) - {"type", "low", "high", "levels", "missing", "group"}
+            unknown = set(entry) - {"type", "low", "high", "levels", "missing", "group", "bounds"}
             if unknown:
                 raise ValueError(
-                    f"Expected type, low, high, levels, missing or group for column {name!r}, found {sorted(unknown)}."
+                    f"Expected type, low, high, levels, missing, group or bounds for column {name!r}, found {sorted(unknown)}."
                 )
             columns.append(
                 Column(
@@ -167,6 +171,7 @@ class Schema:
                     tuple(entry.get("levels") or ()),
                     entry.get("missing"),
                     entry.get("group"),
+                    entry.get("bounds"),
                 )
             )
         if all(column.type == "ignored" for column in columns):
@@ -243,9 +248,14 @@ class Schema:
                 # Boolean columns of one group are a one-hot code that somebody wrote out: one of them is 1.
                 kind, label = "categorical", f"column {column.name}" if column.group is None else f"group {column.group}"
                 group = numbered.setdefault(label, len(numbered))
+            if column.bounds is not None:
+                kind = "private"
             kinds += [kind] * len(features)
             groups += [group] * len(features)
             top = float(len(column.levels) - 1) if column.type == "ordinal" else 1.0
+            if column.bounds is not None:
+                low, high, missing = [*low, -0.5], [*high, 0.5], [*missing, 0.0]
+                continue
             numeric = column.type in ("numeric", "sparse")
             low += [float(column.low or 0.0) if numeric else 0.0] * len(features)
             high += [float(column.high or 0.0) if numeric else max(top, 1.0)] * len(features)
@@ -272,7 +282,7 @@ class Schema:
         """Raw feature matrix from columns of cells; encode it with `encoding().transform`."""
         return np.concatenate([c.encode(cells[c.name]) for c in self.columns if c.type != "ignored"], axis=1)
 
-    def encoded(self, table: Any) -> Any:
+    def encoded(self, table: Any, encoding: Encoding | None = None) -> Any:
         """Encoded rows of a table, ready to be summed: CSR where the schema says that most entries are 0, else dense.
 
         The choice is made from the schema alone. A one-hot group stores one entry per row however many levels it has, so a
@@ -280,10 +290,10 @@ class Schema:
         """
         from dperm.tables import cells
 
-        encoding = self.encoding()
+        encoding = self.encoding() if encoding is None else encoding
         used = [column for column in self.columns if column.type != "ignored"]
         stored = sum({"boolean": 0.25, "sparse": 0.25}.get(column.type, 1.0) for column in used)
-        if stored > 0.4 * encoding.d:
+        if stored > 0.4 * encoding.d or "private" in encoding.kinds:
             return encoding.transform(self.features({c.name: cells(table, c.name) for c in used}))
         from scipy.sparse import csr_array
 

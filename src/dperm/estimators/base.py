@@ -41,7 +41,8 @@ class PrivateEstimator(BaseEstimator):
     """Parameters common to all estimators, and the fit.
 
     epsilon, delta     the budget; delta=None means min(1e-6, 0.1/n), delta=0 asks for pure privacy
-    bounds, x_norm     public bounds of the columns (low, high) and of a row's norm; at least one of them
+    bounds, x_norm     public bounds of the columns (low, high) and of a row's norm; at least one of them; bounds="private"
+                       pays for the columns' bounds out of the budget instead
     categorical        groups of one-hot columns; boolean, sparse: columns of those kinds (indices, names or "all")
     schema             a `Schema` (or its dict) when X is a table
     method             "auto", the name of a mechanism, or a mechanism object such as `Gradient(steps=100)`
@@ -148,8 +149,28 @@ class PrivateEstimator(BaseEstimator):
         self.plan_ = release.plan
         self.certificate_ = release.certificate
         self.release_ = release
+        self._encoding = encoding.resolved(release.certificate.record["decided"])
         self.feature_names_out_ = np.array(encoding.names, dtype=object)
         self._store(release)
+        return self
+
+    def confidence_interval(self, level: float = 0.95) -> np.ndarray:
+        """(low, high) per coefficient, the intercept last: for fits by `statistics` or `objective`; see `dperm.intervals`."""
+        return np.asarray(self.summary(level).interval)
+
+    def summary(self, level: float = 0.95) -> Any:
+        """Estimate, standard error with privacy noise, z and interval per coefficient; refused with the reason for other fits."""
+        from dperm.intervals import summary
+
+        check_is_fitted(self, "certificate_")
+        return summary(self, level)
+
+    def release_information(self, X: Any, y: Any = None, *, epsilon: float, **options: Any) -> Any:
+        """Pay for the curvature matrix that intervals of a fit by `objective` need; see `dperm.intervals`."""
+        from dperm.intervals import release_information
+
+        check_is_fitted(self, "certificate_")
+        self.information_ = release_information(self, X, y, epsilon=epsilon, **options)
         return self
 
     def _class_weights(self) -> dict[Any, float] | None:
@@ -261,7 +282,7 @@ class PrivateEstimator(BaseEstimator):
         schema = self._declared_schema()
         if schema is not None and is_table(X):
             schema.check(column_names(X), with_target=False)
-            encoded = schema.encoded(X)
+            encoded = schema.encoded(X, self._encoding)
         else:
             X = validate_data(self, X, reset=False, **_READ)
             encoded = self._encoding.transform(X.toarray() if is_sparse(X) and self._encoding.centred else X)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -24,6 +24,7 @@ from dperm.features import Features
 from dperm.mechanisms import scaled_rule as rule
 from dperm.mechanisms.base import Outcome, Plan, Settings, Shape, Stage, Target, Vector, options_of, register
 from dperm.privacy import Gaussian
+from dperm.private_bounds import CellHistogram, OctaveHistogram, RecodedRows, Recoding, private_columns
 from dperm.problem import Problem
 from dperm.statistics_terms import (
     PLAIN,
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
 class ScaledGradient:
     """Clipped noisy descent after private centring and scaling; nothing to tune.
 
-    kinds        one of "numeric", "categorical", "boolean", "sparse", "free" per encoded column; all "free" if left out
+    kinds        "numeric", "categorical", "boolean", "sparse", "free" or "private" per encoded column; all "free" if left out
     clip_factor  the clip in units of S (accuracy: 0.25; probabilities: 1; regression: by the rule)
     horizon      norm that the noise may reach in a flat direction (accuracy: 2; probabilities: 1; regression: 3)
     start        "zero", or "rate": release the positive rate (0.5 % of μ²) and start at its log-odds, as the rule always does
@@ -120,6 +121,7 @@ class ScaledGradient:
         clips = [self._clip(problem, shape, settings, scaled, released, name) for name in ("residuals", "residuals again")]
         settings["clip"] = clips[0] if clips[0] == clips[1] else clips
         settings["mean_radius"] = rule.mean_radius(problem, shape, released)
+        settings |= bounds_settings(plan, kinds, released)
         return {**scaled, **settings, "released": rule.digest(released)}
 
     def _clip(
@@ -134,7 +136,8 @@ class ScaledGradient:
     def run(self, plan: Plan, problem: Problem, curator: Curator) -> Outcome:
         shape, target, kinds = plan.shape, plan.target, rule.column_kinds(self.kinds, plan.shape)
         budget = budget_of(plan)
-        released = scaling_releases(problem, shape, kinds, budget, curator)
+        released, curator = known_bounds(plan, kinds, curator)
+        released |= scaling_releases(problem, shape, kinds, budget, curator)
         scaled = rule.centred_and_scaled(problem, shape, target, kinds, budget, released)
         settings = rule.descent_settings(
             problem, shape, target, kinds, budget, released, scaled,
@@ -213,6 +216,27 @@ def budget_of(plan: Plan) -> dict[str, float]:
 def features_of(problem: Problem, scaled: Settings) -> Features:
     """z = (scale∘(x - shift), 1), or without the 1 when the problem has no intercept."""
     return Features(1.0 if problem.data.intercept else 0.0, np.asarray(scaled["shift"]), np.asarray(scaled["scale"]))
+
+
+def known_bounds(plan: Plan, kinds: tuple[str, ...], curator: Curator) -> tuple[dict[str, Any], Curator]:
+    """Release the ranges of private columns, and see the rows through them from then on; nothing to do without such columns."""
+    columns, budget = private_columns(kinds), budget_of(plan)
+    if not columns:
+        return {}, curator
+    released: dict[str, Any] = {"octaves": curator.noisy_sum(OctaveHistogram(columns), mu=budget["octaves"])}
+    low, high = rule.private_ranges(plan.shape, plan.target, kinds, budget, released)
+    released["cells"] = curator.noisy_sum(CellHistogram(columns, low, high), mu=budget["cells"])
+    low, high = rule.private_ranges(plan.shape, plan.target, kinds, budget, released)
+    # The same ledger and noise: only the view of the rows changes.
+    return released, replace(curator, rows=RecodedRows(curator.rows, Recoding(columns, low, high)))
+
+
+def bounds_settings(plan: Plan, kinds: tuple[str, ...], released: Mapping[str, Any]) -> Settings:
+    """What was found for private columns, for the record and for encoding new rows."""
+    if not private_columns(kinds):
+        return {}
+    low, high = rule.private_ranges(plan.shape, plan.target, kinds, budget_of(plan), released)
+    return {"low": low, "high": high}
 
 
 def _reach(problem: Problem) -> float:

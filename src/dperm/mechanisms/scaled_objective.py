@@ -25,7 +25,15 @@ import numpy as np
 from dperm.mechanisms import scaled_rule as rule
 from dperm.mechanisms.base import Outcome, Plan, Settings, Shape, Stage, Target, options_of, register
 from dperm.mechanisms.objective_solve import release_minimiser, weighted_rows
-from dperm.mechanisms.scaled import budget_of, features_of, scaling_needs, scaling_releases, start
+from dperm.mechanisms.scaled import (
+    bounds_settings,
+    budget_of,
+    features_of,
+    known_bounds,
+    scaling_needs,
+    scaling_releases,
+    start,
+)
 from dperm.privacy import Gaussian, ObjectiveEvent, calibrate_shift, gaussian_mu, kappa
 from dperm.problem import NoRegularizer, Problem, WholeSpace
 
@@ -70,7 +78,7 @@ class ScaledObjective:
         if not isinstance(problem.domain, WholeSpace):
             needs.append("an unconstrained domain (use 'scaled-gradient' with a radius)")
         if not isinstance(problem.regularizer, NoRegularizer):
-            needs.append("regularization='auto' (its ridge follows from the budget; 'scaled-gradient' and 'objective' take yours)")
+            needs.append("regularization='auto' (its ridge follows from the budget; 'scaled-gradient' takes yours)")
         return needs
 
     def plan(self, problem: Problem, shape: Shape, target: Target) -> Plan:
@@ -144,12 +152,14 @@ class ScaledObjective:
             "row_cap": cap,
             "ridge": ridge,
             "magnitude": float(np.max(scale)) * problem.data.x_norm + float(np.linalg.norm(scale * shift)) + 1.0,
+            **bounds_settings(plan, kinds, released),
             "released": rule.digest(released),
         }
 
     def run(self, plan: Plan, problem: Problem, curator: Curator) -> Outcome:
         shape, kinds = plan.shape, rule.column_kinds(self.kinds, plan.shape)
-        released = scaling_releases(problem, shape, kinds, budget_of(plan), curator)
+        released, curator = known_bounds(plan, kinds, curator)
+        released |= scaling_releases(problem, shape, kinds, budget_of(plan), curator)
         settings = self.decide(plan, problem, released)
         rows = weighted_rows(
             problem.loss,

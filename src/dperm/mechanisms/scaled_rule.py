@@ -20,19 +20,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dperm.mechanisms.base import Settings, Shape, Target
+from dperm.noise import RELEASE_SLACK
 from dperm.privacy import gaussian_mu, kappa
+from dperm.private_bounds import coarse_ranges, private_columns, tight_ranges
 from dperm.problem import Problem
 from dperm.statistics_terms import SquareSum, upper_quantile
 
 Vector = NDArray[np.float64]
 
-KINDS = ("numeric", "categorical", "boolean", "sparse", "free")
+KINDS = ("numeric", "categorical", "boolean", "sparse", "free", "private")
 MOMENTUM = 0.9
 # A standard deviation below the floor is treated as the floor: a rarer level is not blown up beyond 1/floor.
 FLOORS = {"numeric": 0.02, "categorical": 0.2, "boolean": 0.1, "sparse": 0.02}
 REGRESSION_FLOORS = {**FLOORS, "categorical": 0.1}
 RARE = 0.25  # a 0/1 column that is 1 less often than this keeps 0 as its centre, which costs no noise
 SHARES = {
+    "octaves": 0.03,
+    "cells": 0.03,
     "row norms": 0.01,
     "radius": 0.02,
     "squares": 0.10,
@@ -90,7 +94,26 @@ def statistics(problem: Problem, kinds: Sequence[str], *, positives: bool) -> li
         names = ["row norms", *names]
     if centred and not is_regression(problem) and problem.loss.margins == 1 and (flags or positives):
         names.append("positives")
+    if "private" in kinds:
+        names = ["octaves", "cells", *names]
     return [*names, "label mean"] if is_regression(problem) and centred else names
+
+
+def private_ranges(
+    shape: Shape, target: Target, kinds: Sequence[str], budget: Mapping[str, float], released: Mapping[str, Any]
+) -> tuple[Vector, Vector]:
+    """(low, high) of the private columns, coarse after the first histogram and tight after the second."""
+    columns = len(private_columns(kinds))
+    unit = RELEASE_SLACK * math.sqrt(kappa(target.relation) * columns) * target.rows_per_person
+    low, high = coarse_ranges(np.asarray(released["octaves"]), unit / budget["octaves"], shape.n)
+    if "cells" not in released:
+        return low, high
+    return tight_ranges(np.asarray(released["cells"]), low, high, unit / budget["cells"], shape.n)
+
+
+def settled(kinds: Sequence[str]) -> tuple[str, ...]:
+    """Kinds after private bounds are known: those columns are numeric."""
+    return tuple("numeric" if kind == "private" else kind for kind in kinds)
 
 
 def mean_share(shape: Shape, target: Target) -> float:
@@ -122,7 +145,7 @@ def floors(problem: Problem, kinds: Sequence[str]) -> Vector:
     """Smallest standard deviation that is believed, per column of encoded rows."""
     table = dict(REGRESSION_FLOORS if is_regression(problem) else FLOORS)
     table["free"] = 0.04 * problem.data.x_norm / math.sqrt(max(len(kinds), 1))
-    return np.array([table[kind] for kind in kinds])
+    return np.array([table[kind] for kind in settled(kinds)])
 
 
 def mean_radius(problem: Problem, shape: Shape, released: Mapping[str, Any]) -> float:

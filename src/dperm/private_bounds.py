@@ -1,0 +1,204 @@
+"""Private bounds of columns: two noisy histograms per column, booked in the plan of the fit.
+
+A column whose bounds are not declared is stored on a public logarithmic scale that covers every magnitude from 2⁻³² to 2³²,
+
+    u = sign(x)·log₂(1 + |x|·2³²)/128 ∈ [-1/2, 1/2],
+
+so that rows are bounded before anything is known about them. The first histogram counts signs and octaves; the outermost octaves
+with more rows than the noise explains give a coarse range. The second counts 64 equal cells of that range and tightens it. The
+column is then decoded, clipped to the range and treated as a numeric column with those bounds.
+
+**Sensitivity** of a histogram over p columns: a row adds one count per column, so √p when it is nulled and √(2p) when replaced.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dperm.privacy import kappa
+from dperm.problem import DataBounds, FeatureMap
+from dperm.rows.base import Block, Rows, Term
+from dperm.statistics_terms import present
+
+Vector = NDArray[np.float64]
+OCTAVES = 64
+SMALLEST = 2.0**-32
+CELLS = 64
+
+
+def stored(values: Any) -> Vector:
+    """The public logarithmic scale.
+
+    >>> stored(np.array([0.0, 2.0**32, -(2.0**32)])).round(6).tolist()
+    [0.0, 0.5, -0.5]
+    """
+    x = np.asarray(values, dtype=np.float64)
+    size = np.log2(1.0 + np.minimum(np.abs(x) / SMALLEST, 2.0**OCTAVES)) / (2 * OCTAVES)
+    return np.asarray(np.sign(x) * np.minimum(size, 0.5))
+
+
+def decoded(u: Vector) -> Vector:
+    """The inverse of `stored`."""
+    return np.asarray(np.sign(u) * (np.exp2(2 * OCTAVES * np.abs(u)) - 1.0) * SMALLEST)
+
+
+@dataclass(frozen=True, eq=False)
+class OctaveHistogram:
+    """Counts of (sign, octave) for every private column, flattened: negative octaves first, then positive."""
+
+    columns: tuple[int, ...]
+
+    def __call__(self, block: Block) -> Vector:
+        here, total = present(block), np.zeros((len(self.columns), 2 * OCTAVES))
+        for place, j in enumerate(self.columns):
+            u = np.asarray(block.X[:, j], dtype=np.float64)
+            octave = np.minimum((2 * OCTAVES * np.abs(u)).astype(np.int64), OCTAVES - 1)
+            total[place] = np.bincount(np.where(u < 0, octave, OCTAVES + octave), weights=here, minlength=2 * OCTAVES)
+        return total.reshape(-1)
+
+    def sensitivity(self, relation: str) -> float:
+        return math.sqrt(kappa(relation) * len(self.columns))
+
+    @property
+    def row_bound(self) -> float:
+        return 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class CellHistogram:
+    """Counts of 64 equal cells of each private column's coarse range; values outside count in the end cells."""
+
+    columns: tuple[int, ...]
+    low: Vector
+    high: Vector
+
+    def __call__(self, block: Block) -> Vector:
+        here, total = present(block), np.zeros((len(self.columns), CELLS))
+        for place, j in enumerate(self.columns):
+            x = decoded(np.asarray(block.X[:, j], dtype=np.float64))
+            share = (x - self.low[place]) / (self.high[place] - self.low[place])
+            cell = np.clip(np.floor(share * CELLS), 0, CELLS - 1).astype(np.int64)
+            total[place] = np.bincount(cell, weights=here, minlength=CELLS)
+        return total.reshape(-1)
+
+    def sensitivity(self, relation: str) -> float:
+        return math.sqrt(kappa(relation) * len(self.columns))
+
+    @property
+    def row_bound(self) -> float:
+        return 1.0
+
+
+def outermost(counts: Vector, noise: float, bins: int, n: int) -> int | None:
+    """First bin, in the order given, where rows must be: its own count, or all counts up to it, exceed what noise explains.
+
+    `bins` is how many counts were released together: noise alone passes in none of them with probability about 95 %. A thin tail
+    is found by its running sum, whose noise grows as √j only. At least 0.1 % of the rows must lie there.
+    """
+    sure = math.sqrt(2.0 * math.log(max(bins, 2))) + 1.0
+    running = np.cumsum(counts) / np.sqrt(np.arange(1, len(counts) + 1))
+    found = np.flatnonzero((np.maximum(counts, running) > noise * sure) & (np.cumsum(counts) > 0.001 * n))
+    return int(found[0]) if len(found) else None
+
+
+def coarse_ranges(counts: Vector, noise: float, n: int) -> tuple[Vector, Vector]:
+    """(low, high) of each column from its octaves: powers of two, and 0 where a side is empty."""
+    table = np.asarray(counts, dtype=np.float64).reshape(-1, 2, OCTAVES)
+    ends = np.zeros((len(table), 2))
+    for place in range(len(table)):
+        for side in (0, 1):
+            found = outermost(table[place, side, :0:-1], noise, table.size, n)  # from the largest; octave 0 is zero itself
+            if found is not None:
+                ends[place, side] = SMALLEST * 2.0 ** (OCTAVES - found)
+        if not ends[place].any():
+            ends[place, 1] = 1.0
+    return 0.0 - ends[:, 0], ends[:, 1]
+
+
+def tight_ranges(counts: Vector, low: Vector, high: Vector, noise: float, n: int) -> tuple[Vector, Vector]:
+    """From the outermost cells where rows must be, and half as much more on each side for tails that the noise hides.
+
+    A range twice too wide costs little (the scale is private too), while a range that cuts real rows costs much.
+    """
+    table = np.asarray(counts, dtype=np.float64).reshape(-1, CELLS)
+    tight_low, tight_high = low.copy(), high.copy()
+    for place, row in enumerate(table):
+        first, last = outermost(row, noise, table.size, n), outermost(row[::-1], noise, table.size, n)
+        if first is None or last is None:
+            continue
+        width = (high[place] - low[place]) / CELLS
+        start, stop = min(first, CELLS - 1 - last), max(first, CELLS - 1 - last) + 1
+        spare = 0.5 * (stop - start) + 1
+        tight_low[place] = max(low[place], low[place] + width * (start - spare))
+        tight_high[place] = min(high[place], low[place] + width * (stop + spare))
+    return tight_low, tight_high
+
+
+@dataclass(frozen=True, eq=False)
+class Recoding:
+    """Private columns decoded, clipped to their released range and mapped to [-1/2, 1/2]; other columns as they are."""
+
+    columns: tuple[int, ...]
+    low: Vector
+    high: Vector
+
+    def block(self, block: Block) -> Block:
+        def recoded() -> Block:
+            X = np.array(block.X, dtype=np.float64)
+            for place, j in enumerate(self.columns):
+                low, high = self.low[place], self.high[place]
+                X[:, j] = (np.clip(decoded(X[:, j]), low, high) - (low + high) / 2) / (high - low)
+            return Block(X, block.y, block.weight, block.start)
+
+        found: Block = block.remember((self, "recoded"), recoded)
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class RecodedTerm:
+    """A term on recoded rows. Its sensitivity is the term's own: recoding looks at one row at a time."""
+
+    term: Term
+    recoding: Recoding
+
+    def __call__(self, block: Block) -> Vector:
+        return self.term(self.recoding.block(block))
+
+    def sensitivity(self, relation: str) -> float:
+        return self.term.sensitivity(relation)
+
+    @property
+    def row_bound(self) -> float:
+        return self.term.row_bound
+
+
+@dataclass(frozen=True, eq=False)
+class RecodedRows:
+    """Rows seen through a recoding."""
+
+    rows: Rows
+    recoding: Recoding
+
+    @property
+    def n(self) -> int:
+        return self.rows.n
+
+    @property
+    def d(self) -> int:
+        return self.rows.d
+
+    def bounded(self, data: DataBounds, feature_map: FeatureMap | None = None) -> Rows:
+        return RecodedRows(self.rows.bounded(data, feature_map), self.recoding)
+
+    def sum(self, term: Term, step: float) -> Vector:
+        return self.rows.sum(RecodedTerm(term, self.recoding), step)
+
+
+def private_columns(kinds: Sequence[str]) -> tuple[int, ...]:
+    return tuple(j for j, kind in enumerate(kinds) if kind == "private")
