@@ -140,14 +140,15 @@ def certify(
     receipt: Mapping[str, Any] | None = None,
 ) -> Certificate:
     """Write the record of a finished run; `receipt` is the ledger's, where one was debited."""
+    decided = mechanism.decide(plan, problem, outcome.released)
     return Certificate(
         _record(
             problem=problem,
             plan=plan,
-            decided=mechanism.decide(plan, problem, outcome.released),
+            decided=decided,
             released=_plain(outcome.released),
             noise=noise.spec(),
-            encoding=encoding,
+            encoding=None if encoding is None else encoding.resolved(decided),  # a fit that paid for bounds knows them now
             w=outcome.w,
             receipt=None if receipt is None else _plain(receipt),
         )
