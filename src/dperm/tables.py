@@ -24,7 +24,7 @@ def column_names(table: Any) -> list[str]:
 
 def cells(table: Any, name: str) -> np.ndarray:
     """One column as a NumPy array; text columns as objects with None for null."""
-    column = table.column(name) if hasattr(table, "column_names") else table[name]
+    column = table.column(name) if hasattr(type(table), "column_names") else table[name]
     if hasattr(column, "to_numpy") and not hasattr(column, "combine_chunks"):
         array = np.asarray(column.to_numpy())
     else:
