@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -140,6 +140,12 @@ def tight_ranges(counts: Vector, low: Vector, high: Vector, noise: float, n: int
     return tight_low, tight_high
 
 
+class Recoder(Protocol):
+    """Something that turns one block of rows into another, row by row."""
+
+    def block(self, block: Block) -> Block: ...
+
+
 @dataclass(frozen=True, eq=False)
 class Recoding:
     """Private columns decoded, clipped to their released range and mapped to [-1/2, 1/2]; other columns as they are."""
@@ -165,7 +171,7 @@ class RecodedTerm:
     """A term on recoded rows. Its sensitivity is the term's own: recoding looks at one row at a time."""
 
     term: Term
-    recoding: Recoding
+    recoding: Recoder
 
     def __call__(self, block: Block) -> Vector:
         return self.term(self.recoding.block(block))
@@ -183,7 +189,7 @@ class RecodedRows:
     """Rows seen through a recoding."""
 
     rows: Rows
-    recoding: Recoding
+    recoding: Recoder
 
     @property
     def n(self) -> int:
