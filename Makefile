@@ -42,6 +42,10 @@ coverage: $(BIN)/.dev
 soak: $(BIN)/.core
 	$(BIN)/python scripts/soak.py --fits 500 --processes 8 --seconds 600
 
+# Every claim of ours attacked: exact profiles, ten planted bugs, then 15 minutes of fits on neighbours. Writes docs/audit.md.
+audit: $(BIN)/.dev
+	$(BIN)/dperm audit --suite --minutes 15 --processes $(WORKERS) --out docs/audit.md
+
 gallery: $(BIN)/.core
 	$(BIN)/python -m dperm.report.gallery docs/gallery
 

@@ -1,4 +1,4 @@
-"""The same planned run, many times: plan once (a plan is a pure function of public numbers), then run and reconcile each trial."""
+"""The same planned run, many times: plan once (a plan is a function of public numbers), then run and reconcile each trial."""
 
 from __future__ import annotations
 

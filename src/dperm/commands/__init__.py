@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dperm.commands.auditing import audit
 from dperm.commands.demo import demo
 from dperm.commands.evaluating import evaluate
 from dperm.commands.fitting import fit, predict
@@ -18,6 +19,7 @@ COMMANDS = {
     "predict": predict,
     "evaluate": evaluate,
     "verify": verify,
+    "audit": audit,
     "theory": theory,
     "ledger": ledger,
 }

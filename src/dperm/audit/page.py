@@ -1,0 +1,158 @@
+"""docs/audit.md: the tables of `make audit` with date and commit. The section on peers is kept from one run to the next."""
+
+from __future__ import annotations
+
+import datetime
+import subprocess
+from pathlib import Path
+
+from dperm.audit.bounds import describe
+from dperm.audit.closed_form import ExactRow
+from dperm.audit.planted import CONFIDENCE, Plant
+from dperm.audit.suite import FAMILY, Result
+from dperm.audit.trials import Distinguished
+from dperm.privacy import Guarantee
+
+START, END = "<!-- peers: written by benchmarks/audit_peers.py -->", "<!-- end of peers -->"
+Examined = tuple[Plant, Distinguished, Distinguished]
+
+
+def write_page(
+    path: Path, exact: list[ExactRow], results: list[Result], examined: list[Examined], *, seconds: float, processes: int
+) -> None:
+    """Write the whole page; what stands between the peers' marks stays as it is."""
+    peers = kept_section(path.read_text(encoding="utf-8")) if path.is_file() else ""
+    parts = [
+        "# Audit: what a certificate claims, and what an attack can prove",
+        f"Written by `make audit` on {datetime.date.today().isoformat()} at commit `{commit(path)}`, in {seconds / 60:.1f} "
+        f"minutes with {processes} processes. How the bounds are made: [theorems/audit.md](theorems/audit.md).",
+        summary(exact, results, examined),
+        exact_table(exact),
+        trial_table(results),
+        refusals(results),
+        power_table(examined),
+        f"{START}\n{peers}\n{END}",
+    ]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n\n".join(part for part in parts if part) + "\n", encoding="utf-8")
+
+
+def replace_section(path: Path, text: str) -> None:
+    """Put `text` between the peers' marks; a page without marks gets them at its end."""
+    page = path.read_text(encoding="utf-8") if path.is_file() else "# Audit\n"
+    if START not in page:
+        page += f"\n{START}\n\n{END}\n"
+    before, rest = page.split(START, 1)
+    after = rest.split(END, 1)[1]
+    path.write_text(f"{before}{START}\n{text.strip()}\n{END}{after}", encoding="utf-8")
+
+
+def kept_section(page: str) -> str:
+    """What stands between the peers' marks, or nothing.
+
+    >>> kept_section(f"a {START}\\nfound\\n{END} b")
+    'found'
+    """
+    if START not in page or END not in page:
+        return ""
+    return page.split(START, 1)[1].split(END, 1)[0].strip()
+
+
+def commit(path: Path) -> str:
+    """The commit of the working tree, with a mark where tracked files differ from it."""
+    try:
+        folder = path.resolve().parent
+        folder = folder if folder.is_dir() else Path.cwd()
+        head = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=folder, capture_output=True, text=True, check=True)
+        changed = subprocess.run(["git", "status", "--porcelain", "-uno"], cwd=folder, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return head.stdout.strip() + (" with local changes" if changed.stdout.strip() else "")
+
+
+def summary(exact: list[ExactRow], results: list[Result], examined: list[Examined]) -> str:
+    audited = [result for result in results if result.found is not None]
+    broken = [row for row in exact if row.verdict != "kept"] + [row for row in audited if row.verdict != "kept"]
+    caught = sum(bool(bad.violates) for _, bad, _ in examined)
+    accused = sum(bool(good.violates) for _, _, good in examined)
+    return (
+        f"**{len(broken)} violations** in {len(exact)} exact and {len(audited)} statistical audits of our own claims. "
+        f"The auditor reported {caught} of {len(examined)} planted bugs and accused {accused} of as many correct versions."
+    )
+
+
+def claimed(guarantee: Guarantee, delta: float) -> str:
+    mu = guarantee.gdp()
+    epsilon = guarantee.epsilon(delta)
+    return f"{epsilon:.3g}" + (f" (μ = {mu:.3g})" if mu is not None and delta > 0 else "")
+
+
+def exact_table(rows: list[ExactRow]) -> str:
+    if not rows:
+        return ""
+    lines = [
+        "## Exact audits",
+        "True privacy of one-dimensional logistic regression by quadrature of the output density, worst pair of a family. The "
+        "interval holds the true ε of that pair at δ = 1e-3.",
+        "| mechanism | relation | claimed ε | true ε of the worst pair | verdict |\n|---|---|---|---|---|",
+    ]
+    table = [
+        f"| {row.name} | {row.relation} | {row.claimed:.4g} | {row.true[0]:.3f} … {row.true[1]:.3f} | {row.verdict} |"
+        for row in rows
+    ]
+    return "\n\n".join(lines) + "\n" + "\n".join(table)
+
+
+def trial_table(results: list[Result]) -> str:
+    audited = [result for result in results if result.found is not None]
+    if not audited:
+        return ""
+    head = (
+        "## Statistical audits\n\n"
+        "Each row fits the estimator many times on two neighbours that differ in one record at the edge of the bounds, and tests "
+        "the whole certified profile on everything the certificate covers. Lower bounds hold with the confidence that makes a "
+        f"false accusation in the whole table at most {FAMILY:.0%} likely.\n\n"
+        "| estimator | method | mechanism | relation | noise | claimed ε at δ | ε at least | μ at least | fits | verdict |\n"
+        "|---|---|---|---|---|---|---|---|---|---|"
+    )
+    lines = []
+    for result in audited:
+        case, found = result.case, result.found
+        assert found is not None and result.claim is not None
+        lines.append(
+            f"| {case.name} | {case.method} | {result.mechanism} | {case.relation} | {case.noise} | "
+            f"{claimed(result.claim, found.delta)} at {found.delta:g} | {describe(found.epsilon_lower)} | "
+            f"{describe(found.mu_lower)} | 2 × {found.trials} | {result.verdict} |"
+        )
+    return head + "\n" + "\n".join(lines)
+
+
+def refusals(results: list[Result]) -> str:
+    refused: dict[tuple[str, str, str], list[str]] = {}
+    for result in results:
+        if result.found is None:
+            refused.setdefault((result.case.name, result.case.method, result.note), []).append(result.case.relation)
+    if not refused:
+        return ""
+    lines = [f"- {name}, {method} ({', '.join(sorted(set(where)))}): {note}" for (name, method, note), where in refused.items()]
+    return "### Refused, with the reason given\n\n" + "\n".join(lines)
+
+
+def power_table(examined: list[Examined]) -> str:
+    if not examined:
+        return ""
+    head = (
+        "## Power: planted bugs\n\n"
+        f"Each bug and its correct version are audited against the same claim at confidence {CONFIDENCE}; the correct versions "
+        f"together are accused with probability at most {len(examined) * (1 - CONFIDENCE):.1%}. Seconds are for one process.\n\n"
+        "| planted bug | claimed ε at δ | broken: ε at least | μ at least | reported | seconds | correct: ε at least | accused "
+        "|\n"
+        "|---|---|---|---|---|---|---|---|"
+    )
+    lines = [
+        f"| {plant.name} | {claimed(plant.claim, plant.delta or 0.0)} at {plant.delta:g} | {describe(bad.epsilon_lower)} | "
+        f"{describe(bad.mu_lower)} | {'yes' if bad.violates else 'NO'} | {bad.seconds:.0f} | {describe(good.epsilon_lower)} | "
+        f"{'YES' if good.violates else 'no'} |"
+        for plant, bad, good in examined
+    ]
+    return head + "\n" + "\n".join(lines)

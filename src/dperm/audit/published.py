@@ -1,0 +1,64 @@
+"""Audit a published certificate: run its mechanism again, as recorded, on made-up neighbours of the recorded size."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from dperm.audit.suite import Case
+from dperm.certificate import Certificate
+from dperm.mechanisms.base import Target, mechanism_from_spec
+from dperm.problem import Problem
+from dperm.rows import MemoryRows
+from dperm.walk import fit
+
+MOST_ROWS = 2000  # the neighbours are made up: more rows would cost time and hide the one that differs
+
+
+@dataclass(frozen=True)
+class _Rerun:
+    """Looks like an estimator to the suite: `fit(X, y, weight)` releases by the recorded mechanism."""
+
+    problem: Problem
+    target: Target
+    mechanism: Any
+    noise: str
+    n: int
+
+    def fit(self, X: Any, y: Any, weight: Any) -> Any:
+        nominal = self.n if self.target.relation == "add-remove" else None
+        rows = MemoryRows(X, y, weight)
+        release = fit(self.problem, rows, self.target, self.mechanism, nominal_n=nominal, noise=self.noise)
+        return SimpleNamespace(release_=release, plan_=release.plan, certificate_=release.certificate)
+
+
+def certificate_case(path: Path) -> Case:
+    """The case of a certificate: its problem, target, mechanism and noise policy (secure where it was seeded)."""
+    record = Certificate.load(path).record
+    problem = Problem.from_spec(record["problem"])
+    n, d = min(int(record["shape"]["n"]), MOST_ROWS), int(record["shape"]["d"])
+    target = Target.declare(n=n, **{**record["target"], "delta": min(record["target"]["delta"], 0.5 / n)})
+    mechanism = mechanism_from_spec(record["mechanism"]["name"], record["mechanism"]["options"])
+    noise = "exact" if record["noise"]["policy"] == "exact" else "secure"
+    rerun = _Rerun(problem, target, mechanism, noise, n)
+    low, high = problem.data.y.low, problem.data.y.high
+    X = 0.1 * problem.data.x_norm * np.random.default_rng(0).uniform(-1, 1, (n, d)) / np.sqrt(d)
+    X[-1] = problem.data.x_norm / np.sqrt(d)
+    y = np.where(np.arange(n) % 2 == 0, low, high)
+    y[-1] = high
+    if problem.loss.margins > 1:
+        y = y.astype(np.int64)
+    other, weight, lighter = y.copy(), np.ones(n), np.ones(n)
+    lighter[-1] = 0.0
+    if target.relation == "replace-one":
+        other[-1] = int(low) if problem.loss.margins > 1 else low
+        neighbour = (X, other, weight)
+    elif target.relation == "zero-out":
+        neighbour = (X, y, lighter)
+    else:
+        neighbour = (X[:-1], y[:-1], weight[:-1])
+    return Case(path.name, mechanism.name, target.relation, noise, lambda: rerun, (X, y, weight), neighbour)

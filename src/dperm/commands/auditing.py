@@ -1,0 +1,111 @@
+"""`dperm audit`: try to break a claim."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from dperm.commands.shared import JSON_OPTION, show
+
+
+def audit(
+    models: list[str] = typer.Argument(None, help="Estimator names, or certificate.json files of finished fits."),
+    suite: bool = typer.Option(False, "--suite", help="Audit all estimators, relations, policies and planted bugs."),
+    relation: str | None = typer.Option(None, help="Only this relation."),
+    noise: str = typer.Option("secure", help="Noise policy of the estimators named: secure or exact."),
+    minutes: float = typer.Option(1.0, help="Time for the statistical audits."),
+    processes: int = typer.Option(1, help="Worker processes."),
+    out: Path | None = typer.Option(None, help="With --suite: write the page here (docs/audit.md)."),
+    as_json: bool = JSON_OPTION,
+) -> None:
+    """Fit MODEL many times on two neighbouring data sets and compare what can be told apart with what is claimed.
+
+    A violation is proven at the stated confidence (exit code 1); its absence is evidence only as strong as the bound shown.
+
+    Examples: dperm audit LogisticRegression --minutes 2; dperm audit model/certificate.json; dperm audit --suite
+    """
+    if minutes <= 0 or processes < 1:
+        raise ValueError(f"Expected minutes > 0 and processes ≥ 1, found {minutes} and {processes}.")
+    if suite == bool(models):
+        raise ValueError("Expected estimator names or certificates, or --suite alone, found both or neither.")
+    if suite:
+        clean = _run_suite(minutes, processes, out, as_json)
+    else:
+        clean = _run_models(models, relation, noise, minutes, processes, as_json)
+    if not clean:
+        raise typer.Exit(1)
+
+
+def _run_models(models: list[str], relation: str | None, noise: str, minutes: float, processes: int, as_json: bool) -> bool:
+    from dperm.audit.suite import estimator_cases, run_suite
+
+    certificates = [name for name in models if name.endswith(".json")]
+    names = tuple(name for name in models if not name.endswith(".json"))
+    cases: list[Any] = estimator_cases(policies=(noise,), names=names) if names else []
+    cases = [case for case in cases if relation is None or case.relation == relation]
+    if certificates:
+        from dperm.audit.published import certificate_case
+
+        cases += [certificate_case(Path(path)) for path in certificates]
+    if not cases:
+        raise ValueError(f"Expected a relation that the estimator has a test for, found {relation!r}.")
+    results = run_suite(cases, seconds=60 * minutes, processes=processes, progress=None if as_json else _say)
+    if as_json:
+        show({"audits": [_record(result) for result in results]}, True)
+    return all(result.verdict != "VIOLATED" for result in results)
+
+
+def _say(result: Any, done: int, total: int) -> None:
+    case, found = result.case, result.found
+    text = f"[{done}/{total}] {case.name}, {result.mechanism}, {case.relation}, {case.noise}: {result.verdict}"
+    if found is None:
+        text += f" ({result.note})"
+    else:
+        claim = result.claim.epsilon(found.delta)
+        text += f": claimed ε = {claim:.3g} at δ = {found.delta:g}, "
+        text += f"proven ε ≥ {found.epsilon_lower:.3g}, μ ≥ {found.mu_lower:.3g} "
+        text += f"({found.trials} fits each, confidence {found.confidence:.4f})"
+    typer.echo(text)
+
+
+def _record(result: Any) -> dict[str, Any]:
+    case = result.case
+    record = {"estimator": case.name, "mechanism": result.mechanism, "relation": case.relation, "noise": case.noise}
+    record |= {"verdict": result.verdict, "note": result.note}
+    if result.found is not None:
+        record |= {"claimed_epsilon": result.claim.epsilon(result.found.delta), **result.found.summary()}
+    return record
+
+
+def _run_suite(minutes: float, processes: int, out: Path | None, as_json: bool) -> bool:
+    from dperm.audit.closed_form import exact_rows
+    from dperm.audit.page import write_page
+    from dperm.audit.planted import planted
+    from dperm.audit.suite import estimator_cases, mechanism_cases, run_suite
+
+    started = time.perf_counter()
+    say = (lambda text: None) if as_json else typer.echo
+    exact = exact_rows()
+    for row in exact:
+        true = f"{row.true[0]:.3f} … {row.true[1]:.3f}"
+        say(f"exact: {row.name}, {row.relation}: claimed {row.claimed:.4g}, true {true}: {row.verdict}")
+    examined = []
+    for plant in planted():
+        bad, good = plant.audit(broken=True, processes=processes), plant.audit(broken=False, processes=processes)
+        examined.append((plant, bad, good))
+        say(f"planted: {plant.name}: reported {bad.violates}, correct version accused {good.violates}, {bad.seconds:.0f} s")
+    cases = [*estimator_cases(), *mechanism_cases()]
+    results = run_suite(cases, seconds=60 * minutes, processes=processes, progress=None if as_json else _say)
+    spent = time.perf_counter() - started
+    if out is not None:
+        write_page(out, exact, results, examined, seconds=spent, processes=processes)
+    broken = sum(row.verdict == "VIOLATED" for row in [*exact, *results])
+    missed = sum(not bad.violates for _, bad, _ in examined)
+    accused = sum(bool(good.violates) for _, _, good in examined)
+    counts = {"audits": len(exact) + len(results), "violations": broken, "planted bugs missed": missed}
+    counts["accused wrongly"] = accused
+    show({**counts, "minutes": round(spent / 60, 2), "page": str(out)}, as_json)
+    return broken == 0 and missed <= 1 and accused == 0
