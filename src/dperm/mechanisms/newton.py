@@ -1,0 +1,218 @@
+"""Double-noise Newton: a noisy gradient, then a noisy Newton step, a few times.
+
+    g̃ = Σ∇ℓ(w) + N(0, (κkL/μ_g)²I)                                               κkL-sensitive, L per record, k rows per person
+    w ← w − (H + Λ)⁻¹(g̃ + ∇r(w)) + N(0, (s/μ_h)²I),   s = ‖g̃ + ∇r‖·kβ/(Λ(Λ + kβ)),  Λ = λ + damping
+
+**Theorem.** Given g̃ the second line depends on the data through H = Σ∇²ℓ ⪰ 0 only. Neighbours satisfy H = A + E, H' = A + E' with
+A ⪰ 0 and 0 ⪯ E, E' ⪯ kβI (E' = 0 for zero-out and add-remove). Then ‖((H+Λ)⁻¹ − (H'+Λ)⁻¹)v‖ ≤ ‖v‖·kβ/(Λ(Λ+kβ)) for *every*
+relation, without a factor 2: both inverses lie between (A+Λ+kβ)⁻¹ and (A+Λ)⁻¹ in the order of matrices, and the difference of two
+matrices that lie between the same two has at most the norm of that gap. All releases are Gaussian, so μ² adds up exactly.
+
+The damping of a step is a function of the noisy gradient: large while the gradient is long, so that the step's own noise stays
+below one unit of margin. `docs/theorems/newton.md` has the proof; the published form is for zero-out and unit rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from dperm.features import Features
+from dperm.mechanisms.base import Outcome, Plan, Settings, Shape, Stage, Target, Vector, options_of, register
+from dperm.mechanisms.objective_solve import weighted_rows
+from dperm.mechanisms.objective_terms import MinimiserTerm, WeightedRows, in_double, scaled, second_moments
+from dperm.noise import release
+from dperm.privacy import Gaussian, gaussian_mu, kappa
+from dperm.problem import Loss, Problem
+from dperm.rows.base import Block
+from dperm.solvers import DENSE_LIMIT
+
+if TYPE_CHECKING:
+    from dperm.curator import Curator, Secret
+
+CURVATURES = ("majoriser", "hessian")
+
+
+@register
+@dataclass(frozen=True)
+class Newton:
+    """Double-noise Newton for smooth losses with bounded slope.
+
+    steps            Newton steps; 12 by default
+    gradient_share   part of each step's budget (of μ²) for the gradient, the rest for the Newton step
+    curvature        "majoriser" (a global quadratic bound in place of φ'', see `majoriser`) or "hessian", whose steps are
+                     shorter near the minimum and may run away far from it
+    damping          Λ − λ; `None` takes √(√p·‖g̃‖·kβR/μ_h) at every step
+
+    **Guarantee**: μ(ε, δ)-GDP, hence (ε, δ), for the target's relation.
+
+    >>> Newton(steps=4).name
+    'newton'
+    """
+
+    steps: int = 12
+    gradient_share: float = 0.5
+    curvature: str = "majoriser"
+    damping: float | None = None
+
+    name: ClassVar[str] = "newton"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.steps, int) or self.steps < 1:
+            raise ValueError(f"Expected steps ≥ 1, found {self.steps}.")
+        if not 0 < self.gradient_share < 1:
+            raise ValueError(f"Expected 0 < gradient_share < 1, found {self.gradient_share}.")
+        if self.curvature not in CURVATURES:
+            raise ValueError(f"Expected curvature in {CURVATURES}, found {self.curvature!r}.")
+        if self.damping is not None and not 0 < self.damping < math.inf:
+            raise ValueError(f"Expected damping > 0, found {self.damping}.")
+
+    def missing(self, problem: Problem, target: Target) -> list[str]:
+        loss = problem.loss
+        bounds = loss.bounds(math.inf, problem.data.y)
+        needs = []
+        if target.delta == 0:
+            needs.append("delta > 0, because its noise is Gaussian (pass delta=1e-6, or choose a pure mechanism)")
+        if not loss.convex or not loss.smooth or not math.isfinite(bounds.curvature):
+            needs.append("a convex loss with a bounded second derivative")
+        if not math.isfinite(bounds.slope):
+            needs.append("a loss with a bounded slope over all margins (huber or log-cosh in place of squared)")
+        if not math.isfinite(problem.regularizer.smoothness):
+            needs.append("a smooth regularizer (ridge)")
+        if not math.isfinite(problem.row_norm):
+            needs.append("a finite bound on the norm of a row (x_norm= or bounds=)")
+        return needs
+
+    def plan(self, problem: Problem, shape: Shape, target: Target) -> Plan:
+        p = shape.parameters(problem)
+        if p > DENSE_LIMIT * 5:
+            raise ValueError(f"Expected at most {DENSE_LIMIT * 5} coefficients for 'newton', found {p}. Use method='objective'.")
+        mu = gaussian_mu(target.epsilon, target.delta) * (1 - 1e-12)  # square roots round; never round up a budget
+        each = mu / math.sqrt(self.steps)
+        gradient = Gaussian(each * math.sqrt(self.gradient_share))
+        step = Gaussian(each * math.sqrt(1 - self.gradient_share))
+        rows = self._rows(problem)
+        settings = {
+            "steps": self.steps,
+            "curvature": self.curvature,
+            "gradient_sensitivity": kappa(target.relation) * target.rows_per_person * rows.gradient_bound,
+            "hessian_change": target.rows_per_person * rows.hessian_bound,
+            "asked": options_of(self),
+        }
+        stages = []
+        for number in range(1, self.steps + 1):
+            stages.append(Stage(f"gradient {number}", gradient, settings if number == 1 else {}))
+            stages.append(Stage(f"step {number}", step, {}))
+        return Plan(self.name, options_of(self), tuple(stages), target, shape)
+
+    def _rows(self, problem: Problem) -> WeightedRows:
+        R = problem.row_norm
+        return weighted_rows(problem.loss, Features(problem.data.intercept), problem.data.y, row_radius=R, row_cap=R)
+
+    def decide(self, plan: Plan, problem: Problem, released: Mapping[str, Any]) -> Settings:
+        """The damping of every step, from the norms of the noisy gradients."""
+        change = plan.stage("gradient 1").settings["hessian_change"]
+        mu = plan.stage("step 1").event.gdp() or 0.0
+        p = plan.shape.parameters(problem)
+        return {"damping": [self._damping(float(norm), change, mu, p, problem.row_norm) for norm in released["gradient_norms"]]}
+
+    def _damping(self, gradient_norm: float, change: float, mu: float, p: int, row_norm: float) -> float:
+        """√(√p·‖g̃‖·kβ·R/μ_h): the noise of the step then has norm about 1/R, one unit of margin; at least kβ."""
+        if self.damping is not None:
+            return self.damping
+        return max(math.sqrt(math.sqrt(p) * gradient_norm * change * row_norm / mu), change)
+
+    def run(self, plan: Plan, problem: Problem, curator: Curator) -> Outcome:
+        rows, settings = self._rows(problem), plan.stage("gradient 1").settings
+        majorised, change = settings["curvature"] == "majoriser", settings["hessian_change"]
+        mu_gradient, event = plan.stage("gradient 1").event.gdp() or 0.0, plan.stage("step 1").event
+        w = np.zeros(plan.shape.parameters(problem))
+        norms: list[float] = []
+        for number in range(self.steps):
+            gradient = curator.noisy_sum(MinimiserTerm(rows, w, False), mu=mu_gradient) + problem.regularizer.gradient(w)
+            norms.append(float(np.linalg.norm(gradient)))
+            damping = self._damping(norms[-1], change, event.gdp() or 0.0, w.size, problem.row_norm)
+            damping += problem.regularizer.strong_convexity
+            sensitivity = newton_sensitivity(norms[-1], change, damping)
+            w = w + curator.solve(event, _newton_step(rows, w, gradient, damping, majorised, sensitivity, event))
+            w = np.asarray(problem.domain.project(w))
+            curator.step(number + 1, self.steps)
+        return Outcome(w, {"gradient_norms": norms})
+
+
+def _newton_step(
+    rows: WeightedRows, w: Vector, gradient: Vector, damping: float, majorised: bool, sensitivity: float, event: Any
+) -> Any:
+    def algorithm(secret: Secret) -> Vector:
+        hessian = secret.sum(HessianTerm(rows, w, majorised)).reshape(w.size, w.size)
+        direction = -np.linalg.solve((hessian + hessian.T) / 2 + damping * np.eye(w.size), gradient)
+        return release(direction, sensitivity=sensitivity, mu=event.mu, noise=secret.noise)
+
+    return algorithm
+
+
+def newton_sensitivity(gradient_norm: float, change: float, damping: float) -> float:
+    """‖v‖·B/(Λ(Λ + B)): how far (H + Λ)⁻¹v moves when H moves between A and A + BI, A ⪰ 0.
+
+    >>> newton_sensitivity(2.0, 1.0, 1.0)
+    1.0
+    """
+    return gradient_norm * change / (damping * (damping + change))
+
+
+def majoriser(loss: Loss, margins: Vector, y: Any, bound: float) -> Vector:
+    """h with φ(z) ≤ φ(m) + φ'(m)(z − m) + h(z − m)²/2 for every z, and 0 ≤ h ≤ sup φ'' (as matrices for K classes).
+
+    logistic               tanh(m/2)/(2m), and the same in (1 − ym)/width for softplus-hinge
+    huber, log-cosh        φ'(m)/(m − y): the parabola that touches at both ±residual
+    K classes              ½(I − 11ᵀ/K)
+    everything else        sup φ''
+
+    >>> from dperm.problem import LogisticLoss
+    >>> majoriser(LogisticLoss(), np.array([0.0]), np.array([1.0]), 0.25).round(6).tolist()
+    [0.25]
+    """
+    if loss.margins > 1:
+        K = loss.margins
+        return np.broadcast_to(0.5 * (np.eye(K) - 1.0 / K), (len(margins), K, K))
+    if loss.name in ("logistic", "softplus-hinge"):
+        width = getattr(loss, "width", None)
+        inner = margins if width is None else (1 - y * margins) / width
+        size = np.maximum(np.abs(inner), 1e-6)
+        return np.minimum(np.tanh(size / 2) / (2 * size) / (width or 1.0), bound)
+    if loss.name in ("huber", "log-cosh"):
+        residual = np.asarray(margins - y, dtype=np.float64)
+        far = np.abs(residual) > 1e-6
+        ratio = np.asarray(loss.slope(margins, y), dtype=np.float64) / np.where(far, residual, 1.0)
+        return np.minimum(np.where(far, ratio, bound), bound)
+    return np.full(len(margins), bound)
+
+
+@dataclass(frozen=True, eq=False)
+class HessianTerm:
+    """Σ φ''(⟨z, w⟩; y)·zzᵀ, flattened; with `majorised` the `majoriser` in place of φ'', which obeys the same bound."""
+
+    rows: WeightedRows
+    w: Vector
+    majorised: bool
+
+    def __call__(self, block: Block) -> Vector:
+        rows, X = self.rows, in_double(block.X)
+        cap, weight = rows.factors(block)
+        margins = scaled(rows.features.margins(X, rows.shaped(self.w)), cap)
+        if self.majorised:
+            curvatures = majoriser(rows.loss, margins, block.y, rows.curvature)
+        else:
+            curvatures = np.asarray(rows.loss.curvature(margins, block.y), dtype=np.float64)
+        return second_moments(rows.features, X, curvatures, weight * cap * cap).reshape(-1)
+
+    def sensitivity(self, relation: str) -> float:
+        return self.row_bound
+
+    @property
+    def row_bound(self) -> float:
+        return self.rows.hessian_bound

@@ -1,0 +1,277 @@
+"""Output perturbation: minimise first, add noise to the minimiser, project afterwards.
+
+    w = Π_C( argmin_{w∈C} [Σ_i ℓ(w; d_i) + r(w) + (λ/2)‖w‖²] + b )
+
+**Theorem.** If the objective is λ-strongly convex (as a sum) and every ℓ is L-Lipschitz on C, the minimiser moves by at most
+S = κL/λ when one record changes (2L/λ replace-one, L/λ otherwise). A computed minimiser within ρ of the exact one has sensitivity
+S + 2ρ. Noise with density ∝ exp(−ε‖b‖/S) is ε-DP; N(0, (S/μ)²I) is μ-GDP. Noise lives on all of ℝᵖ; projecting the result is
+post-processing.
+
+Corrections to the lectures: ε multiplies in the exponent (E1: the printed density loses 1/(2ε) instead of ε), λ belongs to the
+sum (E2), noise is not restricted to C (E3), and the sensitivity is 2L/λ, not 4L/λ. `docs/theorems/output.md` has the proofs.
+
+`solver="permutation-sgd"` is the "bolt-on" method: k passes of batch SGD with η_t = min(1/M, 1/(γt)), whose last iterate has the
+same sensitivity κL/λ for every batch size and number of passes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from dperm.features import Features
+from dperm.mechanisms.base import Outcome, Plan, Settings, Shape, Stage, Target, Vector, options_of, register
+from dperm.mechanisms.objective_accounting import pure_is_better
+from dperm.mechanisms.objective_solve import gradient_error, norm_bound, solve_objective
+from dperm.mechanisms.objective_terms import MinimiserTerm, WeightedRows
+from dperm.noise import RELEASE_SLACK, gamma_norm_vector, release
+from dperm.privacy import Gaussian, Pure, gaussian_mu, kappa
+from dperm.problem import ElasticNet, Lasso, Problem, WholeSpace
+from dperm.rows.base import Block
+from dperm.solvers import Solution, minimise_over
+
+if TYPE_CHECKING:
+    from dperm.curator import Curator, Secret
+
+NOISE_KINDS = ("auto", "gaussian", "pure")
+SOLVERS = ("certified", "permutation-sgd")
+
+
+@register
+@dataclass(frozen=True)
+class Output:
+    """Output perturbation for strongly convex problems.
+
+    ridge        total strong convexity λ; `None` takes the regularizer's own, or `balanced_ridge` when it has none
+    noise_kind   "auto" (pure when δ = 0 or p + 1 < (ε/μ)²), "gaussian", "pure"
+    solver       "certified" (to a public gradient tolerance) or "permutation-sgd" with `passes` and `batches`
+
+    **Guarantee**: `Gaussian(μ(ε, δ))` or `Pure(ε)`, for the target's relation; k rows per person multiply L by k.
+
+    >>> Output().name
+    'output'
+    """
+
+    ridge: float | None = None
+    noise_kind: str = "auto"
+    solver: str = "certified"
+    passes: int | None = None
+    batches: int | None = None
+
+    name: ClassVar[str] = "output"
+
+    def __post_init__(self) -> None:
+        for value, allowed, label in ((self.noise_kind, NOISE_KINDS, "noise_kind"), (self.solver, SOLVERS, "solver")):
+            if value not in allowed:
+                raise ValueError(f"Expected {label} in {allowed}, found {value!r}.")
+        for number, label in ((self.ridge, "ridge"), (self.passes, "passes"), (self.batches, "batches")):
+            if number is not None and not 0 < number < math.inf:
+                raise ValueError(f"Expected a finite {label} > 0, found {number}. Leave it out to take the default.")
+
+    def missing(self, problem: Problem, target: Target) -> list[str]:
+        needs = []
+        constants, regularizer = problem.constants, problem.regularizer
+        if not problem.loss.convex:
+            needs.append("a convex loss")
+        if not problem.loss.smooth or not math.isfinite(constants.smoothness):
+            needs.append("a smooth loss, so that a minimiser can be certified (softplus-hinge for hinge, log-cosh for absolute)")
+        if not math.isfinite(constants.lipschitz):
+            needs.append("a finite Lipschitz constant (a bounded domain: radius=, or a loss with bounded slope)")
+        if not math.isfinite(problem.row_norm):
+            needs.append("a finite bound on the norm of a row (x_norm= or bounds=)")
+        if not math.isfinite(regularizer.smoothness) and not isinstance(problem.domain, WholeSpace):
+            needs.append("either a constraint or an ℓ1 penalty, not both (no certified solver for their sum)")
+        if not math.isfinite(regularizer.smoothness) and not isinstance(regularizer, Lasso | ElasticNet):
+            needs.append("a ridge, lasso or elastic-net regularizer")
+        if self.ridge is not None and self.ridge < regularizer.strong_convexity:
+            needs.append(f"ridge= at least the regularizer's own strength {regularizer.strong_convexity:g}")
+        if self.noise_kind == "gaussian" and target.delta == 0:
+            needs.append("delta > 0 for noise_kind='gaussian' (pass delta=1e-6, or noise_kind='pure')")
+        if self.solver == "certified" and (self.passes is not None or self.batches is not None):
+            needs.append("passes= and batches= only with solver='permutation-sgd'")
+        if self.solver == "permutation-sgd":
+            if target.relation == "add-remove":
+                needs.append("relation='replace-one' or 'zero-out' for SGD (a removed row moves all later rows to other batches)")
+            if not math.isfinite(regularizer.smoothness):
+                needs.append("a smooth regularizer for SGD")
+        return needs
+
+    def plan(self, problem: Problem, shape: Shape, target: Target) -> Plan:
+        p = shape.parameters(problem)
+        pure = pure_is_better(p, target.epsilon, target.delta) if self.noise_kind == "auto" else self.noise_kind == "pure"
+        event = Pure(target.epsilon) if pure else Gaussian(gaussian_mu(target.epsilon, target.delta))
+        unit = math.sqrt(p + 1) / target.epsilon if isinstance(event, Pure) else 1 / event.mu
+        lipschitz = kappa(target.relation) * target.rows_per_person * problem.constants.lipschitz
+        ridge = self.ridge or problem.regularizer.strong_convexity
+        if not ridge:
+            ridge = balanced_ridge(problem, shape.n, lipschitz * unit)
+        settings: Settings = {"ridge": float(ridge), "noise": "pure" if pure else "gaussian", "asked": options_of(self)}
+        if self.solver == "permutation-sgd":
+            settings |= {"passes": int(self.passes or 20), "batches": int(min(self.batches or 10, shape.n))}
+        distance = self._distance(problem, shape, settings)
+        sensitivity = lipschitz / ridge + 2 * distance
+        settings |= {
+            "distance": distance,
+            "sensitivity": sensitivity,
+            "noise_scale": RELEASE_SLACK * sensitivity / (event.epsilon if isinstance(event, Pure) else event.mu),
+        }
+        return Plan(self.name, options_of(self), (Stage("minimiser", event, settings),), target, shape)
+
+    def _distance(self, problem: Problem, shape: Shape, settings: Settings) -> float:
+        """ρ: how far the computed minimiser (or last iterate) can be from that of exact arithmetic and an exact solver."""
+        ridge = settings["ridge"]
+        rows = self._rows(problem)
+        norm = problem.domain.radius
+        if not math.isfinite(norm):
+            norm = norm_bound(rows, problem.data.y, n=shape.n, ridge=ridge, tilt=0.0)
+            if self.solver == "permutation-sgd":  # every step contracts towards a ball of this radius
+                norm = shape.n * rows.gradient_bound / ridge
+        norm *= 2  # the points at which the last gradients are taken lie close to the minimiser, not at it
+        width = shape.parameters(problem) // problem.loss.margins
+        error = gradient_error(rows, n=shape.n, width=width, magnitude=problem.row_norm, ridge=ridge, norm=norm)
+        if self.solver == "permutation-sgd":
+            # η_t-weighted errors of contracting steps add up to at most (error of the mean gradient)/γ; each batch rounds anew.
+            return settings["batches"] * error / ridge
+        # The proximal residual 2‖G‖ cannot fall below rounding of M·w; Newton's tolerance is the smaller of the two.
+        smoothness = shape.n * problem.constants.smoothness + ridge
+        tolerance = max(error, 16 * 2.0**-53 * smoothness * norm, rows.gradient_bound * 2.0**-40)
+        settings["gradient_tolerance"] = tolerance
+        return 2 * tolerance / ridge
+
+    def _rows(self, problem: Problem) -> WeightedRows:
+        R = problem.row_norm
+        bounds = problem.loss.bounds(problem.constants.margin_max, problem.data.y)
+        return WeightedRows(problem.loss, Features(problem.data.intercept), R, R, bounds.slope, bounds.curvature)
+
+    def decide(self, plan: Plan, problem: Problem, released: Mapping[str, Any]) -> Settings:
+        return {}
+
+    def run(self, plan: Plan, problem: Problem, curator: Curator) -> Outcome:
+        stage = plan.stage("minimiser")
+        settings, event = stage.settings, stage.event
+        p = plan.shape.parameters(problem)
+
+        def algorithm(secret: Secret) -> Vector:
+            if self.solver == "permutation-sgd":
+                w = permutation_sgd(secret, problem, self._rows(problem), settings, np.zeros(p))
+            else:
+                solution = self._solve(secret, problem, settings, p)
+                w = solution.w if solution.reached else np.zeros(p)
+            if isinstance(event, Gaussian):
+                return release(w, sensitivity=settings["sensitivity"], mu=event.mu, noise=secret.noise)
+            step = 2.0 ** math.floor(math.log2(settings["noise_scale"] * 2.0**-20))
+            noisy = w + gamma_norm_vector(p, settings["noise_scale"], secret.noise)
+            return np.asarray(np.rint(noisy / step) * step)
+
+        w = curator.solve(event, algorithm)
+        curator.step(1, 1)
+        return Outcome(np.asarray(problem.domain.project(w)))
+
+    def _solve(self, secret: Secret, problem: Problem, settings: Mapping[str, Any], p: int) -> Solution:
+        rows, ridge, tolerance = self._rows(problem), settings["ridge"], settings["gradient_tolerance"]
+        regularizer, domain = problem.regularizer, problem.domain
+        if isinstance(domain, WholeSpace) and math.isfinite(regularizer.smoothness):
+            return solve_objective(secret, rows, ridge=ridge, tilt=np.zeros(p), tolerance=tolerance)
+        # The whole ridge goes into the smooth part, so that the proximal map is a projection or a soft threshold.
+        penalty = Lasso(regularizer.lasso) if isinstance(regularizer, ElasticNet) else regularizer
+
+        def proximal(w: Vector, step: float) -> Vector:
+            return np.asarray(domain.project(w) if math.isfinite(regularizer.smoothness) else penalty.prox(w, step))
+
+        return minimise_over(
+            lambda w: secret.sum(MinimiserTerm(rows, w, False)) + ridge * w,
+            proximal,
+            np.zeros(p),
+            smoothness=secret.n * problem.constants.smoothness + ridge,
+            strong_convexity=ridge,
+            tolerance=tolerance,
+        )
+
+
+def balanced_ridge(problem: Problem, n: int, noise: float) -> float:
+    """λ = (2nβ·noise²/B²)^{1/3}: the minimum of nβ/2·(noise/λ)² + λB²/2, a bound on the cost of noise plus that of the ridge.
+
+    `noise` is the root mean square of b per coordinate times λ; tr ∇²F ≤ nβ. B is the domain's radius, or 5/R for a free one.
+    """
+    reach = problem.domain.radius if math.isfinite(problem.domain.radius) else 5.0 / problem.row_norm
+    return (2 * n * problem.constants.smoothness * noise**2 / reach**2) ** (1 / 3)
+
+
+@dataclass(frozen=True, eq=False)
+class BatchTerm:
+    """Another term on the rows i with i mod `batches` = `batch`: every row joins exactly one batch of a pass."""
+
+    term: MinimiserTerm
+    batch: int
+    batches: int
+
+    def __call__(self, block: Block) -> Vector:
+        joined = ((block.start + np.arange(len(block.y))) % self.batches == self.batch).astype(np.float64)
+        weight = joined if block.weight is None else joined * block.weight
+        return np.asarray(self.term(Block(block.X, block.y, weight, block.start, block.memory)))
+
+    def sensitivity(self, relation: str) -> float:
+        return self.term.sensitivity(relation)
+
+    @property
+    def row_bound(self) -> float:
+        return self.term.row_bound
+
+
+def sgd_step(step: int, smoothness: float, strong_convexity: float) -> float:
+    """η_t = min(1/M, 1/(γt)), t = 1, 2, …
+
+    >>> sgd_step(1, 4.0, 0.5), sgd_step(16, 4.0, 0.5)
+    (0.25, 0.125)
+    """
+    return min(1 / smoothness, 1 / (strong_convexity * step))
+
+
+def sgd_sensitivity(
+    *, lipschitz: float, n: int, batches: int, passes: int, smoothness: float, strong_convexity: float, order: Any = None
+) -> float:
+    """Exact worst case of the recursion Δ ← (1 − γη_t)Δ + [row in batch t]·η_t·κL/(n/batches), over the batch of the row.
+
+    It equals at most κL/(γn), whatever the batch size: a batch of b rows shrinks one row's share by b but also the number of
+    steps. (A released implementation divided by b once more.) All on the scale of the mean; `lipschitz` includes κ.
+
+    >>> round(sgd_sensitivity(lipschitz=2.0, n=1000, batches=100, passes=1, smoothness=1.0, strong_convexity=1.0), 9)
+    0.002
+    """
+    worst = 0.0
+    for batch in range(batches):
+        difference, step = 0.0, 0
+        for number in range(passes):
+            for current in visit(number, batches) if order is None else order:
+                step += 1
+                size = sgd_step(step, smoothness, strong_convexity)
+                difference *= 1 - strong_convexity * size
+                if current == batch:
+                    difference += size * lipschitz * batches / n
+        worst = max(worst, difference)
+    return worst
+
+
+def visit(number: int, batches: int) -> list[int]:
+    """The public order in which pass `number` visits the batches."""
+    return [int(batch) for batch in np.random.default_rng(number).permutation(batches)]
+
+
+def permutation_sgd(secret: Secret, problem: Problem, rows: WeightedRows, settings: Mapping[str, Any], start: Vector) -> Vector:
+    """The last iterate of `passes` passes of projected batch SGD on the mean objective, γ = λ/n."""
+    n, batches = secret.n, settings["batches"]
+    gamma = settings["ridge"] / n
+    share = n / batches
+    # A batch holds at most ⌈n/batches⌉ rows, so its mean over n/batches is at most this smooth.
+    smoothness = problem.constants.smoothness * math.ceil(share) / share + gamma
+    w, step = start, 0
+    for number in range(settings["passes"]):
+        for batch in visit(number, batches):
+            step += 1
+            gradient = secret.sum(BatchTerm(MinimiserTerm(rows, w, False), batch, batches)) / share + gamma * w
+            w = np.asarray(problem.domain.project(w - sgd_step(step, smoothness, gamma) * gradient))
+    return w
