@@ -55,7 +55,7 @@ class WeightedRows:
 
     def factors(self, block: Block) -> tuple[Vector, Vector]:
         """(cap factor, weight ω·W_i) of every row, kept with the block."""
-        cap, weight = block.remember((self.features, "cap", self.row_radius, self.row_cap), lambda: self._factors(block))
+        cap, weight = block.remember((self.features.key, "cap", self.row_radius, self.row_cap), lambda: self._factors(block))
         if block.weight is not None:
             weight = weight * np.clip(block.weight, 0.0, self.max_weight)
         return cap, weight
