@@ -1,0 +1,112 @@
+"""Intervals: coverage by simulation, the sensitivity of the curvature matrix, units, and refusals."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dperm
+from dperm.features import Features
+from dperm.intervals import InformationTerm
+from dperm.mechanisms import Gradient
+from dperm.problem import LogisticLoss
+from dperm.rows.base import Block
+
+SCRIPT = Path(__file__).resolve().parents[1] / "scripts" / "coverage.py"
+spec = importlib.util.spec_from_file_location("coverage_script", SCRIPT)
+simulation = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(simulation)
+
+
+@pytest.mark.parametrize(("name", "n", "epsilon"), [("linear, statistics", 1500, 4.0), ("logistic, objective", 2500, 3.0)])
+def test_coverage_within_three_points(name, n, epsilon):
+    """1,000 draws of 3 or 4 coefficients: the standard error of the share is below 0.6 points even if a draw's coefficients agree
+    wholly 1 point; a right interval fails with probability below 1e-3."""
+    found = simulation.coverage(name, n, epsilon, draws=1000, seed=3)
+    assert abs(found["at 90 %"] - 0.90) < 0.03 and abs(found["at 95 %"] - 0.95) < 0.03
+    assert found["worst at 95 %"] > 0.92
+
+
+def test_intervals_without_the_privacy_noise_would_be_too_short(monkeypatch):
+    """The simulation can fail: drop the noise from the formula and coverage collapses."""
+    import dperm.intervals as intervals
+
+    real = intervals._statistics
+
+    def careless(model):
+        w, _, note = real(model)
+        from dperm.mechanisms.statistics import Moments
+
+        moments = Moments.of(model.release_)
+        p = len(w)
+        gram = moments.matrix[:p, :p]
+        return w, np.linalg.inv(gram) / 12, note
+
+    monkeypatch.setattr(intervals, "_statistics", careless)
+    assert simulation.coverage("linear, statistics", 3000, 0.5, draws=60, seed=3)["at 95 %"] < 0.9
+
+
+@pytest.mark.parametrize("relation", ["replace-one", "zero-out"])
+def test_sensitivity_of_the_curvature_matrix_is_reached_and_never_exceeded(relation, generator):
+    term = InformationTerm(LogisticLoss(), np.zeros(2), Features(0.0), 2.0, 0.25)
+
+    def contribution(row):
+        return term(Block(np.array([row]), np.ones(1), None, 0))
+
+    worst = 0.0
+    rows = [np.array([2.0, 0.0]), np.array([0.0, 2.0])]
+    rows += [2 * v / max(1.0, np.linalg.norm(v)) for v in generator.standard_normal((50, 2))]
+    for a in rows:
+        for b in rows if relation == "replace-one" else [np.zeros(2)]:
+            worst = max(worst, float(np.linalg.norm(contribution(a) - contribution(b))))
+    assert worst == pytest.approx(term.sensitivity(relation), rel=1e-9)
+
+
+def test_summary_is_in_the_units_of_the_coefficients(generator):
+    X = generator.uniform(10, 30, (3000, 2))
+    y = 3 * X[:, 0] - 2 * X[:, 1] + generator.uniform(-5, 5, 3000)
+    model = dperm.LinearRegression(epsilon=1e4, bounds=(10, 30), y_bounds=(-60, 90), method="statistics", random_state=0)
+    model.fit(X, y)
+    table = model.summary()
+    assert table.names == ("x0", "x1", "intercept")
+    assert table.estimate[:2] == pytest.approx(model.coef_, rel=1e-3)
+    assert table.estimate[2] == pytest.approx(model.intercept_, abs=0.05)
+    # At a huge ε the error is that of ordinary least squares.
+    design = np.column_stack([X, np.ones(3000)])
+    rest = y - design @ np.linalg.lstsq(design, y, rcond=None)[0]
+    ordinary = np.sqrt(np.diag(np.linalg.inv(design.T @ design)) * (rest @ rest) / (3000 - 3))
+    assert table.standard_error == pytest.approx(ordinary, rel=0.05)
+    assert "std. error" in str(table) and "intercept" in str(table)
+
+
+def test_fits_without_closed_form_are_refused_with_the_reason(generator):
+    X = generator.uniform(-1, 1, (500, 1))
+    y = (X[:, 0] > 0).astype(int)
+    model = dperm.LogisticRegression(epsilon=1, bounds=(-1, 1), classes=[0, 1], method=Gradient(steps=2)).fit(X, y)
+    with pytest.raises(ValueError, match="bias without closed form"):
+        model.confidence_interval()
+    tilted = dperm.LogisticRegression(epsilon=1, bounds=(-1, 1), classes=[0, 1], method="objective", random_state=0).fit(X, y)
+    with pytest.raises(ValueError, match="release_information"):
+        tilted.summary()
+    tilted.release_information(X, y, epsilon=0.01, random_state=1)
+    with pytest.raises(ValueError, match="stand out of its noise"):
+        tilted.summary()
+    with pytest.raises(ValueError, match="0 < level < 1"):
+        tilted.summary(95)
+
+
+def test_the_curvature_is_debited_and_its_cost_stated(generator, tmp_path):
+    X = generator.uniform(-1, 1, (2000, 1))
+    y = (X[:, 0] + generator.uniform(-1, 1, 2000) > 0).astype(int)
+    ledger = dperm.Ledger.create(tmp_path / "l", dataset="x", epsilon=5, delta=1e-5, relation="zero-out")
+    model = dperm.LogisticRegression(
+        epsilon=1, delta=1e-6, bounds=(-1, 1), classes=[0, 1], method="objective", relation="zero-out", ledger=ledger
+    ).fit(X, y)
+    model.release_information(X, y, epsilon=0.5)
+    assert ledger.account().fits == 2 and ledger.verify() == []
+    assert 1.0 < model.information_.total_epsilon < 1.5
+    assert math.isfinite(model.summary().standard_error.sum())
