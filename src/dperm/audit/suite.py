@@ -1,8 +1,8 @@
 """Every estimator of ours × relation × noise policy, and every mechanism: claimed ε beside what an audit can prove.
 
 The pair of neighbours differs in one record at the edge of the declared bounds. What is audited is everything the certificate
-covers: the coefficients, all values released on the way, and the noisy sums that the curator let out. An audit that finds nothing is evidence in proportion to its power,
-so the table shows the bound it reached.
+covers: the coefficients, all values released on the way, and the noisy sums that the curator let out. An audit that finds nothing
+is evidence in proportion to its power, so the table shows the bound it reached.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from dperm.audit.trials import Distinguished, distinguish
 from dperm.curator import Curator
+from dperm.noise import gaussian_scale
 from dperm.privacy import RELATIONS, Guarantee
 
 Vector = NDArray[np.float64]
@@ -73,13 +74,16 @@ def released_numbers(model: Any) -> Vector:
 
 @contextlib.contextmanager
 def noisy_sums() -> Iterator[list[Vector]]:
-    """Every noisy sum that any curator lets out meanwhile; the booked events cover them whether or not they are published."""
+    """Every noisy sum that any curator lets out meanwhile, in units of its own noise.
+
+    The booked events cover them whether or not they are published.
+    """
     seen: list[Vector] = []
     original = Curator.draw
 
-    def draw(self: Curator, *arguments: Any, **options: Any) -> Vector:
-        value = original(self, *arguments, **options)
-        seen.append(np.ravel(value))
+    def draw(self: Curator, term: Any, mu: float, event: Any = None) -> Vector:
+        value = original(self, term, mu, event)
+        seen.append(np.ravel(value) / gaussian_scale(term.sensitivity(self.relation) * self.rows_per_person, mu))
         return value
 
     Curator.draw = draw  # type: ignore[method-assign]
