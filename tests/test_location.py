@@ -6,9 +6,11 @@ import math
 
 import numpy as np
 import pytest
+from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from alterations import unnoticed
 from dperm.estimators.location import MeanEstimator, MedianEstimator
+from dperm.ledger import Ledger
 from dperm.mechanisms import Mean, QuantileExponential, Shape, Target, UnmetNeeds
 from dperm.mechanisms.exponential_quantile import HistogramTerm
 from dperm.mechanisms.mean import SumTerm, pure_release
@@ -146,3 +148,21 @@ def test_missing_needs_are_named():
         plan(MEAN, Shape(10, 2), Target(1.0, 0.0), QuantileExponential())
     with pytest.raises(UnmetNeeds, match="bounds of every column"):
         plan(Problem(QuantileLoss(0.5), data=DataBounds(1.0, NO_LABELS)), Shape(10, 1), Target(1.0, 0.0), QuantileExponential())
+
+
+@parametrize_with_checks(
+    [MeanEstimator(bounds=(-1e3, 1e3), random_state=0), MedianEstimator(bounds=(-1e3, 1e3), random_state=0)],
+    expected_failed_checks=lambda estimator: {"check_fit1d": "one column may be given as a one-dimensional array"},
+)
+def test_scikit_learn_conventions(estimator, check):
+    check(estimator)
+
+
+def test_a_ledger_is_debited(tmp_path):
+    path = tmp_path / "budget.sqlite"
+    Ledger.create(path, dataset="two columns", epsilon=2.0, delta=1e-5)
+    model = MedianEstimator(1.0, bounds=(0, 10), ledger=path).fit(values()[:, 0])
+    assert model.certificate_.verify()
+    assert len(Ledger(path).entries()) == 2  # its making, and the fit
+    with pytest.raises(ValueError, match="epsilon"):
+        MeanEstimator(5.0, bounds=(0, 10), ledger=path).fit(values()[:, 0])

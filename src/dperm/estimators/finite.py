@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -60,11 +60,13 @@ class FiniteClassLearner(ClassifierMixin, BaseEstimator):
     max_rows_per_person: int | None = None
     noise: str = "secure"
     random_state: Any = None
+    ledger: Any = None
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> FiniteClassLearner:
         """Choose a rule privately; afterwards `rule_` describes it, `certificate_` says what was guaranteed."""
         self.classes_ = declared_classes(self.classes, None)
-        X, y = self._read(X, y)
+        seen = X
+        X, y = validate_data(self, self._raw(X), y, **_READ)
         self.hypotheses_ = self._class(X.shape[1])
         labels = class_numbers(y, self.classes_.tolist())
         groups = self.groups if groups is None else groups
@@ -80,19 +82,19 @@ class FiniteClassLearner(ClassifierMixin, BaseEstimator):
             nominal_n=self.nominal_n,
             noise=self.noise,
             random_state=self.random_state,
+            ledger=self.ledger,
+            fingerprint=seen,
         )
         self.plan_, self.certificate_, self.release_ = release.plan, release.certificate, release
         self.index_ = int(release.w[0])
         self.rule_ = self.hypotheses_.describe(self.index_)
         return self
 
-    def _read(self, X: Any, y: Any = None) -> Any:
-        fitting = y is not None
+    def _raw(self, X: Any) -> Any:
+        """X as it is, or predicted labels turned into class numbers."""
         if isinstance(self.hypotheses, str) and self.hypotheses == "predictions":
-            X = class_numbers(np.asarray(X), self.classes_.tolist())
-        if fitting:
-            return validate_data(self, X, y, **_READ)
-        return validate_data(self, X, reset=False, **_READ)
+            return class_numbers(np.asarray(X), self.classes_.tolist())
+        return X
 
     def _class(self, d: int) -> Hypotheses:
         given = self.hypotheses
@@ -102,13 +104,16 @@ class FiniteClassLearner(ClassifierMixin, BaseEstimator):
                 raise ValueError(f"Expected hypotheses='predictions' or a class of rules, found {given!r}.")
             found: Hypotheses = Predictions(d)
         elif isinstance(given, Hypotheses):
-            found = given
+            found = replace(given)  # type: ignore[type-var]  # what it remembers about its grid stays out of the parameter
         elif callable(given) or isinstance(given, list | tuple):
             found = Rules(given, self.count, classes=tuple(self.classes_.tolist()))
         elif given is None:
             found = self._stumps(d)
         else:
-            raise ValueError(f"Expected hypotheses= as rules, a callable or 'predictions', found {type(given).__name__}.")
+            raise ValueError(
+                f"Expected hypotheses= as rules, a callable or 'predictions', found {type(given).__name__}. "
+                "A matrix of predictions is passed as X, with hypotheses='predictions'."
+            )
         if self.count is not None and not isinstance(found, Rules):
             raise ValueError("Expected count= only with a callable, found it with a class that knows its size. Leave it out.")
         if not binary and not isinstance(found, Rules | Predictions):
@@ -124,7 +129,8 @@ class FiniteClassLearner(ClassifierMixin, BaseEstimator):
     def predict(self, X: Any) -> np.ndarray:
         """The label that the released rule gives."""
         check_is_fitted(self, "certificate_")
-        numbers = self.hypotheses_.predict(self.index_, np.nan_to_num(self._read(X), posinf=0.0, neginf=0.0))
+        X = validate_data(self, self._raw(X), reset=False, **_READ)
+        numbers = self.hypotheses_.predict(self.index_, np.nan_to_num(X, posinf=0.0, neginf=0.0))
         return np.asarray(self.classes_[np.clip(numbers, 0, len(self.classes_) - 1)])
 
     def __sklearn_tags__(self) -> Any:

@@ -35,11 +35,12 @@ class _Location(BaseEstimator):
     max_rows_per_person: int | None = None
     noise: str = "secure"
     random_state: Any = None
+    ledger: Any = None
 
     def _fit(self, X: Any, groups: Any, loss: Loss, mechanism: Any, x_norm: float | None) -> Any:
-        X = np.asarray(X)
-        flat = X.ndim == 1
-        X = validate_data(self, X.reshape(-1, 1) if flat else X, **_READ)
+        seen = X
+        flat = np.ndim(X) == 1
+        X = validate_data(self, np.asarray(X).reshape(-1, 1) if flat else X, **_READ)
         n = self.nominal_n if self.nominal_n is not None else len(X)
         groups = self.groups if groups is None else groups
         weight, per_person = person_weights(groups, self.max_rows_per_person, None, len(X))
@@ -52,6 +53,8 @@ class _Location(BaseEstimator):
             nominal_n=self.nominal_n,
             noise=self.noise,
             random_state=self.random_state,
+            ledger=self.ledger,
+            fingerprint=seen,
         )
         self.plan_, self.certificate_, self.release_ = release.plan, release.certificate, release
         self.location_ = float(release.w[0]) if flat else release.w
@@ -79,7 +82,6 @@ class _Location(BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.target_tags.required = False
         tags.input_tags.allow_nan = True
-        tags.input_tags.one_d_array = True
         tags.non_deterministic = self.random_state is None
         return tags
 
