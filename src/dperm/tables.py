@@ -31,6 +31,8 @@ def cells(table: Any, name: str) -> np.ndarray:
         if hasattr(column.type, "value_type") and hasattr(column.type, "index_type"):
             column = column.cast(column.type.value_type)  # to_numpy would turn a null of a dictionary into its last word
         array = np.asarray(column.to_numpy(zero_copy_only=False))
+        if str(column.type) in ("string", "large_string"):
+            return array  # nulls are None already
     if array.dtype.kind in "fiub":
         return array
     # Text read from CSV arrives as objects; decimals and dates become text, which the schema's rules then read.

@@ -1,0 +1,111 @@
+"""The decision table: public numbers in, a mechanism out, with every alternative and its reason beside it."""
+
+from __future__ import annotations
+
+import inspect
+import math
+
+import numpy as np
+import pytest
+
+import dperm
+from dperm import planner
+from dperm.mechanisms import Gradient, Objective, ScaledGradient, Shape, Target
+from dperm.problem import DataBounds, HingeLoss, Interval, LogisticLoss, MultinomialLoss, Problem, SquaredLoss
+from dperm.problem import Ridge as RidgePenalty
+
+LOGISTIC = Problem(LogisticLoss(), data=DataBounds(1.0, Interval(-1, 1), 1.0))
+SOFTMAX = Problem(MultinomialLoss(classes=3), data=DataBounds(1.0, Interval(0, 2), 1.0))
+SQUARES = Problem(SquaredLoss(), data=DataBounds(1.0, Interval(-1, 1), 1.0))
+
+
+def target(epsilon=1.0, delta=1e-6, **more):
+    return Target.declare(epsilon=epsilon, delta=delta, n=10_000, **more)
+
+
+@pytest.mark.parametrize(
+    ("problem", "asked", "epsilon", "delta", "expected"),
+    [
+        (LOGISTIC, "probabilities", 1.0, 1e-6, "scaled-objective"),
+        (LOGISTIC, "probabilities", 0.5, 1e-6, "scaled-objective"),
+        (LOGISTIC, "probabilities", 0.49, 1e-6, "scaled-gradient"),
+        (LOGISTIC, "accuracy", 3.0, 1e-6, "scaled-gradient"),
+        (SQUARES, "coefficients", 1.0, 1e-6, "scaled-gradient"),
+        (SOFTMAX, "probabilities", 1.0, 1e-6, "scaled-gradient"),
+        (Problem(LogisticLoss(), RidgePenalty(2.0), data=LOGISTIC.data), "probabilities", 1.0, 1e-6, "scaled-gradient"),
+        (Problem(HingeLoss(), data=LOGISTIC.data), "accuracy", 1.0, 1e-6, "gradient"),
+        (LOGISTIC, "probabilities", 1.0, 0.0, "objective"),
+    ],
+)
+def test_the_decision_table(problem, asked, epsilon, delta, expected):
+    found = planner.choose("auto", problem, Shape(10_000, 4), target(epsilon, delta), asked_for=asked, kinds=("numeric",) * 4)
+    assert found.name == expected
+    assert not found.missing(problem, target(epsilon, delta))
+
+
+def test_probabilities_below_one_half_start_at_the_log_odds_with_a_milder_clip():
+    mild = planner.choose("auto", LOGISTIC, Shape(100, 1), target(0.1), asked_for="probabilities", kinds=("numeric",))
+    assert (mild.clip_factor, mild.horizon, mild.start) == (0.7, 1.0, "rate")
+    sharp = planner.choose("auto", LOGISTIC, Shape(100, 1), target(0.1), asked_for="accuracy", kinds=("numeric",))
+    assert (sharp.clip_factor, sharp.horizon, sharp.start) == (None, None, "zero")
+
+
+def test_compare_lists_every_alternative_with_a_reason():
+    listed = planner.compare(LOGISTIC, Shape(10_000, 4), target(), asked_for="probabilities")
+    assert [entry.name for entry in listed if entry.chosen] == ["scaled-objective"]
+    assert all(entry.reason for entry in listed)
+    assert all(entry.applicable == (not entry.reason.startswith("needs")) for entry in listed)
+    known = {entry.name: entry.predicted_risk for entry in listed}
+    assert known["gradient"] is not None and 0 < known["gradient"] < 1
+    more = planner.compare(LOGISTIC, Shape(40_000, 4), target(), asked_for="probabilities")
+    assert {entry.name: entry.predicted_risk for entry in more}["gradient"] < known["gradient"]
+    pure = planner.compare(LOGISTIC, Shape(10_000, 4), target(delta=0.0))
+    assert not next(entry for entry in pure if entry.name == "scaled-gradient").applicable
+
+
+def test_noise_ratio_by_hand_and_its_warnings():
+    ratio = planner.expected_noise_ratio(LOGISTIC, Shape(1000, 8), target(relation="replace-one"))
+    mu = 0.23670  # μ(1, 1e-6)
+    assert ratio == pytest.approx(math.sqrt(9 * 8) / (0.85 * mu / 2 * 1000), rel=1e-4)
+    assert planner.noise_warning(LOGISTIC, Shape(100_000, 8), target()) == ()
+    assert "a point" in planner.noise_warning(LOGISTIC, Shape(800, 8), target())[0]
+    assert "LITTLE CAN BE LEARNT" in planner.noise_warning(LOGISTIC, Shape(100, 8), target())[0]
+    assert "five points" in planner.expectation(0.5) and "0.006" in planner.expectation(0.05)
+
+
+def test_the_choice_cannot_look_at_data():
+    for function in (planner.choose, planner.automatic, planner.build, planner.compare):
+        assert not {"X", "y", "rows", "curator"} & set(inspect.signature(function).parameters)
+
+
+def test_weights_reach_mechanisms_that_take_them_and_others_refuse():
+    for method in ("auto", "scaled-objective", "objective"):
+        found = planner.choose(method, LOGISTIC, Shape(9, 1), target(), asked_for="accuracy", max_weight=3.0)
+        assert found.max_weight == 3.0
+    widened = planner.choose("gradient", LOGISTIC, Shape(9, 1), target(), asked_for="accuracy", max_weight=3.0)
+    assert widened.clip == pytest.approx(3.0 * LOGISTIC.row_norm)
+    with pytest.raises(ValueError, match="sample weights"):
+        planner.choose("exponential", LOGISTIC, Shape(9, 1), target(), asked_for="accuracy", max_weight=3.0)
+
+
+def test_private_bounds_need_a_method_that_pays_for_them():
+    kinds = ("private",)
+    for method in ("gradient", "objective", Gradient(), Objective()):
+        with pytest.raises(ValueError, match="bounds"):
+            planner.choose(method, LOGISTIC, Shape(9, 1), target(), asked_for="accuracy", kinds=kinds)
+    assert planner.choose("auto", LOGISTIC, Shape(9, 1), target(), asked_for="accuracy", kinds=kinds).kinds == kinds
+
+
+def test_unknown_methods_are_named_and_objects_taken_as_they_are():
+    with pytest.raises(ValueError, match="Expected method in"):
+        planner.choose("magic", LOGISTIC, Shape(9, 1), target(), asked_for="accuracy")
+    own = ScaledGradient(kinds=("sparse",))
+    assert planner.choose(own, LOGISTIC, Shape(9, 1), target(), asked_for="accuracy") is own
+
+
+def test_the_plan_of_a_fit_explains_itself():
+    generator = np.random.default_rng(0)
+    X = generator.uniform(0, 1, (60, 3))
+    model = dperm.LinearSVC(0.2, bounds=(0, 1), classes=[0, 1], random_state=0).fit(X, X[:, 0] > 0.5)
+    text = model.plan_.explain()
+    assert "scaled-gradient" in text and "LITTLE CAN BE LEARNT" in text and "descent" in text
