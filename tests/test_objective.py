@@ -436,3 +436,23 @@ def test_adult_accuracy_with_nothing_tuned(epsilon, delta, relation, floor):
         ).fit(train)
         scores.append(np.mean(model.predict(test) == labels))
     assert np.mean(scores) >= floor
+
+
+def test_directions_agree_with_the_sampled_gaussian():
+    """dp_accounting's first side is with → without, as ours: for it the sampled mixture is the first distribution of the pair."""
+    from scipy.stats import norm
+
+    pld = Sampled(0.1, Gaussian(1.0)).loss_distribution(1e-4)
+    x = np.linspace(-12, 13, 200_001)
+    mixture, plain = 0.9 * norm.pdf(x) + 0.1 * norm.pdf(x - 1), norm.pdf(x)
+    step = x[1] - x[0]
+    with_first = float(np.sum(np.maximum(mixture - math.exp(0.05) * plain, 0)) * step)
+    without_first = float(np.sum(np.maximum(plain - math.exp(0.05) * mixture, 0)) * step)
+    assert with_first > 1.05 * without_first
+    first, second = pld._pmf_remove, pld._pmf_add
+    assert first.get_delta_for_epsilon(0.05) == pytest.approx(with_first, rel=1e-3)
+    assert second.get_delta_for_epsilon(0.05) == pytest.approx(without_first, rel=1e-3)
+    event = ObjectiveEvent("self-bounding", 0.3, 3.0)  # only the record's departure meets the log-determinant
+    ours = event.loss_distribution(1e-4)
+    assert ours._pmf_remove.get_delta_for_epsilon(0.5) > 2 * ours._pmf_add.get_delta_for_epsilon(0.5)
+    assert ours._pmf_add.get_delta_for_epsilon(0.5) == pytest.approx(gaussian_delta(0.5, 0.3), rel=1e-2)

@@ -288,7 +288,7 @@ def _pair(event: ObjectiveEvent, discretization: float) -> Any:
         first = np.searchsorted(losses, grid, side="right")
         suffix = np.append(np.cumsum(masses[::-1])[::-1], 0.0)[first]
         tilted = np.append(np.cumsum((masses * np.exp(-losses))[::-1])[::-1], 0.0)[first]
-        deltas = np.clip(suffix - np.exp(grid) * tilted, 0.0, 1.0) * (1 + 1e-9) + 1e-30
+        deltas = np.clip(suffix - np.exp(grid) * tilted, 0.0, 1.0) * (1 + 1e-6) + 1e-30
         deltas = np.minimum(1.0, np.maximum.accumulate(deltas[::-1])[::-1])
         sides.append(pld_pmf.create_pmf_pessimistic_connect_dots(discretization, steps, deltas))
     return privacy_loss_distribution.PrivacyLossDistribution(*sides)
