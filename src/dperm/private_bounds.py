@@ -39,7 +39,7 @@ def stored(values: Any) -> Vector:
     [0.0, 0.5, -0.5]
     """
     x = np.asarray(values, dtype=np.float64)
-    size = np.log2(1.0 + np.minimum(np.abs(x) / SMALLEST, 2.0**OCTAVES)) / (2 * OCTAVES)
+    size = np.log2(1.0 + np.minimum(np.abs(x), SMALLEST * 2.0**OCTAVES) / SMALLEST) / (2 * OCTAVES)
     return np.asarray(np.sign(x) * np.minimum(size, 0.5))
 
 
