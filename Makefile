@@ -46,6 +46,10 @@ soak: $(BIN)/.core
 audit: $(BIN)/.dev
 	$(BIN)/dperm audit --suite --minutes 15 --processes $(WORKERS) --out docs/audit.md
 
+# One table of ratios against non-private fits and peers; all threads of the machine. See benchmarks/README.md.
+bench: $(BIN)/.dev
+	env -u OPENBLAS_NUM_THREADS -u OMP_NUM_THREADS $(BIN)/python benchmarks/speed.py
+
 gallery: $(BIN)/.core
 	$(BIN)/python -m dperm.report.gallery docs/gallery
 
