@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 from scipy.special import logsumexp
 
 from dperm.hypotheses import Boxes, Thresholds
@@ -345,9 +346,14 @@ def test_exact_printed_least_squares_law_has_the_wrong_spread_E8():
     law /= law.sum()
     assert agrees(float(law @ grid**2), VECTORS["E8"]["quadrature"])
     assert abs(true - printed) > 0.05
-    # Unbounded: replacing (x, y) = (1, 1) by (1, -1) changes the log density by 4k·w + const, without limit in w.
-    far = [4 * 0.1 * w for w in (1.0, 10.0, 1000.0)]
-    assert far[-1] > 100
+    # The slide's sampler on R¹ with k = ε/(2L·diam), ε = 1, L = 4 (the slope of (w-y)² on [-1, 1]), diam 2: five records
+    # (1, 1) against four of them and (1, -1). Both laws are Gaussian, and their log ratio grows without limit.
+    k, X = 1 / 16, np.ones(5)
+    far = []
+    for w in (1.0, 10.0, 1000.0):
+        logs = [stats.norm(y.mean(), 1 / math.sqrt(2 * k * X @ X)).logpdf(w) for y in (X, np.r_[X[:4], -1.0])]
+        far.append(abs(logs[0] - logs[1]))
+    assert far[0] < 1.0 < far[1] < 100 < far[2]
     assert continuous_loss(SquaredLoss(), Box(-1.0, 1.0, 1), 1.0, "replace-one", n=200) <= 1.0 + SLACK
 
 

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy import sparse
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from alterations import unnoticed
@@ -100,6 +101,24 @@ def test_quantiles_are_close_in_rank(quantile, relation):
         rank = np.mean(X[:, column] < model.location_[column])
         assert abs(rank - quantile) * 4000 <= (math.log(65536) + 12) / rate + 5
     assert model.certificate_.epsilon == 1.0 and model.certificate_.delta == 0.0
+
+
+def test_exact_noise_policy_takes_gaussian_noise():
+    model = MeanEstimator(1.0, bounds=(0, 10), noise="exact").fit(np.full(500, 3.0))
+    assert isinstance(model.plan_.stages[0].event, Gaussian)
+    assert model.certificate_.verify()
+
+
+def test_sparse_columns_give_the_same_quantile():
+    import dperm
+
+    X = np.maximum(values()[:, :1] - 2, 0)
+    problem = Problem(QuantileLoss(0.7), data=DataBounds.box([0.0], [10.0], NO_LABELS))
+    found = [
+        dperm.fit(problem, MemoryRows(M, np.zeros(len(X))), Target(1.0, 0.0), QuantileExponential(), random_state=0).w
+        for M in (X, sparse.csr_matrix(X))
+    ]
+    assert found[0] == found[1]
 
 
 def test_ties_are_no_obstacle():

@@ -111,7 +111,9 @@ class MeanEstimator(_Location):
             raise ValueError(f"Expected x_norm > 0, found {self.x_norm}. Pass the largest Euclidean norm a row may have.")
         given = self.groups if groups is None else groups
         counted = self.relation == "add-remove" or given is not None
-        mechanism = Mean(count="released" if counted else "public")
+        # The exact sampler draws Gaussian noise only.
+        kind = "gaussian" if self.noise == "exact" and self.delta != 0 else "auto"
+        mechanism = Mean(kind, "released" if counted else "public")
         fitted: MeanEstimator = self._fit(X, groups, SquaredLoss(), mechanism, self.x_norm)
         return fitted
 

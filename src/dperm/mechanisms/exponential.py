@@ -139,7 +139,7 @@ class Exponential:
             settings["rounds"] = _rounds(problem, shape.n, p, rate)
         elif sampler == "grid":
             most = min(max(EVALUATIONS / shape.n, 4096.0), 65536.0)
-            settings["cells_per_axis"] = int(self.cells or math.floor(most ** (1 / p)))
+            settings["cells_per_axis"] = int(self.cells or math.floor(most ** (1 / p) + 1e-9))
         else:
             bend = rate * (shape.n * problem.constants.smoothness + _finite(problem.regularizer.smoothness))
             settings["steps"] = int(self.steps or 1000)

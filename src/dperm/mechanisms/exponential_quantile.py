@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from dperm.hypotheses import dense
 from dperm.mechanisms.base import Outcome, Plan, Settings, Shape, Stage, Target, Vector, options_of, register
 from dperm.mechanisms.moments import row_weights
 from dperm.privacy import Pure, kappa
@@ -47,7 +48,7 @@ class HistogramTerm:
     column: int = 0
 
     def __call__(self, block: Block) -> Vector:
-        values = np.asarray(block.X[:, self.column], dtype=np.float64)
+        values = np.asarray(dense(block.X[:, [self.column]])[:, 0], dtype=np.float64)
         place = np.floor((values - self.low) / (self.high - self.low) * self.cells)
         place = np.clip(place, 0, self.cells - 1).astype(np.int64)
         return np.bincount(place, weights=row_weights(block), minlength=self.cells)
