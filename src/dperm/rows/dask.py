@@ -14,6 +14,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -267,7 +268,12 @@ def _joined(parts: list[Any]) -> Any:
 
 def part_counts(blocks: list[Block], term: Term, step: float) -> NDArray[np.int64]:
     """Counts of one part, with one BLAS thread: the same bits on every worker."""
-    return total_counts((lambda block=block: block for block in blocks), term, step, parallel=False)
+    return total_counts((partial(forgetful, block) for block in blocks), term, step, parallel=False)
+
+
+def forgetful(block: Block) -> Block:
+    """The block with an empty memory: a term that travelled is a new object, and what it remembers would never be found again."""
+    return Block(block.X, block.y, block.weight, block.start)
 
 
 def add_counts(counts: list[NDArray[np.int64]]) -> NDArray[np.int64]:
