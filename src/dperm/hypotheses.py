@@ -315,7 +315,8 @@ class Separators(Hypotheses):
             angle = math.pi * k / self.directions
             return np.column_stack([np.cos(angle), np.sin(angle)])
         height = (k + 0.5) / self.directions
-        angle, ring = math.pi * (3 - math.sqrt(5)) * k, np.sqrt(1 - height**2)
+        ring = np.sqrt(1 - height**2)
+        angle = np.asarray(math.pi * (3 - math.sqrt(5)) * k, dtype=np.float64)
         return np.column_stack([ring * np.cos(angle), ring * np.sin(angle), height])
 
     @cached_property

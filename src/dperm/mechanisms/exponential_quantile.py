@@ -51,7 +51,7 @@ class HistogramTerm:
         values = np.asarray(dense(block.X[:, [self.column]])[:, 0], dtype=np.float64)
         place = np.floor((values - self.low) / (self.high - self.low) * self.cells)
         place = np.clip(place, 0, self.cells - 1).astype(np.int64)
-        return np.bincount(place, weights=row_weights(block), minlength=self.cells)
+        return np.asarray(np.bincount(place, weights=row_weights(block), minlength=self.cells), dtype=np.float64)
 
     def sensitivity(self, relation: str) -> float:
         return 2.0**0.5 if kappa(relation) == 2 else 1.0

@@ -198,7 +198,9 @@ def partition(objective: Objective, low: Vector, high: Vector, rate: float, roun
     return cells
 
 
-def propose(cells: Cells, log_mass: Vector, rate: float, size: int, generator: np.random.Generator) -> tuple[Vector, Vector]:
+def propose(
+    cells: Cells, log_mass: Vector, rate: float, size: int, generator: np.random.Generator
+) -> tuple[Vector, NDArray[np.int64]]:
     """Points from the envelopes and the numbers of their cells."""
     chance = np.exp(log_mass - log_mass.max())
     number = generator.choice(len(chance), size=size, p=chance / chance.sum())
