@@ -327,6 +327,14 @@ class Schema:
         return np.asarray(labels[code])
 
     @classmethod
+    def from_table(cls, table: Any) -> dict[str, Any]:
+        """A draft to fill in, from the names and storage types of a pandas, polars or Arrow table: no value is read."""
+        kinds = table.schema if hasattr(table, "schema") else table.dtypes
+        if hasattr(kinds, "names") and hasattr(kinds, "field"):  # Arrow
+            return cls.draft({field.name: str(field.type) for field in kinds})
+        return cls.draft({str(name): str(kind).lower() for name, kind in kinds.items()})
+
+    @classmethod
     def draft(cls, types: Mapping[str, str]) -> dict[str, Any]:
         """A schema to fill in, from column names and storage types alone: no value of the data is ever copied.
 
@@ -335,7 +343,7 @@ class Schema:
         """
         columns: dict[str, Any] = {}
         for name, storage in types.items():
-            if storage == "bool":
+            if storage in ("bool", "boolean"):
                 columns[name] = {"type": "boolean"}
             elif any(word in storage for word in ("int", "float", "double", "decimal")):
                 columns[name] = {"type": "numeric", "low": None, "high": None}
@@ -346,7 +354,7 @@ class Schema:
 
 def nulls(values: Any) -> np.ndarray:
     """Which cells are missing: None, NaN or an empty string."""
-    array = np.asarray(values)
+    array = _column(values)
     if array.dtype.kind in "fiub":
         return np.asarray(np.isnan(array)) if array.dtype.kind == "f" else np.zeros(len(array), dtype=bool)
     return _each_once(array, lambda v: v is None or v == "" or (isinstance(v, float) and math.isnan(v)), bool)
@@ -388,7 +396,17 @@ def codes(values: Any, levels: Any) -> np.ndarray:
     ([1, -1, -1], [1, 0])
     """
     lookup = {_key(level): position for position, level in enumerate(levels)}
-    return _each_once(np.asarray(values), lambda value: lookup.get(_key(value), -1), np.int64)
+    return _each_once(_column(values), lambda value: lookup.get(_key(value), -1), np.int64)
+
+
+def _column(values: Any) -> np.ndarray:
+    """Cells as an array that keeps each one as it is: a list of mixed cells must not become text."""
+    if isinstance(values, np.ndarray):
+        return values
+    array = np.empty(len(values), dtype=object)
+    for place, value in enumerate(values):
+        array[place] = value
+    return array
 
 
 def _each_once(array: np.ndarray, function: Any, dtype: Any) -> np.ndarray:
