@@ -157,8 +157,8 @@ def minimise_over(
     """argmin f + r for λ-strongly convex, M-smooth f and convex r given by its proximal map (for a set: the projection).
 
     **Guarantee**: with G = M(v − w), w = prox(v − ∇f(v)/M): ‖w − w*‖ ≤ 2‖G‖/λ, so it stops at 2‖G‖ ≤ tolerance and
-    ‖w − w*‖ ≤ tolerance/λ. Proof: ⟨∇f(v) − G + ∂r(w)…⟩: optimality of w and w* gives ⟨∇f(w) − ∇f(w*), w − w*⟩ ≤
-    ⟨∇f(w) − ∇f(v) + G, w − w*⟩ ≤ 2‖G‖·‖w − w*‖, and the left side is at least λ‖w − w*‖². Nesterov's constant momentum
+    ‖w − w*‖ ≤ tolerance/λ. Proof: G − ∇f(v) ∈ ∂r(w) and −∇f(w*) ∈ ∂r(w*), so ⟨G − ∇f(v) + ∇f(w*), w − w*⟩ ≥ 0; hence
+    λ‖w − w*‖² ≤ ⟨∇f(w) − ∇f(w*), w − w*⟩ ≤ ⟨∇f(w) − ∇f(v) + G, w − w*⟩ ≤ 2‖G‖·‖w − w*‖. Nesterov's constant momentum
     (√M − √λ)/(√M + √λ) contracts by 1 − √(λ/M) per step, so the tolerance is reached for every such f.
 
     >>> minimise_over(lambda w: w - 3, lambda w, step: np.clip(w, -1, 1), np.zeros(1),

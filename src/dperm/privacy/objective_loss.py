@@ -39,12 +39,15 @@ def hockey_stick(epsilon: npt.ArrayLike, mu: float) -> FloatArray:
     gap = np.asarray(epsilon, dtype=np.float64)
     if mu == 0:
         return np.asarray(-np.expm1(np.minimum(gap, 0.0)))
-    value = np.empty_like(gap)
-    above = gap >= 0
-    value[above] = gaussian_delta(gap[above], mu)
-    if not above.all():
-        _, log_rest = log_profile(-gap[~above], mu)
-        value[~above] = -np.expm1(gap[~above] + log_rest)
+    # Beyond forty standard deviations δ_G is below 1e-348: (1 − e^ε)₊ is then the value to every digit.
+    value = np.asarray(-np.expm1(np.minimum(gap, 0.0)))
+    reach = mu * (40 + mu / 2)
+    above, below = (gap >= 0) & (gap < reach), (gap < 0) & (gap > -reach)
+    if above.any():
+        value[above] = gaussian_delta(gap[above], mu)
+    if below.any():
+        _, log_rest = log_profile(-gap[below], mu)
+        value[below] = -np.expm1(gap[below] + log_rest)
     return value
 
 
