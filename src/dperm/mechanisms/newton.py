@@ -42,10 +42,10 @@ CURVATURES = ("majoriser", "hessian")
 class Newton:
     """Double-noise Newton for smooth losses with bounded slope.
 
-    steps            Newton steps; 12 by default
+    steps            Newton steps; 25 by default
     gradient_share   part of each step's budget (of μ²) for the gradient, the rest for the Newton step
     curvature        "majoriser" (a global quadratic bound in place of φ'', see `majoriser`) or "hessian", whose steps are
-                     shorter near the minimum and may run away far from it
+                     better near the minimum and may run away far from it; `None` takes "hessian" for several classes
     damping          Λ − λ; `None` takes √(√p·‖g̃‖·kβR/μ_h) at every step
 
     **Guarantee**: μ(ε, δ)-GDP, hence (ε, δ), for the target's relation.
@@ -54,9 +54,9 @@ class Newton:
     'newton'
     """
 
-    steps: int = 12
+    steps: int = 25
     gradient_share: float = 0.5
-    curvature: str = "majoriser"
+    curvature: str | None = None
     damping: float | None = None
 
     name: ClassVar[str] = "newton"
@@ -66,7 +66,7 @@ class Newton:
             raise ValueError(f"Expected steps ≥ 1, found {self.steps}.")
         if not 0 < self.gradient_share < 1:
             raise ValueError(f"Expected 0 < gradient_share < 1, found {self.gradient_share}.")
-        if self.curvature not in CURVATURES:
+        if self.curvature is not None and self.curvature not in CURVATURES:
             raise ValueError(f"Expected curvature in {CURVATURES}, found {self.curvature!r}.")
         if self.damping is not None and not 0 < self.damping < math.inf:
             raise ValueError(f"Expected damping > 0, found {self.damping}.")
@@ -98,7 +98,7 @@ class Newton:
         rows = self._rows(problem)
         settings = {
             "steps": self.steps,
-            "curvature": self.curvature,
+            "curvature": self.curvature or ("majoriser" if problem.loss.margins == 1 else "hessian"),
             "gradient_sensitivity": kappa(target.relation) * target.rows_per_person * rows.gradient_bound,
             "hessian_change": target.rows_per_person * rows.hessian_bound,
             "asked": options_of(self),
