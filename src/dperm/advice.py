@@ -38,12 +38,17 @@ def odds(epsilon: float) -> dict[str, Any]:
     return {"factor": factor, "beliefs": beliefs}
 
 
-def odds_sentence(epsilon: float, delta: float) -> str:
-    """The guarantee in words that a person can repeat."""
+def odds_sentence(epsilon: float, delta: float, relation: str = "replace-one") -> str:
+    """The guarantee in words that a person can repeat.
+
+    Replace-one compares two contents of a record; the other relations compare a record with its absence (two contents would be
+    two steps, e^{2ε}), so the bet is another one.
+    """
     half = odds(epsilon)["beliefs"][-1]
+    bet = "says one thing or another" if relation == "replace-one" else "is in the data"
     text = (
-        "An attacker who knows everyone else's record, and thinks it an even bet whether the last person's record says one thing "
-        f"or another, would after seeing the release still not be surer than {percent(half['after_at_most'])} of either"
+        "An attacker who knows everyone else's record, and thinks it an even bet whether the last person's record "
+        f"{bet}, would after seeing the release still not be surer than {percent(half['after_at_most'])} of either answer"
     )
     return text + (f" (except with probability {delta:g})." if delta else ".")
 
@@ -150,9 +155,12 @@ def sample_sizes(
 
 
 def alternatives(
-    problem: Problem, shape: Shape, target: Target, *, asked_for: str, kinds: Any, radius: float = 1.0
+    problem: Problem, shape: Shape, target: Target, *, asked_for: str, kinds: Any, radius: float = 1.0, planned: bool = True
 ) -> list[dict[str, Any]]:
-    """Every mechanism for coefficients: what it lacks for this problem, or what it would do, with its predicted risk."""
+    """Every mechanism for coefficients: what it lacks for this problem, or what it would do, with its predicted risk.
+
+    Planning the others can take seconds of calibration; `planned=False` leaves it out.
+    """
     import dperm.mechanisms  # fills the registry  # noqa: F401
 
     risks = predicted_risks(problem, shape, target, radius=radius)
@@ -164,7 +172,7 @@ def alternatives(
         try:
             mechanism = build(name, asked_for=asked_for, kinds=kinds, problem=problem)
             entry["needs"] = list(mechanism.missing(problem, target))
-            if not entry["needs"]:
+            if planned and not entry["needs"]:
                 entry["passes"] = sum(event.total() for event in mechanism.plan(problem, shape, target).events)
         except (ValueError, TypeError, OverflowError, ZeroDivisionError) as error:
             entry["needs"] = [str(error)]
@@ -236,7 +244,7 @@ def advise(
             problem, shape, target, asked_for=estimator.asked_for, kinds=estimator._encoding.kinds, radius=radius
         ),
         "odds": odds(target.epsilon),
-        "odds_sentence": odds_sentence(target.epsilon, target.delta),
+        "odds_sentence": odds_sentence(target.epsilon, target.delta, relation),
     }
     if target_risk is not None:
         found["sample_size"] = {"target_risk": target_risk, **sample_sizes(problem, shape, target, target_risk, radius=radius)}

@@ -8,6 +8,7 @@ from dperm.commands.evaluating import evaluate
 from dperm.commands.fitting import fit, predict
 from dperm.commands.ledgers import ledger
 from dperm.commands.planning import plan, theory
+from dperm.commands.reporting import report
 from dperm.commands.schemas import schema
 from dperm.commands.verifying import verify
 
@@ -19,6 +20,7 @@ COMMANDS = {
     "predict": predict,
     "evaluate": evaluate,
     "verify": verify,
+    "report": report,
     "audit": audit,
     "theory": theory,
     "ledger": ledger,

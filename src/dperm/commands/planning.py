@@ -130,7 +130,7 @@ def _advice_for(
         "alternatives": advice.alternatives(
             problem, shape, target, asked_for=probe.asked_for, kinds=probe._encoding.kinds, radius=radius
         ),
-        "odds_sentence": advice.odds_sentence(target.epsilon, target.delta),
+        "odds_sentence": advice.odds_sentence(target.epsilon, target.delta, relation),
     }
     if target_risk is not None:
         sizes = advice.sample_sizes(problem, shape, target, target_risk, radius=radius)

@@ -22,16 +22,17 @@ def show(values: dict[str, Any], as_json: bool) -> None:
 
 
 def save_model(model: Any, folder: Path, scores: dict[str, str] | None = None) -> Path:
-    """model.json, certificate.json and report.html, all or none; the path of the report."""
+    """certificate.json, model.json, report.html and report.md, all or none; the path of the report."""
     from dperm.model_file import model_record, write_whole
-    from dperm.report.page import report_page
+    from dperm.report.page import report_markdown, report_page
 
     write_whole(
         folder,
         {
-            "model.json": json.dumps(model_record(model), indent=1, allow_nan=False),
             "certificate.json": model.certificate_.to_json(),
+            "model.json": json.dumps(model_record(model), indent=1, allow_nan=False),
             "report.html": report_page(model, scores or {}),
+            "report.md": report_markdown(model, scores or {}),
         },
     )
     return folder / "report.html"

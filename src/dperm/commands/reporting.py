@@ -1,0 +1,39 @@
+"""`dperm report`: the page about a release, from its certificate alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+
+def report(
+    certificate: Path = typer.Argument(..., help="certificate.json of a fit."),
+    evaluation: Path | None = typer.Option(None, help="evaluation.json of `dperm evaluate`, for scores and their plots."),
+    out: Path = typer.Option(Path("report.html"), help="Where to write; a name that ends in .md gives Markdown."),
+) -> None:
+    """Write the report of a release again, with the paid-for scores of an evaluation where there is one.
+
+    Example: dperm report dperm-model/certificate.json --evaluation evaluation.json --out report.html
+    """
+    from dperm.certificate import Certificate, coefficient_hash
+    from dperm.evaluation import Evaluation
+    from dperm.model_file import read_json, write_whole
+    from dperm.report.page import certificate_page
+
+    read_json(certificate)
+    found = Certificate.load(certificate)
+    verdict = found.verify(allow_seeded=True)
+    if not verdict.ok:
+        raise ValueError(f"Expected a certificate that verifies, found: {verdict.reasons[0]}. Run `dperm verify` for the rest.")
+    scores = None
+    if evaluation is not None:
+        scores = read_json(evaluation)
+        checked = Evaluation(scores if isinstance(scores, dict) else {}).verify(allow_seeded=True)
+        if not checked.ok:
+            raise ValueError(f"Expected an evaluation that verifies, found: {checked.reasons[0]}.")
+        if scores["model"]["sha256"] != coefficient_hash(found.record["coefficients"]["encoded"]):
+            raise ValueError("Expected an evaluation of this model, found one of other coefficients.")
+    text = certificate_page(found, scores, markdown=out.suffix == ".md")
+    write_whole(out.parent, {out.name: text})
+    typer.echo(f"report in {out}")
