@@ -176,9 +176,9 @@ class Statistics:
 
 
 def adaptive_constants(p: int, scale: float, smallest_scale: float, failure: float) -> tuple[float, float]:
-    """(s(√(2p) + √(2 ln(2/ϱ))), s'Φ⁻¹(1 - ϱ/2)): what bounds the noise of the matrix, and of its smallest eigenvalue, but for ϱ.
+    """(s(√(2p) + √(2 ln(2/ϱ))), s'Φ⁻¹(1 - ϱ/2)): how far noise lowers an eigenvalue, and the released smallest one, but for ϱ.
 
-    The norm of the symmetric noise has mean ≤ s√(2p) and is s-Lipschitz in standard normals, hence the first.
+    The largest eigenvalue of the symmetric noise has mean ≤ s√(2p) and is s-Lipschitz in standard normals, hence the first.
 
     >>> [round(v, 6) for v in adaptive_constants(10, 7.3173584820, 7.3173584820, 0.05)]
     [52.599653, 14.341759]
