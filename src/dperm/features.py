@@ -89,7 +89,7 @@ class Features:
 
     def pull(self, X: Any, slopes: Vector) -> Vector:
         """Σ_i slopes_i·z_i for slopes of shape (n,) or (n, K); the answer has the shape of the weights."""
-        total = slopes.sum(axis=0)
+        total = slopes.sum(axis=0, dtype=np.float64) if self.intercept or self.shift is not None else 0.0
         if is_sparse(X) or X.dtype != np.float32:
             rows = weighted_row_sum(X, slopes)
             if self.shift is not None:
@@ -123,7 +123,7 @@ def weighted_row_sum(X: Any, slopes: Vector) -> Vector:
     if X.dtype != np.float32:
         return np.asarray(slopes.T @ X)
     whole = len(X) - len(X) % FLOAT32_ROWS
-    narrow = slopes.astype(np.float32)
+    narrow = slopes.astype(np.float32, copy=False)
     result = np.zeros((*slopes.shape[1:], X.shape[1]))
     if whole:
         runs = narrow[:whole].reshape(-1, FLOAT32_ROWS, *slopes.shape[1:])
@@ -133,5 +133,5 @@ def weighted_row_sum(X: Any, slopes: Vector) -> Vector:
         else:
             result += (runs.transpose(0, 2, 1) @ parts).sum(axis=0, dtype=np.float64)
     if whole < len(X):
-        result += slopes[whole:].T @ X[whole:].astype(np.float64)
+        result += slopes[whole:].T.astype(np.float64) @ X[whole:].astype(np.float64)
     return result

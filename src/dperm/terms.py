@@ -34,7 +34,7 @@ class GradientTerm:
     def __call__(self, block: Block) -> Vector:
         margins = self.loss.margins
         weights = self.w if margins == 1 else self.w.reshape(margins, -1)
-        slopes = np.asarray(self.loss.slope(self.features.margins(block.X, weights), block.y), dtype=np.float64)
+        slopes = np.asarray(self.loss.slope(self.features.margins(block.X, weights), block.y))
         if block.weight is not None:
             slopes = slopes * (block.weight if margins == 1 else block.weight[:, None])
         slopes = self.limited(slopes, self.features.norms(block))
@@ -43,8 +43,9 @@ class GradientTerm:
     def limited(self, slopes: Vector, sizes: Vector) -> Vector:
         """Slopes scaled down so that no row's gradient is longer than `clip`."""
         if slopes.ndim == 1:
-            limit = self.clip / np.maximum(sizes, 1e-300)
-            return np.clip(slopes, -limit, limit)
+            # In the precision of the slopes: half a unit of float32 is far inside the release slack.
+            limit = (self.clip / np.maximum(sizes, 1e-30)).astype(slopes.dtype, copy=False)
+            return np.maximum(np.minimum(slopes, limit), -limit)
         lengths = np.linalg.norm(slopes, axis=1) * sizes
         return np.asarray(slopes * np.minimum(1.0, self.clip / np.maximum(lengths, 1e-300))[:, None])
 

@@ -88,6 +88,8 @@ def cut_block(
     """A block clipped into the bounds and mapped: the one rule for what a block is, on every engine."""
     if not is_sparse(X):
         X = np.ascontiguousarray(X)  # the bits of a product depend on the layout
+    if X.dtype == np.float32 and y.dtype == np.float64:
+        y = y.astype(np.float32)  # the precision that margins have: losses need not convert it on every pass
     if data is not None:
         if inside(X, data):
             y = data.enforce(X[:0], y)[1]
