@@ -109,3 +109,17 @@ def test_the_plan_of_a_fit_explains_itself():
     model = dperm.LinearSVC(0.2, bounds=(0, 1), classes=[0, 1], random_state=0).fit(X, X[:, 0] > 0.5)
     text = model.plan_.explain()
     assert "scaled-gradient" in text and "LITTLE CAN BE LEARNT" in text and "descent" in text
+
+
+def test_exact_noise_takes_a_mechanism_of_noisy_sums():
+    found = planner.choose("auto", LOGISTIC, Shape(9, 1), target(), asked_for="probabilities", kinds=("numeric",), exact=True)
+    assert found.name == "scaled-gradient"
+
+
+def test_pure_regression_has_a_default():
+    generator = np.random.default_rng(0)
+    X = generator.uniform(size=(4000, 3))
+    y = X @ [1, -2, 0.5] + 1.5
+    model = dperm.LinearRegression(1.0, delta=0.0, bounds=(0, 1), y_bounds=(-1, 4), random_state=0).fit(X, y)
+    assert model.certificate_.delta == 0 and model.certificate_.verify(allow_seeded=True).ok
+    assert model.score(X, y) > 0.9

@@ -109,11 +109,12 @@ def choose(
     asked_for: str,
     kinds: Sequence[str] = (),
     max_weight: float | None = None,
+    exact: bool = False,
 ) -> Any:
     """The mechanism for `method`: a name, "auto", or a mechanism object that is taken as it is.
 
     `asked_for` is "probabilities", "accuracy" or "coefficients"; `kinds` are the declared kinds of the encoded columns;
-    `max_weight` the declared bound on sample weights, None without weights.
+    `max_weight` the declared bound on sample weights, None without weights; `exact` that only the exact sampler may draw noise.
     """
     if not isinstance(method, str):
         if "private" in kinds and "private" not in getattr(method, "kinds", ()):
@@ -122,17 +123,17 @@ def choose(
     if method != "auto" and method not in MECHANISMS:
         known = ", ".join(repr(name) for name in ["auto", *sorted(MECHANISMS)])
         raise ValueError(f"Expected method in {known}, found {method!r}.")
-    name = automatic(problem, target, asked_for=asked_for) if method == "auto" else method
+    name = automatic(problem, target, asked_for=asked_for, exact=exact) if method == "auto" else method
     if "private" in kinds and name not in ("scaled-gradient", "scaled-objective"):
         raise ValueError(f"Expected declared bounds for method={name!r}, found bounds='private'. Scaled methods pay for them.")
     return _weighed(build(name, asked_for=asked_for, kinds=kinds, problem=problem), problem, max_weight)
 
 
-def automatic(problem: Problem, target: Target, *, asked_for: str) -> str:
+def automatic(problem: Problem, target: Target, *, asked_for: str, exact: bool = False) -> str:
     """The decision table. The first mechanism in the row whose needs are met; the last one if none is."""
     if target.delta == 0:
         row = ["objective", "output", "exponential"]
-    elif asked_for == "probabilities" and target.epsilon >= 0.5:
+    elif asked_for == "probabilities" and target.epsilon >= 0.5 and not exact:  # a tilt is no noisy sum: no exact sampler
         row = ["scaled-objective", "scaled-gradient", "gradient"]
     else:
         row = ["scaled-gradient", "scaled-poisson", "gradient"]

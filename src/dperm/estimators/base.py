@@ -132,6 +132,7 @@ class PrivateEstimator(BaseEstimator):
             asked_for=self.asked_for,
             kinds=encoding.kinds,
             max_weight=heaviest,
+            exact=self.noise == "exact",
         )
         release = fit(
             problem,

@@ -10,7 +10,7 @@ from sklearn.base import RegressorMixin
 
 from dperm.estimators.base import PrivateEstimator
 from dperm.estimators.labels import bounded_labels
-from dperm.problem import Interval, Loss, Regularizer, SquaredLoss
+from dperm.problem import HuberLoss, Interval, Loss, Regularizer, SquaredLoss
 from dperm.problem import Ridge as RidgePenalty
 from dperm.walk import Release
 
@@ -56,6 +56,9 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):
 class LinearRegression(PrivateRegressor):
     """argmin_w Σ ½(⟨x, w⟩ - y)² + r(w), released with (ε, δ)-differential privacy.
 
+    Under pure privacy (delta=0) without a `radius`, residuals wider than the whole declared range of the target count linearly:
+    pure mechanisms need a bounded slope, and no prediction inside the range has such a residual.
+
     **Guarantee**: that of `certificate_`, for rows clipped into the declared bounds.
 
     >>> import numpy as np
@@ -66,6 +69,8 @@ class LinearRegression(PrivateRegressor):
     """
 
     def _loss(self) -> Loss:
+        if self.delta == 0 and self.radius is None and self.method in ("auto", "objective", "output"):
+            return HuberLoss(2.0)  # labels are in [-1, 1]
         return SquaredLoss()
 
 
