@@ -30,9 +30,9 @@ def with_row(row, label=None):
     """The data with the last row (and label) replaced."""
 
     def change(y):
-        features, labels = X.copy(), y.copy()
+        features, labels = X.copy(), None if y is None else y.copy()
         features[-1] = row
-        if label is not None:
+        if label is not None and y is not None:
             labels[-1] = label
         return features, labels
 
@@ -58,17 +58,19 @@ NEIGHBOURS = {
 
 
 def constructors():
-    """name → estimator from public declarations alone, for every estimator that has classes or label bounds."""
+    """name → (class, options, labels) for every estimator, from public declarations alone."""
     made = {}
     for name in estimators.__all__:
         cls = getattr(estimators, name)
-        if not dataclasses.is_dataclass(cls) or name in ("FiniteClassLearner", "MLPClassifier"):
+        if not dataclasses.is_dataclass(cls) or name == "MLPClassifier":
             continue
         fields = {field.name for field in dataclasses.fields(cls)}
         options = {"epsilon": 1.0, "delta": 1e-4, "bounds": (-1, 1), "random_state": 0}
         if not set(options) <= fields or not hasattr(cls, "fit"):
             continue
-        if "classes" in fields:
+        if name == "FiniteClassLearner":
+            made[name] = (cls, {**options, "delta": 0.0, "classes": [0.0, 1.0]}, LABELS)
+        elif "classes" in fields:
             made[name] = (cls, {**options, "classes": [0.0, 1.0]}, LABELS)
             if name == "LogisticRegression":
                 made["norm bound only"] = (cls, {**options, "classes": [0.0, 1.0], "bounds": None, "x_norm": 1.0}, LABELS)
@@ -77,6 +79,8 @@ def constructors():
         elif "y_bounds" in fields:
             bounds = (0.0, 2.0) if name == "PoissonRegressor" else (-1.0, 1.0)
             made[name] = (cls, {**options, "y_bounds": bounds}, NUMBERS)
+        else:  # a location: rows without labels
+            made[name] = (cls, options, None)
     return made
 
 
@@ -92,7 +96,7 @@ def shown(cls, options, features, labels):
     with warnings.catch_warnings(record=True) as warned, contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
         warnings.simplefilter("always")
         try:
-            model.fit(features, labels)
+            model.fit(features) if labels is None else model.fit(features, labels)
         except Exception as problem:
             error = f"{type(problem).__name__}: {problem}"
     logging.getLogger().removeHandler(handler)

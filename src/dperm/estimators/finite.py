@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from dperm.estimators.labels import declared_classes
+from dperm.estimators.labels import declared_classes, label_column
 from dperm.estimators.persons import person_weights
 from dperm.hypotheses import Hypotheses, Stumps
 from dperm.mechanisms.base import Target
@@ -66,7 +66,10 @@ class FiniteClassLearner(ClassifierMixin, BaseEstimator):
         """Choose a rule privately; afterwards `rule_` describes it, `certificate_` says what was guaranteed."""
         self.classes_ = declared_classes(self.classes, None)
         seen = X
-        X, y = validate_data(self, self._raw(X), y, **_READ)
+        if y is None:
+            raise ValueError(f"This {type(self).__name__} requires y to be passed, but the target y is None. Pass the labels.")
+        X = validate_data(self, self._raw(X), **_READ)
+        y = label_column(y, X.shape[0])
         self.hypotheses_ = self._class(X.shape[1])
         labels = class_numbers(y, self.classes_.tolist())
         groups = self.groups if groups is None else groups
