@@ -92,7 +92,38 @@ def plane_profile(
             h11, h12, h22 = h11 + h * x1 * x1, h12 + h * x1 * x2, h22 + h * x2 * x2
         return -(g1**2 + g2**2) / (2 * sigma**2) + np.log(h11 * h22 - h12**2) - np.log(2 * np.pi * sigma**2)
 
-    low, high = np.full(2, -60 * sigma / ridge), np.full(2, 60 * sigma / ridge)
+    return box_profile(log_density, one, other, epsilon, 60 * sigma / ridge, points)
+
+
+def softmax_profile(
+    ridge: float, sigma: float, one: Sequence[Any], other: Sequence[Any], epsilon: float, points: int = 500
+) -> float:
+    """Three classes, one column, records (x, y, repeats). The direction (1, 1, 1) carries no data, so two parameters are left."""
+    basis = np.array([[1, 1], [-1, 1], [0, -2]]) / np.sqrt([2, 6])
+
+    def log_density(a: np.ndarray, b: np.ndarray, data: Sequence[Any]) -> np.ndarray:
+        g1, g2 = ridge * a, ridge * b
+        h11, h12, h22 = np.full_like(a, ridge), np.zeros_like(a), np.full_like(a, ridge)
+        scores = np.multiply.outer(a, basis[:, 0]) + np.multiply.outer(b, basis[:, 1])
+        for x, y, repeats in data:
+            p = np.exp(x * scores - np.max(x * scores, axis=-1, keepdims=True))
+            p /= p.sum(axis=-1, keepdims=True)
+            q = (p - np.eye(3)[y]) @ basis
+            first, second = p @ basis, np.einsum("...k,ki,kj->...ij", p, basis, basis)
+            g1, g2 = g1 + repeats * x * q[..., 0], g2 + repeats * x * q[..., 1]
+            w = repeats * x * x
+            h11 = h11 + w * (second[..., 0, 0] - first[..., 0] ** 2)
+            h12 = h12 + w * (second[..., 0, 1] - first[..., 0] * first[..., 1])
+            h22 = h22 + w * (second[..., 1, 1] - first[..., 1] ** 2)
+        return -(g1**2 + g2**2) / (2 * sigma**2) + np.log(h11 * h22 - h12**2) - np.log(2 * np.pi * sigma**2)
+
+    return box_profile(log_density, one, other, epsilon, 40.0, points)
+
+
+def box_profile(
+    log_density: Callable[..., Any], one: Sequence[Any], other: Sequence[Any], epsilon: float, reach: float, points: int
+) -> float:
+    low, high = np.full(2, -reach), np.full(2, reach)
     for _ in range(12):  # shrink the box around the mass
         a, b = np.meshgrid(np.linspace(low[0], high[0], 201), np.linspace(low[1], high[1], 201), indexing="ij")
         both = np.maximum(log_density(a, b, one), log_density(a, b, other))

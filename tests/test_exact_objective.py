@@ -25,7 +25,7 @@ from dperm.problem import (
     Problem,
     SoftplusHingeLoss,
 )
-from exact_density import Line, gamma_norm_noise, gaussian_noise, plane_profile
+from exact_density import Line, gamma_norm_noise, gaussian_noise, plane_profile, softmax_profile
 from vectors import VECTORS, agrees
 
 UNIT = Interval(-1.0, 1.0)
@@ -294,6 +294,24 @@ def test_exact_softmax_of_two_classes_is_certified():
         truth = plane_profile(LogisticLoss(), ridge, sigma, base, [*base, ((-1.0, 1.0), 1.0, 1.0)], 1.0)
         assert truth <= event.delta(1.0)
     assert event.delta(1.0) <= 1e-3
+
+
+@pytest.mark.parametrize("relation", ["zero-out", "replace-one"])
+def test_exact_softmax_of_three_classes_is_certified(relation):
+    sigma, ridge, event = planned(MultinomialLoss(3), Target(1.0, 1e-3, relation), y=Interval(0, 2), noise_kind="gaussian")
+    records = [(1.0, 0, 1.0), (1.0, 1, 1.0), (-1.0, 2, 1.0)]
+    tilted = [(0.002, 1, 6000.0 * ridge)]  # drives the probability of class 0 down: one wrong class has slope close to 1
+    largest = 0.0
+    for base in ([], [(1.0, 1, 3.0)], tilted):
+        others = [base] if relation == "zero-out" else [[*base, record] for record in records[1:]]
+        for other in others:
+            largest = max(largest, softmax_profile(ridge, sigma, [*base, records[0]], other, 1.0))
+    assert largest <= event.delta(1.0) <= 1e-3
+    if relation == "zero-out":
+        assert largest > 0.25 * event.delta(1.0)
+    # Mutation: less noise is not enough. With one column two records of replace-one cannot pull in opposite directions.
+    other, factor = (tilted, 0.5) if relation == "zero-out" else ([*tilted, (1.0, 2, 1.0)], 0.3)
+    assert softmax_profile(ridge, factor * sigma, [*tilted, records[0]], other, 1.0) > 1e-3
 
 
 def test_exact_persons_with_two_rows_are_certified():

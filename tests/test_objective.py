@@ -456,3 +456,13 @@ def test_directions_agree_with_the_sampled_gaussian():
     ours = event.loss_distribution(1e-4)
     assert ours._pmf_remove.get_delta_for_epsilon(0.5) > 2 * ours._pmf_add.get_delta_for_epsilon(0.5)
     assert ours._pmf_add.get_delta_for_epsilon(0.5) == pytest.approx(gaussian_delta(0.5, 0.3), rel=1e-2)
+
+
+def test_add_remove_uses_the_nominal_size_only(generator):
+    """Two more rows change the answer but nothing in the plan or the certificate's public part."""
+    X, y = data(generator, n=120)
+    target = Target(1.0, 1e-6, "add-remove")
+    whole = fit(problem(), MemoryRows(X, y), target, Objective(), nominal_n=100, random_state=2)
+    fewer = fit(problem(), MemoryRows(X[:-2], y[:-2]), target, Objective(), nominal_n=100, random_state=2)
+    assert whole.plan == fewer.plan and not np.array_equal(whole.w, fewer.w)
+    assert whole.certificate.verify(allow_seeded=True).ok

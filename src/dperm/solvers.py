@@ -92,9 +92,14 @@ def _derivatives(objective: Objective, w: Vector, dense: bool) -> tuple[Vector, 
 def _direction(objective: Objective, w: Vector, gradient: Vector, hessian: Vector | None, tolerance: float) -> Vector:
     """−H⁻¹g, by Cholesky or by conjugate gradients until the residual is below min(0.1, √(‖g‖/‖g₀‖))·‖g‖."""
     if hessian is not None:
-        from scipy.linalg import cho_factor, cho_solve
+        from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigh
 
-        return np.asarray(-cho_solve(cho_factor(hessian), gradient), dtype=np.float64)
+        try:
+            return np.asarray(-cho_solve(cho_factor(hessian), gradient), dtype=np.float64)
+        except LinAlgError:  # rounding hid a tiny ridge: floor the eigenvalues where they have no digits
+            values, vectors = eigh(hessian)
+            floored = np.maximum(values, 1e-15 * max(float(values[-1]), 1e-300))
+            return np.asarray(-vectors @ ((vectors.T @ gradient) / floored), dtype=np.float64)
     target = max(0.05 * float(np.linalg.norm(gradient)), 0.25 * tolerance)
     solution = np.zeros_like(gradient)
     residual = -gradient

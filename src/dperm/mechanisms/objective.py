@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from dperm.curator import Curator
 
 NOISE_KINDS = ("auto", "gaussian", "pure")
+# Beyond this ε nothing is private and the accounting has no digits left; meeting a smaller ε is always allowed.
+LARGEST = 1e4
 
 
 @register
@@ -153,7 +155,7 @@ class Objective:
         if self.ridge is not None:
             return float(self.ridge)
         area = self.max_weight * problem.row_norm**2
-        epsilon, beta = target.epsilon, form.curvature * area
+        epsilon, beta = min(target.epsilon, LARGEST), form.curvature * area
         if self.accounting == "tight":
             ridge = default_ridge(
                 form, area, epsilon=epsilon, delta=target.delta, relation=target.relation, rows=target.rows_per_person, pure=pure
@@ -170,8 +172,7 @@ class Objective:
         self, form: LossForm, target: Target, ridge: float, area: float, share: float, pure: bool, row_norm: float
     ) -> tuple[Event, Pure | Gaussian, float]:
         """(objective event, output event, scale of b)."""
-        # Beyond 10⁴ nothing is private and the quadrature has no digits left; meeting a smaller ε is always allowed.
-        epsilon, delta = min(target.epsilon, 1e4), target.delta
+        epsilon, delta = min(target.epsilon, LARGEST), target.delta
         relation, k = target.relation, target.rows_per_person
         bound = self.max_weight * form.slope * row_norm
         curvature = form.constant * area / ridge
