@@ -231,7 +231,8 @@ def test_several_regressions_from_one_release():
 
 @pytest.mark.parametrize("epsilon", [0.5, 50.0])
 def test_intervals_cover(epsilon):
-    """300 data sets × 3 coefficients at 95 %: coverage below 92 % or above 98 % has probability < 1e-4 for exact intervals."""
+    """300 data sets × 3 coefficients at 95 %: coverage below 92 % or above 98 % has probability < 1e-4 if all are exact and
+    independent."""
     truth = np.linspace(0.5, -0.5, 3)
     hits = 0
     generator = np.random.default_rng(8)
