@@ -67,7 +67,7 @@ def _say(result: Any, done: int, total: int) -> None:
         claim = result.claim.epsilon(found.delta)
         text += f": claimed ε = {claim:.3g} at δ = {found.delta:g}, "
         text += f"proven ε ≥ {found.epsilon_lower:.3g}, μ ≥ {found.mu_lower:.3g} "
-        text += f"({found.trials} fits each, confidence {found.confidence:.4f})"
+        text += f"({found.trials} fits each, confidence {found.confidence:.5g})"
     typer.echo(text)
 
 
