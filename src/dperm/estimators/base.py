@@ -50,7 +50,7 @@ class PrivateEstimator(BaseEstimator):
     radius             coefficients of the encoded columns are kept in a ball of this radius
     relation           "replace-one" (default), "zero-out", "add-remove" (needs nominal_n)
     groups             the column that names the person, or pass groups= to fit; with max_rows_per_person
-    max_weight         largest sample weight a row may have; needed with sample_weight= in fit
+    max_weight         largest sample weight a row may have; needed when sample_weight= is passed to fit
     noise              "secure" (default) or "exact"; random_state makes a fit reproducible and NOT private
     ledger             a budget ledger (path or object) to debit before noise is drawn
     """
@@ -186,8 +186,6 @@ class PrivateEstimator(BaseEstimator):
         classes = self._class_weights()
         heaviest = None if classes is None else max(classes.values())
         if sample_weight is None:
-            if self.max_weight is not None:
-                raise ValueError("Expected sample_weight= in fit with max_weight=, found none. Pass both or neither.")
             return known, heaviest
         limit = self.max_weight
         if limit is None or not (limit > 0 and np.isfinite(limit)):

@@ -48,8 +48,9 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):
 
     def predict(self, X: Any) -> np.ndarray:
         """Predictions, clipped to the declared range of the target."""
+        scores = self._scores(X)
         middle, half = (self._y_low + self._y_high) / 2, (self._y_high - self._y_low) / 2
-        return np.clip(middle + half * self._scores(X), self._y_low, self._y_high)
+        return np.clip(middle + half * scores, self._y_low, self._y_high)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
