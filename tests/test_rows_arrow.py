@@ -345,6 +345,9 @@ def test_files_that_change_during_a_fit(source, tmp_path):
     pq.write_table(source.slice(0, 10), folder / "part=3" / "data.parquet")
     with pytest.raises(ValueError, match=r"broken file|during a fit"):
         total(rows)
+    pq.write_table(pa.concat_tables([source, source]), folder / "part=3" / "data.parquet")
+    with pytest.raises(ValueError, match=r"broken file|during a fit"):
+        total(rows)
 
 
 def test_cache_is_private_and_belongs_to_its_files(source, tmp_path):

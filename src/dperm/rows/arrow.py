@@ -65,8 +65,7 @@ class ArrowRows:
         self.columns = [column for column in self.schema.columns if column.type != "ignored"]
         needed = [column.name for column in self.columns] + [self.schema.target.column]
         self.memory = _bytes(memory)
-        self.files = Files.open(path, list(dict.fromkeys(needed)))
-        object.__setattr__(self.files, "read_ahead", self._read_ahead())
+        self.files = Files.open(path, list(dict.fromkeys(needed)), self._read_ahead())
         self.n = self.files.n
         self.progress = progress
         self.labels = Labels(self.schema, rule or rule_of_schema(self.schema))
@@ -76,7 +75,7 @@ class ArrowRows:
         if cache is not None:
             self.cache = EncodedCache(Path(cache), self.n, self.encoding.d, self.dtype)
             key = {"schema": self.schema.spec(), "files": self.files.fingerprint(), "dtype": dtype}
-            self.cache.fill(key, self._raw_blocks)
+            self.cache.fill(key, lambda: self._reported(self._raw_blocks()))
 
     @property
     def d(self) -> int:
@@ -94,18 +93,25 @@ class ArrowRows:
 
     def blocks(self) -> Iterator[Callable[[], Block]]:
         """One maker per block; the thread that takes it decodes, encodes and clips."""
-        began, done = time.perf_counter(), 0
-        pieces = self.cache.blocks() if self.cache is not None else self._raw_blocks()
-        for start, read in pieces:
+        done = 0
+        for start, read in self._reported(self.cache.blocks() if self.cache is not None else self._raw_blocks()):
             yield partial(self._block, start, read)
             done = min(start + BLOCK_ROWS, self.n)
-            if self.progress is not None:
-                self.progress(done, self.n, time.perf_counter() - began)
         if done != self.n:
             raise ValueError(f"Expected {self.n:,} rows as at the start, found {done:,}. Do not change the files during a fit.")
 
+    def _reported(self, pieces: Iterator[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
+        """The same pieces; the caller's progress hears of each when the next is asked for."""
+        began = time.perf_counter()
+        for start, read in pieces:
+            yield start, read
+            if self.progress is not None:
+                self.progress(min(start + BLOCK_ROWS, self.n), self.n, time.perf_counter() - began)
+
     def _block(self, start: int, read: Callable[[], Piece]) -> Block:
         X, values = read()
+        if len(values) != min(BLOCK_ROWS, self.n - start):
+            raise ValueError(f"Expected {self.n:,} rows as at the start, found more or fewer. Do not change the files during a fit.")
         y, weight = self.labels(values)
         return cut_block(X, y, weight, start, self.data, self.feature_map)
 

@@ -55,7 +55,7 @@ class Files:
     read_ahead: int = 4
 
     @classmethod
-    def open(cls, path: str | Path, columns: list[str]) -> Files:
+    def open(cls, path: str | Path, columns: list[str], read_ahead: int = 4) -> Files:
         """Find the files and check every one of them against the columns that are needed."""
         root = Path(path)
         if not root.exists():
@@ -68,7 +68,7 @@ class Files:
         kinds = sorted({SUFFIXES.get(file.suffix.lower(), "csv") for file in found})
         if len(kinds) > 1:
             raise ValueError(f"Expected files of one format in {root.name}, found {' and '.join(kinds)}. Separate them.")
-        files = cls(root, tuple(str(file) for file in found), kinds[0], tuple(columns))
+        files = cls(root, tuple(str(file) for file in found), kinds[0], tuple(columns), read_ahead)
         files.check()
         return files
 
