@@ -111,7 +111,7 @@ class ArrowRows:
     def _block(self, start: int, read: Callable[[], Piece]) -> Block:
         X, values = read()
         if len(values) != min(BLOCK_ROWS, self.n - start):
-            raise ValueError(f"Expected {self.n:,} rows as at the start, found more or fewer. Do not change the files during a fit.")
+            raise ValueError(f"Expected {self.n:,} rows as at the start, found another number. Do not change them during a fit.")
         y, weight = self.labels(values)
         return cut_block(X, y, weight, start, self.data, self.feature_map)
 
