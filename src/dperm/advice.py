@@ -148,10 +148,33 @@ def sample_sizes(
         def at(n: float) -> float:
             return risk(name, problem, n, shape, target, radius)
 
-        found = _value(lambda: theory.sample_size(at, goal))
+        found = _crossing(at, goal, shape.n)
+        if found is None:
+            found = _value(lambda: theory.sample_size(at, goal))
         return None if found is None else int(found)
 
     return {name: size(name) for name in RISK_NAMES}
+
+
+def _crossing(at: Callable[[float], float], goal: float, start: int) -> int | None:
+    """The n with at(n) ≤ goal < at(n - 1), by a few steps in logarithms: the bounds are close to powers of n and not cheap.
+
+    None when a step fails; then `theory.sample_size` bisects.
+    """
+    n = max(2, start)
+    try:
+        for _ in range(12):
+            here, before = at(n), at(n - 1)
+            if here <= goal < before:
+                return n
+            power = (math.log(before) - math.log(here)) / (math.log(n) - math.log(n - 1))
+            step = n * (here / goal) ** (1 / min(max(power, 0.3), 4.0))
+            if not 2 <= step < 1e15:
+                return None
+            n = math.ceil(step - 1e-9) if math.ceil(step - 1e-9) != n else n + (1 if here > goal else -1)
+    except (ValueError, OverflowError, ZeroDivisionError):
+        return None
+    return None
 
 
 def alternatives(
@@ -216,6 +239,7 @@ def advise(
     method: Any = "auto",
     target_risk: float | None = None,
     radius: float = 1.0,
+    planned: bool = True,
 ) -> dict[str, Any]:
     """Everything above as one JSON object.
 
@@ -241,7 +265,7 @@ def advise(
         "noise_ratio": expected_noise_ratio(problem, shape, target) if target.delta else None,
         "predicted_risk": predicted_risks(problem, shape, target, radius=radius),
         "alternatives": alternatives(
-            problem, shape, target, asked_for=estimator.asked_for, kinds=estimator._encoding.kinds, radius=radius
+            problem, shape, target, asked_for=estimator.asked_for, kinds=estimator._encoding.kinds, radius=radius, planned=planned
         ),
         "odds": odds(target.epsilon),
         "odds_sentence": odds_sentence(target.epsilon, target.delta, relation),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dperm.commands.auditing import audit
 from dperm.commands.demo import demo
 from dperm.commands.evaluating import evaluate
+from dperm.commands.exploring import explore
 from dperm.commands.fitting import fit, predict
 from dperm.commands.ledgers import ledger
 from dperm.commands.planning import plan, theory
@@ -23,5 +24,6 @@ COMMANDS = {
     "report": report,
     "audit": audit,
     "theory": theory,
+    "explore": explore,
     "ledger": ledger,
 }

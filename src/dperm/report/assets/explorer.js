@@ -1,0 +1,151 @@
+// The page's only script: reads the controls, asks this machine's own server, writes the answer. No data, no network.
+"use strict";
+
+const byId = (id) => document.getElementById(id);
+const names = ["epsilon", "delta", "n", "d", "relation", "model", "target_risk"];
+// A slider holds 100·log10 of its number.
+const sliders = { epsilon: (v) => Number((10 ** (v / 100)).toPrecision(3)), n: (v) => Math.round(10 ** (v / 100)), d: (v) => Math.round(10 ** (v / 100)) };
+let waiting = null;
+let turn = 0;
+
+function query() {
+  const found = new URLSearchParams();
+  for (const name of names) {
+    const value = byId(name).value.trim();
+    if (value !== "") found.set(name, value);
+  }
+  return found.toString();
+}
+
+function cell(tag, text, kind) {
+  const made = document.createElement(tag);
+  made.textContent = text;
+  if (kind) made.className = kind;
+  if (tag === "th") made.scope = "row";
+  return made;
+}
+
+function fill(id, rows) {
+  const body = byId(id).querySelector("tbody");
+  body.replaceChildren(...rows.map((cells) => {
+    const row = document.createElement("tr");
+    row.append(...cells);
+    return row;
+  }));
+}
+
+function short(value) {
+  return value === null || value === undefined ? "no bound" : Number(value.toPrecision(3)).toString();
+}
+
+function percent(share) {
+  const text = (100 * share).toFixed(1);
+  return (text === "100.0" && share < 1 ? (100 * share).toFixed(5) : text) + " %";
+}
+
+function show(found) {
+  byId("sentence").textContent = found.odds_sentence;
+  fill("beliefs", found.odds.beliefs.map((row) => [
+    cell("td", percent(row.before), "n"), cell("td", percent(row.after_at_least), "n"), cell("td", percent(row.after_at_most), "n")]));
+  byId("mechanism").textContent = found.mechanism;
+  byId("ratio").textContent = found.noise_ratio === null ? "" : "Noise ratio " + short(found.noise_ratio) + " (above 0.1 it starts to hurt).";
+  byId("warnings").hidden = found.warnings.length === 0;
+  byId("warnings").textContent = found.warnings.join(" ");
+  byId("explanation").textContent = found.explanation;
+  fill("risks", Object.keys(found.predicted_risk).map((name) => {
+    const size = found.sample_size ? found.sample_size[name] : null;
+    return [cell("th", name), cell("td", short(found.predicted_risk[name]), "n"), cell("td", size === null ? "no bound" : size.toLocaleString("en"), "n")];
+  }));
+  fill("alternatives", found.alternatives.map((row) => [
+    cell("th", row.mechanism + (row.mechanism === found.mechanism ? " (chosen)" : "")),
+    cell("td", row.needs.length ? "needs " + row.needs.join("; ") : "yes")]));
+}
+
+const SVG = "http://www.w3.org/2000/svg";
+function draw(tag, attributes, text) {
+  const made = document.createElementNS(SVG, tag);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  if (text !== undefined) made.textContent = text;
+  return made;
+}
+
+function chart(found, epsilon) {
+  const box = { left: 56, right: 448, top: 12, bottom: 258 };
+  const values = Object.values(found.risks).flat().filter((v) => v !== null && v > 0);
+  if (values.length === 0) { byId("chart").replaceChildren(); return; }
+  const log = Math.log10;
+  const xs = [log(found.epsilon[0]), log(found.epsilon[found.epsilon.length - 1])];
+  const ys = [Math.floor(log(Math.min(...values))), Math.ceil(log(Math.max(...values)))];
+  if (ys[0] === ys[1]) ys[1] += 1;
+  const x = (v) => box.left + (box.right - box.left) * (log(v) - xs[0]) / (xs[1] - xs[0]);
+  const y = (v) => box.bottom - (box.bottom - box.top) * (log(v) - ys[0]) / (ys[1] - ys[0]);
+  const parts = [draw("rect", { x: box.left, y: box.top, width: box.right - box.left, height: box.bottom - box.top, fill: "none", stroke: "var(--line)" })];
+  for (let k = ys[0]; k <= ys[1]; k += 1) {
+    parts.push(draw("line", { x1: box.left, x2: box.right, y1: y(10 ** k), y2: y(10 ** k), stroke: "var(--line)" }));
+    parts.push(draw("text", { x: box.left - 6, y: y(10 ** k) + 4, "text-anchor": "end" }, (10 ** k).toPrecision(1)));
+  }
+  for (const v of [found.epsilon[0], epsilon, found.epsilon[found.epsilon.length - 1]]) {
+    parts.push(draw("text", { x: x(v), y: box.bottom + 16, "text-anchor": "middle" }, "ε = " + short(v)));
+  }
+  parts.push(draw("line", { x1: x(epsilon), x2: x(epsilon), y1: box.top, y2: box.bottom, stroke: "var(--soft)", "stroke-dasharray": "4 4" }));
+  const legend = [];
+  Object.entries(found.risks).forEach(([name, risks], k) => {
+    const points = risks.map((v, i) => [found.epsilon[i], v]).filter(([, v]) => v !== null && v > 0);
+    if (points.length === 0) return;
+    parts.push(draw("polyline", { points: points.map(([e, v]) => x(e).toFixed(1) + "," + y(v).toFixed(1)).join(" "), fill: "none", "stroke-width": 2, class: "k" + k }));
+    legend.push(cell("li", name, "k" + k));
+  });
+  byId("chart").replaceChildren(...parts);
+  byId("legend").replaceChildren(...legend);
+}
+
+async function ask(path, text) {
+  const reply = await fetch(path + "?" + text, { credentials: "omit" });
+  const found = await reply.json();
+  if (!reply.ok) throw new Error(found.error || "no answer");
+  return found;
+}
+
+async function refresh() {
+  const mine = ++turn;
+  const text = query();
+  byId("result").setAttribute("aria-busy", "true");
+  byId("status").className = "";
+  byId("status").textContent = "Computing…";
+  try {
+    const found = await ask("/api/advice", text);
+    if (mine !== turn) return; // a later move overtook this one
+    show(found);
+    byId("status").textContent = "Drawing…";
+    const curve = await ask("/api/curve", text);
+    if (mine !== turn) return;
+    chart(curve, found.epsilon);
+    byId("status").textContent = "";
+    byId("result").dataset.shown = text;
+  } catch (error) {
+    if (mine !== turn) return;
+    byId("status").className = "bad";
+    byId("status").textContent = error.message;
+    byId("result").dataset.shown = text;
+  }
+  byId("result").setAttribute("aria-busy", "false");
+}
+
+function later() {
+  clearTimeout(waiting);
+  waiting = setTimeout(refresh, 150);
+}
+
+function moved(name) {
+  if (sliders[name]) byId(name + "-slider").value = Math.round(100 * Math.log10(Number(byId(name).value) || 1));
+  if (byId("result").dataset.shown !== query()) later();
+}
+// Some ways to move a control fire only one of the two events.
+for (const name of names) for (const kind of ["input", "change"]) byId(name).addEventListener(kind, () => moved(name));
+for (const name of Object.keys(sliders)) byId(name + "-slider").addEventListener("input", (event) => {
+  byId(name).value = sliders[name](Number(event.target.value));
+  later();
+});
+byId("controls").addEventListener("submit", (event) => event.preventDefault());
+fetch("/api/model").then((reply) => reply.json()).then((found) => { byId("fitted").hidden = !found.fitted; });
+refresh();

@@ -1,0 +1,192 @@
+"""The explorer: its server's refusals, and the page in a real browser compared with the Python API."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+
+import dperm
+from browser import chromium, resize, whole_page
+from dperm import advice
+from dperm.mechanisms import Gradient
+from dperm.report.explorer import curve, numbers, serve
+
+
+@contextmanager
+def running(model=None):
+    server = serve(0, model)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield server.server_address[1]
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def request(port: int, path: str, method: str = "GET", **headers: str):
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    connection.request(method, path, headers={"Host": f"127.0.0.1:{port}", **headers})
+    reply = connection.getresponse()
+    found = reply.status, dict(reply.getheaders()), reply.read()
+    connection.close()
+    return found
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory):
+    X = np.linspace(-1, 1, 300).reshape(-1, 1)
+    model = dperm.LogisticRegression(epsilon=1, bounds=(-1, 1), classes=[0, 1], method=Gradient(steps=2), random_state=0)
+    folder = tmp_path_factory.mktemp("fitted")
+    (folder / "certificate.json").write_text(model.fit(X, X[:, 0] > 0).certificate_.to_json())
+    return folder
+
+
+def test_only_the_pages_own_requests_are_answered():
+    with running() as port:
+        status, headers, body = request(port, "/")
+        assert status == 200 and b"Choose a privacy budget" in body
+        policy = headers["Content-Security-Policy"]
+        assert "default-src 'none'" in policy and "frame-ancestors 'none'" in policy and "unsafe" not in policy
+        assert headers["X-Content-Type-Options"] == "nosniff" and headers["X-Frame-Options"] == "DENY"
+        for bad in (
+            {"Host": "evil.example"},
+            {"Host": f"evil.example:{port}"},
+            {"Host": ""},
+            {"Origin": "http://evil.example"},
+            {"Origin": "null"},
+            {"Sec-Fetch-Site": "cross-site"},
+        ):
+            assert request(port, "/", **bad)[0] == 403, bad
+        assert request(port, "/", Host=f"localhost:{port}")[0] == 200
+        for method in ("POST", "PUT", "DELETE", "OPTIONS", "HEAD"):
+            assert request(port, "/api/model", method)[0] == 405
+        for path in ("/../../etc/passwd", "/assets/explorer.js", "/%2e%2e/", "/report", "//explorer.js/"):
+            assert request(port, path)[0] == 404, path
+        assert request(port, "/api/advice?" + "x" * 600)[0] == 414
+
+
+def test_it_binds_to_loopback_only():
+    server = serve(0)
+    try:
+        assert server.server_address[0] == "127.0.0.1"
+    finally:
+        server.server_close()
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ({"epsilon": ["nan"], "n": ["100"], "d": ["2"]}, "Expected a number for epsilon"),
+        ({"epsilon": ["1"], "n": ["1e9"], "d": ["2"]}, "whole number for n"),
+        ({"epsilon": ["1"], "n": ["100"], "d": ["9999999"]}, "1 ≤ d"),
+        ({"epsilon": ["1"], "n": ["100"]}, "Expected d"),
+        ({"epsilon": ["1", "2"], "n": ["100"], "d": ["2"]}, "at most once"),
+        ({"epsilon": ["1"], "n": ["100"], "d": ["2"], "relation": ["<b>"]}, "relation in"),
+        ({"epsilon": ["99"], "n": ["100"], "d": ["2"]}, "epsilon ≤ 50"),
+    ],
+)
+def test_bad_numbers_are_refused_with_a_sentence(query, words):
+    with pytest.raises(ValueError, match=words):
+        numbers(query)
+
+
+def test_the_answers_are_those_of_the_api():
+    with running() as port:
+        text = "epsilon=2&n=5000&d=4&delta=1e-6&relation=zero-out&model=LinearSVC&target_risk=0.02"
+        status, _, body = request(port, "/api/advice?" + text)
+        expected = advice.advise(
+            n=5000, d=4, epsilon=2.0, delta=1e-6, relation="zero-out", model="LinearSVC", target_risk=0.02, planned=False
+        )
+        assert status == 200 and json.loads(body) == json.loads(json.dumps(expected))
+        assert request(port, "/api/advice?epsilon=-1&n=10&d=1")[0] == 400
+        assert request(port, "/api/advice?epsilon=1&n=10&d=1&model=os.system")[0] == 400
+
+
+def test_a_tampered_certificate_is_not_shown(fitted, tmp_path):
+    text = (fitted / "certificate.json").read_text().replace('"epsilon": 1.0', '"epsilon": 0.1', 1)
+    (tmp_path / "certificate.json").write_text(text)
+    with pytest.raises(ValueError, match="verifies"):
+        serve(0, tmp_path)
+
+
+def test_every_control_in_a_real_browser(fitted, tmp_path):
+    """Load, move each control, read the numbers and compare them with the Python API; then the report of the fitted model."""
+    from selenium.webdriver.common.by import By
+    from selenium.webdriver.support.ui import Select, WebDriverWait
+
+    with running(fitted) as port, chromium(tmp_path / "profile") as driver:
+        driver.get(f"http://127.0.0.1:{port}/")
+
+        def values() -> dict[str, str]:
+            names = ("epsilon", "delta", "n", "d", "relation", "model", "target_risk")
+            return {name: driver.find_element(By.ID, name).get_property("value") for name in names}
+
+        def settled() -> None:
+            script = "const r = document.getElementById('result'); "
+            script += "return typeof query === 'function' && r.ariaBusy === 'false' && r.dataset.shown === query()"
+            WebDriverWait(driver, 90, 0.1).until(lambda d: d.execute_script(script))
+
+        def write(name: str, text: str) -> None:
+            script = "const e = document.getElementById(arguments[0]); e.value = arguments[1];"
+            driver.execute_script(script + " e.dispatchEvent(new Event('input'))", name, text)
+
+        def agrees() -> None:
+            settled()
+            found = numbers({key: [value] for key, value in values().items() if value})
+            expected = advice.advise(**found, planned=False)
+            assert driver.find_element(By.ID, "status").text == ""
+            assert driver.find_element(By.ID, "mechanism").text == expected["mechanism"]
+            assert driver.find_element(By.ID, "sentence").text == expected["odds_sentence"]
+            shown = [[cell.text for cell in row.find_elements(By.CSS_SELECTOR, "th,td")] for row in
+                     driver.find_elements(By.CSS_SELECTOR, "#risks tbody tr")]  # fmt: skip
+            assert [row[0] for row in shown] == list(expected["predicted_risk"])
+            for name, risk, size in shown:
+                bound = expected["predicted_risk"][name]
+                assert risk == "no bound" if bound is None else float(risk) == pytest.approx(bound, rel=6e-3)
+                need = expected["sample_size"][name]
+                assert size == "no bound" if need is None else int(size.replace(",", "")) == need
+            after = driver.find_elements(By.CSS_SELECTOR, "#beliefs tbody tr")[-1].text.split("\n")[-1]
+            assert f"{100 * expected['odds']['beliefs'][-1]['after_at_most']:.1f}" in after
+
+        # The cheapest model first: one calculation per control, not a benchmark.
+        settled()
+        Select(driver.find_element(By.ID, "model")).select_by_visible_text("LinearRegression")
+        agrees()
+        write("epsilon-slider", "30")
+        assert values()["epsilon"] == "2"
+        agrees()
+        write("n-slider", "500")
+        assert values()["n"] == "100000"
+        agrees()
+        write("d", "25")
+        agrees()
+        Select(driver.find_element(By.ID, "delta")).select_by_value("1e-8")
+        Select(driver.find_element(By.ID, "relation")).select_by_value("zero-out")
+        write("target_risk", "0.05")
+        agrees()
+        risks = curve(**numbers({key: [value] for key, value in values().items() if value}))["risks"]
+        drawn = driver.find_elements(By.CSS_SELECTOR, "#chart polyline")
+        assert len(drawn) == sum(any(value is not None for value in line) for line in risks.values())
+        write("n", "5")
+        settled()
+        assert "Expected 10 ≤ n" in driver.find_element(By.ID, "status").text
+        write("n", "5000")
+        settled()
+        for width in (390, 1200):
+            resize(driver, width)
+            assert driver.execute_script("return document.documentElement.scrollWidth") <= width
+            whole_page(driver, tmp_path / f"explorer-{width}.png")
+        severe = [entry["message"] for entry in driver.get_log("browser") if entry["level"] == "SEVERE"]
+        assert all("400" in message for message in severe), severe  # the refused n = 5
+        hosts = driver.execute_script("return performance.getEntriesByType('resource').map(r => new URL(r.name).host)")
+        assert set(hosts) == {f"127.0.0.1:{port}"}
+        link = driver.find_element(By.CSS_SELECTOR, "#fitted a")
+        assert link.is_displayed()
+        driver.get(link.get_attribute("href"))
+        assert "NOT PRIVATE" in driver.find_element(By.TAG_NAME, "main").text
