@@ -22,6 +22,7 @@ _HOMES = {
     "LogisticRegression": "dperm.estimators",
     "MeanEstimator": "dperm.estimators",
     "MedianEstimator": "dperm.estimators",
+    "MLPClassifier": "dperm.estimators",
     "PoissonRegressor": "dperm.estimators",
     "QuantileRegressor": "dperm.estimators",
     "Ridge": "dperm.estimators",

@@ -231,7 +231,8 @@ def declaration(encoding: Encoding) -> list[str]:
 def _coefficients(problem: Problem, encoding: Encoding | None, w: Vector) -> dict[str, Any]:
     values = [float(v) for v in np.ravel(w)]
     stored: dict[str, Any] = {"encoded": values, "sha256": coefficient_hash(w)}
-    if encoding is not None:
+    linear = problem.loss.margins * ((0 if encoding is None else encoding.d) + (1 if problem.data.intercept else 0))
+    if encoding is not None and values and len(values) == linear:  # a network has no coefficients per column
         margins = problem.loss.margins
         slopes, constant = encoding.original(w if margins == 1 else w.reshape(margins, -1), problem.data.intercept)
         stored["original"] = {"slopes": slopes.tolist(), "intercept": np.asarray(constant).tolist()}

@@ -6,6 +6,7 @@ from dperm.estimators.lasso import Lasso
 from dperm.estimators.linear import LinearRegression, Ridge
 from dperm.estimators.location import MeanEstimator, MedianEstimator
 from dperm.estimators.logistic import LogisticRegression
+from dperm.estimators.mlp import MLPClassifier
 from dperm.estimators.poisson import PoissonRegressor
 from dperm.estimators.quantile import QuantileRegressor
 from dperm.estimators.svc import LinearSVC
@@ -17,6 +18,7 @@ __all__ = [
     "LinearRegression",
     "LinearSVC",
     "LogisticRegression",
+    "MLPClassifier",
     "MeanEstimator",
     "MedianEstimator",
     "PoissonRegressor",

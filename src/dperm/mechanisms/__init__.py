@@ -18,6 +18,7 @@ from dperm.mechanisms.exponential_quantile import QuantileExponential
 from dperm.mechanisms.gradient import Gradient
 from dperm.mechanisms.mean import Mean
 from dperm.mechanisms.newton import Newton
+from dperm.mechanisms.network import Network
 from dperm.mechanisms.objective import Objective
 from dperm.mechanisms.output import Output
 from dperm.mechanisms.poisson import ScaledPoisson
@@ -37,6 +38,7 @@ __all__ = [
     "Mechanism",
     "Moments",
     "Newton",
+    "Network",
     "Objective",
     "Outcome",
     "Output",

@@ -1,0 +1,218 @@
+"""A two-layer network: private directions, then clipped noisy descent whose settings follow from public numbers.
+
+    A = Σ x xᵀ + noise  →  the k largest directions, scaled by eigenvalue^(-1/4);   z of length 4;   tanh units;   softmax
+    V ← 0.9·V + ( Σ_i clip_C(∇ℓ_i(w)) + N(0, σ²I) )/n,   w ← w - η·V;   the mean of the last quarter of the iterates
+
+**Theorem.** The first release has sensitivity 1 (√2 replaced) in Frobenius norm, each gradient sum κC by its clip, whatever the
+network is: no convexity is used. Full batches: the whole is √(μ_A² + T·μ_t²) = μ(ε, δ)-GDP. Poisson sampling (`sampling_rate`):
+the composition of one Gaussian and T sampled Gaussian releases by its privacy-loss distribution; for a row present or absent
+only, so it is refused under replace-one. Proof, and why the rule: `docs/theorems/network.md`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from dperm.mechanisms import scaled_rule as rule
+from dperm.mechanisms.base import Outcome, Plan, Settings, Shape, Stage, Target, options_of, register
+from dperm.mechanisms.network_terms import (
+    Inputs,
+    Layout,
+    Matrix,
+    NetworkGradient,
+    RowMap,
+    SecondMoments,
+    VmapGradient,
+    symmetric,
+)
+from dperm.privacy import Event, Gaussian, Sampled, calibrate, gaussian_mu
+from dperm.problem import Problem
+from dperm.terms import SampledTerm
+
+if TYPE_CHECKING:
+    from dperm.curator import Curator
+
+DIRECTIONS_SHARE = 0.08
+LENGTH = 4.0
+CLIP = 0.3
+HORIZON = 28.0  # norm that the noise may reach in all weights together
+STEPS = 300
+EIGENVALUE_POWER = 0.25
+MOST_COLUMNS = 2000
+
+
+@register
+@dataclass(frozen=True)
+class Network:
+    """Two layers, trained by noisy descent.
+
+    hidden         number of tanh units
+    components     private directions that the network sees; by the rule 32·(μn/20,000)^(1/3) if left out
+    centred_rows   whether each row is centred by its own mean and brought to unit length (images, spectra, counts of like things)
+    steps, clip, horizon    of the descent; by the rule if left out
+    sampling_rate  Poisson sampling of rows at each step (needs PyTorch); zero-out and add-remove only
+
+    **Guarantee**: (ε, δ) for the target's relation.
+
+    >>> Network().name
+    'network'
+    """
+
+    hidden: int = 64
+    components: int | None = None
+    centred_rows: bool = False
+    steps: int | None = None
+    clip: float | None = None
+    horizon: float | None = None
+    sampling_rate: float | None = None
+
+    name: ClassVar[str] = "network"
+
+    def __post_init__(self) -> None:
+        for label in ("hidden", "components", "steps"):
+            value = getattr(self, label)
+            if value is not None and not (isinstance(value, int | np.integer) and value >= 1):
+                raise ValueError(f"Expected {label} as a whole number ≥ 1, found {value!r}.")
+        for label in ("clip", "horizon"):
+            value = getattr(self, label)
+            if value is not None and not (value > 0 and math.isfinite(value)):
+                raise ValueError(f"Expected {label} > 0, found {value}. Leave it out to take the rule's.")
+        if self.sampling_rate is not None and not 0 < self.sampling_rate < 1:
+            raise ValueError(f"Expected 0 < sampling_rate < 1, found {self.sampling_rate}. Leave it out for full batches.")
+
+    def missing(self, problem: Problem, target: Target) -> list[str]:
+        needs = []
+        if target.delta == 0:
+            needs.append("delta > 0, because its noise is Gaussian (pass delta=1e-6)")
+        if problem.loss.name != "multinomial":
+            needs.append(f"classes, with the multinomial loss (found {problem.loss.name!r})")
+        if not math.isfinite(problem.data.x_norm):
+            needs.append("a finite bound on the norm of a row (x_norm= or bounds=)")
+        if problem.regularizer.name != "none" or problem.domain.spec()["name"] != "whole-space":
+            needs.append("no regularizer and no domain (the flow time regularizes)")
+        if self.sampling_rate is not None and target.relation == "replace-one":
+            needs.append(
+                "relation='zero-out' or 'add-remove' for Poisson sampling: its amplification is proven for one row present or "
+                "absent, and a replaced row is neither (full batches work under replace-one)"
+            )
+        return needs
+
+    # -- the plan ----------------------------------------------------------------------------------------------------
+
+    def plan(self, problem: Problem, shape: Shape, target: Target) -> Plan:
+        if shape.d > MOST_COLUMNS:
+            raise ValueError(f"Expected at most {MOST_COLUMNS} columns for private directions, found {shape.d}. Pass fewer.")
+        mu = gaussian_mu(target.epsilon, target.delta)
+        first = mu * math.sqrt(DIRECTIONS_SHARE) * (1 - 1e-12)
+        unit = rule.effective_mu(mu, target)
+        size = max(1, round(32 * (unit * shape.n / 20000) ** (1 / 3))) if self.components is None else self.components
+        layout = Layout(min(size, shape.d), self.hidden, problem.loss.margins)
+        steps = STEPS if self.steps is None else self.steps
+        event, step_mu = self._event(target, mu, first, steps)
+        clip = CLIP if self.clip is None else self.clip
+        horizon = HORIZON if self.horizon is None else self.horizon
+        rate = 1.0 if self.sampling_rate is None else self.sampling_rate
+        # After T steps the noise in all weights together has norm step/(1 - momentum)·√(T·p)·C/(μ_t·n·rate) = horizon.
+        per_clip = rule.effective_mu(step_mu, target) * shape.n * rate
+        step_size = horizon * (1 - rule.MOMENTUM) * per_clip / (clip * math.sqrt(steps * layout.size))
+        settings = {
+            "components": layout.inputs,
+            "hidden": layout.hidden,
+            "classes": layout.classes,
+            "steps": int(steps),
+            "step_size": float(step_size),
+            "step_mu": float(step_mu),
+            "clip": float(clip),
+            "horizon": float(horizon),
+            "momentum": rule.MOMENTUM,
+            "sampling_rate": self.sampling_rate,
+            "given": [_word(value) for value in (self.components, self.steps, self.clip, self.horizon)],
+        }
+        directions = {"centred_rows": self.centred_rows, "length": LENGTH, "intercept": problem.data.intercept}
+        stages = (Stage("directions", Gaussian(first), directions), Stage("descent", event, settings))
+        return Plan(self.name, options_of(self), stages, target, shape, parameters=layout.size)
+
+    def _event(self, target: Target, mu: float, first: float, steps: int) -> tuple[Event, float]:
+        if self.sampling_rate is not None:
+            step_mu = _sampled_mu(first, self.sampling_rate, steps, target.epsilon, target.delta, target.relation)
+            return Sampled(self.sampling_rate, Gaussian(step_mu, steps)), step_mu
+        step_mu = mu * math.sqrt((1 - DIRECTIONS_SHARE) / steps) * (1 - 1e-12)
+        return Gaussian(step_mu, steps), step_mu
+
+    def layout(self, plan: Plan) -> Layout:
+        settings = plan.stage("descent").settings
+        return Layout(settings["components"], settings["hidden"], settings["classes"])
+
+    def decide(self, plan: Plan, problem: Problem, released: Mapping[str, Any]) -> Settings:
+        if set(released) != {"directions"} or np.shape(released["directions"]) != (plan.shape.d, self.layout(plan).inputs):
+            raise ValueError("the released directions do not have the shape that the plan says")
+        if not np.isfinite(np.asarray(released["directions"], dtype=np.float64)).all():
+            raise ValueError("the released directions are not finite")
+        return {"released": rule.digest(released)}
+
+    def inputs(self, problem: Problem, released: Mapping[str, Any]) -> Inputs:
+        """The map from encoded rows to what the network sees."""
+        rows = RowMap(self.centred_rows, problem.data.x_norm)
+        return Inputs(rows, np.asarray(released["directions"], dtype=np.float32), LENGTH)
+
+    # -- the run -----------------------------------------------------------------------------------------------------
+
+    def run(self, plan: Plan, problem: Problem, curator: Curator) -> Outcome:
+        layout, settings = self.layout(plan), plan.stage("descent").settings
+        first = plan.stages[0].event.gdp()
+        moments = curator.noisy_sum(SecondMoments(RowMap(self.centred_rows, problem.data.x_norm)), mu=float(first or 0.0))
+        released = {"directions": directions(symmetric(moments, plan.shape.d), layout.inputs, plan.shape.n, self.centred_rows)}
+        inputs = self.inputs(problem, released)
+        generator = curator.noise.generator()
+        key = int(generator.integers(2**62))
+        w = np.zeros(layout.size)
+        w[: layout.inputs * layout.hidden] = generator.normal(size=layout.inputs * layout.hidden) / math.sqrt(layout.inputs)
+        velocity, kept, steps = np.zeros_like(w), np.zeros_like(w), settings["steps"]
+        rate, step_mu = self.sampling_rate, settings["step_mu"]
+        for step in range(steps):
+            if rate is None:
+                gradient = curator.noisy_sum(NetworkGradient(inputs, layout, w, settings["clip"]), mu=step_mu)
+            else:
+                term = SampledTerm(VmapGradient(inputs, layout, w, settings["clip"]), rate, key, step)
+                gradient = curator.noisy_sum(term, mu=step_mu, event=Sampled(rate, Gaussian(step_mu)))
+            velocity = rule.MOMENTUM * velocity + gradient / (plan.shape.n * (1.0 if rate is None else rate))
+            w = w - settings["step_size"] * velocity
+            if step >= 3 * steps // 4:
+                kept += w
+            curator.step(step + 1, steps)
+        return Outcome(kept / (steps - 3 * steps // 4), released)
+
+
+def directions(moments: Matrix, count: int, n: int, centred: bool) -> Matrix:
+    """The largest eigenvectors of the noisy moments, weak ones raised by eigenvalue^(-1/4); rows have length 4 on average."""
+    values, vectors = np.linalg.eigh(moments)
+    values, vectors = values[::-1][:count], vectors[:, ::-1][:, :count]
+    top = max(float(values[0]), 1e-12)
+    scaled = vectors * np.maximum(values / top, 1e-4) ** -EIGENVALUE_POWER
+    if not centred:
+        energy = float(np.sum(np.maximum(values, 0.0) * np.maximum(values / top, 1e-4) ** (-2 * EIGENVALUE_POWER))) / n
+        scaled = scaled * (LENGTH / math.sqrt(max(energy, 1e-6)))
+    return np.asarray(scaled)
+
+
+@lru_cache(maxsize=64)
+def _sampled_mu(first: float, rate: float, steps: int, epsilon: float, delta: float, relation: str) -> float:
+    """The largest μ of one step, to 0.1 %, whose sampled composition beside the directions stays within (ε, δ)."""
+    return calibrate(
+        lambda scale: [Gaussian(first), Sampled(rate, Gaussian(scale, steps))],
+        epsilon=epsilon,
+        delta=delta,
+        relation=relation,
+        tolerance=1e-3,
+    )
+
+
+def _word(value: Any) -> Any:
+    return "rule" if value is None else value
+

@@ -1,0 +1,168 @@
+"""The two-layer network: closed-form and vmap gradients agree, terms keep their bounds, certificates bind, and what it learns."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from alterations import unnoticed
+from dperm import MLPClassifier
+from dperm.mechanisms import Network
+from dperm.mechanisms.network_terms import Inputs, Layout, NetworkGradient, RowMap, SecondMoments, VmapGradient, symmetric
+from dperm.privacy import Gaussian, Sampled, gaussian_mu, kappa
+from dperm.rows.base import Block
+
+
+def rings(n: int = 3000, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Three classes by angle and radius: no linear rule gets above about .6."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1, 1, (n, 4))
+    return X, (X[:, 0] * X[:, 1] > 0).astype(int) + (np.abs(X[:, 2]) > 0.7)
+
+
+def model(**options: object) -> MLPClassifier:
+    chosen: dict[str, object] = {"bounds": (-1, 1), "classes": [0, 1, 2], "hidden": 8, "steps": 40, "random_state": 0}
+    return MLPClassifier(8.0, **(chosen | options))
+
+
+def gradient(kind: type = NetworkGradient, centred: bool = True, clip: float = 0.5) -> NetworkGradient:
+    rng = np.random.default_rng(1)
+    layout = Layout(3, 5, 4)
+    return kind(Inputs(RowMap(centred, 2.0), rng.normal(size=(6, 3)), 4.0), layout, rng.normal(size=layout.size), clip)
+
+
+def block(n: int = 50, weight: np.ndarray | None = None) -> Block:
+    rng = np.random.default_rng(2)
+    return Block(rng.normal(size=(n, 6)), rng.integers(0, 4, n), weight, 0)
+
+
+@pytest.mark.parametrize("clip", [1e9, 0.5])
+def test_closed_form_equals_the_gradient(clip: float) -> None:
+    """Against numerical differentiation (no clip), and against a sum of single clipped rows."""
+    term, rows = gradient(clip=clip), block()
+    if clip == 0.5:
+        single = [np.asarray(term(Block(rows.X[[i]], rows.y[[i]], None, 0))) for i in range(50)]
+        assert np.allclose(term(rows), np.sum(single, axis=0), atol=1e-5)
+        assert max(np.linalg.norm(g) for g in single) == pytest.approx(0.5, rel=1e-5)
+        return
+
+    def loss(w: np.ndarray) -> float:
+        scores = term.layout.scores(w, term.inputs.of(rows.X).astype(np.float64))
+        top = scores.max(axis=1)
+        total = np.log(np.exp(scores - top[:, None]).sum(axis=1)) + top - scores[np.arange(50), rows.y]
+        return float(total.sum())
+
+    found = np.asarray(term(rows))
+    for j in range(0, term.layout.size, 7):
+        shift = np.zeros(term.layout.size)
+        shift[j] = 1e-5
+        assert found[j] == pytest.approx((loss(term.w + shift) - loss(term.w - shift)) / 2e-5, abs=1e-3)
+
+
+def test_vmap_gives_the_same_sum() -> None:
+    pytest.importorskip("torch", reason="PyTorch is not installed: per-row gradients by vmap are not checked")
+    weight = (np.arange(50) % 3 > 0).astype(float)
+    for clip in (0.2, 1e9):
+        closed, vmapped = gradient(NetworkGradient, clip=clip), gradient(VmapGradient, clip=clip)
+        assert np.allclose(closed(block(weight=weight)), vmapped(block(weight=weight)), rtol=1e-4, atol=1e-4)
+    assert not np.any(gradient(VmapGradient)(block(weight=np.zeros(50))))
+
+
+@pytest.mark.parametrize("relation", ["replace-one", "zero-out"])
+@pytest.mark.parametrize("centred", [True, False])
+def test_terms_move_no_more_than_they_say(relation: str, centred: bool) -> None:
+    """Hostile rows, the declared radius broken only where the walk would have clipped it before."""
+    rng = np.random.default_rng(3)
+    terms = [gradient(centred=centred), SecondMoments(RowMap(centred, 2.0))]
+    farthest = [0.0, 0.0]
+    for _ in range(300):
+        X = rng.normal(size=(2, 6)) * 10.0 ** rng.uniform(-3, 3, (2, 1))
+        X *= np.minimum(1.0, 2.0 / np.linalg.norm(X, axis=1, keepdims=True))
+        y, weight = rng.integers(0, 4, 2), np.array([1.0, 0.0 if relation == "zero-out" else 1.0])
+        for place, term in enumerate(terms):
+            one, other = (np.asarray(term(Block(X[[i]], y[[i]], weight[[i]], 0))) for i in (0, 1))
+            farthest[place] = max(farthest[place], float(np.linalg.norm(one - other)))
+    for moved, term in zip(farthest, terms):
+        assert moved <= term.sensitivity(relation) * (1 + 1e-5)
+    assert farthest[1] > (0.99 if kappa(relation) == 1 else 1.3)  # a smaller constant than 1 or √2 would fail
+
+
+def test_moments_in_isometric_form() -> None:
+    rows = block()
+    mapped = RowMap(True, 2.0)(rows.X)
+    assert np.allclose(mapped.sum(axis=1), 0) and np.allclose(np.linalg.norm(mapped, axis=1), 1, atol=1e-5)
+    vector = SecondMoments(RowMap(True, 2.0))(rows)
+    assert np.allclose(symmetric(vector, 6), mapped.T @ mapped)
+    assert np.linalg.norm(vector) == pytest.approx(np.linalg.norm(mapped.T @ mapped))
+    assert not np.any(RowMap(True, 2.0)(np.ones((1, 6))))  # a row without spread
+
+
+@pytest.mark.parametrize("relation", ["replace-one", "zero-out", "add-remove"])
+def test_learns_and_certifies(relation: str) -> None:
+    X, y = rings()
+    fitted = model(steps=150, relation=relation, nominal_n=3000 if relation == "add-remove" else None).fit(X, y)
+    assert fitted.score(X, y) > 0.6
+    assert fitted.predict_proba(X).sum(axis=1) == pytest.approx(1)
+    assert np.array_equal(fitted.predict(X), fitted.classes_[fitted.predict_proba(X).argmax(axis=1)])
+    assert fitted.certificate_.verify(allow_seeded=True).ok
+    mu = math.sqrt(sum(event.gdp() ** 2 for event in fitted.plan_.events))
+    assert fitted.plan_.guarantee.spec()["mu"] == pytest.approx(mu)
+
+
+def test_certificate_notices_every_change() -> None:
+    X, y = rings(300)
+    fitted = model(components=2, hidden=2, steps=3).fit(X, y)
+    assert not unnoticed(fitted.certificate_, ("encoding", "noise.seed"))
+
+
+def test_sampled_descent() -> None:
+    pytest.importorskip("torch", reason="PyTorch is not installed: DP-SGD on Poisson samples is not checked")
+    X, y = rings()
+    fitted = model(sampling_rate=0.1, steps=60).fit(X, y)
+    event = fitted.plan_.stage("descent").event
+    assert isinstance(event, Sampled) and event.rate == 0.1 and event.event.count == 60
+    assert 7.9 < fitted.certificate_.record["guarantee"]["composed_epsilon"] <= 8.0
+    # amplification: without sampling the same noise would cost far more than the whole budget
+    assert Gaussian(event.event.mu, 60).gdp() > 1.5 * gaussian_mu(8.0, fitted.certificate_.delta)
+    assert fitted.score(X, y) > 0.45 and fitted.certificate_.verify(allow_seeded=True).ok
+    with pytest.raises(ValueError, match="absent, and a replaced row is neither"):
+        model(sampling_rate=0.1, relation="replace-one").fit(X, y)
+
+
+def test_sampling_without_torch_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "torch", None)
+    X, y = rings(200)
+    with pytest.raises(ValueError, match=r"dperm\[torch\]"):
+        model(sampling_rate=0.1, steps=2).fit(X, y)
+    assert model(steps=2).fit(X, y).certificate_.verify(allow_seeded=True).ok
+
+
+def test_like_columns_are_told_by_declaration() -> None:
+    rng = np.random.default_rng(4)
+    X, y = rng.uniform(0, 255, (200, 40)), rng.integers(0, 2, 200)
+    options = {"classes": [0, 1], "steps": 2}
+    assert model(bounds=(0, 255), **options).fit(X, y).plan_.options["centred_rows"] is True
+    assert model(bounds=([0] * 40, [255] * 39 + [256]), **options).fit(X, y).plan_.options["centred_rows"] is False
+    assert model(bounds=(0, 255), centred_rows=False, **options).fit(X, y).plan_.options["centred_rows"] is False
+    with pytest.raises(ValueError, match="not convex"):
+        model(method="objective").fit(X, y)
+    with pytest.raises(ValueError, match="class_weight"):
+        model(class_weight={0: 2.0}).fit(X, y)
+    with pytest.raises(ValueError, match="hidden"):
+        Network(hidden=0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("epsilon", "least"), [(1.0, 0.92), (3.0, 0.945)])
+def test_mnist(shared_data: object, epsilon: float, least: float) -> None:
+    """About a minute each on one core."""
+    from pathlib import Path
+
+    data = np.load(Path(str(shared_data)) / "mnist.npz")
+    options = {"delta": 1e-6, "bounds": (0, 255), "classes": list(range(10)), "random_state": 0}
+    fitted = MLPClassifier(epsilon, **options).fit(data["X_train"].reshape(60000, -1).astype(np.float32), data["y_train"])
+    assert fitted.score(data["X_test"].reshape(10000, -1).astype(np.float32), data["y_test"]) >= least
