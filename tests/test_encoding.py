@@ -71,6 +71,22 @@ def test_sparse_rows_encode_like_dense_ones():
     assert encoding.transform(sparse.csr_array(X)).toarray() == pytest.approx(encoding.transform(X))
 
 
+def test_one_hot_arrays_are_stored_sparsely_by_declaration_and_fit_the_same():
+    generator = np.random.default_rng(0)
+    X = np.column_stack([generator.uniform(0, 5, 600), np.eye(12)[generator.integers(0, 12, 600)]])
+    y = (X[:, 0] + 3 * X[:, 1] > 3).astype(int)
+    encoding = Encoding.from_declaration(13, bounds=(0, 5), categorical=[range(1, 13)])
+    assert encoding.mostly_zero and not Encoding.from_declaration(13, bounds=(0, 5)).mostly_zero
+    packed = encoding.packed(encoding.transform(X))
+    assert packed.nnz <= 1200 and packed.toarray() == pytest.approx(encoding.transform(X))
+    model = dperm.LinearSVC(5.0, bounds=(0, 5), categorical=[range(1, 13)], classes=[0, 1], random_state=0).fit(X, y)
+    rows = dperm.MemoryRows(encoding.transform(X), 2.0 * y - 1)
+    mechanism = dperm.ScaledGradient(kinds=encoding.kinds)
+    target = dperm.Target.declare(epsilon=5.0, n=600)
+    dense = dperm.fit(model._problem(dperm.problem.Interval(-1, 1)), rows, target, mechanism, random_state=0)
+    assert model.w_ == pytest.approx(dense.w, rel=1e-6, abs=1e-9)
+
+
 def test_spec_round_trip():
     for encoding in (mixed(), Encoding.from_declaration(2, x_norm=3.0), Encoding.from_declaration(2, bounds="private")):
         again = Encoding.from_spec(encoding.spec())

@@ -292,8 +292,7 @@ class Schema:
 
         encoding = self.encoding() if encoding is None else encoding
         used = [column for column in self.columns if column.type != "ignored"]
-        stored = sum({"boolean": 0.25, "sparse": 0.25}.get(column.type, 1.0) for column in used)
-        if stored > 0.4 * encoding.d or "private" in encoding.kinds:
+        if not encoding.mostly_zero:
             return encoding.transform(self.features({c.name: cells(table, c.name) for c in used}))
         from scipy.sparse import csr_array
 

@@ -230,7 +230,7 @@ class PrivateEstimator(BaseEstimator):
             self._encoding = schema.encoding()
             if self._encoding.d != X.shape[1]:
                 raise ValueError(f"Expected {self._encoding.d} encoded columns, found {X.shape[1]}. Pass the table itself.")
-            return self._encoding.transform(X), y, groups
+            return self._encoding.packed(self._encoding.transform(X)), y, groups
         self._encoding = Encoding.from_declaration(
             X.shape[1],
             bounds=self.bounds,
@@ -241,7 +241,7 @@ class PrivateEstimator(BaseEstimator):
             names=None if names is None else list(names),
             centred=not is_sparse(X),
         )
-        return self._encoding.transform(X), y, groups
+        return self._encoding.packed(self._encoding.transform(X)), y, groups
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """Names of the encoded features, in the order of `coef_`."""
