@@ -1,18 +1,92 @@
-"""The `dperm` command. Each subcommand is a small file in `dperm/commands/`; importing here stays cheap."""
+"""The `dperm` command. Each subcommand is a small file in `dperm/commands/`; importing here stays cheap.
+
+Exit codes: 0 done; 1 a check failed (verify, ledger verify, demo); 2 a wrong request, with a sentence on stderr; 130 interrupted.
+"""
 
 from __future__ import annotations
 
+import os
 import sys
+from pathlib import Path
+from typing import Any
 
 import typer
 
+from dperm.commands.shared import SETTINGS, say
+
+CONFIG = "dperm.toml"
+HELP = """Differentially private regression and classification with a certificate anyone can re-check.
+
+Defaults of any option may come from a TOML file (dperm.toml here, or the file named by DPERM_CONFIG; one table per command) or
+from the environment (DPERM_FIT_EPSILON for `fit --epsilon`). The command line wins over the environment, that over the file.
+
+Example: dperm fit people.csv --schema people.json --target income --epsilon 1
+
+Exit codes: 0 done, 1 a check failed, 2 a wrong request.
+"""
+
 app = typer.Typer(
     name="dperm",
-    help="Differentially private regression and classification with a certificate anyone can re-check.",
+    help=HELP,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "DPERM"},
 )
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from dperm.commands.versions import version_lines
+
+        typer.echo("\n".join(version_lines()))
+        raise typer.Exit
+
+
+@app.callback()
+def common(
+    context: typer.Context,
+    quiet: bool = typer.Option(False, "--quiet", "-q", help="Print nothing for people; --json and errors still print."),
+    config: Path | None = typer.Option(None, envvar="DPERM_CONFIG", help="TOML file with defaults, one table per command."),
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Version, commit and versions of the dependencies."
+    ),
+) -> None:
+    SETTINGS["quiet"] = quiet
+    file = config if config is not None else Path(CONFIG)
+    if config is not None or file.is_file():
+        context.default_map = _defaults(file, context)
+        if config is None:
+            say(f"defaults from {file}", error=True)
+
+
+def _defaults(file: Path, context: typer.Context) -> dict[str, Any]:
+    """The file's tables, checked against the commands and their options: a typo must not be ignored in silence."""
+    import tomllib
+
+    if not file.is_file():
+        raise ValueError(f"Expected a TOML file at {file}, found none. Check DPERM_CONFIG or --config.")
+    try:
+        found = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (ValueError, UnicodeDecodeError) as error:
+        raise ValueError(f"Expected TOML in {file}, found text that does not parse: {error}.") from error
+    return {name: _table(name, table, context.command, file) for name, table in found.items()}
+
+
+def _table(name: str, table: Any, group: Any, file: Path) -> dict[str, Any]:
+    commands = getattr(group, "commands", {})
+    if name not in commands or not isinstance(table, dict):
+        raise ValueError(f"Expected tables named after commands ({', '.join(commands)}) in {file}, found {name!r}.")
+    command = commands[name]
+    if getattr(command, "commands", None):
+        return {inner: _table(inner, value, command, file) for inner, value in table.items()}
+    known = {option.lstrip("-").replace("-", "_"): p.name for p in command.params for option in p.opts}
+    result = {}
+    for key, value in table.items():
+        word = key.replace("-", "_")
+        if word not in known:
+            raise ValueError(f"Expected options of `dperm {name}` in {file}, found {key!r}. Options: {', '.join(sorted(known))}.")
+        result[known[word]] = value
+    return result
 
 
 def _register() -> None:
@@ -35,3 +109,14 @@ def main() -> None:
     except ValueError as error:
         print(f"dperm: {error}", file=sys.stderr)
         raise SystemExit(2) from None
+    except BrokenPipeError:
+        # The reader went away (`dperm … | head`); Python must not complain again when it closes stdout.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(1) from None
+    except OSError as error:
+        where = error.filename or "a file"
+        print(f"dperm: Expected to read or write {where}, found: {error.strerror or error}.", file=sys.stderr)
+        raise SystemExit(2) from None
+    except KeyboardInterrupt:
+        print("dperm: interrupted", file=sys.stderr)
+        raise SystemExit(130) from None

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import typer
 
-from dperm.commands.shared import JSON_OPTION, save_model, show, summary
+from dperm.commands.shared import JSON_OPTION, save_model, say, show, summary, verbosity
 
 
 def demo(
@@ -18,6 +18,8 @@ def demo(
     """Fit a private model on the embedded Adult data and show it beside the non-private one.
 
     Its free scores are possible only because Adult is public; on private data use `dperm evaluate`, which pays for them.
+
+    Example: dperm demo --epsilon 0.5 --out my-demo
     """
     import numpy as np
     from sklearn.linear_model import LogisticRegression as NonPrivate
@@ -28,9 +30,9 @@ def demo(
 
     schema, train, test = adult_schema(), adult("train"), adult("test")
     if not as_json:
-        typer.echo(f"Adult census income: {train.num_rows:,} training rows, {test.num_rows:,} test rows")
+        say(f"Adult census income: {train.num_rows:,} training rows, {test.num_rows:,} test rows")
     started = time.perf_counter()
-    model = dperm.LogisticRegression(epsilon=epsilon, schema=schema, verbose=0 if as_json else 1).fit(train)
+    model = dperm.LogisticRegression(epsilon=epsilon, schema=schema, verbose=verbosity(as_json)).fit(train)
     private_seconds = time.perf_counter() - started
     truth = schema.labels(cells(test, "income"))
     encoding = schema.encoding()

@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from dperm.commands.shared import JSON_OPTION, save_model, show, summary
+from dperm.commands.shared import JSON_OPTION, save_model, show, summary, verbosity
 
 
 def fit(
@@ -46,7 +46,7 @@ def fit(
         relation=relation,
         nominal_n=nominal_n,
         random_state=random_state,
-        verbose=0 if as_json else 1,
+        verbose=verbosity(as_json),
     )
     if ledger is not None:
         from dperm.commands.planning import estimator_plan, row_count
@@ -55,7 +55,7 @@ def fit(
         book = Ledger(ledger, data=file)
         book.check(estimator_plan(estimator, nominal_n if nominal_n is not None else row_count(file)))
         estimator.set_params(ledger=book)
-    fitted = estimator.fit(open_rows(file, declared, memory, cache, quiet=as_json or relation == "add-remove"))
+    fitted = estimator.fit(open_rows(file, declared, memory, cache, quiet=not verbosity(as_json) or relation == "add-remove"))
     report = save_model(fitted, out)
     show({**summary(fitted), "model": str(out / "model.json"), "report": str(report)}, as_json)
 
@@ -93,8 +93,12 @@ def predict(
     file: Path = typer.Argument(..., help="CSV or Parquet file with the columns of the schema."),
     out: Path | None = typer.Option(None, help="Write predictions to this CSV instead of printing them."),
     probabilities: bool = typer.Option(False, help="Also write the probability of every class."),
+    as_json: bool = JSON_OPTION,
 ) -> None:
-    """Predict for the rows of FILE. Predictions on private rows are about those rows: keep them as private as the rows."""
+    """Predict for the rows of FILE. Predictions on private rows are about those rows: keep them as private as the rows.
+
+    Example: dperm predict dperm-model/model.json new.csv --out predictions.csv
+    """
     from dperm.model_file import load_model, write_whole
     from dperm.tables import read_table
 
@@ -107,6 +111,10 @@ def predict(
             raise ValueError("Expected a classifier for --probabilities, found a regression.")
         lines[0] += "".join(f",probability of {label}" for label in fitted.classes_)
         columns += [[f"{value:.6g}" for value in column] for column in fitted.predict_proba(table).T]
+    if as_json:
+        named = dict(zip(["predictions", *(f"probability of {label}" for label in getattr(fitted, "classes_", []))], columns))
+        show({key: values if key == "predictions" else [float(v) for v in values] for key, values in named.items()}, True)
+        return
     lines += [",".join(map(csv_cell, row)) for row in zip(*columns)]
     text = "\n".join(lines) + "\n"
     if out is None:

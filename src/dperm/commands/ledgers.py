@@ -7,7 +7,7 @@ from pathlib import Path
 
 import typer
 
-from dperm.commands.shared import JSON_OPTION, show
+from dperm.commands.shared import JSON_OPTION, say, show
 
 ledger = typer.Typer(no_args_is_help=True, help="A durable budget shared by everybody who fits models on one data set.")
 FILE = typer.Argument(..., help="The ledger file.")
@@ -75,7 +75,7 @@ def show_command(
         lines["noise"] = "some fits used SEEDED noise and are NOT private"
     show(lines, False)
     for fit in fits:
-        typer.echo("  {entry:>4}  {time:.19}  {mechanism:<18} epsilon {epsilon:g}, delta {delta:g}".format(**fit))
+        say("  {entry:>4}  {time:.19}  {mechanism:<18} epsilon {epsilon:g}, delta {delta:g}".format(**fit))
 
 
 @ledger.command()
@@ -118,17 +118,21 @@ def verify(
     if as_json:
         show({"ok": not reasons, "reasons": reasons}, True)
     elif reasons:
-        typer.echo(f"NOT VERIFIED: {file.name}")
+        say(f"NOT VERIFIED: {file.name}")
         for reason in reasons:
-            typer.echo(f"  - {reason}")
+            say(f"  - {reason}")
     else:
-        typer.echo(f"verified: {file.name}")
+        say(f"verified: {file.name}")
     if reasons:
         raise typer.Exit(1)
 
 
 @ledger.command()
-def admit(file: Path = FILE, data: Path = typer.Argument(..., help="Another file with the same people.")) -> None:
+def admit(
+    file: Path = FILE,
+    data: Path = typer.Argument(..., help="Another file with the same people."),
+    as_json: bool = JSON_OPTION,
+) -> None:
     """Let later fits use another form of the same people's data, such as other columns or another file format.
 
     Example: dperm ledger admit people.ledger people.parquet
@@ -136,4 +140,4 @@ def admit(file: Path = FILE, data: Path = typer.Argument(..., help="Another file
     from dperm.ledger import Ledger
 
     Ledger.open(file).admit(data)
-    typer.echo(f"admitted: {data.name}")
+    show({"admitted": data.name}, as_json)

@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from dperm.commands.shared import JSON_OPTION, show
+from dperm.commands.shared import JSON_OPTION, say, show
 
 
 def row_count(file: Path) -> int:
@@ -89,18 +89,18 @@ def plan(
     if as_json:
         show(found, True)
         return
-    typer.echo(found["explanation"])
-    typer.echo("\nalternatives (worst-case bound on the excess risk; it informs, it does not rank)")
+    say(found["explanation"])
+    say("\nalternatives (worst-case bound on the excess risk; it informs, it does not rank)")
     for row in found["alternatives"]:
         bound = "no bound" if row["predicted_risk"] is None else f"{row['predicted_risk']:.4g}"
         text = f"needs {row['needs'][0]}" if row["needs"] else f"{row['passes']} releases"
-        typer.echo(f"  {'*' if row['mechanism'] == found['mechanism'] else ' '} {row['mechanism']:<17} {bound:<10} {text}")
+        say(f"  {'*' if row['mechanism'] == found['mechanism'] else ' '} {row['mechanism']:<17} {bound:<10} {text}")
     for title in ("sample_size", "accounting"):
         if title in found:
-            typer.echo("\n" + title.replace("_", " "))
+            say("\n" + title.replace("_", " "))
             shown = {key: "no bound" if value is None else value for key, value in found[title].items()}
             show(shown, False)
-    typer.echo("\n" + found["odds_sentence"])
+    say("\n" + found["odds_sentence"])
 
 
 def _advice_for(
@@ -169,8 +169,8 @@ def theory(
     if as_json:
         show({"theorem": name, **given, "value": plain, **({} if plot is None else {"plot": str(plot)})}, True)
     else:
-        typer.echo(inspect.getdoc(function) or "")
-        typer.echo(f"\n{name}({', '.join(f'{key}={item}' for key, item in given.items())}) = {value!s}")
+        say(inspect.getdoc(function) or "")
+        say(f"\n{name}({', '.join(f'{key}={item}' for key, item in given.items())}) = {value!s}")
 
 
 def _numbers(name: str, function: Any, words: list[str]) -> dict[str, Any]:

@@ -6,11 +6,14 @@ from pathlib import Path
 
 import typer
 
+from dperm.commands.shared import JSON_OPTION, show
+
 
 def report(
     certificate: Path = typer.Argument(..., help="certificate.json of a fit."),
     evaluation: Path | None = typer.Option(None, help="evaluation.json of `dperm evaluate`, for scores and their plots."),
     out: Path = typer.Option(Path("report.html"), help="Where to write; a name that ends in .md gives Markdown."),
+    as_json: bool = JSON_OPTION,
 ) -> None:
     """Write the report of a release again, with the paid-for scores of an evaluation where there is one.
 
@@ -36,4 +39,4 @@ def report(
             raise ValueError("Expected an evaluation of this model, found one of other coefficients.")
     text = certificate_page(found, scores, markdown=out.suffix == ".md")
     write_whole(out.parent, {out.name: text})
-    typer.echo(f"report in {out}")
+    show({"report": str(out)}, as_json)

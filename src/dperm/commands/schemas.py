@@ -7,6 +7,8 @@ from pathlib import Path
 
 import typer
 
+from dperm.commands.shared import say
+
 
 def schema(
     file: Path = typer.Argument(..., help="CSV or Parquet file."),
@@ -14,6 +16,8 @@ def schema(
 ) -> None:
     """Draft a schema with types and EMPTY bounds to fill in. No value of the data is copied: bounds and levels must come from
     what you know without looking.
+
+    Example: dperm schema people.csv --out people.json
     """
     from dperm.model_file import write_whole
     from dperm.schema import Schema
@@ -24,4 +28,4 @@ def schema(
         typer.echo(text)
     else:
         write_whole(out.parent, {out.name: text})
-        typer.echo(f"Draft in {out}. Fill in low and high, levels and the target; nothing was taken from the data.")
+        say(f"Draft in {out}. Fill in low and high, levels and the target; nothing was taken from the data.")

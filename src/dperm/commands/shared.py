@@ -8,13 +8,27 @@ from typing import Any
 
 import typer
 
+SETTINGS: dict[str, bool] = {"quiet": False}  # set once by the common options, before any command runs
 JSON_OPTION = typer.Option(False, "--json", help="Print one JSON object instead of text.")
+
+
+def say(text: str, *, error: bool = False) -> None:
+    """A line for people: nothing under --quiet."""
+    if not SETTINGS["quiet"]:
+        typer.echo(text, err=error)
+
+
+def verbosity(as_json: bool) -> int:
+    """Whether a fit may show progress: never beside JSON or under --quiet."""
+    return 0 if as_json or SETTINGS["quiet"] else 1
 
 
 def show(values: dict[str, Any], as_json: bool) -> None:
     """Key and value lines for people, or one JSON object for programs."""
     if as_json:
         typer.echo(json.dumps(values, allow_nan=False))
+        return
+    if SETTINGS["quiet"]:
         return
     width = max(len(key) for key in values)
     for key, value in values.items():

@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from dperm.commands.shared import JSON_OPTION, show
+from dperm.commands.shared import JSON_OPTION, say, show
 
 
 def verify(
@@ -42,12 +42,12 @@ def verify(
     if as_json:
         show({"ok": not reasons, "reasons": reasons, "statement": found.record.get("statement", "")}, True)
     elif reasons:
-        typer.echo(f"NOT VERIFIED: {certificate.name}")
+        say(f"NOT VERIFIED: {certificate.name}")
         for reason in reasons:
-            typer.echo(f"  - {reason}")
+            say(f"  - {reason}")
     else:
-        typer.echo(f"verified: {found.record['statement']}")
+        say(f"verified: {found.record['statement']}")
         for assumption in found.record.get("assumptions", []):
-            typer.echo(f"  assumes: {assumption}")
+            say(f"  assumes: {assumption}")
     if reasons:
         raise typer.Exit(1)

@@ -1,0 +1,161 @@
+"""The command line: exit codes, JSON, quiet, colours, configuration, completion, help, and the ledger from the shell."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from dperm.cli import app
+from dperm.commands import COMMANDS
+
+RUN = CliRunner().invoke
+
+
+def shell(*words: str, **environment: str) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [sys.executable, "-c", "from dperm.cli import main; main()", *words],
+        capture_output=True, text=True, timeout=120, env={**os.environ, **environment},
+    )  # fmt: skip
+
+
+@pytest.fixture
+def people(tmp_path):
+    """A small table, its schema, and the words of a fit."""
+    rng = np.random.default_rng(3)
+    rows = [f"{a:.3f},{'yes' if a + b > 0 else 'no'}" for a, b in rng.uniform(-1, 1, (300, 2))]
+    (tmp_path / "people.csv").write_text("a,y\n" + "\n".join(rows) + "\n")
+    schema = {
+        "columns": {"a": {"type": "numeric", "low": -1, "high": 1}},
+        "target": {"column": "y", "type": "classes", "classes": ["no", "yes"]},
+    }
+    (tmp_path / "people.json").write_text(json.dumps(schema))
+    words = ["fit", str(tmp_path / "people.csv"), "--schema", str(tmp_path / "people.json"), "--method", "gradient"]
+    return tmp_path, [*words, "--out", str(tmp_path / "model")]
+
+
+def test_every_command_has_help_with_an_example():
+    def walk(words: list[str], thing) -> None:
+        if hasattr(thing, "registered_commands"):
+            for command in thing.registered_commands:
+                walk([*words, command.name or command.callback.__name__], command.callback)
+            return
+        found = RUN(app, [*words, "--help"])
+        assert found.exit_code == 0 and re.search(r"Examples?: dperm", re.sub(r"\s+", " ", found.output)), words
+
+    for name, thing in COMMANDS.items():
+        walk([name], thing)
+
+
+def test_version_names_commit_and_dependencies():
+    lines = RUN(app, ["--version"]).output.splitlines()
+    assert re.fullmatch(r"dperm \d+\.\d+\.\d+ \(commit [0-9a-f]{12}\)|dperm .* \(commit unknown\)", lines[0])
+    assert any(line.startswith("numpy ") for line in lines) and any(line.startswith("dp-accounting ") for line in lines)
+
+
+def test_exit_codes_and_messages():
+    wrong = shell("plan", "--n", "100", "--epsilon", "1")
+    assert wrong.returncode == 2 and wrong.stderr.startswith("dperm: Expected --d") and wrong.stdout == ""
+    assert shell("no-such-command").returncode == 2
+    missing = shell("verify", "absent.json")
+    assert missing.returncode == 2 and "Traceback" not in missing.stderr
+
+
+def test_no_colour_codes_without_a_terminal_or_with_no_color():
+    for environment in ({"NO_COLOR": "1"}, {"NO_COLOR": "1", "FORCE_COLOR": "", "TERM": "xterm-256color"}):
+        assert "\x1b[3" not in shell("plan", "--help", **environment).stdout
+
+
+def test_completion_is_offered_for_bash():
+    words = {"_DPERM_COMPLETE": "complete_bash", "COMP_WORDS": "dperm led", "COMP_CWORD": "1"}
+    assert "ledger" in shell(**words).stdout
+
+
+def test_quiet_prints_nothing_and_json_still_does(people):
+    _, words = people
+    quiet = RUN(app, ["--quiet", *words, "--epsilon", "1"])
+    assert quiet.exit_code == 0 and quiet.output == ""
+    found = RUN(app, ["--quiet", *words, "--epsilon", "1", "--json"])
+    assert json.loads(found.output)["epsilon"] == 1.0
+
+
+def test_json_everywhere(people):
+    folder, words = people
+    assert RUN(app, [*words, "--epsilon", "2", "--json"]).exit_code == 0
+    model, data = str(folder / "model" / "model.json"), str(folder / "people.csv")
+    certificate = str(folder / "model" / "certificate.json")
+    ledger = str(folder / "l.ledger")
+    for command in (
+        ["predict", model, data, "--json"],
+        ["predict", model, data, "--probabilities", "--json"],
+        ["verify", certificate, "--json"],
+        ["report", certificate, "--out", str(folder / "r.md"), "--json"],
+        ["evaluate", model, data, "--epsilon", "1", "--json"],
+        ["theory", "--json"],
+        ["theory", "privacy-is-free", "alpha=0.1", "--json"],
+        ["schema", data],
+        ["plan", "--n", "1000", "--schema", str(folder / "people.json"), "--epsilon", "1", "--method", "gradient", "--json"],
+        ["ledger", "create", ledger, "--dataset", "people", "--epsilon", "3", "--delta", "1e-6", "--json"],
+        ["ledger", "show", ledger, "--json"],
+        ["ledger", "admit", ledger, data, "--json"],
+        ["ledger", "verify", ledger, "--json"],
+        ["ledger", "export", ledger],
+    ):
+        found = RUN(app, command)
+        assert found.exit_code == 0, (command, found.output)
+        assert isinstance(json.loads(found.output), dict), command
+
+
+def test_configuration_by_file_and_environment(people, monkeypatch):
+    folder, words = people
+    monkeypatch.chdir(folder)
+    (folder / "dperm.toml").write_text('[fit]\nepsilon = 1.5\nrelation = "zero-out"\n')
+    found = json.loads(RUN(app, [*words, "--json"]).stdout)
+    assert found["epsilon"] == 1.5 and found["relation"] == "zero-out"
+    monkeypatch.setenv("DPERM_FIT_EPSILON", "0.7")
+    assert json.loads(RUN(app, [*words, "--json"]).stdout)["epsilon"] == 0.7
+    assert json.loads(RUN(app, [*words, "--json", "--epsilon", "0.9"]).stdout)["epsilon"] == 0.9
+    for text, words_of in (("[fit]\nepsilonn = 1", "epsilonn"), ("[fitt]\nx = 1", "fitt"), ("not toml", "TOML")):
+        (folder / "dperm.toml").write_text(text)
+        with pytest.raises(ValueError, match=words_of):
+            RUN(app, [*words, "--json"], catch_exceptions=False)
+
+
+def test_a_ledger_from_the_shell(people):
+    folder, words = people
+    ledger = str(folder / "people.ledger")
+    made = RUN(app, ["ledger", "create", ledger, "--dataset", "people", "--epsilon", "2", "--delta", "1e-6"])
+    assert made.exit_code == 0 and "people" in made.output
+    assert RUN(app, [*words, "--epsilon", "1.5", "--ledger", ledger]).exit_code == 0
+    shown = json.loads(RUN(app, ["ledger", "show", ledger, "--json"]).output)
+    assert shown["fits"] == 1 and 0 < shown["left_epsilon"] < 1.5
+    # Over budget: refused before the file is opened as a table, so even a broken file makes no difference.
+    (folder / "people.csv").write_bytes(b"a,y\n" + b"\xff\xfe\n" * 300)
+    refused = shell(*words, "--epsilon", "1.9", "--ledger", ledger)
+    assert refused.returncode == 2 and "left is about epsilon=" in refused.stderr and "does not read" not in refused.stderr
+    certificate = str(folder / "model" / "certificate.json")
+    assert RUN(app, ["ledger", "verify", ledger, "--certificate", certificate]).exit_code == 0
+    exported = json.loads(RUN(app, ["ledger", "export", ledger]).output)
+    assert len(exported["entries"]) == 2 and "secret" not in json.dumps(exported)
+
+
+def test_another_file_is_not_debited(people):
+    folder, words = people
+    ledger = str(folder / "people.ledger")
+    RUN(app, ["ledger", "create", ledger, "--dataset", "people", "--epsilon", "2", "--delta", "1e-6", "--data", words[1]])
+    (folder / "other.csv").write_text((folder / "people.csv").read_text() + "0.5,yes\n")
+    refused = shell(words[0], str(folder / "other.csv"), *words[2:], "--epsilon", "0.5", "--ledger", ledger)
+    assert refused.returncode == 2 and "found other content" in refused.stderr
+    assert json.loads(RUN(app, ["ledger", "show", ledger, "--json"]).output)["fits"] == 0
+
+
+def test_a_theorem_is_drawn(tmp_path):
+    words = ["theory", "gradient-descent", "n=1000", "d=5", "lipschitz=1", "diameter=1", "epsilon=1", "delta=1e-6"]
+    found = RUN(app, [*words, "--plot", str(tmp_path / "g.svg"), "--json"])
+    assert found.exit_code == 0 and (tmp_path / "g.svg").read_text().startswith("<?xml")
