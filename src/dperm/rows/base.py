@@ -9,6 +9,7 @@ blocks (threads, workers, retries) gives the same bits.
 from __future__ import annotations
 
 import math
+import os
 import threading
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -187,6 +188,8 @@ class _BlasThreads:
 
 
 _BLAS = _BlasThreads()
+if hasattr(os, "register_at_fork"):  # a child must not inherit a lock that some thread of the parent holds
+    os.register_at_fork(after_in_child=_BLAS.__init__)
 
 
 @contextmanager
