@@ -204,3 +204,26 @@ def test_add_remove_uses_the_nominal_size_only(generator):
     fewer = fit(problem(), MemoryRows(X[:-2], y[:-2]), target, Objective(), nominal_n=100, random_state=2)
     assert whole.plan == fewer.plan and not np.array_equal(whole.w, fewer.w)
     assert whole.certificate.verify(allow_seeded=True).ok
+
+
+@pytest.mark.parametrize("relation", ["zero-out", "replace-one"])
+def test_noise_that_is_drawn_is_the_planned_one(generator, relation):
+    """Two draws: the tilt and the output step. The second covers two computed minimisers, each within 2τ/λ of the exact one."""
+
+    class Listening(SeededNoise):
+        def __init__(self):
+            super().__init__(5)
+            self.scales = []
+
+        def normal(self, scale, size):
+            self.scales.append(scale)
+            return super().normal(scale, size)
+
+    X, y = data(generator)
+    noise = Listening()
+    release = fit(problem(), MemoryRows(X, y), Target(1.0, 1e-6, relation), Objective(noise_kind="gaussian"), noise=noise)
+    first, second = release.plan.stages
+    tau, ridge = second.settings["gradient_tolerance"], first.settings["ridge"]
+    assert noise.scales == pytest.approx([first.settings["noise_scale"], second.settings["output_scale"]])
+    assert noise.scales[0] == pytest.approx(1.001 * math.sqrt(2.0) / first.event.shift)
+    assert noise.scales[1] == pytest.approx(1.001 * 4 * tau / (ridge * second.event.mu))
