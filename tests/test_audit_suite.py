@@ -49,14 +49,14 @@ def test_neighbours_differ_in_one_record_only():
 @pytest.mark.parametrize("relation", RELATIONS)
 def test_an_honest_estimator_is_kept(relation):
     """Confidence 99 % spread over three cases: false alarm ≤ 1 % in all."""
-    (result,) = suite.run_suite([quick(relation=relation)], seconds=1.0)
-    assert result.verdict == "kept" and result.found.trials >= 40 and result.claim.epsilon(1e-3) <= 6.0 + 1e-9
+    (result,) = suite.run_suite([quick(relation=relation)], seconds=1.0, trials=100)
+    assert result.verdict == "kept" and result.found.trials == 100 and result.claim.epsilon(1e-3) <= 6.0 + 1e-9
 
 
 def test_a_broken_estimator_is_accused(monkeypatch):
     honest = noise_module.gaussian_scale
     monkeypatch.setattr(noise_module, "gaussian_scale", lambda sensitivity, mu: honest(sensitivity, mu) / 8)
-    (result,) = suite.run_suite([quick()], seconds=2.0)
+    (result,) = suite.run_suite([quick()], seconds=1.0, trials=200)
     assert result.verdict == "VIOLATED" and result.found.epsilon_lower > 0
 
 
@@ -66,6 +66,14 @@ def test_a_refusal_is_a_row_with_its_reason():
     (result,) = suite.run_suite([pure], seconds=1.0)
     assert result.verdict == "refused" and result.note.startswith("delta > 0")
     assert "delta > 0" in page.refusals([result])
+
+
+def test_time_decides_the_number_of_trials_and_ends_the_suite():
+    cases = [quick(), quick(), quick()]
+    results = suite.run_suite(cases, seconds=1e-9)
+    assert {result.note for result in results} == {"not run: out of time"}
+    (result,) = suite.run_suite([quick()], seconds=0.5)
+    assert 40 <= result.found.trials <= 4000
 
 
 def test_noisy_sums_are_seen_and_the_curator_is_left_as_it_was():
@@ -83,7 +91,7 @@ def test_page_has_all_parts_and_keeps_the_peers(tmp_path):
     page.replace_section(path, "## Peers\n\nfound before")
     plant = planted()[8]
     bad, good = plant.audit(broken=True, share=0.2), plant.audit(broken=False, share=0.2)
-    results = suite.run_suite([quick()], seconds=0.5)
+    results = suite.run_suite([quick()], seconds=0.5, trials=60)
     rows = gradient_rows(steps=(1,), relations=("zero-out",))
     page.write_page(path, rows, results, [(plant, bad, good)], seconds=60.0, processes=2)
     text = path.read_text(encoding="utf-8")
@@ -107,13 +115,13 @@ def test_certificates_are_audited_as_recorded(tmp_path):
         assert case.relation == relation and len(case.data[0]) == 40
         claim = case.build().fit(*case.data).plan_.guarantee
         assert claim.relation == relation and claim.epsilon(1e-3) == pytest.approx(3.0, rel=1e-6)
-    (result,) = suite.run_suite([case], seconds=0.5)
+    (result,) = suite.run_suite([case], seconds=0.5, trials=60)
     assert result.verdict == "kept" and result.mechanism == "gradient"
 
 
 class TestCommand:
     def test_estimator_by_name(self):
-        answer = CliRunner().invoke(app, ["audit", "MeanEstimator", "--relation", "replace-one", "--minutes", "0.01", "--json"])
+        answer = CliRunner().invoke(app, ["audit", "MeanEstimator", "--relation", "replace-one", "--trials", "60", "--json"])
         assert answer.exit_code == 0, answer.output
         (record,) = json.loads(answer.output)["audits"]
         assert record["verdict"] == "kept" and record["claimed_epsilon"] <= 6.0 + 1e-9
@@ -124,13 +132,16 @@ class TestCommand:
         ).fit(np.eye(4)[:, :1], [0, 1, 0, 1])
         path = tmp_path / "certificate.json"
         path.write_text(model.certificate_.to_json(), encoding="utf-8")
-        assert CliRunner().invoke(app, ["audit", str(path), "--minutes", "0.02"]).exit_code == 0
+        assert CliRunner().invoke(app, ["audit", str(path), "--trials", "80"]).exit_code == 0
         honest = noise_module.gaussian_scale
         monkeypatch.setattr(noise_module, "gaussian_scale", lambda sensitivity, mu: honest(sensitivity, mu) / 20)
-        answer = CliRunner().invoke(app, ["audit", str(path), "--minutes", "0.02"])
+        answer = CliRunner().invoke(app, ["audit", str(path), "--trials", "80"])
         assert answer.exit_code == 1 and "VIOLATED" in answer.output
 
-    @pytest.mark.parametrize("arguments", [[], ["LogisticRegression", "--suite"], ["NoSuchModel"], ["Ridge", "--minutes", "0"]])
+    @pytest.mark.parametrize(
+        "arguments",
+        [[], ["LogisticRegression", "--suite"], ["NoSuchModel"], ["Ridge", "--minutes", "0"], ["Ridge", "--trials", "3"]],
+    )
     def test_usage_is_checked(self, arguments):
         answer = CliRunner().invoke(app, ["audit", *arguments])
         assert isinstance(answer.exception, ValueError) and "Expected" in str(answer.exception)
