@@ -25,6 +25,7 @@ from dperm.privacy import RELATIONS, Guarantee
 Vector = NDArray[np.float64]
 N = 12
 EPSILON, DELTA = 6.0, 1e-3  # loose enough that a hundred fits see something, tight enough that an error shows
+LEAST = 120  # below some hundred fits not even perfect separation refutes a claim at the confidence of a whole table
 FAMILY = 0.01  # chance that any correct row of one run of the suite is accused
 
 
@@ -203,7 +204,7 @@ def run_suite(
     trials: int | None = None,
     progress: Callable[[Result, int, int], None] | None = None,
 ) -> list[Result]:
-    """Audit all cases in about `seconds` of wall time in all; each gets as many trials as its share allows (40 … 4,000),
+    """Audit all cases in about `seconds` of wall time in all; each gets as many trials as its share allows (120 … 4,000),
     or `trials` where that is given.
 
     A first pass fits each case once, to see which are refused; only the others share the time and the false-alarm rate.
@@ -225,7 +226,7 @@ def run_suite(
         if number in ready:
             model, each = ready.pop(number)
             left = seconds - (time.perf_counter() - started)
-            if left < -0.5 * seconds and trials is None:
+            if left < -0.25 * seconds and trials is None:
                 results[number] = Result(case, None, case.method, None, "not run: out of time")
             else:
                 share = max(left, 0.0) / (len(ready) + 1)
@@ -241,7 +242,7 @@ def _affordable(case: Case, each: float, seconds: float, processes: int) -> int:
     for _ in range(2):
         case.fit(case.neighbour)
     each = min(each, (time.perf_counter() - started) / 2)
-    return int(np.clip(0.9 * seconds * processes / (2 * each), 40, 4000))
+    return int(np.clip(0.9 * seconds * processes / (2 * each), LEAST, 4000))
 
 
 def _audit(case: Case, model: Any, trials: int, confidence: float, processes: int) -> Result:
