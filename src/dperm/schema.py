@@ -209,7 +209,7 @@ class Schema:
         if self.row_norm is not None:
             found["row_norm"] = self.row_norm
         if self.target is not None:
-            entries = {"column": self.target.column, "type": self.target.type}
+            entries: dict[str, Any] = {"column": self.target.column, "type": self.target.type}
             for key in ("classes", "low", "high"):
                 value = getattr(self.target, key)
                 if value is not None:

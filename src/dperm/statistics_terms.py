@@ -114,7 +114,7 @@ class LogHistogram:
     def __call__(self, block: Block) -> Vector:
         values = np.maximum(np.asarray(self.measure(block), dtype=np.float64), self.top * 1e-30)
         place = np.clip(np.floor(2.0 * np.log2(self.top / values)), 0, BINS - 1).astype(np.int64)
-        return np.bincount(place, weights=present(block), minlength=BINS)
+        return np.asarray(np.bincount(place, weights=present(block), minlength=BINS), dtype=np.float64)
 
     def sensitivity(self, relation: str) -> float:
         return math.sqrt(2.0) if _replaced(relation) else 1.0

@@ -85,9 +85,10 @@ class ScaledObjective:
         kinds = rule.column_kinds(self.kinds, shape)
         mu = gaussian_mu(target.epsilon, target.delta)
         parts = rule.parts_of(rule.statistics(problem, kinds, positives=True), shape, target)
-        stages = [Stage(name, Gaussian(mu * math.sqrt(parts[name]))) for name in parts_in_order(parts, problem, kinds)]
+        budget = {name: mu * math.sqrt(parts[name]) for name in parts_in_order(parts, problem, kinds)}
+        stages = [Stage(name, Gaussian(part)) for name, part in budget.items()]
         output = Gaussian(mu * math.sqrt(OUTPUT_SHARE))
-        before = math.sqrt(sum(stage.event.gdp() ** 2 for stage in stages) + output.mu**2)  # type: ignore[operator]
+        before = math.sqrt(math.fsum(part**2 for part in budget.values()) + output.mu**2)
         factor, shift = self._factor(target, parts.get("mean", 0.0), before)
         event = ObjectiveEvent(
             "self-bounding", shift, target.epsilon / factor, kappa(target.relation) == 2, target.rows_per_person
