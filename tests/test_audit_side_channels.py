@@ -62,7 +62,7 @@ def constructors():
     made = {}
     for name in estimators.__all__:
         cls = getattr(estimators, name)
-        if not dataclasses.is_dataclass(cls) or name == "MLPClassifier":
+        if not dataclasses.is_dataclass(cls):
             continue
         fields = {field.name for field in dataclasses.fields(cls)}
         options = {"epsilon": 1.0, "delta": 1e-4, "bounds": (-1, 1), "random_state": 0}

@@ -111,6 +111,13 @@ def test_resume_continues_and_refuses_another_audit(tmp_path):
         distinguish(fit, 0.0, 2.0, 200, resume=store)
 
 
+def test_progress_counts_up_to_the_end():
+    seen = []
+    distinguish(lambda data: 0.0, 0, 1, 200, progress=lambda done, total: seen.append((done, total)))
+    assert seen[-1] == (8, 8) and [done for done, _ in seen] == list(range(1, 9))
+    assert distinguish(lambda data: 0.0, 0, 1, 40, progress=True).trials == 40
+
+
 def test_declarations_are_checked():
     with pytest.raises(ValueError, match="trials ≥ 20"):
         distinguish(lambda data: 0.0, 0, 1, 5)

@@ -23,6 +23,7 @@ from dperm.audit.bounds import epsilon_lower, limits, mu_lower, profile_gap
 from dperm.audit.scores import Matrix, ScoreFunction, best_tests, candidates
 from dperm.audit.workers import Progress, run_chunks
 from dperm.privacy import ApproxDP, Guarantee, PureDP
+from dperm.report.progress import step_printer
 
 CHUNK = 50
 
@@ -77,7 +78,7 @@ def distinguish(
     claim: Guarantee | float | None = None,
     processes: int = 1,
     resume: str | Path | None = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> Distinguished:
     """Lower bounds on ε(δ) and μ of `fit` from `trials` runs on each of two neighbouring data sets.
 
@@ -86,6 +87,7 @@ def distinguish(
     claim      what the mechanism promises: a guarantee (its whole profile is tested), or a number ε (at `delta`)
     processes  worker processes; global NumPy and Python generators are reseeded in each from the operating system
     resume     a file that keeps finished runs, so that an interrupted audit goes on where it stopped
+    progress   True for a line on the terminal, or a function (done, total)
 
     A run that raises counts as an outcome of its own: failing on one data set more often than on the other is a leak too.
 
@@ -101,6 +103,8 @@ def distinguish(
         raise ValueError(f"Expected trials ≥ 20, found {trials}. Half of them choose the test, half of them count.")
     started = time.perf_counter()
     run = as_function(fit)
+    if isinstance(progress, bool):
+        progress = step_printer("audit") if progress else None
     shown = run_chunks(run, (data, neighbour), trials, CHUNK, processes, _store(resume, data, neighbour, trials), progress)
     if all(row is None for part in shown for row in part):
         run(data)  # every run failed: show the error instead of calling it indistinguishable
