@@ -7,12 +7,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import softmax
+from sklearn.utils.validation import check_is_fitted, validate_data
 
+from dperm.estimators.base import _READ
 from dperm.estimators.classifier import PrivateClassifier
 from dperm.mechanisms.network import Network
 from dperm.mechanisms.network_terms import import_torch
 from dperm.problem import Interval, Loss, MultinomialLoss
 from dperm.rows.memory import is_sparse
+from dperm.tables import column_names, is_table
 from dperm.walk import Release
 
 
@@ -98,6 +101,7 @@ class MLPClassifier(PrivateClassifier):
         raise ValueError("Expected a linear model, found a network: its JSON form is not supported. Use pickle.")
 
     def _scores(self, X: Any) -> np.ndarray:
+        check_is_fitted(self, "certificate_")
         encoded = self._encode(X)
         size = np.linalg.norm(encoded, axis=1, keepdims=True)
         limit = self._inputs.rows.radius
@@ -105,12 +109,6 @@ class MLPClassifier(PrivateClassifier):
         return np.asarray(self._layout.scores(self.w_, self._inputs.of(encoded)), dtype=np.float64)
 
     def _encode(self, X: Any) -> np.ndarray:
-        from sklearn.utils.validation import check_is_fitted, validate_data
-
-        from dperm.estimators.base import _READ
-        from dperm.tables import column_names, is_table
-
-        check_is_fitted(self, "certificate_")
         schema = self._declared_schema()
         if schema is not None and is_table(X):
             schema.check(column_names(X), with_target=False)
@@ -127,7 +125,8 @@ class MLPClassifier(PrivateClassifier):
 
     def predict(self, X: Any) -> np.ndarray:
         """The class with the largest score."""
-        return np.asarray(self.classes_[self._scores(X).argmax(axis=1)])
+        scores = self._scores(X)
+        return np.asarray(self.classes_[scores.argmax(axis=1)])
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probabilities of the classes, in the order of `classes_`."""

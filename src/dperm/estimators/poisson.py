@@ -130,7 +130,8 @@ class PoissonRegressor(RegressorMixin, PrivateEstimator):
 
     def predict(self, X: Any, exposure: Any = None) -> np.ndarray:
         """Expected counts, at most y_max (times the exposure)."""
-        rates = self._y_high * np.exp(np.clip(self._scores(X), LOWEST, 0.0))
+        scores = np.clip(self._scores(X), LOWEST, 0.0)
+        rates = self._y_high * np.exp(scores)
         return np.asarray(rates if exposure is None else rates * np.asarray(exposure, dtype=np.float64))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
