@@ -207,7 +207,7 @@ def engines(n: int, d: int, repeats: int) -> dict[str, Any]:
             import torch
 
             tensors = torch.from_numpy(X), torch.from_numpy(y)
-            sides["device, CPU products"] = DeviceRows(*tensors).bounded(bounds)
+            sides["device, torch on the processor"] = DeviceRows(*tensors).bounded(bounds)
         except ImportError:
             pass
         try:

@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_limits
 import dperm
 from dperm.features import Features
 from dperm.problem import DataBounds, Interval, LogisticLoss, MultinomialLoss
-from dperm.rows import BLOCK_ROWS, ArrowRows, MemoryRows, sum_step
+from dperm.rows import BLOCK_ROWS, ArrowRows, DeviceRows, MemoryRows, sum_step
 from dperm.rows.memory import cut_block, inside
 from dperm.terms import GradientTerm
 
@@ -47,7 +47,8 @@ def engines(X, y, folder, declared):
     yield "arrow", (ArrowRows(folder / "rows.parquet", declared),)
     yield "arrow, cached", (ArrowRows(folder / "rows.parquet", declared, cache=folder / "cache"),)
     torch = pytest.importorskip("torch", reason="device rows need torch: pip install dperm[torch]")
-    yield "device", (torch.from_numpy(X), torch.from_numpy(y))
+    yield "torch", (torch.from_numpy(X), torch.from_numpy(y))
+    yield "device", (DeviceRows(torch.from_numpy(X), torch.from_numpy(y), host=False),)
     da = pytest.importorskip("dask.array", reason="rows on a cluster need dask: pip install dperm[dask]")
     yield "dask", (da.from_array(X, (5000, 2)), da.from_array(y, 3000))
 
@@ -70,7 +71,7 @@ def test_the_same_seeded_fit_on_every_engine(estimator, options, target, method,
         settings = {"epsilon": 2.0, "bounds": (-1, 1), "random_state": 7, "method": method, **options}
         fits[name] = getattr(dperm, estimator)(**settings).fit(*arguments)
     expected = fits.pop("memory")
-    assert set(fits) == {"arrow", "arrow, cached", "device", "dask"}
+    assert set(fits) == {"arrow", "arrow, cached", "torch", "device", "dask"}
     for name, fitted in fits.items():
         np.testing.assert_allclose(fitted.coef_, expected.coef_, atol=1e-8, rtol=0, err_msg=name)
         np.testing.assert_allclose(fitted.intercept_, expected.intercept_, atol=1e-8, rtol=0, err_msg=name)

@@ -41,8 +41,10 @@ def both(term, X, y, bounds, weight=None, dtype="float64"):
     X = X.astype(dtype)
     step = sum_step(term.row_bound, len(y))
     tensor = torch.from_numpy(X)
-    rows = DeviceRows(tensor, torch.from_numpy(np.asarray(y)), None if weight is None else torch.from_numpy(weight))
-    return MemoryRows(X, y, weight).bounded(bounds).sum(term, step), rows.bounded(bounds).sum(term, step)
+    tensors = tensor, torch.from_numpy(np.asarray(y)), None if weight is None else torch.from_numpy(weight)
+    memory = MemoryRows(X, y, weight).bounded(bounds).sum(term, step)
+    assert DeviceRows(*tensors).bounded(bounds).sum(term, step).tobytes() == memory.tobytes()
+    return memory, DeviceRows(*tensors, host=False).bounded(bounds).sum(term, step)
 
 
 @pytest.mark.parametrize("loss", [*SCALAR, MultinomialLoss(classes=3)], ids=repr)
@@ -80,14 +82,14 @@ def test_rows_outside_the_bounds_are_clipped_on_the_device(dtype, generator):
     X[0, 0], X[1, 1], X[2] = torch.nan, torch.inf, 1e-3
     bounds = DataBounds(2.0, Interval(-1, 1))
     before = X.clone()
-    clipped = DeviceRows(X, torch.ones(300)).bounded(bounds).X
+    clipped = DeviceRows(X, torch.ones(300), host=False).bounded(bounds).X
     assert torch.equal(X.isnan(), before.isnan())
     assert float(clipped.double().norm(dim=1).max()) <= 2.0
     assert torch.equal(clipped[2], X[2])
     norms = clipped[3:].double().norm(dim=1)
     assert float(norms.min()) > 1.9  # rows of norm about 6 are scaled to the bound, not far below it
     inside = torch.ones(10, 4) / 4
-    assert DeviceRows(inside, torch.ones(10)).bounded(bounds).X is inside
+    assert DeviceRows(inside, torch.ones(10), host=False).bounded(bounds).X is inside
 
 
 def test_declared_encoding_is_the_rule_of_memory(generator):
@@ -99,9 +101,11 @@ def test_declared_encoding_is_the_rule_of_memory(generator):
     options = {"epsilon": 3.0, "bounds": (0, 10), "x_norm": 12.0, "classes": [0, 1]}
     options |= {"method": Gradient(steps=5), "random_state": 1}
     memory = dperm.LogisticRegression(**options).fit(X, codes)
-    device = dperm.LogisticRegression(**options).fit(torch.from_numpy(X), torch.from_numpy(codes))
-    np.testing.assert_allclose(device.coef_, memory.coef_, atol=1e-8)
-    assert device.certificate_.verify(allow_seeded=True)
+    tensors = torch.from_numpy(X), torch.from_numpy(codes)
+    for arguments in (tensors, (DeviceRows(*tensors, host=False),)):
+        device = dperm.LogisticRegression(**options).fit(*arguments)
+        np.testing.assert_allclose(device.coef_, memory.coef_, atol=1e-8)
+        assert device.certificate_.verify(allow_seeded=True)
 
 
 def test_bad_arrays_are_named():
@@ -119,7 +123,7 @@ def test_a_card_without_room_is_named(monkeypatch):
 
     monkeypatch.setattr("dperm.rows.device.clipped_rows", full)
     with pytest.raises(ValueError, match="room on the card"):
-        DeviceRows(torch.ones(4, 2), torch.ones(4)).bounded(DataBounds(1.0, Interval(-1, 1)))
+        DeviceRows(torch.ones(4, 2), torch.ones(4), host=False).bounded(DataBounds(1.0, Interval(-1, 1)))
 
 
 # -- the kernel -------------------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from dperm.problem import DataBounds, FeatureMap
 from dperm.rows.base import BLOCK_ROWS, Block, Term, from_counts, total_counts
 from dperm.rows.device_sums import CHUNK_ENTRIES, clipped_rows, device_labels, fused_sum, product_counts, takes_fused
 from dperm.rows.labelled import LabelRule
-from dperm.rows.memory import cut_block
+from dperm.rows.memory import MemoryRows, cut_block
 from dperm.statistics_terms import WeightedGradientTerm
 from dperm.terms import GradientTerm, SampledTerm, UnclippedGradientTerm
 
@@ -31,8 +31,9 @@ PRODUCT_BYTES = 1 << 28
 class DeviceRows:
     """X (n × d), y and optional weights as arrays of one library on one device.
 
-    With `device="cuda"` and X on the host, X stays there and streams through pinned buffers on every pass: for data larger
-    than the card. `names` are the columns' names, if they have any.
+    With `device="cuda"` and X on the host, X stays there and streams through pinned buffers on every pass: for data larger than
+    the card. Without it, arrays in the host's memory are summed by NumPy, uncopied, with the bits of `MemoryRows`; `host=False`
+    takes their own library instead. `names` are the columns' names, if they have any.
 
     **Guarantee**: the sensitivity of the computed sum is within the release slack of the declared one: see `kernels.py` for
     the fused path; the other path adds each block of 8,192 rows in float64 and the blocks as integers, as in memory.
@@ -42,7 +43,9 @@ class DeviceRows:
     (3, 3)
     """
 
-    def __init__(self, X: Any, y: Any, weight: Any = None, *, device: Any = None, names: Any = None) -> None:
+    def __init__(
+        self, X: Any, y: Any, weight: Any = None, *, device: Any = None, names: Any = None, host: bool = True
+    ) -> None:
         import array_api_compat
 
         self.xp = array_api_compat.array_namespace(X)
@@ -54,7 +57,7 @@ class DeviceRows:
             raise ValueError("Expected at least one row, found none. Check that the array is not empty.")
         self.X, self.y, self.weight = X, y, weight
         self.device = device_of(X) if device is None else device
-        self.names, self.encoding = names, None
+        self.names, self.encoding, self.host = names, None, host
         self.data: DataBounds | None = None
         self.feature_map: FeatureMap | None = None
         self._encode: Callable[[Any], Any] | None = None
@@ -87,7 +90,10 @@ class DeviceRows:
             kept = None
         return self._copy(y=np.asarray(labels), weight=kept)
 
-    def bounded(self, data: DataBounds, feature_map: FeatureMap | None = None) -> DeviceRows:
+    def bounded(self, data: DataBounds, feature_map: FeatureMap | None = None) -> DeviceRows | MemoryRows:
+        if self.host and str(self.device) == "cpu":
+            weight = None if self.weight is None else to_host(self.weight)
+            return MemoryRows(to_host(self.X), to_host(self.y), weight).bounded(data, feature_map)
         rows = self._copy(data=data, feature_map=feature_map)
         if feature_map is not None:
             return rows  # maps run on host blocks
@@ -117,7 +123,8 @@ class DeviceRows:
 
     def _products(self, term: GradientTerm, weight: Any, step: float) -> NDArray[np.float64]:
         """Two products per block in float64, several blocks at once."""
-        blocks = max(PRODUCT_BYTES // (BLOCK_ROWS * self.d * 8), 1)
+        # A processor wants one block in its cache, a card wants many blocks in flight.
+        blocks = 1 if str(self.device) == "cpu" else max(PRODUCT_BYTES // (BLOCK_ROWS * self.d * 8), 1)
         total: Any = 0
         for start, X in self.pieces(blocks * BLOCK_ROWS):
             part = slice(start, start + X.shape[0])
