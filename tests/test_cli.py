@@ -197,3 +197,23 @@ def test_demo_ends_with_everything_a_person_asks_for(folder):
     assert float(found["accuracy, non-private"]) == pytest.approx(0.852, abs=0.002)
     assert found["certificate"] == "verified" and found["noise"] == "secure" and found["relation"] == "replace-one"
     assert (folder / "demo" / "report.html").exists()
+
+
+def test_plan_reproduces_the_table_of_noise_levels():
+    """σ of objective perturbation at δ = 1e-6 and rows of norm 1: half ridge, default ridge, Redberg et al., Gaussian floor."""
+    _, text = run("plan", "--model", "logistic", "--compare-accounting", "--json")
+    found = {row["epsilon"]: row for row in json.loads(text)["zero-out"]}
+    printed = {0.1: (41.837, 36.305, 49.793, 36.305), 1.0: (4.5773, 4.2247, 5.9921, 4.2247)}
+    printed |= {4.0: (1.2254, 1.1935, None, 1.1935), 8.0: (0.6607, 0.6529, None, 0.6529)}
+    for epsilon, numbers in printed.items():
+        for name, number in zip(("half", "default", "redberg", "gaussian"), numbers):
+            value = found[epsilon][name]
+            assert value is None if number is None else value == pytest.approx(number, abs=6e-4 if epsilon == 0.1 else 6e-5)
+
+
+def test_plan_says_which_n_or_epsilon_is_needed():
+    _, text = run("plan", "--n", 20000, "--d", 10, "--epsilon", 1, "--target-risk", 0.01, "--json")
+    found = json.loads(text)
+    assert found["sample_size"]["gradient"] > 1 and 0 < found["epsilon_needed"]["gradient"] < 1
+    code, message = run("plan", "--d", 10)
+    assert code == 2 and "--n and --epsilon" in message

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from dperm import theory
@@ -17,6 +18,7 @@ from dperm.problem import Problem
 
 MODELS = ("LogisticRegression", "LinearSVC", "LinearRegression", "Ridge", "HuberRegressor")
 ALTERNATIVES = ("scaled-gradient", "scaled-objective", "gradient", "objective", "output", "statistics", "newton", "exponential")
+SHORT = {"logistic": "LogisticRegression", "svm": "LinearSVC", "linear": "LinearRegression", "ridge": "Ridge", "huber": "HuberRegressor"}
 PRIORS = (0.01, 0.1, 0.5)
 
 
@@ -74,8 +76,9 @@ def declared(
     import dperm.estimators as estimators
     from dperm.encoding import Encoding
 
+    model = SHORT.get(model, model)
     if model not in MODELS:
-        raise ValueError(f"Expected a model in {', '.join(MODELS)}, found {model!r}.")
+        raise ValueError(f"Expected a model in {', '.join((*MODELS, *SHORT))}, found {model!r}.")
     if not (isinstance(n, int) and n >= 1 and isinstance(d, int) and 1 <= d <= 10**6):
         raise ValueError(f"Expected whole numbers n ≥ 1 and 1 ≤ d ≤ 1,000,000, found n={n!r} and d={d!r}.")
     extra = {"classes": [0, 1]} if model in ("LogisticRegression", "LinearSVC") else {"y_bounds": (0.0, 1.0)}
@@ -156,6 +159,18 @@ def sample_sizes(
     return {name: size(name) for name in RISK_NAMES}
 
 
+def epsilons(problem: Problem, shape: Shape, target: Target, goal: float, *, radius: float = 1.0) -> dict[str, float | None]:
+    """Smallest ε at which each bound meets the goal with these n rows, δ kept fixed."""
+
+    def smallest(name: str) -> float | None:
+        def at(epsilon: float) -> float:
+            return risk(name, problem, shape.n, shape, replace(target, epsilon=epsilon), radius)
+
+        return _value(lambda: theory.required_epsilon(at, goal))
+
+    return {name: smallest(name) for name in RISK_NAMES}
+
+
 def _crossing(at: Callable[[float], float], goal: float, start: int) -> int | None:
     """The n with at(n) ≤ goal < at(n - 1), by a few steps in logarithms: the bounds are close to powers of n and not cheap.
 
@@ -206,8 +221,6 @@ def alternatives(
 
 def compare_accounting(plan: Plan) -> dict[str, float | None]:
     """ε of the same plan at the target's δ by several rules: what exact composition saves. None where a rule does not apply."""
-    from dataclasses import replace
-
     from dperm.filters import renyi_curve
     from dperm.privacy.conversions import rdp_epsilon, zcdp_epsilon
 
@@ -272,4 +285,5 @@ def advise(
     }
     if target_risk is not None:
         found["sample_size"] = {"target_risk": target_risk, **sample_sizes(problem, shape, target, target_risk, radius=radius)}
+        found["epsilon_needed"] = epsilons(problem, shape, target, target_risk, radius=radius)
     return found

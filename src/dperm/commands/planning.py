@@ -56,25 +56,32 @@ def _declared(estimator: Any, n: int) -> tuple[Any, Any, Any, Any]:
 
 
 def plan(
-    n: int = typer.Option(..., help="Public (or nominal) number of rows."),
+    n: int | None = typer.Option(None, help="Public (or nominal) number of rows."),
     d: int | None = typer.Option(None, help="Number of columns after encoding, each with a declared range; or pass --schema."),
-    epsilon: float = typer.Option(..., help="Privacy budget."),
+    epsilon: float | None = typer.Option(None, help="Privacy budget."),
     delta: float | None = typer.Option(None, help="Default min(1e-6, 0.1/n); 0 asks for pure privacy."),
-    model: str | None = typer.Option(None, help="Estimator name, LogisticRegression by default."),
+    model: str | None = typer.Option(None, help="Estimator name or logistic, svm, linear, ridge, huber; LogisticRegression by default."),
     method: str = typer.Option("auto", help="Mechanism."),
     relation: str = typer.Option("replace-one", help="replace-one, zero-out or add-remove."),
     schema: Path | None = typer.Option(None, help="Plan for the columns and target of this schema."),
-    target_risk: float | None = typer.Option(None, help="Also say how many rows each bound needs for this excess risk."),
+    target_risk: float | None = typer.Option(None, help="Also say how many rows, or which epsilon, each bound needs for this risk."),
     radius: float = typer.Option(1.0, help="Norm of the best coefficients, for the predicted risks."),
-    compare_accounting: bool = typer.Option(False, "--compare-accounting", help="Cost of the same plan by other accountants."),
+    compare_accounting: bool = typer.Option(False, "--compare-accounting", help="The same by other accountants; alone with --model logistic, a table of noise levels."),
     as_json: bool = JSON_OPTION,
 ) -> None:
     """Say what a fit would do, and predict the risk of every alternative, from public numbers alone. Reads no data.
 
     Example: dperm plan --n 10000 --d 20 --epsilon 1 --target-risk 0.05
+
+    Example: dperm plan --model logistic --compare-accounting
     """
     from dperm import advice
 
+    if n is None and compare_accounting:
+        _objective_table(model, delta, as_json)
+        return
+    if n is None or epsilon is None:
+        raise ValueError("Expected --n and --epsilon, found one missing. Pass e.g. --n 10000 --epsilon 1.")
     if schema is None and d is None:
         raise ValueError("Expected --d or --schema, found neither. Pass the number of columns, e.g. --d 20.")
     if schema is not None:
@@ -95,7 +102,7 @@ def plan(
         bound = "no bound" if row["predicted_risk"] is None else f"{row['predicted_risk']:.4g}"
         text = f"needs {row['needs'][0]}" if row["needs"] else f"{row['passes']} releases"
         say(f"  {'*' if row['mechanism'] == found['mechanism'] else ' '} {row['mechanism']:<17} {bound:<10} {text}")
-    for title in ("sample_size", "accounting"):
+    for title in ("sample_size", "epsilon_needed", "accounting"):
         if title in found:
             say("\n" + title.replace("_", " "))
             shown = {key: "no bound" if value is None else value for key, value in found[title].items()}
@@ -135,7 +142,27 @@ def _advice_for(
     if target_risk is not None:
         sizes = advice.sample_sizes(problem, shape, target, target_risk, radius=radius)
         found["sample_size"] = {"target_risk": target_risk, **sizes}
+        found["epsilon_needed"] = advice.epsilons(problem, shape, target, target_risk, radius=radius)
     return found, planned
+
+
+def _objective_table(model: str | None, delta: float | None, as_json: bool) -> None:
+    """σ of logistic objective perturbation at rows of norm 1, by accounting, for both kinds of neighbours."""
+    from dperm.mechanisms.objective_accounting import compare_accounting as compare
+
+    if model not in ("logistic", "LogisticRegression"):
+        raise ValueError(f"Expected --model logistic for the table of noise levels, found {model!r}. Or pass --n and --epsilon.")
+    tables = {relation: compare(delta=1e-6 if delta is None else delta, relation=relation) for relation in ("zero-out", "replace-one")}
+    if as_json:
+        show(tables, True)
+        return
+    columns = ("epsilon", "ridge", "half", "default", "redberg", "kst", "gaussian")
+    for relation, rows in tables.items():
+        say(f"\n{relation}, delta {rows[0]['delta']:g}: noise of objective perturbation, rows of norm 1")
+        say("".join(f"{name:>10}" for name in columns))
+        for row in rows:
+            say("".join(f"{'n/a':>10}" if row[name] is None else f"{row[name]:>10.4f}" for name in columns))
+    say("\nhalf, default: this library at half and all of its default ridge; gaussian: the floor, one Gaussian release.")
 
 
 def theory(
