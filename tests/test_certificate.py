@@ -33,7 +33,13 @@ def models():
     yield (
         "linear",
         dperm.LinearRegression(
-            epsilon=2.0, delta=1e-5, y_bounds=(0, 40), regularization=ElasticNet(3.0, 1.0), radius=4.0, method="gradient", **common
+            epsilon=2.0,
+            delta=1e-5,
+            y_bounds=(0, 40),
+            regularization=ElasticNet(3.0, 1.0),
+            radius=4.0,
+            method="gradient",
+            **common,
         ).fit(X, y),
     )
     yield (

@@ -38,7 +38,9 @@ def test_coefficients_are_in_the_callers_units():
     generator = np.random.default_rng(1)
     X = np.column_stack([generator.uniform(100, 200, 5000), generator.uniform(-3, 3, 5000)])
     y = 0.05 * X[:, 0] - 0.5 * X[:, 1] + 2
-    model = linear(epsilon=1e6, bounds=([100, -3], [200, 3]), y_bounds=(0, 20), method=dperm.Gradient(steps=400, clip=20.0)).fit(X, y)
+    model = linear(epsilon=1e6, bounds=([100, -3], [200, 3]), y_bounds=(0, 20), method=dperm.Gradient(steps=400, clip=20.0)).fit(
+        X, y
+    )
     np.testing.assert_allclose(model.coef_, [0.05, -0.5], rtol=0.02)
     np.testing.assert_allclose(X @ model.coef_ + model.intercept_, model.predict(X), rtol=1e-9)
 

@@ -229,9 +229,7 @@ def test_data_bound_uses_the_lipschitz_constant():
 
 def test_assumed_bound_is_recorded_as_unverified(generator):
     X, y = data(generator)
-    release = fit(
-        problem(), MemoryRows(X, y), Target(1.0, 1e-6), Gradient(bound="assumed", assumed_bound=1.5), random_state=0
-    )
+    release = fit(problem(), MemoryRows(X, y), Target(1.0, 1e-6), Gradient(bound="assumed", assumed_bound=1.5), random_state=0)
     assert any("UNVERIFIED" in text for text in release.certificate.record["assumptions"])
 
 

@@ -44,7 +44,12 @@ def violations(text: str, package: str) -> list[str]:
                 found.append(name)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("open", "print", "input"):
             found.append(node.func.id)
-        if isinstance(node, ast.Attribute) and node.attr == "random" and isinstance(node.value, ast.Name) and node.value.id == "np":
+        if (
+            isinstance(node, ast.Attribute)
+            and node.attr == "random"
+            and isinstance(node.value, ast.Name)
+            and node.value.id == "np"
+        ):
             found.append("np.random")
     return found
 

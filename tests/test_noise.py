@@ -9,7 +9,16 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dperm.noise import RELEASE_SLACK, SecureNoise, SeededNoise, gamma_norm_vector, gaussian_scale, grid_step, noise_source, release
+from dperm.noise import (
+    RELEASE_SLACK,
+    SecureNoise,
+    SeededNoise,
+    gamma_norm_vector,
+    gaussian_scale,
+    grid_step,
+    noise_source,
+    release,
+)
 
 
 @pytest.mark.parametrize("policy", ["secure", "seeded", "exact"])

@@ -49,18 +49,14 @@ def best_in_ball(X, y, radius):
 def test_noisy_gradient_descent_stays_below_its_bound(relation):
     n, d, radius, epsilon, delta = 400, 4, 1.0, 1.0, 1e-6
     X, y = sphere_rows(n, d, 1)
-    advice = theory.gradient_descent_plan(
-        n, d, 1.0, radius=radius, epsilon=epsilon, delta=delta, relation=relation, steps=60
-    )
+    advice = theory.gradient_descent_plan(n, d, 1.0, radius=radius, epsilon=epsilon, delta=delta, relation=relation, steps=60)
     problem = Problem(LogisticLoss(), domain=Ball(radius), data=DataBounds(1.0, LABELS))
     mechanism = Gradient(steps=60, step_size=advice.step_size, clip=1.0, momentum=0.0, output="average")
     target = Target(epsilon, delta, relation)
     best = best_in_ball(X, y, radius)
     rows = MemoryRows(X, y)
     excess = [mean_risk(X, y, fit(problem, rows, target, mechanism, random_state=s).w) - best for s in range(60)]
-    bound = theory.gradient_descent_risk(
-        n, d, 1.0, radius=radius, epsilon=epsilon, delta=delta, relation=relation, steps=60
-    )
+    bound = theory.gradient_descent_risk(n, d, 1.0, radius=radius, epsilon=epsilon, delta=delta, relation=relation, steps=60)
     assert measured(excess) <= bound
     settings = plan(problem, Shape(n, d), target, mechanism).stages[0].settings
     assert settings["noise_of_mean"] == pytest.approx(advice.noise, rel=2e-3)
@@ -80,9 +76,7 @@ def test_output_and_objective_perturbation_stay_below_their_bounds(name, risk, d
     mechanism = MECHANISMS[name]()
     excess = [mean_risk(X, y, fit(problem, rows, target, mechanism, random_state=s).w, ridge) - exact.fun for s in range(60)]
     options = {"self_bounding": 1.0} if name == "objective" else {}
-    bound = getattr(theory, risk)(
-        n, d, 1.0, ridge, epsilon=epsilon, delta=delta or None, relation="zero-out", **options
-    )
+    bound = getattr(theory, risk)(n, d, 1.0, ridge, epsilon=epsilon, delta=delta or None, relation="zero-out", **options)
     assert 0 < measured(excess) <= bound
 
 
@@ -95,8 +89,6 @@ def test_exponential_mechanism_stays_below_its_convex_bound():
     target = Target(epsilon, 0.0)
     rows = MemoryRows(X, y)
     best = np.mean(np.abs(y - np.median(y)))
-    excess = [
-        np.mean(np.abs(y - fit(problem, rows, target, "exponential", random_state=s).w[0])) - best for s in range(150)
-    ]
+    excess = [np.mean(np.abs(y - fit(problem, rows, target, "exponential", random_state=s).w[0])) - best for s in range(150)]
     bound = theory.exponential_erm_risk(n, 1, 1.0, radius=radius, epsilon=epsilon, convex=True)
     assert measured(excess) <= bound
