@@ -13,7 +13,6 @@ out: exactly one of them is 1. `row_norm` beside "columns" bounds the norm of a 
 
 from __future__ import annotations
 
-import json
 import math
 import tomllib
 from collections.abc import Mapping
@@ -24,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from dperm.encoding import Encoding
+from dperm.suggestions import closest, finite, scalars
 
 COLUMN_TYPES = ("numeric", "ordinal", "categorical", "boolean", "sparse", "ignored")
 TARGET_TYPES = ("classes", "numeric", "count")
@@ -47,7 +47,8 @@ class Column:
     def __post_init__(self) -> None:
         where = f"column {self.name!r}"
         if self.type not in COLUMN_TYPES:
-            raise ValueError(f"Expected the type of {where} in {COLUMN_TYPES}, found {self.type!r}. Correct the schema.")
+            hint = closest(self.type, COLUMN_TYPES)
+            raise ValueError(f"Expected the type of {where} in {COLUMN_TYPES}, found {self.type!r}.{hint} Correct the schema.")
         if self.bounds is not None and (self.type != "numeric" or self.bounds != "private" or self.low is not None):
             raise ValueError(f'Expected bounds="private" on a numeric column without low and high, found another for {where}.')
         if self.type in ("numeric", "sparse") and self.bounds is None:
@@ -129,8 +130,28 @@ class TargetColumn:
             raise ValueError(f"Expected at least two classes for target {self.column!r}, found {self.classes!r}.")
         if self.type == "count" and self.low is None:
             object.__setattr__(self, "low", 0.0)  # a count is never negative
-        if self.type != "classes" and (self.low is None or self.high is None or not self.low < self.high):
+        if self.type != "classes" and not (finite(self.low) and finite(self.high) and self.low < self.high):  # type: ignore[operator]
             raise ValueError(f"Expected low < high for target {self.column!r}, found {self.low!r} and {self.high!r}.")
+
+
+ENTRIES = ("type", "low", "high", "levels", "missing", "group", "bounds")
+
+
+def _described(name: str, entry: Any) -> Column:
+    """One column from its JSON description."""
+    if not isinstance(entry, Mapping):
+        raise ValueError(f"Expected a description of column {name!r}, found {str(entry)[:60]!r}.")
+    unknown = sorted(str(key) for key in entry if key not in ENTRIES)
+    if unknown:
+        hint = closest(unknown[0], ENTRIES)
+        listed = ", ".join(ENTRIES[:-1])
+        raise ValueError(f"Expected {listed} or {ENTRIES[-1]} for column {name!r}, found {unknown}.{hint}")
+    levels = scalars(entry.get("levels") or (), f"levels of column {name!r}")
+    missing = entry.get("missing")
+    if missing is not None:
+        (missing,) = scalars([missing], f"missing of column {name!r}")
+    low, high = entry.get("low"), entry.get("high")
+    return Column(name, entry.get("type", ""), low, high, levels, missing, entry.get("group"), entry.get("bounds"))
 
 
 @dataclass(frozen=True)
@@ -153,35 +174,25 @@ class Schema:
         """Build from the JSON form; every mistake is named with its place."""
         if not isinstance(spec, Mapping) or not isinstance(spec.get("columns"), Mapping) or not spec["columns"]:
             raise ValueError('Expected a schema {"columns": {name: {...}}, "target": {...}}, found something else.')
-        columns = []
+        columns, mistakes = [], []
         for name, entry in spec["columns"].items():
-            if not isinstance(entry, Mapping):
-                raise ValueError(f"Expected a description of column {name!r}, found {entry!r}.")
-            unknown = set(entry) - {"type", "low", "high", "levels", "missing", "group", "bounds"}
-            if unknown:
-                raise ValueError(
-                    f"Expected type, low, high, levels, missing, group or bounds for column {name!r}, found {sorted(unknown)}."
-                )
-            columns.append(
-                Column(
-                    str(name),
-                    entry.get("type", ""),
-                    entry.get("low"),
-                    entry.get("high"),
-                    tuple(entry.get("levels") or ()),
-                    entry.get("missing"),
-                    entry.get("group"),
-                    entry.get("bounds"),
-                )
-            )
+            try:
+                columns.append(_described(str(name), entry))
+            except ValueError as error:
+                mistakes.append((str(name), str(error)))
+        if mistakes:
+            others = ", ".join(repr(name) for name, _ in mistakes[1:9])
+            raise ValueError(mistakes[0][1] + (f" There are mistakes in {others} too." if others else ""))
         if all(column.type == "ignored" for column in columns):
             raise ValueError("Expected at least one column that is not ignored, found none.")
         target = spec.get("target")
         declared = None
-        if target is not None:
-            if not isinstance(target, Mapping) or "column" not in target:
+        # A draft's target that was left empty is no target: --target names one.
+        if target is not None and not (isinstance(target, Mapping) and target.get("column") == ""):
+            if not isinstance(target, Mapping) or not isinstance(target.get("column"), str):
                 raise ValueError('Expected "target": {"column": ..., "type": ...}, found something else.')
             classes = target.get("classes")
+            classes = None if classes is None else scalars(classes, f"classes of target {target['column']!r}")
             declared = TargetColumn(
                 str(target["column"]),
                 target.get("type", ""),
@@ -197,11 +208,17 @@ class Schema:
     @classmethod
     def load(cls, path: str | Path) -> Schema:
         """Read JSON or TOML."""
-        text = Path(path).read_text(encoding="utf-8")
+        from dperm.model_file import read_json
+
+        file = Path(path)
+        if not file.is_file():
+            raise ValueError(f"Expected a schema at {file}, found no file. Draft one with `dperm schema`, or check the path.")
+        if file.suffix != ".toml":
+            return cls.from_dict(read_json(file))
         try:
-            spec = tomllib.loads(text) if str(path).endswith(".toml") else json.loads(text)
+            spec = tomllib.loads(file.read_text(encoding="utf-8"))
         except (ValueError, RecursionError) as error:
-            raise ValueError(f"Expected a schema in JSON or TOML in {path}, found text that does not parse: {error}.") from error
+            raise ValueError(f"Expected a schema in TOML in {file}, found text that does not parse: {error}.") from error
         return cls.from_dict(spec)
 
     def spec(self) -> dict[str, Any]:
@@ -223,7 +240,9 @@ class Schema:
             return self
         named = {c.name: c for c in self.columns}
         if column not in named:
-            raise ValueError(f"Expected target {column!r} among the declared columns, found none. Add it to the schema.")
+            known = [*named, *([] if self.target is None else [self.target.column])]
+            hint = closest(column, known)
+            raise ValueError(f"Expected target {column!r} among the declared columns, found none.{hint} Add it to the schema.")
         chosen = named[column]
         kind = "numeric" if chosen.type in ("numeric", "sparse") else "classes"
         classes = (0, 1) if chosen.type == "boolean" else chosen.levels
@@ -274,8 +293,8 @@ class Schema:
         absent = [name for name in needed if name not in found]
         if absent:
             raise ValueError(
-                f"Expected the declared columns {', '.join(map(repr, absent))}, found {', '.join(map(repr, found[:30]))}. "
-                "Correct the names in the schema, or mark a column as ignored."
+                f"Expected the declared columns {', '.join(map(repr, absent))}, found {', '.join(map(repr, found[:30]))}."
+                f"{closest(absent[0], found)} Correct the names in the schema, or mark a column as ignored."
             )
 
     def features(self, cells: Mapping[str, Any]) -> np.ndarray:

@@ -57,7 +57,11 @@ def fit(
         estimator.set_params(ledger=book)
     fitted = estimator.fit(open_rows(file, declared, memory, cache, quiet=not verbosity(as_json) or relation == "add-remove"))
     report = save_model(fitted, out)
-    show({**summary(fitted), "model": str(out / "model.json"), "report": str(report)}, as_json)
+    lines = summary(fitted)
+    if hasattr(fitted, "classes_"):
+        # Always said, whatever the data: a misspelt class makes rows empty and must not become an error about them.
+        lines["labels"] = f"{', '.join(map(str, fitted.classes_.tolist()))} (a row with any other label counts as empty)"
+    show({**lines, "model": str(out / "model.json"), "report": str(report)}, as_json)
 
 
 STREAM_BYTES = 256_000_000

@@ -1,0 +1,43 @@
+"""Help with typing mistakes in declarations, and checks of what came out of a file."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Iterable
+from typing import Any
+
+
+def closest(word: Any, known: Iterable[str]) -> str:
+    """ "Did you mean 'age'?" with a space before it, or nothing.
+
+    >>> closest("agee", ["age", "income"])
+    " Did you mean 'age'?"
+    >>> closest("zebra", ["age", "income"])
+    ''
+    """
+    found = difflib.get_close_matches(str(word)[:200], [str(name) for name in known], n=1, cutoff=0.6)
+    return f" Did you mean {found[0]!r}?" if found else ""
+
+
+def scalars(values: Any, what: str) -> tuple[Any, ...]:
+    """A list of words and finite numbers as a tuple; anything else is refused.
+
+    >>> scalars(["a", 1], "levels")
+    ('a', 1)
+    """
+    if not isinstance(values, list | tuple):
+        raise ValueError(f'Expected a list for {what}, found {str(values)[:60]!r}. Write e.g. ["a", "b"].')
+    for value in values:
+        if not isinstance(value, str | int | float) or (isinstance(value, float) and not math.isfinite(value)):
+            raise ValueError(f"Expected words or numbers in {what}, found {str(value)[:60]!r}.")
+    return tuple(values)
+
+
+def finite(value: Any) -> bool:
+    """A finite number, and not a truth value.
+
+    >>> finite(1.5), finite(True), finite("1"), finite(float("nan"))
+    (True, False, False, False)
+    """
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
