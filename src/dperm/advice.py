@@ -18,7 +18,13 @@ from dperm.problem import Problem
 
 MODELS = ("LogisticRegression", "LinearSVC", "LinearRegression", "Ridge", "HuberRegressor")
 ALTERNATIVES = ("scaled-gradient", "scaled-objective", "gradient", "objective", "output", "statistics", "newton", "exponential")
-SHORT = {"logistic": "LogisticRegression", "svm": "LinearSVC", "linear": "LinearRegression", "ridge": "Ridge", "huber": "HuberRegressor"}
+SHORT = {
+    "logistic": "LogisticRegression",
+    "svm": "LinearSVC",
+    "linear": "LinearRegression",
+    "ridge": "Ridge",
+    "huber": "HuberRegressor",
+}
 PRIORS = (0.01, 0.1, 0.5)
 
 
@@ -140,9 +146,7 @@ def _value(bound: Callable[[], float]) -> float | None:
     return found if math.isfinite(found) else None
 
 
-def sample_sizes(
-    problem: Problem, shape: Shape, target: Target, goal: float, *, radius: float = 1.0
-) -> dict[str, int | None]:
+def sample_sizes(problem: Problem, shape: Shape, target: Target, goal: float, *, radius: float = 1.0) -> dict[str, int | None]:
     """Smallest n at which each bound meets the goal, δ kept fixed."""
     if not goal > 0:
         raise ValueError(f"Expected a target risk > 0, found {goal}. Pass e.g. 0.01.")
@@ -260,9 +264,7 @@ def advise(
     >>> found["mechanism"] in MECHANISMS, found["odds"]["factor"] == math.e
     (True, True)
     """
-    estimator, problem, shape, target = declared(
-        model, n, d, epsilon=epsilon, delta=delta, relation=relation, method=method
-    )
+    estimator, problem, shape, target = declared(model, n, d, epsilon=epsilon, delta=delta, relation=relation, method=method)
     plan = plan_of(estimator, problem, shape, target)
     found: dict[str, Any] = {
         "model": model,

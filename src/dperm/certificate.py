@@ -105,7 +105,8 @@ class Certificate:
         """Compute everything again and compare.
 
         **Guarantee of a pass**: the stated (ε, δ) follows from the stated events; the events follow from the stated
-        problem, size, target and options; every decision follows from the released values; the coefficients match their hash and units.
+        problem, size, target and options; every decision follows from the released values; the coefficients match their
+        hash and units.
         """
         reasons: list[str] = []
         try:
@@ -300,7 +301,7 @@ def _recompute(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _receipt(stated: Mapping[str, Any], plan: Plan, policy: str) -> dict[str, Any]:
-    """The ledger entry as the plan implies it: its costs and its place in the chain are recomputed, the rest is bound by its hash."""
+    """The ledger entry as the plan implies it: costs and place in the chain are recomputed, the rest is bound by its hash."""
     from dperm.ledger import receipt_again
 
     return receipt_again(stated, plan, policy)

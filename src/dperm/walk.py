@@ -112,7 +112,13 @@ def fit(
     source = noise_source(noise, random_state) if isinstance(noise, str) else noise
     receipt = None if ledger is None else _debited(ledger, planned, source, fingerprint)
     curator = Curator(
-        rows.bounded(problem.data, problem.feature_map), source, target.relation, shape.n, target.rows_per_person, on_book, progress
+        rows.bounded(problem.data, problem.feature_map),
+        source,
+        target.relation,
+        shape.n,
+        target.rows_per_person,
+        on_book,
+        progress,
     )
     outcome = chosen.run(planned, problem, curator)
     if merge(curator.ledger) != merge(planned.events):

@@ -60,13 +60,19 @@ def plan(
     d: int | None = typer.Option(None, help="Number of columns after encoding, each with a declared range; or pass --schema."),
     epsilon: float | None = typer.Option(None, help="Privacy budget."),
     delta: float | None = typer.Option(None, help="Default min(1e-6, 0.1/n); 0 asks for pure privacy."),
-    model: str | None = typer.Option(None, help="Estimator name or logistic, svm, linear, ridge, huber; LogisticRegression by default."),
+    model: str | None = typer.Option(
+        None, help="Estimator name or logistic, svm, linear, ridge, huber; LogisticRegression by default."
+    ),
     method: str = typer.Option("auto", help="Mechanism."),
     relation: str = typer.Option("replace-one", help="replace-one, zero-out or add-remove."),
     schema: Path | None = typer.Option(None, help="Plan for the columns and target of this schema."),
-    target_risk: float | None = typer.Option(None, help="Also say how many rows, or which epsilon, each bound needs for this risk."),
+    target_risk: float | None = typer.Option(
+        None, help="Also say how many rows, or which epsilon, each bound needs for this risk."
+    ),
     radius: float = typer.Option(1.0, help="Norm of the best coefficients, for the predicted risks."),
-    compare_accounting: bool = typer.Option(False, "--compare-accounting", help="The same by other accountants; alone with --model logistic, a table of noise levels."),
+    compare_accounting: bool = typer.Option(
+        False, "--compare-accounting", help="The same by other accountants; alone with --model logistic, a table of noise levels."
+    ),
     as_json: bool = JSON_OPTION,
 ) -> None:
     """Say what a fit would do, and predict the risk of every alternative, from public numbers alone. Reads no data.
@@ -152,7 +158,9 @@ def _objective_table(model: str | None, delta: float | None, as_json: bool) -> N
 
     if model not in ("logistic", "LogisticRegression"):
         raise ValueError(f"Expected --model logistic for the table of noise levels, found {model!r}. Or pass --n and --epsilon.")
-    tables = {relation: compare(delta=1e-6 if delta is None else delta, relation=relation) for relation in ("zero-out", "replace-one")}
+    tables = {
+        relation: compare(delta=1e-6 if delta is None else delta, relation=relation) for relation in ("zero-out", "replace-one")
+    }
     if as_json:
         show(tables, True)
         return
