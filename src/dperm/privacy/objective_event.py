@@ -190,23 +190,16 @@ class ObjectiveDP(Guarantee):
 
 
 def _falling_root(log_excess: Any, low: float, high: float) -> float:
-    """A point, to a relative 1e-12, where the falling function is ≤ 0; `high` must be one. Illinois steps, then bisection."""
-    at_low, at_high = log_excess(low), log_excess(high)
-    for turn in range(200):
-        if high - low <= 1e-12 * high:
-            break
-        middle = (low + high) / 2
-        if turn % 3 != 2 and at_low > 0 > at_high and math.isfinite(at_low) and math.isfinite(at_high):
-            middle = low + (high - low) * at_low / (at_low - at_high)
-            middle = min(max(middle, low + 1e-3 * (high - low)), high - 1e-3 * (high - low))
-            if turn % 3 == 1:  # aim a little to the side that is far
-                middle = min(max(middle + (5e-13 * high), low), high)
-        value = log_excess(middle)
-        if value <= 0:
-            high, at_high = middle, value
-        else:
-            low, at_low = middle, value
-    return high
+    """A point, to a relative 1e-12, where the falling function is ≤ 0; `high` must be one. Brent's method, then steps upwards."""
+    from scipy.optimize import brentq
+
+    if not (math.isfinite(log_excess(low)) and log_excess(low) > 0 > log_excess(high)):
+        return high
+    root = float(brentq(log_excess, low, high, xtol=1e-300, rtol=1e-13))
+    step = 1e-13 * root
+    while root < high and log_excess(root) > 0:  # the answer must have been evaluated and found to keep the target
+        root, step = min(root + step, high), 2 * step
+    return root
 
 
 @functools.lru_cache(maxsize=512)
