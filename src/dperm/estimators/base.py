@@ -14,7 +14,7 @@ from dperm.encoding import Encoding
 from dperm.estimators.engines import declared_rows, engine_rows
 from dperm.estimators.labels import label_column
 from dperm.estimators.persons import person_weights
-from dperm.mechanisms.base import Shape, Target
+from dperm.mechanisms.base import MECHANISMS, Shape, Target
 from dperm.planner import choose
 from dperm.problem import (
     Ball,
@@ -95,6 +95,9 @@ class PrivateEstimator(BaseEstimator):
 
     def _method(self) -> Any:
         """The method as the planner takes it; an estimator with its own mechanism or options builds it here."""
+        chosen = MECHANISMS.get(self.method) if isinstance(self.method, str) else self.method
+        if not getattr(chosen, "linear", True):
+            raise ValueError(f"Expected a method with one coefficient per column, found {self.method!r}. Use its own estimator.")
         return self.method
 
     # -- the fit -----------------------------------------------------------------------------------------------------

@@ -67,6 +67,8 @@ class MLPClassifier(PrivateClassifier):
             return self.method
         if self.method not in ("auto", "network"):
             raise ValueError(f"Expected method='auto' or 'network' for a network, found {self.method!r}. Its loss is not convex.")
+        if not self.fit_intercept:
+            raise ValueError("Expected fit_intercept=True for a network, found False. Its layers have their own biases.")
         if self.class_weight is not None:
             raise ValueError("Expected no class_weight= for a network, found one. Its clip would undo the weights; leave it out.")
         if self.sampling_rate is not None:

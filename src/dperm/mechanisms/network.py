@@ -73,6 +73,7 @@ class Network:
     sampling_rate: float | None = None
 
     name: ClassVar[str] = "network"
+    linear: ClassVar[bool] = False  # its weights are no coefficients of columns: linear estimators refuse it
 
     def __post_init__(self) -> None:
         for label in ("hidden", "components", "steps"):
