@@ -118,8 +118,8 @@ def row_squares(Z: Any) -> Vector:
 
 def weighted_row_sum(X: Any, slopes: Vector) -> Vector:
     """slopesᵀ X with an error that fits the release slack, whatever the data: float32 blocks add in short runs."""
-    if is_sparse(X):
-        return np.asarray((X.T @ slopes).T, dtype=np.float64)
+    if is_sparse(X):  # a float64 vector makes SciPy add in float64, also where the entries are float32
+        return np.asarray((X.T @ slopes.astype(np.float64, copy=False)).T, dtype=np.float64)
     if X.dtype != np.float32:
         return np.asarray(slopes.T @ X)
     whole = len(X) - len(X) % FLOAT32_ROWS
