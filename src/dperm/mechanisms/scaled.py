@@ -93,8 +93,9 @@ class ScaledGradient:
     def plan(self, problem: Problem, shape: Shape, target: Target) -> Plan:
         kinds = rule.column_kinds(self.kinds, shape)
         budget = rule.shares(problem, shape, target, kinds, self.last, positives=self.start == "rate")
-        public = {self.last: self._public(kinds)}
-        stages = tuple(Stage(name, Gaussian(mu), public.get(name, {})) for name, mu in budget.items())
+        public = {name: rule.described(name, mu, target) for name, mu in budget.items()}
+        public[self.last] |= self._public(kinds)
+        stages = tuple(Stage(name, Gaussian(mu), public[name]) for name, mu in budget.items())
         return Plan(self.name, options_of(self), stages, target, shape, warnings=self._warnings(problem, shape, target, budget))
 
     def _public(self, kinds: tuple[str, ...]) -> Settings:

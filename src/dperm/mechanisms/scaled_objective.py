@@ -86,7 +86,7 @@ class ScaledObjective:
         mu = gaussian_mu(target.epsilon, target.delta)
         parts = rule.parts_of(rule.statistics(problem, kinds, positives=True), shape, target)
         budget = {name: mu * math.sqrt(parts[name]) for name in parts_in_order(parts, problem, kinds)}
-        stages = [Stage(name, Gaussian(part)) for name, part in budget.items()]
+        stages = [Stage(name, Gaussian(part), rule.described(name, part, target)) for name, part in budget.items()]
         output = Gaussian(mu * math.sqrt(OUTPUT_SHARE))
         before = math.sqrt(math.fsum(part**2 for part in budget.values()) + output.mu**2)
         factor, shift = self._factor(target, parts.get("mean", 0.0), before)

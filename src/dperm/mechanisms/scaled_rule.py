@@ -47,6 +47,27 @@ SHARES = {
 }
 
 
+# What each stage lets out, for people who read a plan.
+RELEASES = {
+    "octaves": "histogram of signs and magnitudes of each column without declared bounds",
+    "cells": "histogram of each such column inside the range that the first one found",
+    "row norms": "histogram of the rows' norms",
+    "mean": "sum of the rows",
+    "radius": "histogram of the centred rows' norms",
+    "squares": "sum of squares of each centred column",
+    "positives": "number of positive labels",
+    "label mean": "sum of the labels",
+    "residuals": "histogram of the residuals at the start",
+    "residuals again": "histogram of the residuals after a third of the steps",
+    "descent": "sums of clipped gradients, as many as the released scale asks for",
+}
+
+
+def described(name: str, mu: float, target: Target) -> Settings:
+    """What a stage releases and its share of the budget μ²."""
+    return {"releases": RELEASES[name], "share": mu**2 / gaussian_mu(target.epsilon, target.delta) ** 2}
+
+
 def is_regression(problem: Problem) -> bool:
     return not problem.loss.classification
 
