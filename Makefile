@@ -38,6 +38,10 @@ coverage: $(BIN)/.dev
 	  tests/test_problem.py tests/test_gaussian.py tests/test_accounting.py tests/test_guarantees.py \
 	  tests/test_objective.py tests/test_exact_objective.py src/dperm/problem src/dperm/privacy
 
+# The site, with warnings as errors, into site/.
+docs: $(BIN)/.dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+
 # 500 fits killed at random moments while eight processes share one ledger; bounded in time.
 soak: $(BIN)/.core
 	$(BIN)/python scripts/soak.py --fits 500 --processes 8 --seconds 600
