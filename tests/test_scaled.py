@@ -139,6 +139,8 @@ CASES = {
     "huber": (HuberLoss(0.3), ScaledGradient(kinds=KINDS)),
     "softmax": (MultinomialLoss(classes=3), ScaledGradient(kinds=KINDS)),
     "weighted": (LogisticLoss(), ScaledGradient(kinds=KINDS, max_weight=2.5)),
+    "private bounds": (LogisticLoss(), ScaledGradient(kinds=("private", "private", *KINDS[2:]))),
+    "objective, private bounds": (LogisticLoss(), ScaledObjective(kinds=("private", *KINDS[1:]))),
     "objective": (LogisticLoss(), ScaledObjective(kinds=KINDS)),
     "objective, weighted": (LogisticLoss(), ScaledObjective(kinds=("numeric",) * 6, max_weight=2.5)),
 }
@@ -172,6 +174,8 @@ def stage_sensitivity(name, relation, decided, max_weight):
     """By hand, from the table of the module: what one row moves each stage's sum by."""
     replaced = relation == "replace-one"
     return {
+        "octaves": math.sqrt(2 * (2 if replaced else 1)),
+        "cells": math.sqrt(2 * (2 if replaced else 1)),
         "row norms": math.sqrt(2) if replaced else 1.0,
         "mean": (2 if replaced else 1) * decided["mean_radius"],
         "radius": math.sqrt(2) if replaced else 1.0,
@@ -265,7 +269,7 @@ def test_ledger_equals_plan_and_certificate_verifies(name, relation):
     assert merge(release.plan.events) == merge(plan(problem, Shape(400, 6), target, mechanism).events)
 
 
-@pytest.mark.parametrize("name", ["flags", "regression", "objective"])
+@pytest.mark.parametrize("name", ["flags", "regression", "objective", "private bounds"])
 def test_every_altered_number_of_the_run_fails(name):
     """Options, stages, decisions and released values: one changed leaf, and the recomputation disagrees."""
     problem, rows, target, mechanism = setting(name)
