@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -156,13 +157,10 @@ def test_like_columns_are_told_by_declaration() -> None:
         Network(hidden=0)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("epsilon", "least"), [(1.0, 0.92), (3.0, 0.945)])
-def test_mnist(shared_data: object, epsilon: float, least: float) -> None:
-    """About a minute each on one core."""
-    from pathlib import Path
-
-    data = np.load(Path(str(shared_data)) / "mnist.npz")
-    options = {"delta": 1e-6, "bounds": (0, 255), "classes": list(range(10)), "random_state": 0}
-    fitted = MLPClassifier(epsilon, **options).fit(data["X_train"].reshape(60000, -1).astype(np.float32), data["y_train"])
-    assert fitted.score(data["X_test"].reshape(10000, -1).astype(np.float32), data["y_test"]) >= least
+def test_digits(shared_data: Path) -> None:
+    """A third of the images and half of the steps, to be quick; docs/theorems/network.md has the full numbers (.939 at ε = 1)."""
+    data = np.load(shared_data / "mnist.npz")
+    X, Z = (data[name].reshape(len(data[name]), -1).astype(np.float32) for name in ("X_train", "X_test"))
+    fitted = MLPClassifier(3.0, 1e-6, bounds=(0, 255), classes=range(10), steps=100, random_state=0)
+    assert fitted.fit(X[:20000], data["y_train"][:20000]).score(Z, data["y_test"]) > 0.9
+    assert fitted.plan_.options["centred_rows"] is True and fitted.certificate_.verify(allow_seeded=True).ok

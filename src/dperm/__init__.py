@@ -24,6 +24,7 @@ _HOMES = {
     "MedianEstimator": "dperm.estimators",
     "MLPClassifier": "dperm.estimators",
     "PoissonRegressor": "dperm.estimators",
+    "PrivateGridSearch": "dperm.estimators",
     "QuantileRegressor": "dperm.estimators",
     "Ridge": "dperm.estimators",
     "fit": "dperm.walk",

@@ -9,6 +9,7 @@ from dperm.estimators.logistic import LogisticRegression
 from dperm.estimators.mlp import MLPClassifier
 from dperm.estimators.poisson import PoissonRegressor
 from dperm.estimators.quantile import QuantileRegressor
+from dperm.estimators.search import PrivateGridSearch
 from dperm.estimators.svc import LinearSVC
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "MeanEstimator",
     "MedianEstimator",
     "PoissonRegressor",
+    "PrivateGridSearch",
     "QuantileRegressor",
     "Ridge",
 ]
