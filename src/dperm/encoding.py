@@ -29,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dperm.rows.memory import is_sparse
+from dperm.suggestions import finite
 
 Vector = NDArray[np.float64]
 KINDS = ("numeric", "categorical", "boolean", "sparse", "free", "private")
@@ -186,8 +187,7 @@ class Encoding:
 
     @classmethod
     def from_spec(cls, spec: dict[str, Any]) -> Encoding:
-        if any(low is not None and high is not None and not low < high for low, high in zip(spec["low"], spec["high"])):
-            raise ValueError("Expected low < high for every column of the encoding, found a column without.")
+        _check_spec(spec)
         return cls(
             tuple(spec["names"]),
             tuple(spec["kinds"]),
@@ -260,6 +260,26 @@ class Encoding:
         missing = np.where(np.isfinite(low), low, 0.0)
         missing[np.array([k == "private" for k in kinds], dtype=bool)] = 0.0
         return cls(labels, tuple(kinds), low, high, missing, tuple(groups), x_norm, centred)
+
+
+def _check_spec(spec: Any) -> None:
+    """A stored encoding may come from a stranger: every field has its type, and every column its bounds."""
+    lists = ("names", "kinds", "low", "high", "missing", "groups")
+    if not isinstance(spec, Mapping) or not all(isinstance(spec.get(key), list) for key in lists):
+        raise ValueError("Expected an encoding with names, kinds, low, high, missing and groups, found something else.")
+    if len({len(spec[key]) for key in lists}) != 1 or not spec["names"]:
+        raise ValueError("Expected one entry per column in every list of the encoding, found lists of different lengths.")
+    if not all(isinstance(name, str) for name in spec["names"]) or not all(kind in KINDS for kind in spec["kinds"]):
+        raise ValueError("Expected names that are words and known kinds in the encoding, found others.")
+    if not all(isinstance(group, int) and not isinstance(group, bool) for group in spec["groups"]):
+        raise ValueError("Expected whole numbers as groups of the encoding, found others.")
+    for kind, low, high, missing in zip(spec["kinds"], spec["low"], spec["high"], spec["missing"]):
+        free = kind in ("free", "private") and low is None and high is None
+        if not finite(missing) or not (free or (finite(low) and finite(high) and low < high and math.isfinite(high - low))):
+            raise ValueError("Expected low < high for every column of the encoding, found a column without.")
+    norm = spec.get("x_norm")
+    if not (norm is None or (finite(norm) and 1e-150 < norm < 1e150)) or not isinstance(spec.get("centred"), bool):
+        raise ValueError("Expected x_norm > 0 or none, and centred as true or false, in the encoding.")
 
 
 def _plain(value: float) -> float | None:

@@ -132,9 +132,10 @@ class Evaluation:
                 from dperm.ledger import receipt_again
 
                 receipt = receipt_again(record["ledger"], plan, noise["policy"])
-            again = _record(plan, record["released"], noise, record["model"], record["range"], record["level"], receipt)
+            with np.errstate(all="ignore"):
+                again = _record(plan, record["released"], noise, record["model"], record["range"], record["level"], receipt)
             _compare("", again, record, reasons)
-        except (ValueError, KeyError, TypeError, IndexError, OverflowError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, IndexError, ArithmeticError, AttributeError, RecursionError) as error:
             reasons.append(f"the record cannot be recomputed: {type(error).__name__}: {error}")
         if reproducible(self.record) and not allow_seeded:
             reasons.append("the noise was seeded, so the release is NOT private (pass --allow-seeded to check the rest)")

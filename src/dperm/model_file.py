@@ -35,8 +35,12 @@ def model_from_record(record: Any) -> Any:
     if not isinstance(record, dict) or record.get("format") != FORMAT:
         raise ValueError(f"Expected a model with format {FORMAT!r}, found another file. Pass model.json.")
     names = set(estimators.__all__)
-    if record.get("estimator") not in names:
-        raise ValueError(f"Expected an estimator in {sorted(names)}, found {record.get('estimator')!r}.")
+    if not isinstance(record.get("estimator"), str) or record["estimator"] not in names:
+        raise ValueError(f"Expected an estimator in {sorted(names)}, found {str(record.get('estimator'))[:60]!r}.")
+    # A schema that is a word would be taken for the path of a file: a stranger's model must not name one.
+    schema, intercept = record.get("schema"), record.get("fit_intercept")
+    if not (schema is None or isinstance(schema, dict)) or not isinstance(intercept, bool):
+        raise ValueError("Expected a complete model, found a damaged one: its schema or intercept has the wrong type.")
     try:
         model = getattr(estimators, record["estimator"])(schema=record["schema"], fit_intercept=record["fit_intercept"])
         model._declared_schema()
@@ -44,10 +48,12 @@ def model_from_record(record: Any) -> Any:
         model.w_ = np.array(record["w"], dtype=np.float64)
         model.n_features_in_ = model._encoding.d
         model.certificate_ = None
-        if not np.isfinite(model.w_).all() or model.w_.shape[-1] != model._encoding.d + int(model.fit_intercept):
+        if model.w_.ndim not in (1, 2) or not np.isfinite(model.w_).all():
+            raise ValueError("coefficients that are no list of finite numbers")
+        if model.w_.shape[-1] != model._encoding.d + int(model.fit_intercept):
             raise ValueError("coefficients that do not fit the columns")
         model._restore(record["extra"])
-    except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError, IndexError, ArithmeticError, RecursionError) as error:
         raise ValueError(f"Expected a complete model, found a damaged one: {error}.") from error
     return model
 

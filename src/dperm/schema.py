@@ -150,6 +150,8 @@ def _described(name: str, entry: Any) -> Column:
     missing = entry.get("missing")
     if missing is not None:
         (missing,) = scalars([missing], f"missing of column {name!r}")
+        if entry.get("type") in ("numeric", "sparse", "boolean") and isinstance(missing, str):
+            raise ValueError(f"Expected a number as missing of column {name!r}, found {missing!r}. Write what a null becomes.")
     low, high = entry.get("low"), entry.get("high")
     return Column(name, entry.get("type", ""), low, high, levels, missing, entry.get("group"), entry.get("bounds"))
 
@@ -465,7 +467,10 @@ def _key(value: Any) -> str:
     if isinstance(value, bool | np.bool_):
         return str(bool(value))
     if isinstance(value, int | float | np.integer | np.floating):
-        return repr(float(value))
+        try:
+            return repr(float(value))
+        except OverflowError:  # a whole number of more than 308 digits
+            return str(value)
     text = str(value)
     if text and (text[0].isdigit() or text[0] in "+-."):
         try:
