@@ -12,7 +12,7 @@ import pytest
 
 from dperm import theory
 
-TABLE = tomllib.loads(Path(__file__).with_name("vectors_theory.toml").read_text(encoding="utf-8"))
+TABLE = tomllib.loads(Path(__file__).with_name("vectors.toml").read_text(encoding="utf-8"))
 NOISE = [
     (entry["item"], entry["rule"], entry["delta"], entry["relation"], *case)
     for entry in TABLE["printed_noise"]
