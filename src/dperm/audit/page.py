@@ -24,8 +24,9 @@ def write_page(
     peers = kept_section(path.read_text(encoding="utf-8")) if path.is_file() else ""
     parts = [
         "# Audit: what a certificate claims, and what an attack can prove",
-        f"Written by `make audit` on {datetime.date.today().isoformat()} at commit `{commit(path)}`, in {seconds / 60:.1f} "
-        f"minutes with {processes} processes. How the bounds are made: [theorems/audit.md](theorems/audit.md).",
+        f"Written by `dperm audit --suite` on {datetime.date.today().isoformat()} at commit `{commit(path)}`, "
+        f"in {seconds / 60:.1f} minutes with {processes} processes. "
+        "How the bounds are made: [theorems/audit.md](theorems/audit.md).",
         summary(exact, results, examined),
         exact_table(exact),
         trial_table(results),
@@ -72,11 +73,15 @@ def commit(path: Path) -> str:
 
 def summary(exact: list[ExactRow], results: list[Result], examined: list[Examined]) -> str:
     audited = [result for result in results if result.found is not None]
-    broken = [row for row in exact if row.verdict != "kept"] + [row for row in audited if row.verdict != "kept"]
+    broken = [row for row in (*exact, *audited) if row.verdict == "VIOLATED"]
+    blind = sum(row.verdict == "inconclusive" for row in audited)
+    late = sum(row.verdict == "not run" for row in results)
     caught = sum(bool(bad.violates) for _, bad, _ in examined)
     accused = sum(bool(good.violates) for _, _, good in examined)
     return (
-        f"**{len(broken)} violations** in {len(exact)} exact and {len(audited)} statistical audits of our own claims. "
+        f"**{len(broken)} violations** in {len(exact)} exact and {len(audited)} statistical audits of our own claims. Of the "
+        f"statistical ones {blind} are inconclusive: too few fits to tell the neighbours apart at all, so they are no evidence "
+        f"either way. {late} more were not run for want of time. "
         f"The auditor reported {caught} of {len(examined)} planted bugs and accused {accused} of as many correct versions."
     )
 
@@ -130,7 +135,7 @@ def trial_table(results: list[Result]) -> str:
 def refusals(results: list[Result]) -> str:
     refused: dict[tuple[str, str, str], list[str]] = {}
     for result in results:
-        if result.found is None:
+        if result.verdict == "refused":
             refused.setdefault((result.case.name, result.case.method, result.note), []).append(result.case.relation)
     if not refused:
         return ""

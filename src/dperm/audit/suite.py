@@ -26,6 +26,7 @@ Vector = NDArray[np.float64]
 N = 12
 EPSILON, DELTA = 6.0, 1e-3  # loose enough that a hundred fits see something, tight enough that an error shows
 LEAST = 120  # below some hundred fits not even perfect separation refutes a claim at the confidence of a whole table
+OUT_OF_TIME = "not run: out of time"
 FAMILY = 0.01  # chance that any correct row of one run of the suite is accused
 
 
@@ -59,9 +60,12 @@ class Result:
 
     @property
     def verdict(self) -> str:
+        """"inconclusive" where the audit told the neighbours apart not at all: it then says nothing for the claim either."""
         if self.found is None:
-            return "refused"
-        return "VIOLATED" if self.found.violates else "kept"
+            return "not run" if self.note == OUT_OF_TIME else "refused"
+        if self.found.violates:
+            return "VIOLATED"
+        return "kept" if max(self.found.epsilon_lower, self.found.mu_lower) > 0 else "inconclusive"
 
 
 def released_numbers(model: Any) -> Vector:
@@ -227,7 +231,7 @@ def run_suite(
             model, each = ready.pop(number)
             left = seconds - (time.perf_counter() - started)
             if left < -0.25 * seconds and trials is None:
-                results[number] = Result(case, None, case.method, None, "not run: out of time")
+                results[number] = Result(case, None, case.method, None, OUT_OF_TIME)
             else:
                 share = max(left, 0.0) / (len(ready) + 1)
                 results[number] = _audit(case, model, trials or _affordable(case, each, share, processes), confidence, processes)
