@@ -53,7 +53,7 @@ def fit(folder, *more, out="out"):
 def test_fit_predict_verify(folder):
     _, text = fit(folder, "--target", "sick")
     assert "replace-one" in text and "report" in text
-    assert sorted(p.name for p in (folder / "out").iterdir()) == ["certificate.json", "model.json", "report.html"]
+    assert sorted(p.name for p in (folder / "out").iterdir()) == ["certificate.json", "model.json", "report.html", "report.md"]
     page = (folder / "out" / "report.html").read_text()
     assert "<html" in page and "differential privacy" in page and "http" not in page.replace("http-equiv", "")
     _, text = run("verify", "out/certificate.json", "--model", "out/model.json")

@@ -1,4 +1,4 @@
-"""Printed numbers that belong to no single mechanism: Rényi baselines, the covariance of descent, errors in other people's code."""
+"""Printed numbers that belong to no single mechanism: Rényi baselines, the covariance of descent, errors of others."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_covariance_of_noisy_descent_is_the_printed_one():
 
 
 def test_cross_entropy_with_signed_labels_is_not_a_loss():
-    """E16: -y log p - (1-y) log(1-p) at y = -1 is z + log(1 + e^z): convex, but unbounded below, so there is nothing to minimise."""
+    """E16: -y log p - (1-y) log(1-p) at y = -1 is z + log(1 + e^z): convex, unbounded below: nothing to minimise."""
     row = VECTORS["E16"]
 
     def wrong(z):
