@@ -54,6 +54,13 @@ audit: $(BIN)/.dev
 bench: $(BIN)/.dev
 	env -u OPENBLAS_NUM_THREADS -u OMP_NUM_THREADS $(BIN)/python benchmarks/speed.py
 
+# Ours, then the peers in their own environments, then docs/accuracy.md; resumable, so an interrupted run goes on where it was.
+bench-accuracy: $(BIN)/.dev
+	$(BIN)/python benchmarks/accuracy_ours.py --epsilons 0.1,0.5,1,3,8
+	$(BIN)/python benchmarks/accuracy_more.py
+	$(BIN)/python benchmarks/accuracy_peers.py
+	$(BIN)/python benchmarks/accuracy_page.py
+
 gallery: $(BIN)/.core
 	$(BIN)/python -m dperm.report.gallery docs/gallery
 

@@ -1,0 +1,214 @@
+"""Write docs/accuracy.md and its figures from the results of accuracy_ours.py, accuracy_peers.py and accuracy_more.py.
+
+    python benchmarks/accuracy_page.py
+
+It says what was run and leaves out what was not: an empty cell is a cell without a result.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+HERE = Path(__file__).resolve().parent
+DOCS = HERE.parent / "docs"
+FIGURES = DOCS / "accuracy"
+EPSILONS = (0.1, 0.5, 1.0, 3.0, 8.0)
+TUNED_ON = ("adult", "bank_full", "a9a", "california_housing", "diamonds", "beijing_pm25")
+ORDER = (
+    "dperm", "dperm-pure", "opacus-oracle", "opacus-default", "diffprivlib-oracle", "diffprivlib", "adassp-gdp", "adassp",
+    "non-private",
+)  # fmt: skip
+NAMES = {
+    "dperm": "**dperm**, default",
+    "dperm-pure": "dperm, δ = 0",
+    "opacus-oracle": "Opacus, tuned on the test set",
+    "opacus-default": "Opacus, plain",
+    "diffprivlib-oracle": "diffprivlib, tuned on the test set",
+    "diffprivlib": "diffprivlib, default",
+    "adassp-gdp": "AdaSSP, exact accounting",
+    "adassp": "AdaSSP, as printed",
+    "non-private": "non-private",
+}
+COLOURS = {
+    "dperm": "#0b6e4f", "dperm-pure": "#6bbf9c", "opacus-oracle": "#b3541e", "opacus-default": "#e0a458",
+    "diffprivlib-oracle": "#3a5a98", "diffprivlib": "#9db4dd", "adassp-gdp": "#7a5195", "adassp": "#bc9bd1",
+}  # fmt: skip
+Scores = dict[tuple[str, str, str], dict[float, list[float]]]
+
+
+def read(name: str) -> dict[str, Any]:
+    file = HERE / "results" / name
+    return json.loads(file.read_text()) if file.exists() else {}
+
+
+def collect() -> tuple[Scores, dict[tuple[str, str], list[float]]]:
+    """(kind, data set, method) → ε → scores, and seconds per (data set, method)."""
+    scores: Scores = defaultdict(lambda: defaultdict(list))
+    seconds: dict[tuple[str, str], list[float]] = defaultdict(list)
+    kinds: dict[str, str] = {}
+    for key, values in read("accuracy_ours.json").items():
+        kind, name, epsilon, _ = key.split("|")
+        if kind in ("accuracy", "R2") and name != "mnist":
+            kinds[name] = kind
+            scores[kind, name, "dperm"][float(epsilon)].append(values["score"] if kind == "accuracy" else values["r2"])
+            seconds[name, "dperm"].append(values["seconds"])
+    for key, values in read("accuracy_peers.json").items():
+        method, name, epsilon, _ = key.split("|")
+        if name in kinds:
+            at = math.inf if method == "non-private" else float(epsilon)
+            scores[kinds[name], name, method][at].append(values["score"])
+            seconds[name, method].append(values["seconds"])
+    return scores, seconds
+
+
+def cell(found: list[float]) -> str:
+    if not found:
+        return ""
+    mean = f"{np.mean(found):.4f}" if abs(np.mean(found)) < 10 else f"{np.mean(found):.3g}"
+    return mean + (f" ± {np.std(found):.4f}" if len(found) > 1 and abs(np.mean(found)) < 10 else "")
+
+
+def table(scores: Scores, seconds: dict[tuple[str, str], list[float]], kind: str, name: str) -> list[str]:
+    lines = ["| method | " + " | ".join(f"ε = {e:g}" for e in EPSILONS) + " | runs a cell | seconds a fit |", "|---" * 8 + "|"]
+    for method in ORDER:
+        found = scores.get((kind, name, method))
+        if not found:
+            continue
+        time = f"{np.median(seconds[name, method]):.2f}"
+        if method == "non-private":
+            lines.append(f"| {NAMES[method]} | {cell(found[math.inf])} | | | | | | {time} |")
+            continue
+        runs = sorted({len(values) for values in found.values()})
+        shown = [cell(found.get(epsilon, [])) for epsilon in EPSILONS]
+        lines.append(f"| {NAMES[method]} | " + " | ".join(shown) + f" | {'–'.join(map(str, runs))} | {time} |")
+    return lines
+
+
+def draw(scores: Scores, kind: str, names: list[str]) -> str:
+    """Score against ε with a band of one standard deviation, one panel a data set."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    import matplotlib.pyplot as plt
+
+    plt.rcParams["svg.hashsalt"] = "dperm"
+    columns = 3
+    rows = math.ceil(len(names) / columns)
+    figure, axes = plt.subplots(rows, columns, figsize=(11, 3.1 * rows), squeeze=False)
+    for place, axis in zip(range(rows * columns), axes.flat):
+        if place >= len(names):
+            axis.axis("off")
+            continue
+        name = names[place]
+        for method in ORDER:
+            found = scores.get((kind, name, method))
+            if not found:
+                continue
+            if method == "non-private":
+                axis.axhline(np.mean(found[math.inf]), color="black", linewidth=0.8, linestyle=":", label=NAMES[method])
+                continue
+            at = sorted(found)
+            mean, spread = (np.array([f(found[e]) for e in at]) for f in (np.mean, np.std))
+            axis.plot(at, mean, marker="o", markersize=3, color=COLOURS[method], label=NAMES[method].replace("*", ""))
+            axis.fill_between(at, mean - spread, mean + spread, color=COLOURS[method], alpha=0.2, linewidth=0)
+        ours = [np.mean(v) for v in scores[kind, name, "dperm"].values()]
+        top = max([*ours, *(np.mean(v) for v in scores.get((kind, name, "non-private"), {}).values())])
+        axis.set_ylim(top - (0.16 if kind == "accuracy" else 0.6), top + (0.008 if kind == "accuracy" else 0.03))
+        axis.set_xscale("log")
+        axis.set_title(name + (" (tuned on)" if name in TUNED_ON else ""), fontsize=9)
+        axis.tick_params(labelsize=7)
+        axis.set_xlabel("ε", fontsize=8)
+    handles = {label: handle for axis in axes.flat for handle, label in zip(*axis.get_legend_handles_labels())}
+    figure.legend(handles.values(), handles.keys(), loc="lower center", ncol=4, fontsize=7, frameon=False)
+    figure.tight_layout(rect=(0, 0.07 if rows > 1 else 0.14, 1, 1))
+    FIGURES.mkdir(parents=True, exist_ok=True)
+    file = FIGURES / f"{kind.lower()}.svg"
+    figure.savefig(file, metadata={"Date": None})
+    plt.close(figure)
+    return f"accuracy/{file.name}"
+
+
+def lead(scores: Scores, kind: str, names: list[str]) -> list[str]:
+    """Mean difference to the tuned Opacus over the cells that both have."""
+    gaps = [
+        float(np.mean(scores[kind, name, "dperm"][epsilon]) - np.mean(found))
+        for name in names
+        for epsilon, found in scores.get((kind, name, "opacus-oracle"), {}).items()
+        if scores.get((kind, name, "dperm"), {}).get(epsilon)
+    ]
+    if not gaps:
+        return []
+    better = sum(gap >= 0 for gap in gaps)
+    word = "accuracy" if kind == "accuracy" else "R²"
+    return [
+        f"Against Opacus tuned on the test set, over the {len(gaps)} cells where it was re-run: mean difference in {word} "
+        f"{np.mean(gaps):+.4f}, at or above it in {better} of {len(gaps)}, worst {min(gaps):+.4f}.",
+        "",
+    ]
+
+
+def more() -> list[str]:
+    found: dict[str, dict[float, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for key, values in read("accuracy_more.json").items():
+        what, epsilon, _ = key.split("|")
+        found[what][float(epsilon)].append(values["score"])
+    if not found:
+        return []
+    lines = ["## Counts, a network, a sparse support", ""]
+    lines.append("D² of the Poisson deviance (`PoissonRegressor`), accuracy (`MLPClassifier`), how many of ten (`Lasso`).")
+    lines += ["", "| what | " + " | ".join(f"ε = {e:g}" for e in EPSILONS) + " | non-private | runs a cell |", "|---" * 8 + "|"]
+    for what, cells in sorted(found.items()):
+        runs = sorted({len(v) for e, v in cells.items() if not math.isinf(e)})
+        shown = [cell(cells.get(epsilon, [])) for epsilon in EPSILONS]
+        lines.append(f"| {what} | " + " | ".join(shown) + f" | {cell(cells.get(math.inf, []))} | {'–'.join(map(str, runs))} |")
+    return [*lines, ""]
+
+
+def page() -> str:
+    scores, seconds = collect()
+    lines = [
+        "# Accuracy",
+        "",
+        "Written by `make bench-accuracy`; do not edit by hand. Every estimator is at its defaults. Splits are the file's own, or",
+        "a stratified 80/20 split with seed 0; all methods see the same public encoding. Ours: δ = 1e-6, relation zero-out.",
+        "Opacus and AdaSSP: δ = 1e-6, add-remove. diffprivlib: pure, replace-one. Cells are mean ± standard deviation over noise",
+        "seeds; an empty cell was not run. Seconds are medians on a shared two-core machine under load: orders of magnitude.",
+        "",
+        f"The constants of our rules were chosen on {', '.join(TUNED_ON)}; the other sets of these two tables",
+        "were not used. Those for counts were chosen on both count sets, the network's on 10,000 rows held out of MNIST's training",
+        "set. *Tuned on the test set* marks an oracle that nobody has honestly: the settings that were best on the test set itself,",
+        "re-run here.",
+        "",
+    ]
+    for kind, title in (("accuracy", "Classification: accuracy"), ("R2", "Regression: R²")):
+        names = sorted({name for k, name, _ in scores if k == kind}, key=lambda name: (name not in TUNED_ON, name))
+        if not names:
+            continue
+        lines += [f"## {title}", "", f"![{title} against ε]({draw(scores, kind, names)})", ""]
+        lines += lead(scores, kind, names)
+        for name in names:
+            lines += [f"### {name}" + (" (rule tuned on it)" if name in TUNED_ON else ""), ""]
+            lines += [*table(scores, seconds, kind, name), ""]
+    lines += more()
+    lines += [
+        "## What was and was not run",
+        "",
+        "The tables hold whatever the scripts have finished: they are resumable, and a later `make bench-accuracy` fills the gaps.",
+        "Opacus runs with its own per-sample gradients, optimizer and PRV accountant on Poisson batches drawn in memory; its tuned",
+        "settings come from a search of 72–144 settings per cell made beforehand. diffprivlib's linear regression diverges on most",
+        "sets; its predictions are clipped to the label range before scoring, or R² would be thousands below zero.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    DOCS.mkdir(exist_ok=True)
+    (DOCS / "accuracy.md").write_text(page(), encoding="utf-8")
+    print("wrote docs/accuracy.md")
