@@ -101,7 +101,7 @@ def test_page_has_all_parts_and_keeps_the_peers(tmp_path):
     bad, good = plant.audit(broken=True, share=0.2), plant.audit(broken=False, share=0.2)
     results = suite.run_suite([quick()], seconds=0.5, trials=60)
     rows = gradient_rows(steps=(1,), relations=("zero-out",))
-    page.write_page(path, rows, results, [(plant, bad, good)], seconds=60.0, processes=2)
+    page.write_page(path, rows, results, [(plant, bad, good)], seconds=60.0, processes=2, at="abc1234")
     text = path.read_text(encoding="utf-8")
     assert "**0 violations** in 1 exact and 1 statistical" in text and "1 of 1 planted bugs" in text
     assert "| gradient, T = 1 | zero-out |" in text and "found before" in text

@@ -18,13 +18,13 @@ Examined = tuple[Plant, Distinguished, Distinguished]
 
 
 def write_page(
-    path: Path, exact: list[ExactRow], results: list[Result], examined: list[Examined], *, seconds: float, processes: int
+    path: Path, exact: list[ExactRow], results: list[Result], examined: list[Examined], *, seconds: float, processes: int, at: str
 ) -> None:
-    """Write the whole page; what stands between the peers' marks stays as it is."""
+    """Write the whole page; `at` is the commit read when the run began; what stands between the peers' marks stays as it is."""
     peers = kept_section(path.read_text(encoding="utf-8")) if path.is_file() else ""
     parts = [
         "# Audit: what a certificate claims, and what an attack can prove",
-        f"Written by `dperm audit --suite` on {datetime.date.today().isoformat()} at commit `{commit(path)}`, "
+        f"Written by `dperm audit --suite` on {datetime.date.today().isoformat()} at commit `{at}`, "
         f"in {seconds / 60:.1f} minutes with {processes} processes. "
         "How the bounds are made: [theorems/audit.md](theorems/audit.md).",
         summary(exact, results, examined),

@@ -92,11 +92,12 @@ def _record(result: Any) -> dict[str, Any]:
 
 def _run_suite(minutes: float, processes: int, out: Path | None, as_json: bool) -> bool:
     from dperm.audit.closed_form import exact_rows
-    from dperm.audit.page import write_page
+    from dperm.audit.page import commit, write_page
     from dperm.audit.planted import planted
     from dperm.audit.suite import estimator_cases, mechanism_cases, run_suite
 
     started = time.perf_counter()
+    at = commit(Path.cwd() / "audit.md")  # of the code that runs; by the end the tree may have moved on
     say = (lambda text: None) if as_json else typer.echo
     exact = exact_rows()
     for row in exact:
@@ -113,7 +114,7 @@ def _run_suite(minutes: float, processes: int, out: Path | None, as_json: bool) 
     results = run_suite(cases, seconds=60 * minutes, processes=processes, progress=None if as_json else _say)
     spent = time.perf_counter() - started
     if out is not None:
-        write_page(out, exact, results, examined, seconds=spent, processes=processes)
+        write_page(out, exact, results, examined, seconds=spent, processes=processes, at=at)
     broken = sum(row.verdict == "VIOLATED" for row in [*exact, *results])
     missed = sum(not bad.violates for _, bad, _ in examined)
     accused = sum(bool(good.violates) for _, _, good in examined)
