@@ -17,8 +17,8 @@ from dperm.mechanisms.exponential_finite import FiniteExponential
 from dperm.mechanisms.exponential_quantile import QuantileExponential
 from dperm.mechanisms.gradient import Gradient
 from dperm.mechanisms.mean import Mean
-from dperm.mechanisms.newton import Newton
 from dperm.mechanisms.network import Network
+from dperm.mechanisms.newton import Newton
 from dperm.mechanisms.objective import Objective
 from dperm.mechanisms.output import Output
 from dperm.mechanisms.poisson import ScaledPoisson
@@ -37,8 +37,8 @@ __all__ = [
     "Mean",
     "Mechanism",
     "Moments",
-    "Newton",
     "Network",
+    "Newton",
     "Objective",
     "Outcome",
     "Output",
