@@ -175,14 +175,14 @@ def page() -> str:
     lines = [
         "# Accuracy",
         "",
-        "Written by `make bench-accuracy`; do not edit by hand. Every estimator is at its defaults. Splits are the file's own, or",
-        "a stratified 80/20 split with seed 0; all methods see the same public encoding. Ours: δ = 1e-6, relation zero-out.",
+        "Written by `make bench-accuracy`; do not edit by hand. Every estimator is at its defaults. Splits are the file's own or",
+        "a stratified 80/20 split with seed 0; all methods see the same public encoding. Ours: δ = 1e-6, zero-out.",
         "Opacus and AdaSSP: δ = 1e-6, add-remove. diffprivlib: pure, replace-one. Cells are mean ± standard deviation over noise",
         "seeds; an empty cell was not run. Seconds are medians on a shared two-core machine under load: orders of magnitude.",
         "",
         f"The constants of our rules were chosen on {', '.join(TUNED_ON)}; the other sets of these two tables",
-        "were not used. Those for counts were chosen on both count sets, the network's on 10,000 rows held out of MNIST's training",
-        "set. *Tuned on the test set* marks an oracle that nobody has honestly: the settings that were best on the test set itself,",
+        "were not used. Those for counts were chosen on both count sets, the network's on 10,000 rows held out of MNIST's",
+        "training set. *Tuned on the test set* marks an oracle that nobody has honestly: settings that were best on that set,",
         "re-run here.",
         "",
     ]
@@ -199,9 +199,9 @@ def page() -> str:
     lines += [
         "## What was and was not run",
         "",
-        "The tables hold whatever the scripts have finished: they are resumable, and a later `make bench-accuracy` fills the gaps.",
-        "Opacus runs with its own per-sample gradients, optimizer and PRV accountant on Poisson batches drawn in memory; its tuned",
-        "settings come from a search of 72–144 settings per cell made beforehand. diffprivlib's linear regression diverges on most",
+        "The tables hold what the scripts have finished: they are resumable, and a later `make bench-accuracy` fills the gaps.",
+        "Opacus runs with its own per-sample gradients, optimizer and PRV accountant on Poisson batches drawn in memory; tuned",
+        "settings come from a search of 72–144 settings per cell made beforehand. diffprivlib's linear regression fails on most",
         "sets; its predictions are clipped to the label range before scoring, or R² would be thousands below zero.",
         "",
     ]

@@ -99,8 +99,8 @@ class MLPClassifier(PrivateClassifier):
     def _interval(self) -> Interval:
         return Interval(0.0, float(len(self.classes_) - 1))
 
-    def _restore(self, extra: dict[str, Any]) -> None:
-        raise ValueError("Expected a linear model, found a network: its JSON form is not supported. Use pickle.")
+    def _extra_record(self) -> dict[str, Any]:
+        raise ValueError("Expected a linear model for the JSON form, found a network. Use pickle.")
 
     def _scores(self, X: Any) -> np.ndarray:
         check_is_fitted(self, "certificate_")

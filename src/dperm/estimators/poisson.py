@@ -127,6 +127,8 @@ class PoissonRegressor(RegressorMixin, PrivateEstimator):
 
     def _restore(self, extra: dict[str, Any]) -> None:
         self._y_high = float(extra["y_high"])
+        if not (np.isfinite(self._y_high) and self._y_high > 0):
+            raise ValueError("a largest count that is no positive number")
 
     def predict(self, X: Any, exposure: Any = None) -> np.ndarray:
         """Expected counts, at most y_max (times the exposure)."""

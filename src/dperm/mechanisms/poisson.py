@@ -9,7 +9,7 @@ and what later stages do depends on public numbers and earlier releases only. By
 
 The step size has no proof of stability: e^η curves without a uniform bound, and half the step of the squared loss is what
 worked. A step that is too long costs accuracy and never privacy, because the clip acts on every step. Proof:
-`docs/theorems/scaled-gradient.md`.
+`docs/theorems/poisson.md`.
 """
 
 from __future__ import annotations
