@@ -37,7 +37,7 @@ from dperm.privacy import (
 from dperm.privacy.as_printed import claim_sigma, slides_sigma
 from dperm.problem import Problem
 from dperm.rows.base import sum_step
-from dperm.terms import GradientTerm, SampledTerm, UnclippedGradientTerm
+from dperm.terms import GradientTerm, SampledTerm, UnclippedGradientTerm, person_rate
 
 if TYPE_CHECKING:
     from dperm.curator import Curator, Secret
@@ -167,8 +167,9 @@ class Gradient:
             step_mu = kappa(target.relation) * target.rows_per_person / sigma
             return Gaussian(step_mu, steps), step_mu
         if self.sampling_rate is not None:
-            step_mu = _sampled_mu(self.sampling_rate, steps, target.epsilon, target.delta, target.relation)
-            return Sampled(self.sampling_rate, Gaussian(step_mu, steps)), step_mu
+            rate = person_rate(self.sampling_rate, target.rows_per_person)
+            step_mu = _sampled_mu(rate, steps, target.epsilon, target.delta, target.relation)
+            return Sampled(rate, Gaussian(step_mu, steps)), step_mu
         exact = mu / math.sqrt(steps) * (1 - 1e-12)  # the square root rounds; never round up a budget
         if self.accounting == "hidden-state":
             step_mu = self._hidden_step_mu(problem, shape, target, mu, settings)
@@ -206,7 +207,8 @@ class Gradient:
             term = term_type(problem.loss, w, settings["clip"], features)
             if self.sampling_rate is not None:
                 sampled = SampledTerm(term, self.sampling_rate, key, step)
-                return curator.noisy_sum(sampled, mu=step_mu, event=Sampled(self.sampling_rate, Gaussian(step_mu)))
+                rate = person_rate(self.sampling_rate, curator.rows_per_person)
+                return curator.noisy_sum(sampled, mu=step_mu, event=Sampled(rate, Gaussian(step_mu)))
             if secret is not None:
                 sensitivity = term.sensitivity(curator.relation) * curator.rows_per_person
                 total = secret.rows.sum(term, sum_step(term.row_bound, secret.n))

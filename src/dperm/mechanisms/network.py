@@ -33,7 +33,7 @@ from dperm.mechanisms.network_terms import (
 )
 from dperm.privacy import Event, Gaussian, Sampled, calibrate, gaussian_mu
 from dperm.problem import Problem
-from dperm.terms import SampledTerm
+from dperm.terms import SampledTerm, person_rate
 
 if TYPE_CHECKING:
     from dperm.curator import Curator
@@ -141,8 +141,9 @@ class Network:
 
     def _event(self, target: Target, mu: float, first: float, steps: int) -> tuple[Event, float]:
         if self.sampling_rate is not None:
-            step_mu = _sampled_mu(first, self.sampling_rate, steps, target.epsilon, target.delta, target.relation)
-            return Sampled(self.sampling_rate, Gaussian(step_mu, steps)), step_mu
+            rate = person_rate(self.sampling_rate, target.rows_per_person)
+            step_mu = _sampled_mu(first, rate, steps, target.epsilon, target.delta, target.relation)
+            return Sampled(rate, Gaussian(step_mu, steps)), step_mu
         step_mu = mu * math.sqrt((1 - DIRECTIONS_SHARE) / steps) * (1 - 1e-12)
         return Gaussian(step_mu, steps), step_mu
 
@@ -181,7 +182,8 @@ class Network:
                 gradient = curator.noisy_sum(NetworkGradient(inputs, layout, w, settings["clip"]), mu=step_mu)
             else:
                 term = SampledTerm(VmapGradient(inputs, layout, w, settings["clip"]), rate, key, step)
-                gradient = curator.noisy_sum(term, mu=step_mu, event=Sampled(rate, Gaussian(step_mu)))
+                joining = person_rate(rate, curator.rows_per_person)
+                gradient = curator.noisy_sum(term, mu=step_mu, event=Sampled(joining, Gaussian(step_mu)))
             velocity = rule.MOMENTUM * velocity + gradient / (plan.shape.n * (1.0 if rate is None else rate))
             w = w - settings["step_size"] * velocity
             if step >= 3 * steps // 4:
