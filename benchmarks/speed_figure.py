@@ -33,6 +33,8 @@ def draw_figure(found: dict[str, Any], path: Path) -> None:
         grown = found["growth"][name]
         sizes = [size / grown["sizes"][0] for size in grown["sizes"]]
         right.loglog(sizes, grown["seconds"], style, label=f"{name}: {grown['slope']:.2f}")
+    right.set_xticks([1, 2, 4, 8], ["1", "2", "4", "8"])
+    right.minorticks_off()
     right.set_title("seconds of a step as n or d grows (log-log slope)", fontsize=9)
     right.set_xlabel("times the smallest size", fontsize=8)
     right.legend(fontsize=8)
