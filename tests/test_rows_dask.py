@@ -125,6 +125,15 @@ def test_declared_arrays():
     np.testing.assert_array_equal(spread.coef_, memory.coef_)
 
 
+def test_weights_stay_when_a_rule_has_none():
+    X, y, weight = draw()
+    rows = DaskRows(da.from_array(X, (5000, 6)), da.from_array(y, 5000), da.from_array(weight, 5000))
+    memory = MemoryRows(X, -y, weight).bounded(BOUNDS).sum(term(), STEP)
+    assert rows.labelled(lambda labels: (-labels, None)).bounded(BOUNDS).sum(term(), STEP).tobytes() == memory.tobytes()
+    half = MemoryRows(X, -y, weight / 2).bounded(BOUNDS).sum(term(), STEP)
+    assert rows.labelled(lambda y: (-y, np.full(len(y), 0.5))).bounded(BOUNDS).sum(term(), STEP).tobytes() == half.tobytes()
+
+
 def test_bad_collections_are_named():
     X, y, _ = draw()
     with pytest.raises(ValueError, match="Expected y"):

@@ -53,7 +53,7 @@ class Recipe:
                 X = self.encoding.transform(np.asarray(X))
             if self.rule is not None:
                 y, kept = self.rule(y)[:2]
-                weight = kept if weight is None or kept is None else kept * weight
+                weight = kept if weight is None else weight if kept is None else kept * weight
         parts = [slice(first, first + BLOCK_ROWS) for first in range(0, X.shape[0], BLOCK_ROWS)]
         return [
             cut_block(X[p], y[p], None if weight is None else weight[p], start + p.start, self.data, self.feature_map) for p in
