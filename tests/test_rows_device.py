@@ -256,3 +256,23 @@ def test_kernel_moves_by_at_most_the_sensitivity_and_attains_it(kernel):
 def test_kernel_ignores_nan_and_adds_pieces(kernel):
     assert kernel["nan"] == [0, 0, 0]
     assert kernel["pieces"]
+
+
+def test_a_label_outside_the_classes_changes_its_own_block_only(generator):
+    """Weights that are all 1 must not be dropped: one row's label would choose the precision of every other row."""
+    n = 8 * BLOCK_ROWS
+    X = torch.from_numpy(generator.uniform(0.3, 0.57, (n, 3)).astype(np.float32))
+    term = GradientTerm(LogisticLoss(), np.array([0.3, -0.2, 0.1, 0.4]), 0.5, Features(1.0))
+
+    def rule(labels):
+        return np.ones(len(labels)), (np.asarray(labels) == 1).astype(np.float64), None
+
+    def moved(count):
+        """What row 5 changes among the first `count` rows when its label is none of the classes."""
+        known = torch.ones(count, dtype=torch.float64)
+        unknown = known.clone()
+        unknown[5] = 7.0
+        rows = [DeviceRows(X[:count], y).labelled(rule).bounded(DataBounds(1.0, Interval(-1, 1), 1.0)) for y in (known, unknown)]
+        return rows[0].sum(term, sum_step(0.5, n)) - rows[1].sum(term, sum_step(0.5, n))
+
+    assert moved(n).tolist() == moved(BLOCK_ROWS).tolist()

@@ -85,10 +85,8 @@ class DeviceRows:
     def labelled(self, rule: LabelRule) -> DeviceRows:
         """The same rows with labels by a public rule; labels are read on the host once."""
         labels, weight = rule(to_host(self.y))[:2]
-        kept = None if weight is None else np.asarray(weight, dtype=np.float64)
-        if kept is not None and np.all(kept == 1.0):
-            kept = None
-        return self._copy(y=np.asarray(labels), weight=kept)
+        # Weights that are all 1 stay too: dropping them would let one row's label choose the precision of every other row.
+        return self._copy(y=np.asarray(labels), weight=None if weight is None else np.asarray(weight, dtype=np.float64))
 
     def bounded(self, data: DataBounds, feature_map: FeatureMap | None = None) -> DeviceRows | MemoryRows:
         if self.host and str(self.device) == "cpu":
