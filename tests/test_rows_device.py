@@ -108,6 +108,15 @@ def test_declared_encoding_is_the_rule_of_memory(generator):
         assert device.certificate_.verify(allow_seeded=True)
 
 
+def test_given_weights_stay_under_a_rule(generator):
+    X, y, _ = draw(LogisticLoss(), generator)
+    weight = generator.integers(0, 3, N).astype(float)
+    rows = DeviceRows(torch.from_numpy(X), torch.from_numpy(y), torch.from_numpy(weight))
+    assert rows.labelled(lambda y: (y, np.full(len(y), 0.5))).weight.tolist() == (weight / 2).tolist()
+    assert rows.labelled(lambda y: (y, None)).weight.tolist() == weight.tolist()
+    assert DeviceRows(torch.from_numpy(X), torch.from_numpy(y)).labelled(lambda y: (y, None)).weight is None
+
+
 def test_bad_arrays_are_named():
     with pytest.raises(ValueError, match="two dimensions"):
         DeviceRows(torch.zeros(3), torch.zeros(3))

@@ -86,7 +86,8 @@ class DeviceRows:
         """The same rows with labels by a public rule; labels are read on the host once."""
         labels, weight = rule(to_host(self.y))[:2]
         # Weights that are all 1 stay too: dropping them would let one row's label choose the precision of every other row.
-        return self._copy(y=np.asarray(labels), weight=None if weight is None else np.asarray(weight, dtype=np.float64))
+        weights = [np.asarray(to_host(given), dtype=np.float64) for given in (weight, self.weight) if given is not None]
+        return self._copy(y=np.asarray(labels), weight=np.prod(weights, axis=0) if weights else None)
 
     def bounded(self, data: DataBounds, feature_map: FeatureMap | None = None) -> DeviceRows | MemoryRows:
         if self.host and str(self.device) == "cpu":
