@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -213,6 +214,7 @@ class Selection:
         released["support"] = curator.solve(stage.event, choose)
 
 
+@lru_cache(maxsize=64)
 def _total(target: Target) -> float:
     """ρ(ε, δ): the largest ρ whose zCDP guarantee stays within (ε, δ)."""
     found = calibrate(lambda rho: [Concentrated(rho)], epsilon=target.epsilon, delta=target.delta, relation=target.relation)
