@@ -141,7 +141,7 @@ def risk(name: str, problem: Problem, n: float, shape: Shape, target: Target, ra
 def _value(bound: Callable[[], float]) -> float | None:
     try:
         found = float(bound())
-    except ValueError:  # ConditionError is one: the theorem does not speak here
+    except (ValueError, ArithmeticError, RuntimeError):  # the theorem does not speak here, or only beyond floats
         return None
     return found if math.isfinite(found) else None
 
@@ -191,7 +191,7 @@ def _crossing(at: Callable[[float], float], goal: float, start: int) -> int | No
             if not 2 <= step < 1e15:
                 return None
             n = math.ceil(step - 1e-9) if math.ceil(step - 1e-9) != n else n + (1 if here > goal else -1)
-    except (ValueError, OverflowError, ZeroDivisionError):
+    except (ValueError, ArithmeticError, RuntimeError):
         return None
     return None
 
@@ -216,7 +216,7 @@ def alternatives(
             entry["needs"] = list(mechanism.missing(problem, target))
             if planned and not entry["needs"]:
                 entry["passes"] = sum(event.total() for event in mechanism.plan(problem, shape, target).events)
-        except (ValueError, TypeError, OverflowError, ZeroDivisionError) as error:
+        except (ValueError, TypeError, ArithmeticError, RuntimeError) as error:
             entry["needs"] = [str(error)]
         entry["predicted_risk"] = risks.get(name.removeprefix("scaled-"))
         listed.append(entry)

@@ -115,7 +115,7 @@ class Certificate:
                 _compare("", again, self.record, reasons)
         except UnmetNeeds as error:
             reasons.append(f"the mechanism does not cover the stated problem: {error}")
-        except (LookupError, ValueError, TypeError, ArithmeticError, AttributeError, StopIteration, RecursionError) as error:
+        except (LookupError, ValueError, TypeError, ArithmeticError, AttributeError, StopIteration, RuntimeError) as error:
             reasons.append(f"the record cannot be recomputed: {type(error).__name__}: {error}")
         if reproducible(self.record) and not allow_seeded:
             reasons.append("the noise was seeded, so the release is NOT private (pass --allow-seeded to check the rest)")

@@ -190,9 +190,12 @@ class Ledger:
         parsed = []
         for number, text, secret, found in connection.execute("SELECT number, body, secret, hash FROM entries ORDER BY number"):
             try:
-                parsed.append({**json.loads(text), "secret": json.loads(secret), "hash": found})
-            except (ValueError, TypeError, RecursionError) as error:
+                body = {**json.loads(text), "secret": dict(json.loads(secret)), "hash": found}
+                if body["kind"] == "debit":
+                    _costs([body]), body["plan"]["mechanism"], body["branch"], body["noise"]
+            except (LookupError, ValueError, TypeError, AttributeError, RecursionError) as error:
                 raise ValueError(f"Expected readable entries in {self.path.name}, found entry {number} damaged.") from error
+            parsed.append(body)
         if not parsed or parsed[0].get("format") != FORMAT:
             raise ValueError(f"Expected a ledger with format {FORMAT!r} in {self.path.name}, found none.")
         return parsed

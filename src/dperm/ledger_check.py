@@ -50,7 +50,7 @@ def _chain(rows: Sequence[tuple[int, str, str, str]], reasons: list[str]) -> lis
             return []
         try:
             body = json.loads(text)
-            same = canonical(body) == text
+            same = isinstance(body, dict) and canonical(body) == text
         except (ValueError, TypeError, RecursionError):
             body, same = {}, False
         sealed = isinstance(secret, str) and hashlib.sha256(secret.encode()).hexdigest()
@@ -59,7 +59,7 @@ def _chain(rows: Sequence[tuple[int, str, str, str]], reasons: list[str]) -> lis
         elif entry_hash(previous, text) != found:
             reasons.append(f"entry {number} was altered, or one before it: its hash does not follow")
         previous = found
-        bodies.append(body)
+        bodies.append(body if isinstance(body, dict) else {})
     if bodies and (bodies[0].get("kind") != "create" or bodies[0].get("format") != FORMAT):
         reasons.append("entry 0 does not create a ledger")
     return bodies

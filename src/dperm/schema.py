@@ -56,7 +56,7 @@ class Column:
                 object.__setattr__(self, "low", 0.0)
             for side in ("low", "high"):
                 value = getattr(self, side)
-                if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
+                if not finite(value):
                     raise ValueError(
                         f"Expected a number for {side} of {where}, found {value!r}. Fill in a bound that holds for every "
                         "record; do not compute it from the data."

@@ -40,4 +40,9 @@ def finite(value: Any) -> bool:
     >>> finite(1.5), finite(True), finite("1"), finite(float("nan"))
     (True, False, False, False)
     """
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number of more than 308 digits
+        return False

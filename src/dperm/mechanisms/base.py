@@ -46,6 +46,8 @@ class Target:
         """Check the declaration; `delta=None` means min(1e-6, 0.1/n) from the public n."""
         if not (isinstance(epsilon, int | float | np.number) and epsilon > 0 and math.isfinite(epsilon)):
             raise ValueError(f"Expected epsilon > 0, found {epsilon}. Pass a positive privacy budget, e.g. epsilon=1.0.")
+        if epsilon > 1e12:
+            raise ValueError(f"Expected epsilon ≤ 1e12, found {epsilon:g}: nothing is private there. Use a non-private library.")
         if relation not in RELATIONS:
             raise ValueError(f"Expected relation in {RELATIONS}, found {relation!r}. Most users want 'replace-one'.")
         if rows_per_person < 1:
