@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 
 from dperm.noise import Noise, release
 from dperm.privacy import Event, Gaussian
+from dperm.privacy.relations import ADD_REMOVE
 from dperm.rows.base import Rows, Term, sum_step
+from dperm.rows.double import DoubleRows
 
 Vector = NDArray[np.float64]
 Progress = Callable[[int, int], None]
@@ -77,6 +79,10 @@ class Curator:
     on_book: Callable[[Event], None] | None = None
     progress: Progress | None = None
     ledger: list[Event] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if self.relation == ADD_REMOVE and not isinstance(self.rows, DoubleRows):
+            self.rows = DoubleRows(self.rows)
 
     def book(self, event: Event) -> None:
         """Write the event down; the durable ledger, if any, hears of it before noise is drawn."""

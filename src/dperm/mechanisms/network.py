@@ -179,7 +179,8 @@ class Network:
         rate, step_mu = self.sampling_rate, settings["step_mu"]
         for step in range(steps):
             if rate is None:
-                gradient = curator.noisy_sum(NetworkGradient(inputs, layout, w, settings["clip"]), mu=step_mu)
+                whole = NetworkGradient(inputs, layout, w, settings["clip"], wide=curator.relation == "add-remove")
+                gradient = curator.noisy_sum(whole, mu=step_mu)
             else:
                 term = SampledTerm(VmapGradient(inputs, layout, w, settings["clip"]), rate, key, step)
                 joining = person_rate(rate, curator.rows_per_person)

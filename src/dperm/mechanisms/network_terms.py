@@ -136,6 +136,7 @@ class NetworkGradient:
     layout: Layout
     w: Vector
     clip: float
+    wide: bool = False  # sums in float64, which add-remove needs: see `dperm.rows.double`
 
     def __call__(self, block: Block) -> Vector:
         Z = self.inputs(block)
@@ -150,6 +151,8 @@ class NetworkGradient:
         factor = present(block) * np.minimum(1.0, self.clip / np.sqrt(np.maximum(squares, 1e-30)))
         narrow = factor.astype(np.float32)[:, None]
         output, back = output * narrow, back * narrow
+        if self.wide:
+            Z, H = Z.astype(np.float64), H.astype(np.float64)
         parts = (weighted_row_sum(Z, back).T, back.sum(axis=0, dtype=np.float64))
         last = (weighted_row_sum(H, output).T, output.sum(axis=0, dtype=np.float64))
         return np.concatenate([np.ravel(part) for part in (*parts, *last)])
