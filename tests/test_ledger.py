@@ -296,3 +296,32 @@ def test_killed_fits_leave_a_ledger_that_covers_every_released_model(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     result = json.loads(done.stdout.splitlines()[-1])
     assert result["fits"] >= 12 and result["problems"] == []
+
+
+ESTIMATORS = {
+    "FiniteClassLearner": {"bounds": (-1, 1), "classes": [0, 1]},
+    "HuberRegressor": {"bounds": (-1, 1), "y_bounds": (0, 1)},
+    "Lasso": {"bounds": (-1, 1), "y_bounds": (0, 1)},
+    "LinearRegression": {"bounds": (-1, 1), "y_bounds": (0, 1)},
+    "LinearSVC": {"bounds": (-1, 1), "classes": [0, 1]},
+    "LogisticRegression": {"bounds": (-1, 1), "classes": [0, 1]},
+    "MLPClassifier": {"bounds": (-1, 1), "classes": [0, 1], "hidden": 2, "relation": "zero-out"},
+    "MeanEstimator": {"bounds": (-1, 1)},
+    "MedianEstimator": {"bounds": (-1, 1)},
+    "PoissonRegressor": {"bounds": (-1, 1), "y_bounds": (0, 5)},
+    "QuantileRegressor": {"bounds": (-1, 1), "y_bounds": (0, 1)},
+    "Ridge": {"bounds": (-1, 1), "y_bounds": (0, 1)},
+}
+
+
+@pytest.mark.parametrize("name", sorted(ESTIMATORS))
+def test_every_estimator_debits_its_plan_once(name, tmp_path):
+    options = ESTIMATORS[name]
+    relation = options.get("relation", "replace-one")
+    ledger = Ledger.create(tmp_path / "l", dataset="x", epsilon=5.0, delta=1e-5, relation=relation)
+    model = getattr(dperm.estimators, name)(epsilon=1.0, ledger=ledger, **options)
+    model.fit(X[:, 0] if name in ("MeanEstimator", "MedianEstimator") else X, Y)
+    assert ledger.account().fits == 1 and ledger.verify() == []
+    record = json.loads(model.certificate_.to_json())
+    assert record["ledger"]["head"] == ledger.account().head
+    assert model.certificate_.verify().ok

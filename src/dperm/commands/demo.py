@@ -52,6 +52,7 @@ def demo(
     verdict = model.certificate_.verify()
     lines = {**scores, **summary(model), "fit seconds": f"{private_seconds:.2f}"}
     lines["certificate"] = "verified" if verdict.ok else "; ".join(verdict.reasons)
+    lines["note"] = "these scores are free only because Adult is public; on private rows `dperm evaluate` pays for them"
     show({**lines, "report": str(report.resolve())}, as_json)
     if not verdict.ok:
         raise typer.Exit(1)

@@ -8,6 +8,7 @@ from typing import Any
 import typer
 
 from dperm.commands.shared import JSON_OPTION, save_model, show, summary, verbosity
+from dperm.suggestions import closest
 
 
 def fit(
@@ -83,13 +84,17 @@ def open_rows(file: Path, schema: Any, memory: str, cache: Path | None, *, quiet
 def estimator_for(name: str | None, schema: Any) -> Any:
     """The estimator class by name, or by the type of the target."""
     import dperm.estimators as estimators
+    from dperm.estimators.base import PrivateEstimator
 
+    # Those that read a schema and have a JSON form; the others are for Python. Said before anything is spent.
+    found = {label: getattr(estimators, label) for label in estimators.__all__ if label != "MLPClassifier"}
+    known = [label for label, kind in found.items() if issubclass(kind, PrivateEstimator)]
     if name is None:
         wanted = {"classes": "LogisticRegression", "numeric": "LinearRegression", "count": "PoissonRegressor"}[schema.target.type]
-        name = wanted if wanted in estimators.__all__ else "LinearRegression"
-    if name not in estimators.__all__:
-        raise ValueError(f"Expected a model in {', '.join(estimators.__all__)}, found {name!r}.")
-    return getattr(estimators, name)
+        name = wanted if wanted in known else "LinearRegression"
+    if name not in known:
+        raise ValueError(f"Expected a model in {', '.join(known)}, found {name!r}.{closest(name, known)}")
+    return found[name]
 
 
 def predict(
