@@ -325,3 +325,34 @@ def test_every_estimator_debits_its_plan_once(name, tmp_path):
     record = json.loads(model.certificate_.to_json())
     assert record["ledger"]["head"] == ledger.account().head
     assert model.certificate_.verify().ok
+
+
+def test_an_analyst_who_picks_the_worst_branch_after_seeing_the_first_release_stays_within_the_budget():
+    """Exact by quadrature: first a Gaussian release x; then, for every x, the worse of the two continuations that the filter
+    accepts (one Gaussian that uses up the first branch, or as many pure releases as the second admits). Their δ must not exceed
+    the ledger's. The Gaussian branch alone uses its whole share, so a filter with 2 % too much δ in it is noticed."""
+    from dperm.privacy import gaussian_delta
+    from dperm.privacy.products import ProductDP
+
+    epsilon, delta, first = 1.0, 1e-3, 0.12
+
+    def worst(rule: Filter) -> float:
+        start = rule.cost([Gaussian(first)])
+        rest = math.sqrt(rule.mu**2 - first**2)
+        one = rule.cost([Pure(0.05)])
+        count = next(k for k in range(1, 500) if rule.accepts([start] + [one] * k) is None) - 1
+        pure = ProductDP(0.0, [(0.05, count)], 0.0, "zero-out")
+
+        def both(profile, e: float) -> float:  # δ(-e) = 1 - e^{-e}(1 - δ(e)) for a symmetric pair
+            return profile(e) if e >= 0 else 1 - math.exp(e) * (1 - profile(-e))
+
+        x = np.linspace(first - 8, first + 8, 1601)
+        density = np.exp(-((x - first) ** 2) / 2) / math.sqrt(2 * math.pi)
+        loss = first * x - first**2 / 2
+        values = [
+            max(both(lambda e: float(gaussian_delta(e, rest)), epsilon - item), both(pure.delta, epsilon - item)) for item in loss
+        ]
+        return float(np.trapezoid(density * np.array(values), x))
+
+    assert 0.74 * delta < worst(Filter.declare(epsilon, delta)) <= delta
+    assert worst(Filter.declare(epsilon, 1.02 * delta / 0.75)) > delta
