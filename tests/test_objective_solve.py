@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 import scipy.sparse
 
+from dperm.curator import Secret
 from dperm.features import Features
 from dperm.mechanisms import Objective, Shape, Target
-from dperm.mechanisms.objective_solve import gradient_error, gradient_tolerance, norm_bound, weighted_rows
+from dperm.mechanisms.objective_solve import gradient_error, gradient_tolerance, norm_bound, solve_objective, weighted_rows
 from dperm.mechanisms.objective_terms import HessianProductTerm, MinimiserTerm
 from dperm.noise import SeededNoise
 from dperm.problem import (
@@ -227,3 +228,18 @@ def test_noise_that_is_drawn_is_the_planned_one(generator, relation):
     assert noise.scales == pytest.approx([first.settings["noise_scale"], second.settings["output_scale"]])
     assert noise.scales[0] == pytest.approx(1.001 * math.sqrt(2.0) / first.event.shift)
     assert noise.scales[1] == pytest.approx(1.001 * 4 * tau / (ridge * second.event.mu))
+
+
+def test_a_tiny_ridge_does_not_hit_the_cap_of_the_solver():
+    """Separable rows, ridge 1e-9 of one row's curvature: 731 steps. A cap of 500 gave such data the centre, unpaid for."""
+    generator = np.random.default_rng(59)
+    X = generator.normal(size=(50, 2))
+    X *= 10 ** generator.uniform(-3, 0, size=(50, 1)) / np.linalg.norm(X, axis=1, keepdims=True)
+    data = DataBounds(1.0, UNIT, 1.0)
+    rows = weighted_rows(LogisticLoss(), Features(1.0), UNIT, row_radius=1.5, row_cap=1.5)
+    ridge, scale = 1e-9 * rows.hessian_bound, 10 * rows.gradient_bound
+    tilt = generator.normal(size=3) * scale
+    tolerance = gradient_tolerance(rows, UNIT, n=50, columns=2, ridge=ridge, scale=scale, pure=False, magnitude=2.0)
+    secret = Secret(MemoryRows(X, np.sign(X.sum(axis=1))).bounded(data), SeededNoise(0), 50)
+    solution = solve_objective(secret, rows, ridge=ridge, tilt=tilt, tolerance=tolerance)
+    assert solution.reached and solution.steps > 500
