@@ -237,7 +237,7 @@ def three_debits(ledger: Ledger) -> None:
     [
         "UPDATE entries SET body = replace(body, '0.1', '0.01') WHERE number = 2",
         "UPDATE entries SET secret = replace(secret, 'nonce', 'nance') WHERE number = 2",
-        "UPDATE entries SET hash = replace(hash, 'a', 'b') WHERE number = 1",
+        "UPDATE entries SET hash = substr(hash, 2) || 'g' WHERE number = 1",
         "UPDATE entries SET body = replace(body, '3.0', '9.0') WHERE number = 0",
         "DELETE FROM entries WHERE number = 2",
         "DELETE FROM entries WHERE number = 3",
