@@ -336,6 +336,27 @@ def test_exact_redberg_and_kst_hold_and_are_wasteful():
         assert sigma > 1.1 * tight
 
 
+def test_exact_kst_needs_the_gradient_change_of_two_records():
+    """One Huber row (1, y) replaced by (1, −1e6): steep and curved at once. ζ = L fails 50-fold, ζ = 2L holds."""
+    epsilon, delta, wide = 1.0, 1e-9, Interval(-1e6, 1e6)
+
+    def truth(sigma, ridge):
+        theta = np.linspace(-9 * sigma / ridge, 9 * sigma / ridge, 100_001)
+
+        def density(y):
+            residual = theta - y
+            tilt = -(np.clip(residual, -1.0, 1.0) + ridge * theta)
+            return np.exp(-((tilt / sigma) ** 2) / 2) / (sigma * math.sqrt(2 * math.pi)) * (ridge + (np.abs(residual) < 1))
+
+        away = math.exp(epsilon) * density(-1e6)
+        found = [np.sum(np.maximum(density(y) - away, 0.0)) for y in np.linspace(-9 * sigma / ridge, 9 * sigma / ridge, 241)]
+        return max(found) * (theta[1] - theta[0])
+
+    sigma, ridge, event = planned(HuberLoss(1.0), Target(epsilon, delta, "replace-one"), y=wide, accounting="kst-2012")
+    assert truth(sigma, ridge) <= event.delta <= delta
+    assert truth(sigma / 2, ridge) > 30 * delta
+
+
 def test_exact_rank_one_determinant_ratio_has_one_factor_not_two():
     """E11: det ratio of replace-one lies in [1/(1+β/λ), 1+β/λ] for random Hessians; the printed square is never needed."""
     generator = np.random.default_rng(3)

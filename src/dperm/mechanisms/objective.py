@@ -190,7 +190,7 @@ class Objective:
             if ridge < 2 * form.curvature * area / main * (1 - 1e-12):
                 raise ValueError(f"Expected ridge ≥ 2β/ε for accounting='kst-2012', found {ridge:g}. Raise it.")
             spare = Gaussian(gaussian_mu(0.02 * epsilon, 0.02 * delta))
-            return Approximate(main, failure), spare, RELEASE_SLACK * bound * kst_sigma(main, failure)
+            return Approximate(main, failure), spare, RELEASE_SLACK * kappa(relation) * bound * kst_sigma(main, failure)
         spare = Gaussian(share * gaussian_mu(epsilon, delta))
         kind, c = form.form, curvature
         if self.accounting == "redberg-2023":

@@ -150,7 +150,10 @@ def cms_rate(epsilon: float, hessian_ratio: float, relation: str) -> float:
 
 
 def kst_sigma(epsilon: float, delta: float) -> float:
-    """Kifer, Smith and Thakurta 2012: σ/L = √(8·ln(2/δ) + 4ε)/ε, for replace-one and λ ≥ 2β/ε.
+    """Kifer, Smith and Thakurta 2012: σ/ζ = √(8·ln(2/δ) + 4ε)/ε for λ ≥ 2β/ε, ζ the change of the gradient: L, or 2L replaced.
+
+    Half of ε pays for log(1 + β/λ) ≤ ε/2; the other half for (ζ² + 2ζσ|u|)/(2σ²) ≤ ε/2, true but for |u| > √(2 ln(2/δ)).
+    With ζ = L a *replaced* record breaks it: one Huber row, ε = 1, claimed δ = 1e-9, has δ = 5.8e-8.
 
     >>> round(kst_sigma(1.0, 1e-6), 6)
     10.957612
@@ -188,7 +191,7 @@ def compare_accounting(
         if kappa(relation) == 1 and math.isfinite(redberg) and math.log1p(redberg) < epsilon:
             row["redberg"] = R / calibrate_shift(epsilon, delta, form="two-sided", curvature=redberg, relation=relation)
         if kappa(relation) == 2 and ridge >= 2 * 0.25 * R * R / epsilon:
-            row["kst"] = R * kst_sigma(epsilon, delta)
+            row["kst"] = kappa(relation) * R * kst_sigma(epsilon, delta)
         row["gaussian"] = gaussian_sigma(kappa(relation) * R, epsilon, delta)
         rows.append(row)
     return rows
