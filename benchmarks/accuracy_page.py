@@ -20,14 +20,28 @@ DOCS = HERE.parent / "docs"
 FIGURES = DOCS / "accuracy"
 EPSILONS = (0.1, 0.5, 1.0, 3.0, 8.0)
 TUNED_ON = ("adult", "bank_full", "a9a", "california_housing", "diamonds", "beijing_pm25")
+# What the search on the test set itself scored (3 seeds, its own encoding), at ε = 0.1, 0.5, 1, 3: re-runs need not reproduce it.
+SEARCHED = {
+    "adult": (0.8377, 0.8524, 0.8533, 0.8536),
+    "covertype_92k": (0.7434, 0.7585, 0.7610, 0.7620),
+    "bank_full": (0.8915, 0.8942, 0.8942, 0.8941),
+    "w8a": (0.9743, 0.9796, 0.9827, 0.9847),
+    "kddcup99_10pct": (0.9349, 0.9350, 0.9351, 0.9351),
+    "california_housing": (0.592, 0.625, 0.625, 0.624),
+    "diamonds": (0.878, 0.897, 0.904, 0.906),
+    "beijing_pm25": (0.272, 0.357, 0.360, 0.360),
+    "power_plant_ccpp": (0.887, 0.920, 0.921, 0.921),
+    "protein_casp": (0.235, 0.272, 0.273, 0.273),
+}
 ORDER = (
-    "dperm", "dperm-pure", "opacus-oracle", "opacus-default", "diffprivlib-oracle", "diffprivlib", "adassp-gdp", "adassp",
-    "non-private",
+    "dperm", "dperm-pure", "opacus-searched", "opacus-oracle", "opacus-default", "diffprivlib-oracle", "diffprivlib",
+    "adassp-gdp", "adassp", "non-private",
 )  # fmt: skip
 NAMES = {
     "dperm": "**dperm**, default",
     "dperm-pure": "dperm, δ = 0",
-    "opacus-oracle": "Opacus, tuned on the test set",
+    "opacus-searched": "Opacus, tuned on the test set: the search",
+    "opacus-oracle": "Opacus, tuned on the test set: re-run",
     "opacus-default": "Opacus, plain",
     "diffprivlib-oracle": "diffprivlib, tuned on the test set",
     "diffprivlib": "diffprivlib, default",
@@ -36,7 +50,8 @@ NAMES = {
     "non-private": "non-private",
 }
 COLOURS = {
-    "dperm": "#0b6e4f", "dperm-pure": "#6bbf9c", "opacus-oracle": "#b3541e", "opacus-default": "#e0a458",
+    "dperm": "#0b6e4f", "dperm-pure": "#6bbf9c", "opacus-oracle": "#b3541e", "opacus-searched": "#7f2704",
+    "opacus-default": "#e0a458",
     "diffprivlib-oracle": "#3a5a98", "diffprivlib": "#9db4dd", "adassp-gdp": "#7a5195", "adassp": "#bc9bd1",
 }  # fmt: skip
 Scores = dict[tuple[str, str, str], dict[float, list[float]]]
@@ -64,6 +79,10 @@ def collect() -> tuple[Scores, dict[tuple[str, str], list[float]]]:
             at = math.inf if method == "non-private" else float(epsilon)
             scores[kinds[name], name, method][at].append(values["score"])
             seconds[name, method].append(values["seconds"])
+    for name, found in SEARCHED.items():
+        if name in kinds:
+            scores[kinds[name], name, "opacus-searched"] = {e: [score] for e, score in zip(EPSILONS, found)}
+            seconds[name, "opacus-searched"] = [math.nan]
     return scores, seconds
 
 
@@ -80,11 +99,11 @@ def table(scores: Scores, seconds: dict[tuple[str, str], list[float]], kind: str
         found = scores.get((kind, name, method))
         if not found:
             continue
-        time = f"{np.median(seconds[name, method]):.2f}"
+        time = "" if math.isnan(np.median(seconds[name, method])) else f"{np.median(seconds[name, method]):.2f}"
         if method == "non-private":
             lines.append(f"| {NAMES[method]} | {cell(found[math.inf])} | | | | | | {time} |")
             continue
-        runs = sorted({len(values) for values in found.values()})
+        runs = [3] if method == "opacus-searched" else sorted({len(values) for values in found.values()})
         shown = [cell(found.get(epsilon, [])) for epsilon in EPSILONS]
         lines.append(f"| {NAMES[method]} | " + " | ".join(shown) + f" | {'–'.join(map(str, runs))} | {time} |")
     return lines
@@ -117,7 +136,7 @@ def draw(scores: Scores, kind: str, names: list[str]) -> str:
             mean, spread = (np.array([f(found[e]) for e in at]) for f in (np.mean, np.std))
             axis.plot(at, mean, marker="o", markersize=3, color=COLOURS[method], label=NAMES[method].replace("*", ""))
             axis.fill_between(at, mean - spread, mean + spread, color=COLOURS[method], alpha=0.2, linewidth=0)
-        ours = [np.mean(v) for v in scores[kind, name, "dperm"].values()]
+        ours = [np.mean(v) for m in ("dperm", "opacus-searched") for v in scores.get((kind, name, m), {}).values()]
         top = max([*ours, *(np.mean(v) for v in scores.get((kind, name, "non-private"), {}).values())])
         axis.set_ylim(top - (0.16 if kind == "accuracy" else 0.6), top + (0.008 if kind == "accuracy" else 0.03))
         axis.set_xscale("log")
@@ -135,20 +154,23 @@ def draw(scores: Scores, kind: str, names: list[str]) -> str:
 
 
 def lead(scores: Scores, kind: str, names: list[str]) -> list[str]:
-    """Mean difference to the tuned Opacus over the cells that both have."""
-    gaps = [
-        float(np.mean(scores[kind, name, "dperm"][epsilon]) - np.mean(found))
-        for name in names
-        for epsilon, found in scores.get((kind, name, "opacus-oracle"), {}).items()
-        if scores.get((kind, name, "dperm"), {}).get(epsilon)
-    ]
+    """Mean difference to the tuned Opacus: its search or its re-run, whichever is better in the cell."""
+    gaps = []
+    for name in names:
+        for epsilon in EPSILONS[:4]:
+            bars = [scores.get((kind, name, m), {}).get(epsilon, []) for m in ("opacus-searched", "opacus-oracle")]
+            ours = scores.get((kind, name, "dperm"), {}).get(epsilon, [])
+            if ours and any(bars):
+                gaps.append((float(np.mean(ours) - max(np.mean(bar) for bar in bars if bar)), name))
     if not gaps:
         return []
-    better = sum(gap >= 0 for gap in gaps)
+    better, (worst, where) = sum(gap >= 0 for gap, _ in gaps), min(gaps)
+    others = [gap for gap, name in gaps if name != where]
     word = "accuracy" if kind == "accuracy" else "R²"
     return [
-        f"Against Opacus tuned on the test set, over the {len(gaps)} cells where it was re-run: mean difference in {word} "
-        f"{np.mean(gaps):+.4f}, at or above it in {better} of {len(gaps)}, worst {min(gaps):+.4f}.",
+        f"Against Opacus tuned on the test set (the better of search and re-run, {len(gaps)} cells): mean difference in {word} "
+        f"{np.mean([gap for gap, _ in gaps]):+.4f}, at or above it in {better} of {len(gaps)}; worst {worst:+.4f} on {where}, "
+        f"without which the mean is {np.mean(others):+.4f}.",
         "",
     ]
 
@@ -181,7 +203,7 @@ def page() -> str:
         "seeds; an empty cell was not run. Seconds are medians on a shared two-core machine under load: orders of magnitude.",
         "",
         f"The constants of our rules were chosen on {', '.join(TUNED_ON)}; the other sets of these two tables",
-        "were not used. Those for counts were chosen on both count sets, the network's on 10,000 rows held out of MNIST's",
+        "were not used. Those for counts were chosen on both count sets; the network's on 10,000 rows held out of MNIST's",
         "training set. *Tuned on the test set* marks an oracle that nobody has honestly: settings that were best on that set,",
         "re-run here.",
         "",
@@ -201,7 +223,9 @@ def page() -> str:
         "",
         "The tables hold what the scripts have finished: they are resumable, and a later `make bench-accuracy` fills the gaps.",
         "Opacus runs with its own per-sample gradients, optimizer and PRV accountant on Poisson batches drawn in memory; tuned",
-        "settings come from a search of 72–144 settings per cell made beforehand. diffprivlib's linear regression fails on most",
+        "settings come from a search of 72–144 settings per cell made beforehand, whose own scores are shown beside the re-run",
+        "(on kddcup99 the re-run does not reproduce them: same settings, another encoding). Re-runs of Opacus have 1 to 3 seeds.",
+        "diffprivlib's linear regression fails on most",
         "sets; its predictions are clipped to the label range before scoring, or R² would be thousands below zero.",
         "",
     ]
