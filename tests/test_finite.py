@@ -6,7 +6,6 @@ import resource
 
 import numpy as np
 import pytest
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from alterations import unnoticed
 from dperm.estimators.finite import FiniteClassLearner
@@ -157,16 +156,3 @@ def test_missing_declarations_are_named():
         FiniteClassLearner(hypotheses=CLASSES[2], classes=[0, 1]).fit(X, y)
     with pytest.raises(ValueError, match="two classes"):
         FiniteClassLearner(hypotheses=CLASSES[0], classes=[0, 1, 2]).fit(X, y)
-
-
-@parametrize_with_checks(
-    [FiniteClassLearner(8.0, hypotheses=Thresholds(-3.0, 3.0, 101), classes=[0, 1], random_state=0)],
-    expected_failed_checks=lambda estimator: {
-        "check_classifiers_classes": "classes are declared, not read off the labels",
-        "check_classifiers_train": "its data have other labels than those declared, and need more than one column",
-        "check_supervised_y_no_nan": "a missing or infinite label is a null row: an error would tell of one person's row",
-        "check_classifiers_regression_target": "a label outside the declared classes is a null row, by rule, not an error",
-    },
-)
-def test_scikit_learn_conventions(estimator, check):
-    check(estimator)

@@ -7,7 +7,6 @@ import math
 import numpy as np
 import pytest
 from scipy import sparse
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from alterations import unnoticed
 from dperm.estimators.location import MeanEstimator, MedianEstimator
@@ -167,14 +166,6 @@ def test_missing_needs_are_named():
         plan(MEAN, Shape(10, 2), Target(1.0, 0.0), QuantileExponential())
     with pytest.raises(UnmetNeeds, match="bounds of every column"):
         plan(Problem(QuantileLoss(0.5), data=DataBounds(1.0, NO_LABELS)), Shape(10, 1), Target(1.0, 0.0), QuantileExponential())
-
-
-@parametrize_with_checks(
-    [MeanEstimator(bounds=(-1e3, 1e3), random_state=0), MedianEstimator(bounds=(-1e3, 1e3), random_state=0)],
-    expected_failed_checks=lambda estimator: {"check_fit1d": "one column may be given as a one-dimensional array"},
-)
-def test_scikit_learn_conventions(estimator, check):
-    check(estimator)
 
 
 def test_a_ledger_is_debited(tmp_path):

@@ -44,6 +44,29 @@ def _is_missing(value: Any) -> bool:
     return value is None or type(value).__name__ == "NAType" or value != value
 
 
+def parsed(X: Any) -> Any:
+    """An array or data frame of numbers as it is; where it holds other things, every cell that is no number becomes NaN.
+
+    One person's cell must never become an error that quotes it, so text is read cell by cell instead of being refused.
+
+    >>> parsed(np.array([["1.5", "x"]], dtype=object)).tolist()
+    [[1.5, nan]]
+    """
+    from dperm.schema import numbers
+
+    if hasattr(X, "assign") and hasattr(X, "dtypes"):  # a pandas frame
+        wrong = [name for name in X.columns if getattr(X[name].dtype, "kind", "O") in "OUST"]
+        return X.assign(**{str(name): numbers(cells(X, name)) for name in wrong}) if wrong and X.columns.is_unique else X
+    if isinstance(X, list | tuple):
+        try:
+            X = np.asarray(X)
+        except ValueError:  # ragged rows: a wrong structure, which the reader names
+            return X
+    if isinstance(X, np.ndarray) and X.dtype.kind in "OUS" and X.ndim == 2:
+        return np.array([numbers(column) for column in X.T], dtype=np.float64).T.reshape(X.shape)
+    return X
+
+
 def read_table(path: str | Path, columns: list[str] | None = None) -> Any:
     """An Arrow table from a CSV or Parquet file."""
     import pyarrow as pa

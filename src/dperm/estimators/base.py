@@ -29,7 +29,7 @@ from dperm.problem import (
 )
 from dperm.rows.memory import MemoryRows, is_sparse
 from dperm.schema import Schema
-from dperm.tables import cells, column_names, is_table
+from dperm.tables import cells, column_names, is_table, parsed
 from dperm.walk import Release, fit
 
 INTERCEPT = 1.0
@@ -226,7 +226,7 @@ class PrivateEstimator(BaseEstimator):
         if y is None:
             name = type(self).__name__
             raise ValueError(f"This {name} estimator requires y to be passed, but the target y is None. Pass the labels.")
-        X = validate_data(self, X, ensure_min_samples=1, **_READ)
+        X = validate_data(self, parsed(X), ensure_min_samples=1, **_READ)
         y = label_column(y, X.shape[0])
         names = getattr(self, "feature_names_in_", None)
         if schema is not None:
@@ -286,7 +286,7 @@ class PrivateEstimator(BaseEstimator):
             schema.check(column_names(X), with_target=False)
             encoded = schema.encoded(X, self._encoding)
         else:
-            X = validate_data(self, X, reset=False, **_READ)
+            X = validate_data(self, parsed(X), reset=False, **_READ)
             encoded = self._encoding.transform(X.toarray() if is_sparse(X) and self._encoding.centred else X)
         w = self.w_
         scores = encoded @ w[..., : encoded.shape[1]].T

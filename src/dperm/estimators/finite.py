@@ -17,6 +17,7 @@ from dperm.mechanisms.exponential_finite import FiniteExponential
 from dperm.problem import DataBounds, Interval, Problem, ZeroOneLoss
 from dperm.rows.memory import MemoryRows
 from dperm.rules import Predictions, Rules, class_numbers
+from dperm.tables import parsed
 from dperm.walk import fit
 
 _READ: dict[str, Any] = {"dtype": [np.float64, np.float32], "ensure_all_finite": False, "ensure_min_samples": 1}
@@ -68,7 +69,7 @@ class FiniteClassLearner(ClassifierMixin, BaseEstimator):
         seen = X
         if y is None:
             raise ValueError(f"This {type(self).__name__} requires y to be passed, but the target y is None. Pass the labels.")
-        X = validate_data(self, self._raw(X), **_READ)
+        X = validate_data(self, parsed(self._raw(X)), **_READ)
         y = label_column(y, X.shape[0])
         self.hypotheses_ = self._class(X.shape[1])
         labels = class_numbers(y, self.classes_.tolist())
@@ -132,7 +133,7 @@ class FiniteClassLearner(ClassifierMixin, BaseEstimator):
     def predict(self, X: Any) -> np.ndarray:
         """The label that the released rule gives."""
         check_is_fitted(self, "certificate_")
-        X = validate_data(self, self._raw(X), reset=False, **_READ)
+        X = validate_data(self, parsed(self._raw(X)), reset=False, **_READ)
         numbers = self.hypotheses_.predict(self.index_, np.nan_to_num(X, posinf=0.0, neginf=0.0))
         return np.asarray(self.classes_[np.clip(numbers, 0, len(self.classes_) - 1)])
 

@@ -15,6 +15,7 @@ from dperm.mechanisms.exponential_quantile import QuantileExponential
 from dperm.mechanisms.mean import Mean
 from dperm.problem import DataBounds, Interval, Loss, Problem, QuantileLoss, SquaredLoss
 from dperm.rows.memory import MemoryRows
+from dperm.tables import parsed
 from dperm.walk import fit
 
 _READ: dict[str, Any] = {"dtype": [np.float64, np.float32], "ensure_all_finite": False, "ensure_min_samples": 1}
@@ -40,7 +41,7 @@ class _Location(BaseEstimator):
     def _fit(self, X: Any, groups: Any, loss: Loss, mechanism: Any, x_norm: float | None) -> Any:
         seen = X
         flat = np.ndim(X) == 1
-        X = validate_data(self, np.asarray(X).reshape(-1, 1) if flat else X, **_READ)
+        X = validate_data(self, parsed(np.asarray(X).reshape(-1, 1) if flat else X), **_READ)
         n = self.nominal_n if self.nominal_n is not None else len(X)
         groups = self.groups if groups is None else groups
         weight, per_person = person_weights(groups, self.max_rows_per_person, None, len(X))

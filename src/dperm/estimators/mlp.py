@@ -15,7 +15,7 @@ from dperm.mechanisms.network import Network
 from dperm.mechanisms.network_terms import import_torch
 from dperm.problem import Interval, Loss, MultinomialLoss
 from dperm.rows.memory import is_sparse
-from dperm.tables import column_names, is_table
+from dperm.tables import column_names, is_table, parsed
 from dperm.walk import Release
 
 
@@ -116,7 +116,7 @@ class MLPClassifier(PrivateClassifier):
             schema.check(column_names(X), with_target=False)
             encoded = schema.encoded(X)
         else:
-            X = validate_data(self, X, reset=False, **_READ)
+            X = validate_data(self, parsed(X), reset=False, **_READ)
             encoded = self._encoding.transform(X.toarray() if is_sparse(X) and self._encoding.centred else X)
         return np.asarray(encoded.toarray() if is_sparse(encoded) else encoded)
 
