@@ -21,7 +21,7 @@ Vector = NDArray[np.float64]
 # ≤ C, a float32 sum over m rows errs in column j by at most γ_m·Σ_i|g_ij|, γ_m = m·u/(1 - m·u), whatever the order of adding and
 # with or without fused multiply-add; over all columns that is γ_m·Σ_i‖g_i‖ ≤ m·γ_m·C by the triangle inequality. One changed row
 # touches one run of m = 64 rows, so two neighbours differ by at most 2·64·γ_64·C = 4.9e-4·C more than the real sums do, less than
-# half of the slack even where the sensitivity is C (zero-out; add-remove moves every later row, see `rows/double.py`). Runs then add
+# half of the slack even where the sensitivity is C (zero-out; under add-remove see `rows/double.py`). Runs then add
 # in float64: 8,192·2⁻⁵³ is nothing.
 # Twice as many rows in a run would break it. A float64 block needs no runs: 8,192²·2⁻⁵³ is 7e-9.
 FLOAT32_ROWS = 64
