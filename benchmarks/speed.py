@@ -32,13 +32,21 @@ PEERS = {
 }
 
 
+PAUSE = 0.3
+
+
 def medians(
     sides: dict[str, Callable[[], Any]], repeats: int, clock: Callable[[], float] = time.perf_counter
 ) -> dict[str, float]:
-    """Median seconds of each side, taken in turns after one warm-up each."""
+    """Median seconds of each side, taken in turns after one warm-up each.
+
+    The pause lets the threads of the side before fall asleep: OpenBLAS keeps its threads spinning for some 0.1 s after a product,
+    and whatever runs next on the same cores pays for it.
+    """
     times: dict[str, list[float]] = {name: [] for name in sides}
     for turn in range(repeats + 1):
         for name, run in sides.items():
+            time.sleep(PAUSE)
             began = clock()
             run()
             if turn:

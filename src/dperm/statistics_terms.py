@@ -209,7 +209,7 @@ class WeightedGradientTerm(GradientTerm):
         margins = self.loss.margins
         weights = self.w if margins == 1 else self.w.reshape(margins, -1)
         slopes = np.asarray(self.loss.slope(self.features.margins(block.X, weights), block.y), dtype=np.float64)
-        slopes = self.limited(slopes, self.features.norms(block))
+        slopes = self.limited(slopes, block)
         if block.weight is not None:
             limited = np.clip(block.weight, 0.0, self.max_weight)
             slopes = slopes * (limited if margins == 1 else limited[:, None])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,17 +38,30 @@ class GradientTerm:
         slopes = np.asarray(self.loss.slope(self.features.margins(block.X, weights), block.y))
         if block.weight is not None:
             slopes = slopes * (block.weight if margins == 1 else block.weight[:, None])
-        slopes = self.limited(slopes, self.features.norms(block))
+        slopes = self.limited(slopes, block)
         return self.features.pull(block.X, slopes).reshape(-1)
 
-    def limited(self, slopes: Vector, sizes: Vector) -> Vector:
+    def limited(self, slopes: Vector, block: Block) -> Vector:
         """Slopes scaled down so that no row's gradient is longer than `clip`."""
         if slopes.ndim == 1:
-            # In the precision of the slopes: half a unit of float32 is far inside the release slack.
-            limit = (self.clip / np.maximum(sizes, 1e-30)).astype(slopes.dtype, copy=False)
-            return np.maximum(np.minimum(slopes, limit), -limit)
-        lengths = np.linalg.norm(slopes, axis=1) * sizes
+            low, high = self._limits(block, slopes.dtype)
+            return np.maximum(np.minimum(slopes, high), low)
+        lengths = np.linalg.norm(slopes, axis=1) * self.features.norms(block)
         return np.asarray(slopes * np.minimum(1.0, self.clip / np.maximum(lengths, 1e-300))[:, None])
+
+    def _limits(self, block: Block, dtype: Any) -> tuple[Vector, Vector]:
+        """(-C/‖z‖, C/‖z‖) of every row, kept with the block until another clip or map asks.
+
+        In the precision of the slopes: half a unit of float32 is far inside the release slack.
+        """
+        asked = (self.features.key, self.clip, np.dtype(dtype).str)
+        kept = block.memory.get("limits")
+        if kept is None or kept[0] != asked:
+            high = (self.clip / np.maximum(self.features.norms(block), 1e-30)).astype(dtype, copy=False)
+            kept = (asked, (-high, high))
+            block.memory["limits"] = kept
+        limits: tuple[Vector, Vector] = kept[1]
+        return limits
 
     def sensitivity(self, relation: str) -> float:
         return kappa(relation) * self.clip
@@ -64,7 +78,7 @@ class UnclippedGradientTerm(GradientTerm):
     `docs/theorems/gradient.md` measures how: without a clip the privacy loss of two neighbours grows without limit.
     """
 
-    def limited(self, slopes: Vector, sizes: Vector) -> Vector:
+    def limited(self, slopes: Vector, block: Block) -> Vector:
         return slopes
 
     @property

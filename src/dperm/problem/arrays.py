@@ -64,7 +64,7 @@ def softplus(xp: Any, t: Array) -> Array:
 def sigmoid(xp: Any, t: Array) -> Array:
     """1/(1 + e^{-t}), without overflow and with full relative accuracy in both tails."""
     small = xp.exp(-xp.abs(t))
-    return xp.where(t >= 0, xp.ones_like(t), small) / (1 + small)
+    return xp.where(t >= 0, 1.0, small) / (1 + small)
 
 
 def sigmoid_derivative(xp: Any, t: Array) -> Array:
