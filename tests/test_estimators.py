@@ -222,16 +222,16 @@ def test_which_rows_of_a_person_count_depends_on_that_person_alone():
         person_weights(["a"], 1, None, 2)
 
 
-@pytest.mark.parametrize("form", ["array", "list", "frame"])
+@pytest.mark.parametrize("form", ["array", "list", "frame", "numbered frame"])
 def test_a_cell_that_is_no_number_is_missing_and_never_quoted(form):
     X, y = two_classes(60)
     cells = X.astype(object)
     cells[3, 1] = "a secret diagnosis"
     if form == "list":
         cells = cells.tolist()
-    if form == "frame":
+    if "frame" in form:
         import pandas as pd
 
-        cells = pd.DataFrame(cells, columns=["a", "b", "c"])
+        cells = pd.DataFrame(cells, columns=["a", "b", "c"] if form == "frame" else [0, 1, 2])
     X[3, 1] = np.nan
     np.testing.assert_array_equal(logistic().fit(cells, y).coef_, logistic().fit(X, y).coef_)

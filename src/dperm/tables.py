@@ -54,9 +54,13 @@ def parsed(X: Any) -> Any:
     """
     from dperm.schema import numbers
 
-    if hasattr(X, "assign") and hasattr(X, "dtypes"):  # a pandas frame
-        wrong = [name for name in X.columns if getattr(X[name].dtype, "kind", "O") in "OUST"]
-        return X.assign(**{str(name): numbers(cells(X, name)) for name in wrong}) if wrong and X.columns.is_unique else X
+    if hasattr(X, "assign") and hasattr(X, "dtypes"):  # a pandas frame; one with a name twice is refused by the reader
+        wrong = [name for name in X.columns if getattr(X[name].dtype, "kind", "O") in "OUST"] if X.columns.is_unique else []
+        if wrong:
+            X = X.copy()
+        for name in wrong:
+            X[name] = numbers(cells(X, name))
+        return X
     if isinstance(X, list | tuple):
         try:
             X = np.asarray(X)
