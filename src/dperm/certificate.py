@@ -255,9 +255,11 @@ def statement(guarantee: Mapping[str, Any], target: Target, shape: Shape, policy
         "zero-out": f"replacing {who} by a null row",
         "add-remove": f"adding or removing {who}",
     }[target.relation]
+    nominal = target.relation == "add-remove"
+    size = f"with nominal n = {shape.n} (the number of rows is protected)" if nominal else f"with n = {shape.n} public"
     odds = math.exp(min(epsilon, 700.0))
     text = (
-        f"({epsilon:g}, {delta:g})-differential privacy for {change}, with n = {shape.n} public: the odds of any "
+        f"({epsilon:g}, {delta:g})-differential privacy for {change}, {size}: the odds of any "
         f"conclusion about that record change by a factor of at most {odds:.4g}"
     )
     text += f", except with probability {delta:g}." if delta else "."
