@@ -12,7 +12,8 @@ import pyarrow as pa
 import pytest
 
 import dperm
-from dperm.schema import OWN_LEVEL, Schema, codes, nulls, numbers, truth
+from dperm.cells import codes, nulls, numbers, truth
+from dperm.schema import OWN_LEVEL, Schema
 
 SPEC = {
     "name": "people",

@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from dperm.cells import codes, filled, nulls, numbers, truth
 from dperm.encoding import Encoding
 from dperm.suggestions import closest, finite, scalars
 
@@ -82,9 +83,9 @@ class Column:
     def encode(self, values: Any) -> np.ndarray:
         """Raw feature matrix of a column of cells (strings, numbers or None): n × len(features)."""
         if self.type in ("numeric", "sparse"):
-            return _filled(numbers(values), self.missing, float(self.low or 0.0))[:, None]
+            return filled(numbers(values), self.missing, float(self.low or 0.0))[:, None]
         if self.type == "boolean":
-            return _filled(truth(values), self.missing, 0.0)[:, None]
+            return filled(truth(values), self.missing, 0.0)[:, None]
         if self.type == "ordinal":
             code = codes(values, self.levels)
             known = np.where(code >= 0, code, 0 if self.missing is None else codes([self.missing], self.levels)[0])
@@ -370,117 +371,3 @@ class Schema:
             else:
                 columns[name] = {"type": "categorical", "levels": []}
         return {"name": "table", "columns": columns, "target": {"column": "", "type": "classes", "classes": []}}
-
-
-def nulls(values: Any) -> np.ndarray:
-    """Which cells are missing: None, NaN or an empty string."""
-    array = _column(values)
-    if array.dtype.kind in "fiub":
-        return np.asarray(np.isnan(array)) if array.dtype.kind == "f" else np.zeros(len(array), dtype=bool)
-    return _each_once(array, lambda v: v is None or v == "" or (isinstance(v, float) and math.isnan(v)), bool)
-
-
-def numbers(values: Any) -> np.ndarray:
-    """Cells as floats; whatever does not parse is NaN."""
-    array = np.asarray(values)
-    if array.dtype.kind in "fiub":
-        return array.astype(np.float64)
-    try:
-        return array.astype(np.float64)
-    except (TypeError, ValueError):
-        return np.array([_number(value) for value in array], dtype=np.float64)
-
-
-def _number(value: Any) -> float:
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        return math.nan
-
-
-WORDS = {"true": 1.0, "yes": 1.0, "t": 1.0, "y": 1.0, "false": 0.0, "no": 0.0, "f": 0.0, "n": 0.0}
-
-
-def truth(values: Any) -> np.ndarray:
-    """Cells as 0/1; words for yes and no are understood, anything else is NaN."""
-    array = np.asarray(values)
-    if array.dtype.kind in "fiub":
-        return array.astype(np.float64)
-    return _each_once(array, lambda v: WORDS.get(str(v).strip().lower(), _number(v)), np.float64)
-
-
-def codes(values: Any, levels: Any) -> np.ndarray:
-    """Position of each cell among the levels, compared as text (numbers by value); -1 where unknown.
-
-    >>> codes(["b", "zebra", None], ["a", "b"]).tolist(), codes([2, 1.0], ["1", "2"]).tolist()
-    ([1, -1, -1], [1, 0])
-    """
-    lookup = {_key(level): position for position, level in enumerate(levels)}
-    return _each_once(_column(values), lambda value: lookup.get(_key(value), -1), np.int64)
-
-
-def _column(values: Any) -> np.ndarray:
-    """Cells as an array that keeps each one as it is: a list of mixed cells must not become text."""
-    if isinstance(values, np.ndarray):
-        return values
-    array = np.empty(len(values), dtype=object)
-    for place, value in enumerate(values):
-        array[place] = value
-    return array
-
-
-def _each_once(array: np.ndarray, function: Any, dtype: Any) -> np.ndarray:
-    """function(cell) for every cell, computed once per distinct value: columns have few of them."""
-    if array.dtype.kind in "fiub":
-        distinct, inverse = np.unique(array, return_inverse=True)
-        return np.array([function(value) for value in distinct.tolist()], dtype=dtype)[inverse]
-    text = _as_text(array)
-    if text is not None:
-        coded = text.dictionary_encode()
-        answers = np.array([function(value) for value in [*coded.dictionary.to_pylist(), None]], dtype=dtype)
-        return np.asarray(answers[coded.indices.fill_null(len(answers) - 1).to_numpy(zero_copy_only=False)])
-    memory: dict[Any, Any] = {}
-    found = np.empty(len(array), dtype=dtype)
-    for place, value in enumerate(array.tolist()):
-        key = (type(value), value)  # 1, 1.0 and True are equal as dictionary keys but not as cells
-        try:
-            answer = memory.get(key)
-            if answer is None:
-                answer = memory[key] = function(value)
-        except TypeError:  # a cell that cannot be a key, such as a list
-            answer = function(value)
-        found[place] = answer
-    return found
-
-
-def _as_text(array: np.ndarray) -> Any:
-    """The column as Arrow text when every cell is a string or null; None otherwise."""
-    import pyarrow as pa
-
-    try:
-        return pa.array(array, type=pa.string(), from_pandas=True)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError):
-        return None
-
-
-def _key(value: Any) -> str:
-    if isinstance(value, bool | np.bool_):
-        return str(bool(value))
-    if isinstance(value, int | float | np.integer | np.floating):
-        try:
-            return repr(float(value))
-        except OverflowError:  # a whole number of more than 308 digits
-            return str(value)
-    text = str(value)
-    if text and (text[0].isdigit() or text[0] in "+-."):
-        try:
-            return repr(float(text))
-        except ValueError:
-            return text
-    return text
-
-
-def _filled(values: np.ndarray, declared: Any, default: float) -> np.ndarray:
-    """Missing and infinite cells replaced by the declared value, or the default."""
-    value = default if declared is None else float(declared)
-    return np.where(np.isfinite(values), values, value)

@@ -52,7 +52,7 @@ def parsed(X: Any) -> Any:
     >>> parsed(np.array([["1.5", "x"]], dtype=object)).tolist()
     [[1.5, nan]]
     """
-    from dperm.schema import numbers
+    from dperm.cells import numbers
 
     if hasattr(X, "assign") and hasattr(X, "dtypes"):  # a pandas frame; one with a name twice is refused by the reader
         wrong = [name for name in X.columns if getattr(X[name].dtype, "kind", "O") in "OUST"] if X.columns.is_unique else []

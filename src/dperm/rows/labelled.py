@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dperm.schema import Schema, TargetColumn, codes, numbers
+from dperm.cells import codes, numbers
+from dperm.schema import Schema, TargetColumn
 
 # y → (labels, weights or None, anything else): `PrivateEstimator._labels`, or a function like it.
 LabelRule = Callable[[Any], tuple[Any, ...]]
