@@ -19,7 +19,7 @@ from scipy.stats import norm
 from dperm.features import Features
 from dperm.mechanisms import Gradient, Target
 from dperm.noise import gaussian_scale
-from dperm.privacy import gaussian_delta, gaussian_epsilon, gaussian_mu
+from dperm.privacy import ObjectiveEvent, gaussian_delta, gaussian_epsilon, gaussian_mu
 from dperm.problem import DataBounds, Interval, LogisticLoss, Problem, SquaredLoss
 from dperm.rows import MemoryRows
 from dperm.terms import GradientTerm
@@ -138,3 +138,35 @@ def test_a_bracket_lost_in_the_variance_costs_privacy():
     for d in (1, 10):
         short = math.sqrt((4 * d + 1) / (4 * d + 4))
         assert gaussian_epsilon(1e-6, gaussian_mu(1.0, 1e-6) / short) > 1.0
+
+
+def test_objective_perturbation_is_not_gaussian_even_at_a_full_ridge():
+    """C4.2: at λ = R²/ε the profile stays below one Gaussian release at ε, and above it at smaller ε: it is not μ-GDP.
+
+    The neighbours: 19,000 rows of size 0.001 push θ by -9.5 with hardly any curvature, so that the added row sits at slope 1/2,
+    where the log-determinant is largest, just where its noise is improbable.
+    """
+    row = VECTORS["C4_2_counterexample"]
+    theta = np.linspace(-60.0, 60.0, 400_001)
+    push = (0.001, -1.0, 19_000.0)
+
+    def density(rows):
+        gradient, curvature = row["ridge"] * theta, np.full_like(theta, row["ridge"])
+        for x, y, times in rows:
+            slope = 1 / (1 + np.exp(y * x * theta))
+            gradient = gradient - times * y * x * slope
+            curvature = curvature + times * x * x * slope * (1 - slope)
+        return norm.pdf(gradient, scale=row["sigma"]) * curvature
+
+    more, less = density([push, (1.0, 1.0, 1.0)]), density([push])
+    assert np.trapezoid(more, theta) == pytest.approx(1.0, abs=1e-6)
+
+    def profile(epsilon):
+        return float(np.trapezoid(np.maximum(more - math.exp(epsilon) * less, 0.0), theta))
+
+    mu = 1 / row["sigma"]
+    assert profile(row["epsilon"]) == pytest.approx(float(row["delta"]), abs=2.5e-5)
+    assert profile(row["epsilon"]) > 1.003 * gaussian_delta(row["epsilon"], mu)
+    assert profile(1.0) <= gaussian_delta(1.0, mu)
+    booked = ObjectiveEvent("self-bounding", mu, 1.0)
+    assert profile(row["epsilon"]) <= booked.delta(row["epsilon"], 0.0)
