@@ -311,12 +311,23 @@ ESTIMATORS = {
     "PoissonRegressor": {"bounds": (-1, 1), "y_bounds": (0, 5)},
     "QuantileRegressor": {"bounds": (-1, 1), "y_bounds": (0, 1)},
     "Ridge": {"bounds": (-1, 1), "y_bounds": (0, 1)},
+    "PrivateGridSearch": {"param_grid": {"radius": [1.0, 10.0]}, "expected_runs": 2.0},
+    # Other plans of the same estimators, which book other events.
+    "LogisticRegression, private bounds": {"bounds": "private", "classes": [0, 1]},
+    "LinearRegression, private bounds": {"bounds": "private", "y_bounds": (0, 1)},
+    "LogisticRegression, three classes": {"bounds": (-1, 1), "classes": [0, 1, 2]},
 }
+
+
+def test_every_public_estimator_is_in_the_list_above():
+    assert {name.partition(",")[0] for name in ESTIMATORS} == set(dperm.estimators.__all__)
 
 
 @pytest.mark.parametrize("name", sorted(ESTIMATORS))
 def test_every_estimator_debits_its_plan_once(name, tmp_path):
-    options = ESTIMATORS[name]
+    options, name = dict(ESTIMATORS[name]), name.partition(",")[0]
+    if name == "PrivateGridSearch":
+        options["estimator"] = dperm.LogisticRegression(bounds=(-1, 1), classes=[0, 1], method="gradient")
     relation = options.get("relation", "replace-one")
     ledger = Ledger.create(tmp_path / "l", dataset="x", epsilon=5.0, delta=1e-5, relation=relation)
     model = getattr(dperm.estimators, name)(epsilon=1.0, ledger=ledger, **options)

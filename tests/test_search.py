@@ -8,11 +8,16 @@ import math
 
 import numpy as np
 import pytest
+from scipy.integrate import quad
+from scipy.stats import norm
 
 from dperm import LinearRegression, LogisticRegression, PoissonRegressor
+from dperm.estimators import search as module
 from dperm.estimators.search import PrivateGridSearch, SearchCertificate, draw, law_of, row_scores, run_mu
+from dperm.filters import renyi_curve
+from dperm.ledger import BudgetExceeded, Ledger
 from dperm.mechanisms.base import Target
-from dperm.privacy import GDP, gaussian_mu, selection_epsilon
+from dperm.privacy import GDP, Gaussian, PoissonRuns, Selection, compose, event_from_spec, gaussian_mu, selection_epsilon
 
 LAWS = ("geometric", "logarithmic", "poisson")
 
@@ -121,3 +126,136 @@ def test_what_is_refused() -> None:
     ):
         with pytest.raises(ValueError, match=message):
             search().set_params(**options).fit(X, y)
+
+
+# ---------------------------------------------------------------- the search as an event, and its ledger
+
+
+def published_density(law: object, below: float) -> float:
+    """g'(F): density of the best of K runs over that of one run, where the run's own value is its score; g generates K."""
+    if isinstance(law, PoissonRuns):
+        return law.mean * math.exp(law.mean * (below - 1))
+    rest = 1 - (1 - law.stop) * below
+    return law.stop / rest**2 if law.shape == 1 else (1 - law.stop) / (math.log(1 / law.stop) * rest)
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_the_curve_of_the_event_bounds_the_exact_divergence_and_exceeds_one_run(name: str) -> None:
+    """Best of K draws of N(0, 1) against N(μ, 1), by quadrature, both directions; publishing the maximum does cost more."""
+    mu, law, costlier = 0.4, law_of(name, 10.0), False
+    event = Selection(mu, name, 10.0)
+    for alpha in (1.5, 3.0, 8.0):
+        for first, second in ((0.0, mu), (mu, 0.0)):
+
+            def integrand(x: float, first: float = first, second: float = second, alpha: float = alpha) -> float:
+                p = norm.pdf(x - first) * published_density(law, norm.cdf(x - first))
+                q = norm.pdf(x - second) * published_density(law, norm.cdf(x - second))
+                return p**alpha * q ** (1 - alpha)
+
+            empty = math.exp(-10.0) if name == "poisson" else 0.0  # K = 0 has the same probability on both sides
+            exact = math.log(quad(integrand, -12, 14, limit=300)[0] + empty) / (alpha - 1)
+            assert exact <= event.rdp(alpha) + 1e-9
+            costlier |= exact > alpha * mu**2 / 2 * 1.01
+    assert costlier
+
+
+def test_the_event_is_a_citizen_of_accounting_and_filters() -> None:
+    event = Selection(0.1, "geometric", 10.0)
+    assert event_from_spec(json.loads(json.dumps(event.spec()))) == event
+    alone, both = compose([event], "zero-out"), compose([event, Gaussian(0.2)], "zero-out")
+    assert alone.epsilon(1e-6) == selection_epsilon(GDP(0.1, "zero-out"), law_of("geometric", 10.0), 1e-6)
+    assert alone.delta(alone.epsilon(1e-6)) == pytest.approx(1e-6, rel=1e-3)
+    assert both.rdp(4.0) == pytest.approx(event.rdp(4.0) + 4 * 0.02) and both.epsilon(1e-6) > alone.epsilon(1e-6)
+    assert renyi_curve(event, (2.0, 9.0)) == ((event.rdp(2.0), event.rdp(9.0)), 0.0)
+    assert compose([event, event], "zero-out").delta(5.0) == 1.0  # no theorem is claimed for two
+    for spec in ({"runs": "uniform"}, {"expected": 1.0}, {"mu": -1.0}):
+        with pytest.raises(ValueError, match="Expected"):
+            event_from_spec({**event.spec(), **spec})
+
+
+@pytest.fixture
+def ledger(tmp_path) -> Ledger:
+    return Ledger.create(tmp_path / "search.ledger", dataset="x", epsilon=12.0, delta=1e-5, relation="zero-out")
+
+
+def test_a_search_is_debited_once_before_the_number_of_runs_is_drawn(ledger, monkeypatch) -> None:
+    """Killed anywhere after the debit, the search has been paid for: the entry is there when K is drawn."""
+    X, y = threshold(300)
+    seen = []
+    monkeypatch.setattr(module, "draw", lambda law, generator: seen.append(Ledger(ledger.path).account().fits) or 2)
+    found = search(ledger=str(ledger.path)).fit(X, y)
+    assert seen == [1] and ledger.account().fits == 1 and ledger.account().rule == "renyi"
+    entry = ledger.entries()[1]
+    assert entry["plan"]["events"] == [Selection(found.certificate_.record["run"]["mu"], "logarithmic", 5.0).spec()]
+    record = json.loads(found.certificate_.to_json())
+    assert record["ledger"]["head"] == ledger.account().head
+    assert ledger.verify([record], allow_seeded=True) == []
+    assert "ledger" not in record["best"]
+
+
+def test_a_search_that_crashes_keeps_its_debit(ledger, monkeypatch) -> None:
+    def crash(law: object, generator: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "draw", crash)
+    with pytest.raises(KeyboardInterrupt):
+        search(ledger=ledger).fit(*threshold(300))
+    assert ledger.account().fits == 1
+
+
+def test_over_budget_is_refused_before_a_fit_and_before_noise(ledger, monkeypatch) -> None:
+    monkeypatch.setattr(module, "draw", lambda law, generator: pytest.fail("noise was drawn"))
+    monkeypatch.setattr(LogisticRegression, "fit", lambda *a, **k: pytest.fail("a row was read"))
+    with pytest.raises(BudgetExceeded, match="left is about"):
+        search(ledger=ledger, epsilon=40.0).fit(*threshold(300))
+    other = LogisticRegression(bounds=(-1, 1), classes=[0, 1], method="gradient")
+    with pytest.raises(ValueError, match="relation='zero-out'"):
+        search(ledger=ledger).set_params(estimator=other).fit(*threshold(300))
+    with pytest.raises(ValueError, match="Gaussian"):  # a setting that cannot be paid for, found before the debit
+        search(ledger=ledger).set_params(param_grid={"method": ["gradient", "objective"], "regularization": [10.0]}).fit(
+            *threshold(300)
+        )
+    assert ledger.account().fits == 0
+
+
+def test_every_altered_leaf_of_the_searchs_ledger_entry_is_found(ledger) -> None:
+    """What cannot be recomputed without the ledger is bound by the head; the head by the entry's own text."""
+    record = json.loads(search(ledger=ledger).fit(*threshold(300)).certificate_.to_json())
+    assert SearchCertificate(record).verify(allow_seeded=True).ok
+    leaves = [path for path, _ in walk(record["ledger"])]
+    assert len(leaves) > 15
+    for path in leaves:
+        altered = copy.deepcopy(record)
+        place = altered["ledger"]
+        for part in path[:-1]:
+            place = place[part]
+        old = place[path[-1]]
+        place[path[-1]] = old * 1.5 + 1 if isinstance(old, int | float) and not isinstance(old, bool) else "other"
+        assert not SearchCertificate(altered).verify(allow_seeded=True).ok, path
+
+
+def walk(value: object, path: tuple = ()) -> list[tuple[tuple, object]]:
+    if isinstance(value, dict | list):
+        parts = value.items() if isinstance(value, dict) else enumerate(value)
+        return [leaf for key, item in parts for leaf in walk(item, (*path, key))]
+    return [(path, value)]
+
+
+def test_the_ledger_belongs_to_the_search_not_to_its_estimator(ledger) -> None:
+    base = LogisticRegression(bounds=(-1, 1), classes=[0, 1], relation="zero-out", method="gradient", ledger=ledger)
+    with pytest.raises(ValueError, match="ledger= on the search"):
+        search().set_params(estimator=base).fit(*threshold(200))
+
+
+def test_the_command_verifies_a_search_and_its_model(tmp_path) -> None:
+    from typer.testing import CliRunner
+
+    from dperm.cli import app
+    from dperm.model_file import model_record
+
+    found = search().fit(*threshold(300))
+    (tmp_path / "c.json").write_text(found.certificate_.to_json())
+    (tmp_path / "m.json").write_text(json.dumps(model_record(found.best_estimator_)))
+    asked = ["verify", str(tmp_path / "c.json"), "--model", str(tmp_path / "m.json")]
+    assert CliRunner().invoke(app, [*asked, "--allow-seeded"]).exit_code == 0
+    assert CliRunner().invoke(app, asked).exit_code == 1

@@ -172,8 +172,9 @@ def _limits(orders: Any, epsilon: float, delta: Any) -> Any:
 def renyi_curve(event: Event, orders: tuple[float, ...]) -> tuple[tuple[float, ...], float]:
     """(ε(α) at the orders, failure mass): a bound on the Rényi divergence of the event, but for that mass.
 
-    Gaussian αμ²/2; pure and (ε, δ) releases by randomised response, which dominates them; concentrated αρ; every other event
-    from the moments of the privacy-loss distribution that dominates it, Σ_l m_l e^{(α-1)l}, the worse of both directions.
+    Gaussian αμ²/2; pure and (ε, δ) releases by randomised response, which dominates them; concentrated αρ; the curve that an
+    event states itself (`rdp`: the best of K runs); every other event from the moments of the privacy-loss distribution that
+    dominates it, Σ_l m_l e^{(α-1)l}, the worse of both directions.
 
     >>> renyi_curve(Gaussian(0.5, count=4), (3.0,))
     ((1.5,), 0.0)
@@ -184,6 +185,9 @@ def renyi_curve(event: Event, orders: tuple[float, ...]) -> tuple[tuple[float, .
     if listed is not None:
         epsilon, delta, count = listed
         return tuple(count * PureDP(epsilon, "replace-one").rdp(alpha) for alpha in orders), min(1.0, count * delta)
+    own = [event.rdp(alpha) for alpha in orders]
+    if own and None not in own:
+        return tuple(float(value) for value in own if value is not None), 0.0
     if isinstance(event, Concentrated):
         return tuple(alpha * event.zcdp() for alpha in orders), 0.0
     if isinstance(event, Sampled):

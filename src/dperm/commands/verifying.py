@@ -11,7 +11,7 @@ from dperm.commands.shared import JSON_OPTION, say, show
 
 
 def verify(
-    certificate: Path = typer.Argument(..., help="certificate.json of a fit, or evaluation.json of an evaluation."),
+    certificate: Path = typer.Argument(..., help="certificate.json of a fit or a search, or evaluation.json."),
     model: Path | None = typer.Option(None, help="model.json, to check that its coefficients are the certified ones."),
     allow_seeded: bool = typer.Option(False, "--allow-seeded", help="Accept reproducible noise, which is NOT private."),
     as_json: bool = JSON_OPTION,
@@ -30,13 +30,17 @@ def verify(
         from dperm.evaluation import Evaluation
 
         found: Any = Evaluation(record)
+    elif isinstance(record, dict) and record.get("format") == "dperm-search/1":
+        from dperm.estimators.search import SearchCertificate
+
+        found = SearchCertificate(record)
     else:
         found = Certificate.load(certificate)
     verdict = found.verify(allow_seeded=allow_seeded)
     reasons = list(verdict.reasons)
     if model is not None:
         stored = read_json(model)
-        certified = found.record.get("coefficients") or found.record.get("model") or {}
+        certified = (found.record.get("best") or found.record).get("coefficients") or found.record.get("model") or {}
         if not isinstance(stored, dict) or coefficient_hash(stored.get("w", [])) != certified.get("sha256"):
             reasons.append("the model's coefficients are not the certified ones")
     if as_json:

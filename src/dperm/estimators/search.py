@@ -24,20 +24,26 @@ import numpy as np
 from scipy.optimize import brentq
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.model_selection import ParameterGrid
+from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 
 from dperm.certificate import TOLERANCE, Certificate, Verdict
-from dperm.mechanisms.base import Target
+from dperm.estimators.base import PrivateEstimator
+from dperm.mechanisms.base import Plan, Shape, Stage, Target
 from dperm.noise import Noise, SeededNoise, noise_source, release
+from dperm.planner import choose
 from dperm.privacy import (
     GDP,
     PoissonRuns,
-    TruncatedNegativeBinomial,
+    Selection,
     gaussian_epsilon,
+    law_of,
     selection_epsilon,
 )
+from dperm.walk import plan
 
 FORMAT = "dperm-search/1"
+FORBIDDEN = {"epsilon", "delta", "relation", "nominal_n", "random_state", "noise", "groups", "ledger"}
 
 
 @dataclass(eq=False, repr=False)
@@ -49,6 +55,7 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):
     runs            "logarithmic" (default: the cheapest per run of the two with K ≥ 1), "geometric" or "poisson": the law of K
     expected_runs   E[K]
     score_share     share of a run's μ² that pays for its score
+    ledger          a budget ledger (path or object): the whole search is debited, as one event, before K is drawn
 
     The score is the number of right answers, or minus the squared error in units of the declared label range, on the fitted rows
     themselves, with Gaussian noise: a row moves it by at most 1. Poisson runs may draw K = 0: then nothing is published.
@@ -73,6 +80,7 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):
     score_share: float = 0.1
     noise: str = "secure"
     random_state: Any = None
+    ledger: Any = None
 
     def fit(self, X: Any, y: Any) -> PrivateGridSearch:
         """Draw K, fit and score K times, keep the best."""
@@ -85,26 +93,30 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):
         mu = run_mu(law, target)
         fit_mu, score_mu = mu * math.sqrt(1 - self.score_share) * (1 - 1e-9), mu * math.sqrt(self.score_share) * (1 - 1e-9)
         settings = list(ParameterGrid(self.param_grid))
+        budget = {"epsilon": gaussian_epsilon(target.delta, fit_mu), "delta": target.delta, "noise": self.noise, "ledger": None}
+        d = self._affordable([clone(base).set_params(**chosen, **budget) for chosen in settings], X, y, n, fit_mu)
         source = noise_source(self.noise, self.random_state)
-        generator = source.generator()
+        receipt = self._debited(search_plan(target, self.runs, self.expected_runs, n, d), source, X)
+        generator = source.generator()  # from here on noise is drawn, and paid for
         best: tuple[float, Any, Any] | None = None
         for _ in range(draw(law, generator)):
             chosen = settings[int(generator.integers(len(settings)))]
             seed = int(generator.integers(2**62)) if isinstance(source, SeededNoise) else None
-            model = clone(base).set_params(
-                **chosen, epsilon=gaussian_epsilon(target.delta, fit_mu), delta=target.delta, noise=self.noise, random_state=seed
-            )
-            self._affordable(model.fit(X, y), fit_mu)
+            model = clone(base).set_params(**chosen, **budget, random_state=seed).fit(X, y)
+            _gaussian(model.plan_, fit_mu)
             score = self._score(model, X, y, score_mu, source)
             if best is None or score > best[0]:
                 best = (score, chosen, model)
         if best is None:
-            raise RuntimeError("Expected at least one run, drew none (Poisson runs allow it). No row was read; fit again.")
+            raise RuntimeError(
+                "Expected at least one run, drew none (Poisson runs allow it). That is the answer of this search, and its budget "
+                "is spent: search again with new budget, or use runs='logarithmic', which always has a run."
+            )
         self.best_score_, self.best_params_, self.best_estimator_ = best[0] / n, dict(best[1]), best[2]
         inner = self.best_estimator_.certificate_
-        self.certificate_ = SearchCertificate(
-            _record(target, self.runs, self.expected_runs, self.score_share, len(settings), n, source.spec(), dict(inner.record))
-        )
+        law_numbers = (self.runs, self.expected_runs, self.score_share)
+        record = _record(target, *law_numbers, len(settings), n, source.spec(), dict(inner.record), receipt)
+        self.certificate_ = SearchCertificate(record)
         # The inner certificate speaks of one run alone; what may be said about the published model is the search's.
         self.best_estimator_.certificate_ = self.certificate_
         if hasattr(self.best_estimator_, "classes_"):
@@ -113,27 +125,45 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):
 
     def _checked(self) -> Any:
         base = self.estimator
-        if base is None or not hasattr(base, "relation") or not hasattr(base, "nominal_n"):
-            raise ValueError("Expected estimator= as an estimator of this library, found none. Pass e.g. LinearSVC(bounds=...).")
-        if getattr(base, "groups", None) is not None or getattr(base, "ledger", None) is not None:
-            raise ValueError("Expected an estimator without groups= and ledger= in a search, found one of them. Leave them out.")
+        if not isinstance(base, PrivateEstimator):
+            raise ValueError(
+                f"Expected estimator= as a regression or classifier of this library, found {type(base).__name__}. Pass e.g. "
+                "LinearSVC(bounds=...)."
+            )
+        if base.groups is not None:
+            raise ValueError("Expected an estimator without groups= in a search, found them. Fit one setting instead.")
+        if base.ledger is not None:
+            raise ValueError("Expected ledger= on the search, which is debited as a whole, found it on the estimator. Move it.")
         if not 0 < self.score_share < 1:
             raise ValueError(f"Expected 0 < score_share < 1, found {self.score_share}.")
-        forbidden = {"epsilon", "delta", "relation", "nominal_n", "random_state", "noise", "groups", "ledger"}
         for settings in ParameterGrid(self.param_grid):
-            if forbidden & set(settings):
-                found = sorted(forbidden & set(settings))
+            if found := sorted(FORBIDDEN & set(settings)):
                 raise ValueError(f"Expected settings that leave privacy alone, found {found} in the grid. Take them out.")
         return base
 
     @staticmethod
-    def _affordable(model: Any, mu: float) -> None:
-        guarantee = model.plan_.guarantee
-        if not isinstance(guarantee, GDP) or guarantee.mu > mu * (1 + 1e-6):
-            raise ValueError(
-                f"Expected settings whose fits are Gaussian, found {model.plan_.mechanism!r}, which is not. "
-                "Use method='gradient' or 'scaled-gradient'."
-            )
+    def _affordable(models: list[Any], X: Any, y: Any, n: int, mu: float) -> int:
+        """Plan every setting, so that one which cannot be paid for is refused before the debit; the number of encoded columns."""
+        first, label = _safe_indexing(X, [0]), _safe_indexing(y, [0])
+        for model in models:
+            model._unpack(first, label, None)  # builds the encoding, which follows from declarations alone
+            _, _, interval = model._labels(label)
+            heaviest = model._weights(None, None, 0)[1]
+            shape = Shape(n, model._encoding.d)
+            target = Target.declare(epsilon=model.epsilon, delta=model.delta, relation=model.relation, n=n)
+            kinds, exact = model._encoding.kinds, model.noise == "exact"
+            problem = model._problem(interval)
+            options = {"asked_for": model.asked_for, "kinds": kinds, "max_weight": heaviest, "exact": exact}
+            _gaussian(plan(problem, shape, target, choose(model._method(), problem, shape, target, **options)), mu)
+        return shape.d
+
+    def _debited(self, planned: Plan, source: Noise, X: Any) -> dict[str, Any] | None:
+        """The debit of the whole search, on disk before anything is drawn."""
+        if self.ledger is None:
+            return None
+        from dperm.ledger import Ledger
+
+        return Ledger.open(self.ledger).debit(planned, noise=source.policy, data=X)
 
     @staticmethod
     def _score(model: Any, X: Any, y: Any, mu: float, noise: Noise) -> float:
@@ -150,6 +180,20 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):
         return float(self.best_estimator_.score(X, y))
 
 
+def _gaussian(planned: Plan, mu: float) -> None:
+    if not isinstance(planned.guarantee, GDP) or planned.guarantee.mu > mu * (1 + 1e-6):
+        raise ValueError(
+            f"Expected settings whose fits are Gaussian, found {planned.mechanism!r}, which is not. "
+            "Use method='gradient' or 'scaled-gradient'."
+        )
+
+
+def search_plan(target: Target, runs: str, expected: float, n: int, d: int) -> Plan:
+    """The search as one planned event: what a ledger is debited for."""
+    event = Selection(run_mu(law_of(runs, expected), target), runs, expected)
+    return Plan("grid-search", {}, (Stage("best of the runs", event),), target, Shape(n, d))
+
+
 def row_scores(model: Any, X: Any, y: Any) -> np.ndarray:
     """1 for a right class; 1 - (error/range)² for a number in its declared range; 0 for a row whose label is missing."""
     predicted = model.predict(X)
@@ -160,27 +204,6 @@ def row_scores(model: Any, X: Any, y: Any) -> np.ndarray:
     known = np.isfinite(truth)
     gap = (np.clip(np.where(known, truth, low), low, high) - np.clip(predicted, low, high)) / (high - low)
     return np.asarray(known * (1 - gap * gap))
-
-
-def law_of(name: str, expected: float) -> Any:
-    """The law of K with the given mean.
-
-    >>> law_of("geometric", 10.0)
-    TruncatedNegativeBinomial(shape=1.0, stop=0.1)
-    """
-    if not (math.isfinite(expected) and expected > 1):
-        raise ValueError(f"Expected expected_runs > 1, found {expected}. Pass the mean number of runs, e.g. 10.")
-    if name == "poisson":
-        return PoissonRuns(float(expected))
-    if name == "geometric":
-        return TruncatedNegativeBinomial(1.0, 1.0 / expected)
-    if name != "logarithmic":
-        raise ValueError(f"Expected runs in ('geometric', 'logarithmic', 'poisson'), found {name!r}.")
-    low, high = -700.0, math.log(1 - 1e-12)  # log of the stopping parameter: the mean falls as it grows
-    for _ in range(200):
-        middle = (low + high) / 2
-        low, high = (middle, high) if TruncatedNegativeBinomial(0.0, math.exp(middle)).expected > expected else (low, middle)
-    return TruncatedNegativeBinomial(0.0, math.exp(high))
 
 
 def draw(law: Any, generator: np.random.Generator) -> int:
@@ -223,6 +246,7 @@ def _record(
     n: int,
     noise: Mapping[str, Any],
     inner: dict[str, Any],
+    receipt: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     law = law_of(runs, expected)
     mu = run_mu(law, target)
@@ -244,6 +268,7 @@ def _record(
         },
         "noise": {**noise, "private": private},
         "best": inner,
+        **({} if receipt is None else {"ledger": dict(receipt)}),
     }
 
 
@@ -274,14 +299,20 @@ class SearchCertificate:
 
     def verify(self, *, allow_seeded: bool = False) -> Verdict:
         """Compute the run's budget and the selection's cost again; verify the published run within that budget."""
+        from dperm.ledger import receipt_again
+
         reasons: list[str] = []
         try:
             given, run = self.record["guarantee"], self.record["run"]
             target = Target.declare(epsilon=given["epsilon"], delta=given["delta"], relation=given["relation"], n=given["n"])
             law, best = self.record["law"], self.record["best"]
+            receipt = None
+            if "ledger" in self.record:
+                planned = search_plan(target, law["runs"], law["expected_runs"], given["n"], best["shape"]["d"])
+                receipt = receipt_again(self.record["ledger"], planned, self.record["noise"]["policy"])
             again = _record(
                 target, law["runs"], law["expected_runs"], run["score_share"], self.record["settings"], given["n"],
-                {k: v for k, v in self.record["noise"].items() if k != "private"}, dict(best),
+                {k: v for k, v in self.record["noise"].items() if k != "private"}, dict(best), receipt,
             )  # fmt: skip
             reasons += _differences("", again, self.record)
             reasons += [f"best: {reason}" for reason in Certificate(best).verify(allow_seeded=True).reasons]

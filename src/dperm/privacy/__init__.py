@@ -28,7 +28,8 @@ from dperm.privacy.hidden_state import hidden_state_mu
 from dperm.privacy.objective_event import ObjectiveDP, ObjectiveEvent, calibrate_shift
 from dperm.privacy.products import Composed, ProductDP
 from dperm.privacy.relations import RELATIONS, check_relation, kappa
-from dperm.privacy.selection import PoissonRuns, TruncatedNegativeBinomial, selection_epsilon
+from dperm.privacy.selection import PoissonRuns, TruncatedNegativeBinomial, law_of, selection_epsilon
+from dperm.privacy.selection_event import Selection, SelectionDP
 
 __all__ = [
     "EVENTS",
@@ -51,6 +52,8 @@ __all__ = [
     "Pure",
     "PureDP",
     "Sampled",
+    "Selection",
+    "SelectionDP",
     "TruncatedNegativeBinomial",
     "calibrate",
     "calibrate_mu",
@@ -65,6 +68,7 @@ __all__ = [
     "guarantee_from_spec",
     "hidden_state_mu",
     "kappa",
+    "law_of",
     "register_event",
     "selection_epsilon",
     "split_mu",

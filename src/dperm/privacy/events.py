@@ -68,6 +68,10 @@ class Event:
         """ρ such that the whole event is ρ-zCDP, or None."""
         return None
 
+    def rdp(self, alpha: float) -> float | None:
+        """A bound on the Rényi divergence of order α of the whole event, where the event states its own curve; or None."""
+        return None
+
     def approximate(self) -> tuple[float, float, int] | None:
         """(ε, δ, count): the event is `count` adaptive (ε, δ)-DP releases; or None."""
         return None

@@ -103,6 +103,27 @@ class PoissonRuns:
         return math.inf
 
 
+def law_of(name: str, expected: float) -> TruncatedNegativeBinomial | PoissonRuns:
+    """The law of K with the given mean: "logarithmic", "geometric" or "poisson".
+
+    >>> law_of("geometric", 10.0)
+    TruncatedNegativeBinomial(shape=1.0, stop=0.1)
+    """
+    if not (math.isfinite(expected) and expected > 1):
+        raise ValueError(f"Expected expected_runs > 1, found {expected}. Pass the mean number of runs, e.g. 10.")
+    if name == "poisson":
+        return PoissonRuns(float(expected))
+    if name == "geometric":
+        return TruncatedNegativeBinomial(1.0, 1.0 / expected)
+    if name != "logarithmic":
+        raise ValueError(f"Expected runs in ('geometric', 'logarithmic', 'poisson'), found {name!r}.")
+    low, high = -700.0, math.log(1 - 1e-12)  # log of the stopping parameter: the mean falls as it grows
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (middle, high) if TruncatedNegativeBinomial(0.0, math.exp(middle)).expected > expected else (low, middle)
+    return TruncatedNegativeBinomial(0.0, math.exp(high))
+
+
 def selection_epsilon(base: Guarantee, runs: Runs, delta: float) -> float:
     """ε at δ of publishing the best of K ~ `runs` runs of a mechanism with guarantee `base`.
 
