@@ -10,11 +10,12 @@ from scipy.optimize import brentq
 
 from dperm.privacy.gaussian import gaussian_epsilon
 from dperm.theory.checks import count as whole
-from dperm.theory.checks import fraction, positive
+from dperm.theory.checks import fraction, positive, theorem
 
 COMPOSITION_RULES = ("basic", "advanced", "zcdp", "exact")
 
 
+@theorem
 def composition_epsilon(rho: float, count: float, delta: float, rule: str = "exact") -> float:
     """exact: ε(δ; √(kρ)).   zcdp: kρ/2 + √(2kρ ln(1/δ)).   advanced: kρ + √(2kρ ln(1/δ)).   basic: k·ε(δ/k;
     √ρ).
@@ -42,6 +43,7 @@ def composition_epsilon(rho: float, count: float, delta: float, rule: str = "exa
     raise ValueError(f"Expected rule in {', '.join(COMPOSITION_RULES)}, found {rule!r}. Pass one of them.")
 
 
+@theorem
 def composition_rho(epsilon: float, count: float, delta: float, rule: str = "exact") -> float:
     """The largest ρ with composition_epsilon(ρ, count, δ, rule) <= ε: noise variance Δ²/ρ for each of
     `count` releases.

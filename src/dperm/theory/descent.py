@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass
 
 from dperm.privacy.gaussian import gaussian_epsilon, gaussian_mu
-from dperm.theory.checks import count, fraction, non_negative, positive, printed_relation, relation_factor
+from dperm.theory.checks import count, fraction, non_negative, positive, printed_relation, relation_factor, theorem
 
 NOISE_RULES = ("exact", "zcdp", "lecture-002", "lecture-004")
 
@@ -29,6 +29,7 @@ class DescentPlan:
     noise: float
 
 
+@theorem
 def gradient_noise(
     n: float,
     lipschitz: float,
@@ -68,6 +69,7 @@ def gradient_noise(
     return lipschitz * math.sqrt(2 * steps * math.log(1.25 * steps / delta)) / (n * epsilon)
 
 
+@theorem
 def noise_epsilon(
     n: float, lipschitz: float, noise: float, delta: float, steps: float = 1, relation: str = "replace-one"
 ) -> float:
@@ -82,6 +84,7 @@ def noise_epsilon(
     return gaussian_epsilon(fraction("delta", delta), mu)
 
 
+@theorem
 def projected_gradient_risk(
     steps: float | None = None,
     lipschitz: float = 1.0,
@@ -141,6 +144,7 @@ def projected_gradient_risk(
     return reach**2 / (2 * step * steps) + step * size**2 / 2
 
 
+@theorem
 def gradient_descent_risk(
     n: float,
     d: float,
@@ -205,6 +209,7 @@ def gradient_descent_risk(
     return lipschitz * reach * math.sqrt(floor + d * ratio**2)
 
 
+@theorem
 def gradient_descent_plan(
     n: float,
     d: float,
@@ -227,7 +232,7 @@ def gradient_descent_plan(
     >>> plan.steps, round(plan.risk, 5), round(plan.step_size, 5)
     (6833, 0.03968, 0.00369)
     """
-    ratio = relation_factor(relation) / (count("n", n) * gaussian_mu(positive("epsilon", epsilon), delta))
+    ratio = relation_factor(relation) / (count("n", n) * gaussian_mu(positive("epsilon", epsilon), fraction("delta", delta)))
     if steps is None:
         grown = (1 + positive("slack", slack)) ** 2 - 1
         steps = math.ceil(1 / (grown * count("d", d) * ratio**2))

@@ -16,9 +16,11 @@ from dperm.theory.checks import (
     positive,
     printed_relation,
     relation_factor,
+    theorem,
 )
 
 
+@theorem
 def exponential_mechanism_tail(
     hypotheses: float, sensitivity: float, epsilon: float, beta: float, relation: str = "replace-one"
 ) -> float:
@@ -35,9 +37,10 @@ def exponential_mechanism_tail(
     """
     size, beta = count("hypotheses", hypotheses), fraction("beta", beta)
     factor = relation_factor(relation) * positive("sensitivity", sensitivity) / positive("epsilon", epsilon)
-    return factor * math.log(size / beta)
+    return factor * (math.log(size) - math.log(beta))
 
 
+@theorem
 def exponential_mechanism_failure(
     hypotheses: float, sensitivity: float, epsilon: float, gap: float, relation: str = "replace-one"
 ) -> float:
@@ -48,7 +51,7 @@ def exponential_mechanism_failure(
     """
     size = count("hypotheses", hypotheses)
     rate = positive("epsilon", epsilon) / (relation_factor(relation) * positive("sensitivity", sensitivity))
-    return min(1.0, size * math.exp(-rate * positive("gap", gap)))
+    return min(1.0, math.exp(min(0.0, math.log(size) - rate * positive("gap", gap))))
 
 
 def exponential_probabilities(
@@ -79,6 +82,7 @@ def max_log_ratio(p: ArrayLike, q: ArrayLike) -> float:
     return float(np.max(np.abs(np.log(a) - np.log(b))))
 
 
+@theorem
 def exponential_erm_risk(
     n: float,
     d: float,
@@ -140,6 +144,7 @@ def exponential_erm_risk(
     return cover * lipschitz + unit * (d * math.log(width / cover) + spread)
 
 
+@theorem
 def exponential_privacy_loss(n: float, epsilon: float, as_printed: bool = False) -> float:
     """max over θ of |ln p_D(θ)/p_{D'}(θ)| on C = [-1, 1], ℓ(θ;±1) = ±θ, D all +1, D' with one record changed.
 

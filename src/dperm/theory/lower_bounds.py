@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from dperm.theory.checks import count, fraction, positive
+from dperm.theory.checks import count, fraction, positive, theorem
 
 LOWER_BOUND_KINDS = ("convex", "strongly-convex")
 
@@ -27,6 +27,7 @@ class Slope(float):
         return Slope, (float(self), self.label)
 
 
+@theorem
 def lower_bound(kind: str, n: float, d: float, epsilon: float, delta: float | None = None, *, with_log: bool = False) -> Slope:
     """Convex: min(1, d/(nε)) pure, min(1, √d/(nε)) for δ > 0.   Strongly convex: the squares of these.
 

@@ -13,9 +13,19 @@ from scipy.optimize import brentq, minimize_scalar
 from scipy.special import gammaincinv
 
 from dperm.privacy.gaussian import gaussian_delta, gaussian_mu
-from dperm.theory.checks import ConditionError, count, fraction, positive, printed_relation, relation_factor
+from dperm.theory.checks import (
+    ConditionError,
+    count,
+    fraction,
+    non_negative,
+    positive,
+    printed_relation,
+    relation_factor,
+    theorem,
+)
 
 
+@theorem
 def output_sensitivity(
     n: float, lipschitz: float, strong_convexity: float, relation: str = "replace-one", tolerance: float = 0.0
 ) -> float:
@@ -32,12 +42,11 @@ def output_sensitivity(
     0.2002
     """
     curvature = positive("strong_convexity", strong_convexity)
-    if tolerance < 0:
-        raise ValueError(f"Expected tolerance >= 0, found {tolerance}. Pass the solver's exit gradient norm.")
     record = relation_factor(relation) * positive("lipschitz", lipschitz) / (count("n", n) * curvature)
-    return record + 2 * tolerance / curvature
+    return record + 2 * non_negative("tolerance", tolerance) / curvature
 
 
+@theorem
 def output_perturbation_risk(
     n: float,
     d: float,
@@ -81,7 +90,7 @@ def output_perturbation_risk(
     if as_printed:
         printed_relation(relation)
         return positive("strong_convexity", _needed(strong_convexity)) * d / (lipschitz * epsilon)
-    first, second = _norm_moments(d, epsilon, delta, beta)
+    first, second = _norm_moments(d, epsilon, None if delta is None else fraction("delta", delta), beta)
 
     def risk(curvature: float) -> float:
         scale = output_sensitivity(n, lipschitz, curvature, relation)
@@ -103,6 +112,7 @@ def output_perturbation_risk(
     return risk(curvature)
 
 
+@theorem
 def objective_perturbation_risk(
     n: float,
     d: float,
@@ -166,6 +176,7 @@ def objective_perturbation_risk(
     return risk(positive("strong_convexity", strong_convexity))
 
 
+@theorem
 def objective_noise(
     n: float,
     lipschitz: float,

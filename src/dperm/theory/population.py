@@ -6,10 +6,11 @@ import math
 from dataclasses import dataclass
 
 from dperm.privacy.gaussian import gaussian_mu
-from dperm.theory.checks import ConditionError, count, fraction, positive, printed_relation, relation_factor
+from dperm.theory.checks import ConditionError, count, fraction, positive, printed_relation, relation_factor, theorem
 from dperm.theory.sample_sizes import uniform_convergence_error
 
 
+@theorem
 def generalisation_gap(
     n: float,
     *,
@@ -74,6 +75,7 @@ class PhasedPlan:
     noises: tuple[float, ...]
 
 
+@theorem
 def phased_sgd_plan(
     n: float,
     d: float,
@@ -127,6 +129,7 @@ def _phased(n: int, d: float, lipschitz: float, reach: float, unit: float, smoot
     return PhasedPlan(over / step + under * step, blocks, steps, tuple(unit * eta for eta in steps))
 
 
+@theorem
 def phased_sgd_risk(
     n: float,
     d: float,

@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dperm.privacy.gaussian import gaussian_mu
-from dperm.theory.checks import count, fraction, non_negative, positive, printed_relation, relation_factor
+from dperm.theory.checks import count, fraction, non_negative, positive, printed_relation, relation_factor, theorem
 
 RANK_RULES = ("exact", "consistent", "printed")
 
 
+@theorem
 def rank_risk(
     n: float,
     rank: float,

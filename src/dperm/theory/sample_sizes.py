@@ -10,10 +10,11 @@ import math
 
 from scipy.optimize import brentq, minimize_scalar
 
-from dperm.theory.checks import count, fraction, positive, printed_relation, relation_factor
+from dperm.theory.checks import count, fraction, positive, printed_relation, relation_factor, theorem
 from dperm.theory.exponential import exponential_mechanism_tail
 
 
+@theorem
 def uniform_convergence_sample_size(
     hypotheses: float, alpha: float, beta: float, two_sided: bool = False, as_printed: bool = False
 ) -> int:
@@ -34,24 +35,27 @@ def uniform_convergence_sample_size(
     """
     size, alpha, beta = count("hypotheses", hypotheses), fraction("alpha", alpha), fraction("beta", beta)
     if as_printed:
-        return math.ceil(3 * math.log(2 * size / beta) / alpha**2)
+        return math.ceil(3 * _log_ratio(2 * size, beta) / alpha**2)
     sides = 2 if two_sided else 1
-    return math.ceil(math.log(sides * size / beta) / (2 * alpha**2))
+    return math.ceil(_log_ratio(sides * size, beta) / (2 * alpha**2))
 
 
+@theorem
 def uniform_convergence_error(n: float, hypotheses: float, beta: float, two_sided: bool = False) -> float:
-    """α = √(ln(|H|/β) / (2n)), the inverse of `uniform_convergence_sample_size` (two-sided: 2|H|).
+    """α = min(1, √(ln(|H|/β) / (2n))), the inverse of `uniform_convergence_sample_size` (two-sided: 2|H|).
 
-    **Guarantee.** With probability ≥ 1-β no h of the class has err(h) > err_S(h) + α.
+    **Guarantee.** With probability ≥ 1-β no h of the class has err(h) > err_S(h) + α. Errors are shares, so α = 1 (n too
+    small) says nothing.
 
     >>> round(uniform_convergence_error(n=496, hypotheses=1000, beta=0.05), 4)
     0.0999
     """
     size, beta = count("hypotheses", hypotheses), fraction("beta", beta)
     sides = 2 if two_sided else 1
-    return math.sqrt(math.log(sides * size / beta) / (2 * count("n", n)))
+    return min(1.0, math.sqrt(_log_ratio(sides * size, beta) / (2 * count("n", n))))
 
 
+@theorem
 def agnostic_sample_size(hypotheses: float, alpha: float, beta: float) -> int:
     """m = ⌈2 ln((|H|+1)/β) / α²⌉: non-private ERM with err(ĥ) <= min_h err(h) + α.
 
@@ -62,9 +66,10 @@ def agnostic_sample_size(hypotheses: float, alpha: float, beta: float) -> int:
     1981
     """
     size, alpha, beta = count("hypotheses", hypotheses), fraction("alpha", alpha), fraction("beta", beta)
-    return math.ceil(2 * math.log((size + 1) / beta) / alpha**2)
+    return math.ceil(2 * _log_ratio(size + 1, beta) / alpha**2)
 
 
+@theorem
 def pac_sample_size(
     hypotheses: float,
     alpha: float,
@@ -118,35 +123,41 @@ def pac_sample_size(
         return _thirds(size, alpha, beta, epsilon, relation, as_printed=True)
     if not optimise_split and uniform_share is None:
         if realizable:
-            return math.ceil(_realizable_load(size, beta / 2, beta / 2, price, 0.5) / alpha)
+            halves = _log_ratio(size, beta / 2)
+            return math.ceil(_realizable_load(halves, halves, price, 0.5) / alpha)
         return _thirds(size, alpha, beta, epsilon, relation, as_printed=False)
 
-    def needed(share: float) -> float:
-        uniform, private = share * beta, (1 - share) * beta
+    def needed(uniform: float, private: float) -> float:
+        """m at the split given by ln(1/β₁) - ln(1/β) and ln(1/β₂) - ln(1/β)."""
         if realizable:
-            return _realizable_load(size, uniform, private, price, None) / alpha
-        return _agnostic_load(size, uniform, private, price, alpha)
+            return _realizable_load(_log_ratio(size, beta) + uniform, _log_ratio(size, beta) + private, price, None) / alpha
+        return _agnostic_load(_log_ratio(2 * size, beta) + uniform, _log_ratio(size, beta) + private, price, alpha)
 
-    if price == 0.0:
-        return math.ceil(needed(1.0 if uniform_share is None else uniform_share))
     if uniform_share is not None:
-        return math.ceil(needed(uniform_share))
-    # The need is convex in ln(1-share); searching there keeps the resolution near share = 1 where ε is large.
-    best = minimize_scalar(lambda t: needed(-math.expm1(-t)), bounds=(1e-3, 60.0), method="bounded", options={"xatol": 1e-10})
+        return math.ceil(needed(-math.log(uniform_share), -math.log1p(-uniform_share)))
+    if price == 0.0:
+        return math.ceil(needed(0.0, 0.0))
+    # With β₂ = e^{-t}β the need is convex in t, and t keeps its resolution however little of β privacy takes (ε large).
+    best = minimize_scalar(
+        lambda t: needed(-math.log(-math.expm1(-t)), t), bounds=(1e-3, 60.0), method="bounded", options={"xatol": 1e-10}
+    )
     return math.ceil(float(best.fun))
 
 
-def _agnostic_load(size: int, uniform: float, private: float, price: float, alpha: float) -> float:
-    """Solve α m - b√m - c = 0 for m: a quadratic in √m."""
-    b = math.sqrt(2 * math.log(2 * size / uniform))
-    c = price * math.log(size / private) if price else 0.0
+def _log_ratio(size: int, beta: float) -> float:
+    """ln(size/β), also for a class so large (2^d) that the number itself is no float."""
+    return math.log(size) - math.log(beta)
+
+
+def _agnostic_load(uniform: float, private: float, price: float, alpha: float) -> float:
+    """Solve α m - b√m - c = 0 for m: a quadratic in √m; `uniform` = ln(2|H|/β₁), `private` = ln(|H|/β₂)."""
+    b, c = math.sqrt(2 * uniform), price * private
     return ((b + math.sqrt(b * b + 4 * alpha * c)) / (2 * alpha)) ** 2
 
 
-def _realizable_load(size: int, uniform: float, private: float, price: float, share: float | None) -> float:
-    """The smallest x = αm; `share` fixes γ, otherwise γ = c/x with c = price · ln(|H|/β₂)."""
-    target = math.log(size / uniform)
-    c = price * math.log(size / private) if price else 0.0
+def _realizable_load(target: float, private: float, price: float, share: float | None) -> float:
+    """The smallest x = αm; `target` = ln(|H|/β₁); `share` fixes γ, otherwise γ = c/x with c = price · ln(|H|/β₂)."""
+    c = price * private
     if share is not None:
         return max(target / (1 - share + share * math.log(share)), c / share)
     if c == 0.0:
@@ -171,6 +182,7 @@ def _thirds(size: int, alpha: float, beta: float, epsilon: float | None, relatio
     return max(uniform, math.ceil(tail / (alpha / 3)))
 
 
+@theorem
 def privacy_is_free_above(alpha: float) -> float:
     """ε = α: where 1/(αε) = 1/α² in m = Θ((ln|H| + ln(1/β))(1/α² + 1/(αε))).
 
@@ -184,6 +196,7 @@ def privacy_is_free_above(alpha: float) -> float:
     return fraction("alpha", alpha)
 
 
+@theorem
 def privacy_overhead(hypotheses: float, alpha: float, beta: float, epsilon: float, relation: str = "replace-one") -> float:
     """m(private) / m(non-private), both from `pac_sample_size` with the same (α, β).
 

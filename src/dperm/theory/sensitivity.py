@@ -6,9 +6,10 @@ import math
 
 from scipy.optimize import minimize_scalar
 
-from dperm.theory.checks import count, non_negative, positive, relation_factor
+from dperm.theory.checks import count, non_negative, positive, relation_factor, theorem
 
 
+@theorem
 def gradient_sensitivity(
     n: float = 1,
     d: float | None = None,
@@ -44,6 +45,7 @@ def gradient_sensitivity(
     return norm * _unit_sensitivity(non_negative("parameter_radius", parameter_radius) * norm, factor) / n
 
 
+@theorem
 def row_norm(
     d: float | None = None,
     domain: str = "ball",
@@ -57,14 +59,15 @@ def row_norm(
     >>> row_norm(d=8, domain="box"), row_norm(x_norm=3, intercept=4)
     (3.0, 5.0)
     """
+    side, reach = positive("half_width", half_width), positive("x_norm", x_norm)
     if domain == "box":
         if d is None:
             raise ValueError("Expected d with domain='box', found None. Pass the number of features.")
         constant = 1.0 if intercept is None else non_negative("intercept", intercept)
-        return math.sqrt(count("d", d) * positive("half_width", half_width) ** 2 + constant**2)
+        return math.sqrt(count("d", d) * side**2 + constant**2)
     if domain == "ball":
         constant = 0.0 if intercept is None else non_negative("intercept", intercept)
-        return math.hypot(positive("x_norm", x_norm), constant)
+        return math.hypot(reach, constant)
     raise ValueError(f"Expected domain 'ball' or 'box', found {domain!r}. Pass one of them.")
 
 
