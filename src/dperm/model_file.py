@@ -50,7 +50,7 @@ def model_from_record(record: Any) -> Any:
         model.certificate_ = None
         if model.w_.ndim not in (1, 2) or not np.isfinite(model.w_).all():
             raise ValueError("coefficients that are no list of finite numbers")
-        if model.w_.shape[-1] != model._encoding.d + int(model.fit_intercept):
+        if model.per_column and model.w_.shape[-1] != model._encoding.d + int(model.fit_intercept):
             raise ValueError("coefficients that do not fit the columns")
         model._restore(record["extra"])
     except (KeyError, TypeError, AttributeError, ValueError, IndexError, ArithmeticError, RecursionError) as error:

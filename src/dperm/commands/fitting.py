@@ -17,7 +17,9 @@ def fit(
     target: str | None = typer.Option(None, help="Column to predict; the schema's target if left out."),
     epsilon: float = typer.Option(..., help="Privacy budget."),
     delta: float | None = typer.Option(None, help="Default min(1e-6, 0.1/n); 0 asks for pure privacy."),
-    model: str | None = typer.Option(None, help="Estimator name; by default chosen from the target's type."),
+    model: str | None = typer.Option(
+        None, help="Estimator name, or logistic, svm, linear, ridge, huber, lasso, mlp, …; by default from the target's type."
+    ),
     method: str = typer.Option("auto", help="Mechanism."),
     relation: str = typer.Option("replace-one", help="replace-one, zero-out or add-remove."),
     nominal_n: int | None = typer.Option(None, help="Public nominal number of rows, for add-remove."),
@@ -84,11 +86,14 @@ def open_rows(file: Path, schema: Any, memory: str, cache: Path | None, *, quiet
 def estimator_for(name: str | None, schema: Any) -> Any:
     """The estimator class by name, or by the type of the target."""
     import dperm.estimators as estimators
+    from dperm.advice import SHORT
     from dperm.estimators.base import PrivateEstimator
 
     # Those that read a schema and have a JSON form; the others are for Python. Said before anything is spent.
-    found = {label: getattr(estimators, label) for label in estimators.__all__ if label != "MLPClassifier"}
+    found = {label: getattr(estimators, label) for label in estimators.__all__}
     known = [label for label, kind in found.items() if issubclass(kind, PrivateEstimator)]
+    words = {**SHORT, "lasso": "Lasso", "mlp": "MLPClassifier", "poisson": "PoissonRegressor", "quantile": "QuantileRegressor"}
+    name = None if name is None else words.get(name, name)
     if name is None:
         wanted = {"classes": "LogisticRegression", "numeric": "LinearRegression", "count": "PoissonRegressor"}[schema.target.type]
         name = wanted if wanted in known else "LinearRegression"
@@ -118,7 +123,7 @@ def predict(
     if probabilities:
         if not hasattr(fitted, "predict_proba"):
             raise ValueError("Expected a classifier for --probabilities, found a regression.")
-        lines[0] += "".join(f",probability of {label}" for label in fitted.classes_)
+        lines[0] += "".join("," + csv_cell(f"probability of {label}") for label in fitted.classes_)
         columns += [[f"{value:.6g}" for value in column] for column in fitted.predict_proba(table).T]
     if as_json:
         named = dict(zip(["predictions", *(f"probability of {label}" for label in getattr(fitted, "classes_", []))], columns))
@@ -136,4 +141,4 @@ def csv_cell(value: str) -> str:
     """Quoted where needed, and never read as a formula by a spreadsheet."""
     if value[:1] in "=@\t\r" or (value[:1] in "+-" and not value[1:2].isdigit()):
         value = "'" + value
-    return '"' + value.replace('"', '""') + '"' if any(mark in value for mark in ',"\n') else value
+    return '"' + value.replace('"', '""') + '"' if any(mark in value for mark in ',"\n\r') else value

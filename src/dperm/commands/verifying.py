@@ -40,8 +40,10 @@ def verify(
     reasons = list(verdict.reasons)
     if model is not None:
         stored = read_json(model)
-        certified = (found.record.get("best") or found.record).get("coefficients") or found.record.get("model") or {}
-        if not isinstance(stored, dict) or coefficient_hash(stored.get("w", [])) != certified.get("sha256"):
+        best = found.record.get("best")
+        of = best if isinstance(best, dict) else found.record
+        certified = of.get("coefficients") or of.get("model") or {}
+        if not isinstance(stored, dict) or coefficient_hash(stored.get("w", [])) != dict(certified).get("sha256"):
             reasons.append("the model's coefficients are not the certified ones")
     if as_json:
         show({"ok": not reasons, "reasons": reasons, "statement": found.record.get("statement", "")}, True)

@@ -56,6 +56,7 @@ class PrivateEstimator(BaseEstimator):
     """
 
     asked_for: ClassVar[str] = "coefficients"
+    per_column: ClassVar[bool] = True  # whether w_ has one coefficient per encoded column
     # A dataclass writes the constructor that scikit-learn reads its parameters from: subclasses add only their own.
 
     epsilon: float = 1.0

@@ -11,8 +11,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dperm.estimators.base import _READ
 from dperm.estimators.classifier import PrivateClassifier
+from dperm.estimators.labels import declared_classes
 from dperm.mechanisms.network import Network
-from dperm.mechanisms.network_terms import import_torch
+from dperm.mechanisms.network_terms import Inputs, Layout, RowMap, import_torch
 from dperm.problem import Interval, Loss, MultinomialLoss
 from dperm.rows.memory import is_sparse
 from dperm.tables import column_names, is_table, parsed
@@ -43,6 +44,7 @@ class MLPClassifier(PrivateClassifier):
     """
 
     asked_for: ClassVar[str] = "probabilities"
+    per_column: ClassVar[bool] = False
 
     relation: str = "zero-out"
     hidden: int = 64
@@ -93,6 +95,9 @@ class MLPClassifier(PrivateClassifier):
         mechanism = Network(**dict(chosen.options))
         self._layout = mechanism.layout(chosen)
         self._inputs = mechanism.inputs(self._problem(self._interval()), release.released)
+        self._layers()
+
+    def _layers(self) -> None:
         W1, b1, W2, b2 = self._layout.split(self.w_)
         self.coefs_, self.intercepts_ = [W1, W2], [b1, b2]
 
@@ -100,7 +105,29 @@ class MLPClassifier(PrivateClassifier):
         return Interval(0.0, float(len(self.classes_) - 1))
 
     def _extra_record(self) -> dict[str, Any]:
-        raise ValueError("Expected a linear model for the JSON form, found a network. Use pickle.")
+        inputs = self._inputs
+        net = {"hidden": self._layout.hidden, "centred_rows": bool(inputs.rows.centred), "radius": float(inputs.rows.radius)}
+        net |= {"length": float(inputs.length), "directions": np.asarray(inputs.directions, dtype=np.float64).tolist()}
+        return {"classes": self.classes_.tolist(), "network": net}
+
+    def _restore(self, extra: dict[str, Any]) -> None:
+        self.classes_ = declared_classes(extra["classes"], None)
+        net = extra["network"]
+        with np.errstate(over="ignore"):
+            directions = np.array(net["directions"], dtype=np.float64).astype(np.float32)
+        if directions.ndim != 2 or directions.shape[0] != self._encoding.d or not np.isfinite(directions).all():
+            raise ValueError("directions that do not fit the columns")
+        numbers = (net["radius"], net["length"])
+        if not all(isinstance(v, int | float) and not isinstance(v, bool) and np.isfinite(v) and v > 0 for v in numbers):
+            raise ValueError("a radius or length that is no positive number")
+        if type(net["hidden"]) is not int or type(net["centred_rows"]) is not bool or not 1 <= net["hidden"] <= self.w_.size:
+            raise ValueError("a number of hidden units or a rule for rows of the wrong type")
+        self._layout = Layout(directions.shape[1], net["hidden"], len(self.classes_))
+        if self.w_.shape != (self._layout.size,) or not self.fit_intercept:
+            raise ValueError("weights that do not fit the layers")
+        self._inputs = Inputs(RowMap(net["centred_rows"], float(net["radius"])), directions, float(net["length"]))
+        self.hidden = net["hidden"]
+        self._layers()
 
     def _scores(self, X: Any) -> np.ndarray:
         check_is_fitted(self, "certificate_")
@@ -114,7 +141,7 @@ class MLPClassifier(PrivateClassifier):
         schema = self._declared_schema()
         if schema is not None and is_table(X):
             schema.check(column_names(X), with_target=False)
-            encoded = schema.encoded(X)
+            encoded = schema.encoded(X, self._encoding)
         else:
             X = validate_data(self, parsed(X), reset=False, **_READ)
             encoded = self._encoding.transform(X.toarray() if is_sparse(X) and self._encoding.centred else X)

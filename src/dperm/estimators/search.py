@@ -27,7 +27,7 @@ from sklearn.model_selection import ParameterGrid
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 
-from dperm.certificate import TOLERANCE, Certificate, Verdict
+from dperm.certificate import TOLERANCE, Certificate, Verdict, reproducible
 from dperm.estimators.base import PrivateEstimator
 from dperm.mechanisms.base import Plan, Shape, Stage, Target
 from dperm.noise import Noise, SeededNoise, noise_source, release
@@ -321,9 +321,9 @@ class SearchCertificate:
                 reasons.append("the published run was fitted with another budget than the search allows")
             if stated["relation"] != target.relation or best["guarantee"]["kind"].get("kind") != "gdp":
                 reasons.append("the published run has another relation, or no Gaussian guarantee")
-        except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
+        except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError) as error:
             reasons.append(f"the record cannot be recomputed: {type(error).__name__}: {error}")
-        if self.record.get("noise", {}).get("policy") == "seeded" and not allow_seeded:
+        if reproducible(self.record) and not allow_seeded:
             reasons.append("the noise was seeded, so the release is NOT private (pass --allow-seeded to check the rest)")
         return Verdict(tuple(reasons))
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from dperm.advice import alternatives, odds, odds_sentence, percent
 from dperm.certificate import Certificate
-from dperm.mechanisms.base import Plan, Shape, Target, mechanism_from_spec
+from dperm.mechanisms.base import MECHANISMS, Plan, Shape, Target, mechanism_from_spec
 from dperm.problem import Problem
 from dperm.report.document import Bars, Block, Code, Curve, Section, Table, Text
 
@@ -105,7 +105,7 @@ def _facts(certificate: Certificate) -> Table:
         ("neighbouring data", neighbour),
         ("mechanism", certificate.mechanism),
         ("noise", f"{certificate.noise}: {record['noise']['claim']}"),
-        ("records (public number)", f"{record['shape']['n']:,}"),
+        (f"records ({'nominal' if certificate.relation == 'add-remove' else 'public'} number)", f"{record['shape']['n']:,}"),
         ("columns after encoding", f"{record['shape']['d']:,}"),
     ]
     if "ledger" in record:
@@ -159,9 +159,12 @@ def _evaluation(record: Mapping[str, Any]) -> list[Block]:
 def _coefficients(record: Mapping[str, Any], table: Any, no_table: str) -> list[Block]:
     names = list((record["encoding"] or {}).get("names", []))
     problem = Problem.from_spec(record["problem"])
-    weights = np.array(record["coefficients"]["encoded"], dtype=np.float64).reshape(problem.loss.margins, -1)
+    weights = np.array(record["coefficients"]["encoded"], dtype=np.float64)
     blocks: list[Block] = []
-    if names and weights.shape[1] >= len(names):
+    width = len(names) + (1 if problem.data.intercept else 0)
+    linear = getattr(MECHANISMS.get(record["mechanism"]["name"]), "linear", True)
+    if names and linear and weights.size == problem.loss.margins * width:
+        weights = weights.reshape(problem.loss.margins, width)
         listed = [
             (name if len(weights) == 1 else f"{name} (class {k})", float(weights[k, j]))
             for k in range(len(weights))
@@ -180,6 +183,8 @@ def _coefficients(record: Mapping[str, Any], table: Any, no_table: str) -> list[
         ]
         head = ("", "estimate", "standard error", "z", f"{table.level:.0%} interval")
         blocks += [Table(head, rows, "In the units of the data", frozenset({1, 2, 3, 4})), Text(table.note, "soft")]
+    elif not linear:
+        blocks.append(Text("This model has no coefficient per column; its weights are in the certificate below.", "soft"))
     elif no_table:
         blocks.append(Text(f"No intervals: {no_table}", "soft"))
     return blocks
