@@ -52,10 +52,12 @@ class Features:
         """
         d = X.shape[1]
         slopes = weights[..., :d] if self.scale is None else weights[..., :d] * self.scale
+        products = np.asarray(X @ slopes.T.astype(X.dtype, copy=False))
+        if not self.intercept and self.shift is None:
+            return products
         constant = self.intercept * weights[..., d] if self.intercept else np.zeros(weights.shape[:-1])
         if self.shift is not None:
             constant = constant - slopes @ self.shift
-        products = np.asarray(X @ slopes.T.astype(X.dtype, copy=False))
         return products + np.asarray(constant, dtype=products.dtype)
 
     def norms(self, block: Block) -> Vector:
@@ -125,14 +127,10 @@ def weighted_row_sum(X: Any, slopes: Vector) -> Vector:
         return np.asarray(slopes.T @ X)
     whole = len(X) - len(X) % FLOAT32_ROWS
     narrow = slopes.astype(np.float32, copy=False)
-    result = np.zeros((*slopes.shape[1:], X.shape[1]))
-    if whole:
-        runs = narrow[:whole].reshape(-1, FLOAT32_ROWS, *slopes.shape[1:])
-        parts = X[:whole].reshape(-1, FLOAT32_ROWS, X.shape[1])
-        if slopes.ndim == 1:
-            result += (runs[:, None, :] @ parts)[:, 0, :].sum(axis=0, dtype=np.float64)
-        else:
-            result += (runs.transpose(0, 2, 1) @ parts).sum(axis=0, dtype=np.float64)
+    runs = narrow[:whole].reshape(-1, FLOAT32_ROWS, *slopes.shape[1:])
+    parts = X[:whole].reshape(-1, FLOAT32_ROWS, X.shape[1])
+    sums = (runs[:, None, :] @ parts)[:, 0, :] if slopes.ndim == 1 else runs.transpose(0, 2, 1) @ parts
+    result = np.asarray(sums.sum(axis=0, dtype=np.float64))
     if whole < len(X):
         result += slopes[whole:].T.astype(np.float64) @ X[whole:].astype(np.float64)
     return result

@@ -6,16 +6,29 @@ Nothing here imports an array library at module import: the namespace comes from
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import Any
 
 Array = Any
 
 
 def namespace(array: Array) -> Any:
-    """The array-API namespace of an array (numpy, torch, cupy)."""
-    import array_api_compat
+    """The array-API namespace of an array (numpy, torch, cupy), looked up once for each type of array."""
+    kind = type(array)
+    if kind not in _NAMESPACES:
+        import array_api_compat
 
-    return array_api_compat.array_namespace(array)
+        _NAMESPACES[kind] = array_api_compat.array_namespace(array)
+    return _NAMESPACES[kind]
+
+
+_NAMESPACES: dict[type, Any] = {}
+
+
+@cache
+def is_real(xp: Any, dtype: Any) -> bool:
+    """Whether a dtype is a real floating one."""
+    return bool(xp.isdtype(dtype, "real floating"))
 
 
 def device(array: Array) -> Any:
@@ -35,7 +48,7 @@ def prepare(z: Array, y: Array) -> tuple[Any, Array, Array]:
 
         z = np.asarray(float(z))
     xp = namespace(z)
-    if not xp.isdtype(z.dtype, "real floating"):
+    if not is_real(xp, z.dtype):
         z = xp.astype(z, xp.float64)
     if not isinstance(y, (int, float)):
         y = xp.asarray(y, dtype=z.dtype, device=device(z))
@@ -45,10 +58,15 @@ def prepare(z: Array, y: Array) -> tuple[Any, Array, Array]:
 def clip(xp: Any, t: Array, low: float, high: float) -> Array:
     """min(max(t, low), high) elementwise; infinite ends do nothing."""
     if low > -math.inf:
-        t = xp.maximum(t, xp.full_like(t, low))
+        t = xp.maximum(t, scalar_like(xp, t, low))
     if high < math.inf:
-        t = xp.minimum(t, xp.full_like(t, high))
+        t = xp.minimum(t, scalar_like(xp, t, high))
     return t
+
+
+def scalar_like(xp: Any, t: Array, number: float) -> Array:
+    """A number as an array without dimensions, in the dtype and on the device of t."""
+    return xp.asarray(number, dtype=t.dtype, device=device(t))
 
 
 def between(xp: Any, t: Array, low: float, high: float) -> Array:
@@ -61,10 +79,20 @@ def softplus(xp: Any, t: Array) -> Array:
     return xp.maximum(t, xp.zeros_like(t)) + xp.log1p(xp.exp(-xp.abs(t)))
 
 
+def bounded_exp(xp: Any, t: Array) -> Array:
+    """e^t, or the largest power below overflow: y/(1 + e^t) is then right to the last bits in both tails and never warns."""
+    return xp.exp(clip(xp, t, -math.inf, largest_exponent(xp, t.dtype)))
+
+
+@cache
+def largest_exponent(xp: Any, dtype: Any) -> float:
+    """The largest t, a little below log(max), for which e^t is finite in a dtype."""
+    return math.log(float(xp.finfo(dtype).max)) * (1 - 2.0**-8)
+
+
 def sigmoid(xp: Any, t: Array) -> Array:
     """1/(1 + e^{-t}), without overflow and with full relative accuracy in both tails."""
-    small = xp.exp(-xp.abs(t))
-    return xp.where(t >= 0, 1.0, small) / (1 + small)
+    return 1 / (1 + bounded_exp(xp, -t))
 
 
 def sigmoid_derivative(xp: Any, t: Array) -> Array:

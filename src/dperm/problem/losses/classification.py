@@ -9,6 +9,7 @@ from typing import ClassVar
 from dperm.problem.arrays import (
     Array,
     between,
+    bounded_exp,
     clip,
     prepare,
     scalar_sigmoid,
@@ -47,9 +48,9 @@ class LogisticLoss(Loss):
         return softplus(xp, -y * z)
 
     def slope(self, z: Array, y: Array) -> Array:
-        """-yσ(-yz)."""
+        """-yσ(-yz), as y/(-1 - e^{yz}): five operations, since every step takes it of every row."""
         xp, z, y = prepare(z, y)
-        return -y * sigmoid(xp, -y * z)
+        return y / (-1 - bounded_exp(xp, y * z))
 
     def curvature(self, z: Array, y: Array) -> Array:
         """y²σ(yz)σ(-yz)."""
