@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from typer.testing import CliRunner
 
-from dperm.report import gallery
+from dperm import theory
+from dperm.cli import app
+from dperm.report import gallery, gallery_curve
+from theory_table import CALLS
 
 FOLDER = Path(__file__).parents[1] / "docs" / "gallery"
 QUICK = ("composition", "logistic-sensitivity", "sample-sizes", "printed-and-corrected", "separator")
@@ -51,3 +56,45 @@ def test_every_figure_has_a_caption() -> None:
 def test_matplotlib_is_imported_only_when_something_is_drawn() -> None:
     code = "import sys, dperm.theory, dperm.report.gallery; sys.exit('matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def command(*words: str) -> dict:
+    done = CliRunner().invoke(app, [*words, "--json"])
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("name", theory.THEOREMS)
+def test_every_theorem_is_drawn_by_the_command(name: str, tmp_path: Path) -> None:
+    """The value, and a figure whose axes say in words what they show."""
+    call = CALLS[theory.THEOREMS[name].__name__][0]
+    words = [f"{key}={value}" for key, value in call.items()]
+    found = command("theory", name, *words, "--plot", str(tmp_path / "curve.svg"))
+    assert found["value"] == pytest.approx(float(theory.THEOREMS[name](**call)))
+    drawn = (tmp_path / "curve.svg").read_text(encoding="utf-8")
+    ElementTree.fromstring(drawn)
+    axis = next(key for key in gallery_curve.AXES if key in call)
+    assert f"<!-- {gallery_curve.AXES[axis]} -->" in drawn
+    assert f"<!-- {gallery_curve.VALUES[name]} -->" in drawn
+
+
+def test_a_theorem_without_an_axis_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="Expected one of n, epsilon, steps, count, alpha"):
+        gallery_curve.draw_theorem("composition", theory.composition_epsilon, {"rho": 0.1, "delta": 1e-6}, tmp_path / "a.svg")
+
+
+def test_plan_answers_how_many_rows_and_which_epsilon() -> None:
+    """The n of the answer meets the target and n - 1 does not, by the command itself; the same for ε."""
+    public = ["plan", "--d", "20"]
+    asked = command(*public, "--n", "10000", "--epsilon", "1", "--target-risk", "0.005")
+    risks = {row["mechanism"]: row["predicted_risk"] for row in asked["alternatives"]}
+    size, epsilon = asked["sample_size"]["gradient"], asked["epsilon_needed"]["gradient"]
+    assert risks["gradient"] > 0.005 and size > 10_000 and epsilon > 1
+
+    def risk(n: int, budget: float) -> float:
+        # the default δ depends on n; the question is asked at the δ of the first answer
+        found = command(*public, "--n", str(n), "--epsilon", repr(budget), "--delta", repr(asked["delta"]))
+        return next(row["predicted_risk"] for row in found["alternatives"] if row["mechanism"] == "gradient")
+
+    assert risk(size, 1.0) <= 0.005 < risk(size - 1, 1.0)
+    assert risk(10_000, epsilon) <= 0.005 < risk(10_000, epsilon * (1 - 1e-4))

@@ -176,7 +176,9 @@ def _objective_table(model: str | None, delta: float | None, as_json: bool) -> N
 def theory(
     name: str | None = typer.Argument(None, help="A theorem; without it, all are listed."),
     numbers: list[str] = typer.Argument(None, help="Its numbers as name=value, e.g. n=10000 d=50 epsilon=1."),
-    plot: Path | None = typer.Option(None, help="Draw its value against n (else epsilon) into this SVG or PNG file."),
+    plot: Path | None = typer.Option(
+        None, help="Draw its value against n (else epsilon, steps, count, alpha) into this SVG or PNG file."
+    ),
     as_json: bool = JSON_OPTION,
 ) -> None:
     """Evaluate a theorem of the lectures, corrected.
@@ -199,7 +201,9 @@ def theory(
         text = f"Expected the numbers of {name}{inspect.signature(function)}, found: {error}."
         raise ValueError(f"{text} Example: dperm theory {name} n=10000.") from error
     if plot is not None:
-        _draw(name, function, given, plot)
+        from dperm.report.gallery_curve import draw_theorem
+
+        draw_theorem(name, function, given, plot)
     plain = float(value) if not isinstance(value, int) else int(value)
     if as_json:
         show({"theorem": name, **given, "value": plain, **({} if plot is None else {"plot": str(plot)})}, True)
@@ -221,32 +225,3 @@ def _numbers(name: str, function: Any, words: list[str]) -> dict[str, Any]:
         except ValueError:
             found[key] = text
     return found
-
-
-def _draw(name: str, function: Any, given: dict[str, Any], path: Path) -> None:
-    """The value against n, or against ε where the theorem has no n."""
-    import numpy as np
-
-    from dperm.report.style import figure, save, styled
-
-    axis = next((key for key in ("n", "epsilon", "steps", "count", "alpha") if key in given), None)
-    if axis is None:
-        raise ValueError(f"Expected n, epsilon, steps, count or alpha among the numbers of {name} to draw, found none of them.")
-    centre = float(given[axis])
-    places = np.geomspace(centre / 30, centre * 30, 61)
-    places = np.unique(np.maximum(1, places.round())) if axis in ("n", "steps", "count") else places
-
-    def at(x: float) -> float:
-        try:
-            return float(function(**{**given, axis: float(x)}))
-        except ValueError:
-            return float("nan")
-
-    @styled
-    def drawn(file: Path) -> None:
-        drawing, (panel,) = figure()
-        panel.line(places, [at(x) for x in places], name)
-        panel.words(name.replace("-", " "), axis, "value")
-        save(drawing, file)
-
-    drawn(path)
