@@ -201,6 +201,47 @@ def other_paths() -> dict:
     return found
 
 
+def flagship() -> dict:
+    """Objective perturbation solved on the card: against the same fit in memory, and 20 million rows."""
+    found = {}
+    torch.manual_seed(4)
+    X = torch.rand(20_000_000, 32, device="cuda") - 0.5
+    y = torch.where(X[:, :8].sum(dim=1) + 0.5 * torch.randn(len(X), device="cuda") > 0, 1.0, -1.0)
+    options = {"delta": 1e-9, "method": "objective", "x_norm": 3.0, "classes": [-1.0, 1.0], "random_state": 1}
+    few = 200_000
+    memory = dperm.LogisticRegression(1.0, **options).fit(X[:few].cpu().numpy(), y[:few].cpu().numpy())
+    card = dperm.LogisticRegression(1.0, **options).fit(DeviceRows(X[:few], y[:few]))
+    found["largest difference to memory"] = float(np.max(np.abs(memory.coef_ - card.coef_)))
+    began = time.perf_counter()
+    whole = dperm.LogisticRegression(1.0, **options).fit(DeviceRows(X, y))
+    found |= {"n": len(X), "d": 32, "seconds": time.perf_counter() - began, "verified": bool(whole.certificate_.verify())}
+    print("objective perturbation:", found)
+    return found
+
+
+def other_library() -> dict:
+    """The same sums on CuPy arrays."""
+    try:
+        import cupy
+    except ImportError:
+        return {"left out": "CuPy is not installed"}
+    generator = np.random.default_rng(5)
+    X = generator.uniform(-0.4, 0.4, (100_000, 8))
+    y = np.where(X[:, 0] > 0, 1.0, -1.0)
+    term = GradientTerm(LogisticLoss(), np.linspace(-1, 1, 9), CLIP, Features(1.0))
+    bounds, step = DataBounds(2.0, Interval(-1, 1), 1.0), sum_step(CLIP, len(y))
+    memory = dperm.MemoryRows(X, y).bounded(bounds).sum(term, step)
+    card = DeviceRows(cupy.asarray(X), cupy.asarray(y)).bounded(bounds).sum(term, step)
+    options = {"delta": 1e-6, "x_norm": 2.0, "classes": [-1.0, 1.0], "random_state": 1}
+    fits = []
+    for rows in ((X, y), (DeviceRows(cupy.asarray(X), cupy.asarray(y)),)):
+        fits.append(dperm.LogisticRegression(1.0, method="objective", **options).fit(*rows).coef_)
+    found = {"cupy": cupy.__version__, "sum against memory": float(np.max(np.abs(card - memory)) / np.linalg.norm(memory)),
+             "fit against memory": float(np.max(np.abs(fits[0] - fits[1])))}  # fmt: skip
+    print(found)
+    return found
+
+
 def main(out: str) -> None:
     limit = ceiling()
     found = {
@@ -215,6 +256,8 @@ def main(out: str) -> None:
         "full turn": attained(),
         "other paths": other_paths(),
         "fit": whole_fit(),
+        "objective perturbation": flagship(),
+        "another library": other_library(),
     }
     Path(out).write_text(json.dumps(found, indent=1))
 

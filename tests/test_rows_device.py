@@ -13,6 +13,7 @@ import pytest
 import dperm
 from dperm.features import Features
 from dperm.mechanisms import Gradient
+from dperm.mechanisms.objective_terms import HessianProductTerm, MinimiserTerm, WeightedRows
 from dperm.noise import RELEASE_SLACK
 from dperm.problem import LOSSES, DataBounds, Interval, LogisticLoss, MultinomialLoss, ScaledLoss, SquaredLoss
 from dperm.rows import BLOCK_ROWS, DeviceRows, MemoryRows, sum_step
@@ -55,6 +56,33 @@ def test_products_equal_memory_for_every_loss(loss, features, generator):
     term = GradientTerm(loss, w, 0.4, features)
     memory, device = both(term, X, y, DataBounds(1.0, labels, features.intercept))
     np.testing.assert_allclose(device, memory, rtol=1e-10, atol=1e-9)
+
+
+@pytest.mark.parametrize("loss", [LogisticLoss(), SquaredLoss(), MultinomialLoss(classes=3)], ids=repr)
+@pytest.mark.parametrize("weighted", [False, True], ids=["plain", "weighted"])
+@pytest.mark.parametrize("features", [Features(1.0), MAPPED], ids=["intercept", "mapped"])
+def test_gradients_and_hessians_of_a_minimiser_equal_memory(loss, weighted, features, generator):
+    X, y, labels = draw(loss, generator)
+    weight = generator.uniform(0, 3, N) if weighted else None
+    bounds = DataBounds(1.0, labels, features.intercept)
+    public = WeightedRows(loss, features, row_radius=0.6, row_cap=0.9, slope=2.0, curvature=1.0, max_weight=1.5)
+    w, direction = (generator.standard_normal(loss.margins * features.width(D)) for _ in range(2))
+    for term in (MinimiserTerm(public, w, False), MinimiserTerm(public, w, True), HessianProductTerm(public, w, direction)):
+        memory, device = both(term, X, y, bounds, weight)
+        np.testing.assert_allclose(device, memory, rtol=1e-10, atol=1e-8)
+        assert np.linalg.norm(memory) > 1
+
+
+def test_the_flagship_is_solved_where_the_rows_are(generator, monkeypatch):
+    """Objective perturbation on tensors: no block of rows comes to the host, and the answer is that of rows in memory."""
+    X = generator.uniform(-0.5, 0.5, (3 * BLOCK_ROWS, 4))
+    y = np.where(X[:, 0] + 0.3 * generator.standard_normal(len(X)) > 0, 1.0, -1.0)
+    options = {"delta": 1e-6, "method": "objective", "x_norm": 1.0, "classes": [-1.0, 1.0], "random_state": 5}
+    memory = dperm.LogisticRegression(1.0, **options).fit(X, y)
+    monkeypatch.setattr(DeviceRows, "host_blocks", lambda self: pytest.fail("rows went to the host"))
+    device = dperm.LogisticRegression(1.0, **options).fit(DeviceRows(torch.from_numpy(X), torch.from_numpy(y), host=False))
+    np.testing.assert_allclose(device.coef_, memory.coef_, rtol=0, atol=1e-8)
+    assert np.linalg.norm(memory.coef_) > 1
 
 
 def test_weights_samples_and_unclipped_terms(generator):

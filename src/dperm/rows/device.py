@@ -1,9 +1,9 @@
 """Rows on a card: torch tensors (CUDA or CPU), CuPy and other array-API arrays.
 
 A scalar loss on float32 or bfloat16 CUDA rows takes the fused kernel (`kernels.py`): one read of X per sum. Everything else
-takes two products per block in float64 on the same device: multinomial losses, float64 rows, CPU tensors, other libraries,
-cards without Triton. Terms that are no gradients (histograms, moments) see the blocks on the host, one at a time. What crosses
-to the host per gradient is one d-vector.
+takes products per block in float64 on the same device (`device_products.py`): multinomial losses, float64 rows, CPU tensors,
+other libraries, cards without Triton, and the gradients and Hessians of a minimiser, so that objective perturbation runs where
+the rows are. Other terms (histograms, moments) see the blocks on the host, one at a time. What crosses to the host is the sum.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from numpy.typing import NDArray
 
 from dperm.problem import DataBounds, FeatureMap
 from dperm.rows.base import BLOCK_ROWS, Block, Term, from_counts, total_counts
-from dperm.rows.device_sums import CHUNK_ENTRIES, clipped_rows, device_labels, fused_sum, product_counts, takes_fused
+from dperm.rows.device_products import PRODUCTS, product_counts
+from dperm.rows.device_sums import CHUNK_ENTRIES, clipped_rows, device_labels, fused_sum, takes_fused
 from dperm.rows.labelled import LabelRule
 from dperm.rows.memory import MemoryRows, cut_block
 from dperm.statistics_terms import WeightedGradientTerm
-from dperm.terms import GradientTerm, SampledTerm, UnclippedGradientTerm
+from dperm.terms import GradientTerm, SampledTerm
 
 # Blocks that one product step holds in float64 at a time.
 PRODUCT_BYTES = 1 << 28
@@ -106,9 +107,7 @@ class DeviceRows:
 
     def sum(self, term: Term, step: float) -> NDArray[np.float64]:
         inner = term.term if isinstance(term, SampledTerm) else term
-        # By exact type: a subclass that computes something else must not be taken for a gradient.
-        known = type(inner) in (GradientTerm, UnclippedGradientTerm, WeightedGradientTerm)
-        if self.data is None or self.feature_map is not None or not known:
+        if self.data is None or self.feature_map is not None or type(inner) not in PRODUCTS:
             return from_counts(total_counts(self.host_blocks(), term, step), step)
         weight = self.weight
         if isinstance(term, SampledTerm):
@@ -116,12 +115,12 @@ class DeviceRows:
             joined = np.concatenate([term.joined(start, min(BLOCK_ROWS, self.n - start)) for start in starts])
             weight = device_labels(joined if weight is None else joined * to_host(weight), self)
         with enough_memory(self.X):
-            if not isinstance(inner, UnclippedGradientTerm) and takes_fused(self, inner):
+            if type(inner) in (GradientTerm, WeightedGradientTerm) and takes_fused(self, inner):
                 return fused_sum(self, inner, weight)
             return self._products(inner, weight, step)
 
-    def _products(self, term: GradientTerm, weight: Any, step: float) -> NDArray[np.float64]:
-        """Two products per block in float64, several blocks at once."""
+    def _products(self, term: Term, weight: Any, step: float) -> NDArray[np.float64]:
+        """Products per block in float64, several blocks at once."""
         # A processor wants one block in its cache, a card wants many blocks in flight.
         blocks = 1 if str(self.device) == "cpu" else max(PRODUCT_BYTES // (BLOCK_ROWS * self.d * 8), 1)
         total: Any = 0

@@ -1,4 +1,4 @@
-"""Gradient sums on a device: which path a term takes, the fused path, and two products in float64."""
+"""Gradient sums on a card: rows inside their bounds, which term takes the fused kernel, and that path."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from dperm.problem import DataBounds
 from dperm.problem.arrays import shrink_to_norm
 from dperm.problem.bounds import rounding_margin
 from dperm.rows import kernels
-from dperm.rows.base import BLOCK_ROWS
-from dperm.rows.memory import is_sparse
 from dperm.terms import GradientTerm
 
 # Rows that one launch of the kernel takes when X streams from the host.
@@ -126,60 +124,3 @@ def fused_sum(rows: Any, term: GradientTerm, weight: Any) -> NDArray[np.float64]
             processors=processors,
         )
     return np.asarray(total.cpu().numpy().astype(np.float64) * step)
-
-
-def product_counts(term: GradientTerm, X: Any, y: Any, weight: Any, step: float) -> Any:
-    """Counts of grid steps of Σ rows, for rows that start at a block's first row: blocks in float64, then integers.
-
-    A block of m rows errs by at most m²·2⁻⁵³ of the row bound: 7e-9 for 8,192 rows.
-    """
-    import array_api_compat
-
-    assert not is_sparse(X)
-    xp = array_api_compat.array_namespace(X)
-    place = array_api_compat.device(X)
-
-    def vector(values: Any) -> Any:
-        return xp.asarray(np.asarray(values, dtype=np.float64), device=place)
-
-    features, d, K = term.features, X.shape[1], term.loss.margins
-    Z = xp.astype(X, xp.float64)
-    if features.shift is not None:
-        Z = Z - vector(features.shift)
-    if features.scale is not None:
-        Z = Z * vector(features.scale)
-    weights = vector(term.w.reshape(K, -1))
-    margins = Z @ weights[:, :d].T
-    squares = xp.sum(Z * Z, axis=1)
-    if features.intercept:
-        margins = margins + features.intercept * weights[:, d]
-        squares = squares + features.intercept**2
-    slopes = term.loss.slope(margins[:, 0] if K == 1 else margins, y)
-    slopes = xp.reshape(slopes, (-1, K))
-    if weight is not None and not hasattr(term, "max_weight"):
-        slopes = slopes * xp.astype(weight, xp.float64)[:, None]
-    slopes = limited(xp, term, slopes, squares)
-    if weight is not None and hasattr(term, "max_weight"):
-        bounded = xp.minimum(xp.maximum(weight, xp.zeros_like(weight)), xp.full_like(weight, term.max_weight))
-        slopes = slopes * xp.astype(bounded, xp.float64)[:, None]
-    total: Any = 0
-    for start in range(0, X.shape[0], BLOCK_ROWS):
-        part = slice(start, start + BLOCK_ROWS)
-        sums = slopes[part, :].T @ Z[part, :]
-        if features.intercept:
-            constant = features.intercept * xp.sum(slopes[part, :], axis=0)
-            sums = xp.concat([sums, constant[:, None]], axis=1)
-        total = total + xp.astype(xp.round(sums / step), xp.int64)
-    return xp.reshape(total, (-1,))
-
-
-def limited(xp: Any, term: Any, slopes: Any, squares: Any) -> Any:
-    """Slopes scaled down so that no row's gradient is longer than the clip; as they are for an unclipped term."""
-    from dperm.terms import UnclippedGradientTerm
-
-    if isinstance(term, UnclippedGradientTerm):
-        return slopes
-    lengths = xp.sqrt(xp.sum(slopes * slopes, axis=1) * squares)
-    safe = xp.maximum(lengths, xp.full_like(lengths, 1e-300))
-    factor = xp.minimum(term.clip / safe, xp.ones_like(lengths))
-    return slopes * factor[:, None]
