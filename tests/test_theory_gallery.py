@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 from typer.testing import CliRunner
 
-from dperm import theory
+from dperm import advice, theory
 from dperm.cli import app
 from dperm.report import gallery, gallery_curve
 from theory_table import CALLS
@@ -84,17 +85,18 @@ def test_a_theorem_without_an_axis_is_refused(tmp_path: Path) -> None:
 
 
 def test_plan_answers_how_many_rows_and_which_epsilon() -> None:
-    """The n of the answer meets the target and n - 1 does not, by the command itself; the same for ε."""
-    public = ["plan", "--d", "20"]
-    asked = command(*public, "--n", "10000", "--epsilon", "1", "--target-risk", "0.005")
+    """The n of the answer meets the target and n - 1 does not, by the same bound; likewise ε."""
+    asked = command("plan", "--d", "20", "--n", "10000", "--epsilon", "1", "--target-risk", "0.005")
     risks = {row["mechanism"]: row["predicted_risk"] for row in asked["alternatives"]}
     size, epsilon = asked["sample_size"]["gradient"], asked["epsilon_needed"]["gradient"]
     assert risks["gradient"] > 0.005 and size > 10_000 and epsilon > 1
 
+    problem, shape, target = advice.declared("LogisticRegression", 10_000, 20, epsilon=1.0, delta=None, relation="replace-one")[
+        1:
+    ]
+
     def risk(n: int, budget: float) -> float:
-        # the default δ depends on n; the question is asked at the δ of the first answer
-        found = command(*public, "--n", str(n), "--epsilon", repr(budget), "--delta", repr(asked["delta"]))
-        return next(row["predicted_risk"] for row in found["alternatives"] if row["mechanism"] == "gradient")
+        return advice.risk("gradient", problem, n, shape, replace(target, epsilon=budget), 1.0)
 
     assert risk(size, 1.0) <= 0.005 < risk(size - 1, 1.0)
     assert risk(10_000, epsilon) <= 0.005 < risk(10_000, epsilon * (1 - 1e-4))

@@ -26,6 +26,7 @@ from dperm.problem import (
     SquaredLoss,
     ZeroOneLoss,
 )
+from theory_registry import property_of, simulates
 
 DESCENT: dict[str, Any] = {"d": 50, "lipschitz": 1, "diameter": 1, "epsilon": 1, "delta": 1e-6}
 INVERTED: list[tuple[str, dict[str, Any]]] = [
@@ -74,6 +75,7 @@ def test_sample_size_of_one_record() -> None:
     assert (back, back.risk, back.risk_before, back.target) == (size, size.risk, size.risk_before, size.target)
 
 
+@property_of("sample_size")
 @settings(max_examples=50, deadline=None, derandomize=True)
 @given(threshold=st.integers(1, 10**12))
 def test_sample_size_finds_any_threshold(threshold: int) -> None:
@@ -103,6 +105,7 @@ def test_required_epsilon(target: float) -> None:
         theory.required_epsilon(theory.gradient_descent_risk, 1e-9, n=2000, largest=10.0, **fixed)
 
 
+@property_of("projector", "row_space", "seminorm", "basis_seminorm")
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(n=st.integers(1, 30), d=st.integers(1, 20), rank=st.integers(1, 5), seed=st.integers(0, 10**6))
 def test_projector_and_seminorm(n: int, d: int, rank: int, seed: int) -> None:
@@ -131,6 +134,7 @@ def test_projector_tolerance_is_relative() -> None:
     assert theory.row_space(1e-9 * X).shape[1] == 2
 
 
+@simulates("make_separable", "make_agnostic", "make_separators")
 def test_generators() -> None:
     source = np.random.default_rng(0)
     sample = theory.make_separable(source, 500, 3, margin=0.1)
@@ -160,6 +164,7 @@ def test_generators_refuse() -> None:
         theory.make_separable(source, 0, 2)
 
 
+@simulates("exponential_probabilities", "exponential_mechanism_tail", "make_separators")
 def test_private_learner_over_a_class_of_separators() -> None:
     """make_separators + exponential probabilities: the expected empirical error obeys the tail bound (exact, no draws)."""
     source = np.random.default_rng(2)
@@ -207,6 +212,7 @@ def test_risk_with_intercept_feature_map_and_classes() -> None:
     assert theory.empirical_risk(classes, np.zeros((3, 1)), X, [0, 2]) == pytest.approx(math.log(3))
 
 
+@simulates("excess_risk_summary")
 def test_summary_covers_the_quantile() -> None:
     """400 repetitions of 200 exponential draws: both limits miss in at most 1 % of them (nominal; binomial slack 4 sd)."""
     source = np.random.default_rng(4)

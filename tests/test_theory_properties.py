@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from dperm import theory
 from dperm.theory.checks import ConditionError
+from theory_registry import property_of
 
 sizes = st.integers(2, 10**6)
 dimensions = st.integers(1, 200)
@@ -78,6 +79,12 @@ RISKS: list[Callable[..., float]] = [
 ]  # fmt: skip
 
 
+RISK_FUNCTIONS = (
+    "exponential_erm_risk", "output_perturbation_risk", "objective_perturbation_risk", "gradient_descent_risk", "rank_risk",
+    "phased_sgd_risk",
+)  # fmt: skip
+
+
 def value(risk: Callable[..., float], **numbers: Any) -> float:
     """A theorem that does not speak at these numbers promises nothing: an infinite risk."""
     try:
@@ -86,6 +93,14 @@ def value(risk: Callable[..., float], **numbers: Any) -> float:
         return math.inf
 
 
+@property_of(
+    "exponential_erm_risk",
+    "output_perturbation_risk",
+    "objective_perturbation_risk",
+    "gradient_descent_risk",
+    "rank_risk",
+    "phased_sgd_risk",
+)
 @pytest.mark.parametrize("risk", RISKS, ids=lambda f: f.__name__)
 @quick
 @given(n=sizes, d=dimensions, epsilon=budgets, factor=factors, relation=relations)
@@ -99,6 +114,14 @@ def test_risk_falls_in_n_and_epsilon_and_grows_in_d(
     assert value(risk, **{**numbers, "d": math.ceil(d * factor)}) * (1 + 1e-7) >= value(risk, **numbers)
 
 
+@property_of(
+    "exponential_erm_risk",
+    "output_perturbation_risk",
+    "objective_perturbation_risk",
+    "gradient_descent_risk",
+    "rank_risk",
+    "phased_sgd_risk",
+)
 @pytest.mark.parametrize("risk", RISKS, ids=lambda f: f.__name__)
 @quick
 @given(n=st.integers(5000, 10**6), d=dimensions, epsilon=st.floats(0.5, 5), factor=factors)
@@ -117,6 +140,7 @@ def test_replace_one_costs_more_than_zero_out(risk: Callable[..., float]) -> Non
     assert one == risk(relation="add-remove", **numbers)
 
 
+@property_of("pac_sample_size")
 @quick
 @given(
     hypotheses=st.integers(1, 10**6), alpha=st.floats(0.01, 0.9), beta=st.floats(1e-6, 0.9), epsilon=budgets,
@@ -157,6 +181,7 @@ def test_the_crossover_is_at_epsilon_equal_alpha() -> None:
     assert overheads[4] / overheads[3] == pytest.approx(10, rel=0.25)
 
 
+@property_of("uniform_convergence_error", "uniform_convergence_sample_size")
 @quick
 @given(n=st.integers(1, 10**7), hypotheses=st.integers(1, 10**6), beta=st.floats(1e-9, 0.9), sides=st.booleans())
 def test_uniform_convergence_inverse(n: int, hypotheses: int, beta: float, sides: bool) -> None:
@@ -168,6 +193,7 @@ def test_uniform_convergence_inverse(n: int, hypotheses: int, beta: float, sides
         assert smaller >= n
 
 
+@property_of("exponential_mechanism_tail", "exponential_mechanism_failure")
 @quick
 @given(hypotheses=st.integers(1, 10**6), sensitivity=st.floats(0.01, 10), epsilon=budgets, beta=st.floats(1e-9, 0.9))
 def test_tail_and_failure_are_inverse(hypotheses: int, sensitivity: float, epsilon: float, beta: float) -> None:
@@ -177,6 +203,7 @@ def test_tail_and_failure_are_inverse(hypotheses: int, sensitivity: float, epsil
     assert gap == pytest.approx(2 * one_sided)
 
 
+@property_of("composition_epsilon")
 @quick
 @given(rho=st.floats(1e-6, 1.0), count=st.integers(2, 10_000), delta=st.floats(1e-12, 0.1))
 def test_composition_rules_are_ordered(rho: float, count: int, delta: float) -> None:
@@ -188,6 +215,7 @@ def test_composition_rules_are_ordered(rho: float, count: int, delta: float) -> 
     assert by["exact"] == pytest.approx(theory.composition_epsilon(rho * count, 1, delta), rel=1e-9)
 
 
+@property_of("composition_rho")
 @quick
 @given(epsilon=budgets, count=st.integers(1, 10_000), delta=st.floats(1e-12, 0.1), rule=st.sampled_from(theory.COMPOSITION_RULES))
 def test_composition_rho_stays_inside_the_budget(epsilon: float, count: int, delta: float, rule: str) -> None:
@@ -196,6 +224,7 @@ def test_composition_rho_stays_inside_the_budget(epsilon: float, count: int, del
     assert theory.composition_epsilon(rho * (1 + 1e-6), count, delta, rule) > epsilon
 
 
+@property_of("exponential_privacy_loss")
 @quick
 @given(n=sizes, epsilon=budgets)
 def test_corrected_exponential_mechanism_is_private_and_the_printed_one_is_not(n: int, epsilon: float) -> None:
@@ -211,6 +240,7 @@ def test_the_default_cover_radius_is_the_best(d: int, n: int, r: float) -> None:
     assert theory.exponential_erm_risk(**fixed, convex=True) < theory.exponential_erm_risk(**fixed)
 
 
+@property_of("gradient_descent_plan", "projected_gradient_risk", "gradient_noise")
 @quick
 @given(n=sizes, d=dimensions, steps=st.integers(1, 10**7), epsilon=budgets)
 def test_descent_bounds_agree(n: int, d: int, steps: int, epsilon: float) -> None:
@@ -298,6 +328,7 @@ def test_objective_noise_meets_delta_exactly() -> None:
     assert 2 * gaussian_delta(left, 2 / one) == pytest.approx(1e-6, rel=1e-6)
 
 
+@property_of("phased_sgd_plan")
 @quick
 @given(n=st.integers(2, 10**6), d=dimensions, epsilon=budgets)
 def test_phased_blocks_are_disjoint_and_the_step_is_best(n: int, d: int, epsilon: float) -> None:
@@ -326,6 +357,7 @@ def test_phased_bound_has_the_printed_order() -> None:
     assert max(ratios) < 12
 
 
+@property_of("gradient_sensitivity")
 @quick
 @given(reach=st.floats(0, 100), x_norm=st.floats(0.1, 10))
 def test_gradient_sensitivity_limits(reach: float, x_norm: float) -> None:
@@ -357,6 +389,7 @@ def test_slope_survives_pickling() -> None:
     assert (back, back.label) == (slope, slope.label)
 
 
+@property_of("generalisation_gap")
 @quick
 @given(n=sizes, factor=factors)
 def test_generalisation_gaps(n: int, factor: float) -> None:

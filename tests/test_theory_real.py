@@ -16,6 +16,7 @@ from dperm.mechanisms import MECHANISMS, Gradient, Shape, Target
 from dperm.problem import AbsoluteLoss, Ball, DataBounds, Interval, LogisticLoss, Problem, Ridge
 from dperm.rows import MemoryRows
 from dperm.walk import fit, plan
+from theory_registry import simulates
 
 LABELS = Interval(-1.0, 1.0)
 
@@ -45,6 +46,7 @@ def best_in_ball(X, y, radius):
     return mean_risk(X, y, found.x)
 
 
+@simulates("gradient_descent_plan", "gradient_descent_risk")
 @pytest.mark.parametrize("relation", ["replace-one", "zero-out"])
 def test_noisy_gradient_descent_stays_below_its_bound(relation):
     n, d, radius, epsilon, delta = 400, 4, 1.0, 1.0, 1e-6
@@ -62,6 +64,7 @@ def test_noisy_gradient_descent_stays_below_its_bound(relation):
     assert settings["noise_of_mean"] == pytest.approx(advice.noise, rel=2e-3)
 
 
+@simulates("output_perturbation_risk", "objective_perturbation_risk")
 @pytest.mark.parametrize(("name", "risk"), [("output", "output_perturbation_risk"), ("objective", "objective_perturbation_risk")])
 @pytest.mark.parametrize("delta", [1e-6, 0.0])
 def test_output_and_objective_perturbation_stay_below_their_bounds(name, risk, delta):
@@ -80,6 +83,7 @@ def test_output_and_objective_perturbation_stay_below_their_bounds(name, risk, d
     assert 0 < measured(excess) <= bound
 
 
+@simulates("exponential_erm_risk")
 def test_exponential_mechanism_stays_below_its_convex_bound():
     n, epsilon, radius = 300, 1.0, 1.0
     generator = np.random.default_rng(3)

@@ -16,6 +16,7 @@ import pytest
 from dperm import theory
 from dperm.theory import simulate
 from dperm.theory.sampling import logistic_data, logistic_gradient, logistic_newton
+from theory_registry import simulates
 
 
 def generator(seed: int = 20240) -> np.random.Generator:
@@ -44,6 +45,19 @@ BELOW: list[tuple[str, dict[str, Any], float]] = [
 ]
 
 
+@simulates(
+    "uniform_convergence_sample_size",
+    "exponential_mechanism_tail",
+    "pac_sample_size",
+    "output_perturbation_risk",
+    "objective_perturbation_risk",
+    "projected_gradient_risk",
+    "gradient_descent_risk",
+    "rank_risk",
+    "composition_epsilon",
+    "phased_sgd_plan",
+    "generalisation_gap",
+)
 @pytest.mark.parametrize(("name", "arguments", "least"), BELOW)
 def test_measured_is_below_the_bound(name: str, arguments: dict[str, Any], least: float) -> None:
     experiment = simulate.EXPERIMENTS[name](generator(), **arguments)
@@ -62,6 +76,7 @@ EQUAL: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
+@simulates("exponential_erm_risk", "output_perturbation_risk", "composition_epsilon")
 @pytest.mark.parametrize(("name", "arguments"), EQUAL)
 def test_measured_meets_the_tight_bound(name: str, arguments: dict[str, Any]) -> None:
     experiment = simulate.EXPERIMENTS[name](generator(7), **arguments)
@@ -201,6 +216,7 @@ def test_low_rank_run_equals_the_dense_run() -> None:
     assert np.allclose(dense, logistic_gradient(Z, y, theta @ basis) @ basis.T)
 
 
+@simulates("gradient_sensitivity")
 def test_gradient_sensitivity_by_brute_force() -> None:
     """No pair of records moves the gradient more than the E32 constant, and some pair comes within 0.1 %."""
     from scipy.special import expit
@@ -229,6 +245,7 @@ def test_newton_reaches_the_minimum() -> None:
     assert np.abs(gradient).max() < 1e-9
 
 
+@simulates("exponential_probabilities", "max_log_ratio")
 def test_finite_mechanism_is_private_exactly() -> None:
     """Scores that one record moves by at most 1: the exact log ratio is at most ε, and more than ε/2 for opposite moves."""
     source = generator(15)
