@@ -1,11 +1,12 @@
 """Accuracy of peers on the same splits and the same public encoding, each in its own environment; resumable.
 
-    python benchmarks/accuracy_peers.py                                    # everything, 3 seeds
+    python benchmarks/accuracy_peers.py                                    # everything, 5 seeds
     python benchmarks/accuracy_peers.py --sets adult --methods opacus-default --seeds 1
     python benchmarks/accuracy_peers.py --until 600                        # stop after so many seconds; the next call goes on
 
 Environments are made under benchmarks/.envs on first use: diffprivlib (needs scikit-learn < 1.7) and Opacus (torch==2.13.0, CPU).
-Rows travel as .npz files of encoded features, so that every method sees the same numbers.
+Rows travel as .npz files of encoded features, so that every method sees the same rows: numeric columns in [-1/2, 1/2] for
+ours and AdaSSP, in [0, 1] for diffprivlib and Opacus, whose oracle settings were searched with that scaling.
 
     non-private          scikit-learn LogisticRegression(C=10), or least squares clipped to the declared label range
     dperm-pure           our estimators with delta=0 (zero-out)
@@ -87,6 +88,14 @@ def export(name: str) -> Path:
     file.parent.mkdir(parents=True, exist_ok=True)
     np.savez_compressed(file, norm=encoding.norm, low=np.where(numeric, -0.5, 0.0), high=np.where(numeric, 0.5, 1.0), **parts)
     return file
+
+
+def on_unit_interval(data: dict) -> dict:
+    """Numeric columns in [0, 1] instead of [-1/2, 1/2]: the scaling the peers' settings were searched with."""
+    numeric = data["low"] < 0
+    norm = math.sqrt(float(data["norm"]) ** 2 + 0.75 * int(numeric.sum()))
+    moved = {side: data[side] + np.float32(0.5) * numeric.astype(np.float32) for side in ("X_train", "X_test")}
+    return data | moved | {"norm": norm, "low": np.zeros_like(data["low"]), "high": np.ones_like(data["high"])}
 
 
 def interpreter(name: str) -> str:
@@ -288,6 +297,8 @@ def work(method: str, name: str, cells: list[list[float]]) -> None:
 
     warnings.simplefilter("ignore")
     data = dict(np.load(ENVIRONMENTS / "data" / f"{name}.npz"))
+    if home(method) != "dperm":
+        data = on_unit_interval(data)
     for epsilon, seed in cells:
         started = time.perf_counter()
         score = cell(method, name, epsilon, int(seed), data)
@@ -330,7 +341,7 @@ def main() -> None:
     parser.add_argument("--sets", default=",".join((*CLASSIFICATION, *REGRESSION)))
     parser.add_argument("--methods", default=",".join(METHODS))
     parser.add_argument("--epsilons", default=",".join(f"{e:g}" for e in EPSILONS))
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--until", type=float, default=math.inf)
     parser.add_argument("--work", default=None, help=argparse.SUPPRESS)
     given = parser.parse_args()
