@@ -127,10 +127,22 @@ def test_parquet_works_like_csv(folder):
         ("people.csv", "age,town,note,sick\n", "at least one row"),
         ("people.csv", "age,town,note,sick\n1,Aa,x,yes\n1,2,3,4,5\n", "does not read"),
         ("people.csv", "age,age,note,sick\n1,2,x,yes\n", "twice"),
+        ("people.csv", "age;town;note;sick\n1;Aa;x;yes\n", "found semicolons. Save"),
+        ("people.csv", "age\ttown\tnote\tsick\n1\tAa\tx\tyes\n", "found tabs. Save"),
+        ("people.csv", b"age,town,note,sick,\xe9\n1,Aa,x,yes,1\n", "Save it as CSV in UTF-8"),
+        ("people.json", json.dumps({**SCHEMA, "traget": {}}), "found 'traget'. Did you mean 'target'?"),
+        ("people.json", json.dumps({"colums": SCHEMA["columns"]}), "found 'colums'. Did you mean 'columns'?"),
+        ("people.json", json.dumps({**SCHEMA, "target": {"column": "sick", "type": "class"}}), "Did you mean 'classes'?"),
+        ("people.json", json.dumps({**SCHEMA, "target": {**SCHEMA["target"], "classes": ["no"]}}), "['no']. List"),
+        ("people.json", json.dumps({**SCHEMA, "target": {"column": "sick", "type": "numeric", "low": 1}}), "found 1 and nothing"),
+        ("people.json", json.dumps({"columns": {"age": {"type": "numeric", "low": 5, "high": 1}}}), "5 and 1. Exchange"),
+        ("people.json", json.dumps({"columns": {"age": {"type": "numeric", "low": "5", "high": 9}}}), "without quotes"),
+        ("people.json", json.dumps({"columns": {"age": {"type": "numeric", "low": None, "high": 9}}}), "found nothing. Fill in"),
+        ("people.json", '{"columns": {},}', "a comma is missing or too many"),
     ],
 )
 def test_mistakes_are_explained_and_nothing_is_written(folder, file, text, words):
-    (folder / file).write_text(text)
+    (folder / file).write_bytes(text if isinstance(text, bytes) else text.encode())
     code, message = fit(folder)
     assert code == 2 and words in message
     assert not (folder / "out").exists()
@@ -142,12 +154,54 @@ def test_mistakes_are_explained_and_nothing_is_written(folder, file, text, words
         (["--target", "height"], "'height'"),
         (["--delta", "0.5"], "1/n"),
         (["--model", "Oracle"], "Expected a model"),
-        (["--relation", "add-remove"], "nominal_n"),
+        (["--relation", "add-remove"], "--nominal-n"),
+        (["--nominal-n", "0"], "n ≥ 1"),
+        (["--nominal-n", "30"], "or 500, the number of rows, which is public"),
+        (["--epsilon", "0"], "epsilon > 0, found 0.0"),
+        (["--method", "gradiant"], "Did you mean 'gradient'?"),
     ],
 )
 def test_wrong_options_are_explained(folder, options, words):
     code, message = fit(folder, *options)
     assert code == 2 and words in message and not (folder / "out").exists()
+
+
+def test_all_columns_with_mistakes_are_named_at_once(folder):
+    run("schema", "people.csv", "--out", "draft.json")
+    code, message = run("fit", "people.csv", "--schema", "draft.json", "--target", "sick", "--epsilon", 1)
+    assert code == 2 and [name in line for name, line in zip(("age", "town", "note", "sick"), message.splitlines())] == [True] * 4
+
+
+def test_other_files_than_the_expected_one_are_named(folder):
+    (folder / "t.xlsx").write_bytes(b"PK\x03\x04")
+    fit(folder)
+    for words, message in (
+        (["schema", "t.xlsx"], "a spreadsheet. Save it as CSV"),
+        (["fit", "t.xlsx", "--schema", "people.json", "--epsilon", "1", "--out", "o"], "a spreadsheet. Save it as CSV"),
+        (["fit", ".", "--schema", "people.json", "--epsilon", "1", "--out", "o"], "a folder with other files than Parquet"),
+        (["verify", "out"], "found a folder with certificate.json, model.json"),
+        (["predict", "out/certificate.json", "people.csv"], "Pass model.json"),
+        (["fit", "people.csv", "--schema", "people.csv", "--epsilon", "1", "--out", "o"], "Check the path"),
+        (["theory", "gradient-descnt"], "Did you mean 'gradient-descent'?"),
+        (["theory", "gradient-descent", "n=many"], "a number for n of gradient-descent, found 'many'"),
+        (["theory", "gradient-descent", "n=10000"], "found no d, lipschitz, epsilon, delta. Example: dperm theory"),
+        (["plan", "--schema", "people.json", "--n", "0", "--epsilon", "1"], "n ≥ 1"),
+        (["plan", "--schema", "people.json", "--n", "-3", "--epsilon", "1"], "n ≥ 1"),
+    ):
+        code, found = run(*words, code=2)
+        assert code == 2 and message in found, (words, found)
+
+
+def test_names_with_spaces_and_accents_work_and_are_drafted_as_written(folder):
+    (folder / "é.csv").write_text("annual income,région,sick\n" + "1,Süd,no\n2,Nord,yes\n" * 50, encoding="utf-8")
+    run("schema", "é.csv", "--out", "d.json")
+    draft = (folder / "d.json").read_text(encoding="utf-8")
+    assert '"région"' in draft and '"annual income"' in draft
+    columns = {"annual income": {"type": "numeric", "low": 0, "high": 9}}
+    columns["région"] = {"type": "categorical", "levels": ["Süd", "Nord"]}
+    (folder / "é.json").write_text(json.dumps({"columns": columns, "target": SCHEMA["target"]}))
+    run("fit", "é.csv", "--schema", "é.json", "--epsilon", 1, "--out", "modèle 1")
+    assert "région=Süd" in (folder / "modèle 1" / "report.html").read_text(encoding="utf-8")
 
 
 def test_error_text_never_quotes_a_row(folder):

@@ -10,10 +10,12 @@ import sys
 
 import numpy as np
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from dperm.cli import app
 from dperm.commands import COMMANDS
+from dperm.ledger import BudgetExceeded, Ledger
 
 RUN = CliRunner().invoke
 
@@ -37,7 +39,7 @@ def people(tmp_path):
     }
     (tmp_path / "people.json").write_text(json.dumps(schema))
     words = ["fit", str(tmp_path / "people.csv"), "--schema", str(tmp_path / "people.json"), "--method", "gradient"]
-    return tmp_path, [*words, "--out", str(tmp_path / "model")]
+    return tmp_path, [*words, "--out", str(tmp_path / "model"), "--overwrite"]
 
 
 def test_every_command_has_help_with_an_example():
@@ -159,3 +161,55 @@ def test_a_theorem_is_drawn(tmp_path):
     words = ["theory", "gradient-descent", "n=1000", "d=5", "lipschitz=1", "diameter=1", "epsilon=1", "delta=1e-6"]
     found = RUN(app, [*words, "--plot", str(tmp_path / "g.svg"), "--json"])
     assert found.exit_code == 0 and (tmp_path / "g.svg").read_text().startswith("<?xml")
+
+
+SPENDING = ("demo", "evaluate", "fit", "plan")  # plan spends nothing, but says whether there is room
+
+
+def test_every_command_that_spends_takes_a_ledger():
+    """The others read released files or public numbers: a new command has to choose its side here."""
+    free = {"audit", "explore", "ledger", "predict", "report", "schema", "theory", "verify"}
+    assert set(SPENDING) | free == set(COMMANDS)
+    for name in SPENDING:
+        assert "--ledger" in [option for p in get_command(app).commands[name].params for option in p.opts], name
+
+
+@pytest.mark.parametrize("name", SPENDING)
+def test_a_command_debits_or_respects_its_ledger(people, name):
+    folder, words = people
+    model, ledger = folder / "model", str(folder / "l")
+    if name == "evaluate":
+        assert RUN(app, [*words, "--epsilon", "1"]).exit_code == 0
+    asked = {
+        "demo": ["demo", "--out", str(folder / "demo")],
+        "evaluate": ["evaluate", str(model / "model.json"), str(folder / "people.csv")],
+        "fit": words,
+        "plan": ["plan", "--schema", str(folder / "people.json"), "--n", "300"],
+    }[name]
+    Ledger.create(ledger, dataset="people", epsilon=2.0, delta=1e-6)
+    done = RUN(app, [*asked, "--epsilon", "1", "--ledger", ledger, "--json"])
+    assert done.exit_code == 0, done.output
+    assert Ledger(ledger).account().fits == (0 if name == "plan" else 1) and Ledger(ledger).verify() == []
+    refused = RUN(app, [*asked, "--epsilon", "5", "--ledger", ledger])
+    assert isinstance(refused.exception, BudgetExceeded)
+
+
+def test_a_place_that_cannot_be_written_is_refused_before_anything_is_spent(people):
+    folder, words = people
+    ledger = Ledger.create(folder / "l", dataset="people", epsilon=2.0, delta=1e-6)
+    words = [word for word in words if word != "--overwrite"]
+    fit = [*words, "--epsilon", "0.3", "--ledger", str(ledger.path)]
+    evaluate = ["evaluate", str(folder / "model/model.json"), str(folder / "people.csv"), "--epsilon", "0.3"]
+    evaluate += ["--ledger", str(ledger.path)]
+    assert RUN(app, fit).exit_code == 0 and ledger.account().fits == 1
+    for asked, message in (
+        (fit, "model.json in"),  # a model that was paid for is not replaced by accident
+        ([*fit, "--out", str(folder / "people.csv")], "Pass another --out"),
+        ([*fit, "--out", str(folder / "people.csv" / "x")], "Pass another --out"),
+        ([*evaluate, "--out", str(folder / "people.csv")], "people.csv in"),
+        ([*evaluate, "--out", str(folder / "people.csv" / "e.json")], "Pass another --out"),
+    ):
+        error = RUN(app, asked).exception
+        assert isinstance(error, ValueError) and message in str(error) and "Nothing was spent" in str(error)
+    assert ledger.account().fits == 1
+    assert RUN(app, [*fit, "--overwrite"]).exit_code == 0 and ledger.account().fits == 2

@@ -21,6 +21,7 @@ from typing import Any
 from dperm.mechanisms.base import MECHANISMS, Shape, Target, mechanism_from_spec
 from dperm.privacy import gaussian_mu, kappa
 from dperm.problem import Problem
+from dperm.suggestions import closest
 
 
 def expected_noise_ratio(problem: Problem, shape: Shape, target: Target) -> float:
@@ -122,7 +123,7 @@ def choose(
         return _weighed(method, problem, max_weight)
     if method != "auto" and method not in MECHANISMS:
         known = ", ".join(repr(name) for name in ["auto", *sorted(MECHANISMS)])
-        raise ValueError(f"Expected method in {known}, found {method!r}.")
+        raise ValueError(f"Expected method in {known}, found {method!r}.{closest(method, MECHANISMS)} 'auto' suits most.")
     name = automatic(problem, target, asked_for=asked_for, exact=exact) if method == "auto" else method
     if "private" in kinds and name not in ("scaled-gradient", "scaled-objective"):
         raise ValueError(f"Expected declared bounds for method={name!r}, found bounds='private'. Scaled methods pay for them.")

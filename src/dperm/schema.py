@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -58,17 +58,23 @@ class Column:
             for side in ("low", "high"):
                 value = getattr(self, side)
                 if not finite(value):
+                    found = "nothing" if value is None else repr(value)
+                    quotes = " Write it without quotes." if isinstance(value, str) else ""
                     raise ValueError(
-                        f"Expected a number for {side} of {where}, found {value!r}. Fill in a bound that holds for every "
+                        f"Expected a number for {side} of {where}, found {found}.{quotes} Fill in a bound that holds for every "
                         "record; do not compute it from the data."
                     )
             if not self.low < self.high:  # type: ignore[operator]
-                raise ValueError(f"Expected low < high for {where}, found {self.low} and {self.high}.")
+                raise ValueError(f"Expected low < high for {where}, found {self.low} and {self.high}. Exchange or correct them.")
         if self.group is not None and self.type != "boolean":
             raise ValueError(f"Expected group= only for boolean columns, found it for {where}, which is {self.type}.")
         different = len({str(level) for level in self.levels}) == len(self.levels) > 0
         if self.type in ("categorical", "ordinal") and not different:
-            raise ValueError(f"Expected different levels for {where}, found {list(self.levels)!r}. List every level once.")
+            found = repr(list(self.levels)) if self.levels else "none"
+            raise ValueError(
+                f"Expected different levels for {where}, found {found}. List once every level that may occur; do not read them "
+                'off the data. A column that is not a feature gets "type": "ignored".'
+            )
 
     @property
     def features(self) -> list[str]:
@@ -126,15 +132,26 @@ class TargetColumn:
 
     def __post_init__(self) -> None:
         if self.type not in TARGET_TYPES:
-            raise ValueError(f"Expected the target's type in {TARGET_TYPES}, found {self.type!r}. Correct the schema.")
+            hint = closest(self.type, TARGET_TYPES)
+            raise ValueError(f"Expected the target's type in {TARGET_TYPES}, found {self.type!r}.{hint} Correct the schema.")
         if self.type == "classes" and (self.classes is None or len(self.classes) < 2):
-            raise ValueError(f"Expected at least two classes for target {self.column!r}, found {self.classes!r}.")
+            found = list(self.classes) if self.classes else "none"
+            raise ValueError(
+                f"Expected at least two classes for target {self.column!r}, found {found}. List every label that may occur, the "
+                'positive one last, e.g. "classes": ["no", "yes"].'
+            )
         if self.type == "count" and self.low is None:
             object.__setattr__(self, "low", 0.0)  # a count is never negative
         if self.type != "classes" and not (finite(self.low) and finite(self.high) and self.low < self.high):  # type: ignore[operator]
-            raise ValueError(f"Expected low < high for target {self.column!r}, found {self.low!r} and {self.high!r}.")
+            sides = " and ".join("nothing" if side is None else repr(side) for side in (self.low, self.high))
+            raise ValueError(
+                f"Expected numbers low < high for target {self.column!r}, found {sides}. Fill in the range that it can have; do "
+                "not compute it from the data."
+            )
 
 
+PARTS = ("name", "note", "columns", "target", "row_norm")
+MOST_MISTAKES = 12
 ENTRIES = ("type", "low", "high", "levels", "missing", "group", "bounds")
 
 
@@ -170,22 +187,31 @@ class Schema:
     target: TargetColumn | None = None
     name: str = "table"
     row_norm: float | None = None
-    extra: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     @classmethod
     def from_dict(cls, spec: Mapping[str, Any]) -> Schema:
         """Build from the JSON form; every mistake is named with its place."""
         if not isinstance(spec, Mapping) or not isinstance(spec.get("columns"), Mapping) or not spec["columns"]:
-            raise ValueError('Expected a schema {"columns": {name: {...}}, "target": {...}}, found something else.')
-        columns, mistakes = [], []
+            given = [str(key)[:40] for key in list(spec)[:9]] if isinstance(spec, Mapping) else [type(spec).__name__]
+            keys, hint = ", ".join(map(repr, given)), "" if "columns" in given else closest((given or [""])[0], PARTS)
+            raise ValueError(
+                f'Expected a schema {{"columns": {{name: {{...}}}}, "target": {{...}}}}, found {keys or "nothing"}.{hint} Draft '
+                "one with `dperm schema FILE`."
+            )
+        unknown = [str(key)[:60] for key in spec if key not in PARTS]
+        if unknown:
+            hint = closest(unknown[0], PARTS)
+            raise ValueError(f"Expected {', '.join(PARTS)} at the top of a schema, found {unknown[0]!r}.{hint} Correct it.")
+        columns: list[Column] = []
+        mistakes: list[str] = []
         for name, entry in spec["columns"].items():
             try:
                 columns.append(_described(str(name), entry))
             except ValueError as error:
-                mistakes.append((str(name), str(error)))
+                mistakes.append(str(error))
         if mistakes:
-            others = ", ".join(repr(name) for name, _ in mistakes[1:9])
-            raise ValueError(mistakes[0][1] + (f" There are mistakes in {others} too." if others else ""))
+            more = [f"{len(mistakes) - MOST_MISTAKES} more columns have mistakes."] if len(mistakes) > MOST_MISTAKES else []
+            raise ValueError("\n".join(mistakes[:MOST_MISTAKES] + more))
         if all(column.type == "ignored" for column in columns):
             raise ValueError("Expected at least one column that is not ignored, found none.")
         target = spec.get("target")

@@ -81,11 +81,33 @@ def read_table(path: str | Path, columns: list[str] | None = None) -> Any:
     try:
         table = _read_parquet(file, columns) if _is_parquet(file) else _read_csv(file)
     except (pa.ArrowInvalid, OSError, UnicodeDecodeError) as error:
-        first = str(error).splitlines()[0].split(": Expected")[0]
-        raise ValueError(f"Expected a CSV or Parquet table in {file.name}, found a file that does not read: {first}.") from error
+        raise _unreadable(file, error) from error
     if table.num_rows == 0:
         raise ValueError(f"Expected at least one row in {file.name}, found none.")
     return table
+
+
+def _unreadable(file: Path, error: Exception) -> ValueError:
+    """What a file that is no table should have been, without a word from its rows."""
+    start = f"Expected a CSV or Parquet table in {file.resolve().name}, found"
+    if file.is_dir():
+        return ValueError(f"{start} a folder with other files than Parquet. Pass the file itself, or a folder of Parquet files.")
+    if file.suffix.lower() in (".xlsx", ".xls", ".ods"):
+        return ValueError(f"{start} a spreadsheet. Save it as CSV (UTF-8, commas) and pass that.")
+    if isinstance(error, UnicodeDecodeError) or "utf8" in str(error).lower().replace("-", ""):
+        return ValueError(f"{start} text in another encoding than UTF-8. Save it as CSV in UTF-8.")
+    first = str(error).splitlines()[0].split(": Expected")[0].rstrip(".")
+    return ValueError(f"{start} a file that does not read: {first}. Check that it is a table with a header line.")
+
+
+def _check_separator(file: Path, names: list[str]) -> None:
+    """One column whose name holds another separator: a header is public, so this says nothing about a row."""
+    for mark, word in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars")):
+        if len(names) == 1 and mark in names[0]:
+            raise ValueError(
+                f"Expected commas between the columns of {file.name}, found {word}. Save the file as CSV with commas and decimal "
+                f"points, e.g. pandas.read_csv(..., sep={mark!r}).to_csv(..., index=False)."
+            )
 
 
 def storage_types(path: str | Path) -> dict[str, str]:
@@ -96,11 +118,16 @@ def storage_types(path: str | Path) -> dict[str, str]:
     file = Path(path)
     if not file.exists():
         raise ValueError(f"Expected a file at {file}, found none. Check the path.")
-    if _is_parquet(file):
-        schema = pyarrow.parquet.read_schema(file)
-    else:
-        with pyarrow.csv.open_csv(file) as reader:
-            schema = reader.schema
+    try:
+        if _is_parquet(file):
+            schema = pyarrow.parquet.read_schema(file)
+        else:
+            _header(file)
+            with pyarrow.csv.open_csv(file) as reader:
+                schema = reader.schema
+    except (pyarrow.ArrowInvalid, OSError, UnicodeDecodeError) as error:
+        raise _unreadable(file, error) from error
+    _check_separator(file, schema.names)
     return {field.name: str(field.type) for field in schema}
 
 
@@ -117,16 +144,21 @@ def _read_parquet(file: Path, columns: list[str] | None) -> Any:
     return pyarrow.parquet.read_table(file, columns=[name for name in columns if name in known])
 
 
+def _header(file: Path) -> None:
+    with file.open("rb") as handle:
+        header = handle.readline().decode("utf-8-sig").strip()
+    if not header:
+        raise ValueError(f"Expected a header line with the names of the columns in {file.name}, found an empty one.")
+
+
 def _read_csv(file: Path) -> Any:
     import pyarrow as pa
     import pyarrow.csv
 
-    with file.open("rb") as handle:
-        header = handle.readline().decode("utf-8-sig").strip()
-    if not header:
-        raise ValueError(f"Expected a header line in {file.name}, found an empty file.")
+    _header(file)
     with pyarrow.csv.open_csv(file) as reader:
         names = reader.schema.names
+    _check_separator(file, names)
     options = pyarrow.csv.ConvertOptions(
         column_types={name: pa.string() for name in names}, strings_can_be_null=True, null_values=["", "NA", "NaN", "null"]
     )

@@ -103,8 +103,13 @@ def fit(
     """
     if target.relation == "add-remove" and nominal_n is None:
         raise ValueError(
-            "Expected nominal_n= under relation='add-remove', where the number of rows is protected, found none. "
+            "Expected nominal_n= (--nominal-n) under relation='add-remove', where the number of rows is protected, found none. "
             "Pass a public round number, or use relation='zero-out' if n is public."
+        )
+    if target.relation != "add-remove" and nominal_n not in (None, rows.n):
+        raise ValueError(
+            f"Expected nominal_n= to be left out, or {rows.n:,}, the number of rows, which is public under "
+            f"relation={target.relation!r}, found {nominal_n:,}. To protect it use relation='add-remove'."
         )
     chosen = mechanism_from_spec(mechanism, {}) if isinstance(mechanism, str) else mechanism
     shape = Shape(nominal_n if nominal_n is not None else rows.n, rows.d)

@@ -13,6 +13,7 @@ from dperm.commands.shared import JSON_OPTION, save_model, say, show, summary, v
 def demo(
     epsilon: float = typer.Option(1.0, help="Privacy budget."),
     out: Path = typer.Option(Path("dperm-demo"), help="Folder for model.json, certificate.json and report.html."),
+    ledger: Path | None = typer.Option(None, help="Budget ledger to debit, to see one at work."),
     as_json: bool = JSON_OPTION,
 ) -> None:
     """Fit a private model on the embedded Adult data and show it beside the non-private one.
@@ -26,13 +27,15 @@ def demo(
 
     import dperm
     from dperm.data import adult, adult_schema
+    from dperm.model_file import check_room
     from dperm.tables import cells
 
+    check_room(out, [], overwrite=True)
     schema, train, test = adult_schema(), adult("train"), adult("test")
     if not as_json:
         say(f"Adult census income: {train.num_rows:,} training rows, {test.num_rows:,} test rows")
     started = time.perf_counter()
-    model = dperm.LogisticRegression(epsilon=epsilon, schema=schema, verbose=verbosity(as_json)).fit(train)
+    model = dperm.LogisticRegression(epsilon=epsilon, schema=schema, ledger=ledger, verbose=verbosity(as_json)).fit(train)
     private_seconds = time.perf_counter() - started
     truth = schema.labels(cells(test, "income"))
     encoding = schema.encoding()

@@ -22,6 +22,7 @@ def evaluate(
     ledger: Path | None = typer.Option(None, help="Budget ledger of the held-out data set."),
     random_state: int | None = typer.Option(None, help="Reproducible noise: NOT private, for tests only."),
     out: Path | None = typer.Option(None, help="Write the whole record here (evaluation.json), for `dperm verify`."),
+    overwrite: bool = typer.Option(False, "--overwrite", help="Replace an evaluation that is there already."),
     as_json: bool = JSON_OPTION,
 ) -> None:
     """Accuracy, AUC and calibration, or R², of a released model on private rows, as booked queries with intervals.
@@ -33,10 +34,12 @@ def evaluate(
     """
     from dperm.evaluation import evaluate as evaluated
     from dperm.ledger import Ledger
-    from dperm.model_file import load_model, write_whole
+    from dperm.model_file import check_room, load_model, write_whole
     from dperm.tables import read_table
 
     fitted = load_model(model)
+    if out is not None:
+        check_room(out.parent, [out.name], overwrite=overwrite)
     if ledger is not None:
         _check_first(fitted, file, ledger, epsilon, delta, relation, nominal_n, bins)
     found = evaluated(

@@ -26,6 +26,7 @@ def fit(
     random_state: int | None = typer.Option(None, help="Reproducible noise: NOT private, for tests only."),
     ledger: Path | None = typer.Option(None, help="Budget ledger to debit before the data are read (`dperm ledger create`)."),
     out: Path = typer.Option(Path("dperm-model"), help="Folder for model.json, certificate.json and report.html."),
+    overwrite: bool = typer.Option(False, "--overwrite", help="Replace a model that is in the folder already."),
     memory: str = typer.Option("1GB", help="Files above 256 MB are read as a stream that holds no more than this."),
     cache: Path | None = typer.Option(None, help="Folder for encoded rows (as private as the file): later passes read them."),
     as_json: bool = JSON_OPTION,
@@ -34,6 +35,7 @@ def fit(
 
     Example: dperm fit people.csv --schema people.json --target income --epsilon 1
     """
+    from dperm.model_file import check_room
     from dperm.schema import Schema
 
     declared = Schema.load(schema)
@@ -51,6 +53,7 @@ def fit(
         random_state=random_state,
         verbose=verbosity(as_json),
     )
+    check_room(out, ["model.json", "certificate.json"], overwrite=overwrite)  # before anything is read or spent
     if ledger is not None:
         from dperm.commands.planning import estimator_plan, row_count
         from dperm.ledger import Ledger

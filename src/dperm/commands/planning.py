@@ -10,6 +10,9 @@ from typing import Any
 import typer
 
 from dperm.commands.shared import JSON_OPTION, say, show
+from dperm.suggestions import closest
+
+EXAMPLES = {"n": "10000", "d": "50", "m": "100", "delta": "1e-6", "size": "100", "alpha": "0.1", "beta": "0.05", "steps": "100"}
 
 
 def row_count(file: Path) -> int:
@@ -73,6 +76,7 @@ def plan(
     compare_accounting: bool = typer.Option(
         False, "--compare-accounting", help="The same by other accountants; alone with --model logistic, a table of noise levels."
     ),
+    ledger: Path | None = typer.Option(None, help="Refuse what does not fit into this ledger any more; nothing is spent."),
     as_json: bool = JSON_OPTION,
 ) -> None:
     """Say what a fit would do, and predict the risk of every alternative, from public numbers alone. Reads no data.
@@ -97,6 +101,10 @@ def plan(
         name = model or "LogisticRegression"
         found = advice.advise(n=n, d=int(d or 0), model=name, method=method, target_risk=target_risk, radius=radius, **numbers)
         planned = advice.plan_of(*advice.declared(name, n, int(d or 0), method=method, **numbers))
+    if ledger is not None:
+        from dperm.ledger import Ledger
+
+        Ledger(ledger).check(planned)
     if compare_accounting:
         found["accounting"] = advice.compare_accounting(planned)
     if as_json:
@@ -192,14 +200,21 @@ def theory(
         show(listed, as_json)
         return
     if name not in THEOREMS:
-        raise ValueError(f"Expected a theorem in {', '.join(THEOREMS)}, found {name!r}. Run `dperm theory` for the list.")
+        hint = closest(name, THEOREMS)
+        raise ValueError(f"Expected a theorem in {', '.join(THEOREMS)}, found {name!r}.{hint} Run `dperm theory` for the list.")
     function = THEOREMS[name]
     given = _numbers(name, function, numbers or [])
+    needed = [key for key, item in inspect.signature(function).parameters.items() if item.default is inspect.Parameter.empty]
+    if absent := [key for key in needed if key not in given]:
+        example = " ".join(f"{key}={EXAMPLES.get(key, '1')}" for key in needed)
+        raise ValueError(
+            f"Expected {', '.join(f'{key}=' for key in needed)} for {name}, found no {', '.join(absent)}. "
+            f"Example: dperm theory {name} {example}"
+        )
     try:
         value = function(**given)
     except TypeError as error:
-        text = f"Expected the numbers of {name}{inspect.signature(function)}, found: {error}."
-        raise ValueError(f"{text} Example: dperm theory {name} n=10000.") from error
+        raise ValueError(f"Expected numbers that {name} can use, found {given}: {error}.") from error
     if plot is not None:
         from dperm.report.gallery_curve import draw_theorem
 
@@ -223,5 +238,7 @@ def _numbers(name: str, function: Any, words: list[str]) -> dict[str, Any]:
         try:
             found[key] = json.loads(text)
         except ValueError:
+            if "str" not in str(known[key].annotation):
+                raise ValueError(f"Expected a number for {key} of {name}, found {text!r}. Write e.g. {key}=1.") from None
             found[key] = text
     return found

@@ -23,9 +23,10 @@ def schema(
     from dperm.schema import Schema
     from dperm.tables import storage_types
 
-    text = json.dumps(Schema.draft(storage_types(file)), indent=1)
+    text = json.dumps(Schema.draft(storage_types(file)), indent=1, ensure_ascii=False)
     if out is None:
         typer.echo(text)
     else:
         write_whole(out.parent, {out.name: text})
         say(f"Draft in {out}. Fill in low and high, levels and the target; nothing was taken from the data.")
+        say('Mark columns that are no features (a number of a person, a name) as {"type": "ignored"}.')

@@ -46,6 +46,8 @@ class Target:
         """Check the declaration; `delta=None` means min(1e-6, 0.1/n) from the public n."""
         if not (isinstance(epsilon, int | float | np.number) and epsilon > 0 and math.isfinite(epsilon)):
             raise ValueError(f"Expected epsilon > 0, found {epsilon}. Pass a positive privacy budget, e.g. epsilon=1.0.")
+        if not n >= 1:
+            raise ValueError(f"Expected at least one row (n ≥ 1), found {n}. Pass the public number of rows.")
         if epsilon > 1e12:
             raise ValueError(f"Expected epsilon ≤ 1e12, found {epsilon:g}: nothing is private there. Use a non-private library.")
         if relation not in RELATIONS:
@@ -59,7 +61,7 @@ class Target:
         if delta >= 1 / n:
             raise ValueError(
                 f"Expected delta < 1/n = {1 / n:.3g}, found {delta}: such a delta permits publishing a whole record. "
-                "Pass a smaller delta, or None for the default."
+                "Pass a smaller delta, or leave it out for the default."
             )
         return cls(float(epsilon), float(delta), relation, int(rows_per_person))
 
