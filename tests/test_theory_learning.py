@@ -115,7 +115,7 @@ def test_failure_of_the_shipped_learner_on_its_hardest_class(relation: str) -> N
 
 @simulates("exponential_probabilities", "max_log_ratio")
 def test_shipped_choices_follow_the_law() -> None:
-    """Four hypotheses on 6 rows, one row replaced by its opposite. Frequencies follow the law (χ², 1e-5); log ratios stay below ε."""
+    """Four hypotheses, one of 6 rows replaced by its opposite. Frequencies follow the law (χ², 1e-5); log ratios stay below ε."""
     epsilon, draws = 1.0, 2500
     correct = np.array([[1, 1, 0, 0], [1, 0, 1, 0], [1, 1, 1, 0], [1, 0, 0, 1], [0, 1, 1, 0], [1, 1, 0, 1]], dtype=float)
     other = correct.copy()
