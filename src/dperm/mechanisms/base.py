@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
@@ -121,7 +122,8 @@ class Plan:
         lines[1] += f", {self.target.relation}, n = {self.shape.n:,}, d = {self.shape.d:,}"
         for stage in self.stages:
             shown = ", ".join(f"{key} = {_short(value)}" for key, value in stage.settings.items())
-            lines.append(f"stage      {stage.name}: {stage.event}" + (f" ({shown})" if shown else ""))
+            event = re.sub(r"\d+\.\d{5,}(e[-+]?\d+)?", lambda found: f"{float(found[0]):.4g}", str(stage.event))
+            lines.append(f"stage      {stage.name}: {event}" + (f" ({shown})" if shown else ""))
         lines += [f"assumes    {text}" for text in self.assumptions]
         lines += [f"note       {text}" for text in self.warnings]
         return "\n".join(lines)

@@ -23,12 +23,12 @@ thead th.n{white-space:normal}tbody th.n{min-width:4rem}caption{text-align:left;
 .soft{color:var(--soft)}.warn{border:2px solid var(--neg);padding:.5rem 1rem}
 .wide{overflow-x:auto}.wide:focus-visible,summary:focus-visible,a:focus-visible{outline:3px solid var(--bar);outline-offset:2px}
 svg text{fill:var(--ink);font-size:12px}figure{margin:1rem 0}
-svg.bar{display:block}svg.plot{width:100%;max-width:26rem}a{color:var(--bar)}
+svg.bar{display:block;width:100%;height:14px;margin-top:.35rem}table.bars{width:100%}td.b{width:45%}svg.plot{width:100%;max-width:26rem}a{color:var(--bar)}
 pre{white-space:pre-wrap;overflow-wrap:anywhere;font-size:.82rem;background:var(--box);padding:.7rem}
 summary{cursor:pointer}footer{margin-top:3rem;color:var(--soft);font-size:.9rem}
 .skip{position:absolute;left:-99rem}.skip:focus{position:static}
 @media (max-width:34rem){body{margin:.8rem auto}h1{font-size:1.35rem}td,th{padding-right:.6rem;font-size:.93rem}
-tbody th{min-width:6rem;overflow-wrap:anywhere}table{width:100%}}
+tbody th{min-width:6rem;overflow-wrap:anywhere}table{width:100%}td.b{width:26%}}
 @media print{body{max-width:none;font-size:11pt}.skip{display:none}h2{break-after:avoid}table,svg,.say{break-inside:avoid}
 details::details-content{content-visibility:visible;height:auto}pre{font-size:7.5pt}}
 """
@@ -99,13 +99,16 @@ class Bars:
             length = 60 * abs(value) / largest
             left, colour = (60.0, "var(--bar)") if value >= 0 else (60 - length, "var(--neg)")
             drawn = (
-                f'<svg class="bar" width="120" height="14" aria-hidden="true"><line x1="60" x2="60" y1="0" y2="14" '
-                f'stroke="var(--line)"/><rect x="{left:.1f}" y="2" width="{length:.1f}" height="10" fill="{colour}"/></svg>'
+                '<svg class="bar" viewBox="0 0 120 14" preserveAspectRatio="none" aria-hidden="true">'
+                '<line x1="60" x2="60" y1="0" y2="14" stroke="var(--line)" vector-effect="non-scaling-stroke"/>'
+                f'<rect x="{left:.1f}" y="2" width="{length:.1f}" height="10" fill="{colour}"/></svg>'
             )
-            lines.append(f'<tr><th scope="row">{_inline(name)}</th><td>{drawn}</td><td class="n">{_inline(text)}</td></tr>')
+            cells = f'<th scope="row">{_inline(name)}</th><td class="b">{drawn}</td><td class="n">{_inline(text)}</td>'
+            lines.append(f"<tr>{cells}</tr>")
         label = html.escape(self.caption, quote=True)
         return (
-            f'<div class="wide" tabindex="0" role="region" aria-label="{label}"><table><caption>{_inline(self.caption)}</caption>'
+            f'<div class="wide" tabindex="0" role="region" aria-label="{label}">'
+            f'<table class="bars"><caption>{_inline(self.caption)}</caption>'
             f"<tbody>{''.join(lines)}</tbody></table></div>"
         )
 

@@ -7,6 +7,7 @@ numbers come from `dperm.advice`, the same function that `dperm plan` prints.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import math
@@ -159,7 +160,8 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Cache-Control", "no-store")
         self.end_headers()
         if self.command != "HEAD":
-            self.wfile.write(body)
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the page moved on or was closed
+                self.wfile.write(body)
 
     def log_message(self, *_: Any) -> None:
         """Quiet: the terminal belongs to the person."""

@@ -70,7 +70,7 @@ function draw(tag, attributes, text) {
 }
 
 function chart(found, epsilon) {
-  const box = { left: 56, right: 448, top: 12, bottom: 258 };
+  const box = { left: 78, right: 448, top: 12, bottom: 250 };
   const values = Object.values(found.risks).flat().filter((v) => v !== null && v > 0);
   if (values.length === 0) { byId("chart").replaceChildren(); return; }
   const log = Math.log10;
@@ -84,16 +84,24 @@ function chart(found, epsilon) {
     parts.push(draw("line", { x1: box.left, x2: box.right, y1: y(10 ** k), y2: y(10 ** k), stroke: "var(--line)" }));
     parts.push(draw("text", { x: box.left - 6, y: y(10 ** k) + 4, "text-anchor": "end" }, (10 ** k).toPrecision(1)));
   }
-  for (const v of [found.epsilon[0], epsilon, found.epsilon[found.epsilon.length - 1]]) {
-    parts.push(draw("text", { x: x(v), y: box.bottom + 16, "text-anchor": "middle" }, "ε = " + short(v)));
+  const marks = [[found.epsilon[0], "start"], [epsilon, "middle"], [found.epsilon[found.epsilon.length - 1], "end"]];
+  for (const [v, anchor] of marks) {
+    parts.push(draw("text", { x: x(v), y: box.bottom + 18, "text-anchor": anchor }, short(v)));
   }
+  parts.push(draw("text", { x: (box.left + box.right) / 2, y: box.bottom + 40, "text-anchor": "middle" }, "privacy budget ε"));
+  const middle = (box.top + box.bottom) / 2;
+  parts.push(draw("text", { x: 16, y: middle, "text-anchor": "middle", transform: "rotate(-90 16 " + middle + ")" }, "predicted excess risk"));
   parts.push(draw("line", { x1: x(epsilon), x2: x(epsilon), y1: box.top, y2: box.bottom, stroke: "var(--soft)", "stroke-dasharray": "4 4" }));
   const legend = [];
   Object.entries(found.risks).forEach(([name, risks], k) => {
     const points = risks.map((v, i) => [found.epsilon[i], v]).filter(([, v]) => v !== null && v > 0);
     if (points.length === 0) return;
     parts.push(draw("polyline", { points: points.map(([e, v]) => x(e).toFixed(1) + "," + y(v).toFixed(1)).join(" "), fill: "none", "stroke-width": 2, class: "k" + k }));
-    legend.push(cell("li", name, "k" + k));
+    const item = cell("li", name, "k" + k);
+    const swatch = draw("svg", { viewBox: "0 0 36 8", "aria-hidden": "true" });
+    swatch.append(draw("line", { x1: 0, x2: 36, y1: 4, y2: 4, "stroke-width": 3, class: "k" + k }));
+    item.prepend(swatch);
+    legend.push(item);
   });
   byId("chart").replaceChildren(...parts);
   byId("legend").replaceChildren(...legend);
