@@ -32,7 +32,7 @@ from dperm.theory.perturbation import (
     output_perturbation_risk,
     output_sensitivity,
 )
-from dperm.theory.population import generalisation_gap, phased_sgd_plan
+from dperm.theory.population import generalisation_gap, phased_sgd_plan, phased_sgd_risk
 from dperm.theory.rank import rank_risk
 from dperm.theory.sample_sizes import pac_sample_size, uniform_convergence_sample_size
 from dperm.theory.sampling import (
@@ -350,6 +350,27 @@ def phased_sgd(
     return Experiment("phased SGD", plan.risk, np.sum((theta - mean) ** 2, axis=1) / 2)
 
 
+def phased_sgd_hard(
+    generator: Generator, n: int = 1024, d: int = 5, epsilon: float = 1.0, delta: float = 1e-6, repeats: int = 300
+) -> Experiment:
+    """ℓ(θ;x) = -⟨x, θ⟩ on the unit ball from its centre, x = ±u with mean qu: population excess q(1 - ⟨u,θ⟩) exactly.
+
+    q = 1/(η₁n₁) is so flat that the first pass only just gets from the centre to the boundary: the distance term shows.
+    """
+    plan = phased_sgd_plan(n, d, 1.0, 1.0, epsilon=epsilon, delta=delta)
+    slope = min(1.0, 1 / (plan.step_sizes[0] * plan.blocks[0]))
+    theta = np.zeros((repeats, d))
+    for block, step, noise in zip(plan.blocks, plan.step_sizes, plan.noises):
+        current, total = project_ball(theta, 1.0), np.zeros((repeats, d))
+        for _ in range(block):
+            total += current
+            current[:, 0] += step * np.where(np.asarray(generator.random(repeats)) < (1 + slope) / 2, 1.0, -1.0)
+            current = project_ball(current, 1.0)
+        theta = total / block + noise * np.asarray(generator.standard_normal((repeats, d)))
+    bound = phased_sgd_risk(n, d, 1.0, 1.0, epsilon=epsilon, delta=delta)
+    return Experiment("phased SGD, hard data", bound, slope * (1 - theta[:, 0]))
+
+
 def generalisation(generator: Generator, n: int = 100, d: int = 10, radius: float = 1.0, repeats: int = 500) -> Experiment:
     """ℓ(θ;x) = ⟨x, θ⟩, x uniform on the sphere: the largest gap over the ball is radius · ‖mean of x‖."""
     gaps = [radius * float(np.linalg.norm(sphere(generator, n, d).mean(axis=0))) for _ in range(repeats)]
@@ -369,5 +390,6 @@ EXPERIMENTS: Final[dict[str, Callable[..., Experiment]]] = {
     "rank-hard": rank_hard,
     "composition": composition,
     "phased-sgd": phased_sgd,
+    "phased-sgd-hard": phased_sgd_hard,
     "generalisation-gap": generalisation,
 }
