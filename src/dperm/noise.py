@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 import secrets
+from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -87,16 +88,21 @@ class ExactNoise(SecureNoise):
 
     def integers(self, scale: float, size: int) -> NDArray[np.int64]:
         """`size` independent discrete Gaussians on ℤ with standard parameter `scale`."""
-        try:
-            import opendp.prelude as dp
-            from opendp.measurements import make_gaussian
-        except ImportError as error:
-            raise ValueError(
-                "Expected the package opendp for noise='exact', found none. Install dperm[exact], or use noise='secure'."
-            ) from error
-        dp.enable_features("contrib")
-        space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T="f64")
-        return np.asarray(make_gaussian(*space, scale)([0] * size), dtype=np.int64)
+        return np.asarray(_discrete_gaussian(scale)([0] * size), dtype=np.int64)
+
+
+@lru_cache(maxsize=16)
+def _discrete_gaussian(scale: float) -> Any:
+    """The sampler of one scale: a pure description, kept because making it costs more than a draw. It holds no random state."""
+    try:
+        import opendp.prelude as dp
+        from opendp.measurements import make_gaussian
+    except ImportError as error:
+        raise ValueError(
+            "Expected the package opendp for noise='exact', found none. Install dperm[exact], or use noise='secure'."
+        ) from error
+    dp.enable_features("contrib")
+    return make_gaussian(dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T="f64"), scale)
 
 
 def noise_source(policy: str = "secure", random_state: Any = None) -> Noise:

@@ -39,7 +39,7 @@ class ExactRow:
 
     @property
     def verdict(self) -> str:
-        return "VIOLATED" if self.found.breaks(self.claim) else "kept"
+        return "violated" if self.found.breaks(self.claim) else "holds"
 
 
 def _pairs(relation: str) -> list[tuple[object, object]]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dperm.audit.suite import Case
+from dperm.audit.cases import Case
 from dperm.certificate import Certificate
 from dperm.mechanisms.base import Target, mechanism_from_spec
 from dperm.problem import Problem

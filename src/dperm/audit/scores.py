@@ -2,6 +2,9 @@
 
 A score is a number per outcome, larger for "neighbour"; a threshold turns it into a test. All of the choosing happens on the
 first half, so that the counts on the second half are those of one fixed test.
+
+A fitted direction separates the very trials it was fitted on, in a hundred dimensions perfectly and for no reason. So fitted
+scores are compared by cross-fitting: each half of the choosing trials is scored by the direction fitted on its other half.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from dperm.audit.bounds import claimed_profile, epsilon_from_rates, limits, mu_l
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 ScoreFunction = Callable[[Matrix], Vector]
+Fit = Callable[[Matrix, Matrix], ScoreFunction]
 
 
 @dataclass(frozen=True)
@@ -51,17 +55,52 @@ def candidates(data: Matrix, neighbour: Matrix, *, columns: int = 12, centers: i
     strength = np.abs(shift) / np.maximum(spread, 1e-300 + 1e-12 * np.abs(pooled).max(axis=0))
     ranked = moving[np.argsort(-strength[moving], kind="stable")][:columns]
     found: list[tuple[str, ScoreFunction]] = [(f"column {j}", _along(_unit(len(shift), j))) for j in ranked]
+    near: list[tuple[str, ScoreFunction]] = found[:3]
     if len(moving) > 1:
-        found.append(("linear discriminant", _along(_discriminant(data, neighbour, shift))))
+        linear = Fitted.of(_linear, data, neighbour)
+        found, near = [*found, ("linear discriminant", linear)], [("linear discriminant", linear), *near]
         if len(moving) <= 16:
-            found.append(("quadratic discriminant", _quadratic(data[:, moving], neighbour[:, moving], moving)))
-    near = [("linear discriminant", _discriminant(data, neighbour, shift))] if len(moving) > 1 else []
-    near += [(f"column {j}", _unit(len(shift), j)) for j in ranked[:3]]
-    for name, direction in near:
-        places = np.concatenate([data @ direction, neighbour @ direction])
+            found.append(("quadratic discriminant", Fitted.of(_quadratic_of(moving), data, neighbour)))
+    for name, score in near:
+        places = np.concatenate(choosing_scores(score, data, neighbour))
         for center in np.unique(np.quantile(places, np.linspace(0.02, 0.98, centers))):
-            found.append((f"distance of {name} from {center:.4g}", _close(direction, float(center))))
-    return found + [(f"minus {name}", _negative(score)) for name, score in found if not name.startswith("linear")]
+            found.append((f"distance of {name} from {center:.4g}", _close(score, float(center))))
+    return found + [(f"minus {name}", _negative(score)) for name, score in found if not name.endswith("discriminant")]
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A score fitted on all choosing trials, with the scores that these trials themselves get by cross-fitting."""
+
+    score: ScoreFunction
+    on_data: Vector
+    on_neighbour: Vector
+
+    @classmethod
+    def of(cls, fit: Fit, data: Matrix, neighbour: Matrix) -> Fitted:
+        crossed = []
+        for part in (data, neighbour):
+            values = np.empty(len(part))
+            for fold in (0, 1):
+                values[fold::2] = fit(data[1 - fold :: 2], neighbour[1 - fold :: 2])(part[fold::2])
+            crossed.append(values)
+        return cls(fit(data, neighbour), crossed[0], crossed[1])
+
+    def __call__(self, outcomes: Matrix) -> Vector:
+        return self.score(outcomes)
+
+
+def _linear(data: Matrix, neighbour: Matrix) -> ScoreFunction:
+    """The discriminant with the middle of the means at 0 and spread 1, so that scores from two fits share a scale."""
+    direction = _discriminant(data, neighbour, neighbour.mean(axis=0) - data.mean(axis=0))
+    sides = data @ direction, neighbour @ direction
+    middle = float(sides[0].mean() + sides[1].mean()) / 2
+    spread = float(sides[0].std() + sides[1].std()) / 2 or 1.0
+    return lambda outcomes: np.asarray((outcomes @ direction - middle) / spread)
+
+
+def _quadratic_of(moving: NDArray[np.int64]) -> Fit:
+    return lambda data, neighbour: _quadratic(data[:, moving], neighbour[:, moving], moving)
 
 
 def _unit(size: int, j: int) -> Vector:
@@ -74,12 +113,23 @@ def _along(direction: Vector) -> ScoreFunction:
     return lambda outcomes: np.asarray(outcomes @ direction)
 
 
-def _close(direction: Vector, center: float) -> ScoreFunction:
-    return lambda outcomes: np.asarray(-np.abs(outcomes @ direction - center))
+def _close(score: ScoreFunction, center: float) -> ScoreFunction:
+    return _changed(score, lambda values: -np.abs(values - center))
 
 
 def _negative(score: ScoreFunction) -> ScoreFunction:
-    return lambda outcomes: -score(outcomes)
+    return _changed(score, np.negative)
+
+
+def _changed(score: ScoreFunction, change: Callable[[Vector], Vector]) -> ScoreFunction:
+    if isinstance(score, Fitted):
+        return Fitted(_changed(score.score, change), change(score.on_data), change(score.on_neighbour))
+    return lambda outcomes: change(score(outcomes))
+
+
+def choosing_scores(score: ScoreFunction, data: Matrix, neighbour: Matrix) -> tuple[Vector, Vector]:
+    """Scores of the choosing trials themselves: crossed where the score was fitted on them."""
+    return (score.on_data, score.on_neighbour) if isinstance(score, Fitted) else (score(data), score(neighbour))
 
 
 def _discriminant(data: Matrix, neighbour: Matrix, shift: Vector) -> Vector:
@@ -117,7 +167,7 @@ def best_tests(
     claimed = None if claim is None else claimed_profile(claim)
     best: dict[str, tuple[float, Test]] = {}
     for name, function in scores:
-        on_data, on_neighbour = np.sort(function(data)), np.sort(function(neighbour))
+        on_data, on_neighbour = (np.sort(values) for values in choosing_scores(function, data, neighbour))
         levels = np.unique(np.quantile(np.concatenate([on_data, on_neighbour]), np.linspace(0, 1, 201)))
         # Between two values rather than on one, so that rounding of a score cannot flip a guess.
         levels = np.unique(np.r_[levels, (levels[1:] + levels[:-1]) / 2, (on_data[-1] + on_neighbour[0]) / 2])

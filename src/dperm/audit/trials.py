@@ -2,7 +2,7 @@
 
     distinguish(fit, data, neighbour, trials)      any callable, or any estimator with scikit-learn's `fit`
 
-The test is chosen on the first half of the trials; its error counts on the second half give Clopper–Pearson limits.
+The test is chosen on the first part of the trials (a half by default); its errors on the others give Clopper–Pearson limits.
 """
 
 from __future__ import annotations
@@ -79,6 +79,8 @@ def distinguish(
     processes: int = 1,
     resume: str | Path | None = None,
     progress: Progress | bool | None = None,
+    choosing: float = 0.5,
+    chunk: int = CHUNK,
 ) -> Distinguished:
     """Lower bounds on ε(δ) and μ of `fit` from `trials` runs on each of two neighbouring data sets.
 
@@ -88,6 +90,8 @@ def distinguish(
     processes  worker processes; global NumPy and Python generators are reseeded in each from the operating system
     resume     a file that keeps finished runs, so that an interrupted audit goes on where it stopped
     progress   True for a line on the terminal, or a function (done, total)
+    choosing   the share of the trials that chooses the test; the others count
+    chunk      runs handed to a worker at a time; what `resume` continues must have had the same
 
     A run that raises counts as an outcome of its own: failing on one data set more often than on the other is a leak too.
 
@@ -101,15 +105,18 @@ def distinguish(
     """
     if trials < 20:
         raise ValueError(f"Expected trials ≥ 20, found {trials}. Half of them choose the test, half of them count.")
+    if not 0.1 <= choosing <= 0.9 or chunk < 1:
+        raise ValueError(f"Expected 0.1 ≤ choosing ≤ 0.9 and chunk ≥ 1, found {choosing} and {chunk}.")
     started = time.perf_counter()
     run = as_function(fit)
     if isinstance(progress, bool):
         progress = step_printer("audit") if progress else None
-    shown = run_chunks(run, (data, neighbour), trials, CHUNK, processes, _store(resume, data, neighbour, trials), progress)
+    store = _store(resume, data, neighbour, (trials, chunk))
+    shown = run_chunks(run, (data, neighbour), trials, chunk, processes, store, progress)
     if all(row is None for part in shown for row in part):
         run(data)  # every run failed: show the error instead of calling it indistinguishable
     on_data, on_neighbour = _table(shown[0], shown[1])
-    half = trials // 2
+    half = int(choosing * trials)  # the first part, whatever it shows
     guarantee = as_guarantee(claim, delta)
     if statistic == "auto":
         scores = candidates(on_data[:half], on_neighbour[:half])
@@ -199,12 +206,12 @@ def _repeats(table: Matrix) -> int:
     return len(table) - len(np.unique(table, axis=0))
 
 
-def _store(path: str | Path | None, data: Any, neighbour: Any, trials: int) -> tuple[Path, str] | None:
+def _store(path: str | Path | None, data: Any, neighbour: Any, size: tuple[int, int]) -> tuple[Path, str] | None:
     """Where finished chunks are kept, and a fingerprint so that another audit's file is not continued by mistake."""
     if path is None:
         return None
     try:
-        written = pickle.dumps((data, neighbour, trials))
+        written = pickle.dumps((data, neighbour, size))
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise ValueError(f"Expected data that can be written for resume=, found {error}.") from error
     return Path(path), hashlib.sha256(written).hexdigest()

@@ -59,19 +59,16 @@ def _run_models(
     results = run_suite(cases, seconds=60 * minutes, processes=processes, trials=trials, progress=said)
     if as_json:
         show({"audits": [_record(result) for result in results]}, True)
-    return all(result.verdict != "VIOLATED" for result in results)
+    return all(result.verdict != "violated" for result in results)
 
 
 def _say(result: Any, done: int, total: int) -> None:
     case, found = result.case, result.found
-    text = f"[{done}/{total}] {case.name}, {result.mechanism}, {case.relation}, {case.noise}: {result.verdict}"
+    text = f"[{done}/{total}] {case.name}, {result.mechanism}, {case.relation}, {case.noise}: {result.words}"
     if found is None:
         text += f" ({result.note})"
     else:
-        claim = result.claim.epsilon(found.delta)
-        text += f": claimed ε = {claim:.3g} at δ = {found.delta:g}, "
-        text += f"proven ε ≥ {found.epsilon_lower:.3g}, μ ≥ {found.mu_lower:.3g} "
-        text += f"({found.trials} fits each, confidence {found.confidence:.5g})"
+        text += f" at δ = {found.delta:g}, {result.fits} fits each, confidence {found.confidence:.5g}"
     typer.echo(text)
 
 
@@ -86,7 +83,7 @@ def _record(result: Any) -> dict[str, Any]:
     record = {"estimator": case.name, "mechanism": result.mechanism, "relation": case.relation, "noise": case.noise}
     record |= {"verdict": result.verdict, "note": result.note}
     if result.found is not None:
-        record |= {"claimed_epsilon": result.claim.epsilon(result.found.delta), **result.found.summary()}
+        record |= {"claimed_epsilon": result.claim.epsilon(result.found.delta), "share": result.share, **result.found.summary()}
     return record
 
 
@@ -108,14 +105,14 @@ def _run_suite(minutes: float, processes: int, out: Path | None, as_json: bool) 
         bad, good = plant.audit(broken=True, processes=processes), plant.audit(broken=False, processes=processes)
         examined.append((plant, bad, good))
         say(f"planted: {plant.name}: reported {bad.violates}, correct version accused {good.violates}, {bad.seconds:.0f} s")
-    # The default relation first and the slow exact sampler last: where time runs out, the least is lost.
+    # The default relation first and the slow exact sampler last: should time run out, the least is lost.
     first, last = (sorted(estimator_cases(policies=(policy,)), key=_order) for policy in ("secure", "exact"))
     cases = [*first, *mechanism_cases(), *last]
     results = run_suite(cases, seconds=60 * minutes, processes=processes, progress=None if as_json else _say)
     spent = time.perf_counter() - started
     if out is not None:
         write_page(out, exact, results, examined, seconds=spent, processes=processes, at=at)
-    broken = sum(row.verdict == "VIOLATED" for row in [*exact, *results])
+    broken = sum(row.verdict == "violated" for row in [*exact, *results])
     missed = sum(not bad.violates for _, bad, _ in examined)
     accused = sum(bool(good.violates) for _, _, good in examined)
     counts = {"audits": len(exact) + len(results), "violations": broken, "planted bugs missed": missed}

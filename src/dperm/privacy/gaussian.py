@@ -162,6 +162,7 @@ def gaussian_epsilon(delta: float, mu: float) -> float:
     return epsilon * (1 + SAFETY) + 4e-15 * math.exp(-log_slope)
 
 
+@functools.lru_cache(maxsize=256)
 def gaussian_mu(epsilon: float, delta: float) -> float:
     """μ(ε, δ) = max{μ : δ_G(ε; μ) ≤ δ}: the whole Gaussian budget of an (ε, δ) target; σ = Δ/μ.
 

@@ -1,0 +1,229 @@
+"""What the suite audits: every estimator × relation × noise policy and every mechanism, each with a pair of bad neighbours.
+
+The pairs are chosen for the mechanism, once and for all runs, by the size of the shift they cause in units of its noise:
+
+* recipes of noisy sums: all rows but one are worth nothing (x = 0) and carry the other label, so that the row at the edge of the
+  bounds is never fitted and its clipped gradient keeps its full length at every step;
+* one draw around the minimiser (objective, output, exponential): two rows, one of them 0, and the label of the other flips;
+* a choice among finitely many answers: rows that put the answer on the fence.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dperm.audit.transcript import gathered, released_numbers, transcript
+from dperm.privacy import RELATIONS
+
+Vector = NDArray[np.float64]
+N = 12
+EPSILON, DELTA = 6.0, 1e-2  # loose enough that some hundred fits see much of it, tight enough that an error shows
+SHORT = {"gradient": {"steps": 20, "clip": 0.25}, "zeroth": {"steps": 20, "clip": 0.05}, "newton": {"steps": 8}}
+ONE_DRAW = ("exponential", "objective", "output")
+NO_NULL_ROW = "no null row can be written: it is a missing label, and these data have no labels"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One row of the table: how to build the estimator, and two neighbours.
+
+    `published_only` where the certificate covers the published numbers and not the noisy sums behind them (a search keeps all
+    runs but one secret); `unfit` says why there is nothing to fit.
+    """
+
+    name: str
+    method: str
+    relation: str
+    noise: str
+    build: Callable[[], Any]
+    data: tuple[Any, ...]
+    neighbour: tuple[Any, ...]
+    published_only: bool = False
+    unfit: str = ""
+
+    def observer(self) -> Callable[[tuple[Any, ...]], Vector]:
+        """A function from `data` or `neighbour` to everything that the certificate covers: see `transcript`."""
+        if self.published_only:
+            return lambda data: released_numbers(self.build().fit(*data))
+        rows = []
+        for data in (self.data, self.neighbour):
+            with transcript() as seen:
+                self.build().fit(*data)
+            rows.append(seen.rows)
+        pair = None if None in rows else (rows[0], rows[1])
+
+        def observe(data: tuple[Any, ...]) -> Vector:
+            with transcript(pair, own=1 if data is self.neighbour else 0) as seen:
+                model = self.build().fit(*data)
+            return np.concatenate([released_numbers(model), *gathered(seen.sums), [] if pair is None else [seen.ratio]])
+
+        return observe
+
+
+@dataclass(frozen=True)
+class Builder:
+    """An estimator made anew for every trial; picklable."""
+
+    cls: Any
+    options: dict[str, Any]
+
+    def __call__(self) -> Any:
+        return self.cls(**self.options)
+
+
+@dataclass(frozen=True)
+class SearchBuilder(Builder):
+    """A grid search over two radii of one step, made to look like a single estimator: what it publishes is the best run."""
+
+    def fit(self, *data: Any) -> Any:
+        from dperm.estimators.search import search_plan
+        from dperm.mechanisms.base import Target
+
+        model = super().__call__().fit(*data)
+        best, base = model.best_estimator_, self.options["estimator"]
+        n = base.nominal_n or len(data[1])
+        target = Target.declare(epsilon=model.epsilon, delta=model.delta, relation=base.relation, n=n)
+        published = {"score": model.best_score_, "radius": model.best_params_["radius"]}
+        return SimpleNamespace(
+            release_=SimpleNamespace(w=best.release_.w, released=published),
+            plan_=search_plan(target, model.runs, model.expected_runs, n, 1),
+            certificate_=model.certificate_,
+        )
+
+    def __call__(self) -> Any:
+        return self
+
+
+def estimator_cases(*, policies: tuple[str, ...] = ("secure", "exact"), names: tuple[str, ...] | None = None) -> list[Case]:
+    """Every estimator with its default method, for every relation and noise policy."""
+    import dperm.estimators as estimators
+
+    found = []
+    for name in names if names is not None else tuple(estimators.__all__):
+        if name not in estimators.__all__:
+            raise ValueError(f"Expected an estimator in {', '.join(estimators.__all__)}, found {name!r}.")
+        for relation in RELATIONS:
+            for policy in policies:
+                found.append(_case(name, getattr(estimators, name), "auto", relation, policy, DELTA))
+    return found
+
+
+def mechanism_cases() -> list[Case]:
+    """Every registered mechanism by name, through the estimators of the two basic losses, with δ > 0 and with δ = 0.
+
+    Under δ = 0 only replace-one: the relation changes a scale there, and the estimators' own cases cover it. Mechanisms of many
+    steps run fewer of them (`SHORT`) with a clip that every step attains: the claim is the same for every number and clip.
+    """
+    import dperm.estimators as estimators
+    from dperm.mechanisms.base import MECHANISMS
+
+    found = []
+    for method in sorted(MECHANISMS):
+        for name in ("LogisticRegression", "LinearRegression"):
+            for relation in RELATIONS:
+                for delta in (DELTA, 0.0) if relation == "replace-one" else (DELTA,):
+                    found.append(_case(name, getattr(estimators, name), method, relation, "secure", delta))
+    return found
+
+
+def _case(name: str, cls: Any, method: str, relation: str, policy: str, delta: float) -> Case:
+    from dperm.mechanisms.base import mechanism_from_spec
+
+    fields = {field.name for field in dataclasses.fields(cls)}
+    options: dict[str, Any] = {"epsilon": EPSILON, "delta": delta, "bounds": (-1, 1), "relation": relation, "noise": policy}
+    n = 2 if method in ONE_DRAW else N
+    if name == "FiniteClassLearner" and relation != "replace-one":
+        n = N + 1  # without its row the answer is on the fence
+    if relation == "add-remove":
+        options["nominal_n"] = n
+    if "method" in fields:
+        options["method"] = mechanism_from_spec(method, SHORT[method]) if method in SHORT else method
+    if "classes" in fields:
+        options["classes"] = [0, 1]
+    low, high, null = 0.0, 1.0, 7.0
+    if "y_bounds" in fields:
+        low, high, null = (0.0, 4.0, np.nan) if name == "PoissonRegressor" else (-1.0, 1.0, np.nan)
+        options["y_bounds"] = (low, high)
+    if name == "FiniteClassLearner":
+        from dperm.hypotheses import Thresholds
+
+        options |= {"delta": 0.0, "hypotheses": Thresholds(-1.0, 1.0, 2)}
+    if name == "MLPClassifier":
+        options["steps"] = 20
+    if name == "MedianEstimator":
+        options["cells"] = 21  # one holds the median, twenty share the rest: the end of the column then has odds near 1
+    if method in ONE_DRAW:
+        options["fit_intercept"] = False
+    if method == "exponential":
+        options["radius"] = 1.0
+    labels = "y_bounds" in fields or "classes" in fields or name == "PrivateGridSearch"
+    if name == "PrivateGridSearch":
+        return _search_case(cls, relation, policy)
+    options = {key: value for key, value in options.items() if key in fields}
+    if not labels:
+        data, neighbour = _columns(relation, median=name == "MedianEstimator")
+    elif method in ONE_DRAW:
+        data, neighbour = _pair(relation, n, (0.0, low), (1.0, high), (1.0, low), null)
+    elif name == "FiniteClassLearner":
+        data, neighbour = _pair(relation, n, (0.0, low), (0.0, high), (0.0, low), null, fence=True)
+    elif "y_bounds" in fields:
+        middle = high if name == "PoissonRegressor" else 0.0
+        data, neighbour = _pair(relation, n, (-1.0, middle), (1.0, high), (-1.0, low), null)
+    else:
+        data, neighbour = _pair(relation, n, (0.0, low), (1.0, high), (-1.0, high), null)
+    case = Case(name, method, relation, policy, Builder(cls, options), data, neighbour)
+    return replace(case, unfit=NO_NULL_ROW) if not labels and relation == "zero-out" else case
+
+
+def _search_case(cls: Any, relation: str, policy: str) -> Case:
+    from dperm.estimators import LogisticRegression
+    from dperm.mechanisms.gradient import Gradient
+
+    step = Gradient(steps=1, step_size=4.0, clip=0.25, momentum=0.0, output="last")
+    nominal = 2 if relation == "add-remove" else None
+    base = LogisticRegression(
+        bounds=(-1, 1), classes=[0, 1], method=step, fit_intercept=False, relation=relation, nominal_n=nominal
+    )
+    options = {"estimator": base, "param_grid": {"radius": [10.0, 20.0]}, "epsilon": EPSILON, "delta": DELTA}
+    options |= {"runs": "geometric", "expected_runs": 1.5, "noise": policy}
+    data, neighbour = _pair(relation, 2, (0.0, 0.0), (1.0, 1.0), (1.0, 0.0), 7.0)
+    return Case("PrivateGridSearch", "auto", relation, policy, SearchBuilder(cls, options), data, neighbour, published_only=True)
+
+
+Record = tuple[float, float]
+
+
+def _pair(
+    relation: str, n: int, rest: Record, row: Record, changed: Record, null: float, *, fence: bool = False
+) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """n - 1 rows alike and one that is replaced, loses its label, or goes away; on a `fence` half of the rest agrees with it."""
+    X, y = np.full((n, 1), rest[0]), np.full(n, rest[1])
+    if fence:
+        y[: n // 2] = row[1]
+    X[-1], y[-1] = row
+    if relation == "add-remove":
+        return (X, y), (X[:-1], y[:-1])
+    other, labels = X.copy(), y.copy()
+    if relation == "replace-one":
+        other[-1], labels[-1] = changed
+    else:
+        labels[-1] = null
+    return (X, y), (other, labels)
+
+
+def _columns(relation: str, *, median: bool) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Values without labels: half at each end for a median, where one row decides; all at one end for a mean."""
+    X = np.full((N, 1), -1.0)
+    if median:
+        X[: N // 2] = 1.0
+    X[-1] = 1.0
+    other = X.copy()
+    other[-1] = -1.0
+    return ((X,), (X[:-1],)) if relation == "add-remove" else ((X,), (other,))

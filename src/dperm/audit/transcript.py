@@ -1,0 +1,114 @@
+"""What the certificate of a fit covers, as numbers that a test can use: coefficients, released values, noisy sums, and one ratio.
+
+    Λ = Σ_t ⟨s'_t - s_t, a_t - (s_t + s'_t)/2⟩ / σ_t²
+
+a_t is the t-th noisy sum, σ_t the noise it should have, s_t and s'_t the exact sums of the data and of the neighbour. A query is
+a function of earlier answers, so whoever knows both data sets can compute Λ from the answers alone. For Gaussian answers it is
+the log-likelihood ratio of the whole transcript: no test tells the neighbours apart better (Neyman and Pearson). Where the code
+adds other noise than it books it is still a statistic like any other, and the bound holds for every statistic.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import dperm.curator as curator_module
+from dperm.curator import Curator
+from dperm.noise import gaussian_scale
+from dperm.rows.base import sum_step
+from dperm.terms import SampledTerm
+
+Vector = NDArray[np.float64]
+
+
+@dataclass
+class Transcript:
+    """Noisy sums in units of their noise, the rows they were taken from, Λ, and ‖(s'_t - s_t)/σ_t‖² added up."""
+
+    sums: list[Vector] = field(default_factory=list)
+    rows: Any = None
+    ratio: float = 0.0
+    energy: float = 0.0
+
+
+@contextlib.contextmanager
+def transcript(pair: tuple[Any, Any] | None = None, own: int = 0) -> Iterator[Transcript]:
+    """Watch every noisy sum that any curator lets out meanwhile.
+
+    `pair` holds the rows of data and neighbour, as captured before, and `own` says which of them is being fitted. The booked
+    events cover the sums whether or not they are published.
+    """
+    seen = Transcript()
+    original, original_release = Curator.draw, curator_module.release
+    exact: list[Vector] = []
+
+    def release(value: Any, **options: Any) -> Vector:
+        exact[:] = [np.ravel(value)]
+        return original_release(value, **options)
+
+    def draw(self: Curator, term: Any, mu: float, event: Any = None) -> Vector:
+        value = original(self, term, mu, event)
+        scale = gaussian_scale(term.sensitivity(self.relation) * self.rows_per_person, mu)
+        seen.sums.append(np.ravel(value) / scale)
+        if seen.rows is None:
+            seen.rows = bottom(self.rows)
+        if pair is not None:
+            sampled = isinstance(term, SampledTerm)
+            query = term.term if sampled else term  # who joined a sample is secret, also from this test
+            step = sum_step(query.row_bound, self.n)
+            both = [
+                exact[0] if side == own and not sampled else np.ravel(exchanged(self.rows, rows).sum(query, step))
+                for side, rows in enumerate(pair)
+            ]
+            shift, middle = (both[1] - both[0]) / scale, (both[0] + both[1]) / (2 * scale)
+            seen.ratio += float(shift @ (seen.sums[-1] - middle))
+            seen.energy += float(shift @ shift)
+        return value
+
+    Curator.draw, curator_module.release = draw, release  # type: ignore[method-assign,assignment]
+    try:
+        yield seen
+    finally:
+        Curator.draw, curator_module.release = original, original_release  # type: ignore[method-assign]
+
+
+def bottom(rows: Any) -> Any:
+    """The stored rows under all views of them."""
+    return bottom(rows.rows) if hasattr(rows, "rows") else rows
+
+
+def exchanged(rows: Any, other: Any) -> Any:
+    """The same view of other stored rows: recoding and scaling follow from released values, not from the rows."""
+    return replace(rows, rows=exchanged(rows.rows, other)) if hasattr(rows, "rows") else other
+
+
+def gathered(sums: list[Vector]) -> list[Vector]:
+    """Sums of one length added up and divided by √count: T steps that each see a record see it √T times better together."""
+    sizes = sorted({len(value) for value in sums})
+    return [np.sum([v for v in sums if len(v) == size], axis=0) / np.sqrt(sum(len(v) == size for v in sums)) for size in sizes]
+
+
+def released_numbers(model: Any) -> Vector:
+    """Coefficients and every number released on the way, in a fixed order: what the certificate covers."""
+    release = model.release_
+    parts = [np.ravel(np.asarray(release.w, dtype=np.float64))]
+    for key in sorted(release.released):
+        parts += list(_numbers(release.released[key]))
+    return np.concatenate(parts)
+
+
+def _numbers(value: Any) -> Iterator[Vector]:
+    if isinstance(value, dict):
+        for key in sorted(value):
+            yield from _numbers(value[key])
+    elif isinstance(value, list | tuple) and any(isinstance(item, dict | list | tuple | str) for item in value):
+        for item in value:
+            yield from _numbers(item)
+    elif not isinstance(value, str) and value is not None:
+        yield np.ravel(np.asarray(value, dtype=np.float64))
