@@ -37,6 +37,33 @@ def test_a_leak_without_a_direction_is_found():
     assert found.epsilon_lower > 1.5
 
 
+def test_a_fitted_direction_is_not_chosen_for_fitting_its_own_trials():
+    """Eighty columns of noise and one that tells, 200 trials: in-sample the discriminant separates perfectly, and proves nothing."""
+    generator = np.random.default_rng(4)
+
+    def fit(side):
+        outcome = generator.normal(size=81)
+        outcome[17] += 3.0 * side
+        return outcome
+
+    found = distinguish(fit, 0, 1, 200, delta=0.0, confidence=0.999)
+    assert found.mu_lower > 1.0 and "18" in found.statistics["mu"]  # column 0 counts failures
+
+
+def test_the_choosing_share_is_left_out_of_the_counts():
+    """The first 30 % show the contrary of the others: a test chosen there is wrong on all that count."""
+    calls = {0.0: 0, 1.0: 0}
+
+    def fit(side):
+        calls[side] += 1
+        return side if calls[side] <= 30 else 1.0 - side
+
+    found = distinguish(fit, 0.0, 1.0, 100, delta=0.0, choosing=0.3, chunk=10)
+    assert found.errors["epsilon"] == (70, 70) and found.epsilon_lower == 0.0
+    with pytest.raises(ValueError, match="choosing"):
+        distinguish(fit, 0.0, 1.0, 100, choosing=0.95)
+
+
 def test_failures_are_outcomes():
     generator = np.random.default_rng(3)
 
