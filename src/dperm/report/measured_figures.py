@@ -45,7 +45,7 @@ def measured_ratio(path: Path) -> None:
 
     An arrow means that no failure was seen.
     """
-    drawing, (panel,) = figure(height=4.6, width=7.0)
+    drawing, (panel,) = figure(height=4.8, width=7.0)
     names = {
         "exponential-tail": "Exponential mechanism tail (failures)",
         "exponential-erm": "Exponential mechanism, convex",
@@ -56,7 +56,8 @@ def measured_ratio(path: Path) -> None:
         "rank": "Rank theorem, logistic, d = 10,000",
         "rank-hard": "Rank theorem, hard data, d = 10,000",
         "composition": "Exact composition",
-        "phased-sgd": "Phased SGD, population risk",
+        "phased-sgd": "Phased SGD, mean estimation",
+        "phased-sgd-hard": "Phased SGD, hard data",
         "generalisation-gap": "Generalisation gap, linear",
         "uniform-convergence": "Uniform convergence (failures)",
         "pac": "Private PAC learner (failures)",
@@ -68,10 +69,13 @@ def measured_ratio(path: Path) -> None:
         panel.axes.plot([max(low, 1e-3), high], [height, height], color=COLOURS[0], linewidth=2)
         panel.axes.plot(high, height, marker="|", color=COLOURS[0], markersize=9, markeredgewidth=2)
         if low > 1e-3:
-            panel.axes.plot(low, height, marker="o", color=COLOURS[0], markersize=7)
+            panel.axes.plot(low, height, marker="o", color=COLOURS[0], markersize=7, zorder=3)
         else:
             panel.axes.plot(1e-3, height, marker="<", color=COLOURS[0], markersize=7)
     panel.axes.axvline(1.0, color=COLOURS[1], linewidth=1.6)
+    panel.axes.annotate(
+        "tight", (1.0, 0.4), xytext=(-4, 0), textcoords="offset points", ha="right", va="center", fontsize=9, color=COLOURS[1]
+    )
     panel.words("How close each theorem is", "Measured / bound, bar up to the 99.9 % limit", "", y_scale="linear")
     panel.axes.set_yticks(range(len(found)), [name for name, _ in found])
     panel.axes.set_xlim(8e-4, 2)
@@ -120,7 +124,7 @@ def rank_against_dimension(path: Path) -> None:
 @styled
 def separator(path: Path) -> None:
     """Linear separators in the plane: realisable data with a margin, agnostic data, and what a private learner picks."""
-    drawing, panels = figure(2, height=4.6)
+    drawing, panels = figure(2, width=5.5, height=4.6)
     source = _seed(5)
     samples = (theory.make_separable(source, 150, 2, margin=0.06), theory.make_agnostic(source, 150, 2, flip=0.12))
     for panel, sample, title in zip(panels, samples, ("Realisable, margin 0.06", "Agnostic, 12 % of labels flipped")):
