@@ -35,7 +35,19 @@ def logistic_draw(rng: np.random.Generator, n: int, epsilon: float, seed: int) -
     return model.release_information(X, y, epsilon=epsilon, random_state=seed + 10**6)
 
 
-DRAWS = {"linear, statistics": (linear_draw, LINEAR), "logistic, objective": (logistic_draw, LOGISTIC)}
+def planned_draw(rng: np.random.Generator, n: int, epsilon: float, seed: int) -> dperm.LogisticRegression:
+    X = rng.uniform(-1, 1, (n, 2))
+    y = (rng.uniform(size=n) < 1 / (1 + np.exp(-(X @ LOGISTIC[:2] + LOGISTIC[2])))).astype(int)
+    return dperm.LogisticRegression(
+        epsilon=epsilon, delta=1e-6, bounds=(-1, 1), classes=[0, 1], intervals=True, relation="zero-out", random_state=seed
+    ).fit(X, y)
+
+
+DRAWS = {
+    "linear, statistics": (linear_draw, LINEAR),
+    "logistic, objective": (logistic_draw, LOGISTIC),
+    "logistic, intervals": (planned_draw, LOGISTIC),
+}
 
 
 def coverage(name: str, n: int, epsilon: float, draws: int, seed: int = 1) -> dict[str, float]:
@@ -66,6 +78,9 @@ CASES = [
     ("logistic, objective", 5000, 2.0),
     ("logistic, objective", 10_000, 1.0),
     ("logistic, objective", 20_000, 0.5),
+    ("logistic, intervals", 5000, 2.0),
+    ("logistic, intervals", 10_000, 1.0),
+    ("logistic, intervals", 20_000, 0.5),
 ]
 
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import math
 from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import dperm
+from alterations import unnoticed
+from dperm.cli import app
 from dperm.features import Features
-from dperm.intervals import InformationTerm
-from dperm.mechanisms import Gradient
+from dperm.mechanisms import Gradient, Objective
+from dperm.mechanisms.information import InformationTerm
 from dperm.problem import LogisticLoss
 from dperm.rows.base import Block
 
@@ -22,7 +26,10 @@ simulation = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(simulation)
 
 
-@pytest.mark.parametrize(("name", "n", "epsilon"), [("linear, statistics", 1500, 4.0), ("logistic, objective", 2500, 3.0)])
+COVERED = [("linear, statistics", 1500, 4.0), ("logistic, objective", 2500, 3.0), ("logistic, intervals", 3000, 3.0)]
+
+
+@pytest.mark.parametrize(("name", "n", "epsilon"), COVERED)
 def test_coverage_within_three_points(name, n, epsilon):
     """1,000 draws of 3 or 4 coefficients: the standard error of the share is below 0.6 points even if a draw's coefficients agree
     wholly 1 point; a right interval fails with probability below 1e-3."""
@@ -110,3 +117,80 @@ def test_the_curvature_is_debited_and_its_cost_stated(generator, tmp_path):
     assert ledger.account().fits == 2 and ledger.verify() == []
     assert 1.0 < model.information_.total_epsilon < 1.5
     assert math.isfinite(model.summary().standard_error.sum())
+
+
+def logistic(n: int = 3000) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(4)
+    X = rng.uniform(-1, 1, (n, 2))
+    return X, (rng.uniform(size=n) < 1 / (1 + np.exp(-2 * X[:, 0]))).astype(int)
+
+
+@pytest.mark.parametrize("relation", ["replace-one", "zero-out", "add-remove"])
+def test_one_option_plans_the_curvature_in_the_same_budget(relation, tmp_path):
+    X, y = logistic()
+    ledger = dperm.Ledger.create(tmp_path / "l", dataset="x", epsilon=4.0, delta=1e-5, relation=relation)
+    model = dperm.LogisticRegression(
+        epsilon=2.0, delta=1e-6, bounds=(-1, 1), classes=[0, 1], intervals=True, relation=relation, nominal_n=3000, ledger=ledger
+    ).fit(X, y)
+    assert [stage.name for stage in model.plan_.stages] == ["objective", "output", "information"]
+    assert 1.99 < model.plan_.guarantee.epsilon(1e-6) <= 2.0 * (1 + 1e-9) and model.certificate_.epsilon == 2.0
+    assert model.certificate_.verify().ok and ledger.account().fits == 1 and ledger.verify() == []
+    low, high = model.confidence_interval(0.95).T
+    assert np.all(low < high) and low[0] > 0  # a slope of 2 at n = 3000 is not missed
+    assert "together cost epsilon 2" in model.summary().note
+
+
+def test_the_planned_matrix_is_the_one_that_a_paid_release_would_give():
+    """Without noise to speak of both are Σφ''zzᵀ at the released coefficients."""
+    X, y = logistic()
+    options = {"bounds": (-1, 1), "classes": [0, 1], "relation": "zero-out", "random_state": 0}
+    planned = dperm.LogisticRegression(epsilon=1e4, intervals=True, **options).fit(X, y)
+    paid = dperm.LogisticRegression(epsilon=1e4, method="objective", **options).fit(X, y).release_information(X, y, epsilon=1e4)
+    assert np.allclose(planned.confidence_interval(), paid.confidence_interval(), atol=0.02)
+
+
+def test_every_leaf_of_a_certificate_with_a_curvature_matrix_is_bound():
+    X, y = logistic(300)
+    model = dperm.LogisticRegression(epsilon=3, bounds=(-1, 1), classes=[0, 1], intervals=True, random_state=0).fit(X, y)
+    assert unnoticed(model.certificate_) <= {"encoding.centred", "noise.seed"}  # as for every fit of arrays
+
+
+def test_what_a_planned_matrix_cannot_have_is_refused_before_anything_is_read():
+    X, y = logistic(200)
+    base = {"epsilon": 1.0, "bounds": (-1, 1), "classes": [0, 1], "intervals": True}
+    for options, message in (
+        ({"method": "gradient"}, "Leave method= out"),
+        ({"delta": 0.0}, "delta > 0"),
+        ({"classes": [0, 1, 2]}, "two classes"),
+        ({"class_weight": {0: 1.0, 1: 2.0}}, "weights"),
+        ({"method": Objective(noise_kind="pure")}, "Gaussian noise"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            dperm.LogisticRegression(**(base | options)).fit(X, y)
+    with pytest.raises(ValueError, match="Leave method= out"):
+        dperm.LinearRegression(bounds=(-1, 1), y_bounds=(0, 1), intervals=True, method="gradient").fit(X, y)
+    with pytest.raises(ValueError, match="information_share"):
+        Objective(information_share=1.0)
+
+
+def test_the_refusals_name_the_option():
+    X, y = logistic(300)
+    for method in ("objective", "scaled-objective"):
+        model = dperm.LogisticRegression(epsilon=1, bounds=(-1, 1), classes=[0, 1], method=method, random_state=0).fit(X, y)
+        with pytest.raises(ValueError, match=r"Fit with intervals=True \(--intervals\)"):
+            model.confidence_interval()
+    linear = dperm.LinearRegression(epsilon=4, bounds=(-1, 1), y_bounds=(0, 1), intervals=True).fit(X, y)
+    assert linear.certificate_.mechanism == "statistics" and linear.confidence_interval().shape == (3, 2)
+
+
+def test_the_command_puts_intervals_into_the_report(tmp_path):
+    X, y = logistic()
+    spec = {"columns": {f"x{j}": {"type": "numeric", "low": -1, "high": 1} for j in range(2)}}
+    spec["target"] = {"column": "y", "type": "classes", "classes": ["0", "1"]}
+    (tmp_path / "s.json").write_text(json.dumps(spec))
+    np.savetxt(tmp_path / "d.csv", np.c_[X, y], delimiter=",", header="x0,x1,y", comments="", fmt=["%.5f", "%.5f", "%d"])
+    words = ["fit", str(tmp_path / "d.csv"), "--schema", str(tmp_path / "s.json"), "--epsilon", "2", "--intervals"]
+    assert CliRunner().invoke(app, [*words, "--out", str(tmp_path / "m")]).exit_code == 0
+    assert "95% interval" in (tmp_path / "m" / "report.md").read_text()
+    refused = CliRunner().invoke(app, [*words, "--model", "svm", "--out", str(tmp_path / "n")])
+    assert isinstance(refused.exception, ValueError) and "--intervals" in str(refused.exception)

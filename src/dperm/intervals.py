@@ -24,13 +24,12 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from dperm.curator import Curator
-from dperm.features import Features
 from dperm.mechanisms.base import Plan, Shape, Stage, Target, Vector
-from dperm.mechanisms.moments import design, row_weights, smat, svec
+from dperm.mechanisms.information import information_term
+from dperm.mechanisms.moments import smat
 from dperm.noise import gaussian_scale, noise_source
 from dperm.privacy import Gaussian, compose, gaussian_mu
-from dperm.problem import Loss, Problem
-from dperm.rows.base import Block
+from dperm.problem import Problem
 from dperm.rows.memory import MemoryRows
 
 
@@ -79,33 +78,6 @@ class Summary:
         return "\n".join([*lines, self.note])
 
 
-@dataclass(frozen=True, eq=False)
-class InformationTerm:
-    """svec(Σ weight·φ''(⟨z, w⟩, y)·zzᵀ), φ'' ≤ `curvature`, ‖z‖ ≤ norm, weights in [0, 1].
-
-    **Sensitivity** curvature·norm² for a row nulled, added or removed, √2 times that for one replaced: the Frobenius norm of
-    aaᵀ - bbᵀ with ‖a‖², ‖b‖² ≤ curvature·norm² (as for a Gram matrix).
-    """
-
-    loss: Loss
-    w: Vector
-    features: Features
-    norm: float
-    curvature: float
-
-    def __call__(self, block: Block) -> Vector:
-        z = design(block, self.features)
-        bent = np.minimum(np.asarray(self.loss.curvature(z @ self.w, block.y), dtype=np.float64), self.curvature)
-        return svec((z * (row_weights(block) * bent)[:, None]).T @ z)
-
-    def sensitivity(self, relation: str) -> float:
-        return (math.sqrt(2.0) if relation == "replace-one" else 1.0) * self.row_bound
-
-    @property
-    def row_bound(self) -> float:
-        return self.curvature * self.norm**2
-
-
 @dataclass(frozen=True)
 class Information:
     """A released curvature matrix, what it cost, and what fit and release cost together."""
@@ -150,8 +122,7 @@ def release_information(
     )
     if target.delta == 0:
         raise ValueError("Expected delta > 0 for the curvature matrix, whose noise is Gaussian, found 0. Pass delta=1e-6.")
-    bound = problem.loss.bounds(math.inf, problem.data.y).curvature
-    term = InformationTerm(problem.loss, model.w_, Features(problem.data.intercept), problem.row_norm, bound)
+    term = information_term(problem, model.w_)
     mu = gaussian_mu(target.epsilon, target.delta) * (1 - 1e-12)
     scale = gaussian_scale(term.sensitivity(target.relation) * per_person, mu)
     plan = Plan("information", {}, (Stage("information", Gaussian(mu), {"scale": scale}),), target, shape)
@@ -212,7 +183,7 @@ def _mechanism(model: Any) -> str:
     why = reasons.get(name, "its error has no closed form here")
     raise ValueError(
         f"Expected a fit by 'statistics' (linear) or 'objective' (logistic) for intervals, found {name!r}: {why}. "
-        "Fit with method='statistics' or method='objective'."
+        "Fit with intervals=True (--intervals), which chooses the method that has them."
     )
 
 
@@ -251,11 +222,12 @@ def _objective_problem(model: Any) -> tuple[Problem, Mapping[str, Any]]:
 
 def _objective(model: Any) -> tuple[Vector, Vector, str]:
     _objective_problem(model)
-    information = getattr(model, "information_", None)
+    information = getattr(model, "information_", None) or _planned_information(model)
     if information is None:
         raise ValueError(
-            "Expected a released curvature matrix for the intervals of an objective-perturbation fit, found none. Call "
-            "model.release_information(X, y, epsilon=...) first: the sampling part cannot be known from the coefficients alone."
+            "Expected a released curvature matrix for the intervals of an objective-perturbation fit, found none: the sampling "
+            "part cannot be known from the coefficients alone. Fit with intervals=True (--intervals), which pays for it out of "
+            "the same epsilon, or pay extra for this fit: model.release_information(X, y, epsilon=...)."
         )
     settings = model.plan_.stage("objective").settings
     p = len(model.w_)
@@ -273,6 +245,16 @@ def _objective(model: Any) -> tuple[Vector, Vector, str]:
         f"fit and curvature together cost epsilon {information.total_epsilon:.4g}"
     )
     return w, covariance, note
+
+
+def _planned_information(model: Any) -> Information | None:
+    """The matrix that the fit itself released, where it was planned with one."""
+    values = model.release_.released.get("information")
+    if values is None:
+        return None
+    stage, target = model.plan_.stage("information"), model.plan_.target
+    matrix = smat(np.asarray(values, dtype=np.float64), len(model.w_))
+    return Information(matrix, float(stage.settings["scale"]), target.epsilon, target.delta, target.epsilon, model.plan_)
 
 
 def _standing_out(matrix: Vector, floor: float) -> None:

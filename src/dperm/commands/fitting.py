@@ -23,6 +23,7 @@ def fit(
     method: str = typer.Option("auto", help="Mechanism."),
     relation: str = typer.Option("replace-one", help="replace-one, zero-out or add-remove."),
     nominal_n: int | None = typer.Option(None, help="Public nominal number of rows, for add-remove."),
+    intervals: bool = typer.Option(False, "--intervals", help="Pay, out of the same epsilon, for intervals in the report."),
     random_state: int | None = typer.Option(None, help="Reproducible noise: NOT private, for tests only."),
     ledger: Path | None = typer.Option(None, help="Budget ledger to debit before the data are read (`dperm ledger create`)."),
     out: Path = typer.Option(Path("dperm-model"), help="Folder for model.json, certificate.json and report.html."),
@@ -53,6 +54,13 @@ def fit(
         random_state=random_state,
         verbose=verbosity(as_json),
     )
+    if intervals:
+        if "intervals" not in estimator.get_params():
+            raise ValueError(
+                f"Expected a linear or logistic regression for --intervals, found {type(estimator).__name__}. Leave --intervals "
+                "or --model out."
+            )
+        estimator.set_params(intervals=True)
     check_room(out, ["model.json", "certificate.json"], overwrite=overwrite)  # before anything is read or spent
     if ledger is not None:
         from dperm.commands.planning import estimator_plan, row_count

@@ -57,6 +57,8 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):
 class LinearRegression(PrivateRegressor):
     """argmin_w Σ ½(⟨x, w⟩ - y)² + r(w), released with (ε, δ)-differential privacy.
 
+    intervals   fit by released second moments (`method="statistics"`), so that `confidence_interval()` and `summary()` work
+
     Under pure privacy (delta=0) without a `radius`, residuals wider than the whole declared range of the target count linearly:
     pure mechanisms need a bounded slope, and no prediction inside the range has such a residual.
 
@@ -68,6 +70,18 @@ class LinearRegression(PrivateRegressor):
     >>> bool(abs(model.coef_[0] - 3) < 0.5)
     True
     """
+
+    intervals: bool = False
+
+    def _method(self) -> Any:
+        if not self.intervals or getattr(self.method, "name", self.method) == "statistics":
+            return super()._method()
+        if self.method != "auto":
+            raise ValueError(
+                f"Expected method='auto' or 'statistics' with intervals=True, found {self.method!r}, whose error has no closed "
+                "form here. Leave method= out."
+            )
+        return "statistics"
 
     def _loss(self) -> Loss:
         if self.delta == 0 and self.radius is None and self.method in ("auto", "objective", "output"):

@@ -22,8 +22,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+
 from dperm.features import Features
 from dperm.mechanisms.base import Outcome, Plan, Settings, Shape, Stage, Target, options_of, register
+from dperm.mechanisms.information import information_term
 from dperm.mechanisms.objective_accounting import (
     ACCOUNTING,
     LossForm,
@@ -36,7 +39,8 @@ from dperm.mechanisms.objective_accounting import (
     redberg_curvature,
 )
 from dperm.mechanisms.objective_solve import gradient_tolerance, release_minimiser, weighted_rows
-from dperm.noise import RELEASE_SLACK
+from dperm.mechanisms.scaled_rule import digest
+from dperm.noise import RELEASE_SLACK, gaussian_scale
 from dperm.privacy import Approximate, Event, Gaussian, ObjectiveEvent, Pure, calibrate_shift, gaussian_mu, kappa
 from dperm.problem import Problem, WholeSpace
 
@@ -60,6 +64,8 @@ class Objective:
     max_weight     sample weights are clipped into [0, max_weight]
     output_share   part of the budget (of μ, or of ε) that pays for the inexact minimiser; `None` takes 1 % up to n = 10⁵ and
                    then √(n/10⁵) %, at most 10 %
+    information_share   part of μ² that pays for the curvature matrix at the answer, from which intervals are made (two-class
+                   logistic loss, Gaussian noise); `None`: no matrix
 
     **Guarantee**: (ε, δ) for the target's relation, or ε-DP when δ = 0.
 
@@ -72,6 +78,7 @@ class Objective:
     accounting: str = "tight"
     max_weight: float = 1.0
     output_share: float | None = None
+    information_share: float | None = None
 
     name: ClassVar[str] = "objective"
 
@@ -87,6 +94,8 @@ class Objective:
                 raise ValueError(f"Expected a finite {label} > 0, found {number}.")
         if self.output_share is not None and not 0 < self.output_share <= 0.5:
             raise ValueError(f"Expected 0 < output_share ≤ 0.5, found {self.output_share}.")
+        if self.information_share is not None and not 0 < self.information_share <= 0.9:
+            raise ValueError(f"Expected 0 < information_share ≤ 0.9, found {self.information_share}.")
 
     def missing(self, problem: Problem, target: Target) -> list[str]:
         needs = objective_needs(problem)
@@ -97,7 +106,19 @@ class Objective:
             needs.append("delta > 0 for noise_kind='gaussian' (pass delta=1e-6, or noise_kind='pure')")
         if problem.loss.margins > 1 and target.rows_per_person > 1:
             needs.append("one row per person for several classes (no theorem for a person with several rows of softmax loss)")
-        return needs + self._literature_needs(problem, target)
+        return needs + self._information_needs(problem, target) + self._literature_needs(problem, target)
+
+    def _information_needs(self, problem: Problem, target: Target) -> list[str]:
+        if self.information_share is None:
+            return []
+        needs = []
+        if problem.loss.name != "logistic":
+            needs.append("the logistic loss of two classes for a curvature matrix (intervals)")
+        if target.delta == 0 or self.noise_kind == "pure" or self.accounting != "tight":
+            needs.append("delta > 0, Gaussian noise and tight accounting for a curvature matrix (intervals), which is Gaussian")
+        if self.max_weight != 1.0:
+            needs.append("no sample or class weights for a curvature matrix (intervals)")
+        return needs
 
     def _literature_needs(self, problem: Problem, target: Target) -> list[str]:
         if self.accounting == "tight":
@@ -137,16 +158,33 @@ class Objective:
             "noise_scale": scale,
             "loss_form": form.form,
             "curvature": form.constant * area / ridge,
-            "asked": options_of(self),  # an option that only repeats its default must be bound too
+            "asked": self._options(),  # an option that only repeats its default must be bound too
         }
         budget = output.epsilon if isinstance(output, Pure) else output.mu
         paid = {"gradient_tolerance": tolerance, "output_scale": RELEASE_SLACK * 2 * distance / budget}
-        stages = (Stage("objective", event, settings), Stage("output", output, paid))
-        return Plan(self.name, options_of(self), stages, target, shape)
+        stages: tuple[Stage, ...] = (Stage("objective", event, settings), Stage("output", output, paid))
+        if self.information_share is not None:
+            mu = self._information_mu(target)
+            sensitivity = information_term(problem, np.zeros(p)).sensitivity(target.relation) * target.rows_per_person
+            stages += (Stage("information", Gaussian(mu), {"scale": gaussian_scale(sensitivity, mu)}),)
+        return Plan(self.name, self._options(), stages, target, shape)
+
+    def _options(self) -> dict[str, Any]:
+        """As the certificate stores them; an option that came later is named only where it is used."""
+        found = options_of(self)
+        if self.information_share is None:
+            del found["information_share"]
+        return found
+
+    def _information_mu(self, target: Target) -> float:
+        share = self.information_share or 0.0
+        return math.sqrt(share) * gaussian_mu(min(target.epsilon, LARGEST), target.delta) if share else 0.0
 
     def _pure(self, target: Target, p: int) -> bool:
         if self.accounting != "tight":
             return self.accounting == "cms-2011"
+        if self.information_share is not None:
+            return False
         if self.noise_kind != "auto":
             return self.noise_kind == "pure"
         return pure_is_better(p, target.epsilon, target.delta)
@@ -197,8 +235,9 @@ class Objective:
             kind, c = "two-sided", redberg_curvature(ratio)
             if not math.isfinite(c):
                 raise ValueError(f"Expected ridge > β for accounting='redberg-2023', found {ridge:g}. Raise it.")
+        beside = math.hypot(spare.mu, self._information_mu(target))
         shift = calibrate_shift(
-            epsilon, delta, form=kind, curvature=c, relation=relation, mu_pre=spare.mu, rows=k, classes=form.classes
+            epsilon, delta, form=kind, curvature=c, relation=relation, mu_pre=beside, rows=k, classes=form.classes
         )
         return ObjectiveEvent(kind, shift, c, kappa(relation) == 2, k, form.classes), spare, RELEASE_SLACK * bound / shift
 
@@ -213,7 +252,13 @@ class Objective:
         )
 
     def decide(self, plan: Plan, problem: Problem, released: Mapping[str, Any]) -> Settings:
-        return {}
+        if self.information_share is None:
+            return {}
+        size = plan.shape.parameters(problem)
+        values = np.asarray(released["information"], dtype=np.float64)
+        if set(released) != {"information"} or values.shape != (size * (size + 1) // 2,) or not np.isfinite(values).all():
+            raise ValueError("the released curvature matrix does not have the shape that the plan says")
+        return {"released": digest(released)}
 
     def run(self, plan: Plan, problem: Problem, curator: Curator) -> Outcome:
         stage, output = plan.stage("objective"), plan.stage("output")
@@ -229,7 +274,10 @@ class Objective:
             scale=stage.settings["noise_scale"],
         )
         curator.step(1, 1)
-        return Outcome(w)
+        if self.information_share is None:
+            return Outcome(w)
+        mu = float(plan.stage("information").event.gdp() or 0.0)
+        return Outcome(w, {"information": curator.noisy_sum(information_term(problem, w), mu=mu)})
 
 
 def _columns(problem: Problem, shape: Shape) -> int:
