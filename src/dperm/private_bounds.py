@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from dperm.privacy import kappa
 from dperm.problem import DataBounds, FeatureMap
-from dperm.rows.base import Block, Rows, Term
+from dperm.rows.base import Block, Rows, RowsBehind, SeenThrough, Term
 from dperm.statistics_terms import present
 
 Vector = NDArray[np.float64]
@@ -167,37 +167,20 @@ class Recoding:
 
 
 @dataclass(frozen=True, eq=False)
-class RecodedTerm:
-    """A term on recoded rows. Its sensitivity is the term's own: recoding looks at one row at a time."""
+class RecodedTerm(SeenThrough):
+    """A term on recoded rows."""
 
-    term: Term
     recoding: Recoder
 
     def __call__(self, block: Block) -> Vector:
         return self.term(self.recoding.block(block))
 
-    def sensitivity(self, relation: str) -> float:
-        return self.term.sensitivity(relation)
-
-    @property
-    def row_bound(self) -> float:
-        return self.term.row_bound
-
 
 @dataclass(frozen=True, eq=False)
-class RecodedRows:
+class RecodedRows(RowsBehind):
     """Rows seen through a recoding."""
 
-    rows: Rows
     recoding: Recoder
-
-    @property
-    def n(self) -> int:
-        return self.rows.n
-
-    @property
-    def d(self) -> int:
-        return self.rows.d
 
     def bounded(self, data: DataBounds, feature_map: FeatureMap | None = None) -> Rows:
         return RecodedRows(self.rows.bounded(data, feature_map), self.recoding)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dperm.features import Features
 from dperm.privacy import kappa
 from dperm.problem import Loss
-from dperm.rows.base import Block, Term
+from dperm.rows.base import Block, SeenThrough
 
 Vector = NDArray[np.float64]
 
@@ -87,14 +87,13 @@ class UnclippedGradientTerm(GradientTerm):
 
 
 @dataclass(frozen=True, eq=False)
-class SampledTerm:
+class SampledTerm(SeenThrough):
     """Another term on a Poisson sample of the rows: row i joins step t with probability `rate`, by a keyed function of (t, i).
 
     The sample must stay secret, so the key comes from the noise source; being a function, it gives a retried or moved block the
     same rows again. The privacy of the sampling is booked as `Sampled`, at the rate of `person_rate`.
     """
 
-    term: Term
     rate: float
     key: int
     step: int
@@ -108,13 +107,6 @@ class SampledTerm:
         """1 for the rows of a block that join, 0 for the others; `start` is the block's first row."""
         stream = np.random.Philox(key=self.key, counter=[0, 0, start, self.step])
         return (np.random.Generator(stream).random(count) < self.rate).astype(np.float64)
-
-    def sensitivity(self, relation: str) -> float:
-        return self.term.sensitivity(relation)
-
-    @property
-    def row_bound(self) -> float:
-        return self.term.row_bound
 
 
 def person_rate(rate: float, rows: int) -> float:

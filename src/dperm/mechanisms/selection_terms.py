@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dperm.privacy import kappa
-from dperm.rows.base import Block, Rows, Term
+from dperm.rows.base import Block, RowsBehind, SeenThrough, Term
 from dperm.rows.memory import is_sparse
 
 Vector = NDArray[np.float64]
@@ -97,10 +97,9 @@ class CorrelationTerm:
 
 
 @dataclass(frozen=True, eq=False)
-class OnColumns:
-    """Another term, shown only the chosen columns. Its sensitivity is that term's: a term clips what it is shown."""
+class OnColumns(SeenThrough):
+    """Another term, shown only the chosen columns: it clips what it is shown."""
 
-    term: Term
     columns: tuple[int, ...]
 
     def __call__(self, block: Block) -> Vector:
@@ -112,24 +111,12 @@ class OnColumns:
             X = np.ascontiguousarray(X, dtype=np.float64)
         return Block(X, block.y, block.weight, block.start)
 
-    def sensitivity(self, relation: str) -> float:
-        return self.term.sensitivity(relation)
-
-    @property
-    def row_bound(self) -> float:
-        return self.term.row_bound
-
 
 @dataclass(frozen=True, eq=False)
-class ColumnRows:
+class ColumnRows(RowsBehind):
     """Rows with only the chosen columns."""
 
-    rows: Rows
     columns: tuple[int, ...]
-
-    @property
-    def n(self) -> int:
-        return self.rows.n
 
     @property
     def d(self) -> int:

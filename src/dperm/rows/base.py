@@ -79,6 +79,35 @@ class Rows(Protocol):
     def sum(self, term: Term, step: float) -> NDArray[np.float64]: ...
 
 
+@dataclass(frozen=True, eq=False)
+class SeenThrough:
+    """A term that shows another term every row through some row-by-row map: sensitivity and bound are the other term's own."""
+
+    term: Term
+
+    def sensitivity(self, relation: str) -> float:
+        return self.term.sensitivity(relation)
+
+    @property
+    def row_bound(self) -> float:
+        return self.term.row_bound
+
+
+@dataclass(frozen=True, eq=False)
+class RowsBehind:
+    """Rows that another view of them is taken of."""
+
+    rows: Rows
+
+    @property
+    def n(self) -> int:
+        return self.rows.n
+
+    @property
+    def d(self) -> int:
+        return self.rows.d
+
+
 def sum_step(row_bound: float, n: int) -> float:
     """Grid of a sum of n rows: the smallest power of two with n·row_bound ≤ 2⁵² steps, so a total is exact in float64.
 

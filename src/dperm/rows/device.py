@@ -105,9 +105,14 @@ class DeviceRows:
             rows.weight = None if self.weight is None else device_labels(to_host(self.weight), self)
         return rows
 
+    def computes(self, term: Term) -> bool:
+        """Whether a term is summed on the device; the others see blocks on the host."""
+        inner = term.term if isinstance(term, SampledTerm) else term
+        return self.data is not None and self.feature_map is None and type(inner) in PRODUCTS
+
     def sum(self, term: Term, step: float) -> NDArray[np.float64]:
         inner = term.term if isinstance(term, SampledTerm) else term
-        if self.data is None or self.feature_map is not None or type(inner) not in PRODUCTS:
+        if not self.computes(term):
             return from_counts(total_counts(self.host_blocks(), term, step), step)
         weight = self.weight
         if isinstance(term, SampledTerm):

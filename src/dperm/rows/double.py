@@ -3,7 +3,8 @@
 A row that is removed moves every later row to another place, so that *all* runs of 64 float32 rows are cut elsewhere and round
 anew: the computed sum moved by 1.1e-3 of the clip more than the real one at 1.2·10⁷ rows, growing with √n, which the release
 slack does not cover. (Under zero-out and replace-one all other rows keep their place: one run changes, whatever n is.) In
-float64 the same effect is below 1e-9 of the clip. Rows on a card need nothing: their gradient sums add integers row by row.
+float64 the same effect is below 1e-9 of the clip. Rows on a card need nothing: the fused kernel adds integers row by row, and
+products are taken in float64.
 """
 
 from __future__ import annotations
@@ -14,15 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dperm.problem import DataBounds, FeatureMap
-from dperm.rows.base import Block, Rows, Term
+from dperm.rows.base import Block, Rows, RowsBehind, SeenThrough, Term
 from dperm.rows.memory import is_sparse
 
 
 @dataclass(frozen=True, eq=False)
-class DoubleTerm:
-    """A term on rows in float64. Its sensitivity is the term's own."""
-
-    term: Term
+class DoubleTerm(SeenThrough):
+    """A term on rows in float64."""
 
     def __call__(self, block: Block) -> NDArray[np.float64]:
         if is_sparse(block.X) or block.X.dtype != np.float32:
@@ -30,35 +29,17 @@ class DoubleTerm:
         memory = block.remember("in double", dict)  # norms are kept, the wide rows are not
         return self.term(Block(block.X.astype(np.float64), block.y, block.weight, block.start, memory))
 
-    def sensitivity(self, relation: str) -> float:
-        return self.term.sensitivity(relation)
-
-    @property
-    def row_bound(self) -> float:
-        return self.term.row_bound
-
 
 @dataclass(frozen=True, eq=False)
-class DoubleRows:
+class DoubleRows(RowsBehind):
     """Rows whose float32 blocks are widened before they are summed."""
-
-    rows: Rows
-
-    @property
-    def n(self) -> int:
-        return self.rows.n
-
-    @property
-    def d(self) -> int:
-        return self.rows.d
 
     def bounded(self, data: DataBounds, feature_map: FeatureMap | None = None) -> Rows:
         return DoubleRows(self.rows.bounded(data, feature_map))
 
     def sum(self, term: Term, step: float) -> NDArray[np.float64]:
         from dperm.rows.device import DeviceRows
-        from dperm.terms import GradientTerm, SampledTerm
 
-        if isinstance(self.rows, DeviceRows) and isinstance(term, GradientTerm | SampledTerm):
+        if isinstance(self.rows, DeviceRows) and self.rows.computes(term):
             return self.rows.sum(term, step)
         return self.rows.sum(DoubleTerm(term), step)
