@@ -114,6 +114,27 @@ def test_json_everywhere(people):
         assert isinstance(json.loads(found.output), dict), command
 
 
+def test_every_command_offers_json():
+    def walk(words, command) -> None:
+        for name, inner in getattr(command, "commands", {}).items():
+            walk([*words, name], inner)
+        if not getattr(command, "commands", None):
+            assert "--json" in [option for p in command.params for option in p.opts], words
+
+    walk([], get_command(app))
+
+
+def test_files_that_are_written_are_named_as_json(people):
+    folder, _ = people
+    draft = RUN(app, ["schema", str(folder / "people.csv"), "--out", str(folder / "d.json"), "--json"])
+    assert json.loads(draft.output) == {"draft": str(folder / "d.json")}
+    assert set(json.loads(RUN(app, ["schema", str(folder / "people.csv"), "--json"]).output)) == {"name", "columns", "target"}
+    Ledger.create(folder / "l", dataset="x", epsilon=1.0, delta=1e-6)
+    export = RUN(app, ["ledger", "export", str(folder / "l"), "--out", str(folder / "e.json"), "--json"])
+    assert json.loads(export.output) == {"export": str(folder / "e.json")}
+    assert len(json.loads(RUN(app, ["ledger", "export", str(folder / "l"), "--json"]).output)["entries"]) == 1
+
+
 def test_configuration_by_file_and_environment(people, monkeypatch):
     folder, words = people
     monkeypatch.chdir(folder)

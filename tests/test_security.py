@@ -165,6 +165,10 @@ def test_a_huge_cell_is_refused_as_a_file_or_read(tmp_path):
     allowed(lambda: read_table(file))
     file.write_text("a,y\n" + '"' + "x" * 2_000_000)  # a quote that never closes
     allowed(lambda: read_table(file))
+    file.write_text("a,y\n0.5,no\n" + "1" * 5_000_000 + ",yes\n")  # far above a block: refused without its text
+    with pytest.raises(ValueError, match="a line that is too long") as error:
+        read_table(file)
+    assert "111" not in str(error.value)
 
 
 def test_exported_cells_are_never_formulas():

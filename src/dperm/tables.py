@@ -96,6 +96,8 @@ def _unreadable(file: Path, error: Exception) -> ValueError:
         return ValueError(f"{start} a spreadsheet. Save it as CSV (UTF-8, commas) and pass that.")
     if isinstance(error, UnicodeDecodeError) or "utf8" in str(error).lower().replace("-", ""):
         return ValueError(f"{start} text in another encoding than UTF-8. Save it as CSV in UTF-8.")
+    if "straddling" in str(error):
+        return ValueError(f"{start} a line that is too long to be one. Check for a quote that never closes.")
     first = str(error).splitlines()[0].split(": Expected")[0].rstrip(".")
     return ValueError(f"{start} a file that does not read: {first}. Check that it is a table with a header line.")
 

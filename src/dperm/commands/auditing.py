@@ -9,6 +9,7 @@ from typing import Any
 import typer
 
 from dperm.commands.shared import JSON_OPTION, show
+from dperm.commands.shared import say as tell
 
 
 def audit(
@@ -69,7 +70,7 @@ def _say(result: Any, done: int, total: int) -> None:
         text += f" ({result.note})"
     else:
         text += f" at δ = {found.delta:g}, {result.fits} fits each, confidence {found.confidence:.5g}"
-    typer.echo(text)
+    tell(text)
 
 
 def _order(case: Any) -> int:
@@ -95,7 +96,7 @@ def _run_suite(minutes: float, processes: int, out: Path | None, as_json: bool) 
 
     started = time.perf_counter()
     at = commit(Path.cwd() / "audit.md")  # of the code that runs; by the end the tree may have moved on
-    say = (lambda text: None) if as_json else typer.echo
+    say = (lambda text: None) if as_json else tell
     exact = exact_rows()
     for row in exact:
         true = f"{row.true[0]:.3f} … {row.true[1]:.3f}"

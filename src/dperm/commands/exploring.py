@@ -6,11 +6,14 @@ from pathlib import Path
 
 import typer
 
+from dperm.commands.shared import JSON_OPTION, say, show
+
 
 def explore(
     model: Path | None = typer.Argument(None, help="Folder of a fit (or its certificate.json), to show its report too."),
     port: int = typer.Option(0, min=0, max=65535, help="Port on this machine; 0 takes a free one."),
     browser: bool = typer.Option(True, help="Open the page in a browser."),
+    as_json: bool = JSON_OPTION,
 ) -> None:
     """Serve a page where you move ε, δ, n, d, relation and model and see risk, sample size, mechanism and odds.
 
@@ -25,7 +28,10 @@ def explore(
     except OSError as error:
         raise ValueError(f"Expected a free port, found {port} in use: {error.strerror}. Pass --port 0.") from error
     address = f"http://127.0.0.1:{server.server_address[1]}/"
-    typer.echo(f"explorer at {address}  (Ctrl-C ends it)")
+    if as_json:
+        show({"address": address}, True)
+    else:
+        say(f"explorer at {address}  (Ctrl-C ends it)")
     if browser:
         import webbrowser
 
@@ -33,6 +39,6 @@ def explore(
     try:
         server.serve_forever()
     except KeyboardInterrupt:
-        typer.echo("")
+        say("")
     finally:
         server.server_close()

@@ -82,6 +82,7 @@ def show_command(
 def export(
     file: Path = FILE,
     out: Path | None = typer.Option(None, help="Write here instead of printing."),
+    as_json: bool = JSON_OPTION,
 ) -> None:
     """Every entry as JSON, without the fingerprint of the data.
 
@@ -96,6 +97,7 @@ def export(
         typer.echo(text)
     else:
         write_whole(out.parent, {out.name: text})
+        show({"export": str(out)}, as_json)
 
 
 @ledger.command()

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import typer
 
-from dperm.commands.shared import say
+from dperm.commands.shared import JSON_OPTION, say, show
 
 
 def schema(
     file: Path = typer.Argument(..., help="CSV or Parquet file."),
     out: Path | None = typer.Option(None, help="Write the draft here instead of printing it."),
+    as_json: bool = JSON_OPTION,
 ) -> None:
     """Draft a schema with types and EMPTY bounds to fill in. No value of the data is copied: bounds and levels must come from
     what you know without looking.
@@ -28,5 +29,8 @@ def schema(
         typer.echo(text)
     else:
         write_whole(out.parent, {out.name: text})
+        if as_json:
+            show({"draft": str(out)}, True)
+            return
         say(f"Draft in {out}. Fill in low and high, levels and the target; nothing was taken from the data.")
         say('Mark columns that are no features (a number of a person, a name) as {"type": "ignored"}.')
