@@ -56,6 +56,27 @@ def test_sample_size_with_its_proof(name: str, fixed: dict[str, Any], target: fl
             risk(n=size - 1, **fixed)
 
 
+@pytest.mark.parametrize(
+    ("name", "fixed", "target"),
+    [
+        ("uniform-convergence-error", {"hypotheses": 1000, "beta": 0.05}, 0.1),
+        ("projected-gradient", {"lipschitz": 1, "diameter": 1, "d": 5, "epsilon": 1, "delta": 1e-6, "beta": 0.05}, 0.05),
+        ("generalisation-gap", {"lipschitz": 1, "radius": 1, "beta": 0.05, "loss_range": 1}, 0.05),
+        ("output-sensitivity", {"lipschitz": 1, "strong_convexity": 0.1}, 0.003),
+        ("gradient-noise", {"lipschitz": 1, "epsilon": 1, "delta": 1e-6, "steps": 10}, 0.01),
+        ("noise-epsilon", {"lipschitz": 1, "noise": 0.01, "delta": 1e-6, "steps": 10}, 1.0),
+        ("lower-bound", {"kind": "convex", "d": 5, "epsilon": 1, "delta": 1e-6}, 0.001),
+    ],
+)
+def test_sample_size_inverts_whatever_falls_in_n(name: str, fixed: dict[str, Any], target: float) -> None:
+    function = theory.THEOREMS[name]
+    size = theory.sample_size(function, target, **fixed)
+    assert size > 1
+    assert function(n=size, **fixed) == size.risk <= target < size.risk_before == function(n=size - 1, **fixed)
+    if name == "uniform-convergence-error":
+        assert size == theory.uniform_convergence_sample_size(1000, 0.1, 0.05) == 496
+
+
 def test_every_risk_is_inverted() -> None:
     assert {name for name, _ in INVERTED} == set(theory.RISKS)
 
