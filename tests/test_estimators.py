@@ -235,3 +235,43 @@ def test_a_cell_that_is_no_number_is_missing_and_never_quoted(form):
         cells = pd.DataFrame(cells, columns=["a", "b", "c"] if form == "frame" else [0, 1, 2])
     X[3, 1] = np.nan
     np.testing.assert_array_equal(logistic().fit(cells, y).coef_, logistic().fit(X, y).coef_)
+
+
+@pytest.mark.parametrize("cell", ["a secret word", 10**400, {"a": 1}, float("nan")])
+@pytest.mark.parametrize("name", ["LinearRegression", "QuantileRegressor", "PoissonRegressor"])
+def test_a_target_that_is_no_number_is_a_missing_label_and_never_an_error(name, cell):
+    X, _ = two_classes(200)
+    y = np.ones(200, dtype=object)
+    y[7] = cell
+    missing = np.where(np.arange(200) == 7, np.nan, 1.0)
+    options = {"epsilon": 5.0, "bounds": (-1, 1), "y_bounds": (0, 4), "random_state": 0}
+    one, other = (getattr(dperm, name)(**options).fit(X, labels) for labels in (y, missing))
+    assert np.array_equal(one.coef_, other.coef_)
+
+
+def test_a_weight_or_exposure_that_is_no_number_counts_as_none():
+    X, y = two_classes(200)
+    text, null = np.ones(200, dtype=object), np.ones(200)
+    text[3], null[3] = "a secret word", 0.0
+    one, other = (logistic(max_weight=1.0).fit(X, y, sample_weight=weight) for weight in (text, null))
+    assert np.array_equal(one.coef_, other.coef_)
+    counts = dperm.PoissonRegressor(5.0, bounds=(-1, 1), y_bounds=(0, 4), max_exposure=1.0, random_state=0)
+    one, other = (clone(counts).fit(X, y, exposure=exposure).coef_ for exposure in (text, null))
+    assert np.array_equal(one, other)
+
+
+def test_the_error_about_a_wrong_shape_or_type_quotes_no_value():
+    X, y = two_classes(200)
+    secret = X[:, 0] + 0.123456789
+    wrong = [secret, secret.tolist(), secret[0], np.asarray(secret[0]), X.astype(complex), sparse.csr_matrix(X.astype(complex))]
+    model = logistic().fit(X, y)
+    calls = [lambda bad: logistic().fit(bad, y), model.predict]
+    calls += [lambda bad: dperm.FiniteClassLearner(classes=[0, 1], bounds=(-1, 1)).fit(bad, y)]
+    for bad in wrong:
+        for call in calls:
+            with pytest.raises(ValueError, match=r"Reshape your data|Complex data not supported") as caught:
+                call(bad)
+            assert not any(str(digits)[:6] in str(caught.value) for digits in (*secret[:5], *X[:5, 0]))
+    with pytest.raises(ValueError, match="Complex data not supported") as caught:
+        linear().fit(X, X[:, 0].astype(complex))
+    assert str(X[0, 0])[:6] not in str(caught.value)

@@ -23,14 +23,14 @@ def numbers(values: Any) -> np.ndarray:
         return array.astype(np.float64)
     try:
         return array.astype(np.float64)
-    except (TypeError, ValueError):
-        return np.array([_number(value) for value in array], dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        return np.array([_number(value) for value in array.ravel()], dtype=np.float64).reshape(array.shape)
 
 
 def _number(value: Any) -> float:
     try:
         return float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return math.nan
 
 

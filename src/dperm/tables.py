@@ -60,15 +60,32 @@ def parsed(X: Any) -> Any:
             X = X.copy()
         for name in wrong:
             X[name] = numbers(cells(X, name))
+        if any(getattr(kind, "kind", "O") == "c" for kind in X.dtypes):
+            raise ValueError(_COMPLEX)
         return X
-    if isinstance(X, list | tuple):
+    if isinstance(X, list | tuple | float | int):
         try:
             X = np.asarray(X)
         except ValueError:  # ragged rows: a wrong structure, which the reader names
             return X
+    _check_matrix(X)
     if isinstance(X, np.ndarray) and X.dtype.kind in "OUS" and X.ndim == 2:
         return np.array([numbers(column) for column in X.T], dtype=np.float64).T.reshape(X.shape)
     return X
+
+
+_COMPLEX = "Complex data not supported: expected columns of real numbers, found complex ones. Pass their real parts."
+
+
+def _check_matrix(X: Any) -> None:
+    """Refuse what is no matrix of real numbers by its shape and type: scikit-learn's own messages would print the array."""
+    if getattr(getattr(X, "dtype", None), "kind", "") == "c":
+        raise ValueError(_COMPLEX)
+    if isinstance(X, np.ndarray | np.generic) and X.ndim < 2:
+        raise ValueError(
+            f"Expected 2D array, got {X.ndim}D array instead. Reshape your data to (rows, columns), e.g. by X.reshape(-1, 1) for "
+            "one column."
+        )
 
 
 def read_table(path: str | Path, columns: list[str] | None = None) -> Any:

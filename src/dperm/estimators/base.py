@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from dperm.cells import numbers
 from dperm.encoding import Encoding
 from dperm.estimators.engines import declared_rows, engine_rows
 from dperm.estimators.labels import label_column
@@ -197,7 +198,7 @@ class PrivateEstimator(BaseEstimator):
                 f"Expected max_weight= > 0 with sample_weight=, found {limit!r}. Declare the largest weight a row may have; it "
                 "must not be computed from the data."
             )
-        given = np.asarray(sample_weight, dtype=np.float64)
+        given = numbers(sample_weight)
         if given.shape != (n,):
             raise ValueError(f"Expected one weight per row ({n}), found shape {given.shape}.")
         given = np.clip(np.where(np.isnan(given), 0.0, given), 0.0, limit)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from dperm.cells import numbers
 from dperm.problem import Interval
 
 
@@ -27,10 +28,12 @@ def declared_classes(classes: Any, schema: Any) -> np.ndarray:
 def label_column(y: Any, n: int) -> np.ndarray:
     """y as one column of n labels. Missing and infinite ones pass: refusing them would let one person's row stop a fit.
 
-    scikit-learn's own check of y raises on the first NaN, which is a message about a row.
+    scikit-learn's own check of y raises on the first NaN, which is a message about a row, and quotes complex labels.
     """
     from sklearn.utils import column_or_1d
 
+    if getattr(getattr(y, "dtype", None), "kind", "") == "c":
+        raise ValueError("Complex data not supported: expected real labels, found complex ones. Pass real numbers.")
     labels = np.asarray(column_or_1d(y, warn=True))
     if len(labels) != n:
         raise ValueError(
@@ -64,7 +67,7 @@ def bounded_labels(y: Any, y_bounds: Any) -> tuple[np.ndarray, np.ndarray | None
         raise ValueError(f"Expected y_bounds=(low, high), found {y_bounds!r}.") from error
     if not (np.isfinite([low, high]).all() and low < high):
         raise ValueError(f"Expected finite y_bounds with low < high, found {y_bounds!r}.")
-    values = np.asarray(y, dtype=np.float64)
+    values = numbers(y)
     known = np.isfinite(values)
     scaled = (np.clip(np.where(known, values, low), low, high) - (low + high) / 2) / ((high - low) / 2)
     return scaled, known.astype(np.float64), (low, high)

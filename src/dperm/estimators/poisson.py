@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.metrics import d2_tweedie_score
 
+from dperm.cells import numbers
 from dperm.estimators.base import PrivateEstimator
 from dperm.problem import Interval, Loss, PoissonLoss
 from dperm.walk import Release
@@ -57,7 +58,7 @@ class PoissonRegressor(RegressorMixin, PrivateEstimator):
         if exposure is not None and offset is not None:
             raise ValueError("Expected exposure= or offset= (its logarithm), found both. Pass one.")
         if offset is not None:
-            exposure = np.exp(np.minimum(np.asarray(offset, dtype=np.float64), 700.0))
+            exposure = np.exp(np.minimum(numbers(offset), 700.0))
         limit = self.max_exposure
         if (exposure is None) != (limit is None) or (limit is not None and not (limit > 0 and np.isfinite(limit))):
             raise ValueError(
@@ -66,7 +67,7 @@ class PoissonRegressor(RegressorMixin, PrivateEstimator):
             )
         self._given = None
         if exposure is not None and limit is not None:
-            given = np.asarray(exposure, dtype=np.float64)
+            given = numbers(exposure)
             self._given = np.clip(np.where(np.isnan(given), 0.0, given), 0.0, limit)
         try:
             fitted = super().fit(X, y, sample_weight, groups=groups)
@@ -77,7 +78,7 @@ class PoissonRegressor(RegressorMixin, PrivateEstimator):
     def _labels(self, y: Any) -> tuple[np.ndarray, np.ndarray | None, Interval]:
         """Counts, or rates where exposures are given, in units of y_max."""
         self._y_high = self._declared_limit()
-        counts = np.asarray(y, dtype=np.float64)
+        counts = numbers(y)
         if self._given is not None:
             if self._given.shape != counts.shape:
                 raise ValueError(f"Expected one exposure per row ({len(counts)}), found shape {self._given.shape}.")
