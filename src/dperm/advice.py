@@ -114,6 +114,11 @@ def predicted_risks(problem: Problem, shape: Shape, target: Target, *, radius: f
 
 
 RISK_NAMES = ("gradient", "objective", "output", "exponential")
+RISK_NOTE = (
+    "Bounds of the theorems, over all data with a best fit of norm at most the radius: they inform, they do not rank. The "
+    "gradient's assumes as many plain steps as help (more cost no privacy); the planned schedule takes fewer, faster ones, for "
+    "which no such bound is proved. The scaled methods show the bound of their family."
+)
 
 
 def risk(name: str, problem: Problem, n: float, shape: Shape, target: Target, radius: float) -> float:
@@ -282,6 +287,7 @@ def advise(
         "alternatives": alternatives(
             problem, shape, target, asked_for=estimator.asked_for, kinds=estimator._encoding.kinds, radius=radius, planned=planned
         ),
+        "risk_note": RISK_NOTE,
         "odds": odds(target.epsilon),
         "odds_sentence": odds_sentence(target.epsilon, target.delta, relation),
     }

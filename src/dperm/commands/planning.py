@@ -111,11 +111,12 @@ def plan(
         show(found, True)
         return
     say(found["explanation"])
-    say("\nalternatives (worst-case bound on the excess risk; it informs, it does not rank)")
+    say("\nalternatives (worst-case bound on the excess risk)")
     for row in found["alternatives"]:
         bound = "no bound" if row["predicted_risk"] is None else f"{row['predicted_risk']:.4g}"
         text = f"needs {row['needs'][0]}" if row["needs"] else f"{row['passes']} releases"
         say(f"  {'*' if row['mechanism'] == found['mechanism'] else ' '} {row['mechanism']:<17} {bound:<10} {text}")
+    say(advice.RISK_NOTE)
     for title in ("sample_size", "epsilon_needed", "accounting"):
         if title in found:
             say("\n" + title.replace("_", " "))
