@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -145,16 +145,19 @@ def summary(model: Any, level: float = 0.95) -> Summary:
     if not 0 < level < 1:
         raise ValueError(f"Expected 0 < level < 1, found {level}. Pass e.g. 0.95.")
     mechanism = _mechanism(model)
-    w, covariance, note = _statistics(model) if mechanism == "statistics" else _objective(model)
+    kept = contrasts(model)
+    w, covariance, note = _statistics(model, kept) if mechanism == "statistics" else _objective(model, kept)
+    note += "; a level's line compares it with the first level of its column" if kept.references else ""
     # In the units of coef_: slopes w/width, intercept c₀·w₀ - Σ w·anchor/width, both times half the range of y for a regression.
-    encoding, d = model._encoding, model._encoding.d
+    columns = kept.places[kept.places < model._encoding.d]
+    width, anchor, d = model._encoding.width[columns], model._encoding.anchor[columns], len(columns)
     half, middle = 1.0, 0.0
     if hasattr(model, "_y_low"):
         half, middle = (model._y_high - model._y_low) / 2, (model._y_high + model._y_low) / 2
     lift = np.zeros((d + 1, len(w)))
-    lift[np.arange(d), np.arange(d)] = half / encoding.width
-    lift[d, :d] = -half * encoding.anchor / encoding.width
-    names = [*encoding.names]
+    lift[np.arange(d), np.arange(d)] = half / width
+    lift[d, :d] = -half * anchor / width
+    names = [model._encoding.names[j] for j in columns]
     if model.fit_intercept:
         lift[d, d] = half
         names.append("intercept")
@@ -163,6 +166,35 @@ def summary(model: Any, level: float = 0.95) -> Summary:
     estimate = lift @ w + (np.r_[np.zeros(d), middle] if model.fit_intercept else 0.0)
     errors = np.sqrt(np.einsum("ij,jk,ik->i", lift, covariance, lift))
     return Summary(tuple(names), np.asarray(estimate), errors, level, note)
+
+
+@dataclass(frozen=True)
+class Contrasts:
+    """The coefficients that data can tell apart: without the first level of each one-hot group, where there is an intercept.
+
+    The columns of a group add up to the intercept's, so levels and intercept are determined only up to a shift. With z_ref =
+    1 - Σ others the margins are ⟨z_kept, Mᵀw⟩: levels become differences from the first, the intercept takes up the first.
+    """
+
+    places: Any
+    references: tuple[int, ...]
+    map: Vector
+
+
+def contrasts(model: Any) -> Contrasts:
+    encoding, d = model._encoding, model._encoding.d
+    p = d + int(model.fit_intercept)
+    members: dict[int, list[int]] = {}
+    for j, group in enumerate(encoding.groups):
+        if group >= 0 and model.fit_intercept and encoding.anchor[j] == 0 and encoding.width[j] == 1:
+            members.setdefault(group, []).append(j)
+    references = tuple(group[0] for group in members.values())
+    places = np.array([j for j in range(p) if j not in references], dtype=np.int64)
+    matrix = np.eye(p)[:, places]
+    for first, *others in members.values():
+        matrix[first, places == d] = 1.0
+        matrix[first, np.isin(places, others)] = -1.0
+    return Contrasts(places, references, matrix)
 
 
 def _mechanism(model: Any) -> str:
@@ -187,11 +219,13 @@ def _mechanism(model: Any) -> str:
     )
 
 
-def _statistics(model: Any) -> tuple[Vector, Vector, str]:
+def _statistics(model: Any, kept: Contrasts) -> tuple[Vector, Vector, str]:
     from dperm.mechanisms.statistics import Moments
 
     moments = Moments.of(model.release_)
-    p = len(moments.matrix) - 1
+    chosen = np.r_[kept.places, len(moments.matrix) - 1]
+    moments = replace(moments, matrix=moments.matrix[np.ix_(chosen, chosen)])
+    p = len(kept.places)
     gram, cross = moments.matrix[:p, :p], moments.matrix[:p, p] / moments.target_scale
     _standing_out(gram, moments.floor)
     inverse = np.linalg.inv(gram)
@@ -220,7 +254,7 @@ def _objective_problem(model: Any) -> tuple[Problem, Mapping[str, Any]]:
     return problem, record
 
 
-def _objective(model: Any) -> tuple[Vector, Vector, str]:
+def _objective(model: Any, kept: Contrasts) -> tuple[Vector, Vector, str]:
     _objective_problem(model)
     information = getattr(model, "information_", None) or _planned_information(model)
     if information is None:
@@ -230,14 +264,14 @@ def _objective(model: Any) -> tuple[Vector, Vector, str]:
             "the same epsilon, or pay extra for this fit: model.release_information(X, y, epsilon=...)."
         )
     settings = model.plan_.stage("objective").settings
-    p = len(model.w_)
-    H, s, ridge = information.matrix, information.scale, float(settings["ridge"])
+    p = len(kept.places)
+    H, s, ridge = information.matrix[np.ix_(kept.places, kept.places)], information.scale, float(settings["ridge"])
     _standing_out(H, 2 * s * math.sqrt(p))
     inverse = np.linalg.inv(H)
-    v = inverse @ model.w_
-    w = model.w_ + ridge * v
-    # Gaussian tilt: variance σ²; Gamma-norm tilt: E‖b‖²/p = (p + 1)·scale² per coordinate.
-    tilt = float(settings["noise_scale"]) ** 2 * (p + 1 if settings["noise"] == "pure" else 1)
+    v = inverse @ model.w_[kept.places]
+    w = kept.map.T @ model.w_ + ridge * v
+    # Gaussian tilt: variance σ²; Gamma-norm tilt: E‖b‖²/p = (p + 1)·scale² per coordinate of all of w.
+    tilt = float(settings["noise_scale"]) ** 2 * (len(model.w_) + 1 if settings["noise"] == "pure" else 1)
     of_matrix = s**2 / 2 * ((v @ v) * np.eye(p) + np.outer(v, v))
     covariance = inverse @ (H + tilt * np.eye(p) + ridge**2 * of_matrix) @ inverse
     note = (
@@ -262,5 +296,5 @@ def _standing_out(matrix: Vector, floor: float) -> None:
     if smallest <= floor:
         raise ValueError(
             f"Expected a matrix whose eigenvalues stand out of its noise for intervals, found {smallest:.3g} below {floor:.3g}. "
-            "Use more rows, fewer columns or a larger epsilon."
+            "Use more rows, fewer columns, narrower bounds or a larger epsilon."
         )
