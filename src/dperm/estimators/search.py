@@ -221,6 +221,12 @@ def draw(law: Any, generator: np.random.Generator) -> int:
 
 
 @lru_cache(maxsize=64)
+def run_epsilon(law: Any, target: Target, mu: float) -> float:
+    """What the selection costs with runs of μ; every fit of one search asks for it again."""
+    return selection_epsilon(GDP(mu, target.relation), law, target.delta)
+
+
+@lru_cache(maxsize=64)
 def run_mu(law: Any, target: Target) -> float:
     """The largest μ of one run, fit and score together, whose selection stays within (ε, δ); from below."""
     def excess(mu: float) -> float:
@@ -264,7 +270,7 @@ def _record(
             "mu": mu,
             "score_share": share,
             "fit_epsilon": gaussian_epsilon(target.delta, mu * math.sqrt(1 - share) * (1 - 1e-9)),
-            "selection_epsilon": selection_epsilon(GDP(mu, target.relation), law, target.delta),
+            "selection_epsilon": run_epsilon(law, target, mu),
         },
         "noise": {**noise, "private": private},
         "best": inner,
