@@ -174,6 +174,28 @@ def test_labels_of_other_types(kind):
         assert shown(estimators.LogisticRegression, options, X, other) == expected, repr(strange)
 
 
+def test_a_search_shows_its_best_run_and_nothing_else():
+    """Which run is best is a noisy answer; errors, warnings, its record and attributes must not depend on a row."""
+
+    def seen(features, labels):
+        base = estimators.LogisticRegression(bounds=(-1, 1), classes=[0.0, 1.0], method=Gradient(steps=2))
+        options = {"epsilon": 4.0, "delta": 1e-4, "expected_runs": 2.0, "random_state": 0}
+        model = estimators.PrivateGridSearch(base, {"radius": [1.0, 5.0]}, **options)
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            try:
+                model.fit(features, labels)
+            except Exception as problem:
+                return f"{type(problem).__name__}: {problem}"
+        record = {key: value for key, value in model.certificate_.record.items() if key != "best"}
+        return json.dumps(record, sort_keys=True), sorted(vars(model)), [str(entry.message) for entry in warned]
+
+    expected = seen(X, LABELS)
+    assert isinstance(expected, tuple) and expected[2] == []
+    for title, change in NEIGHBOURS.items():
+        assert seen(*change(LABELS)) == expected, title
+
+
 def test_the_comparison_can_fail():
     """A warning, a different n, or an error in one of the fits is seen."""
     cls, options, y = MADE["LogisticRegression"]
