@@ -28,7 +28,7 @@ from dperm.mechanisms.base import Outcome, Plan, Settings, Shape, Stage, Target,
 from dperm.mechanisms.scaled import budget_of, features_of, scaling_releases
 from dperm.privacy import Gaussian
 from dperm.problem import Problem
-from dperm.statistics_terms import LogHistogram, upper_quantile
+from dperm.statistics_terms import LogHistogram
 
 if TYPE_CHECKING:
     from dperm.curator import Curator
@@ -108,8 +108,8 @@ class ScaledPoisson:
 
     def decide(self, plan: Plan, problem: Problem, released: Mapping[str, Any]) -> Settings:
         scaled, settings = self._settings(plan, problem, released)
-        clips = [self._clip(problem, plan.shape, scaled, settings, released, name) for name in ("residuals", "residuals again")]
-        limit = poisson_rule.count_limit(problem, plan.shape, released)
+        clips = [self._clip(plan, problem, scaled, settings, released, name) for name in ("residuals", "residuals again")]
+        limit = self._limit(plan, problem, released)
         mean_radius = rule.mean_radius(problem, plan.shape, released)
         return {
             **scaled,
@@ -124,16 +124,22 @@ class ScaledPoisson:
         shape, target, kinds, budget = plan.shape, plan.target, poisson_rule.kinds_of(self.kinds, plan.shape), budget_of(plan)
         scaled = rule.centred_and_scaled(problem, shape, target, kinds, budget, released)
         rate = poisson_rule.mean_rate(problem, shape, target, budget, released, self.heaviest)
+        smallest = self._limit(plan, problem, released) / rate if poisson_rule.rare(shape, released) else 0.0
         settings = poisson_rule.settings(
-            problem, shape, target, budget, scaled, rate, clip_factor=self.clip_factor, horizon=self.horizon
+            problem, shape, target, budget, scaled, rate, smallest, clip_factor=self.clip_factor, horizon=self.horizon
         )
         return scaled, settings
 
+    def _limit(self, plan: Plan, problem: Problem, released: Mapping[str, Any]) -> float:
+        return poisson_rule.count_limit(problem, plan.shape, plan.target, budget_of(plan)["count scale"], released)
+
     def _clip(
-        self, problem: Problem, shape: Shape, scaled: Settings, settings: Settings, released: Mapping[str, Any], name: str
+        self, plan: Plan, problem: Problem, scaled: Settings, settings: Settings, released: Mapping[str, Any], name: str
     ) -> float:
         top = poisson_rule.residual_top(problem, settings["mean_rate"], self.heaviest)
-        spread = upper_quantile(np.asarray(released[name]), top, shape.n, 0.75)
+        spread = poisson_rule.residual_scale(
+            plan.shape, plan.target, budget_of(plan)[name], released[name], top, rare=poisson_rule.rare(plan.shape, released)
+        )
         return float(settings["clip_factor"] * scaled["size"] * spread)
 
     def run(self, plan: Plan, problem: Problem, curator: Curator) -> Outcome:
@@ -143,7 +149,7 @@ class ScaledPoisson:
         top = problem.data.y.high
         counts = LogHistogram(poisson_rule.Counts(), top)
         released["count scale"] = curator.noisy_sum(counts, mu=budget["count scale"])
-        limit = poisson_rule.count_limit(problem, shape, released)
+        limit = self._limit(plan, problem, released)
         released["count sum"] = curator.noisy_sum(poisson_rule.CountSum(limit, self.heaviest), mu=budget["count sum"])
         if "exposure sum" in budget:
             exposure = poisson_rule.ExposureSum(self.heaviest)
@@ -176,7 +182,7 @@ class ScaledPoisson:
 
         def clip_now(name: str) -> float:
             released[name] = curator.noisy_sum(LogHistogram(residuals(theta), top), mu=budget[name])
-            return self._clip(problem, shape, scaled, settings, released, name)
+            return self._clip(plan, problem, scaled, settings, released, name)
 
         clip = clip_now("residuals")
         allowance = curator.allowance(Gaussian(budget["descent"]))

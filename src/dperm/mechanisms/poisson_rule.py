@@ -38,6 +38,7 @@ SHARES = {
     "residuals": 0.03,
     "residuals again": 0.03,
 }
+BLIND = 8.0  # counts are cut at an eighth of the declared bound where noise hides their histogram
 LOWEST = -6.0  # a rate e^6 times below the mean is as good as none
 STEP = 1.65  # times 1/S²: half of what the squared loss takes, because e^η curves more where it is large
 MOST_STEPS = 800
@@ -53,14 +54,38 @@ def shares(problem: Problem, shape: Shape, target: Target, *, exposed: bool) -> 
     parts = {name: SHARES[name] for name in names if name in SHARES}
     if "mean" in names:
         parts["mean"] = min(max(shape.d / (0.1 * rule.effective_mu(mu, target) * shape.n) ** 2, 0.01), 0.25)
+    parts["count sum"] = max(parts["count sum"], rule.label_share(shape, target))
     parts["descent"] = 1.0 - sum(parts.values())
     return {name: mu * math.sqrt(parts[name]) * (1 - 1e-12) for name in names}
 
 
-def count_limit(problem: Problem, shape: Shape, released: Mapping[str, Any]) -> float:
-    """Counts are cut here before they are summed: a private 90 % quantile, never above what is declared."""
-    top = problem.data.y.high
-    return min(top, upper_quantile(np.asarray(released["count scale"]), top, shape.n, 0.9))
+def count_limit(problem: Problem, shape: Shape, target: Target, mu: float, released: Mapping[str, Any]) -> float:
+    """Counts are cut here before they are summed: a private 90 % quantile, never above what is declared.
+
+    Only bins that noise cannot explain (three deviations) count, and never the last one, which holds the zeros: where nine rows
+    in ten are zero the answer is the size of the other rows' counts. Without any such bin it is a fixed part of the bound.
+    """
+    top, counts = problem.data.y.high, np.asarray(released["count scale"], dtype=np.float64)
+    noise = math.sqrt(kappa(target.relation)) * target.rows_per_person / mu
+    held = np.flatnonzero(counts[:-1] > 3.0 * noise)
+    if len(held) == 0:
+        return top / BLIND
+    above = np.cumsum(counts)[held]
+    passed = held[above > 0.1 * shape.n]
+    return float(top * 2.0 ** (-(passed[0] if len(passed) else held[-1]) / 2))
+
+
+def rare(shape: Shape, released: Mapping[str, Any]) -> bool:
+    """Whether more than nine rows in ten are zero, which the last bin of the histogram holds."""
+    return float(np.asarray(released["count scale"])[-1]) > 0.9 * shape.n
+
+
+def residual_scale(shape: Shape, target: Target, mu: float, counts: Sequence[float], top: float, *, rare: bool) -> float:
+    """Private 75 % quantile of |e^η - y/ȳ|, or 1, the mean rate, where noise hides it or where it is a zero's residual anyway."""
+    noise = math.sqrt(kappa(target.relation)) * target.rows_per_person / mu
+    if rare or 2 * math.sqrt(12.0) * noise > 0.25 * shape.n:
+        return min(1.0, top)
+    return upper_quantile(np.asarray(counts), top, shape.n, 0.75)
 
 
 def mean_rate(
@@ -68,7 +93,7 @@ def mean_rate(
 ) -> float:
     """ȳ = (Σ weight·min(y, y₀) + noise)/(n or Σ weight + noise), kept above its own noise and at most the declared bound."""
     persons = target.rows_per_person
-    limit = count_limit(problem, shape, released)
+    limit = count_limit(problem, shape, target, budget["count scale"], released)
     noise = persons * limit * heaviest / budget["count sum"]
     total = max(float(np.ravel(released["count sum"])[0]), noise, limit * 1e-3)
     weight = float(shape.n)
@@ -85,15 +110,21 @@ def settings(
     budget: Mapping[str, float],
     scaled: Settings,
     rate: float,
+    smallest_clip: float,
     *,
     clip_factor: float | None,
     horizon: float | None,
 ) -> Settings:
-    """Clip, flow time, steps and step size, as in the squared loss but with a shorter step."""
+    """Clip, flow time, steps and step size, as in the squared loss but with a shorter step.
+
+    `smallest_clip` is the residual of a typical count above zero where such counts are rare: a smaller clip would cut each of
+    them and no zero, and the fitted rates would be too low throughout.
+    """
     size = scaled["size"]
     nu = size * size / (rule.effective_mu(budget["descent"], target) * shape.n)
-    clip = min(max(math.sqrt(0.05 / nu), 0.4), 5.0) if clip_factor is None else clip_factor
-    reach = HORIZON if horizon is None else horizon
+    clip = max(min(max(math.sqrt(0.05 / nu), 0.4), 5.0), smallest_clip) if clip_factor is None else clip_factor
+    columns = max(shape.d / size**2, 1.0)
+    reach = min(HORIZON, 2.0 * rule.NOISE_LIMIT / (clip * nu * columns)) if horizon is None else horizon
     tau = min(reach / (clip * nu), 1000.0)
     gain, longest = 1 - rule.MOMENTUM, STEP / size**2
     steps = int(min(max(math.ceil(gain * tau / longest), 100), MOST_STEPS))

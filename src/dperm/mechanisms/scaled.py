@@ -38,7 +38,6 @@ from dperm.statistics_terms import (
     RowSum,
     SquareSum,
     gradient_term,
-    upper_quantile,
 )
 
 if TYPE_CHECKING:
@@ -51,8 +50,8 @@ class ScaledGradient:
     """Clipped noisy descent after private centring and scaling; nothing to tune.
 
     kinds        "numeric", "categorical", "boolean", "sparse", "free" or "private" per encoded column; all "free" if left out
-    clip_factor  the clip in units of S (accuracy: 0.25; probabilities: 1; regression: by the rule)
-    horizon      norm that the noise may reach in a flat direction (accuracy: 2; probabilities: 1; regression: 3)
+    clip_factor  the clip in units of S (accuracy: 0.25; probabilities: 0.7; regression: by the rule)
+    horizon      norm that the noise may reach in a flat direction (accuracy: 2 … 4; probabilities: 1; regression: at most 3)
     start        "zero", or "rate": release the positive rate (0.5 % of μ²) and start at its log-odds, as the rule always does
                  where boolean or sparse columns are declared
     max_weight   declared bound on sample weights, or None when there are none
@@ -121,19 +120,19 @@ class ScaledGradient:
             problem, shape, plan.target, kinds, budget, released, scaled,
             clip_factor=self.clip_factor, horizon=self.horizon, max_weight=self.max_weight,
         )  # fmt: skip
-        clips = [self._clip(problem, shape, settings, scaled, released, name) for name in ("residuals", "residuals again")]
+        clips = [self._clip(plan, problem, settings, scaled, released, name) for name in ("residuals", "residuals again")]
         settings["clip"] = clips[0] if clips[0] == clips[1] else clips
         settings["mean_radius"] = rule.mean_radius(problem, shape, released)
         settings |= bounds_settings(plan, kinds, released)
         return {**scaled, **settings, "released": rule.digest(released)}
 
     def _clip(
-        self, problem: Problem, shape: Shape, settings: Settings, scaled: Settings, released: Mapping[str, Any], name: str
+        self, plan: Plan, problem: Problem, settings: Settings, scaled: Settings, released: Mapping[str, Any], name: str
     ) -> float:
         """C = c·S, times the private scale of the residuals in a regression."""
         clip: float = settings["clip_factor"] * scaled["size"]
         if name in released:
-            clip *= upper_quantile(np.asarray(released[name]), _reach(problem), shape.n, 0.75)
+            clip *= rule.residual_scale(problem, plan.shape, plan.target, budget_of(plan)[name], released[name])
         return clip
 
     def run(self, plan: Plan, problem: Problem, curator: Curator) -> Outcome:
@@ -147,13 +146,14 @@ class ScaledGradient:
             clip_factor=self.clip_factor, horizon=self.horizon, max_weight=self.max_weight,
         )  # fmt: skip
         curator, features = standardised(curator, features_of(problem, scaled))
-        theta = start(problem, shape, released, settings["positive_rate"])
+        trust = rule.trust_in_label_mean(problem, shape, target, budget)
+        theta = start(problem, shape, released, settings["positive_rate"], trust)
 
         def residual_clip(name: str, theta: Vector) -> float:
             if name in budget:
                 term = LogHistogram(Residuals(features, theta), _reach(problem))
                 released[name] = curator.noisy_sum(term, mu=budget[name])
-            return self._clip(problem, shape, settings, scaled, released, name)
+            return self._clip(plan, problem, settings, scaled, released, name)
 
         theta = self._descend(problem, shape, curator, features, scaled, settings, theta, residual_clip, budget[self.last])
         w = rule.original_coefficients(theta, scaled, problem.data.intercept)
@@ -272,13 +272,17 @@ def _reach(problem: Problem) -> float:
     return problem.data.y.width
 
 
-def start(problem: Problem, shape: Shape, released: Mapping[str, Any], rate: float | None) -> Vector:
-    """θ₀ = 0, with the intercept at the private label mean (regression) or log-odds (when released)."""
+def start(problem: Problem, shape: Shape, released: Mapping[str, Any], rate: float | None, trust: float = 1.0) -> Vector:
+    """θ₀ = 0, with the intercept at the private label mean (regression) or log-odds (when released).
+
+    `trust` in (0, 1] draws a noisy label mean towards the middle of the bounds.
+    """
     width = shape.d + (1 if problem.data.intercept else 0)
     theta = np.zeros((problem.loss.margins, width) if problem.loss.margins > 1 else width)
     if "label mean" in released:
         mean = float(np.asarray(released["label mean"]).reshape(-1)[0]) / shape.n
-        theta[-1] = min(max(mean, problem.data.y.low), problem.data.y.high)
+        middle = (problem.data.y.low + problem.data.y.high) / 2
+        theta[-1] = min(max(middle + trust * (mean - middle), problem.data.y.low), problem.data.y.high)
     elif rate is not None:
         theta[-1] = rule.logit(rate)
     return theta

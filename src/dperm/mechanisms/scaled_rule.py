@@ -33,6 +33,10 @@ MOMENTUM = 0.9
 # A standard deviation below the floor is treated as the floor: a rarer level is not blown up beyond 1/floor.
 FLOORS = {"numeric": 0.02, "categorical": 0.2, "boolean": 0.1, "sparse": 0.02}
 REGRESSION_FLOORS = {**FLOORS, "categorical": 0.1}
+NOISE_LIMIT = 0.06  # share of the residual variance that noise may add to the predictions of a regression
+LABEL_PRIOR = 0.1  # variance of a label mean about the middle of its bounds, in units of half their width squared
+BLIND = 8.0  # the residual scale is taken to be 1/8 of the labels' range where noise hides their histogram
+LONG_ENOUGH = 250.0  # flow time of a binary classification that more noise than the usual is accepted for
 RARE = 0.25  # a 0/1 column that is 1 less often than this keeps 0 as its centre, which costs no noise
 SHARES = {
     "octaves": 0.03,
@@ -41,7 +45,6 @@ SHARES = {
     "radius": 0.02,
     "squares": 0.10,
     "positives": 0.005,
-    "label mean": 0.01,
     "residuals": 0.03,
     "residuals again": 0.03,
 }
@@ -143,6 +146,12 @@ def mean_share(shape: Shape, target: Target) -> float:
     return min(max(shape.d / (0.1 * mu * shape.n) ** 2, 0.01), 0.25)
 
 
+def label_share(shape: Shape, target: Target) -> float:
+    """(1/(0.02·μn))² kept in 1 … 10 %: what it takes to know the label mean to a hundredth of its range."""
+    mu = effective_mu(gaussian_mu(target.epsilon, target.delta), target)
+    return min(max((1.0 / (0.02 * mu * shape.n)) ** 2, 0.01), 0.1)
+
+
 def shares(
     problem: Problem, shape: Shape, target: Target, kinds: Sequence[str], last: str, *, positives: bool = False
 ) -> dict[str, float]:
@@ -158,7 +167,7 @@ def shares(
 
 def parts_of(names: Sequence[str], shape: Shape, target: Target) -> dict[str, float]:
     """Shares of μ² of the named statistics."""
-    table = {**SHARES, "mean": mean_share(shape, target)}
+    table = {**SHARES, "mean": mean_share(shape, target), "label mean": label_share(shape, target)}
     return {name: table[name] for name in names if name in table}
 
 
@@ -222,6 +231,28 @@ def positive_rate(shape: Shape, target: Target, budget: Mapping[str, float], rel
     return 0.5 if away >= 0.5 else min(max(rate, away), 1.0 - away)
 
 
+def trust_in_label_mean(problem: Problem, shape: Shape, target: Target, budget: Mapping[str, float]) -> float:
+    """v/(v + noise²): the part of a noisy label mean's distance from the middle of the bounds that is believed."""
+    if "label mean" not in budget:
+        return 1.0
+    y = problem.data.y
+    noise = y.radius / (effective_mu(budget["label mean"], target) * shape.n)
+    prior = LABEL_PRIOR * (y.width / 2) ** 2
+    return prior / (prior + noise**2)
+
+
+def residual_scale(problem: Problem, shape: Shape, target: Target, mu: float, counts: Sequence[float]) -> float:
+    """Private 75 % quantile of the residuals; a fixed part of the labels' range where half of the bins hold more noise than rows.
+
+    Otherwise noise in the first bins would pass for residuals as wide as the range, and the clip and its noise would be as wide.
+    """
+    top = problem.data.y.width
+    noise = math.sqrt(kappa(target.relation)) * target.rows_per_person / mu
+    if math.sqrt(12.0) * noise > 0.25 * shape.n:
+        return top / BLIND
+    return upper_quantile(np.asarray(counts), top, shape.n, 0.75)
+
+
 def logit(rate: float) -> float:
     return math.log(rate / (1.0 - rate))
 
@@ -249,17 +280,27 @@ def descent_settings(
     """Clip, flow time, steps, step size and start of the descent.
 
     τ = κ/(cν): after flow time τ = step·T/(1 - momentum) the noise in a flat direction has norm κ, for every n, d and ε.
+
+    In a regression κ = 3, and less where noise would add more than `NOISE_LIMIT` of the residual variance: along a column of unit
+    variance the noise of θ settles at (κρ/S)²/(2τ) with ρ the residual scale, so d columns add κcν·d/(2S²) of ρ². A classifier
+    needs the sign alone and takes κ = 0.5/ν in 2 … 4; with two classes in 2 … 3, and above 2 only while the flow is short and no
+    boolean or sparse column is declared.
     """
     regression, margins = is_regression(problem), problem.loss.margins
     heaviest = 1.0 if max_weight is None else max_weight
     nu = noise_ratio(problem, shape, target, kinds, budget["descent"] / heaviest, scaled["size"])
     rate = positive_rate(shape, target, budget, released)
     if regression:
-        clip, reach = min(max(math.sqrt(0.05 / nu), 0.4), 5.0), 3.0
+        clip = min(max(math.sqrt(0.05 / nu), 0.4), 5.0)
+        columns = max(shape.d / scaled["size"] ** 2, 1.0)
+        reach = min(3.0, 2.0 * NOISE_LIMIT / (clip * nu * columns))
     else:
-        clip, reach = 0.25 * (math.sqrt(2.0) if margins > 1 else 1.0), 2.0
+        clip = 0.25 * (math.sqrt(2.0) if margins > 1 else 1.0)
         if rate is not None and has_flags(kinds):
             clip *= (4.0 * rate * (1.0 - rate)) ** -0.25
+        reach = min(max(0.5 / nu, 2.0), 4.0)
+        if margins == 1:
+            reach = 2.0 if has_flags(kinds) else max(2.0, min(reach, 3.0, LONG_ENOUGH * clip * nu))
     clip = clip if clip_factor is None else clip_factor
     reach = reach if horizon is None else horizon
     if rate is not None and has_flags(kinds):
