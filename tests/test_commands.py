@@ -69,6 +69,22 @@ def test_exit_codes_and_messages():
     assert missing.returncode == 2 and "Traceback" not in missing.stderr
 
 
+def test_wrong_usage_is_a_sentence_with_exit_code_2(people):
+    _, words = people
+    for asked, message in (
+        ([*words, "--epsilon", "one"], "dperm: Expected a number such as 1 or 0.5 for --epsilon, found 'one'. See `dperm fit -"),
+        (["plan", "--n=2.5", "--d", "3", "--epsilon", "1"], "dperm: Expected a whole number for --n, found '2.5'."),
+        (words, "dperm: Expected --epsilon, found none."),
+        (["fti"], "Did you mean 'fit'? See `dperm --help`."),
+        (["fit", "--modle", "svm"], "--modle"),
+    ):
+        found = shell(*asked)
+        assert found.returncode == 2 and message in found.stderr and len(found.stderr.splitlines()) == 1, found.stderr
+    found = shell(*words, DPERM_FIT_EPSILON="much")
+    assert found.returncode == 2 and "in the environment or the configuration" in found.stderr
+    assert shell("fit", "--help").returncode == 0 and "Usage" in shell().stdout + shell().stderr
+
+
 def test_no_colour_codes_without_a_terminal_or_with_no_color():
     for environment in ({"NO_COLOR": "1"}, {"NO_COLOR": "1", "FORCE_COLOR": "", "TERM": "xterm-256color"}):
         assert "\x1b[3" not in shell("plan", "--help", **environment).stdout

@@ -102,10 +102,34 @@ def _register() -> None:
 _register()
 
 
+def _wrong_usage(error: Any) -> None:
+    """A word that the command line does not know, as a sentence; a call without any words gets the help."""
+    if type(error).__name__ == "NoArgsIsHelpError":
+        error.show()
+        return
+    text = str(error.format_message()).strip()
+    param, context = getattr(error, "param", None), getattr(error, "ctx", None)
+    option = next((name for name in getattr(param, "opts", []) if name.startswith("--")), None)
+    words = sys.argv[1:]
+    if text.startswith("Missing option") and option:
+        text = f"Expected {option}, found none. It is needed: {getattr(param, 'help', '') or ''}"
+    elif text.startswith("Invalid value") and option:
+        pairs = zip(words, [*words[1:], ""])
+        given = next((word.partition("=")[2] or after for word, after in pairs if word.split("=")[0] == option), None)
+        found = "another in the environment or the configuration" if given is None else repr(given[:60])
+        why = text.partition(": ")[2]
+        kinds = {"valid number": "a number such as 1 or 0.5", "valid integer": "a whole number"}
+        kind = next((kind for words, kind in kinds.items() if words in why), None)
+        text = f"Expected {kind} for {option}, found {found}" if kind else f"Expected a value for {option}, found {found}: {why}"
+    place = f" {context.command_path.partition(' ')[2]}" if context is not None and " " in context.command_path else ""
+    print(f"dperm: {text if text.endswith('?') else text.rstrip('.') + '.'} See `dperm{place} --help`.", file=sys.stderr)
+
+
 def main() -> None:
     """Entry point: a declaration that is wrong ends with its sentence on stderr and exit code 2."""
     try:
-        app()
+        ended = app(standalone_mode=False)  # gives an exit code back, and raises wrong usage instead of drawing a box
+        raise SystemExit(ended if isinstance(ended, int) else 0)
     except ValueError as error:
         print(f"dperm: {error}", file=sys.stderr)
         raise SystemExit(2) from None
@@ -116,6 +140,14 @@ def main() -> None:
     except OSError as error:
         where = error.filename or "a file"
         print(f"dperm: Expected to read or write {where}, found: {error.strerror or error}.", file=sys.stderr)
+        raise SystemExit(2) from None
+    except Exception as error:
+        if type(error).__name__ == "Abort":
+            print("dperm: interrupted", file=sys.stderr)
+            raise SystemExit(130) from None
+        if not hasattr(error, "format_message"):
+            raise
+        _wrong_usage(error)
         raise SystemExit(2) from None
     except KeyboardInterrupt:
         print("dperm: interrupted", file=sys.stderr)
