@@ -22,6 +22,13 @@ def column_names(table: Any) -> list[str]:
     return [str(name) for name in names]
 
 
+def without_column(table: Any, name: str) -> Any:
+    """The table without one column: pandas, polars or Arrow."""
+    if hasattr(table, "drop_columns"):
+        return table.drop_columns([name])
+    return table.drop(columns=[name]) if hasattr(table, "assign") else table.drop(name)
+
+
 def cells(table: Any, name: str) -> np.ndarray:
     """One column as a NumPy array; text columns as objects with None for null."""
     column = table.column(name) if hasattr(type(table), "column_names") else table[name]

@@ -14,7 +14,7 @@ from dperm.cells import numbers
 from dperm.encoding import Encoding
 from dperm.estimators.engines import declared_rows, engine_rows
 from dperm.estimators.labels import label_column
-from dperm.estimators.persons import person_weights
+from dperm.estimators.persons import person_column, person_weights, without_person
 from dperm.mechanisms.base import MECHANISMS, Shape, Target
 from dperm.planner import choose
 from dperm.problem import (
@@ -50,7 +50,8 @@ class PrivateEstimator(BaseEstimator):
     regularization     "auto", a number (ridge, sum scale: λ/2·‖w‖² added to the sum of losses), or a regularizer
     radius             coefficients of the encoded columns are kept in a ball of this radius
     relation           "replace-one" (default), "zero-out", "add-remove" (needs nominal_n)
-    groups             the column that names the person, or pass groups= to fit; with max_rows_per_person
+    groups             the column of the table that names the person (never a feature), or pass groups= to fit; with
+                       max_rows_per_person
     max_weight         largest sample weight a row may have; needed when sample_weight= is passed to fit
     noise              "secure" (default) or "exact"; random_state makes a fit reproducible and NOT private
     ledger             a budget ledger (path or object) to debit before noise is drawn
@@ -207,12 +208,14 @@ class PrivateEstimator(BaseEstimator):
     def _unpack(self, X: Any, y: Any, groups: Any) -> tuple[Any, Any, Any]:
         """Encoded rows, labels and person column; also builds the encoding from the declarations."""
         schema = self._declared_schema()
-        if isinstance(self.groups, str) and groups is None:
-            if not is_table(X) or self.groups not in column_names(X):
-                raise ValueError(f"Expected a table with the person column {self.groups!r}, found none. Pass groups= to fit.")
-            groups = cells(X, self.groups)
-        elif groups is None:
-            groups = self.groups
+        named = self.groups if groups is None else groups
+        X, groups = person_column(X, named)
+        self._person = named if isinstance(named, str) else None
+        if schema is not None and any(c.name == self._person and c.type != "ignored" for c in schema.columns):
+            raise ValueError(
+                f"Expected the person column {self._person!r} to be no feature, found it declared as one. Mark it as ignored in "
+                "the schema."
+            )
         if schema is not None and is_table(X):
             schema.check(column_names(X), with_target=y is None)
             if y is None:
@@ -283,16 +286,18 @@ class PrivateEstimator(BaseEstimator):
     def _scores(self, X: Any) -> np.ndarray:
         """⟨encoded x, w⟩ for new rows, encoded by the same public rule as the training rows."""
         check_is_fitted(self, "certificate_")
+        encoded, w = self._encoded(X), self.w_
+        scores = encoded @ w[..., : encoded.shape[1]].T
+        return np.asarray(scores + INTERCEPT * w[..., -1]) if self.fit_intercept else np.asarray(scores)
+
+    def _encoded(self, X: Any) -> Any:
+        X = without_person(X, getattr(self, "_person", None))
         schema = self._declared_schema()
         if schema is not None and is_table(X):
             schema.check(column_names(X), with_target=False)
-            encoded = schema.encoded(X, self._encoding)
-        else:
-            X = validate_data(self, parsed(X), reset=False, **_READ)
-            encoded = self._encoding.transform(X.toarray() if is_sparse(X) and self._encoding.centred else X)
-        w = self.w_
-        scores = encoded @ w[..., : encoded.shape[1]].T
-        return np.asarray(scores + INTERCEPT * w[..., -1]) if self.fit_intercept else np.asarray(scores)
+            return schema.encoded(X, self._encoding)
+        X = validate_data(self, parsed(X), reset=False, **_READ)
+        return self._encoding.transform(X.toarray() if is_sparse(X) and self._encoding.centred else X)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

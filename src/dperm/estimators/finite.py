@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dperm.estimators.labels import declared_classes, label_column
-from dperm.estimators.persons import person_weights
+from dperm.estimators.persons import person_column, person_weights, without_person
 from dperm.hypotheses import Hypotheses, Stumps
 from dperm.mechanisms.base import Target
 from dperm.mechanisms.exponential_finite import FiniteExponential
@@ -69,11 +69,12 @@ class FiniteClassLearner(ClassifierMixin, BaseEstimator):
         seen = X
         if y is None:
             raise ValueError(f"This {type(self).__name__} requires y to be passed, but the target y is None. Pass the labels.")
+        self._person = self.groups if groups is None else groups
+        X, groups = person_column(X, self._person)
         X = validate_data(self, parsed(self._raw(X)), **_READ)
         y = label_column(y, X.shape[0])
         self.hypotheses_ = self._class(X.shape[1])
         labels = class_numbers(y, self.classes_.tolist())
-        groups = self.groups if groups is None else groups
         weight, per_person = person_weights(groups, self.max_rows_per_person, (labels >= 0).astype(np.float64), len(labels))
         n = self.nominal_n if self.nominal_n is not None else len(labels)
         target = Target.declare(epsilon=self.epsilon, delta=self.delta, relation=self.relation, n=n, rows_per_person=per_person)
@@ -133,7 +134,7 @@ class FiniteClassLearner(ClassifierMixin, BaseEstimator):
     def predict(self, X: Any) -> np.ndarray:
         """The label that the released rule gives."""
         check_is_fitted(self, "certificate_")
-        X = validate_data(self, parsed(self._raw(X)), reset=False, **_READ)
+        X = validate_data(self, parsed(self._raw(without_person(X, self._person))), reset=False, **_READ)
         numbers = self.hypotheses_.predict(self.index_, np.nan_to_num(X, posinf=0.0, neginf=0.0))
         return np.asarray(self.classes_[np.clip(numbers, 0, len(self.classes_) - 1)])
 

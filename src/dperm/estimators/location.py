@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
-from dperm.estimators.persons import person_weights
+from dperm.estimators.persons import person_column, person_weights
 from dperm.mechanisms.base import Target
 from dperm.mechanisms.exponential_quantile import QuantileExponential
 from dperm.mechanisms.mean import Mean
@@ -41,9 +41,9 @@ class _Location(BaseEstimator):
     def _fit(self, X: Any, groups: Any, loss: Loss, mechanism: Any, x_norm: float | None) -> Any:
         seen = X
         flat = np.ndim(X) == 1
+        X, groups = person_column(X, self.groups if groups is None else groups)
         X = validate_data(self, parsed(np.asarray(X).reshape(-1, 1) if flat else X), **_READ)
         n = self.nominal_n if self.nominal_n is not None else len(X)
-        groups = self.groups if groups is None else groups
         weight, per_person = person_weights(groups, self.max_rows_per_person, None, len(X))
         target = Target.declare(epsilon=self.epsilon, delta=self.delta, relation=self.relation, n=n, rows_per_person=per_person)
         release = fit(

@@ -7,16 +7,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import softmax
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from dperm.estimators.base import _READ
 from dperm.estimators.classifier import PrivateClassifier
 from dperm.estimators.labels import declared_classes
 from dperm.mechanisms.network import Network
 from dperm.mechanisms.network_terms import Inputs, Layout, RowMap, import_torch
 from dperm.problem import Interval, Loss, MultinomialLoss
 from dperm.rows.memory import is_sparse
-from dperm.tables import column_names, is_table, parsed
 from dperm.walk import Release
 
 
@@ -131,21 +129,12 @@ class MLPClassifier(PrivateClassifier):
 
     def _scores(self, X: Any) -> np.ndarray:
         check_is_fitted(self, "certificate_")
-        encoded = self._encode(X)
+        encoded = self._encoded(X)
+        encoded = np.asarray(encoded.toarray() if is_sparse(encoded) else encoded)
         size = np.linalg.norm(encoded, axis=1, keepdims=True)
         limit = self._inputs.rows.radius
         encoded = encoded * np.minimum(1.0, limit / np.maximum(size, 1e-300))  # the rule that training rows went through
         return np.asarray(self._layout.scores(self.w_, self._inputs.of(encoded)), dtype=np.float64)
-
-    def _encode(self, X: Any) -> np.ndarray:
-        schema = self._declared_schema()
-        if schema is not None and is_table(X):
-            schema.check(column_names(X), with_target=False)
-            encoded = schema.encoded(X, self._encoding)
-        else:
-            X = validate_data(self, parsed(X), reset=False, **_READ)
-            encoded = self._encoding.transform(X.toarray() if is_sparse(X) and self._encoding.centred else X)
-        return np.asarray(encoded.toarray() if is_sparse(encoded) else encoded)
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Scores before the softmax; for two classes, the difference of the second and the first."""

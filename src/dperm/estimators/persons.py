@@ -6,6 +6,30 @@ from typing import Any
 
 import numpy as np
 
+from dperm.tables import cells, column_names, is_table, without_column
+
+
+def person_column(X: Any, groups: Any) -> tuple[Any, Any]:
+    """(X without the person column, its cells) where `groups` is the name of a column; otherwise both as they are.
+
+    Who a row belongs to is no feature: a model that had seen it could not predict for anybody else.
+    """
+    if not isinstance(groups, str):
+        return X, groups
+    names = column_names(X) if is_table(X) else []
+    if names.count(groups) != 1:
+        raise ValueError(
+            f"Expected a table with one person column {groups!r}, found {'it twice' if groups in names else 'none'}. Correct the "
+            "name, or pass groups= to fit: one entry per row."
+        )
+    return without_column(X, groups), cells(X, groups)
+
+
+def without_person(X: Any, groups: Any) -> Any:
+    """New rows without the person column of the fit, where they have it."""
+    named = isinstance(groups, str) and is_table(X) and groups in column_names(X)
+    return without_column(X, groups) if named else X
+
 
 def person_weights(
     groups: Any, limit: int | None, weight: np.ndarray | None, n: int
