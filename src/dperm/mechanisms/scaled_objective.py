@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 # Gradient radius and cap of a row in units of S: logistic regression wants few rows weighted down, a hinge wants short rows.
 RADII = {"logistic": (0.7, 2.0), "softplus-hinge": (1.0, 1.5)}
 OUTPUT_SHARE = 1e-4  # of μ²: pays for the minimiser being computed, not exact
-LADDER = (1.25, 2.0, 2.5, 4.0, 6.0, 10.0, 16.0, 32.0, 64.0)
+LADDER = (1.25, 2.0, 2.5, 4.0, 6.0, 10.0, 16.0, 32.0, 64.0, 128.0, 256.0)
 
 
 @register
@@ -107,8 +107,8 @@ class ScaledObjective:
     def _factor(self, target: Target, share: float, before: float) -> tuple[float, float]:
         """(ε/c, D): how far the curvature stays below ε, and the shift that this leaves room for.
 
-        One row nulled: 1.25, or 2 where much of the budget went into the mean: within 0.05 % of ideal composition. Otherwise the
-        first of a ladder that comes within 3 % of a huge ridge, as a larger ridge only adds bias.
+        One row nulled: 1.25, or 2 where much of the budget went into the mean: within 0.05 % of ideal composition. One row
+        replaced: the first of a ladder that comes within 3 % of a huge ridge, as a larger ridge only adds bias.
         """
 
         def reached(factor: float) -> float:
@@ -124,15 +124,22 @@ class ScaledObjective:
         if kappa(target.relation) == 1 and target.rows_per_person == 1:
             factor = 2.0 if share > 0.1 else 1.25
             return factor, reached(factor)
-        best = reached(1e6)
+        rungs = {}
         for factor in LADDER:
             try:
-                shift = reached(factor)
+                rungs[factor] = reached(factor)
             except ValueError:  # the log-determinant alone would cost more than ε
                 continue
-            if shift >= 0.97 * best:
-                return factor, shift
-        return 1e6, best
+        if not rungs:
+            raise ValueError(
+                f"Expected fewer rows per person, found {target.rows_per_person}: the bound on the Hessians of so many rows "
+                "leaves no room for noise. Use method='scaled-gradient', or lower max_rows_per_person."
+            )
+        if target.rows_per_person == 1:
+            best = reached(1e6)
+            return next(((f, shift) for f, shift in rungs.items() if shift >= 0.97 * best), max(rungs.items()))
+        # Several rows: the ridge is max(r_m·f/ε, S/D)·R_z, and the rung with the smallest one has the least bias.
+        return min(rungs.items(), key=lambda rung: max(2.0 * rung[0] / target.epsilon, 1 / rung[1]))
 
     def decide(self, plan: Plan, problem: Problem, released: Mapping[str, Any]) -> Settings:
         shape, target, kinds, budget = plan.shape, plan.target, rule.column_kinds(self.kinds, plan.shape), budget_of(plan)
