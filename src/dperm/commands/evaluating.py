@@ -19,7 +19,7 @@ def evaluate(
     nominal_n: int | None = typer.Option(None, help="Public nominal number of rows, for add-remove."),
     bins: int = typer.Option(20, help="Probability bins of the histogram behind AUC and calibration."),
     level: float = typer.Option(0.95, help="Level of the intervals."),
-    ledger: Path | None = typer.Option(None, help="Budget ledger of the held-out data set."),
+    ledger: Path | None = typer.Option(None, envvar="DPERM_LEDGER", help="Budget ledger of the held-out data set."),
     random_state: int | None = typer.Option(None, help="Reproducible noise: NOT private, for tests only."),
     out: Path | None = typer.Option(None, help="Write the whole record here (evaluation.json), for `dperm verify`."),
     overwrite: bool = typer.Option(False, "--overwrite", help="Replace an evaluation that is there already."),

@@ -25,7 +25,9 @@ def fit(
     nominal_n: int | None = typer.Option(None, help="Public nominal number of rows, for add-remove."),
     intervals: bool = typer.Option(False, "--intervals", help="Pay, out of the same epsilon, for intervals in the report."),
     random_state: int | None = typer.Option(None, help="Reproducible noise: NOT private, for tests only."),
-    ledger: Path | None = typer.Option(None, help="Budget ledger to debit before the data are read (`dperm ledger create`)."),
+    ledger: Path | None = typer.Option(
+        None, envvar="DPERM_LEDGER", help="Budget ledger to debit before the data are read (`dperm ledger create`)."
+    ),
     out: Path = typer.Option(Path("dperm-model"), help="Folder for model.json, certificate.json and report.html."),
     overwrite: bool = typer.Option(False, "--overwrite", help="Replace a model that is in the folder already."),
     memory: str = typer.Option("1GB", help="Files above 256 MB are read as a stream that holds no more than this."),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 from pathlib import Path
 
 import typer
@@ -10,12 +12,41 @@ import typer
 from dperm.commands.shared import JSON_OPTION, say, show
 
 ledger = typer.Typer(no_args_is_help=True, help="A durable budget shared by everybody who fits models on one data set.")
-FILE = typer.Argument(..., help="The ledger file.")
+VARIABLE = "DPERM_LEDGER"
+FILE = typer.Argument(None, envvar=VARIABLE, help="The ledger file; the only *.ledger file of this folder if left out.")
+
+
+def ledger_file(file: Path | None, command: str) -> Path:
+    """The file that was named, else the one of DPERM_LEDGER, else the only ledger of this folder."""
+    named = file or os.environ.get(VARIABLE)
+    if named:
+        return Path(named)
+    here = sorted(path.name for path in Path().glob("*.ledger"))
+    if len(here) == 1:
+        return Path(here[0])
+    found = f"found {len(here)}: {', '.join(here[:5])}" if here else "found no *.ledger file in this folder"
+    raise ValueError(
+        f"Expected a ledger file, {found}. Pass it, e.g. `dperm ledger {command.format(here[0] if here else 'people.ledger')}`, "
+        f"or set {VARIABLE}."
+    )
+
+
+def file_of(dataset: str) -> Path:
+    """NAME.ledger in this folder; a name that is no plain file name asks for a file instead.
+
+    >>> file_of("people").name
+    'people.ledger'
+    """
+    if not re.fullmatch(r"\w[\w .-]{0,99}", dataset):
+        raise ValueError(f"Expected a file for the data set {dataset[:60]!r}, found none. Pass one before --dataset.")
+    return Path(f"{dataset}.ledger")
 
 
 @ledger.command()
 def create(
-    file: Path = typer.Argument(..., help="New file; an existing one is never overwritten."),
+    file: Path | None = typer.Argument(
+        None, envvar=VARIABLE, help="New file, by default DATASET.ledger here; an existing one is never overwritten."
+    ),
     dataset: str = typer.Option(..., help="Name of the data set, for people."),
     epsilon: float = typer.Option(..., help="The whole budget."),
     delta: float = typer.Option(..., help="The whole delta; 0 for a ledger of pure fits only."),
@@ -27,29 +58,30 @@ def create(
 ) -> None:
     """Open a budget for a data set.
 
-    Example: dperm ledger create people.ledger --dataset people --epsilon 3 --delta 1e-6
+    Example: dperm ledger create --dataset people --epsilon 3 --delta 1e-6
     """
     from dperm.ledger import Ledger
 
+    place = file or file_of(dataset)
     made = Ledger.create(
-        file, dataset=dataset, epsilon=epsilon, delta=delta, relation=relation, unit=unit, rule=rule, data=data
+        place, dataset=dataset, epsilon=epsilon, delta=delta, relation=relation, unit=unit, rule=rule, data=data
     )
-    show(made.account().spec(), as_json)
+    show({**made.account().spec(), "file": str(place)}, as_json)
 
 
 @ledger.command("show")
 def show_command(
-    file: Path = FILE,
+    file: Path | None = FILE,
     delta: float | None = typer.Option(None, help="State what is left at this delta."),
     as_json: bool = JSON_OPTION,
 ) -> None:
     """What was spent, by which fits, and what is left.
 
-    Example: dperm ledger show people.ledger
+    Example: dperm ledger show, or dperm ledger show people.ledger
     """
     from dperm.ledger import Ledger
 
-    opened = Ledger.open(file)
+    opened = Ledger.open(ledger_file(file, "show {}"))
     account = opened.account(delta)
     fits = [
         {
@@ -80,7 +112,7 @@ def show_command(
 
 @ledger.command()
 def export(
-    file: Path = FILE,
+    file: Path | None = FILE,
     out: Path | None = typer.Option(None, help="Write here instead of printing."),
     as_json: bool = JSON_OPTION,
 ) -> None:
@@ -91,7 +123,8 @@ def export(
     from dperm.ledger import Ledger
     from dperm.model_file import write_whole
 
-    entries = [{key: value for key, value in entry.items() if key != "secret"} for entry in Ledger.open(file).entries()]
+    opened = Ledger.open(ledger_file(file, "export {}"))
+    entries = [{key: value for key, value in entry.items() if key != "secret"} for entry in opened.entries()]
     text = json.dumps({"format": "dperm-ledger-export/1", "entries": entries}, indent=1, allow_nan=False)
     if out is None:
         typer.echo(text)
@@ -102,7 +135,7 @@ def export(
 
 @ledger.command()
 def verify(
-    file: Path = FILE,
+    file: Path | None = FILE,
     certificate: list[Path] = typer.Option([], help="A certificate that this ledger was debited for; repeat for more."),
     allow_seeded: bool = typer.Option(False, "--allow-seeded", help="Accept reproducible noise, which is NOT private."),
     as_json: bool = JSON_OPTION,
@@ -116,6 +149,7 @@ def verify(
     from dperm.ledger import Ledger
     from dperm.model_file import read_json
 
+    file = ledger_file(file, "verify {}")
     reasons = Ledger.open(file).verify([read_json(path) for path in certificate], allow_seeded=allow_seeded)
     if as_json:
         show({"ok": not reasons, "reasons": reasons}, True)
@@ -131,8 +165,8 @@ def verify(
 
 @ledger.command()
 def admit(
-    file: Path = FILE,
-    data: Path = typer.Argument(..., help="Another file with the same people."),
+    file: Path | None = typer.Argument(None, help="The ledger file; may be left out as for `dperm ledger show`."),
+    data: Path | None = typer.Argument(None, help="Another file with the same people."),
     as_json: bool = JSON_OPTION,
 ) -> None:
     """Let later fits use another form of the same people's data, such as other columns or another file format.
@@ -141,5 +175,9 @@ def admit(
     """
     from dperm.ledger import Ledger
 
-    Ledger.open(file).admit(data)
+    if data is None:
+        file, data = None, file  # one name alone is the data
+    if data is None:
+        raise ValueError("Expected the other file with the same people, found none. Run `dperm ledger admit people.ledger FILE`.")
+    Ledger.open(ledger_file(file, "admit {} " + data.name)).admit(data)
     show({"admitted": data.name}, as_json)

@@ -76,7 +76,9 @@ def plan(
     compare_accounting: bool = typer.Option(
         False, "--compare-accounting", help="The same by other accountants; alone with --model logistic, a table of noise levels."
     ),
-    ledger: Path | None = typer.Option(None, help="Refuse what does not fit into this ledger any more; nothing is spent."),
+    ledger: Path | None = typer.Option(
+        None, envvar="DPERM_LEDGER", help="Refuse what does not fit into this ledger any more; nothing is spent."
+    ),
     as_json: bool = JSON_OPTION,
 ) -> None:
     """Say what a fit would do, and predict the risk of every alternative, from public numbers alone. Reads no data.
