@@ -63,7 +63,8 @@ def candidates(data: Matrix, neighbour: Matrix, *, columns: int = 12, centers: i
             found.append(("quadratic discriminant", Fitted.of(_quadratic_of(moving), data, neighbour)))
     for name, score in near:
         places = np.concatenate(choosing_scores(score, data, neighbour))
-        for center in np.unique(np.quantile(places, np.linspace(0.02, 0.98, centers))):
+        distinct = np.quantile(np.unique(places), [0.1, 0.3, 0.5, 0.7, 0.9])  # where most of the mass sits on a few atoms
+        for center in np.unique(np.r_[np.quantile(places, np.linspace(0.02, 0.98, centers)), distinct]):
             found.append((f"distance of {name} from {center:.4g}", _close(score, float(center))))
     return found + [(f"minus {name}", _negative(score)) for name, score in found if not name.endswith("discriminant")]
 
