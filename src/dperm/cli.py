@@ -108,7 +108,8 @@ def _wrong_usage(error: Any) -> None:
         error.show()
         return
     text = str(error.format_message()).strip()
-    param, context = getattr(error, "param", None), getattr(error, "ctx", None)
+    param = getattr(error, "param", None)
+    context: Any = getattr(error, "ctx", None)
     option = next((name for name in getattr(param, "opts", []) if name.startswith("--")), None)
     words = sys.argv[1:]
     if text.startswith("Missing option") and option:
@@ -121,7 +122,9 @@ def _wrong_usage(error: Any) -> None:
         kinds = {"valid number": "a number such as 1 or 0.5", "valid integer": "a whole number"}
         kind = next((kind for words, kind in kinds.items() if words in why), None)
         text = f"Expected {kind} for {option}, found {found}" if kind else f"Expected a value for {option}, found {found}: {why}"
-    place = f" {context.command_path.partition(' ')[2]}" if context is not None and " " in context.command_path else ""
+    place = ""
+    while getattr(context, "parent", None) is not None:
+        place, context = f" {context.info_name}{place}", context.parent
     print(f"dperm: {text if text.endswith('?') else text.rstrip('.') + '.'} See `dperm{place} --help`.", file=sys.stderr)
 
 
