@@ -119,7 +119,8 @@ def _wrong_usage(error: Any) -> None:
         given = next((word.partition("=")[2] or after for word, after in pairs if word.split("=")[0] == option), None)
         found = "another in the environment or the configuration" if given is None else repr(given[:60])
         why = text.partition(": ")[2]
-        kinds = {"valid number": "a number such as 1 or 0.5", "valid integer": "a whole number"}
+        number = "a number such as 1 or 0.5"
+        kinds = {"valid number": number, "valid float": number, "valid integer": "a whole number"}
         kind = next((kind for words, kind in kinds.items() if words in why), None)
         text = f"Expected {kind} for {option}, found {found}" if kind else f"Expected a value for {option}, found {found}: {why}"
     place = ""
