@@ -125,7 +125,7 @@ def trial_table(results: list[Result]) -> str:
         f"- **holds**: no contradiction, by a test that proves at least {ENOUGH:.0%} of the claimed ε, or of the claimed μ where "
         "the claim is μ-GDP, to be used. The bounds say how much. What lies between a bound and its claim is room that the audit "
         "cannot see into, not a leak: the number of fits limits every bound (at 99.99 % confidence 500 fits prove no more than "
-        "ε ≈ 4 even of outputs that never agree), and few pairs use a claim up.\n"
+        "ε ≈ 3.4 even of outputs that never agree), and few pairs use a claim up.\n"
         "- **inconclusive**: no contradiction, but the test proves less than that: weak evidence.\n"
         "- **refused**: the estimator does not take the declaration; the reasons are below the table.\n\n"
         "| estimator | method | mechanism | relation | noise | claimed ε at δ | ε at least | μ at least | fits | verdict |\n"
