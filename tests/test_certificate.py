@@ -8,6 +8,7 @@ import math
 
 import numpy as np
 import pytest
+from alterations import unnoticed
 
 import dperm
 from dperm.certificate import Certificate, coefficient_hash
@@ -127,6 +128,13 @@ def test_every_altered_leaf_fails(name):
     assert tried > 100
     unexplained = {path for path in unbound if not path.startswith(UNBOUND)}
     assert not unexplained, f"these fields can be changed without notice: {sorted(unexplained)}"
+
+
+@pytest.mark.parametrize("columns", [{"bounds": (-1, 1)}, {"boolean": "all"}, {"x_norm": 2.0}, {"bounds": "private"}])
+def test_every_leaf_is_bound_where_centring_changes_no_number(columns):
+    X = np.random.default_rng(0).uniform(0, 1, (300, 2)).round(1)
+    model = dperm.LogisticRegression(1.0, classes=[0, 1], random_state=0, **columns).fit(X, X[:, 0] > 0.5)
+    assert unnoticed(model.certificate_) == {"noise.seed"}
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -225,6 +225,7 @@ def declaration(encoding: Encoding) -> list[str]:
     ):
         text = f"{name}: {kind}" + (f" of group {group}" if group >= 0 else "")
         lines.append(f"{text}, from {low:.17g} to {high:.17g}, missing counts as {missing:.17g}")
+    lines.append(f"numeric columns count from {'the middle of their bounds' if encoding.centred else '0'}")
     if encoding.x_norm is not None:
         lines.append(f"norm of a row at most {encoding.x_norm:.17g}")
     return lines
