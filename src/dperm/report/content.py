@@ -177,11 +177,13 @@ def _coefficients(record: Mapping[str, Any], table: Any, no_table: str) -> list[
             Bars(shown, f"{most}, per encoded column (a numeric column runs over its declared range); blue raises, orange lowers")
         )
     if table is not None:
+        # The interval comes second: on a phone the columns after it are reached by scrolling.
+        parts = (("estimate", ""), ("low", "high"), ("standard_error", ""), ("z", ""))
         rows = [
-            (r["name"], *(f"{r[key]:.3g}" for key in ("estimate", "standard_error", "z")), f"{r['low']:.3g} … {r['high']:.3g}")
+            (r["name"], *(f"{r[a]:.3g} … {r[b]:.3g}" if b else f"{r[a]:.3g}" for a, b in parts))
             for r in table.rows()
         ]
-        head = ("", "estimate", "standard error", "z", f"{table.level:.0%} interval")
+        head = ("", "estimate", f"{table.level:.0%} interval", "standard error", "z")
         blocks += [Table(head, rows, "In the units of the data", frozenset({1, 2, 3, 4})), Text(table.note, "soft")]
     elif not linear:
         blocks.append(Text("This model has no coefficient per column; its weights are in the certificate below.", "soft"))

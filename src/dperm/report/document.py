@@ -21,6 +21,7 @@ td.n,th.n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
 thead th.n{white-space:normal}tbody th.n{min-width:4rem}caption{text-align:left;color:var(--soft);padding:.2rem 0}
 .say{font-size:1.12rem;background:var(--box);border-left:4px solid var(--bar);padding:.7rem 1rem;margin:1rem 0}
 .soft{color:var(--soft)}.warn{border:2px solid var(--neg);padding:.5rem 1rem}
+.wide+.wide{margin-top:1rem}
 .wide{overflow-x:auto}.wide:focus-visible,summary:focus-visible,a:focus-visible{outline:3px solid var(--bar);outline-offset:2px}
 svg text{fill:var(--ink);font-size:12px}figure{margin:1rem 0}
 svg.bar{display:block;width:100%;height:14px;margin-top:.35rem}table.bars{width:100%}td.b{width:45%}svg.plot{width:100%;max-width:26rem}a{color:var(--bar)}
@@ -28,7 +29,7 @@ pre{white-space:pre-wrap;overflow-wrap:anywhere;font-size:.82rem;background:var(
 summary{cursor:pointer}footer{margin-top:3rem;color:var(--soft);font-size:.9rem}
 .skip{position:absolute;left:-99rem}.skip:focus{position:static}
 @media (max-width:34rem){body{margin:.8rem auto}h1{font-size:1.35rem}td,th{padding-right:.6rem;font-size:.93rem}
-tbody th{min-width:6rem;overflow-wrap:anywhere}table{width:100%}td.b{width:26%}}
+tbody th{min-width:6rem;overflow-wrap:anywhere}table{width:100%}td.b{width:26%}tbody th{min-width:5rem}}
 @media print{body{max-width:none;font-size:11pt}.skip{display:none}h2{break-after:avoid}table,svg,.say{break-inside:avoid}
 details::details-content{content-visibility:visible;height:auto}pre{font-size:7.5pt}}
 """
