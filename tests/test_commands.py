@@ -205,7 +205,7 @@ SPENDING = ("demo", "evaluate", "fit", "plan")  # plan spends nothing, but says 
 
 def test_every_command_that_spends_takes_a_ledger():
     """The others read released files or public numbers: a new command has to choose its side here."""
-    free = {"audit", "explore", "ledger", "predict", "report", "schema", "theory", "verify"}
+    free = {"audit", "bench", "explore", "ledger", "predict", "report", "schema", "theory", "verify"}
     assert set(SPENDING) | free == set(COMMANDS)
     for name in SPENDING:
         assert "--ledger" in [option for p in get_command(app).commands[name].params for option in p.opts], name

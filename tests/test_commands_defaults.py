@@ -6,9 +6,13 @@ import json
 
 import numpy as np
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from dperm.cli import app
+from dperm.commands import benching
+from dperm.commands.planning import theorem
+from dperm.theory import THEOREMS, pac_sample_size
 
 RUN = CliRunner().invoke
 
@@ -77,3 +81,85 @@ def test_the_environment_names_the_ledger_of_every_command_that_uses_one(folder)
     answer(*evaluate, DPERM_LEDGER="x.ledger")
     assert answer("ledger", "show", DPERM_LEDGER="x.ledger")["fits"] == 2
     assert "left" in refusal("plan", "--n", "200", "--d", "1", "--epsilon", "3", DPERM_LEDGER="x.ledger")
+
+
+def test_the_configuration_names_the_ledger_too(folder):
+    (folder / "dperm.toml").write_text('[ledger]\nfile = "own.ledger"\n[ledger.create]\ndelta = 1e-7\n')
+    made = answer("ledger", "create", "--dataset", "people", "--epsilon", "3")
+    assert made["file"] == "own.ledger" and made["delta"] == 1e-7
+    answer("ledger", "create", "other.ledger", *BUDGET)
+    assert answer("ledger", "show")["delta"] == 1e-7 and answer("ledger", "show", DPERM_LEDGER="other.ledger")["delta"] == 1e-6
+    (folder / "dperm.toml").write_text('[ledger]\nfiel = "own.ledger"\n')
+    assert "found 'fiel'" in refusal("ledger", "show")
+
+
+@pytest.mark.parametrize("name", THEOREMS)
+def test_every_theorem_is_drawn_by_its_name_alone(folder, name):
+    """The numbers are then those of the example that the command gives, so every example works too."""
+    found = answer("theory", name, "--plot")
+    assert found["plot"] == f"{name}.svg" and (folder / found["plot"]).read_text().startswith("<?xml")
+    assert np.isfinite(found["value"]) and len(found) > 3  # name, value, picture and the numbers
+
+
+def test_theorems_go_by_the_names_of_their_functions(folder):
+    numbers = ["hypotheses=1000", "alpha=.1", "beta=.05"]
+    want = answer("theory", "pac", *numbers)
+    assert want["value"] == pac_sample_size(hypotheses=1000, alpha=0.1, beta=0.05)
+    for name in ("pac_sample_size", "pac-sample-size"):
+        assert answer("theory", name, *numbers) == want
+    for key, function in THEOREMS.items():
+        assert theorem(function.__name__) == theorem(key.replace("-", "_")) == key
+    assert "Did you mean 'pac_sample_size'?" in refusal("theory", "pac_sample_sise", *numbers)
+    assert answer("theory", "pac", *numbers, "realizable=True")["realizable"] is True
+
+
+def test_a_picture_is_drawn_where_it_is_wanted(folder):
+    words = ["n=1000", "d=5", "lipschitz=1", "diameter=1", "epsilon=1", "delta=1e-6"]
+    (folder / "sub").mkdir()
+    for asked, file in (
+        (["--plot", *words], "gradient-descent.svg"),
+        ([*words, "--plot", "own.png"], "own.png"),
+        ([*words, "--plot=own.svg"], "own.svg"),
+        ([*words, "--plot", "sub"], "sub/gradient-descent.svg"),
+        (["--plot", "a=b.svg", *words], "a=b.svg"),
+    ):
+        said = RUN(app, ["theory", "gradient-descent", *asked])
+        assert said.exit_code == 0 and f"drawn in {file}" in said.output and (folder / file).is_file(), said.output
+    assert "ends in .svg or .png" in refusal("theory", "gradient-descent", *words, "--plot", "own.txt")
+    assert answer("theory", "--plot", "gradient-descent", *words)["plot"] == "gradient-descent.svg"
+
+
+def leaves(words, command):
+    for name, inner in getattr(command, "commands", {}).items():
+        yield from leaves([*words, name], inner)
+    if not getattr(command, "commands", None):
+        yield words, {option for item in command.params for option in item.opts}
+
+
+def test_quiet_goes_after_every_command_too(folder):
+    for words, options in leaves([], get_command(app)):
+        assert {"--quiet", "-q", "--json"} <= options, words
+    for word in ("--quiet", "-q"):
+        fit = ["fit", "people.csv", "--schema", "words.json", "--method", "gradient", "--epsilon", "1", "--overwrite", word]
+        for asked in (fit, ["theory", word], ["ledger", "create", f"{word}.ledger".strip("-"), *BUDGET, word]):
+            found = RUN(app, asked)
+            assert found.exit_code == 0 and found.output == "", (asked, found.output)
+    assert RUN(app, ["theory"]).output  # and it does not last
+    assert answer("theory", "privacy-is-free", "alpha=0.1", "--quiet")["value"] == 0.1
+
+
+def test_bench_runs_the_script_of_a_clone(folder, monkeypatch):
+    monkeypatch.setattr(benching, "__file__", str(folder / "site" / "dperm" / "commands" / "benching.py"))
+    assert "Clone it" in refusal("bench", "--quick")
+    for part in ("benchmarks", "src/dperm", "elsewhere"):
+        (folder / part).mkdir(parents=True)
+    (folder / "src/dperm/cli.py").touch()
+    script = "import json, sys\nopen(sys.argv[sys.argv.index('--out') + 1], 'w').write(json.dumps({'words': sys.argv[1:]}))\n"
+    (folder / "benchmarks/speed.py").write_text(script + "sys.exit(3 if '--fail' in sys.argv else 0)\n")
+    monkeypatch.chdir(folder / "elsewhere")
+    assert RUN(app, ["bench", "--quick", "--out", "s.json"]).exit_code == 0
+    assert json.loads((folder / "elsewhere/s.json").read_text()) == {"words": ["--quick", "--out", "s.json"]}
+    assert answer("bench", "--quick")["words"][0] == "--quick"
+    assert answer("bench", "--out", "t.json")["words"] == ["--out", "t.json"]
+    for json_word in ([], ["--json"]):
+        assert RUN(app, ["bench", "--fail", "--out", "s.json", *json_word]).exit_code == 3

@@ -12,7 +12,7 @@ from typing import Any
 
 import typer
 
-from dperm.commands.shared import SETTINGS, say
+from dperm.commands.shared import QUIET_OPTION, SETTINGS, say, with_quiet
 
 CONFIG = "dperm.toml"
 HELP = """Differentially private regression and classification with a certificate anyone can re-check.
@@ -45,7 +45,7 @@ def _version(asked: bool) -> None:
 @app.callback()
 def common(
     context: typer.Context,
-    quiet: bool = typer.Option(False, "--quiet", "-q", help="Print nothing for people; --json and errors still print."),
+    quiet: bool = QUIET_OPTION,
     config: Path | None = typer.Option(None, envvar="DPERM_CONFIG", help="TOML file with defaults, one table per command."),
     version: bool = typer.Option(
         False, "--version", callback=_version, is_eager=True, help="Version, commit and versions of the dependencies."
@@ -77,8 +77,15 @@ def _table(name: str, table: Any, group: Any, file: Path) -> dict[str, Any]:
     if name not in commands or not isinstance(table, dict):
         raise ValueError(f"Expected tables named after commands ({', '.join(commands)}) in {file}, found {name!r}.")
     command = commands[name]
-    if getattr(command, "commands", None):
-        return {inner: _table(inner, value, command, file) for inner, value in table.items()}
+    if inners := getattr(command, "commands", None):
+        tables = {inner: _table(inner, value, command, file) for inner, value in table.items() if inner in inners}
+        for key, value in table.items():
+            if key not in inners:  # an option of the group's commands, for all that have it, such as the ledger's file
+                able = [inner for inner, one in inners.items() if key in {item.name for item in one.params}]
+                if not able or isinstance(value, dict):
+                    raise ValueError(f"Expected commands of `dperm {name}` or their options in {file}, found {key!r}.")
+                tables |= {inner: {key: value, **tables.get(inner, {})} for inner in able}
+        return tables
     known = {option.lstrip("-").replace("-", "_"): p.name for p in command.params for option in p.opts}
     result = {}
     for key, value in table.items():
@@ -90,13 +97,15 @@ def _table(name: str, table: Any, group: Any, file: Path) -> dict[str, Any]:
 
 
 def _register() -> None:
-    from dperm.commands import COMMANDS
+    from dperm.commands import COMMANDS, READING
 
     for name, function in COMMANDS.items():
         if isinstance(function, typer.Typer):
+            for inner in function.registered_commands:
+                inner.callback = with_quiet(inner.callback) if inner.callback else None
             app.add_typer(function, name=name)
         else:
-            app.command(name)(function)
+            app.command(name, **READING.get(name, {}))(with_quiet(function))
 
 
 _register()

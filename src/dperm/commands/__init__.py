@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from dperm.commands.auditing import audit
+from dperm.commands.benching import PASSES_WORDS_ON, bench
 from dperm.commands.demo import demo
 from dperm.commands.evaluating import evaluate
 from dperm.commands.exploring import explore
 from dperm.commands.fitting import fit, predict
 from dperm.commands.ledgers import ledger
-from dperm.commands.planning import plan, theory
+from dperm.commands.planning import PlotCommand, plan, theory
 from dperm.commands.reporting import report
 from dperm.commands.schemas import schema
 from dperm.commands.verifying import verify
@@ -26,4 +29,7 @@ COMMANDS = {
     "theory": theory,
     "explore": explore,
     "ledger": ledger,
+    "bench": bench,
 }
+READING: dict[str, dict[str, Any]] = {"theory": {"cls": PlotCommand}, "bench": {"context_settings": PASSES_WORDS_ON}}
+"""How a command's words are read, where it is not the usual way."""

@@ -8,11 +8,24 @@ from pathlib import Path
 from typing import Any
 
 import typer
+from typer.core import TyperCommand
 
 from dperm.commands.shared import JSON_OPTION, say, show
 from dperm.suggestions import closest
 
-EXAMPLES = {"n": "10000", "d": "50", "m": "100", "delta": "1e-6", "size": "100", "alpha": "0.1", "beta": "0.05", "steps": "100"}
+EXAMPLES = {"n": "10000", "d": "50", "delta": "1e-6", "alpha": "0.1", "beta": "0.05", "steps": "100", "hypotheses": "1000"}
+EXAMPLES |= {"rank": "20", "rho": "0.001", "count": "100", "noise": "0.001", "gap": "10"}
+ALSO = {  # one of several numbers that a theorem can do with
+    "exponential-erm": ("radius=1",),
+    "output-perturbation": ("radius=1", "delta=1e-6"),
+    "objective-perturbation": ("radius=1", "delta=1e-6"),
+    "projected-gradient": ("steps=100", "lipschitz=1", "diameter=1"),
+    "gradient-descent": ("diameter=1",),
+    "gradient-sensitivity": ("n=10000",),
+    "lower-bound": ("kind=convex",),
+    "generalisation-gap": ("hypotheses=1000", "beta=0.05"),
+}
+PLAIN = {"True": "true", "False": "false", "None": "null"}  # as Python writes them
 
 
 def row_count(file: Path) -> int:
@@ -184,11 +197,36 @@ def _objective_table(model: str | None, delta: float | None, as_json: bool) -> N
     say("\nhalf, default: this library at half and all of its default ridge; gaussian: the floor, one Gaussian release.")
 
 
+class PlotCommand(TyperCommand):
+    """`--plot` without a file means this folder."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        words = []
+        for word, after in zip(args, [*args[1:], "-"]):
+            words.append(word)
+            drawing = after.endswith((".svg", ".png"))
+            if word == "--plot" and (after.startswith("-") or ("=" in after and not drawing) or theorem(after)):
+                words.append(".")
+        return super().parse_args(ctx, words)
+
+
+def theorem(name: str) -> str | None:
+    """The command line's name of a theorem, from that name or its function's, with hyphens or underscores.
+
+    >>> theorem("pac_sample_size"), theorem("pac"), theorem("gradient_descent"), theorem("nothing")
+    ('pac', 'pac', 'gradient-descent', None)
+    """
+    from dperm.theory import THEOREMS
+
+    names = {function.__name__.replace("_", "-"): key for key, function in THEOREMS.items()} | {key: key for key in THEOREMS}
+    return names.get(name.replace("_", "-"))
+
+
 def theory(
     name: str | None = typer.Argument(None, help="A theorem; without it, all are listed."),
     numbers: list[str] = typer.Argument(None, help="Its numbers as name=value, e.g. n=10000 d=50 epsilon=1."),
     plot: Path | None = typer.Option(
-        None, help="Draw its value against n (else epsilon, steps, count, alpha) into this SVG or PNG file."
+        None, help="Draw its value against n (else epsilon, steps, count, alpha) into this SVG or PNG file; NAME.svg by default."
     ),
     as_json: bool = JSON_OPTION,
 ) -> None:
@@ -202,14 +240,18 @@ def theory(
         listed = {key: (inspect.getdoc(function) or "").splitlines()[0] for key, function in THEOREMS.items()}
         show(listed, as_json)
         return
-    if name not in THEOREMS:
-        hint = closest(name, THEOREMS)
-        raise ValueError(f"Expected a theorem in {', '.join(THEOREMS)}, found {name!r}.{hint} Run `dperm theory` for the list.")
-    function = THEOREMS[name]
-    given = _numbers(name, function, numbers or [])
+    asked, found = name, theorem(name)
+    if found is None:
+        hint = closest(asked, [*THEOREMS, *(function.__name__ for function in THEOREMS.values())])
+        raise ValueError(f"Expected a theorem in {', '.join(THEOREMS)}, found {asked!r}.{hint} Run `dperm theory` for the list.")
+    name, function = found, THEOREMS[found]
     needed = [key for key, item in inspect.signature(function).parameters.items() if item.default is inspect.Parameter.empty]
+    usual = [f"{key}={EXAMPLES.get(key, '1')}" for key in needed if key != "kind"]
+    example = " ".join([*usual, *ALSO.get(name, ())])
+    if plot is not None and not numbers:
+        numbers = example.split()  # a picture needs some numbers: those of the example, which the answer names
+    given = _numbers(name, function, numbers or [])
     if absent := [key for key in needed if key not in given]:
-        example = " ".join(f"{key}={EXAMPLES.get(key, '1')}" for key in needed)
         raise ValueError(
             f"Expected {', '.join(f'{key}=' for key in needed)} for {name}, found no {', '.join(absent)}. "
             f"Example: dperm theory {name} {example}"
@@ -221,6 +263,9 @@ def theory(
     if plot is not None:
         from dperm.report.gallery_curve import draw_theorem
 
+        plot = plot / f"{name}.svg" if plot.is_dir() else plot
+        if plot.suffix not in (".svg", ".png"):
+            raise ValueError(f"Expected a file that ends in .svg or .png for --plot, found {str(plot)!r}.")
         draw_theorem(name, function, given, plot)
     plain = float(value) if not isinstance(value, int) else int(value)
     if as_json:
@@ -228,6 +273,8 @@ def theory(
     else:
         say(inspect.getdoc(function) or "")
         say(f"\n{name}({', '.join(f'{key}={item}' for key, item in given.items())}) = {value!s}")
+        if plot is not None:
+            say(f"drawn in {plot}")
 
 
 def _numbers(name: str, function: Any, words: list[str]) -> dict[str, Any]:
@@ -239,7 +286,7 @@ def _numbers(name: str, function: Any, words: list[str]) -> dict[str, Any]:
         if not sign or key not in known:
             raise ValueError(f"Expected name=value with a name in {', '.join(known)} for {name}, found {word!r}.")
         try:
-            found[key] = json.loads(text)
+            found[key] = json.loads(PLAIN.get(text, text if text[:1] != "." else f"0{text}"))
         except ValueError:
             if "str" not in str(known[key].annotation):
                 raise ValueError(f"Expected a number for {key} of {name}, found {text!r}. Write e.g. {key}=1.") from None

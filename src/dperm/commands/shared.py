@@ -2,14 +2,34 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import typer
 
 SETTINGS: dict[str, bool] = {"quiet": False}  # set once by the common options, before any command runs
 JSON_OPTION = typer.Option(False, "--json", help="Print one JSON object instead of text.")
+QUIET_OPTION = typer.Option(False, "--quiet", "-q", help="Print nothing for people; --json and errors still print.")
+
+
+def with_quiet(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with --quiet among its own options, so that it works after the command's name as well as before it."""
+    hints = get_type_hints(command)
+    own = [item.replace(annotation=hints[name]) for name, item in inspect.signature(command).parameters.items()]
+    quiet = inspect.Parameter("quiet", inspect.Parameter.KEYWORD_ONLY, default=QUIET_OPTION, annotation=bool)
+
+    @functools.wraps(command)
+    def called(*, quiet: bool, **options: Any) -> None:
+        SETTINGS["quiet"] = SETTINGS["quiet"] or quiet
+        command(**options)
+
+    called.__signature__ = inspect.Signature([*own, quiet])  # type: ignore[attr-defined]
+    called.__annotations__ = {**hints, "quiet": bool}
+    return called
 
 
 def say(text: str, *, error: bool = False) -> None:
