@@ -1,11 +1,14 @@
 """`distinguish`: it finds what leaks, does not find what does not, survives interruption, and spreads over processes."""
 
+import math
+
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression as NonPrivate
 
 import dperm
-from dperm.audit import distinguish
+from dperm.audit import distinguish, exact, one_run, rare_directions
+from dperm.audit.densities import gaussian_output
 from dperm.audit.trials import as_guarantee, trials_for
 from dperm.mechanisms import Gradient
 from dperm.privacy import GDP, PureDP
@@ -38,7 +41,7 @@ def test_a_leak_without_a_direction_is_found():
 
 
 def test_a_fitted_direction_is_not_chosen_for_fitting_its_own_trials():
-    """Eighty columns of noise and one that tells, 200 trials: in-sample the discriminant separates perfectly, and proves nothing."""
+    """Eighty columns of noise, one that tells, 200 trials: in-sample the discriminant separates perfectly and proves nothing."""
     generator = np.random.default_rng(4)
 
     def fit(side):
@@ -152,5 +155,20 @@ def test_declarations_are_checked():
         distinguish(lambda data: 0.0, 0, 1, 40, statistic="best")
     with pytest.raises(ValueError, match="function or an estimator"):
         distinguish(3, 0, 1, 40)
+    for wrong in ({"delta": -1.0}, {"delta": 1.0}, {"delta": math.nan}, {"confidence": 2.0}, {"confidence": 0.0}):
+        with pytest.raises(ValueError, match=f"Expected 0 .* {next(iter(wrong))}"):
+            distinguish(lambda data: 0.0, 0, 1, 40, **wrong)
+        with pytest.raises(ValueError, match=f"Expected 0 .* {next(iter(wrong))}"):
+            one_run(lambda X, y: X.sum(axis=0), np.zeros((1, 2)), [1.0], rare_directions(2, 2, norm=1.0), **wrong)
+    with pytest.raises(ValueError, match="rare_directions"):
+        one_run(lambda X, y: X.sum(axis=0), np.zeros((1, 2)), [1.0], 50)
+    with pytest.raises(ValueError, match="epsilons ≥ 0"):
+        exact(lambda data: gaussian_output(sum(data), 1.0), [([0], [1])], epsilons=[-1.0])
     assert as_guarantee(1.0, 1e-5).delta(1.0) == 1e-5
     assert trials_for(1.0, 0.5) > trials_for(2.0, 0.5)
+
+
+def test_an_estimator_takes_one_array_or_its_arguments(generator):
+    mean, rows = dperm.MeanEstimator(1.0, bounds=(0, 1)), generator.random((20, 1))
+    for data, other in ((rows, rows + 0.1), ((rows,), (rows + 0.1,))):
+        assert distinguish(mean, data, other, 20).trials == 20

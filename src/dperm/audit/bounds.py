@@ -21,6 +21,14 @@ if TYPE_CHECKING:
 Vector = NDArray[np.float64]
 
 
+def check_levels(delta: float, confidence: float) -> None:
+    """δ in [0, 1) and a confidence in (0, 1), or an error: outside them a bound means nothing."""
+    if not 0 <= delta < 1:
+        raise ValueError(f"Expected 0 ≤ delta < 1, found {delta}. Pass the δ of the claim, e.g. 1e-5.")
+    if not 0 < confidence < 1:
+        raise ValueError(f"Expected 0 < confidence < 1, found {confidence}. Pass e.g. 0.99.")
+
+
 def rate_upper(errors: ArrayLike, trials: int, alpha: float) -> Vector:
     """Clopper–Pearson: the largest rate under which `errors` or fewer in `trials` still has probability ≥ alpha.
 

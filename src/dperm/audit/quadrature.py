@@ -208,6 +208,8 @@ def exact(
     """
     levels = np.linspace(0.0, 12.0, 241) if epsilons is None else np.atleast_1d(np.asarray(epsilons, dtype=np.float64))
     judged = levels if at is None else np.array([at])
+    if not (np.all(levels >= 0) and np.all(judged >= 0) and np.all(np.isfinite(levels))):
+        raise ValueError("Expected finite epsilons ≥ 0, found others. Pass e.g. epsilons=[0.5, 1.0].")
     worst: ExactProfile | None = None
     best = -1.0
     for data, neighbour in pairs:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dperm.audit.bounds import one_run_epsilon, one_run_tail
+from dperm.audit.bounds import check_levels, one_run_epsilon, one_run_tail
 from dperm.audit.trials import coefficients
 from dperm.curator import Curator
 
@@ -113,6 +113,11 @@ def one_run(
     (40, 40, True)
     """
     started = time.perf_counter()
+    check_levels(delta, confidence)
+    if not isinstance(canaries, Canaries):
+        raise ValueError(
+            f"Expected canaries, found {type(canaries).__name__}. Make them with dperm.audit.rare_directions or flipped_labels."
+        )
     X, y = np.asarray(X), np.asarray(y)
     m = len(canaries)
     r = guesses if guesses is not None else max(2, m // 5)

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dperm.audit.bounds import epsilon_lower, limits, mu_lower, profile_gap
+from dperm.audit.bounds import check_levels, epsilon_lower, limits, mu_lower, profile_gap
 from dperm.audit.scores import Matrix, ScoreFunction, best_tests, candidates
 from dperm.audit.workers import Progress, run_chunks
 from dperm.privacy import ApproxDP, Guarantee, PureDP
@@ -84,7 +84,7 @@ def distinguish(
 ) -> Distinguished:
     """Lower bounds on ε(δ) and μ of `fit` from `trials` runs on each of two neighbouring data sets.
 
-    fit        a function data ↦ numbers, or an unfitted estimator (then data is the tuple of arguments of its `fit`)
+    fit        a function data ↦ numbers, or an unfitted estimator (then data is the tuple of arguments of its `fit`, or X alone)
     statistic  "auto", or a function from outcomes (trials × numbers) to a score that is larger on the neighbour
     claim      what the mechanism promises: a guarantee (its whole profile is tested), or a number ε (at `delta`)
     processes  worker processes; global NumPy and Python generators are reseeded in each from the operating system
@@ -103,6 +103,7 @@ def distinguish(
     >>> bool(1.5 < found.epsilon_lower <= 2.0)
     True
     """
+    check_levels(delta, confidence)
     if trials < 20:
         raise ValueError(f"Expected trials ≥ 20, found {trials}. Half of them choose the test, half of them count.")
     if not 0.1 <= choosing <= 0.9 or chunk < 1:
@@ -168,16 +169,17 @@ def as_function(fit: Any) -> Callable[[Any], Any]:
     def run(data: Any) -> NDArray[np.float64]:
         from sklearn.base import clone
 
-        return coefficients(clone(fit).fit(*data))
+        arguments = data if isinstance(data, tuple | list) else (data,)
+        return coefficients(clone(fit).fit(*arguments))
 
     return run
 
 
 def coefficients(model: Any) -> NDArray[np.float64]:
-    """The fitted numbers of a linear model: coef_ and intercept_, or w_."""
+    """The fitted numbers of a model: coef_ and intercept_, or w_, or the location_ or index_ of a simpler one."""
     parts = [np.ravel(getattr(model, name)) for name in ("coef_", "intercept_") if hasattr(model, name)]
-    if not parts and hasattr(model, "w_"):
-        parts = [np.ravel(model.w_)]
+    if not parts:
+        parts = [np.ravel(getattr(model, name)) for name in ("w_", "location_", "index_") if hasattr(model, name)][:1]
     if not parts:
         raise ValueError(
             f"Expected a fitted model with coef_, intercept_ or w_, found {type(model).__name__}. Pass a function data ↦ numbers."
