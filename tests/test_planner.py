@@ -28,7 +28,7 @@ def target(epsilon=1.0, delta=1e-6, **more):
     [
         (LOGISTIC, "probabilities", 1.0, 1e-6, "scaled-objective"),
         (LOGISTIC, "probabilities", 0.5, 1e-6, "scaled-objective"),
-        (LOGISTIC, "probabilities", 0.49, 1e-6, "scaled-gradient"),
+        (LOGISTIC, "probabilities", 0.1, 1e-6, "scaled-gradient"),
         (LOGISTIC, "accuracy", 3.0, 1e-6, "scaled-gradient"),
         (SQUARES, "coefficients", 1.0, 1e-6, "scaled-gradient"),
         (SOFTMAX, "probabilities", 1.0, 1e-6, "scaled-gradient"),
@@ -123,3 +123,21 @@ def test_pure_regression_has_a_default():
     model = dperm.LinearRegression(1.0, delta=0.0, bounds=(0, 1), y_bounds=(-1, 4), random_state=0).fit(X, y)
     assert model.certificate_.delta == 0 and model.certificate_.verify(allow_seeded=True).ok
     assert model.score(X, y) > 0.9
+
+
+def test_probabilities_of_persons_with_many_rows_and_of_few_rows_go_to_the_gradient():
+    """Public numbers only: n, rows a person, columns. Objective perturbation with k ≥ 8 rows was once shrunk to nothing."""
+    for n, rows, expected in ((20_000, 1, "objective"), (20_000, 12, "gradient"), (10**9, 12, "gradient"), (500, 1, "gradient")):
+        goal = Target(1.0, 1e-6, "replace-one", rows)
+        found = planner.choose("auto", LOGISTIC, Shape(n, 4), goal, asked_for="probabilities", kinds=("numeric",) * 4)
+        assert found.name == f"scaled-{expected}"
+
+
+@pytest.mark.parametrize("relation", ["zero-out", "replace-one"])
+def test_persons_with_ten_rows_learn_by_either_scaled_method(relation, generator):
+    X = generator.uniform(-1, 1, (20_000, 3))
+    y = (X @ [3.0, -2.0, 1.0] + generator.logistic(size=len(X)) > 0).astype(int)
+    for method in ("auto", "scaled-objective"):
+        options = {"relation": relation, "groups": np.arange(len(X)) // 10, "max_rows_per_person": 10, "random_state": 0}
+        model = dperm.LogisticRegression(1.0, bounds=(-1, 1), classes=[0, 1], method=method, **options).fit(X, y)
+        assert model.score(X, y) > 0.8  # non-private: 0.83; the old ladder gave 0.50
