@@ -120,3 +120,17 @@ def test_the_limit_of_counts_is_never_that_of_the_zeros():
     counts[8], counts[23] = 2000.0, 8000.0
     assert poisson_rule.count_limit(problem, shape, target, 1.0, released) == pytest.approx(2.0**-4)
     assert not poisson_rule.rare(shape, released)
+
+
+def test_a_narrow_column_is_scaled_as_far_as_its_noise_allows():
+    """A column that fills a hundredth of its bounds gets its own deviation, or the noise's where that is larger."""
+    n, deviation = 100_000, 0.006
+    target = Target.declare(epsilon=1.0, delta=1e-6, relation="zero-out", n=n)
+    counts = np.zeros(24)
+    counts[14] = n
+    radius = 2 * SQUARED.data.x_norm * 2.0**-7
+    released = {"mean": np.zeros(1), "radius": counts, "squares": np.array([n * deviation**2])}
+    for mu, expected in ((10.0, deviation), (1e-4, math.sqrt(radius**2 / 1e-4 / n))):
+        scaled = rule.centred_and_scaled(SQUARED, Shape(n, 1), target, ("numeric",), {"squares": mu}, released)
+        assert 1 / scaled["scale"][0] == pytest.approx(expected, rel=1e-9)
+    assert expected > 1.5 * deviation

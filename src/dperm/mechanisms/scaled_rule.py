@@ -31,7 +31,7 @@ Vector = NDArray[np.float64]
 KINDS = ("numeric", "categorical", "boolean", "sparse", "free", "private")
 MOMENTUM = 0.9
 # A standard deviation below the floor is treated as the floor: a rarer level is not blown up beyond 1/floor.
-FLOORS = {"numeric": 0.02, "categorical": 0.2, "boolean": 0.1, "sparse": 0.02}
+FLOORS = {"numeric": 0.005, "categorical": 0.2, "boolean": 0.1, "sparse": 0.02}
 REGRESSION_FLOORS = {**FLOORS, "categorical": 0.1}
 NOISE_LIMIT = 0.06  # share of the residual variance that noise may add to the predictions of a regression
 LABEL_PRIOR = 0.1  # variance of a label mean about the middle of its bounds, in units of half their width squared
