@@ -110,13 +110,17 @@ class MeanEstimator(_Location):
             raise ValueError("Expected bounds= or x_norm=, found both. Pass the one that describes the data better.")
         if self.x_norm is not None and not (self.x_norm > 0 and np.isfinite(self.x_norm)):
             raise ValueError(f"Expected x_norm > 0, found {self.x_norm}. Pass the largest Euclidean norm a row may have.")
-        given = self.groups if groups is None else groups
-        counted = self.relation == "add-remove" or given is not None
+        fitted: MeanEstimator = self._fit(X, groups, self._loss(), self._mechanism(groups), self.x_norm)
+        return fitted
+
+    def _loss(self) -> Loss:
+        return SquaredLoss()
+
+    def _mechanism(self, groups: Any = None) -> Any:
+        counted = self.relation == "add-remove" or self.groups is not None or groups is not None
         # The exact sampler draws Gaussian noise only.
         kind = "gaussian" if self.noise == "exact" and self.delta != 0 else "auto"
-        mechanism = Mean(kind, "released" if counted else "public")
-        fitted: MeanEstimator = self._fit(X, groups, SquaredLoss(), mechanism, self.x_norm)
-        return fitted
+        return Mean(kind, "released" if counted else "public")
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -139,5 +143,11 @@ class MedianEstimator(_Location):
 
     def fit(self, X: Any, y: Any = None, groups: Any = None) -> MedianEstimator:
         """Release the quantile; afterwards `location_` and `certificate_`."""
-        fitted: MedianEstimator = self._fit(X, groups, QuantileLoss(self.quantile), QuantileExponential(self.cells), None)
+        fitted: MedianEstimator = self._fit(X, groups, self._loss(), self._mechanism(), None)
         return fitted
+
+    def _loss(self) -> Loss:
+        return QuantileLoss(self.quantile)
+
+    def _mechanism(self, groups: Any = None) -> Any:
+        return QuantileExponential(self.cells)

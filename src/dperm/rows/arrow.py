@@ -64,7 +64,7 @@ class ArrowRows:
         self.encoding = self.schema.encoding()
         self.columns = [column for column in self.schema.columns if column.type != "ignored"]
         needed = [column.name for column in self.columns] + [self.schema.target.column]
-        self.memory = _bytes(memory)
+        self.memory = byte_count(memory)
         self.files = Files.open(path, list(dict.fromkeys(needed)), self._read_ahead())
         self.n = self.files.n
         self.progress = progress
@@ -165,18 +165,19 @@ def _schema(schema: Any) -> Schema:
     return Schema.from_dict(schema) if isinstance(schema, Mapping) else Schema.load(schema)
 
 
-def _bytes(memory: int | str) -> int:
-    """
-    >>> _bytes("512MB"), _bytes(1000)
+def byte_count(memory: int | str) -> int:
+    """Bytes from a number or a text.
+
+    >>> byte_count("512MB"), byte_count(1000)
     (512000000, 1000)
     """
     units = {"KB": 1e3, "MB": 1e6, "GB": 1e9}
     if isinstance(memory, str):
         number, unit = memory.strip()[:-2], memory.strip()[-2:].upper()
         try:
-            return int(float(number) * units[unit])
-        except (KeyError, ValueError):
-            raise ValueError(f'Expected memory= like "512MB" or "2GB", found {memory!r}.') from None
+            memory = int(float(number) * units[unit])
+        except (KeyError, ValueError, OverflowError):
+            raise ValueError(f'Expected memory like "512MB" or "2GB", found {memory!r}.') from None
     if memory <= 0:
         raise ValueError(f"Expected memory > 0, found {memory}. Pass bytes, or a text like '1GB'.")
     return int(memory)
