@@ -9,6 +9,8 @@ import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 
+import dperm
+from dperm import advice
 from dperm.cli import app
 from dperm.commands import benching
 from dperm.commands.planning import theorem
@@ -163,3 +165,91 @@ def test_bench_runs_the_script_of_a_clone(folder, monkeypatch):
     assert answer("bench", "--out", "t.json")["words"] == ["--out", "t.json"]
     for json_word in ([], ["--json"]):
         assert RUN(app, ["bench", "--fail", "--out", "s.json", *json_word]).exit_code == 3
+
+
+PLAN = ("plan", "--n", "2000", "--d", "3", "--epsilon", "1", "--model")
+
+
+@pytest.mark.parametrize("model", advice.MODELS)
+def test_every_model_that_public_numbers_determine_is_planned(model):
+    short = next(word for word, name in advice.SHORT.items() if name == model)
+    found = answer(*PLAN, short, "--target-risk", "0.05")
+    assert found["model"] == model == advice.named(model)
+    assert found["mechanism"] in [entry["mechanism"] for entry in found["alternatives"]]
+    spoken = any(value is not None for value in found["predicted_risk"].values())
+    assert spoken == (model in advice.BOUNDED) == any(value for key, value in found["epsilon_needed"].items())
+    assert found["relation"] == ("zero-out" if model == "MLPClassifier" else "replace-one")
+    if not spoken:  # the others take seconds
+        assert answer(*PLAN, model, "--relation", "add-remove")["relation"] == "add-remove"
+
+
+def test_the_plan_is_the_one_that_a_fit_makes(folder):
+    draws = np.random.default_rng(0).uniform(0, 1, (2000, 3))
+    for name, given in (
+        ("MeanEstimator", {}),
+        ("MedianEstimator", {}),
+        ("Lasso", {"y_bounds": (0, 1)}),
+        ("PoissonRegressor", {"y_bounds": (0, 1)}),
+        ("MLPClassifier", {"classes": [0, 1]}),
+    ):
+        labels = (draws[:, 0] > 0.5).astype(int)
+        fitted = getattr(dperm, name)(epsilon=1.0, bounds=(0, 1), random_state=0, **given).fit(draws, labels)
+        assert answer(*PLAN, name)["stages"] == [{"name": s.name, "event": s.event.spec()} for s in fitted.plan_.stages], name
+
+
+def test_what_cannot_be_planned_is_said():
+    assert "needs its class of rules" in refusal(*PLAN, "FiniteClassLearner")
+    assert "Did you mean 'Lasso'?" in refusal(*PLAN, "Lassoo")
+    assert "It has one mechanism" in refusal(*PLAN, "mean", "--method", "gradient")
+    for radius in ("0", "-1", "nan", "inf"):
+        assert "Expected a radius > 0" in refusal(*PLAN, "ridge", "--radius", radius)
+    for goal in ("0", "-1", "nan"):
+        assert "Expected a target risk > 0" in refusal(*PLAN, "lasso", "--target-risk", goal)
+
+
+FIT = ("fit", "people.csv", "--epsilon", "1", "--overwrite", "--schema")
+
+
+def test_models_of_another_kind_than_the_target_are_refused(folder):
+    wrong = {"words": ("linear", "ridge", "Lasso", "poisson"), "number": ("svm", "mlp")}
+    for schema, word in (("words", "has classes"), ("number", "is numeric")):
+        for model in wrong[schema]:
+            for asked in ((*FIT, f"{schema}.json"), ("plan", "--n", "200", "--epsilon", "1", "--schema", f"{schema}.json")):
+                text = refusal(*asked, "--model", model)
+                assert word in text and "Pass --model with one of" in text
+    assert "one of LinearSVC, LogisticRegression, MLPClassifier, or leave" in refusal(*FIT, "words.json", "--model", "linear")
+    assert "MeanEstimator is for Python" in refusal(*FIT, "number.json", "--model", "mean")
+
+
+def test_the_relation_is_the_models_own_unless_asked_for(folder):
+    words = (*FIT, "words.json", "--model", "mlp")
+    said = RUN(app, list(words))
+    assert said.exit_code == 0 and "zero-out (the default of MLPClassifier; see --relation)" in said.output
+    assert answer(*words)["relation"] == "zero-out"
+    assert answer(*words, "--relation", "replace-one")["relation"] == "replace-one"
+    assert answer(*FIT, "words.json", "--method", "gradient")["relation"] == "replace-one"
+
+
+@pytest.mark.parametrize("memory", ["3parsecs", "GB", "-1GB", "infGB", "0MB", "1"])
+def test_memory_is_checked_also_for_small_files(folder, memory):
+    assert "memory" in refusal("fit", "absent.csv", "--schema", "absent.json", "--epsilon", "1", "--memory", memory)
+
+
+@pytest.mark.parametrize(("schema", "kinds"), [("words", {"no", "yes"}), ("whole", {0, 1}), ("number", float)])
+def test_predictions_as_json_have_the_type_of_the_target(folder, schema, kinds):
+    answer(*FIT, f"{schema}.json", "--method", "gradient")
+    found = answer("predict", "dperm-model/model.json", "people.csv")["predictions"]
+    assert len(found) == 200
+    if kinds is float:
+        assert all(type(value) is float for value in found)
+    else:
+        assert set(found) <= kinds and {type(value) for value in found} <= {type(value) for value in kinds}
+
+
+def test_a_poisson_fit_is_checked_against_its_ledger(folder):
+    answer("ledger", "create", *BUDGET)
+    schema = {"columns": {"a": {"type": "numeric", "low": -1, "high": 1}}}
+    schema["target"] = {"column": "k", "type": "count", "low": 0, "high": 5}
+    (folder / "count.json").write_text(json.dumps(schema))
+    assert answer(*FIT, "count.json", "--ledger", "people.ledger")["mechanism"] == "scaled-poisson"
+    assert answer("ledger", "show")["fits"] == 1

@@ -15,8 +15,14 @@ from dperm.mechanisms.base import MECHANISMS, Plan, Shape, Target
 from dperm.planner import build, choose, expected_noise_ratio
 from dperm.privacy import compose
 from dperm.problem import Problem
+from dperm.suggestions import closest
 
-MODELS = ("LogisticRegression", "LinearSVC", "LinearRegression", "Ridge", "HuberRegressor")
+LINEAR = ("LogisticRegression", "LinearSVC", "LinearRegression", "Ridge", "HuberRegressor")
+BOUNDED = (*LINEAR, "QuantileRegressor", "PoissonRegressor")
+LOCATIONS = ("MeanEstimator", "MedianEstimator")
+MODELS = (*BOUNDED, "Lasso", "MLPClassifier", *LOCATIONS)
+"""Models that public numbers are enough to plan; the risk theorems speak of the first group."""
+CLASSIFIERS = ("LogisticRegression", "LinearSVC", "MLPClassifier")
 ALTERNATIVES = ("scaled-gradient", "scaled-objective", "gradient", "objective", "output", "statistics", "newton", "exponential")
 SHORT = {
     "logistic": "LogisticRegression",
@@ -24,6 +30,12 @@ SHORT = {
     "linear": "LinearRegression",
     "ridge": "Ridge",
     "huber": "HuberRegressor",
+    "quantile": "QuantileRegressor",
+    "poisson": "PoissonRegressor",
+    "lasso": "Lasso",
+    "mlp": "MLPClassifier",
+    "mean": "MeanEstimator",
+    "median": "MedianEstimator",
 }
 PRIORS = (0.01, 0.1, 0.5)
 
@@ -82,23 +94,62 @@ def declared(
     import dperm.estimators as estimators
     from dperm.encoding import Encoding
 
-    model = SHORT.get(model, model)
-    if model not in MODELS:
-        raise ValueError(f"Expected a model in {', '.join((*MODELS, *SHORT))}, found {model!r}.")
+    model = named(model)
     if not (isinstance(n, int) and n >= 1 and isinstance(d, int) and 1 <= d <= 10**6):
         raise ValueError(f"Expected whole numbers n ≥ 1 and 1 ≤ d ≤ 1,000,000, found n={n!r} and d={d!r}.")
-    extra = {"classes": [0, 1]} if model in ("LogisticRegression", "LinearSVC") else {"y_bounds": (0.0, 1.0)}
-    estimator = getattr(estimators, model)(epsilon=epsilon, delta=delta, relation=relation, bounds=(0, 1), method=method, **extra)
+    kind = getattr(estimators, model)
+    numbers: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "relation": relation, "bounds": (0, 1)}
+    if model in LOCATIONS:
+        if method != "auto":
+            raise ValueError(f"Expected method='auto' for {model}, found {method!r}. It has one mechanism.")
+        numbers["delta"] = delta if delta is not None or model == "MeanEstimator" else 0.0
+        estimator = kind(**numbers)
+        target = Target.declare(epsilon=epsilon, delta=numbers["delta"], relation=relation, n=n, rows_per_person=groups)
+        return estimator, Problem(estimator._loss(), data=estimator._data(d, None)), Shape(n, d), target
+    extra = {"classes": [0, 1]} if model in CLASSIFIERS else {"y_bounds": (0.0, 1.0)}
+    estimator = kind(**numbers, method=method, **extra)
     estimator._encoding = Encoding.from_declaration(d, bounds=(0, 1))
+    estimator._size = (n, groups)
     _, _, interval = estimator._labels([0])
     target = Target.declare(epsilon=epsilon, delta=delta, relation=relation, n=n, rows_per_person=groups)
     return estimator, estimator._problem(interval), Shape(n, d), target
+
+
+def named(model: str) -> str:
+    """The estimator's name, from that or a short word.
+
+    >>> named("median"), named("Lasso")
+    ('MedianEstimator', 'Lasso')
+    """
+    found = SHORT.get(model, model)
+    if found == "FiniteClassLearner":
+        raise ValueError(
+            "Expected a model that n and d are enough to plan, found 'FiniteClassLearner', which needs its class of rules. Run "
+            "`dperm theory pac hypotheses=1000 alpha=0.1 beta=0.05 epsilon=1` for the rows that a class of that size needs."
+        )
+    if found not in MODELS:
+        known = (*MODELS, *SHORT)
+        raise ValueError(f"Expected a model in {', '.join(known)}, found {model[:60]!r}.{closest(model, known)}")
+    return found
+
+
+def default_relation(model: str) -> str:
+    """The relation that an estimator takes when none is asked for.
+
+    >>> default_relation("ridge"), default_relation("mlp")
+    ('replace-one', 'zero-out')
+    """
+    import dperm.estimators as estimators
+
+    return str(getattr(estimators, named(model))().relation)
 
 
 def plan_of(estimator: Any, problem: Problem, shape: Shape, target: Target) -> Plan:
     """The plan that `fit` would make."""
     from dperm.walk import plan
 
+    if type(estimator).__name__ in LOCATIONS:
+        return plan(problem, shape, target, estimator._mechanism())
     mechanism = choose(
         estimator._method(), problem, shape, target, asked_for=estimator.asked_for, kinds=estimator._encoding.kinds
     )
@@ -119,6 +170,7 @@ RISK_NOTE = (
     "gradient's assumes as many plain steps as help (more cost no privacy); the planned schedule takes fewer, faster ones, for "
     "which no such bound is proved. The scaled methods show the bound of their family."
 )
+NO_RISK_NOTE = "No theorem here bounds the risk of this model: the plan and its privacy are exact, its accuracy is not predicted."
 
 
 def risk(name: str, problem: Problem, n: float, shape: Shape, target: Target, radius: float) -> float:
@@ -272,7 +324,7 @@ def advise(
     estimator, problem, shape, target = declared(model, n, d, epsilon=epsilon, delta=delta, relation=relation, method=method)
     plan = plan_of(estimator, problem, shape, target)
     found: dict[str, Any] = {
-        "model": model,
+        "model": named(model),
         "n": n,
         "d": d,
         "epsilon": target.epsilon,
@@ -282,16 +334,38 @@ def advise(
         "stages": [{"name": stage.name, "event": stage.event.spec()} for stage in plan.stages],
         "explanation": plan.explain(),
         "warnings": list(plan.warnings),
-        "noise_ratio": expected_noise_ratio(problem, shape, target) if target.delta else None,
-        "predicted_risk": predicted_risks(problem, shape, target, radius=radius),
-        "alternatives": alternatives(
-            problem, shape, target, asked_for=estimator.asked_for, kinds=estimator._encoding.kinds, radius=radius, planned=planned
-        ),
-        "risk_note": RISK_NOTE,
         "odds": odds(target.epsilon),
         "odds_sentence": odds_sentence(target.epsilon, target.delta, relation),
     }
+    return found | outlook(estimator, plan, problem, radius=radius, planned=planned, target_risk=target_risk)
+
+
+def outlook(
+    estimator: Any, plan: Plan, problem: Problem, *, radius: float = 1.0, planned: bool = True, target_risk: float | None = None
+) -> dict[str, Any]:
+    """Predicted risks, the alternatives, and the n or ε that a target risk needs; None where no theorem speaks of the model."""
+    if not 0 < radius < math.inf:
+        raise ValueError(f"Expected a radius > 0, found {radius:g}. Pass the norm of the best coefficients, e.g. 1.")
+    if target_risk is not None and not 0 < target_risk < math.inf:
+        raise ValueError(f"Expected a target risk > 0, found {target_risk:g}. Pass e.g. 0.01.")
+    shape, target, none = plan.shape, plan.target, dict.fromkeys(RISK_NAMES)
+    spoken = type(estimator).__name__ in BOUNDED
+    found: dict[str, Any] = {
+        "noise_ratio": expected_noise_ratio(problem, shape, target) if spoken and target.delta else None,
+        "predicted_risk": predicted_risks(problem, shape, target, radius=radius) if spoken else none,
+        "risk_note": RISK_NOTE if spoken else NO_RISK_NOTE,
+        "alternatives": [],
+    }
+    if spoken:
+        kinds = estimator._encoding.kinds
+        common: dict[str, Any] = {"asked_for": estimator.asked_for, "kinds": kinds, "radius": radius, "planned": planned}
+        found["alternatives"] = alternatives(problem, shape, target, **common)
+    if plan.mechanism not in [entry["mechanism"] for entry in found["alternatives"]]:
+        passes = sum(event.total() for event in plan.events)
+        own = {"mechanism": plan.mechanism, "needs": [], "passes": passes, "predicted_risk": None}
+        found["alternatives"].insert(0, own)
     if target_risk is not None:
-        found["sample_size"] = {"target_risk": target_risk, **sample_sizes(problem, shape, target, target_risk, radius=radius)}
-        found["epsilon_needed"] = epsilons(problem, shape, target, target_risk, radius=radius)
+        given: tuple[Any, ...] = (problem, shape, target, target_risk)
+        found["sample_size"] = {"target_risk": target_risk, **(sample_sizes(*given, radius=radius) if spoken else none)}
+        found["epsilon_needed"] = epsilons(*given, radius=radius) if spoken else none
     return found

@@ -21,7 +21,7 @@ def fit(
         None, help="Estimator name, or logistic, svm, linear, ridge, huber, lasso, mlp, …; by default from the target's type."
     ),
     method: str = typer.Option("auto", help="Mechanism."),
-    relation: str = typer.Option("replace-one", help="replace-one, zero-out or add-remove."),
+    relation: str | None = typer.Option(None, help="replace-one, zero-out or add-remove; the model's own default if left out."),
     nominal_n: int | None = typer.Option(None, help="Public nominal number of rows, for add-remove."),
     intervals: bool = typer.Option(False, "--intervals", help="Pay, out of the same epsilon, for intervals in the report."),
     random_state: int | None = typer.Option(None, help="Reproducible noise: NOT private, for tests only."),
@@ -39,8 +39,10 @@ def fit(
     Example: dperm fit people.csv --schema people.json --target income --epsilon 1
     """
     from dperm.model_file import check_room
+    from dperm.rows.arrow import byte_count
     from dperm.schema import Schema
 
+    byte_count(memory)  # a mistake in it is said before anything is read, also where the file turns out small
     declared = Schema.load(schema)
     if target is not None:
         declared = declared.with_target(target)
@@ -51,10 +53,10 @@ def fit(
         delta=delta,
         schema=declared,
         method=method,
-        relation=relation,
         nominal_n=nominal_n,
         random_state=random_state,
         verbose=verbosity(as_json),
+        **({} if relation is None else {"relation": relation}),
     )
     if intervals:
         if "intervals" not in estimator.get_params():
@@ -71,9 +73,12 @@ def fit(
         book = Ledger(ledger, data=file)
         book.check(estimator_plan(estimator, nominal_n if nominal_n is not None else row_count(file)))
         estimator.set_params(ledger=book)
-    fitted = estimator.fit(open_rows(file, declared, memory, cache, quiet=not verbosity(as_json) or relation == "add-remove"))
+    hidden = estimator.relation == "add-remove"  # the number of rows is private there: no progress by rows
+    fitted = estimator.fit(open_rows(file, declared, memory, cache, quiet=hidden or not verbosity(as_json)))
     report = save_model(fitted, out)
     lines = summary(fitted)
+    if relation is None and lines["relation"] != "replace-one" and not as_json:
+        lines["relation"] += f" (the default of {type(fitted).__name__}; see --relation)"
     if hasattr(fitted, "classes_"):
         # Always said, whatever the data: a misspelt class makes rows empty and must not become an error about them.
         lines["labels"] = f"{', '.join(map(str, fitted.classes_.tolist()))} (a row with any other label counts as empty)"
@@ -98,6 +103,8 @@ def open_rows(file: Path, schema: Any, memory: str, cache: Path | None, *, quiet
 
 def estimator_for(name: str | None, schema: Any) -> Any:
     """The estimator class by name, or by the type of the target."""
+    from sklearn.base import ClassifierMixin
+
     import dperm.estimators as estimators
     from dperm.advice import SHORT
     from dperm.estimators.base import PrivateEstimator
@@ -105,13 +112,21 @@ def estimator_for(name: str | None, schema: Any) -> Any:
     # Those that read a schema and have a JSON form; the others are for Python. Said before anything is spent.
     found = {label: getattr(estimators, label) for label in estimators.__all__}
     known = [label for label, kind in found.items() if issubclass(kind, PrivateEstimator)]
-    words = {**SHORT, "lasso": "Lasso", "mlp": "MLPClassifier", "poisson": "PoissonRegressor", "quantile": "QuantileRegressor"}
-    name = None if name is None else words.get(name, name)
+    name = None if name is None else SHORT.get(name, name)
     if name is None:
         wanted = {"classes": "LogisticRegression", "numeric": "LinearRegression", "count": "PoissonRegressor"}[schema.target.type]
         name = wanted if wanted in known else "LinearRegression"
     if name not in known:
-        raise ValueError(f"Expected a model in {', '.join(known)}, found {name!r}.{closest(name, known)}")
+        python = f" {name} is for Python: it has no schema and no model.json." if name in found else closest(name, known)
+        raise ValueError(f"Expected a model in {', '.join(known)}, found {name!r}.{python}")
+    classes = schema.target.type == "classes"
+    fitting = [label for label in known if issubclass(found[label], ClassifierMixin) == classes]
+    if name not in fitting:
+        has = "has classes" if classes else f"is {schema.target.type}"
+        raise ValueError(
+            f"Expected a model for the target {schema.target.column!r}, which {has}, found {name}. Pass --model with one of "
+            f"{', '.join(fitting)}, or leave it out."
+        )
     return found[name]
 
 
@@ -132,7 +147,8 @@ def predict(
     fitted = load_model(model)
     table = read_table(file)
     lines = ["prediction"]
-    columns = [[str(value) for value in fitted.predict(table)]]
+    predicted = fitted.predict(table).tolist()  # numbers, or classes in the type of the schema
+    columns = [[str(value) for value in predicted]]
     if probabilities:
         if not hasattr(fitted, "predict_proba"):
             raise ValueError("Expected a classifier for --probabilities, found a regression.")
@@ -140,7 +156,8 @@ def predict(
         columns += [[f"{value:.6g}" for value in column] for column in fitted.predict_proba(table).T]
     if as_json:
         named = dict(zip(["predictions", *(f"probability of {label}" for label in getattr(fitted, "classes_", []))], columns))
-        show({key: values if key == "predictions" else [float(v) for v in values] for key, values in named.items()}, True)
+        shown = {key: predicted if key == "predictions" else [float(v) for v in values] for key, values in named.items()}
+        show(shown, True)
         return
     lines += [",".join(map(csv_cell, row)) for row in zip(*columns)]
     text = "\n".join(lines) + "\n"

@@ -61,6 +61,7 @@ def _declared(estimator: Any, n: int) -> tuple[Any, Any, Any, Any]:
     from dperm.mechanisms.base import Shape, Target
 
     probe = clone(estimator)
+    probe._size = (n, probe.max_rows_per_person or 1)
     schema = probe._declared_schema()
     probe._encoding = schema.encoding()
     column = schema.target
@@ -77,10 +78,12 @@ def plan(
     epsilon: float | None = typer.Option(None, help="Privacy budget."),
     delta: float | None = typer.Option(None, help="Default min(1e-6, 0.1/n); 0 asks for pure privacy."),
     model: str | None = typer.Option(
-        None, help="Estimator name or logistic, svm, linear, ridge, huber; LogisticRegression by default."
+        None,
+        help="Estimator name, or logistic, svm, linear, ridge, huber, quantile, poisson, lasso, mlp, mean, median; by default "
+        "LogisticRegression, or by the target's type in the schema.",
     ),
     method: str = typer.Option("auto", help="Mechanism."),
-    relation: str = typer.Option("replace-one", help="replace-one, zero-out or add-remove."),
+    relation: str | None = typer.Option(None, help="replace-one, zero-out or add-remove; the model's own default if left out."),
     schema: Path | None = typer.Option(None, help="Plan for the columns and target of this schema."),
     target_risk: float | None = typer.Option(
         None, help="Also say how many rows, or which epsilon, each bound needs for this risk."
@@ -112,8 +115,8 @@ def plan(
     if schema is not None:
         found, planned = _advice_for(schema, model, n, epsilon, delta, relation, method, target_risk, radius)
     else:
-        numbers: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "relation": relation}
-        name = model or "LogisticRegression"
+        name = advice.named(model or "LogisticRegression")
+        numbers: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "relation": relation or advice.default_relation(name)}
         found = advice.advise(n=n, d=int(d or 0), model=name, method=method, target_risk=target_risk, radius=radius, **numbers)
         planned = advice.plan_of(*advice.declared(name, n, int(d or 0), method=method, **numbers))
     if ledger is not None:
@@ -131,17 +134,19 @@ def plan(
         bound = "no bound" if row["predicted_risk"] is None else f"{row['predicted_risk']:.4g}"
         text = f"needs {row['needs'][0]}" if row["needs"] else f"{row['passes']} releases"
         say(f"  {'*' if row['mechanism'] == found['mechanism'] else ' '} {row['mechanism']:<17} {bound:<10} {text}")
-    say(advice.RISK_NOTE)
+    say(found["risk_note"])
     for title in ("sample_size", "epsilon_needed", "accounting"):
         if title in found:
             say("\n" + title.replace("_", " "))
             shown = {key: "no bound" if value is None else value for key, value in found[title].items()}
             show(shown, False)
     say("\n" + found["odds_sentence"])
+    if relation is None and found["relation"] != "replace-one":
+        say(f"The relation is {found['relation']}, the default of {found['model']}; see --relation.")
 
 
 def _advice_for(
-    schema: Path, model: str | None, n: int, epsilon: float, delta: float | None, relation: str, method: str,
+    schema: Path, model: str | None, n: int, epsilon: float, delta: float | None, relation: str | None, method: str,
     target_risk: float | None, radius: float,
 ) -> tuple[dict[str, Any], Any]:  # fmt: skip
     """As `advise`, for the columns of a schema."""
@@ -152,7 +157,8 @@ def _advice_for(
     loaded = Schema.load(schema)
     if loaded.target is None:
         raise ValueError('Expected a target in the schema, found none. Add "target" to it.')
-    estimator = estimator_for(model, loaded)(epsilon=epsilon, delta=delta, relation=relation, method=method, schema=loaded)
+    asked = {} if relation is None else {"relation": relation}
+    estimator = estimator_for(model, loaded)(epsilon=epsilon, delta=delta, method=method, schema=loaded, **asked)
     probe, problem, shape, target = _declared(estimator, n)
     planned = advice.plan_of(probe, problem, shape, target)
     found = {
@@ -161,18 +167,12 @@ def _advice_for(
         "d": shape.d,
         "epsilon": target.epsilon,
         "delta": target.delta,
-        "relation": relation,
+        "relation": target.relation,
         "mechanism": planned.mechanism,
         "explanation": planned.explain(),
-        "alternatives": advice.alternatives(
-            problem, shape, target, asked_for=probe.asked_for, kinds=probe._encoding.kinds, radius=radius
-        ),
-        "odds_sentence": advice.odds_sentence(target.epsilon, target.delta, relation),
+        "odds_sentence": advice.odds_sentence(target.epsilon, target.delta, target.relation),
     }
-    if target_risk is not None:
-        sizes = advice.sample_sizes(problem, shape, target, target_risk, radius=radius)
-        found["sample_size"] = {"target_risk": target_risk, **sizes}
-        found["epsilon_needed"] = advice.epsilons(problem, shape, target, target_risk, radius=radius)
+    found |= advice.outlook(probe, planned, problem, radius=radius, target_risk=target_risk)
     return found, planned
 
 

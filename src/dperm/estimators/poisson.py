@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import RegressorMixin
@@ -39,6 +39,8 @@ class PoissonRegressor(RegressorMixin, PrivateEstimator):
     True
     """
 
+    _given: ClassVar[Any] = None  # exposures, during a fit that has them
+
     y_bounds: Any = None
     max_exposure: float | None = None
 
@@ -65,14 +67,13 @@ class PoissonRegressor(RegressorMixin, PrivateEstimator):
                 f"Expected max_exposure= > 0 together with exposure= or offset= in fit, found max_exposure={limit!r}. Declare "
                 "the largest exposure a row may have; it must not be computed from the data."
             )
-        self._given = None
         if exposure is not None and limit is not None:
             given = numbers(exposure)
-            self._given = np.clip(np.where(np.isnan(given), 0.0, given), 0.0, limit)
+            self.__dict__["_given"] = np.clip(np.where(np.isnan(given), 0.0, given), 0.0, limit)
         try:
             fitted = super().fit(X, y, sample_weight, groups=groups)
         finally:
-            del self._given
+            self.__dict__.pop("_given", None)
         return fitted
 
     def _labels(self, y: Any) -> tuple[np.ndarray, np.ndarray | None, Interval]:

@@ -65,6 +65,8 @@ def numbers(query: Mapping[str, list[str]]) -> dict[str, Any]:
         raise ValueError(f"Expected 0.001 ≤ epsilon ≤ 50, found {found['epsilon']:g}. More is hardly private.")
     if not 10 <= found["n"] <= 10**9 or not 1 <= found["d"] <= 10**5:
         raise ValueError("Expected 10 ≤ n ≤ 1,000,000,000 and 1 ≤ d ≤ 100,000, found others.")
+    if advice.named(found["model"]) not in advice.BOUNDED:
+        raise ValueError(f"Expected a model in {', '.join(advice.BOUNDED)}, found {found['model']!r}, whose risk has no bound.")
     if found["relation"] not in RELATIONS:
         raise ValueError(f"Expected relation in {', '.join(RELATIONS)}, found {found['relation'][:30]!r}.")
     return found
