@@ -55,6 +55,25 @@ def codes(values: Any, levels: Any) -> np.ndarray:
     return _each_once(_column(values), lambda value: lookup.get(_key(value), -1), np.int64)
 
 
+def positions(labels: Any, classes: Any) -> np.ndarray:
+    """Place of each label among the classes, in the shape of the labels; -1 for none of them.
+
+    Equal values first (True is 1); then, where either side holds words, by the rule of `codes`: "1" is 1, cell by cell.
+
+    >>> positions(np.array(["1", "0", "x"]), [0, 1]).tolist(), positions([1, 0], np.array(["0", "1"])).tolist()
+    ([1, 0, -1], [1, 0])
+    """
+    array, known = np.asarray(labels), np.asarray(classes)
+    if array.dtype.kind == "O":  # an NA of newer data frames refuses to be compared, and would stop the fit
+        array = np.array([None if type(v).__name__ == "NAType" else v for v in array.ravel()], dtype=object).reshape(array.shape)
+    place = np.full(array.shape, -1, dtype=np.int64)
+    for number, label in enumerate(known.tolist()):
+        place[np.broadcast_to(np.asarray(array == label, dtype=bool), array.shape)] = number
+    if array.dtype.kind in "biuf" and known.dtype.kind in "biuf":
+        return place
+    return np.where(place >= 0, place, codes(array.ravel(), known.tolist()).reshape(array.shape))
+
+
 def _column(values: Any) -> np.ndarray:
     """Cells as an array that keeps each one as it is: a list of mixed cells must not become text."""
     if isinstance(values, np.ndarray):

@@ -23,6 +23,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -220,8 +221,8 @@ class Encoding:
         labels = tuple(str(name) for name in names) if names is not None else tuple(f"x{j}" for j in range(d))
         if len(set(labels)) != len(labels):
             raise ValueError("Expected column names that differ, found a name twice. Rename the columns.")
-        if x_norm is not None and not (x_norm > 0 and math.isfinite(x_norm)):
-            raise ValueError(f"Expected x_norm > 0, found {x_norm}. Pass the largest Euclidean norm a row may have.")
+        if x_norm is not None and not (isinstance(x_norm, Real) and 0 < x_norm < math.inf):
+            raise ValueError(f"Expected x_norm > 0, found {x_norm!r}. Pass the largest Euclidean norm a row may have.")
         asked = isinstance(bounds, str)
         if asked and x_norm is not None:
             raise ValueError("Expected x_norm= without bounds='private', found both. Drop x_norm=.")

@@ -19,6 +19,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dperm.suggestions import closest
+
 Vector = NDArray[np.float64]
 LARGEST = 20_000_000
 HYPOTHESES: dict[str, type[Hypotheses]] = {}
@@ -339,6 +341,40 @@ class Separators(Hypotheses):
     def describe(self, index: int) -> dict[str, Any]:
         normal, offset, above = self._parts(index)
         return {"number": int(index), "normal": normal.tolist(), "offset": offset, "class_above": int(above)}
+
+
+GRIDS = ("thresholds", "stumps", "boxes", "separators")
+
+
+def on_grid(name: str, bounds: Any, d: int) -> Hypotheses:
+    """A built-in class on a grid over declared bounds, of at most some two million rules.
+
+    >>> on_grid("boxes", (0, 1), 2).size, on_grid("thresholds", (0, 1), 1).size
+    (1625625, 2000)
+    """
+    if name not in GRIDS:
+        raise ValueError(
+            f"Expected hypotheses= as one of {', '.join(map(repr, GRIDS))} or 'predictions', found {name!r}."
+            f"{closest(name, GRIDS)} For other grids pass e.g. dperm.hypotheses.Thresholds(low, high, count)."
+        )
+    if bounds is None:
+        raise ValueError("Expected bounds=(low, high) for the grid of hypotheses=, found none. Declare the range of the columns.")
+    try:
+        low, high = (np.broadcast_to(np.asarray(side, dtype=np.float64), (d,)).tolist() for side in bounds)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"Expected bounds=(low, high), each a number or one per column ({d}), found {bounds!r}.") from error
+    if name == "stumps":
+        return Stumps(tuple(low), tuple(high), 100)
+    if name == "thresholds" and d != 1:
+        raise ValueError(f"Expected one column for 'thresholds', found {d}. Use 'stumps', or Thresholds(..., column=).")
+    if name == "thresholds":
+        return Thresholds(low[0], high[0], 1000)
+    if d > 3:
+        raise ValueError(f"Expected at most three columns for {name!r}, found {d}. Use 'stumps', or pass a callable.")
+    if name == "boxes":
+        return Boxes(tuple(low), tuple(high), (1000, 50, 15)[d - 1])
+    reach = math.hypot(*(max(abs(a), abs(b)) for a, b in zip(low, high)))
+    return Separators(d, (1, 90, 500)[d - 1], 201, reach)
 
 
 def dense(X: Any) -> Any:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 import secrets
 from functools import lru_cache
+from numbers import Integral
 from typing import Any, Protocol
 
 import numpy as np
@@ -118,6 +119,11 @@ def noise_source(policy: str = "secure", random_state: Any = None) -> Noise:
             return SeededNoise(int(random_state.integers(2**62)))
         if isinstance(random_state, np.random.RandomState):
             return SeededNoise(int(random_state.randint(2**31)))
+        if not isinstance(random_state, Integral):
+            raise ValueError(
+                f"Expected random_state= as a whole number or a NumPy generator, found {type(random_state).__name__}. Leave it "
+                "out for a private fit."
+            )
         return SeededNoise(int(random_state))
     if policy == "seeded":
         raise ValueError("Expected random_state= with noise='seeded', found none. Pass random_state=0, or noise='secure'.")

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dperm.cells import positions
 from dperm.hypotheses import Hypotheses, Vector, declared_grid, dense, limited, listed
 
 ENTRIES_AT_A_TIME = 1 << 22  # predictions held at once: 4 million
@@ -118,10 +119,7 @@ def class_numbers(labels: Any, classes: Sequence[Any]) -> NDArray[np.float64]:
     >>> class_numbers(np.array(["b", "a", "z"]), ("a", "b")).tolist()
     [1.0, 0.0, -1.0]
     """
-    found = np.full(np.shape(labels), -1.0)
-    for number, label in enumerate(classes):
-        found[np.asarray(labels) == label] = number
-    return found
+    return positions(labels, classes).astype(np.float64)
 
 
 def _plain(value: Any) -> Any:

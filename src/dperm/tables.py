@@ -61,8 +61,11 @@ def parsed(X: Any) -> Any:
     """
     from dperm.cells import numbers
 
+    if hasattr(X, "bounded") and hasattr(X, "sum"):  # the reader's own message would print the rows' parts
+        raise ValueError(f"Expected an array or a table, found {type(X).__name__}. Pass the arrays that the rows were made from.")
+    _check_types(X)
     if hasattr(X, "assign") and hasattr(X, "dtypes"):  # a pandas frame; one with a name twice is refused by the reader
-        wrong = [name for name in X.columns if getattr(X[name].dtype, "kind", "O") in "OUST"] if X.columns.is_unique else []
+        wrong = [name for name in X.columns if X[name].dtype == object] if X.columns.is_unique else []
         if wrong:
             X = X.copy()
         for name in wrong:
@@ -79,6 +82,36 @@ def parsed(X: Any) -> Any:
     if isinstance(X, np.ndarray) and X.dtype.kind in "OUS" and X.ndim == 2:
         return np.array([numbers(column) for column in X.T], dtype=np.float64).T.reshape(X.shape)
     return X
+
+
+def _check_types(X: Any) -> None:
+    """Refuse columns of a table whose type holds no numbers: words, categories, dates. Types are public, cells are not.
+
+    A pandas column of mixed objects passes: one person's cell can make a column that, so it is read cell by cell.
+    """
+    if not is_table(X):
+        if getattr(getattr(X, "dtype", None), "kind", "-") in "mMV":
+            raise ValueError(f"Expected an array of numbers, found the type {X.dtype}. Pass numbers, e.g. days since a date.")
+        return
+    found = X.schema.types if hasattr(X, "column_names") else getattr(X, "dtypes", ())
+    for name, kind in zip(column_names(X), found):
+        if not _is_numeric(kind):
+            raise ValueError(
+                f"Expected columns of numbers in a table without a schema, found {name!r} of type {kind}. Write a schema "
+                "(`dperm schema` or Schema.from_table drafts one), or drop the column."
+            )
+
+
+def _is_numeric(kind: Any) -> bool:
+    """Whether a column type of pandas, polars or Arrow holds numbers or truth values, or whatever a cell says."""
+    if hasattr(kind, "kind"):  # NumPy's and pandas' types; categories and words are their own classes of kind "O"
+        return kind.kind in "biufc" or (isinstance(kind, np.dtype) and kind.hasobject)
+    if hasattr(kind, "is_numeric"):
+        return bool(kind.is_numeric()) or str(kind) in ("Boolean", "Null", "Object")
+    from pyarrow import types
+
+    tests = (types.is_integer, types.is_floating, types.is_decimal, types.is_boolean, types.is_null)
+    return any(test(kind) for test in tests)
 
 
 _COMPLEX = "Complex data not supported: expected columns of real numbers, found complex ones. Pass their real parts."

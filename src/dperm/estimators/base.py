@@ -12,7 +12,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dperm.cells import numbers
 from dperm.encoding import Encoding
-from dperm.estimators.engines import declared_rows, engine_rows
+from dperm.estimators.declared import check_declared
+from dperm.estimators.engines import declared_rows, engine_rows, in_memory, parts_of
 from dperm.estimators.labels import label_column
 from dperm.estimators.persons import person_column, person_weights, without_person
 from dperm.mechanisms.base import MECHANISMS, Shape, Target
@@ -111,6 +112,9 @@ class PrivateEstimator(BaseEstimator):
         `sample_weight` needs the declared bound `max_weight`; weights outside [0, max_weight] are clipped into it, a
         missing weight counts as 0.
         """
+        check_declared(self)
+        X, y, sample_weight = in_memory(X, y, sample_weight)
+        self._schema_of_rows = None
         self._seen = None if self.ledger is None else X  # what a ledger recognises the data set by
         engine = engine_rows(X, y, self._declared_schema())
         if engine is not None:
@@ -194,9 +198,9 @@ class PrivateEstimator(BaseEstimator):
         if sample_weight is None:
             return known, heaviest
         limit = self.max_weight
-        if limit is None or not (limit > 0 and np.isfinite(limit)):
+        if limit is None:
             raise ValueError(
-                f"Expected max_weight= > 0 with sample_weight=, found {limit!r}. Declare the largest weight a row may have; it "
+                "Expected max_weight= > 0 with sample_weight=, found none. Declare the largest weight a row may have; it "
                 "must not be computed from the data."
             )
         given = numbers(sample_weight)
@@ -257,7 +261,9 @@ class PrivateEstimator(BaseEstimator):
         return np.array(self._encoding.names, dtype=object)
 
     def _declared_schema(self) -> Schema | None:
-        if self.schema is None or isinstance(self.schema, Schema):
+        if self.schema is None:
+            return getattr(self, "_schema_of_rows", None)
+        if isinstance(self.schema, Schema):
             return self.schema
         return Schema.from_dict(self.schema) if isinstance(self.schema, Mapping) else Schema.load(self.schema)
 
@@ -284,8 +290,12 @@ class PrivateEstimator(BaseEstimator):
         return step_printer("fit")
 
     def _scores(self, X: Any) -> np.ndarray:
-        """⟨encoded x, w⟩ for new rows, encoded by the same public rule as the training rows."""
+        """⟨encoded x, w⟩ for new rows, encoded by the same public rule as the training rows; rows on disk part by part."""
         check_is_fitted(self, "certificate_")
+        parts = parts_of(X)
+        return self._scores_of(X) if parts is None else np.concatenate([self._scores_of(part) for part in parts])
+
+    def _scores_of(self, X: Any) -> np.ndarray:
         encoded, w = self._encoded(X), self.w_
         scores = encoded @ w[..., : encoded.shape[1]].T
         return np.asarray(scores + INTERCEPT * w[..., -1]) if self.fit_intercept else np.asarray(scores)

@@ -9,9 +9,10 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from dperm.estimators.declared import check_declared
 from dperm.estimators.labels import declared_classes, label_column
 from dperm.estimators.persons import person_column, person_weights, without_person
-from dperm.hypotheses import Hypotheses, Stumps
+from dperm.hypotheses import GRIDS, Hypotheses, on_grid
 from dperm.mechanisms.base import Target
 from dperm.mechanisms.exponential_finite import FiniteExponential
 from dperm.problem import DataBounds, Interval, Problem, ZeroOneLoss
@@ -27,9 +28,10 @@ _READ: dict[str, Any] = {"dtype": [np.float64, np.float32], "ensure_all_finite":
 class FiniteClassLearner(ClassifierMixin, BaseEstimator):
     """argmin over a finite class of the number of mistakes, released with ε-differential privacy.
 
-    hypotheses   `Thresholds`, `Stumps`, `Boxes` or `Separators` on declared grids (their class 1 is classes[1]);
-                 a callable (X, start, stop) ↦ labels with `count=`; a list of callables X ↦ labels; "predictions", when
-                 column h of X holds the label that hypothesis h gives; or None: 100 stumps per column on `bounds=(low, high)`
+    hypotheses   "thresholds", "stumps" (the default), "boxes" or "separators" on a grid over `bounds=(low, high)`, or one of
+                 `dperm.hypotheses.Thresholds`, `Stumps`, `Boxes`, `Separators` with a grid of your own (class 1 is classes[1]);
+                 a callable (X, start, stop) ↦ labels with `count=`; a list of callables X ↦ labels; or "predictions", when X is
+                 the matrix whose column h holds the labels that hypothesis h gives
     classes      the labels that can occur, declared
     delta        0 (pure privacy) unless accounting="concentrated"
     sampler      "permute-and-flip" (default) or "gumbel"
@@ -65,6 +67,7 @@ class FiniteClassLearner(ClassifierMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> FiniteClassLearner:
         """Choose a rule privately; afterwards `rule_` describes it, `certificate_` says what was guaranteed."""
+        check_declared(self)
         self.classes_ = declared_classes(self.classes, None)
         seen = X
         if y is None:
@@ -104,32 +107,26 @@ class FiniteClassLearner(ClassifierMixin, BaseEstimator):
     def _class(self, d: int) -> Hypotheses:
         given = self.hypotheses
         binary = len(self.classes_) == 2
-        if isinstance(given, str):
-            if given != "predictions":
-                raise ValueError(f"Expected hypotheses='predictions' or a class of rules, found {given!r}.")
-            found: Hypotheses = Predictions(d)
+        found: Hypotheses
+        if given is None or (isinstance(given, str) and given != "predictions"):
+            found = on_grid("stumps" if given is None else given, self.bounds, d)
+        elif isinstance(given, str):
+            found = Predictions(d)
         elif isinstance(given, Hypotheses):
             found = replace(given)  # type: ignore[type-var]  # what it remembers about its grid stays out of the parameter
         elif callable(given) or isinstance(given, list | tuple):
             found = Rules(given, self.count, classes=tuple(self.classes_.tolist()))
-        elif given is None:
-            found = self._stumps(d)
         else:
             raise ValueError(
-                f"Expected hypotheses= as rules, a callable or 'predictions', found {type(given).__name__}. "
-                "A matrix of predictions is passed as X, with hypotheses='predictions'."
+                f"Expected hypotheses= as one of {', '.join(GRIDS)}, rules of dperm.hypotheses, callables or 'predictions', "
+                f"found {type(given).__name__}. A matrix of predictions goes in place of X: "
+                "FiniteClassLearner(hypotheses='predictions', ...).fit(matrix, y)."
             )
         if self.count is not None and not isinstance(found, Rules):
             raise ValueError("Expected count= only with a callable, found it with a class that knows its size. Leave it out.")
         if not binary and not isinstance(found, Rules | Predictions):
             raise ValueError(f"Expected two classes for {found.kind}, found {len(self.classes_)}. Pass rules as callables.")
         return found
-
-    def _stumps(self, d: int) -> Stumps:
-        if self.bounds is None:
-            raise ValueError("Expected hypotheses=, or bounds=(low, high) for the default stumps, found neither. Declare one.")
-        low, high = (np.broadcast_to(np.asarray(side, dtype=np.float64), (d,)) for side in self.bounds)
-        return Stumps(tuple(low.tolist()), tuple(high.tolist()), 100)
 
     def predict(self, X: Any) -> np.ndarray:
         """The label that the released rule gives."""

@@ -2,26 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
-from dperm.cells import numbers
+from dperm.cells import numbers, positions
 from dperm.problem import Interval
 
 
 def declared_classes(classes: Any, schema: Any) -> np.ndarray:
     """The classes the caller declared, as an array; for two classes the second is the positive one."""
-    if classes is None and schema is not None and schema.target is not None:
-        classes = schema.target.classes
+    of_schema = None if schema is None or schema.target is None else schema.target.classes
+    if classes is None:
+        classes = of_schema
     if classes is None:
         raise ValueError(
             "Expected classes=, the labels that can occur, found none. Pass e.g. classes=[0, 1]: which labels exist must be "
             "declared, because reading them off the data would reveal a rare one."
         )
-    found = np.asarray(list(classes))
+    if isinstance(classes, str | bytes | set | frozenset | Mapping) or not isinstance(classes, Iterable):
+        raise ValueError(
+            f"Expected classes= as a list of labels, found {classes!r}. Write e.g. classes=[0, 1]; the last of two is the "
+            "positive one."
+        )
+    classes = list(classes)
+    found = np.asarray(classes)
     if found.ndim != 1 or len(found) < 2 or len(set(found.tolist())) != len(found):
-        raise ValueError(f"Expected at least two different classes, found {list(classes)!r}. Pass e.g. classes=[0, 1].")
+        raise ValueError(f"Expected at least two different classes, found {classes!r}. Pass e.g. classes=[0, 1].")
+    if of_schema is not None and set(positions(classes, found_in := list(of_schema)).tolist()) != set(range(len(found_in))):
+        raise ValueError(
+            f"Expected the classes of the schema's target {schema.target.column!r}, {found_in!r}, found classes={classes!r}. "
+            "Leave classes= out, or correct the schema."
+        )
     return found
 
 
@@ -44,11 +57,8 @@ def label_column(y: Any, n: int) -> np.ndarray:
 
 def classify(y: Any, classes: np.ndarray) -> tuple[np.ndarray, np.ndarray | None, Interval]:
     """(-1/+1 or class numbers, weights, interval). A label outside the classes gets weight 0: a public rule, no error."""
-    labels = np.asarray(y)
-    match = labels[:, None] == classes[None, :]
-    known = match.any(axis=1)
-    index = match.argmax(axis=1)
-    weight = known.astype(np.float64)
+    place = positions(y, classes)
+    index, weight = np.maximum(place, 0), (place >= 0).astype(np.float64)
     if len(classes) == 2:
         return 2.0 * index - 1.0, weight, Interval(-1.0, 1.0)
     return index.astype(np.int64), weight, Interval(0.0, float(len(classes) - 1))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
+from dperm.estimators.declared import check_declared
 from dperm.estimators.persons import person_column, person_weights
 from dperm.mechanisms.base import Target
 from dperm.mechanisms.exponential_quantile import QuantileExponential
@@ -39,6 +40,7 @@ class _Location(BaseEstimator):
     ledger: Any = None
 
     def _fit(self, X: Any, groups: Any, loss: Loss, mechanism: Any, x_norm: float | None) -> Any:
+        check_declared(self)
         seen = X
         flat = np.ndim(X) == 1
         X, groups = person_column(X, self.groups if groups is None else groups)
@@ -106,10 +108,9 @@ class MeanEstimator(_Location):
 
     def fit(self, X: Any, y: Any = None, groups: Any = None) -> MeanEstimator:
         """Release the mean; afterwards `location_` (a number for one-dimensional data, else one per column)."""
+        check_declared(self)
         if self.bounds is not None and self.x_norm is not None:
             raise ValueError("Expected bounds= or x_norm=, found both. Pass the one that describes the data better.")
-        if self.x_norm is not None and not (self.x_norm > 0 and np.isfinite(self.x_norm)):
-            raise ValueError(f"Expected x_norm > 0, found {self.x_norm}. Pass the largest Euclidean norm a row may have.")
         fitted: MeanEstimator = self._fit(X, groups, self._loss(), self._mechanism(groups), self.x_norm)
         return fitted
 
@@ -139,7 +140,7 @@ class MedianEstimator(_Location):
 
     quantile: float = 0.5
     cells: int = 65536
-    delta: float | None = 0.0
+    delta: float | None = field(default=0.0, kw_only=False)  # second, as in every other estimator
 
     def fit(self, X: Any, y: Any = None, groups: Any = None) -> MedianEstimator:
         """Release the quantile; afterwards `location_` and `certificate_`."""

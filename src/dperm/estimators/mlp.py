@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import softmax
-from sklearn.utils.validation import check_is_fitted
 
 from dperm.estimators.classifier import PrivateClassifier
 from dperm.estimators.labels import declared_classes
@@ -58,6 +57,11 @@ class MLPClassifier(PrivateClassifier):
             labels = ((labels + 1) / 2).astype(np.int64)
             interval = Interval(0.0, 1.0)
         return labels, weight, interval
+
+    def _weights(self, known: np.ndarray | None, sample_weight: Any, n: int) -> tuple[np.ndarray | None, float | None]:
+        if sample_weight is not None:
+            raise ValueError("Expected no sample_weight= for a network, found one. Its clip would undo weights; leave it out.")
+        return super()._weights(known, None, n)
 
     def _loss(self) -> Loss:
         return MultinomialLoss(classes=len(self.classes_))
@@ -127,8 +131,7 @@ class MLPClassifier(PrivateClassifier):
         self.hidden = net["hidden"]
         self._layers()
 
-    def _scores(self, X: Any) -> np.ndarray:
-        check_is_fitted(self, "certificate_")
+    def _scores_of(self, X: Any) -> np.ndarray:
         encoded = self._encoded(X)
         encoded = np.asarray(encoded.toarray() if is_sparse(encoded) else encoded)
         size = np.linalg.norm(encoded, axis=1, keepdims=True)

@@ -27,6 +27,7 @@ from sklearn.model_selection import ParameterGrid
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 
+from dperm.cells import positions
 from dperm.certificate import TOLERANCE, Certificate, Verdict, reproducible
 from dperm.estimators.base import PrivateEstimator
 from dperm.mechanisms.base import Plan, Shape, Stage, Target
@@ -198,7 +199,7 @@ def row_scores(model: Any, X: Any, y: Any) -> np.ndarray:
     """1 for a right class; 1 - (error/range)² for a number in its declared range; 0 for a row whose label is missing."""
     predicted = model.predict(X)
     if hasattr(model, "classes_"):
-        return np.asarray(np.asarray(y, dtype=object) == predicted.astype(object), dtype=np.float64)
+        return np.asarray(positions(y, model.classes_) == positions(predicted, model.classes_), dtype=np.float64)
     low, high = getattr(model, "_y_low", 0.0), model._y_high
     truth = np.asarray(y, dtype=np.float64)
     known = np.isfinite(truth)

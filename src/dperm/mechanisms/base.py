@@ -45,7 +45,8 @@ class Target:
         rows_per_person: int = 1,
     ) -> Target:
         """Check the declaration; `delta=None` means min(1e-6, 0.1/n) from the public n."""
-        if not (isinstance(epsilon, int | float | np.number) and epsilon > 0 and math.isfinite(epsilon)):
+        truth = bool | np.bool_
+        if isinstance(epsilon, truth) or not (isinstance(epsilon, int | float | np.number) and 0 < epsilon < math.inf):
             raise ValueError(f"Expected epsilon > 0, found {epsilon}. Pass a positive privacy budget, e.g. epsilon=1.0.")
         if not n >= 1:
             raise ValueError(f"Expected at least one row (n ≥ 1), found {n}. Pass the public number of rows.")
@@ -57,7 +58,7 @@ class Target:
             raise ValueError(f"Expected max_rows_per_person ≥ 1, found {rows_per_person}. Pass a positive whole number.")
         if delta is None:
             delta = min(1e-6, 0.1 / n)
-        if not (isinstance(delta, int | float | np.number) and 0 <= delta < 1):
+        if isinstance(delta, truth) or not (isinstance(delta, int | float | np.number) and 0 <= delta < 1):
             raise ValueError(f"Expected 0 ≤ delta < 1, found {delta}. Pass e.g. delta=1e-6, or delta=0 for pure privacy.")
         if delta >= 1 / n:
             raise ValueError(

@@ -100,6 +100,12 @@ class ArrowRows:
         if done != self.n:
             raise ValueError(f"Expected {self.n:,} rows as at the start, found {done:,}. Do not change the files during a fit.")
 
+    def tables(self) -> Iterator[Any]:
+        """The needed columns as they are stored, a table of at most 8,192 rows at a time: what predictions are made for."""
+        import pyarrow as pa
+
+        return (pa.Table.from_batches([batch]) for batch in self.files.batches(BLOCK_ROWS) if batch.num_rows)
+
     def _reported(self, pieces: Iterator[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
         """The same pieces; the caller's progress hears of each when the next is asked for."""
         began = time.perf_counter()

@@ -57,7 +57,7 @@ class DeviceRows:
         if X.shape[0] == 0:
             raise ValueError("Expected at least one row, found none. Check that the array is not empty.")
         self.X, self.y, self.weight = X, y, weight
-        self.device = device_of(X) if device is None else device
+        self.device = device_of(X) if device is None else _present(device)
         self.names, self.encoding, self.host = names, None, host
         self.data: DataBounds | None = None
         self.feature_map: FeatureMap | None = None
@@ -184,6 +184,18 @@ class DeviceRows:
         other = object.__new__(DeviceRows)
         other.__dict__.update({**self.__dict__, **changes})
         return other
+
+
+def _present(device: Any) -> Any:
+    """The device, if this machine has it: otherwise the first sum would fail with the driver's words."""
+    if str(device).startswith("cuda"):
+        try:
+            import torch
+        except ImportError as error:
+            raise ValueError(f"Expected torch for device={str(device)!r}, found none. Install dperm[torch].") from error
+        if not torch.cuda.is_available():
+            raise ValueError(f"Expected a card for device={str(device)!r}, found none. Leave device= out: NumPy sums the rows.")
+    return device
 
 
 class enough_memory:

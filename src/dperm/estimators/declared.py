@@ -1,0 +1,48 @@
+"""Checks of an estimator's parameters before a row is read: types and contradictions, which no later step would notice."""
+
+from __future__ import annotations
+
+import math
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+
+POSITIVE = {
+    "x_norm": "the largest Euclidean norm a row may have",
+    "radius": "the largest norm of the coefficients",
+    "max_weight": "the largest weight a row may have",
+}
+WHOLE = {"max_rows_per_person": "how many rows of a person may count", "nominal_n": "a public round number of rows"}
+OF_COLUMNS = ("bounds", "x_norm", "categorical", "boolean", "sparse")
+
+
+def check_declared(estimator: Any) -> None:
+    """Refuse a parameter of the wrong type or sign, and columns declared twice, in words.
+
+    >>> from dperm import LogisticRegression
+    >>> check_declared(LogisticRegression(bounds=(0, 1), classes=[0, 1]))
+    """
+    given = {name: getattr(estimator, name) for name in (*POSITIVE, *WHOLE) if getattr(estimator, name, None) is not None}
+    for name, value in given.items():
+        if name in POSITIVE and not (is_real(value) and 0 < value < math.inf):
+            raise ValueError(f"Expected {name} > 0, found {value!r}. Pass {POSITIVE[name]}, or leave it out.")
+        if name in WHOLE and not (is_real(value) and isinstance(value, Integral) and value >= 1):
+            raise ValueError(f"Expected {name} ≥ 1, a whole number, found {value!r}. Pass {WHOLE[name]}, or leave it out.")
+    intercept = getattr(estimator, "fit_intercept", True)
+    if not isinstance(intercept, bool | np.bool_):
+        raise ValueError(f"Expected fit_intercept=True or False, found {intercept!r}. Pass one of them.")
+    if getattr(estimator, "schema", None) is not None:
+        check_one_declaration(estimator, "the schema")
+
+
+def check_one_declaration(estimator: Any, other: str) -> None:
+    """Columns are declared by `other`: parameters that declare them again would be ignored."""
+    twice = [name for name in OF_COLUMNS if getattr(estimator, name) is not None]
+    if twice:
+        raise ValueError(f"Expected columns declared once, by {other}, found {twice[0]}= as well. Leave one of the two out.")
+
+
+def is_real(value: Any) -> bool:
+    """A real number, Python's or NumPy's, and not a truth value."""
+    return isinstance(value, Real) and not isinstance(value, bool | np.bool_)
