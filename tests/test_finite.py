@@ -156,3 +156,27 @@ def test_missing_declarations_are_named():
         FiniteClassLearner(hypotheses=CLASSES[2], classes=[0, 1]).fit(X, y)
     with pytest.raises(ValueError, match="two classes"):
         FiniteClassLearner(hypotheses=CLASSES[0], classes=[0, 1, 2]).fit(X, y)
+
+
+@pytest.mark.parametrize(("name", "d"), [("thresholds", 1), ("stumps", 3), ("boxes", 2), ("separators", 2)])
+def test_built_in_classes_by_name_on_the_declared_bounds(name, d):
+    X = np.random.default_rng(0).uniform(-1, 1, (400, d))
+    y = X[:, 0] > 0
+    model = FiniteClassLearner(5.0, hypotheses=name, bounds=(-1, 1), classes=[False, True], random_state=0).fit(X, y)
+    assert model.hypotheses_.kind == name and model.score(X, y) > 0.9
+    assert model.certificate_.verify(allow_seeded=True)
+
+
+@pytest.mark.parametrize(
+    ("hypotheses", "words"),
+    [
+        ("tresholds", r"'stumps'.*Did you mean 'thresholds'.*dperm\.hypotheses\.Thresholds"),
+        ("thresholds", r"one column for 'thresholds', found 4.*'stumps'"),
+        ("boxes", "at most three columns"),
+        (np.zeros((50, 3)), r"hypotheses='predictions', \.\.\.\)\.fit\(matrix, y\)"),
+    ],
+)
+def test_what_cannot_be_built_says_what_to_pass(hypotheses, words):
+    X = np.zeros((50, 4))
+    with pytest.raises(ValueError, match=words):
+        FiniteClassLearner(hypotheses=hypotheses, bounds=(-1, 1), classes=[0, 1]).fit(X, np.zeros(50))

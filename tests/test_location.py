@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+import dperm
 from alterations import unnoticed
 from dperm.estimators.location import MeanEstimator, MedianEstimator
 from dperm.ledger import Ledger
@@ -176,3 +177,13 @@ def test_a_ledger_is_debited(tmp_path):
     assert len(Ledger(path).entries()) == 2  # its making, and the fit
     with pytest.raises(ValueError, match="epsilon"):
         MeanEstimator(5.0, bounds=(0, 10), ledger=path).fit(values()[:, 0])
+
+
+def test_delta_is_the_second_argument_of_every_estimator():
+    import inspect
+
+    for name in dperm.estimators.__all__:
+        first = list(inspect.signature(getattr(dperm, name)).parameters.values())
+        names = [parameter.name for parameter in first if parameter.kind is parameter.POSITIONAL_OR_KEYWORD]
+        assert names[:2] == ["epsilon", "delta"] or name == "PrivateGridSearch", name
+    assert MedianEstimator(1.0, 0.0, bounds=(0, 1), random_state=0).fit(np.linspace(0, 1, 101)).certificate_.delta == 0

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+import dperm
 from alterations import unnoticed
 from dperm import MLPClassifier
 from dperm.certificate import coefficient_hash
@@ -198,3 +199,9 @@ def test_the_command_fits_saves_verifies_and_predicts_with_a_network(tmp_path: P
     found = run(app, ["predict", str(out / "model.json"), str(tmp_path / "d.csv"), "--json"])
     assert len(json.loads(found.output)["predictions"]) == 400
     assert "no coefficient per column" in (out / "report.md").read_text()
+
+
+def test_sample_weights_are_refused_with_advice_that_helps() -> None:
+    X = np.zeros((50, 2))
+    with pytest.raises(ValueError, match=r"no sample_weight= for a network.*leave it out"):
+        dperm.MLPClassifier(1.0, bounds=(-1, 1), classes=[0, 1], max_weight=1.0).fit(X, np.zeros(50), sample_weight=np.ones(50))

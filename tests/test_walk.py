@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import dperm
 from dperm.curator import Curator
 from dperm.mechanisms import Gradient, Outcome, Target
 from dperm.noise import SeededNoise
@@ -116,3 +117,16 @@ def test_wrong_targets_are_named(change, words):
 def test_default_delta_is_a_public_function_of_n():
     assert Target.declare(epsilon=1.0, n=100).delta == 1e-6
     assert Target.declare(epsilon=1.0, n=10**7).delta == pytest.approx(1e-8)
+
+
+@pytest.mark.parametrize("delta", [None, 0.0])
+def test_auto_is_the_table_of_the_planner(delta):
+    from dperm.planner import choose
+
+    X = np.random.default_rng(0).uniform(-1, 1, (300, 2))
+    problem = dperm.Problem(LogisticLoss(), data=dperm.DataBounds(2.0, dperm.Interval(-1, 1), 1.0))
+    target = dperm.Target.declare(epsilon=1.0, delta=delta, n=300)
+    release = dperm.fit(problem, dperm.MemoryRows(X, np.sign(X[:, 0])), target, mechanism="auto")
+    chosen = choose("auto", problem, dperm.Shape(300, 2), target, asked_for="probabilities")
+    assert release.plan.mechanism == chosen.name != "gradient"
+    assert release.certificate.verify() and release.plan == dperm.plan(problem, dperm.Shape(300, 2), target, mechanism="auto")

@@ -8,7 +8,7 @@ books each event before it draws; the booked events must equal the planned ones;
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -42,13 +42,26 @@ class Release:
 
 
 def plan(problem: Problem, shape: Shape, target: Target, mechanism: Any = "gradient") -> Plan:
-    """Decide from public numbers; raise `UnmetNeeds` with the whole list when the mechanism's theorem does not apply."""
-    chosen = mechanism_from_spec(mechanism, {}) if isinstance(mechanism, str) else mechanism
+    """Decide from public numbers, by a mechanism, its name or "auto" (the table of `dperm.planner`).
+
+    Raises `UnmetNeeds` with the whole list when the mechanism's theorem does not apply.
+    """
+    chosen = _named(mechanism, problem, shape, target)
     needs = chosen.missing(problem, target)
     if needs:
         raise UnmetNeeds(chosen.name, needs)
     planned: Plan = chosen.plan(problem, shape, target)
     return planned
+
+
+def _named(mechanism: Any, problem: Problem, shape: Shape, target: Target, kinds: Sequence[str] = ()) -> Any:
+    if isinstance(mechanism, str) and mechanism == "auto":
+        from dperm.planner import choose
+
+        likelihood = problem.loss.name in ("logistic", "multinomial")
+        asked_for = "probabilities" if likelihood else "coefficients"
+        return choose("auto", problem, shape, target, asked_for=asked_for, kinds=kinds)
+    return mechanism_from_spec(mechanism, {}) if isinstance(mechanism, str) else mechanism
 
 
 def merge(events: Iterable[Event]) -> list[Event]:
@@ -96,6 +109,7 @@ def fit(
 ) -> Release:
     """Fit `problem` on `rows` so that the answer satisfies `target`.
 
+    `mechanism` is an object, a name, or "auto": the table of `dperm.planner`, as the estimators use it.
     `ledger` (a path or `Ledger`) is debited for the whole plan before any row is summed; `fingerprint` is what it recognises the
     data set by.
 
@@ -111,8 +125,8 @@ def fit(
             f"Expected nominal_n= to be left out, or {rows.n:,}, the number of rows, which is public under "
             f"relation={target.relation!r}, found {nominal_n:,}. To protect it use relation='add-remove'."
         )
-    chosen = mechanism_from_spec(mechanism, {}) if isinstance(mechanism, str) else mechanism
     shape = Shape(nominal_n if nominal_n is not None else rows.n, rows.d)
+    chosen = _named(mechanism, problem, shape, target, () if encoding is None else encoding.kinds)
     planned = plan(problem, shape, target, chosen)
     source = noise_source(noise, random_state) if isinstance(noise, str) else noise
     receipt = None if ledger is None else _debited(ledger, planned, source, fingerprint)
