@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -253,3 +254,16 @@ def test_a_poisson_fit_is_checked_against_its_ledger(folder):
     (folder / "count.json").write_text(json.dumps(schema))
     assert answer(*FIT, "count.json", "--ledger", "people.ledger")["mechanism"] == "scaled-poisson"
     assert answer("ledger", "show")["fits"] == 1
+
+
+def test_audits_end_with_how_many_were_not_run(monkeypatch):
+    case = SimpleNamespace(name="Ridge", relation="zero-out", noise="secure")
+    common = {"case": case, "mechanism": "auto", "found": None, "words": "-"}
+    verdicts = {"holds": "", "not run": "not run: out of time", "refused": "no null row"}
+    results = [SimpleNamespace(verdict=verdict, note=note, **common) for verdict, note in verdicts.items()]
+    monkeypatch.setattr("dperm.audit.suite.run_suite", lambda cases, **options: results)
+    said = RUN(app, ["audit", "Ridge"])
+    assert said.exit_code == 0
+    assert said.output.splitlines()[-1] == "3 audits: 0 violated, 1 holds, 1 refused, 1 not run for want of time: raise --minutes"
+    found = answer("audit", "Ridge")
+    assert found["not_run"] == 1 and [row["verdict"] for row in found["audits"]] == list(verdicts)

@@ -59,7 +59,9 @@ def _run_models(
     said = None if as_json else _say
     results = run_suite(cases, seconds=60 * minutes, processes=processes, trials=trials, progress=said)
     if as_json:
-        show({"audits": [_record(result) for result in results]}, True)
+        show({"audits": [_record(result) for result in results], "not_run": _count(results, "not run")}, True)
+    else:
+        tell(_tally(results))
     return all(result.verdict != "violated" for result in results)
 
 
@@ -67,10 +69,21 @@ def _say(result: Any, done: int, total: int) -> None:
     case, found = result.case, result.found
     text = f"[{done}/{total}] {case.name}, {result.mechanism}, {case.relation}, {case.noise}: {result.words}"
     if found is None:
-        text += f" ({result.note})"
+        text += f" ({result.note.removeprefix('not run: ')})"
     else:
         text += f" at δ = {found.delta:g}, {result.fits} fits each, confidence {found.confidence:.5g}"
     tell(text)
+
+
+def _count(results: list[Any], verdict: str) -> int:
+    return sum(result.verdict == verdict for result in results)
+
+
+def _tally(results: list[Any]) -> str:
+    """The last line: how many audits there were, and how many time did not suffice for."""
+    counts = {word: _count(results, word) for word in ("violated", "holds", "inconclusive", "refused", "not run")}
+    said = ", ".join(f"{count} {word}" for word, count in counts.items() if count or word in ("violated", "not run"))
+    return f"{len(results)} audits: {said}{' for want of time: raise --minutes' if counts['not run'] else ''}"
 
 
 def _order(case: Any) -> int:
@@ -118,5 +131,6 @@ def _run_suite(minutes: float, processes: int, out: Path | None, as_json: bool) 
     accused = sum(bool(good.violates) for _, _, good in examined)
     counts = {"audits": len(exact) + len(results), "violations": broken, "planted bugs missed": missed}
     counts["accused wrongly"] = accused
+    counts["not run for want of time"] = _count(results, "not run")
     show({**counts, "minutes": round(spent / 60, 2), "page": str(out)}, as_json)
     return broken == 0 and missed <= 1 and accused == 0
