@@ -141,3 +141,28 @@ def test_persons_with_ten_rows_learn_by_either_scaled_method(relation, generator
         options = {"relation": relation, "groups": np.arange(len(X)) // 10, "max_rows_per_person": 10, "random_state": 0}
         model = dperm.LogisticRegression(1.0, bounds=(-1, 1), classes=[0, 1], method=method, **options).fit(X, y)
         assert model.score(X, y) > 0.8  # non-private: 0.83; the old ladder gave 0.50
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        (dperm.Lasso(1.0, 0, bounds=(-1, 1), y_bounds=(-4, 4)), r"no pure mechanism selects.*ElasticNet"),
+        (dperm.QuantileRegressor(1.0, 0, bounds=(-1, 1), y_bounds=(-4, 4)), r"no mechanism covers.*at most 3 parameters, not 4"),
+        (dperm.QuantileRegressor(1.0, 0, bounds=(-1, 1), y_bounds=(-4, 4), radius=1.0), r"no mechanism covers.*delta > 0"),
+        (dperm.HuberRegressor(1.0, 0, bounds=(-1, 1), y_bounds=(-4, 4), method="gradient"), "use 'objective' or 'output'"),
+        (dperm.MLPClassifier(1.0, 0, bounds=(-1, 1), classes=[0, 1]), r"Gaussian \(pass delta=1e-6\)\.$"),
+    ],
+)
+def test_a_refusal_under_pure_privacy_names_what_works_or_that_nothing_does(model, words):
+    X = np.random.default_rng(0).uniform(-1, 1, (100, 3))
+    with pytest.raises(ValueError, match=words):
+        model.fit(X, (X[:, 0] > 0).astype(float))
+
+
+def test_what_a_refusal_under_pure_privacy_names_does_work():
+    X = np.random.default_rng(0).uniform(-1, 1, (100, 3))
+    options = {"epsilon": 1.0, "delta": 0, "bounds": (-1, 1), "y_bounds": (-4, 4)}
+    sparse = dperm.LinearRegression(**options, regularization=dperm.problem.ElasticNet(10.0, 1.0)).fit(X, X[:, 0])
+    few = dperm.QuantileRegressor(**options, radius=1.0).fit(X[:, :2], X[:, 0])
+    found = [sparse, few, *(dperm.HuberRegressor(**options, method=m).fit(X, X[:, 0]) for m in ("objective", "output"))]
+    assert all(model.certificate_.delta == 0 and model.certificate_.verify() for model in found)

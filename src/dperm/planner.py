@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -138,7 +139,7 @@ def choose(
 def automatic(problem: Problem, shape: Shape, target: Target, *, asked_for: str, exact: bool = False) -> str:
     """The decision table. The first mechanism in the row whose needs are met; the last one if none is."""
     if target.delta == 0:
-        row = ["objective", "output", "exponential"]
+        row = list(PURE)
     elif asked_for == "probabilities" and not exact and quiet(problem, shape, target):  # a tilt is no noisy sum: no exact sampler
         row = ["scaled-objective", "scaled-gradient", "gradient"]
     else:
@@ -148,6 +149,28 @@ def automatic(problem: Problem, shape: Shape, target: Target, *, asked_for: str,
         if not mechanism_from_spec(name, {}).missing(problem, target):
             return name
     return known[-1]
+
+
+PURE = ("objective", "output", "exponential")
+
+
+def pure_advice(refused: str, problem: Problem, shape: Shape, target: Target) -> str:
+    """What to do where `refused` does not cover a problem under δ = 0: which mechanisms do, or what each of them lacks."""
+    from dperm.mechanisms.exponential import DIMENSIONS
+
+    lacking, fitting = [], []
+    for name in PURE:
+        needs = list(mechanism_from_spec(name, {}).missing(problem, target))
+        short = [re.sub(r" \((?!radius=)[^()]*\)", "", need) for need in needs if name != refused]  # its own were listed already
+        if name == "exponential" and shape.parameters(problem) > DIMENSIONS:
+            short.append(f"at most {DIMENSIONS} parameters, not {shape.parameters(problem)}")
+        if short:
+            lacking.append(f"{name!r} needs {' and '.join(short)}")
+        elif not needs:
+            fitting.append(repr(name))
+    if fitting:
+        return f" With delta=0 use {' or '.join(fitting)}; otherwise pass delta > 0."
+    return f" With delta=0 no mechanism covers this problem as it is: {'; '.join(lacking)}. Pass delta > 0 unless one can be met."
 
 
 def quiet(problem: Problem, shape: Shape, target: Target) -> bool:
@@ -179,5 +202,5 @@ def _weighed(mechanism: Any, problem: Problem, max_weight: float | None) -> Any:
         return dataclasses.replace(mechanism, clip=lipschitz * max_weight) if wanted else mechanism
     raise ValueError(
         f"Expected a method that takes sample weights, found {mechanism.name!r}, whose theorem has none. "
-        "Use method='auto', 'scaled-gradient' or 'gradient'."
+        "Use method='gradient' (or 'scaled-gradient'), or leave the weights out."
     )

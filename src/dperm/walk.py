@@ -47,10 +47,17 @@ def plan(problem: Problem, shape: Shape, target: Target, mechanism: Any = "gradi
     Raises `UnmetNeeds` with the whole list when the mechanism's theorem does not apply.
     """
     chosen = _named(mechanism, problem, shape, target)
-    needs = chosen.missing(problem, target)
-    if needs:
-        raise UnmetNeeds(chosen.name, needs)
-    planned: Plan = chosen.plan(problem, shape, target)
+    try:
+        needs = chosen.missing(problem, target)
+        if needs:
+            raise UnmetNeeds(chosen.name, needs)
+        planned: Plan = chosen.plan(problem, shape, target)
+    except UnmetNeeds as error:
+        if target.delta or not getattr(chosen, "linear", True):
+            raise
+        from dperm.planner import pure_advice
+
+        raise UnmetNeeds(error.mechanism, error.needs, pure_advice(error.mechanism, problem, shape, target)) from error
     return planned
 
 

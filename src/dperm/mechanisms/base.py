@@ -190,7 +190,7 @@ def mechanism_from_spec(name: str, options: Mapping[str, Any]) -> Any:
 class UnmetNeeds(ValueError):
     """The problem lacks something that the mechanism's theorem needs; the message lists all of it."""
 
-    def __init__(self, mechanism: str, needs: list[str]) -> None:
+    def __init__(self, mechanism: str, needs: list[str], advice: str = "") -> None:
         listed = "; ".join(needs)
-        super().__init__(f"Expected a problem that {mechanism!r} covers, found these needs unmet: {listed}.")
-        self.needs = needs
+        super().__init__(f"Expected a problem that {mechanism!r} covers, found these needs unmet: {listed}.{advice}")
+        self.mechanism, self.needs = mechanism, needs

@@ -101,7 +101,7 @@ class Gradient:
     def missing(self, problem: Problem, target: Target) -> list[str]:
         needs = []
         if target.delta == 0:
-            needs.append("delta > 0, because its noise is Gaussian (pass delta=1e-6, or choose a pure mechanism)")
+            needs.append("delta > 0, because its noise is Gaussian (pass delta=1e-6)")
         if problem.loss.name == "zero-one":
             needs.append("a loss with a gradient (the zero-one loss has none: use the exponential mechanism)")
         if not math.isfinite(problem.row_norm):

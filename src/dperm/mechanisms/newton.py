@@ -76,7 +76,7 @@ class Newton:
         bounds = loss.bounds(math.inf, problem.data.y)
         needs = []
         if target.delta == 0:
-            needs.append("delta > 0, because its noise is Gaussian (pass delta=1e-6, or choose a pure mechanism)")
+            needs.append("delta > 0, because its noise is Gaussian (pass delta=1e-6)")
         if not loss.convex or not loss.smooth or not math.isfinite(bounds.curvature):
             needs.append("a convex loss with a bounded second derivative")
         if not math.isfinite(bounds.slope):

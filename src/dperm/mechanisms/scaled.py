@@ -199,7 +199,7 @@ def scaling_needs(problem: Problem, target: Target) -> list[str]:
     """What every method that starts with the private scaling needs."""
     needs = []
     if target.delta == 0:
-        needs.append("delta > 0, because its noise is Gaussian (pass delta=1e-6, or choose a pure mechanism)")
+        needs.append("delta > 0, because its noise is Gaussian (pass delta=1e-6)")
     if problem.feature_map is not None:
         needs.append("rows without a feature map (it scales the declared columns itself)")
     if not math.isfinite(problem.data.x_norm):

@@ -76,7 +76,7 @@ class Statistics:
     def missing(self, problem: Problem, target: Target) -> list[str]:
         needs = []
         if target.delta == 0:
-            needs.append("delta > 0, because its noise is Gaussian (pass delta=1e-6, or choose a pure mechanism)")
+            needs.append("delta > 0, because its noise is Gaussian (pass delta=1e-6)")
         if problem.loss.name != "squared":
             needs.append(f"the squared loss, which second moments determine (found {problem.loss.name!r})")
         if problem.regularizer.name not in ("none", "ridge"):

@@ -120,7 +120,7 @@ class Zeroth:
     def missing(self, problem: Problem, target: Target) -> list[str]:
         needs = []
         if target.delta == 0:
-            needs.append("delta > 0, because its noise is Gaussian (pass delta=1e-6, or choose a pure mechanism)")
+            needs.append("delta > 0, because its noise is Gaussian (pass delta=1e-6)")
         if not 0 < problem.row_norm < math.inf:
             needs.append("a finite bound on the norm of a row (x_norm= or bounds=)")
         if self.clip is None and not math.isfinite(_slope(problem)) and problem.loss.name != "zero-one":
