@@ -118,10 +118,10 @@ def declared(
 def named(model: str) -> str:
     """The estimator's name, from that or a short word.
 
-    >>> named("median"), named("Lasso")
+    >>> named("Median"), named("Lasso")
     ('MedianEstimator', 'Lasso')
     """
-    found = SHORT.get(model, model)
+    found = SHORT.get(model.lower(), model)
     if found == "FiniteClassLearner":
         raise ValueError(
             "Expected a model that n and d are enough to plan, found 'FiniteClassLearner', which needs its class of rules. Run "

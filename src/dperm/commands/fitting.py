@@ -112,7 +112,7 @@ def estimator_for(name: str | None, schema: Any) -> Any:
     # Those that read a schema and have a JSON form; the others are for Python. Said before anything is spent.
     found = {label: getattr(estimators, label) for label in estimators.__all__}
     known = [label for label, kind in found.items() if issubclass(kind, PrivateEstimator)]
-    name = None if name is None else SHORT.get(name, name)
+    name = None if name is None else SHORT.get(name.lower(), name)
     if name is None:
         wanted = {"classes": "LogisticRegression", "numeric": "LinearRegression", "count": "PoissonRegressor"}[schema.target.type]
         name = wanted if wanted in known else "LinearRegression"
