@@ -184,6 +184,35 @@ def test_the_refusals_name_the_option():
     assert linear.certificate_.mechanism == "statistics" and linear.confidence_interval().shape == (3, 2)
 
 
+@pytest.mark.parametrize(
+    "model",
+    [
+        dperm.LinearSVC(2.0, bounds=(-1, 1), classes=[0, 1]),
+        dperm.HuberRegressor(2.0, bounds=(-1, 1), y_bounds=(0, 1)),
+        dperm.Lasso(2.0, bounds=(-1, 1), y_bounds=(0, 1), n_nonzero_coefs=1),
+    ],
+)
+def test_models_without_intervals_name_those_that_have_them(model):
+    X, y = logistic(300)
+    words = rf"{type(model).__name__} has none by any method: use LinearRegression, Ridge or, .* LogisticRegression, with"
+    with pytest.raises(ValueError, match=words):
+        model.fit(X, y).confidence_interval()
+
+
+def test_the_total_counts_every_release_and_ends_with_the_fit():
+    X, y = logistic(3000)
+    options = {"bounds": (-1, 1), "classes": [0, 1], "method": "objective", "random_state": 0}
+    model = dperm.LogisticRegression(epsilon=2, **options).fit(X, y)
+    assert model.total_epsilon_ == 2.0
+    once = model.release_information(X, y, epsilon=1).total_epsilon_
+    assert 2.0 < once < 3.0 and model.certificate_.epsilon == 2.0
+    assert f"cost epsilon {once:.4g}" in model.summary().note and f"({once:.4g}, 1e-06)" in model.information_.statement
+    assert model.release_information(X, y, epsilon=1).total_epsilon_ > once
+    assert model.fit(X, y).total_epsilon_ == 2.0
+    with pytest.raises(ValueError, match="found none"):  # the matrix of the earlier fit is not used for this one
+        model.summary()
+
+
 def test_the_command_puts_intervals_into_the_report(tmp_path):
     X, y = logistic()
     spec = {"columns": {f"x{j}": {"type": "numeric", "low": -1, "high": 1} for j in range(2)}}

@@ -28,7 +28,7 @@ from dperm.mechanisms.base import Plan, Shape, Stage, Target, Vector
 from dperm.mechanisms.information import information_term
 from dperm.mechanisms.moments import smat
 from dperm.noise import gaussian_scale, noise_source
-from dperm.privacy import Gaussian, compose, gaussian_mu
+from dperm.privacy import Event, Gaussian, compose, gaussian_mu
 from dperm.problem import Problem
 from dperm.rows.memory import MemoryRows
 
@@ -88,6 +88,12 @@ class Information:
     delta: float
     total_epsilon: float
     plan: Plan
+    events: tuple[Event, ...] = ()  # of this release and of earlier ones for the same fit
+
+    @property
+    def statement(self) -> str:
+        """What fit and matrix cost together; the certificate speaks of the fit alone."""
+        return f"({self.total_epsilon:.4g}, {self.delta:g})-differential privacy for the fit and its curvature matrix together."
 
 
 def release_information(
@@ -104,7 +110,8 @@ def release_information(
     """Pay for the curvature matrix that intervals of an objective-perturbation fit need, from the rows of the fit.
 
     **Guarantee**: one Gaussian release of a matrix with sensitivity as in `InformationTerm`. Beside the fit it costs
-    `total_epsilon` at the fit's δ, by exact composition.
+    `total_epsilon` at the larger of the two δ, by exact composition; a second release adds to it. The fit's certificate
+    stays what it was, a statement about the fit.
     """
     from dperm.estimators.persons import person_weights
 
@@ -136,8 +143,11 @@ def release_information(
     curator = Curator(held, source, target.relation, shape.n, per_person)
     p = shape.parameters(problem)
     matrix = smat(curator.noisy_sum(term, mu=mu), p)
-    together = compose([*model.plan_.events, *plan.events], target.relation).epsilon(max(target.delta, model.certificate_.delta))
-    return Information(matrix, scale, target.epsilon, target.delta, together, plan)
+    earlier = getattr(model, "information_", None)
+    events = (*(() if earlier is None else earlier.events), *plan.events)
+    delta = max(target.delta, model.certificate_.delta)
+    together = compose([*model.plan_.events, *events], target.relation).epsilon(delta)
+    return Information(matrix, scale, target.epsilon, delta, together, plan, events)
 
 
 def summary(model: Any, level: float = 0.95) -> Summary:
@@ -213,9 +223,14 @@ def _mechanism(model: Any) -> str:
         "exponential": "its law is not Gaussian",
     }
     why = reasons.get(name, "its error has no closed form here")
+    advice = "Fit with intervals=True (--intervals), which chooses the method that has them."
+    if not hasattr(model, "intervals"):
+        advice = (
+            f"{type(model).__name__} has none by any method: use LinearRegression, Ridge or, for two classes, LogisticRegression, "
+            "with intervals=True."
+        )
     raise ValueError(
-        f"Expected a fit by 'statistics' (linear) or 'objective' (logistic) for intervals, found {name!r}: {why}. "
-        "Fit with intervals=True (--intervals), which chooses the method that has them."
+        f"Expected a fit by 'statistics' (linear) or 'objective' (logistic) for intervals, found {name!r}: {why}. {advice}"
     )
 
 

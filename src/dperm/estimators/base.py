@@ -157,6 +157,7 @@ class PrivateEstimator(BaseEstimator):
             ledger=self.ledger,
             fingerprint=self.__dict__.pop("_seen", None),
         )
+        self.__dict__.pop("information_", None)  # of an earlier fit
         self.plan_ = release.plan
         self.certificate_ = release.certificate
         self.release_ = release
@@ -177,12 +178,22 @@ class PrivateEstimator(BaseEstimator):
         return summary(self, level)
 
     def release_information(self, X: Any, y: Any = None, *, epsilon: float, **options: Any) -> Any:
-        """Pay for the curvature matrix that intervals of a fit by `objective` need; see `dperm.intervals`."""
+        """Pay for the curvature matrix that intervals of a fit by `objective` need; see `dperm.intervals`.
+
+        `certificate_` goes on to speak of the fit alone; `total_epsilon_` is what fit and matrix cost together.
+        """
         from dperm.intervals import release_information
 
         check_is_fitted(self, "certificate_")
         self.information_ = release_information(self, X, y, epsilon=epsilon, **options)
         return self
+
+    @property
+    def total_epsilon_(self) -> float:
+        """ε of all that this model released about its rows: the certificate's, or more after `release_information`."""
+        check_is_fitted(self, "certificate_")
+        paid = getattr(self, "information_", None)
+        return float(self.certificate_.epsilon if paid is None else paid.total_epsilon)
 
     def _class_weights(self) -> dict[Any, float] | None:
         """Declared weights of classes; regressors have none."""
