@@ -16,7 +16,7 @@ from dperm.commands.reporting import report
 from dperm.commands.schemas import schema
 from dperm.commands.verifying import verify
 
-COMMANDS = {
+COMMANDS: dict[str, Any] = {
     "demo": demo,
     "schema": schema,
     "plan": plan,
