@@ -8,9 +8,9 @@ import math
 
 import numpy as np
 import pytest
-from alterations import unnoticed
 
 import dperm
+from alterations import unnoticed
 from dperm.certificate import Certificate, coefficient_hash
 from dperm.mechanisms import Gradient
 from dperm.problem import ElasticNet

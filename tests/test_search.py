@@ -259,3 +259,27 @@ def test_the_command_verifies_a_search_and_its_model(tmp_path) -> None:
     asked = ["verify", str(tmp_path / "c.json"), "--model", str(tmp_path / "m.json")]
     assert CliRunner().invoke(app, [*asked, "--allow-seeded"]).exit_code == 0
     assert CliRunner().invoke(app, asked).exit_code == 1
+
+
+def test_certificates_of_searches_fits_and_evaluations_are_read_and_checked_alike(tmp_path):
+    from dperm.certificate import Certificate, Claim
+    from dperm.evaluation import Evaluation, evaluate
+
+    X = np.random.default_rng(0).uniform(-1, 1, (300, 2))
+    y = (X[:, 0] > 0).astype(int)
+    base = LogisticRegression(epsilon=3.0, bounds=(-1, 1), classes=[0, 1], method="gradient", random_state=0)
+    search = PrivateGridSearch(base, {"radius": [1.0, 5.0]}, epsilon=3.0, expected_runs=2, random_state=0).fit(X, y)
+    model = base.fit(X, y)
+    claims = [search.certificate_, model.certificate_, evaluate(model, X, y, epsilon=3.0, random_state=0)]
+    assert [type(claim) for claim in claims] == [SearchCertificate, Certificate, Evaluation]
+    for claim in claims:
+        (tmp_path / "claim.json").write_text(claim.to_json())
+        again = type(claim).load(tmp_path / "claim.json")
+        assert isinstance(again, Claim) and again.to_json() == claim.to_json()
+        assert (again.epsilon, again.relation, again.noise) == (3.0, "replace-one", "seeded")
+        assert again.verify(allow_seeded=True) and not again.verify()
+        altered = dict(again.record, guarantee=dict(again.record["guarantee"], epsilon=2.9))
+        assert not type(claim)(altered).verify(allow_seeded=True) and not type(claim)({}).verify()
+        for other in set(map(type, claims)) - {type(claim)}:
+            with pytest.raises(ValueError, match="found another file"):
+                other.from_json(claim.to_json())

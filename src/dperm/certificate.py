@@ -11,10 +11,10 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
@@ -50,8 +50,10 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class Certificate:
-    """The record as a JSON object, with the fields people ask for most as properties."""
+class Claim:
+    """A record as a JSON object that anyone can compute again, with the fields people ask for most as properties."""
+
+    FORMAT: ClassVar[str] = ""
 
     record: Mapping[str, Any]
 
@@ -68,14 +70,6 @@ class Certificate:
         return str(self.record["guarantee"]["relation"])
 
     @property
-    def unit(self) -> str:
-        return str(self.record["guarantee"]["unit"])
-
-    @property
-    def mechanism(self) -> str:
-        return str(self.record["mechanism"]["name"])
-
-    @property
     def noise(self) -> str:
         return str(self.record["noise"]["policy"])
 
@@ -87,39 +81,60 @@ class Certificate:
         return json.dumps(self.record, indent=1, allow_nan=False)
 
     @classmethod
-    def from_json(cls, text: str) -> Certificate:
-        """Read a certificate; anything that is not one is refused with a sentence."""
+    def from_json(cls, text: str) -> Self:
+        """Read a record; anything that is not one is refused with a sentence."""
         try:
             record = json.loads(text, parse_constant=_refuse_constant)
         except (ValueError, RecursionError) as error:
             raise ValueError(f"Expected a certificate in JSON, found text that does not parse: {error}.") from error
-        if not isinstance(record, dict) or record.get("format") != FORMAT:
-            raise ValueError(f"Expected a certificate with format {FORMAT!r}, found another file. Pass certificate.json.")
+        if not isinstance(record, dict) or record.get("format") != cls.FORMAT:
+            raise ValueError(f"Expected a certificate with format {cls.FORMAT!r}, found another file. Pass certificate.json.")
         return cls(record)
 
     @classmethod
-    def load(cls, path: str | Path) -> Certificate:
+    def load(cls, path: str | Path) -> Self:
         return cls.from_json(Path(path).read_text(encoding="utf-8"))
 
-    def verify(self, *, allow_seeded: bool = False) -> Verdict:
-        """Compute everything again and compare.
+    def disagreements(self) -> Iterator[str]:
+        """Compute everything again; a sentence for each disagreement. What cannot be computed may raise."""
+        raise NotImplementedError
 
-        **Guarantee of a pass**: the stated (ε, δ) follows from the stated events; the events follow from the stated
-        problem, size, target and options; every decision follows from the released values; the coefficients match their
-        hash and units.
-        """
-        reasons: list[str] = []
+    def verify(self, *, allow_seeded: bool = False) -> Verdict:
+        """Compute everything again and compare; seeded noise is refused unless allowed."""
+        found: list[str] = []
         try:
             with np.errstate(all="ignore"):  # a hostile number shows as a disagreement, not as a warning
-                again = _recompute(self.record)
-                _compare("", again, self.record, reasons)
+                found.extend(self.disagreements())
         except UnmetNeeds as error:
-            reasons.append(f"the mechanism does not cover the stated problem: {error}")
+            found.append(f"the mechanism does not cover the stated problem: {error}")
         except (LookupError, ValueError, TypeError, ArithmeticError, AttributeError, StopIteration, RuntimeError) as error:
-            reasons.append(f"the record cannot be recomputed: {type(error).__name__}: {error}")
+            found.append(f"the record cannot be recomputed: {type(error).__name__}: {error}")
         if reproducible(self.record) and not allow_seeded:
-            reasons.append("the noise was seeded, so the release is NOT private (pass --allow-seeded to check the rest)")
-        return Verdict(tuple(reasons))
+            found.append("the noise was seeded, so the release is NOT private (pass --allow-seeded to check the rest)")
+        return Verdict(tuple(found))
+
+
+@dataclass(frozen=True)
+class Certificate(Claim):
+    """The record of a fit.
+
+    **Guarantee of a pass** of `verify`: the stated (ε, δ) follows from the stated events; the events follow from the stated
+    problem, size, target and options; every decision follows from the released values; the coefficients match their hash and
+    units.
+    """
+
+    FORMAT: ClassVar[str] = FORMAT
+
+    @property
+    def unit(self) -> str:
+        return str(self.record["guarantee"]["unit"])
+
+    @property
+    def mechanism(self) -> str:
+        return str(self.record["mechanism"]["name"])
+
+    def disagreements(self) -> Iterator[str]:
+        return iter(differences(_recompute(self.record), self.record))
 
 
 def reproducible(record: Mapping[str, Any]) -> bool:
@@ -340,6 +355,13 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return value
+
+
+def differences(expected: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
+    """A sentence for every leaf where the recomputed record and the stated one differ."""
+    reasons: list[str] = []
+    _compare("", expected, found, reasons)
+    return reasons
 
 
 def _compare(path: str, expected: Any, found: Any, reasons: list[str]) -> None:

@@ -15,13 +15,13 @@ k is the number of rows a person may have. Sensitivities: each row adds one vect
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from dperm.certificate import ARITHMETIC, TOLERANCE, Verdict, _compare, _plain, coefficient_hash, reproducible
+from dperm.certificate import ARITHMETIC, TOLERANCE, Claim, _plain, coefficient_hash, differences
 from dperm.curator import Curator
 from dperm.evaluation_metrics import metrics
 from dperm.mechanisms.base import Plan, Shape, Stage, Target, Vector
@@ -102,32 +102,21 @@ def plan_evaluation(kind: str, shape: Shape, target: Target, *, bins: int = BINS
 
 
 @dataclass(frozen=True)
-class Evaluation:
-    """The record of an evaluation: what was released, what follows from it, and for whom it is private."""
+class Evaluation(Claim):
+    """The record of an evaluation: what was released, what follows from it, and for whom it is private.
 
-    record: Mapping[str, Any]
+    **Guarantee of a pass** of `verify`: everything follows from the released counts; a change to any number shows.
+    """
+
+    FORMAT: ClassVar[str] = FORMAT
 
     @property
     def metrics(self) -> Mapping[str, Any]:
         found: Mapping[str, Any] = self.record["metrics"]
         return found
 
-    @property
-    def epsilon(self) -> float:
-        return float(self.record["guarantee"]["epsilon"])
-
-    def verify(self, *, allow_seeded: bool = False) -> Verdict:
-        """Compute everything again from the released counts; a change to any number shows."""
-        reasons: list[str] = []
-        try:
-            with np.errstate(all="ignore"):  # a hostile number shows as a disagreement, not as a warning
-                again = _again(self.record)
-            _compare("", again, self.record, reasons)
-        except (ValueError, KeyError, TypeError, IndexError, ArithmeticError, AttributeError, RuntimeError) as error:
-            reasons.append(f"the record cannot be recomputed: {type(error).__name__}: {error}")
-        if reproducible(self.record) and not allow_seeded:
-            reasons.append("the noise was seeded, so the release is NOT private (pass --allow-seeded to check the rest)")
-        return Verdict(tuple(reasons))
+    def disagreements(self) -> Iterator[str]:
+        return iter(differences(_again(self.record), self.record))
 
 
 def _again(record: Mapping[str, Any]) -> dict[str, Any]:

@@ -226,8 +226,8 @@ def _mechanism(model: Any) -> str:
     advice = "Fit with intervals=True (--intervals), which chooses the method that has them."
     if not hasattr(model, "intervals"):
         advice = (
-            f"{type(model).__name__} has none by any method: use LinearRegression, Ridge or, for two classes, LogisticRegression, "
-            "with intervals=True."
+            f"{type(model).__name__} has none by any method: use LinearRegression, Ridge or, for two classes, "
+            "LogisticRegression, with intervals=True."
         )
     raise ValueError(
         f"Expected a fit by 'statistics' (linear) or 'objective' (logistic) for intervals, found {name!r}: {why}. {advice}"

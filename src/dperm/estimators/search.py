@@ -13,12 +13,11 @@ own): .8529 instead of .8536 at ε = 1, .836 instead of .848 at ε = 0.1. `docs/
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.optimize import brentq
@@ -28,7 +27,7 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 
 from dperm.cells import positions
-from dperm.certificate import TOLERANCE, Certificate, Verdict, reproducible
+from dperm.certificate import Certificate, Claim, differences
 from dperm.estimators.base import PrivateEstimator
 from dperm.mechanisms.base import Plan, Shape, Stage, Target
 from dperm.noise import Noise, SeededNoise, noise_source, release
@@ -280,65 +279,33 @@ def _record(
 
 
 @dataclass(frozen=True)
-class SearchCertificate:
-    """What a search claims, in enough detail to compute it again: the law of K, the budget of one run, the published run."""
+class SearchCertificate(Claim):
+    """What a search claims, in enough detail to compute it again: the law of K, the budget of one run, the published run.
 
-    record: Mapping[str, Any]
+    **Guarantee of a pass** of `verify`: the run's budget and the selection's cost follow from the target and the law, and the
+    published run verifies within that budget.
+    """
 
-    @property
-    def epsilon(self) -> float:
-        return float(self.record["guarantee"]["epsilon"])
+    FORMAT: ClassVar[str] = FORMAT
 
-    @property
-    def delta(self) -> float:
-        return float(self.record["guarantee"]["delta"])
-
-    @property
-    def relation(self) -> str:
-        return str(self.record["guarantee"]["relation"])
-
-    @property
-    def statement(self) -> str:
-        return str(self.record["statement"])
-
-    def to_json(self) -> str:
-        return json.dumps(self.record, indent=1, allow_nan=False)
-
-    def verify(self, *, allow_seeded: bool = False) -> Verdict:
-        """Compute the run's budget and the selection's cost again; verify the published run within that budget."""
+    def disagreements(self) -> Iterator[str]:
         from dperm.ledger import receipt_again
 
-        reasons: list[str] = []
-        try:
-            given, run = self.record["guarantee"], self.record["run"]
-            target = Target.declare(epsilon=given["epsilon"], delta=given["delta"], relation=given["relation"], n=given["n"])
-            law, best = self.record["law"], self.record["best"]
-            receipt = None
-            if "ledger" in self.record:
-                planned = search_plan(target, law["runs"], law["expected_runs"], given["n"], best["shape"]["d"])
-                receipt = receipt_again(self.record["ledger"], planned, self.record["noise"]["policy"])
-            again = _record(
-                target, law["runs"], law["expected_runs"], run["score_share"], self.record["settings"], given["n"],
-                {k: v for k, v in self.record["noise"].items() if k != "private"}, dict(best), receipt,
-            )  # fmt: skip
-            reasons += _differences("", again, self.record)
-            reasons += [f"best: {reason}" for reason in Certificate(best).verify(allow_seeded=True).reasons]
-            stated = best["target"]
-            if not math.isclose(stated["epsilon"], again["run"]["fit_epsilon"], rel_tol=1e-6) or stated["delta"] != target.delta:
-                reasons.append("the published run was fitted with another budget than the search allows")
-            if stated["relation"] != target.relation or best["guarantee"]["kind"].get("kind") != "gdp":
-                reasons.append("the published run has another relation, or no Gaussian guarantee")
-        except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError) as error:
-            reasons.append(f"the record cannot be recomputed: {type(error).__name__}: {error}")
-        if reproducible(self.record) and not allow_seeded:
-            reasons.append("the noise was seeded, so the release is NOT private (pass --allow-seeded to check the rest)")
-        return Verdict(tuple(reasons))
-
-
-def _differences(path: str, expected: Any, found: Any) -> list[str]:
-    if isinstance(expected, Mapping) and isinstance(found, Mapping):
-        keys = [*expected, *(key for key in found if key not in expected)]
-        return [reason for key in keys for reason in _differences(f"{path}.{key}", expected.get(key), found.get(key))]
-    number = isinstance(expected, int | float) and isinstance(found, int | float) and not isinstance(expected, bool)
-    same = math.isclose(expected, found, rel_tol=TOLERANCE) if number else expected == found
-    return [] if same else [f"{path[1:]} says {found!r}, recomputed {expected!r}"]
+        given, run = self.record["guarantee"], self.record["run"]
+        target = Target.declare(epsilon=given["epsilon"], delta=given["delta"], relation=given["relation"], n=given["n"])
+        law, best = self.record["law"], self.record["best"]
+        receipt = None
+        if "ledger" in self.record:
+            planned = search_plan(target, law["runs"], law["expected_runs"], given["n"], best["shape"]["d"])
+            receipt = receipt_again(self.record["ledger"], planned, self.record["noise"]["policy"])
+        again = _record(
+            target, law["runs"], law["expected_runs"], run["score_share"], self.record["settings"], given["n"],
+            {k: v for k, v in self.record["noise"].items() if k != "private"}, dict(best), receipt,
+        )  # fmt: skip
+        yield from differences(again, self.record)
+        yield from (f"best: {reason}" for reason in Certificate(best).verify(allow_seeded=True).reasons)
+        stated = best["target"]
+        if not math.isclose(stated["epsilon"], again["run"]["fit_epsilon"], rel_tol=1e-6) or stated["delta"] != target.delta:
+            yield "the published run was fitted with another budget than the search allows"
+        if stated["relation"] != target.relation or best["guarantee"]["kind"].get("kind") != "gdp":
+            yield "the published run has another relation, or no Gaussian guarantee"
