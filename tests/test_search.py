@@ -283,3 +283,12 @@ def test_certificates_of_searches_fits_and_evaluations_are_read_and_checked_alik
         for other in set(map(type, claims)) - {type(claim)}:
             with pytest.raises(ValueError, match="found another file"):
                 other.from_json(claim.to_json())
+
+
+def test_a_wrong_declaration_is_refused_before_the_debit(tmp_path):
+    ledger = Ledger.create(tmp_path / "budget.sqlite", dataset="x", epsilon=5.0, delta=1e-5)
+    X = np.random.default_rng(0).uniform(-1, 1, (100, 2))
+    base = LogisticRegression(bounds=(-1, 1), classes=[0, 1], method="gradient", max_weight=-1)
+    with pytest.raises(ValueError, match="max_weight > 0"):
+        PrivateGridSearch(base, {"radius": [1.0]}, epsilon=1.0, ledger=ledger).fit(X, (X[:, 0] > 0).astype(int))
+    assert ledger.account().fits == 0

@@ -29,6 +29,7 @@ from sklearn.utils.validation import check_is_fitted
 from dperm.cells import positions
 from dperm.certificate import Certificate, Claim, differences
 from dperm.estimators.base import PrivateEstimator
+from dperm.estimators.declared import check_declared
 from dperm.mechanisms.base import Plan, Shape, Stage, Target
 from dperm.noise import Noise, SeededNoise, noise_source, release
 from dperm.planner import choose
@@ -146,6 +147,7 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):
         """Plan every setting, so that one which cannot be paid for is refused before the debit; the number of encoded columns."""
         first, label = _safe_indexing(X, [0]), _safe_indexing(y, [0])
         for model in models:
+            check_declared(model)
             model._unpack(first, label, None)  # builds the encoding, which follows from declarations alone
             _, _, interval = model._labels(label)
             heaviest = model._weights(None, None, 0)[1]
