@@ -42,6 +42,6 @@ def write(folder: Path, size: float) -> int:
 
 
 if __name__ == "__main__":
-    from dperm.rows.arrow import _bytes
+    from dperm.rows.arrow import byte_count
 
-    write(Path(sys.argv[1]), _bytes(sys.argv[2]))
+    write(Path(sys.argv[1]), byte_count(sys.argv[2]))
