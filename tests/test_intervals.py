@@ -199,6 +199,13 @@ def test_models_without_intervals_name_those_that_have_them(model):
         model.fit(X, y).confidence_interval()
 
 
+def test_several_classes_are_told_that_they_have_none(generator):
+    X, y = generator.uniform(-1, 1, (300, 2)), generator.integers(0, 3, 300)
+    model = dperm.LogisticRegression(1.0, bounds=(-1, 1), classes=[0, 1, 2], random_state=0).fit(X, y)
+    with pytest.raises(ValueError, match=r"A fit of several classes has none by any method"):
+        model.confidence_interval(0.95)
+
+
 def test_the_total_counts_every_release_and_ends_with_the_fit():
     X, y = logistic(3000)
     options = {"bounds": (-1, 1), "classes": [0, 1], "method": "objective", "random_state": 0}

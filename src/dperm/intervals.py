@@ -224,9 +224,10 @@ def _mechanism(model: Any) -> str:
     }
     why = reasons.get(name, "its error has no closed form here")
     advice = "Fit with intervals=True (--intervals), which chooses the method that has them."
-    if not hasattr(model, "intervals"):
+    if not hasattr(model, "intervals") or len(getattr(model, "classes_", ())) > 2:
+        what = "a fit of several classes" if hasattr(model, "intervals") else type(model).__name__
         advice = (
-            f"{type(model).__name__} has none by any method: use LinearRegression, Ridge or, for two classes, "
+            f"{what[0].upper()}{what[1:]} has none by any method: use LinearRegression, Ridge or, for two classes, "
             "LogisticRegression, with intervals=True."
         )
     raise ValueError(
