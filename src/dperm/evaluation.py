@@ -197,7 +197,8 @@ def evaluate(
 
 def _cells(model: Any, kind: str, X: Any, y: Any, bins: int) -> tuple[np.ndarray, np.ndarray]:
     """Cell numbers (or scaled residual and target) of every row, and weights: 0 where the label is missing or undeclared."""
-    from dperm.estimators.labels import classify
+    from dperm.cells import numbers
+    from dperm.estimators.labels import classify, label_column
     from dperm.tables import cells, column_names, is_table
 
     schema = model._declared_schema()
@@ -207,11 +208,12 @@ def _cells(model: Any, kind: str, X: Any, y: Any, bins: int) -> tuple[np.ndarray
         if schema.target.column not in column_names(X):
             raise ValueError(f"Expected the target column {schema.target.column!r} in the data, found none. Scores need it.")
         y = schema.labels(cells(X, schema.target.column))
+    y = label_column(y, len(y))
     if kind == "regression":
         if not hasattr(model, "_y_low"):
             raise ValueError(f"Expected a classifier or a bounded regression, found {type(model).__name__}.")
         low, high = model._y_low, model._y_high
-        truth = np.asarray(y, dtype=np.float64)
+        truth = numbers(y)
         known = np.isfinite(truth)
         truth = np.clip(np.where(known, truth, low), low, high)
         residual = (truth - np.asarray(model.predict(X), dtype=np.float64)) / (high - low)

@@ -89,10 +89,13 @@ class Information:
     total_epsilon: float
     plan: Plan
     events: tuple[Event, ...] = ()  # of this release and of earlier ones for the same fit
+    seeded: bool = False
 
     @property
     def statement(self) -> str:
         """What fit and matrix cost together; the certificate speaks of the fit alone."""
+        if self.seeded:
+            return "THIS RELEASE IS NOT PRIVATE: the noise of the fit or of its curvature matrix was seeded."
         return f"({self.total_epsilon:.4g}, {self.delta:g})-differential privacy for the fit and its curvature matrix together."
 
 
@@ -147,7 +150,8 @@ def release_information(
     events = (*(() if earlier is None else earlier.events), *plan.events)
     delta = max(target.delta, model.certificate_.delta)
     together = compose([*model.plan_.events, *events], target.relation).epsilon(delta)
-    return Information(matrix, scale, target.epsilon, delta, together, plan, events)
+    seeded = source.policy == "seeded" or model.certificate_.noise == "seeded" or (earlier is not None and earlier.seeded)
+    return Information(matrix, scale, target.epsilon, delta, together, plan, events, seeded)
 
 
 def summary(model: Any, level: float = 0.95) -> Summary:
@@ -304,7 +308,8 @@ def _planned_information(model: Any) -> Information | None:
         return None
     stage, target = model.plan_.stage("information"), model.plan_.target
     matrix = smat(np.asarray(values, dtype=np.float64), len(model.w_))
-    return Information(matrix, float(stage.settings["scale"]), target.epsilon, target.delta, target.epsilon, model.plan_)
+    scale, seeded = float(stage.settings["scale"]), model.certificate_.noise == "seeded"
+    return Information(matrix, scale, target.epsilon, target.delta, target.epsilon, model.plan_, seeded=seeded)
 
 
 def _standing_out(matrix: Vector, floor: float) -> None:

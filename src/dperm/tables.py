@@ -75,7 +75,9 @@ def parsed(X: Any) -> Any:
         return X
     if isinstance(X, list | tuple | float | int):
         try:
-            X = np.asarray(X)
+            given, X = X, np.asarray(X)
+            if X.dtype.kind in "US":  # one word in one cell would turn all the others into text
+                X = np.array(given, dtype=object)
         except ValueError:  # ragged rows: a wrong structure, which the reader names
             return X
     _check_matrix(X)

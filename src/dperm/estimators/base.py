@@ -240,9 +240,7 @@ class PrivateEstimator(BaseEstimator):
             rows = schema.encoded(X)
             self._encoding = schema.encoding()
             self.n_features_in_ = rows.shape[1]
-            if rows.shape[0] != len(y):
-                raise ValueError(f"Expected as many labels as rows, found {len(y)} labels for {rows.shape[0]} rows.")
-            return rows, np.asarray(y), groups
+            return rows, label_column(y, rows.shape[0]), groups
         if y is None:
             name = type(self).__name__
             raise ValueError(f"This {name} estimator requires y to be passed, but the target y is None. Pass the labels.")

@@ -78,6 +78,11 @@ def declared_rows(estimator: Any, rows: Any, sample_weight: Any, groups: Any) ->
             "Expected no sample_weight= or groups= with rows on disk, on a card or on a cluster, found one. "
             "Pass a table or arrays in memory."
         )
+    if estimator.max_rows_per_person is not None:
+        raise ValueError(
+            "Expected no max_rows_per_person= with rows on disk, on a card or on a cluster, which are protected row by row, "
+            "found one. Pass a table or arrays in memory, with groups=."
+        )
     schema = getattr(rows, "schema", None)
     if schema is not None:
         check_one_declaration(estimator, "the schema of the rows")

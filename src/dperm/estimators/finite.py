@@ -72,8 +72,9 @@ class FiniteClassLearner(ClassifierMixin, BaseEstimator):
         seen = X
         if y is None:
             raise ValueError(f"This {type(self).__name__} requires y to be passed, but the target y is None. Pass the labels.")
-        self._person = self.groups if groups is None else groups
-        X, groups = person_column(X, self._person)
+        named = self.groups if groups is None else groups
+        self._person = named if isinstance(named, str) else None  # a fitted model must not keep who its rows belong to
+        X, groups = person_column(X, named)
         X = validate_data(self, parsed(self._raw(X)), **_READ)
         y = label_column(y, X.shape[0])
         self.hypotheses_ = self._class(X.shape[1])

@@ -47,6 +47,10 @@ def label_column(y: Any, n: int) -> np.ndarray:
 
     if getattr(getattr(y, "dtype", None), "kind", "") == "c":
         raise ValueError("Complex data not supported: expected real labels, found complex ones. Pass real numbers.")
+    if isinstance(y, list | tuple) and np.asarray(y, dtype=object).ndim == 1:
+        kept = np.empty(len(y), dtype=object)  # as they are: NumPy makes all cells of a mixed list text, and one word is enough
+        kept[:] = y
+        y = kept if np.asarray(y).dtype.kind in "US" else y
     labels = np.asarray(column_or_1d(y, warn=True))
     if len(labels) != n:
         raise ValueError(

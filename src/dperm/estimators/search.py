@@ -26,10 +26,12 @@ from sklearn.model_selection import ParameterGrid
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 
-from dperm.cells import positions
+from dperm.cells import numbers, positions
 from dperm.certificate import Certificate, Claim, differences
 from dperm.estimators.base import PrivateEstimator
 from dperm.estimators.declared import check_declared
+from dperm.estimators.labels import label_column
+from dperm.estimators.persons import person_weights
 from dperm.mechanisms.base import Plan, Shape, Stage, Target
 from dperm.noise import Noise, SeededNoise, noise_source, release
 from dperm.planner import choose
@@ -97,10 +99,10 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):
         budget = {"epsilon": gaussian_epsilon(target.delta, fit_mu), "delta": target.delta, "noise": self.noise, "ledger": None}
         d = self._affordable([clone(base).set_params(**chosen, **budget) for chosen in settings], X, y, n, fit_mu)
         source = noise_source(self.noise, self.random_state)
+        generator = source.generator()  # the exact sampler has none: it refuses here, before the debit
         receipt = self._debited(search_plan(target, self.runs, self.expected_runs, n, d), source, X)
-        generator = source.generator()  # from here on noise is drawn, and paid for
         best: tuple[float, Any, Any] | None = None
-        for _ in range(draw(law, generator)):
+        for _ in range(draw(law, generator)):  # from here on noise is drawn, and paid for
             chosen = settings[int(generator.integers(len(settings)))]
             seed = int(generator.integers(2**62)) if isinstance(source, SeededNoise) else None
             model = clone(base).set_params(**chosen, **budget, random_state=seed).fit(X, y)
@@ -135,6 +137,11 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):
             raise ValueError("Expected an estimator without groups= in a search, found them. Fit one setting instead.")
         if base.ledger is not None:
             raise ValueError("Expected ledger= on the search, which is debited as a whole, found it on the estimator. Move it.")
+        if base.relation == "add-remove" and base.nominal_n is None:  # a ledger would keep the protected number
+            raise ValueError(
+                "Expected nominal_n= under relation='add-remove', where the number of rows is protected, found none. Pass a "
+                "public round number."
+            )
         if not 0 < self.score_share < 1:
             raise ValueError(f"Expected 0 < score_share < 1, found {self.score_share}.")
         for settings in ParameterGrid(self.param_grid):
@@ -148,6 +155,7 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):
         first, label = _safe_indexing(X, [0]), _safe_indexing(y, [0])
         for model in models:
             check_declared(model)
+            person_weights(None, model.max_rows_per_person, None, 0)
             model._unpack(first, label, None)  # builds the encoding, which follows from declarations alone
             _, _, interval = model._labels(label)
             heaviest = model._weights(None, None, 0)[1]
@@ -199,10 +207,11 @@ def search_plan(target: Target, runs: str, expected: float, n: int, d: int) -> P
 def row_scores(model: Any, X: Any, y: Any) -> np.ndarray:
     """1 for a right class; 1 - (error/range)² for a number in its declared range; 0 for a row whose label is missing."""
     predicted = model.predict(X)
+    y = label_column(y, len(predicted))  # one label per row: a column of shape (n, 1) would be scored against every prediction
     if hasattr(model, "classes_"):
         return np.asarray(positions(y, model.classes_) == positions(predicted, model.classes_), dtype=np.float64)
     low, high = getattr(model, "_y_low", 0.0), model._y_high
-    truth = np.asarray(y, dtype=np.float64)
+    truth = numbers(y)
     known = np.isfinite(truth)
     gap = (np.clip(np.where(known, truth, low), low, high) - np.clip(predicted, low, high)) / (high - low)
     return np.asarray(known * (1 - gap * gap))
@@ -306,6 +315,8 @@ class SearchCertificate(Claim):
         )  # fmt: skip
         yield from differences(again, self.record)
         yield from (f"best: {reason}" for reason in Certificate(best).verify(allow_seeded=True).reasons)
+        if best["noise"]["policy"] != self.record["noise"]["policy"]:
+            yield "the published run was fitted with another kind of noise than the search states"
         stated = best["target"]
         if not math.isclose(stated["epsilon"], again["run"]["fit_epsilon"], rel_tol=1e-6) or stated["delta"] != target.delta:
             yield "the published run was fitted with another budget than the search allows"

@@ -21,7 +21,7 @@ from dperm.rows.base import BLOCK_ROWS, Block, Term, from_counts, total_counts
 from dperm.rows.device_products import PRODUCTS, product_counts
 from dperm.rows.device_sums import CHUNK_ENTRIES, clipped_rows, device_labels, fused_sum, takes_fused
 from dperm.rows.labelled import LabelRule
-from dperm.rows.memory import MemoryRows, cut_block
+from dperm.rows.memory import MemoryRows, cut_block, tame
 from dperm.statistics_terms import WeightedGradientTerm
 from dperm.terms import GradientTerm, SampledTerm
 
@@ -102,7 +102,7 @@ class DeviceRows:
                 rows.X = clipped_rows(self.X, data)
             host = np.asarray(to_host(self.y))
             rows.y = device_labels(data.enforce(np.zeros((0, self.d)), host)[1], self)
-            rows.weight = None if self.weight is None else device_labels(to_host(self.weight), self)
+            rows.weight = None if self.weight is None else device_labels(tame(to_host(self.weight)), self)
         return rows
 
     def computes(self, term: Term) -> bool:

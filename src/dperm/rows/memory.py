@@ -48,6 +48,8 @@ class MemoryRows:
         if self.X.shape[0] == 0:
             raise ValueError("Expected at least one row, found none. Check that the file or array is not empty.")
         self.weight: NDArray[np.float64] | None = None if weight is None else np.asarray(weight, dtype=np.float64)
+        if self.weight is not None and self.weight.shape != (self.n,):
+            raise ValueError(f"Expected one weight per row ({self.n}), found shape {self.weight.shape}.")
         self.data = data
         self.feature_map = feature_map
         self._blocks: list[Block | None] = [None] * (-(-self.n // BLOCK_ROWS))
@@ -97,7 +99,17 @@ def cut_block(
             X, y = data.enforce(X, y)
     if feature_map is not None:
         X = feature_map(X)
-    return Block(X, y, weight, start)
+    return Block(X, y, None if weight is None else tame(weight), start)
+
+
+def tame(weight: Any) -> NDArray[np.float64]:
+    """Weights with 0 for those that are no finite number, and none beyond 1e9: NaN passes every clip and would be the whole sum.
+
+    >>> tame([0.5, np.nan, np.inf, 1e300]).tolist()
+    [0.5, 0.0, 0.0, 1000000000.0]
+    """
+    values = np.asarray(weight, dtype=np.float64)
+    return np.clip(np.where(np.isfinite(values), values, 0.0), -1e9, 1e9)
 
 
 def inside(X: Any, data: DataBounds) -> bool:

@@ -1,0 +1,126 @@
+"""One row's label, weight or cell moves a sum by no more than one row may, and no fitted model keeps who its rows belong to."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+
+from dperm import FiniteClassLearner, LinearRegression, LogisticRegression
+from dperm.cells import positions
+from dperm.estimators.labels import classify, label_column
+from dperm.estimators.search import PrivateGridSearch, row_scores
+from dperm.features import Features
+from dperm.ledger import Ledger
+from dperm.problem import DataBounds, Interval, LogisticLoss
+from dperm.rows.base import sum_step
+from dperm.rows.device import DeviceRows
+from dperm.rows.memory import MemoryRows
+from dperm.tables import parsed
+from dperm.terms import GradientTerm
+
+X = np.random.default_rng(0).uniform(-1, 1, (60, 1))
+Y = (X[:, 0] > 0).astype(int)
+
+
+def base(**options: object) -> LogisticRegression:
+    return LogisticRegression(**({"bounds": (-1, 1), "classes": [0, 1], "relation": "zero-out", "method": "gradient"} | options))
+
+
+@pytest.mark.filterwarnings("ignore:A column-vector y")
+def test_labels_in_a_column_are_scored_once_per_row() -> None:
+    """A score of shape (n, n) has n times the sensitivity that its noise is made for."""
+    model = base(random_state=0).fit(X, Y)
+    assert row_scores(model, X, Y[:, None]).shape == (60,)
+    line = LinearRegression(bounds=(-1, 1), y_bounds=(-1, 1), method="gradient", random_state=0).fit(X, X[:, 0])
+    assert np.array_equal(row_scores(line, X, X), row_scores(line, X, X[:, 0]))
+
+
+def test_a_word_among_the_labels_of_a_regression_is_a_missing_label_to_the_score() -> None:
+    line = LinearRegression(bounds=(-1, 1), y_bounds=(-1, 1), method="gradient", random_state=0).fit(X, X[:, 0])
+    labels = X[:, 0].astype(object)
+    labels[3] = "secret"
+    assert row_scores(line, X, labels)[3] == 0 and np.isfinite(row_scores(line, X, labels)).all()
+
+
+def test_a_search_refuses_before_its_debit(tmp_path) -> None:
+    def searched(estimator: LogisticRegression, **options: object) -> PrivateGridSearch:
+        ledger = Ledger.create(
+            tmp_path / f"{len(list(tmp_path.iterdir()))}.ledger", dataset="x", epsilon=20, delta=1e-5, relation=estimator.relation
+        )
+        found = PrivateGridSearch(estimator, {"radius": [1.0]}, epsilon=5, delta=1e-6, expected_runs=3, ledger=ledger)
+        return found.set_params(**options)
+
+    for search, message in (
+        (searched(base(), noise="exact"), "Gaussian noise only"),
+        (searched(base(relation="add-remove")), "nominal_n="),
+        (searched(base(max_rows_per_person=2)), "groups="),
+    ):
+        with pytest.raises(ValueError, match=message):
+            search.fit(X, Y)
+        assert search.ledger.account().fits == 0
+
+
+def test_one_word_does_not_change_how_other_cells_read() -> None:
+    alone, beside = [True, False, True], [True, False, "x"]
+    for classes in ([0, 1], [False, True]):
+        first, second = (classify(label_column(y, 3), np.asarray(classes)) for y in (alone, beside))
+        assert np.array_equal(first[0][:2], second[0][:2]) and second[1].tolist() == [1, 1, 0]
+    assert positions(label_column([0.0, 1.0, "x"], 3), [0, 1]).tolist() == [0, 1, -1]
+    assert parsed([[True, 1.5], [False, "x"]])[:, 0].tolist() == parsed([[True, 1.5], [False, 2.0]])[:, 0].tolist() == [1.0, 0.0]
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e308])
+@pytest.mark.parametrize("margins", [1, 3])
+def test_a_weight_that_is_no_number_moves_a_sum_by_at_most_the_clip(bad: float, margins: int) -> None:
+    from dperm.problem import MultinomialLoss
+
+    loss = LogisticLoss() if margins == 1 else MultinomialLoss(classes=3)
+    y, interval = (2.0 * Y - 1, Interval(-1, 1)) if margins == 1 else (Y, Interval(0, 2))
+    term = GradientTerm(loss, np.zeros(margins), 0.3, Features())
+    weight = np.ones(60)
+    weight[7] = bad
+    data, step = DataBounds(1.0, interval), sum_step(0.3, 60)
+    without = np.delete(np.arange(60), 7)
+    rest = MemoryRows(X[without], y[without]).bounded(data).sum(term, step)
+    torch = pytest.importorskip("torch")
+    for rows in (MemoryRows(X, y, weight), DeviceRows(torch.tensor(X), torch.tensor(y), torch.tensor(weight))):
+        moved = rows.bounded(data).sum(term, step) - rest
+        assert np.linalg.norm(moved) <= 0.3 * 1.001
+
+
+def test_weights_of_another_shape_are_refused() -> None:
+    with pytest.raises(ValueError, match="one weight per row"):
+        MemoryRows(X, Y, np.ones((60, 1)))
+
+
+def test_a_finite_class_forgets_who_its_rows_belong_to() -> None:
+    people = np.array([f"person-{i // 2}" for i in range(60)], dtype=object)  # NumPy pickles fixed-width text in other bytes
+    learner = FiniteClassLearner(bounds=(-1, 1), classes=[0, 1], max_rows_per_person=2, random_state=0)
+    learner.fit(X, Y, groups=people)
+    assert b"person-7" not in pickle.dumps(learner) and len(learner.predict(X)) == 60
+
+
+def test_rows_of_an_engine_refuse_a_bound_per_person_that_they_would_ignore() -> None:
+    torch = pytest.importorskip("torch")
+    with pytest.raises(ValueError, match="max_rows_per_person"):
+        base(max_rows_per_person=2).fit(torch.tensor(X), torch.tensor(Y))
+
+
+def test_a_seeded_curvature_matrix_says_that_it_is_not_private() -> None:
+    rows = np.random.default_rng(1).uniform(-1, 1, (3000, 1))
+    labels = (rows[:, 0] > 0).astype(int)
+    model = base(method="objective", epsilon=3.0).fit(rows, labels)
+    assert "differential privacy" in model.release_information(rows, labels, epsilon=1.0).information_.statement
+    assert "NOT PRIVATE" in model.release_information(rows, labels, epsilon=1.0, random_state=0).information_.statement
+
+
+def test_a_search_cannot_call_a_seeded_run_secure() -> None:
+    search = PrivateGridSearch(base(), {"radius": [1.0]}, epsilon=5, delta=1e-6, expected_runs=3).fit(X, Y)
+    assert search.certificate_.verify().ok
+    record = {**search.certificate_.record}
+    seeded = base(random_state=0, epsilon=record["run"]["fit_epsilon"], delta=1e-6, radius=1.0).fit(X, Y)
+    record["best"] = seeded.certificate_.record
+    reasons = type(search.certificate_)(record).verify().reasons
+    assert any("another kind of noise" in reason for reason in reasons)
