@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from dperm import FiniteClassLearner, LinearRegression, LogisticRegression
-from dperm.cells import positions
+from dperm.cells import numbers, positions
 from dperm.estimators.labels import classify, label_column
+from dperm.estimators.persons import person_weights
 from dperm.estimators.search import PrivateGridSearch, row_scores
 from dperm.features import Features
 from dperm.ledger import Ledger
@@ -68,6 +69,7 @@ def test_one_word_does_not_change_how_other_cells_read() -> None:
         first, second = (classify(label_column(y, 3), np.asarray(classes)) for y in (alone, beside))
         assert np.array_equal(first[0][:2], second[0][:2]) and second[1].tolist() == [1, 1, 0]
     assert positions(label_column([0.0, 1.0, "x"], 3), [0, 1]).tolist() == [0, 1, -1]
+    assert numbers([True, 0.5, "x"])[:2].tolist() == numbers([True, 0.5])[:2].tolist() == [1.0, 0.5]
     assert parsed([[True, 1.5], [False, "x"]])[:, 0].tolist() == parsed([[True, 1.5], [False, 2.0]])[:, 0].tolist() == [1.0, 0.0]
 
 
@@ -102,6 +104,21 @@ def test_a_finite_class_forgets_who_its_rows_belong_to() -> None:
     assert b"person-7" not in pickle.dumps(learner) and len(learner.predict(X)) == 60
 
 
+def test_rows_without_an_owner_count_for_nobody() -> None:
+    """As rows of one person they would make room for each other: then nulling one person moves two persons' rows."""
+    for people in (["a", None, "", "a"], ["a", np.nan, "nan", "a"], [7, None, float("nan"), 7]):
+        weight, rows = person_weights(people, 1, None, 4)
+        assert weight.tolist() == [1.0, 0.0, 0.0, 0.0] and rows == 1
+
+
+def test_one_missing_id_does_not_merge_other_persons() -> None:
+    large = [2**60 + 1, 2**60 + 2, 2**60 + 1]
+    assert person_weights(large, 1, None, 3)[0].tolist() == [1.0, 1.0, 0.0]
+    assert person_weights([*large, float("nan")], 1, None, 4)[0].tolist() == [1.0, 1.0, 0.0, 0.0]
+    for other in ("x", 2):  # 1 and 1.0 are one person, whoever else is there
+        assert person_weights([1, 1.0, other], 1, None, 3)[0].tolist() == [1.0, 0.0, 1.0]
+
+
 def test_rows_of_an_engine_refuse_a_bound_per_person_that_they_would_ignore() -> None:
     torch = pytest.importorskip("torch")
     with pytest.raises(ValueError, match="max_rows_per_person"):
@@ -112,7 +129,7 @@ def test_a_seeded_curvature_matrix_says_that_it_is_not_private() -> None:
     rows = np.random.default_rng(1).uniform(-1, 1, (3000, 1))
     labels = (rows[:, 0] > 0).astype(int)
     model = base(method="objective", epsilon=3.0).fit(rows, labels)
-    assert "differential privacy" in model.release_information(rows, labels, epsilon=1.0).information_.statement
+    assert "NOT PRIVATE" not in model.release_information(rows, labels, epsilon=1.0).information_.statement
     assert "NOT PRIVATE" in model.release_information(rows, labels, epsilon=1.0, random_state=0).information_.statement
 
 
@@ -124,3 +141,4 @@ def test_a_search_cannot_call_a_seeded_run_secure() -> None:
     record["best"] = seeded.certificate_.record
     reasons = type(search.certificate_)(record).verify().reasons
     assert any("another kind of noise" in reason for reason in reasons)
+    assert not type(search.certificate_)({**search.certificate_.record, "settings": 7}).verify().ok

@@ -19,6 +19,8 @@ def nulls(values: Any) -> np.ndarray:
 def numbers(values: Any) -> np.ndarray:
     """Cells as floats; whatever does not parse is NaN."""
     array = np.asarray(values)
+    if array.dtype.kind in "US" and isinstance(values, list | tuple):  # one word made text of all: True would not parse
+        array = np.array(values, dtype=object)
     if array.dtype.kind in "fiub":
         return array.astype(np.float64)
     try:

@@ -94,9 +94,8 @@ class Information:
     @property
     def statement(self) -> str:
         """What fit and matrix cost together; the certificate speaks of the fit alone."""
-        if self.seeded:
-            return "THIS RELEASE IS NOT PRIVATE: the noise of the fit or of its curvature matrix was seeded."
-        return f"({self.total_epsilon:.4g}, {self.delta:g})-differential privacy for the fit and its curvature matrix together."
+        text = f"({self.total_epsilon:.4g}, {self.delta:g})-differential privacy for the fit and its curvature matrix together."
+        return text + (" THIS RELEASE IS NOT PRIVATE: noise was seeded." if self.seeded else "")
 
 
 def release_information(

@@ -37,7 +37,8 @@ def person_weights(
     """Row weights with every person's rows after the first `limit` set to 0, and the factor for sensitivities.
 
     The rule is the order of the rows, so which rows stay depends on that person's rows alone. k changed rows move a sum by at
-    most k times what one row can, which is the factor returned.
+    most k times what one row can, which is the factor returned. Rows without an owner (missing, empty) get weight 0: counted as
+    one person's they would make room for each other, and one person who goes would move 2k rows.
 
     >>> person_weights(["a", "a", "b"], 1, None, 3)
     (array([1., 0., 1.]), 1)
@@ -48,13 +49,22 @@ def person_weights(
         return weight, 1
     if limit is None:
         raise ValueError("Expected max_rows_per_person= with groups=, found none. Pass how many rows of a person may count.")
-    people = np.asarray(groups)
+    people = np.array(groups, dtype=object) if isinstance(groups, list | tuple) else np.asarray(groups)
     if people.shape != (n,):
         raise ValueError(f"Expected groups= with one entry per row ({n}), found shape {people.shape}.")
-    _, person = np.unique(people.astype(str), return_inverse=True)
+    names = np.array([_name(value) for value in people.tolist()]) if people.dtype == object else people.astype(str)
+    _, person = np.unique(names, return_inverse=True)
     order = np.argsort(person, kind="stable")
     first = np.r_[0, np.flatnonzero(np.diff(person[order])) + 1]
     rank = np.empty(n, dtype=np.int64)
     rank[order] = np.arange(n) - np.repeat(first, np.diff(np.r_[first, n]))
-    kept = (rank < limit).astype(np.float64)
+    kept = ((rank < limit) & ~np.isin(names, NOBODY)).astype(np.float64)
     return (kept if weight is None else kept * weight), int(limit)
+
+
+NOBODY = ("", "nan", "NaN", "None", "<NA>", "NaT")
+
+
+def _name(value: Any) -> str:
+    """A person's id as text, cell by cell: 7 and 7.0 are one person, whatever else is in the column."""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)

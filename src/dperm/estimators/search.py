@@ -272,7 +272,7 @@ def _record(
     return {
         "format": FORMAT,
         "statement": f"({target.epsilon:g}, {target.delta:g})-differential privacy for {who[target.relation]}: the best of a "
-        f"secret number of runs, {expected:g} in the mean."
+        f"secret number of runs, {expected:g} in the mean, with settings from a list of {settings}."
         + ("" if private else " THIS RELEASE IS NOT PRIVATE: its noise was seeded."),
         "guarantee": {"epsilon": target.epsilon, "delta": target.delta, "relation": target.relation, "n": n},
         "law": {"runs": runs, "expected_runs": expected},
