@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import pickle
+from decimal import Decimal
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from dperm import FiniteClassLearner, LinearRegression, LogisticRegression
 from dperm.cells import numbers, positions
-from dperm.estimators.labels import classify, label_column
+from dperm.estimators.labels import bounded_labels, classify, label_column
 from dperm.estimators.persons import person_weights
 from dperm.estimators.search import PrivateGridSearch, row_scores
 from dperm.features import Features
@@ -71,6 +73,19 @@ def test_one_word_does_not_change_how_other_cells_read() -> None:
     assert positions(label_column([0.0, 1.0, "x"], 3), [0, 1]).tolist() == [0, 1, -1]
     assert numbers([True, 0.5, "x"])[:2].tolist() == numbers([True, 0.5])[:2].tolist() == [1.0, 0.5]
     assert parsed([[True, 1.5], [False, "x"]])[:, 0].tolist() == parsed([[True, 1.5], [False, 2.0]])[:, 0].tolist() == [1.0, 0.0]
+
+
+@pytest.mark.parametrize("odd", [1j, [1, 2], np.array([1, 2]), pd.NA, Decimal("sNaN"), {"a": 1}, 10**400, "x"])
+def test_an_odd_label_is_a_missing_one_in_lists_and_arrays(odd: object) -> None:
+    """No error: it would tell that somebody has such a label, and NumPy's own prints everybody's."""
+    labels = [0, 1, 1, None]
+    labels[3] = odd
+    array = np.empty(4, dtype=object)
+    for place, label in enumerate(labels):
+        array[place] = label
+    for y in (labels, array):
+        assert classify(label_column(y, 4), np.array([0, 1]))[1].tolist() == [1, 1, 1, 0]
+        assert bounded_labels(label_column(y, 4), (0, 2))[1].tolist()[:3] == [1, 1, 1]
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e308])

@@ -66,14 +66,22 @@ def positions(labels: Any, classes: Any) -> np.ndarray:
     ([1, 0, -1], [1, 0])
     """
     array, known = np.asarray(labels), np.asarray(classes)
-    if array.dtype.kind == "O":  # an NA of newer data frames refuses to be compared, and would stop the fit
-        array = np.array([None if type(v).__name__ == "NAType" else v for v in array.ravel()], dtype=object).reshape(array.shape)
+    if array.dtype.kind == "O":
+        array = _column([_comparable(value) for value in array.ravel()]).reshape(array.shape)
     place = np.full(array.shape, -1, dtype=np.int64)
     for number, label in enumerate(known.tolist()):
         place[np.broadcast_to(np.asarray(array == label, dtype=bool), array.shape)] = number
     if array.dtype.kind in "biuf" and known.dtype.kind in "biuf":
         return place
     return np.where(place >= 0, place, codes(array.ravel(), known.tolist()).reshape(array.shape))
+
+
+def _comparable(value: Any) -> Any:
+    """The cell, or None where it refuses to be compared (NA of a data frame, an array, a signalling NaN): that would stop a fit."""
+    try:
+        return value if value is None or bool(value == value) or value != value else None
+    except (TypeError, ValueError, ArithmeticError):
+        return None
 
 
 def _column(values: Any) -> np.ndarray:

@@ -48,15 +48,27 @@ def label_column(y: Any, n: int) -> np.ndarray:
     if getattr(getattr(y, "dtype", None), "kind", "") == "c":
         raise ValueError("Complex data not supported: expected real labels, found complex ones. Pass real numbers.")
     if isinstance(y, list | tuple) and np.asarray(y, dtype=object).ndim == 1:
-        kept = np.empty(len(y), dtype=object)  # as they are: NumPy makes all cells of a mixed list text, and one word is enough
-        kept[:] = y
-        y = kept if np.asarray(y).dtype.kind in "US" else y
+        y = _as_they_are(y)
     labels = np.asarray(column_or_1d(y, warn=True))
     if len(labels) != n:
         raise ValueError(
             f"Found input variables with inconsistent numbers of samples: {[n, len(labels)]}. Pass one label for every row."
         )
     return labels
+
+
+def _as_they_are(y: Any) -> Any:
+    """Labels of a list that NumPy would change: one word makes text of all of them, one complex number or list is an error."""
+    try:
+        same = np.asarray(y).dtype.kind not in "USc"
+    except ValueError:
+        same = False
+    if same:
+        return y
+    kept = np.empty(len(y), dtype=object)
+    for place, label in enumerate(y):
+        kept[place] = label
+    return kept
 
 
 def classify(y: Any, classes: np.ndarray) -> tuple[np.ndarray, np.ndarray | None, Interval]:
