@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dperm import FiniteClassLearner, LinearRegression, LogisticRegression
+from dperm import FiniteClassLearner, LinearRegression, LogisticRegression, MeanEstimator
 from dperm.cells import numbers, positions
 from dperm.estimators.labels import bounded_labels, classify, label_column
 from dperm.estimators.persons import person_weights
@@ -105,6 +105,14 @@ def test_a_weight_that_is_no_number_moves_a_sum_by_at_most_the_clip(bad: float, 
     for rows in (MemoryRows(X, y, weight), DeviceRows(torch.tensor(X), torch.tensor(y), torch.tensor(weight))):
         moved = rows.bounded(data).sum(term, step) - rest
         assert np.linalg.norm(moved) <= 0.3 * 1.001
+
+
+@pytest.mark.parametrize("kind", [LogisticRegression, FiniteClassLearner, MeanEstimator])
+def test_a_protected_number_of_rows_is_in_no_error(kind: type) -> None:
+    """δ = 0.1 is above 1/60: that refusal would state n."""
+    options = {"bounds": (-1, 1), "relation": "add-remove", "delta": 0.1} | ({} if kind is MeanEstimator else {"classes": [0, 1]})
+    with pytest.raises(ValueError, match="nominal_n="):
+        kind(**options).fit(X, Y)
 
 
 def test_weights_of_another_shape_are_refused() -> None:

@@ -77,7 +77,7 @@ def positions(labels: Any, classes: Any) -> np.ndarray:
 
 
 def _comparable(value: Any) -> Any:
-    """The cell, or None where it refuses to be compared (NA of a data frame, an array, a signalling NaN): that would stop a fit."""
+    """The cell, or None where it refuses to be compared (NA of a frame, an array, a signalling NaN): that would stop a fit."""
     try:
         return value if value is None or bool(value == value) or value != value else None
     except (TypeError, ValueError, ArithmeticError):

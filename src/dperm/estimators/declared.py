@@ -29,6 +29,12 @@ def check_declared(estimator: Any) -> None:
             raise ValueError(f"Expected {name} > 0, found {value!r}. Pass {POSITIVE[name]}, or leave it out.")
         if name in WHOLE and not (is_real(value) and isinstance(value, Integral) and value >= 1):
             raise ValueError(f"Expected {name} ≥ 1, a whole number, found {value!r}. Pass {WHOLE[name]}, or leave it out.")
+    if getattr(estimator, "relation", None) == "add-remove" and getattr(estimator, "nominal_n", None) is None:
+        # Before anything is computed from the number of rows: an error about delta would state it.
+        raise ValueError(
+            "Expected nominal_n= (--nominal-n) under relation='add-remove', where the number of rows is protected, found none. "
+            "Pass a public round number, or use relation='zero-out' if n is public."
+        )
     intercept = getattr(estimator, "fit_intercept", True)
     if not isinstance(intercept, bool | np.bool_):
         raise ValueError(f"Expected fit_intercept=True or False, found {intercept!r}. Pass one of them.")

@@ -137,11 +137,7 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):
             raise ValueError("Expected an estimator without groups= in a search, found them. Fit one setting instead.")
         if base.ledger is not None:
             raise ValueError("Expected ledger= on the search, which is debited as a whole, found it on the estimator. Move it.")
-        if base.relation == "add-remove" and base.nominal_n is None:  # a ledger would keep the protected number
-            raise ValueError(
-                "Expected nominal_n= under relation='add-remove', where the number of rows is protected, found none. Pass a "
-                "public round number."
-            )
+        check_declared(base)  # before n is looked at: a ledger would keep a number of rows that is protected
         if not 0 < self.score_share < 1:
             raise ValueError(f"Expected 0 < score_share < 1, found {self.score_share}.")
         for settings in ParameterGrid(self.param_grid):
