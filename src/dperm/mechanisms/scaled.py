@@ -51,7 +51,8 @@ class ScaledGradient:
 
     kinds        "numeric", "categorical", "boolean", "sparse", "free" or "private" per encoded column; all "free" if left out
     clip_factor  the clip in units of S (accuracy: 0.25; probabilities: 0.7; regression: by the rule)
-    horizon      norm that the noise may reach in a flat direction (accuracy: 2 … 4; probabilities: 1; regression: at most 3)
+    horizon      norm that the noise may reach in a flat direction (accuracy: from 2, more for many classes; probabilities: 1;
+                 regression: at most 3)
     start        "zero", or "rate": release the positive rate (0.5 % of μ²) and start at its log-odds, as the rule always does
                  where boolean or sparse columns are declared
     max_weight   declared bound on sample weights, or None when there are none

@@ -283,8 +283,8 @@ def descent_settings(
 
     In a regression κ = 3, and less where noise would add more than `NOISE_LIMIT` of the residual variance: along a column of unit
     variance the noise of θ settles at (κρ/S)²/(2τ) with ρ the residual scale, so d columns add κcν·d/(2S²) of ρ². A classifier
-    needs the sign alone and takes κ = 0.5/ν in 2 … 4; with two classes in 2 … 3, and above 2 only while the flow is short and no
-    boolean or sparse column is declared.
+    needs the sign alone and takes κ = 0.5/ν in 2√(K/2) … max(4, 2√(K/2)), where K classes share the noise; with two classes in
+    2 … 3, and above 2 only while the flow is short and no boolean or sparse column is declared.
     """
     regression, margins = is_regression(problem), problem.loss.margins
     heaviest = 1.0 if max_weight is None else max_weight
@@ -298,7 +298,8 @@ def descent_settings(
         clip = 0.25 * (math.sqrt(2.0) if margins > 1 else 1.0)
         if rate is not None and has_flags(kinds):
             clip *= (4.0 * rate * (1.0 - rate)) ** -0.25
-        reach = min(max(0.5 / nu, 2.0), 4.0)
+        least = 2.0 * math.sqrt(max(margins, 2) / 2)  # κ is the noise of all classes together
+        reach = min(max(0.5 / nu, least), max(4.0, least))
         if margins == 1:
             reach = 2.0 if has_flags(kinds) else max(2.0, min(reach, 3.0, LONG_ENOUGH * clip * nu))
     clip = clip if clip_factor is None else clip_factor
