@@ -110,6 +110,9 @@ def test_arithmetic_bounds_hold(generator):
     assert error <= bound <= 1e6 * max(error, 1e-14)
 
     class Plain:
+        def gradient(self, v):
+            return self.gradient_and_hessian(v)[0]
+
         def gradient_and_hessian(self, v):
             Zd = np.asarray(Z, dtype=float)
             m = 1 / (1 + np.exp(y * (Zd @ v)))
@@ -149,6 +152,9 @@ def test_large_budget_gives_the_regularised_minimiser(generator, delta, epsilon)
     Z = np.column_stack([X, np.ones(len(X))])
 
     class Plain:
+        def gradient(self, v):
+            return self.gradient_and_hessian(v)[0]
+
         def gradient_and_hessian(self, v):
             m = 1 / (1 + np.exp(y * (Z @ v)))
             return -(y * m) @ Z + 2.0 * v, (Z.T * (m * (1 - m))) @ Z + 2.0 * np.eye(4)

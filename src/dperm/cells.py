@@ -66,6 +66,13 @@ def positions(labels: Any, classes: Any) -> np.ndarray:
     ([1, 0, -1], [1, 0])
     """
     array, known = np.asarray(labels), np.asarray(classes)
+    if array.dtype.kind == "O" and _as_text(array.ravel()) is not None:  # words and nulls: each distinct one is placed once
+        found = _each_once(array.ravel(), lambda cell: int(_places(_column([cell]), known)[0]), np.int64)
+        return found.reshape(array.shape)
+    return _places(array, known)
+
+
+def _places(array: np.ndarray, known: np.ndarray) -> np.ndarray:
     if array.dtype.kind == "O":
         array = _column([_comparable(value) for value in array.ravel()]).reshape(array.shape)
     place = np.full(array.shape, -1, dtype=np.int64)

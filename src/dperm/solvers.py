@@ -8,6 +8,9 @@
   convex: it stops where h'(0)/2 ≤ h'(α) ≤ 0. Then J falls by at least h'(0)²/(4M‖d‖²) ≥ λ²‖g‖²/(4M³): the slope cannot rise from
   h'(0) to h'(0)/2 before α = |h'(0)|/(2M‖d‖²), and up to there it is at most h'(0)/2.
 
+A Hessian is kept for the next step while steps divide the norm by ten (most of the cost is Hessians); a kept one that does not
+halve the norm is replaced by that of the point, and only then a step of the second kind is taken.
+
 J is bounded below, so ‖g‖ → 0 along steps of the second kind and the tolerance is reached after finitely many steps, for every
 such J. The number of steps is data-dependent and is not published; `cap` bounds it, and the answer says whether it was hit.
 
@@ -27,6 +30,7 @@ from numpy.typing import NDArray
 Vector = NDArray[np.float64]
 
 DENSE_LIMIT = 600  # above it p×p Hessians cost more than conjugate-gradient passes
+KEEP_BELOW = 0.1
 NEWTON_CAP = 100_000  # a net for bugs: hitting it would be a data-dependent answer that nothing pays for (1,800 steps were seen)
 
 
@@ -66,27 +70,30 @@ def minimise(
     """
     w = np.array(start, dtype=np.float64)
     dense = w.size <= dense_limit
-    gradient, hessian = _derivatives(objective, w, dense)
+    gradient, hessian = objective.gradient(w), None
     norm = best = float(np.linalg.norm(gradient))
     for step in range(cap):
         if norm <= tolerance:
             return Solution(w, norm, step, True)
+        fresh = hessian is None
+        if dense and hessian is None:
+            gradient, hessian = objective.gradient_and_hessian(w)
         direction = _direction(objective, w, gradient, hessian, tolerance)
         trial = w + direction
-        trial_gradient, trial_hessian = _derivatives(objective, trial, dense)
+        trial_gradient = objective.gradient(trial)
         trial_norm = float(np.linalg.norm(trial_gradient))
-        if not trial_norm <= best / 2 and trial_norm > tolerance:
-            trial, trial_gradient, trial_hessian = _line_search(
-                objective, w, direction, float(gradient @ direction), trial_gradient, trial_hessian, dense
-            )
-            trial_norm = float(np.linalg.norm(trial_gradient))
-        w, gradient, hessian, norm = trial, trial_gradient, trial_hessian, trial_norm
+        if trial_norm <= max(best / 2, tolerance):
+            kept = hessian if trial_norm <= KEEP_BELOW * norm else None
+        elif not fresh:  # the old Hessian has served: the same point again with its own
+            hessian = None
+            continue
+        else:
+            slope = float(gradient @ direction)
+            trial, trial_gradient = _line_search(objective, w, direction, slope, trial_gradient)
+            trial_norm, kept = float(np.linalg.norm(trial_gradient)), None
+        w, gradient, hessian, norm = trial, trial_gradient, kept, trial_norm
         best = min(best, norm)
     return Solution(w, norm, cap, norm <= tolerance)
-
-
-def _derivatives(objective: Objective, w: Vector, dense: bool) -> tuple[Vector, Vector | None]:
-    return objective.gradient_and_hessian(w) if dense else (objective.gradient(w), None)
 
 
 def _direction(objective: Objective, w: Vector, gradient: Vector, hessian: Vector | None, tolerance: float) -> Vector:
@@ -119,14 +126,8 @@ def _direction(objective: Objective, w: Vector, gradient: Vector, hessian: Vecto
 
 
 def _line_search(
-    objective: Objective,
-    w: Vector,
-    direction: Vector,
-    slope: float,
-    full_gradient: Vector,
-    full_hessian: Vector | None,
-    dense: bool,
-) -> tuple[Vector, Vector, Vector | None]:
+    objective: Objective, w: Vector, direction: Vector, slope: float, full_gradient: Vector
+) -> tuple[Vector, Vector]:
     """A point with h'(0)/2 ≤ h'(α) ≤ 0 on the ray; the full step when it qualifies, a doubled one when it is too short."""
     low, high, length = 0.0, math.inf, 1.0
     gradient = full_gradient
@@ -143,10 +144,7 @@ def _line_search(
             break
         length = following
         gradient = objective.gradient(w + length * direction)
-    point = w + length * direction
-    if length == 1.0:
-        return point, full_gradient, full_hessian
-    return (point, *_derivatives(objective, point, dense))
+    return w + length * direction, gradient
 
 
 def minimise_over(

@@ -13,6 +13,9 @@ from dperm.problem import DataBounds, FeatureMap
 from dperm.problem.bounds import rounding_margin
 from dperm.rows.base import BLOCK_ROWS, Block, Term, from_counts, total_counts
 
+# Starting threads for fewer stored numbers costs more than they save. Bits do not depend on it.
+FEW_NUMBERS = 1 << 20
+
 
 def is_sparse(X: Any) -> bool:
     """Without importing SciPy for people who never use it."""
@@ -81,7 +84,8 @@ class MemoryRows:
 
     def sum(self, term: Term, step: float) -> NDArray[np.float64]:
         makers: Iterator[Callable[[], Block]] = (partial(self.block, number) for number in range(len(self._blocks)))
-        return from_counts(total_counts(makers, term, step, parallel=len(self._blocks) > 1), step)
+        stored = self.X.nnz if is_sparse(self.X) else self.X.size
+        return from_counts(total_counts(makers, term, step, parallel=stored > FEW_NUMBERS), step)
 
 
 def cut_block(
