@@ -171,3 +171,13 @@ def test_bad_shapes_are_named():
         MemoryRows(np.zeros((3, 1)), np.zeros(2))
     with pytest.raises(ValueError, match="at least one row"):
         MemoryRows(np.zeros((0, 1)), np.zeros(0))
+
+
+def test_norms_of_entries_that_are_stored_in_parts():
+    """A CSR matrix may store 2 as 1 + 1: its square is 4, not 1 + 1."""
+    from scipy.sparse import csr_array
+
+    parts = csr_array((np.array([1.0, 1.0, 3.0]), np.array([0, 0, 1]), np.array([0, 3])), shape=(1, 2))
+    assert not parts.has_canonical_format
+    for features in (Features(), Features(1.0, np.array([0.5, -0.5]), np.array([2.0, 1.0]))):
+        assert features.squared_norms(parts) == pytest.approx(features.squared_norms(parts.toarray()))

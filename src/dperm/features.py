@@ -77,7 +77,9 @@ class Features:
         scale = np.ones(X.shape[1]) if self.scale is None else self.scale
         if is_sparse(X):
             weights = scale * scale
-            total = X.multiply(X) @ weights - 2.0 * (X @ (weights * shift)) + float(np.sum(weights * shift * shift))
+            # `power` squares stored numbers, which are the entries only where none is stored in parts.
+            squares = X.power(2) if X.has_canonical_format else X.multiply(X)
+            total = squares @ weights - 2.0 * (X @ (weights * shift)) + float(np.sum(weights * shift * shift))
             # The expansion can cancel; a floor of rounding size keeps a computed norm from falling below the true one.
             total = np.maximum(total, 0.0) * (1 + 1e-12) + 1e-15
         else:

@@ -50,7 +50,8 @@ def prepare(z: Array, y: Array) -> tuple[Any, Array, Array]:
     xp = namespace(z)
     if not is_real(xp, z.dtype):
         z = xp.astype(z, xp.float64)
-    if not isinstance(y, (int, float)):
+    ready = type(y) is type(z) and y.dtype == z.dtype and type(z).__module__ == "numpy"
+    if not ready and not isinstance(y, (int, float)):
         y = xp.asarray(y, dtype=z.dtype, device=device(z))
     return xp, z, y
 
@@ -64,9 +65,9 @@ def clip(xp: Any, t: Array, low: float, high: float) -> Array:
     return t
 
 
-def scalar_like(xp: Any, t: Array, number: float) -> Array:
-    """A number as an array without dimensions, in the dtype and on the device of t."""
-    return xp.asarray(number, dtype=t.dtype, device=device(t))
+def scalar_like(xp: Any, t: Array, number: float) -> Any:
+    """A number as an array without dimensions, in the dtype and on the device of t; NumPy takes the number itself."""
+    return number if type(t).__module__ == "numpy" else xp.asarray(number, dtype=t.dtype, device=device(t))
 
 
 def between(xp: Any, t: Array, low: float, high: float) -> Array:
