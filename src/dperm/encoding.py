@@ -159,8 +159,10 @@ class Encoding:
             raise ValueError("Expected bounds that contain 0 for sparse input, found a column without 0. Pass a dense array.")
         X = X.tocsr().astype(np.float64, copy=True)
         column = X.indices
-        X.data = np.where(np.isfinite(X.data), X.data, self.missing[column])
-        X.data = np.clip(X.data, self.low[column], self.high[column]) / self.width[column]
+        if not np.isfinite(X.data).all():
+            X.data = np.where(np.isfinite(X.data), X.data, self.missing[column])
+        if not self.where("free").all() or np.any(self.width != 1.0):
+            X.data = np.clip(X.data, self.low[column], self.high[column]) / self.width[column]
         return X  # x_norm, where declared, is enforced by DataBounds on the encoded row
 
     def original(self, w: Vector, intercept: float) -> tuple[Vector, Vector]:
