@@ -235,7 +235,13 @@ def softmax() -> list[str]:
             continue
         peer = f"{theirs['accuracy']:.4f} | {theirs['seconds']:.1f}"
         lines.append(f"| {epsilon:g} | {cell(scores)} | {len(scores)} | {ours['seconds']:.1f} | {peer} |")
-    return [*lines, "", "Seconds are of one run in which both sides took turns (`benchmarks/accuracy_mnist.py`).", ""]
+    return [
+        *lines,
+        "",
+        "Seconds are of one run in which both sides took turns (`benchmarks/accuracy_mnist.py`). Opacus' settings scored 0.8979, 0.9045",
+        "and 0.9082 in their search; at a learning rate of 32 the last step swings from run to run.",
+        "",
+    ]
 
 
 def page() -> str:
