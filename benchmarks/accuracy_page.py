@@ -238,8 +238,8 @@ def softmax() -> list[str]:
     return [
         *lines,
         "",
-        "Seconds are of one run in which both sides took turns (`benchmarks/accuracy_mnist.py`). Opacus' settings scored 0.8979, 0.9045",
-        "and 0.9082 in their search; at a learning rate of 32 the last step swings from run to run.",
+        "Seconds are of one run in which both sides took turns (`benchmarks/accuracy_mnist.py`). Opacus' settings scored 0.8979,",
+        "0.9045 and 0.9082 in their search; at a learning rate of 32 the last step swings from run to run.",
         "",
     ]
 
