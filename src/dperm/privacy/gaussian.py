@@ -36,7 +36,7 @@ _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 _EXPONENT = 40.0  # the quadrature stops where the integrand has fallen by e^-40
 
 
-@functools.lru_cache(maxsize=4096)
+@functools.cache
 def _nodes() -> tuple[FloatArray, FloatArray]:
     """Gauss–Legendre nodes and weights on [0, 1]; 64 points integrate e^{-80u} to rounding error."""
     x, w = np.polynomial.legendre.leggauss(64)
