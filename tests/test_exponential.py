@@ -11,7 +11,6 @@ from scipy.special import logsumexp
 
 import dperm
 from alterations import unnoticed
-from dperm.curator import Secret
 from dperm.mechanisms import Exponential, Shape, Target, UnmetNeeds
 from dperm.mechanisms.exponential import exact_objective
 from dperm.mechanisms.exponential_samplers import cover, grid_cells, partition, propose
@@ -31,6 +30,7 @@ from dperm.problem import (
     WholeSpace,
     ZeroOneLoss,
 )
+from dperm.release.asks import Secret
 from dperm.rows import MemoryRows
 
 UNIT = DataBounds(1.0, Interval(-1, 1))
@@ -47,7 +47,7 @@ def envelope(problem, X, y, size, seed=1):
     """`size` proposals of the adaptive sampler and whether each is accepted: many draws from one partition."""
     p = X.shape[1]
     settings = Exponential().plan(problem, Shape(len(X), p), Target(1.0, 0.0)).stage("sample").settings
-    secret = Secret(MemoryRows(X, y).bounded(problem.data), noise_source(random_state=0), len(X))
+    secret = Secret(MemoryRows(X, y).bounded(problem.data), noise_source(random_state=0), len(X), "zero-out", 1)
     objective = exact_objective(problem, secret, p)
     radius = problem.domain.radius if isinstance(problem.domain, Ball) else None
     cells = partition(objective, *cover(problem, p), settings["rate"], settings["rounds"], radius)

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from dperm.curator import Secret
 from dperm.features import Features
 from dperm.mechanisms import Objective, Shape, Target
 from dperm.mechanisms.objective_solve import gradient_error, gradient_tolerance, norm_bound, solve_objective, weighted_rows
@@ -22,6 +21,7 @@ from dperm.problem import (
     Problem,
     Ridge,
 )
+from dperm.release.asks import Secret
 from dperm.rows.base import Block
 from dperm.rows.memory import MemoryRows
 from dperm.solvers import minimise
@@ -246,6 +246,6 @@ def test_a_tiny_ridge_does_not_hit_the_cap_of_the_solver():
     ridge, scale = 1e-9 * rows.hessian_bound, 10 * rows.gradient_bound
     tilt = generator.normal(size=3) * scale
     tolerance = gradient_tolerance(rows, UNIT, n=50, columns=2, ridge=ridge, scale=scale, pure=False, magnitude=2.0)
-    secret = Secret(MemoryRows(X, np.sign(X.sum(axis=1))).bounded(data), SeededNoise(0), 50)
+    secret = Secret(MemoryRows(X, np.sign(X.sum(axis=1))).bounded(data), SeededNoise(0), 50, "zero-out", 1)
     solution = solve_objective(secret, rows, ridge=ridge, tilt=tilt, tolerance=tolerance)
     assert solution.reached and solution.steps > 500

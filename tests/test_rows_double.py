@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dperm.curator import Curator
 from dperm.features import Features
 from dperm.mechanisms.network_terms import Inputs, Layout, NetworkGradient, RowMap
-from dperm.noise import SeededNoise
 from dperm.problem import DataBounds, Interval, LogisticLoss
 from dperm.rows import BLOCK_ROWS, MemoryRows, sum_step
+from dperm.rows.double import DoubleRows
 from dperm.terms import GradientTerm
 
 N = 12 * BLOCK_ROWS
@@ -18,11 +17,12 @@ DATA = DataBounds(1.0, Interval(-1.0, 1.0), 1.0)
 
 
 def excess(term, X, y, relation: str) -> float:
-    """‖Σ(all) - Σ(all but the first) - (first alone)‖ in units of the clip, as a curator sums them."""
+    """‖Σ(all) - Σ(all but the first) - (first alone)‖ in units of the clip, as the driver sums them."""
 
     def total(part: slice) -> np.ndarray:
         rows = MemoryRows(X[part], y[part], np.ones(len(y[part]))).bounded(DATA)
-        return Curator(rows, SeededNoise(0), relation, N).rows.sum(term, sum_step(term.row_bound, N))
+        held = DoubleRows(rows) if relation == "add-remove" else rows
+        return held.sum(term, sum_step(term.row_bound, N))
 
     whole, rest, first = (total(part) for part in (slice(None), slice(1, None), slice(0, 1)))
     return float(np.linalg.norm(whole - rest - first)) / term.row_bound

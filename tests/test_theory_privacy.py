@@ -14,12 +14,14 @@ import pytest
 from scipy.special import expit
 
 from dperm import theory
-from dperm.curator import Curator
 from dperm.features import Features
 from dperm.mechanisms import MECHANISMS, Exponential, Gradient, Target
+from dperm.mechanisms.base import Plan, Shape, Stage
 from dperm.noise import noise_source
-from dperm.privacy import gaussian_mu
+from dperm.privacy import Gaussian, gaussian_mu
 from dperm.problem import AbsoluteLoss, Ball, DataBounds, Interval, Problem, Ridge, SoftplusHingeLoss
+from dperm.release.asks import Sum
+from dperm.release.driver import run
 from dperm.rows import MemoryRows
 from dperm.terms import GradientTerm
 from dperm.walk import fit
@@ -79,8 +81,8 @@ def test_epsilon_of_the_gradient_steps_that_ship(relation: str) -> None:
 
 @simulates("composition_rho", "composition_epsilon")
 @pytest.mark.parametrize("rule", theory.COMPOSITION_RULES)
-def test_the_calibrated_releases_of_the_curator(rule: str) -> None:
-    """k = 10 noisy sums of the shipped curator with μ = √ρ each, ρ from composition_rho: the measured δ at ε is at most δ.
+def test_the_calibrated_releases_of_the_driver(rule: str) -> None:
+    """k = 10 noisy sums of the shipped driver with μ = √ρ each, ρ from composition_rho: the measured δ at ε is at most δ.
 
     Equality for "exact"; the other rules leave privacy unused: their measured δ is below .003 where .05 is allowed.
     """
@@ -91,8 +93,16 @@ def test_the_calibrated_releases_of_the_curator(rule: str) -> None:
     term = GradientTerm(AbsoluteLoss(), np.zeros(COORDINATES), 1.0, Features(0.0))
 
     def released(seed: int) -> np.ndarray:
-        curator = Curator(MemoryRows(X, np.ones(5)), noise_source("secure", seed), "zero-out", 5)
-        return sum(curator.noisy_sum(term, mu=math.sqrt(rho)) for _ in range(count))[1:]
+        stages = tuple(Stage(f"sum {k}", Gaussian(math.sqrt(rho))) for k in range(count))
+        plan = Plan("sums", {}, stages, Target(epsilon, delta, "zero-out"), Shape(5, COORDINATES))
+
+        def program():
+            for stage in stages:
+                yield Sum(stage.name, term)
+            return np.zeros(0)
+
+        outcome = run(program(), plan, MemoryRows(X, np.ones(5)), noise_source("secure", seed))
+        return sum(outcome.released.values())[1:]
 
     first, second = released(1), released(2)
     scale = math.sqrt(count / rho)  # sensitivity 1 per release

@@ -1,4 +1,4 @@
-"""The walk: it reconciles what was booked with what was planned, books before it draws, and protects n where it must."""
+"""The walk: it answers only what was planned, books before it draws, and protects n where it must."""
 
 from __future__ import annotations
 
@@ -6,16 +6,20 @@ import numpy as np
 import pytest
 
 import dperm
-from dperm.curator import Curator
-from dperm.mechanisms import Gradient, Outcome, Target
+from dperm.mechanisms import Gradient, Newton, Target
+from dperm.mechanisms.base import Plan, Shape, Stage
 from dperm.noise import SeededNoise
-from dperm.privacy import Gaussian, Pure, Sampled
+from dperm.privacy import Gaussian, Pure
 from dperm.problem import DataBounds, Interval, LogisticLoss, Problem
+from dperm.release.asks import Close, Decide, Open, Solve, Sum
+from dperm.release.driver import PlanMismatch, replay, run
 from dperm.rows import MemoryRows
-from dperm.walk import LedgerMismatch, fit, merge
+from dperm.statistics_terms import PositiveCount
+from dperm.walk import fit
 
 PROBLEM = Problem(LogisticLoss(), data=DataBounds(1.0, Interval(-1.0, 1.0), 1.0))
 TARGET = Target(1.0, 1e-6)
+COUNT = PositiveCount()
 
 
 def rows(n=50):
@@ -25,25 +29,77 @@ def rows(n=50):
 
 
 class Greedy(Gradient):
-    """Books one release more than it planned."""
+    """Asks for one sum more than its allowance pays for."""
 
-    def run(self, plan, problem, curator):
-        outcome = super().run(plan, problem, curator)
-        curator.book(Gaussian(0.1))
-        return outcome
+    def program(self, plan, problem):
+        yield Open("descent", sums=4)
+        for _ in range(4):
+            yield Sum("descent", COUNT, mu=plan.stage("descent").settings["step_mu"], shape=(1,))
+        yield Close("descent")
+        return np.zeros(3)
+
+
+class Frugal(Gradient):
+    """Leaves a part of its allowance, and would publish less noise than it could."""
+
+    def program(self, plan, problem):
+        yield Open("descent", sums=2)
+        yield Sum("descent", COUNT, mu=plan.stage("descent").settings["step_mu"], shape=(1,))
+        yield Close("descent")
+        return np.zeros(3)
 
 
 class Idle(Gradient):
     """Plans a descent and runs none."""
 
-    def run(self, plan, problem, curator):
-        return Outcome(np.zeros(3))
+    def program(self, plan, problem):
+        return np.zeros(3)
+        yield
 
 
-@pytest.mark.parametrize("mechanism", [Greedy(steps=3), Idle(steps=3)])
-def test_a_ledger_that_differs_from_the_plan_releases_nothing(mechanism):
-    with pytest.raises(LedgerMismatch, match="Nothing was released"):
-        fit(PROBLEM, rows(), TARGET, mechanism, random_state=0)
+class Unplanned(Gradient):
+    """Asks for a stage that its plan does not have."""
+
+    def program(self, plan, problem):
+        yield Sum("a look at the rows", COUNT)
+        return np.zeros(3)
+
+
+class Twice(Gradient):
+    """Asks for one stage twice."""
+
+    def program(self, plan, problem):
+        w = yield from super().program(plan, problem)
+        yield Solve(("descent",), lambda secret: np.zeros(3), (3,))
+        return w
+
+
+class Louder(Gradient):
+    """Asks for a stage of several sums as if it were one with all of their budget."""
+
+    def program(self, plan, problem):
+        yield Sum("descent", COUNT, mu=1.0)
+        return np.zeros(3)
+
+
+class LeftOpen(Gradient):
+    """Never closes its allowance."""
+
+    def program(self, plan, problem):
+        yield Open("descent", sums=3)
+        return np.zeros(3)
+
+
+@pytest.mark.parametrize("mechanism", [Greedy, Frugal, Idle, Unplanned, Twice, Louder, LeftOpen])
+def test_a_program_that_differs_from_its_plan_releases_nothing(mechanism):
+    with pytest.raises(PlanMismatch):
+        fit(PROBLEM, rows(), TARGET, mechanism(steps=3), random_state=0)
+
+
+def test_an_ask_outside_the_plan_draws_no_noise():
+    for mechanism in (Idle, Unplanned, Louder, LeftOpen):
+        with pytest.raises(PlanMismatch):
+            fit(PROBLEM, rows(), TARGET, mechanism(steps=3), noise=Silent(0))
 
 
 def test_events_are_booked_before_noise_is_drawn():
@@ -55,14 +111,18 @@ def test_events_are_booked_before_noise_is_drawn():
             return super().normal(scale, size)
 
     fit(PROBLEM, rows(), TARGET, Gradient(steps=3), noise=Watching(0), on_book=lambda event: order.append("book"))
-    assert order == ["book", "draw"] * 3
+    assert order == ["book", "draw", "draw", "draw"]
+    order.clear()
+    fit(PROBLEM, rows(), TARGET, Newton(steps=2), noise=Watching(0), on_book=lambda event: order.append("book"))
+    assert order == ["book", "draw"] * 4
+
+
+class Silent(SeededNoise):
+    def normal(self, scale, size):
+        raise AssertionError("noise was drawn although the budget refused")
 
 
 def test_a_refused_booking_stops_the_run_before_any_draw():
-    class Silent(SeededNoise):
-        def normal(self, scale, size):
-            raise AssertionError("noise was drawn although the budget refused")
-
     def refuse(event):
         raise ValueError("over budget")
 
@@ -78,12 +138,6 @@ def test_add_remove_needs_a_nominal_n_and_never_uses_the_real_one():
     assert plans[0] == plans[1]
 
 
-def test_merge_joins_equal_neighbours_only():
-    assert merge([Sampled(0.1, Gaussian(0.2)), Sampled(0.1, Gaussian(0.2))]) == [Sampled(0.1, Gaussian(0.2, 2))]
-    assert merge([Sampled(0.1, Gaussian(0.2)), Sampled(0.2, Gaussian(0.2))])[1].rate == 0.2
-    assert merge([Pure(0.1), Gaussian(0.1), Pure(0.1)]) == [Pure(0.1), Gaussian(0.1), Pure(0.1)]
-
-
 def test_progress_counts_public_steps():
     seen = []
     fit(PROBLEM, rows(), TARGET, Gradient(steps=4), random_state=0, progress=lambda done, total: seen.append((done, total)))
@@ -91,8 +145,46 @@ def test_progress_counts_public_steps():
 
 
 def test_solve_books_first():
-    curator = Curator(rows(), SeededNoise(0), "replace-one", 50)
-    assert curator.solve(Pure(0.5), lambda secret: len(curator.ledger)) == 1
+    booked, seen = [], []
+    planned = Plan("test", {}, (Stage("one", Pure(0.5)), Stage("two", Pure(0.25))), TARGET, Shape(50, 2))
+
+    def program():
+        return (yield Solve(("one", "two"), lambda secret: seen.extend(booked) or np.zeros(1), (1,)))
+
+    run(program(), planned, rows(), SeededNoise(0), on_book=booked.append)
+    assert seen == [Pure(0.5), Pure(0.25)]
+
+
+def test_a_replay_has_no_answer_that_is_not_in_the_record():
+    """What is drawn from an allowance is NaN in a replay, so that nothing that is decided can depend on it."""
+
+    def program(leak):
+        first = yield Sum("first", COUNT)
+        yield Open("second", sums=1)
+        hidden = yield Sum("second", COUNT, mu=0.1, shape=(1,))
+        yield Close("second")
+        yield Decide({"twice": 2 * float(first[0])} | ({"hidden": float(hidden[0])} if leak else {}))
+        return hidden
+
+    planned = Plan("test", {}, (Stage("first", Gaussian(0.1)), Stage("second", Gaussian(0.1))), TARGET, Shape(50, 2))
+    outcome = run(program(True), planned, rows(), SeededNoise(0))
+    assert set(outcome.released) == {"first"} and np.isfinite(outcome.decided["hidden"])
+    again = replay(program(True), {"first": outcome.released["first"].tolist()})
+    assert again.decided["twice"] == outcome.decided["twice"] and np.isnan(again.decided["hidden"]) and np.isnan(again.w).all()
+    with pytest.raises(ValueError, match="'first' is missing"):
+        replay(program(False), {})
+    with pytest.raises(ValueError, match="'other' is not one"):
+        replay(program(False), {"first": [1.0], "other": 2.0})
+
+
+def test_only_one_allowance_is_open_at_a_time():
+    def program():
+        yield Open("first", sums=1)
+        yield Open("second", sums=1)
+
+    planned = Plan("test", {}, (Stage("first", Gaussian(0.1)), Stage("second", Gaussian(0.1))), TARGET, Shape(50, 2))
+    with pytest.raises(PlanMismatch, match="one open stage"):
+        run(program(), planned, rows(), SeededNoise(0))
 
 
 @pytest.mark.parametrize(

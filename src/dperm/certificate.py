@@ -20,6 +20,7 @@ import numpy as np
 
 from dperm.mechanisms.base import Plan, Shape, Target, UnmetNeeds, Vector, mechanism_from_spec
 from dperm.problem import Problem
+from dperm.release.driver import replay
 
 if TYPE_CHECKING:
     from dperm.encoding import Encoding
@@ -150,22 +151,21 @@ def _refuse_constant(name: str) -> float:
 def certify(
     problem: Problem,
     plan: Plan,
-    mechanism: Any,
     outcome: Outcome,
     noise: Noise,
     encoding: Encoding | None,
     receipt: Mapping[str, Any] | None = None,
 ) -> Certificate:
     """Write the record of a finished run; `receipt` is the ledger's, where one was debited."""
-    decided = mechanism.decide(plan, problem, outcome.released)
     return Certificate(
         _record(
             problem=problem,
             plan=plan,
-            decided=decided,
+            decided=outcome.decided,
             released=_plain(outcome.released),
             noise=noise.spec(),
-            encoding=None if encoding is None else encoding.resolved(decided),  # a fit that paid for bounds knows them now
+            # A fit that paid for bounds knows them now.
+            encoding=None if encoding is None else encoding.resolved(outcome.decided),
             w=outcome.w,
             receipt=None if receipt is None else _plain(receipt),
         )
@@ -310,7 +310,7 @@ def _recompute(record: Mapping[str, Any]) -> dict[str, Any]:
     return _record(
         problem=problem,
         plan=plan,
-        decided=_bound(mechanism.decide(plan, problem, record["released"]), w),
+        decided=_bound(replay(mechanism.program(plan, problem), record["released"]).decided, w),
         released=record["released"],
         noise=noise,
         encoding=encoding,

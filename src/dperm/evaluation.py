@@ -22,13 +22,14 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dperm.certificate import ARITHMETIC, TOLERANCE, Claim, _plain, coefficient_hash, differences
-from dperm.curator import Curator
 from dperm.evaluation_metrics import metrics
 from dperm.mechanisms.base import Plan, Shape, Stage, Target, Vector
 from dperm.noise import gaussian_scale, noise_source
 from dperm.privacy import Gaussian, gaussian_mu
+from dperm.release.asks import Program, Sum
 from dperm.rows.base import Block
 from dperm.rows.memory import MemoryRows
+from dperm.walk import execute
 
 FORMAT = "dperm-evaluation/1"
 KINDS = ("binary", "multiclass", "regression")
@@ -99,6 +100,13 @@ def plan_evaluation(kind: str, shape: Shape, target: Target, *, bins: int = BINS
         for name, term in listed.items()
     )
     return Plan("evaluation", {"kind": kind, "bins": bins}, stages, target, shape)
+
+
+def program(plan: Plan) -> Program:
+    """Every planned sum, in order; the scores are post-processing of the record."""
+    for name, term in terms(plan.options["kind"], plan.options["bins"]).items():
+        yield Sum(name, term)
+    return np.zeros(0)
 
 
 @dataclass(frozen=True)
@@ -178,21 +186,12 @@ def evaluate(
     target = Target.declare(epsilon=epsilon, delta=delta, relation=relation, n=n, rows_per_person=per_person)
     plan = plan_evaluation(kind, Shape(n, model._encoding.d), target, bins=bins)
     source = noise_source(noise, random_state)
-    receipt = None
-    if ledger is not None:
-        from dperm.ledger import Ledger
-
-        receipt = _plain(Ledger.open(ledger).debit(plan, noise=source.policy, data=X, note="evaluation"))
-    curator = Curator(MemoryRows(cells, np.zeros(len(cells)), weight), source, relation, n, per_person)
-    released = {
-        stage.name: _plain(curator.noisy_sum(terms(kind, bins)[stage.name], mu=stage.event.mu))  # type: ignore[attr-defined]
-        for stage in plan.stages
-    }
-    if tuple(curator.ledger) != plan.events:
-        raise RuntimeError("Expected the planned events, found others. Nothing was released.")
+    rows = MemoryRows(cells, np.zeros(len(cells)), weight)
+    outcome, receipt = execute(program(plan), plan, rows, source, ledger=ledger, fingerprint=X, note="evaluation")
+    released = _plain(outcome.released)
     about = {"estimator": type(model).__name__, "sha256": coefficient_hash(model.w_)}
     span = [float(model._y_low), float(model._y_high)] if kind == "regression" and hasattr(model, "_y_low") else None
-    return Evaluation(_record(plan, released, source.spec(), about, span, level, receipt))
+    return Evaluation(_record(plan, released, source.spec(), about, span, level, None if receipt is None else _plain(receipt)))
 
 
 def _cells(model: Any, kind: str, X: Any, y: Any, bins: int) -> tuple[np.ndarray, np.ndarray]:

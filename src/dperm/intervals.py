@@ -23,14 +23,15 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from dperm.curator import Curator
 from dperm.mechanisms.base import Plan, Shape, Stage, Target, Vector
-from dperm.mechanisms.information import information_term
+from dperm.mechanisms.information import InformationTerm, information_term
 from dperm.mechanisms.moments import smat
 from dperm.noise import gaussian_scale, noise_source
 from dperm.privacy import Event, Gaussian, compose, gaussian_mu
 from dperm.problem import Problem
+from dperm.release.asks import Program, Sum
 from dperm.rows.memory import MemoryRows
+from dperm.walk import execute
 
 
 @dataclass(frozen=True)
@@ -137,20 +138,19 @@ def release_information(
     plan = Plan("information", {}, (Stage("information", Gaussian(mu), {"scale": scale}),), target, shape)
     source = noise_source(model.noise, random_state if random_state is not None else model.random_state)
     book = model.ledger if ledger is None else ledger
-    if book is not None:
-        from dperm.ledger import Ledger
-
-        Ledger.open(book).debit(plan, noise=source.policy, data=X, note="information")
     held = MemoryRows(rows, labels, weight).bounded(problem.data, problem.feature_map)
-    curator = Curator(held, source, target.relation, shape.n, per_person)
-    p = shape.parameters(problem)
-    matrix = smat(curator.noisy_sum(term, mu=mu), p)
+    outcome, _ = execute(_information(term), plan, held, source, ledger=book, fingerprint=X, note="information")
+    matrix = smat(outcome.w, shape.parameters(problem))
     earlier = getattr(model, "information_", None)
     events = (*(() if earlier is None else earlier.events), *plan.events)
     delta = max(target.delta, model.certificate_.delta)
     together = compose([*model.plan_.events, *events], target.relation).epsilon(delta)
     seeded = source.policy == "seeded" or model.certificate_.noise == "seeded" or (earlier is not None and earlier.seeded)
     return Information(matrix, scale, target.epsilon, delta, together, plan, events, seeded)
+
+
+def _information(term: InformationTerm) -> Program:
+    return (yield Sum("information", term))
 
 
 def summary(model: Any, level: float = 0.95) -> Summary:

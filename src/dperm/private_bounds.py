@@ -165,6 +165,12 @@ class Recoding:
         found: Block = block.remember((self, "recoded"), recoded)
         return found
 
+    def of(self, rows: Rows) -> tuple[Rows, None]:
+        return RecodedRows(rows, self), None
+
+    def unseen(self) -> None:
+        return None
+
 
 @dataclass(frozen=True, eq=False)
 class RecodedTerm(SeenThrough):

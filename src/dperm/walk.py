@@ -2,32 +2,32 @@
 
     release = dperm.fit(problem, rows, target, mechanism=Gradient())
 
-Nothing flows back. The plan is a pure function of public numbers; the check lists everything the theorem lacks; the curator
-books each event before it draws; the booked events must equal the planned ones; only then is anything released.
+Nothing flows back. The plan is a pure function of public numbers; the check lists everything the theorem lacks; the driver
+(`release/driver.py`) answers the mechanism's program, checks each ask against the plan and books its event before it draws; a
+stage that is left over is an error; only then is anything released. Fits, evaluations and information matrices all `execute`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dperm.certificate import Certificate, certify
-from dperm.curator import Curator, Progress
-from dperm.mechanisms.base import Plan, Shape, Target, UnmetNeeds, Vector, mechanism_from_spec
+from dperm.ledger import Ledger
+from dperm.mechanisms.base import Outcome, Plan, Shape, Target, UnmetNeeds, Vector, mechanism_from_spec
 from dperm.noise import Noise, noise_source
-from dperm.privacy import Event, Sampled
+from dperm.privacy import Event
 from dperm.problem import Problem
+from dperm.release import driver
+from dperm.release.asks import Program
+from dperm.release.driver import Progress
 
 if TYPE_CHECKING:
     from dperm.encoding import Encoding
     from dperm.rows.base import Rows
-
-
-class LedgerMismatch(RuntimeError):
-    """The events booked differ from those planned: a bug in a mechanism. Nothing is released."""
 
 
 @dataclass(frozen=True)
@@ -71,32 +71,29 @@ def _named(mechanism: Any, problem: Problem, shape: Shape, target: Target, kinds
     return mechanism_from_spec(mechanism, {}) if isinstance(mechanism, str) else mechanism
 
 
-def merge(events: Iterable[Event]) -> list[Event]:
-    """Join neighbours that differ only in their count, so that T single bookings equal one event of count T.
+def execute(
+    program: Program,
+    planned: Plan,
+    rows: Rows,
+    source: Noise,
+    *,
+    ledger: Any = None,
+    fingerprint: Any = None,
+    note: str = "",
+    on_book: Callable[[Event], None] | None = None,
+    progress: Progress | None = None,
+) -> tuple[Outcome, dict[str, Any] | None]:
+    """Debit the whole plan, answer the program, reconcile: the one way from a plan to a release. Returns (outcome, receipt).
 
-    >>> from dperm.privacy import Gaussian
-    >>> merge([Gaussian(0.1), Gaussian(0.1), Gaussian(0.2)])
-    [Gaussian(mu=0.1, count=2), Gaussian(mu=0.2, count=1)]
+    `ledger` (a path or `Ledger`) is debited, on disk, before any row is summed; `fingerprint` is what it knows the data set by.
     """
-    merged: list[Event] = []
-    for event in events:
-        joined = _joined(merged[-1], event) if merged else None
-        if joined is None:
-            merged.append(event)
-        else:
-            merged[-1] = joined
-    return merged
-
-
-def _joined(first: Any, second: Any) -> Any:
-    if isinstance(first, Sampled) and isinstance(second, Sampled) and first.rate == second.rate:
-        inner = _joined(first.event, second.event)
-        return None if inner is None else Sampled(first.rate, inner)
-    if not hasattr(first, "count") or type(first) is not type(second):
-        return None
-    if replace(first, count=1) != replace(second, count=1):
-        return None
-    return replace(first, count=first.count + second.count)
+    receipt = None
+    if ledger is not None:
+        receipt = Ledger.open(ledger).debit(planned, noise=source.policy, data=fingerprint, note=note)
+    outcome = driver.run(program, planned, rows, source, on_book=on_book, progress=progress)
+    if not np.all(np.isfinite(outcome.w)):
+        raise FloatingPointError("Expected finite coefficients, found overflow. Choose a smaller step_size or a bounded domain.")
+    return outcome, receipt
 
 
 def fit(
@@ -136,27 +133,16 @@ def fit(
     chosen = _named(mechanism, problem, shape, target, () if encoding is None else encoding.kinds)
     planned = plan(problem, shape, target, chosen)
     source = noise_source(noise, random_state) if isinstance(noise, str) else noise
-    receipt = None if ledger is None else _debited(ledger, planned, source, fingerprint)
-    curator = Curator(
+    outcome, receipt = execute(
+        chosen.program(planned, problem),
+        planned,
         rows.bounded(problem.data, problem.feature_map),
         source,
-        target.relation,
-        shape.n,
-        target.rows_per_person,
-        on_book,
-        progress,
+        ledger=ledger,
+        fingerprint=fingerprint,
+        on_book=on_book,
+        progress=progress,
     )
-    outcome = chosen.run(planned, problem, curator)
-    if merge(curator.ledger) != merge(planned.events):
-        raise LedgerMismatch(f"Expected the planned events {planned.events}, found {curator.ledger}. Nothing was released.")
-    if not np.all(np.isfinite(outcome.w)):
-        raise FloatingPointError("Expected finite coefficients, found overflow. Choose a smaller step_size or a bounded domain.")
-    certificate = certify(problem, planned, chosen, outcome, source, encoding, receipt)
+    certificate = certify(problem, planned, outcome, source, encoding, receipt)
     return Release(outcome.w, certificate, planned, outcome.released, {"passes": sum(e.total() for e in planned.events)})
 
-
-def _debited(ledger: Any, planned: Plan, source: Noise, fingerprint: Any) -> dict[str, Any]:
-    """The debit of the whole plan, on disk before anything is drawn."""
-    from dperm.ledger import Ledger
-
-    return Ledger.open(ledger).debit(planned, noise=source.policy, data=fingerprint)

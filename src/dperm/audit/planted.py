@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,14 +19,14 @@ from numpy.typing import NDArray
 from dperm.audit.objective import chaudhuri_calibration, minimise
 from dperm.audit.repeated import repeated
 from dperm.audit.trials import Distinguished, distinguish
-from dperm.curator import Curator
 from dperm.features import Features
-from dperm.mechanisms.base import Outcome, Plan, Shape, Target
+from dperm.mechanisms.base import Plan, Shape, Target
 from dperm.mechanisms.gradient import Gradient
 from dperm.noise import SecureNoise, gamma_norm_vector
-from dperm.privacy import GDP, ApproxDP, Gaussian, Guarantee, PureDP, gaussian_mu
+from dperm.privacy import GDP, ApproxDP, Guarantee, PureDP, gaussian_mu
 from dperm.problem import DataBounds, Interval, LogisticLoss, Problem, Ridge, SquaredLoss
-from dperm.rows.base import sum_step
+from dperm.release.asks import Close, Open, Program, See, Sum
+from dperm.rows.base import Block, Rows, SeenThrough, sum_step
 from dperm.terms import GradientTerm
 
 Vector = NDArray[np.float64]
@@ -92,55 +93,91 @@ class FrozenNoise(SecureNoise):
         return np.asarray(scale * np.random.default_rng(12345).standard_normal(size))
 
 
+@dataclass(frozen=True, eq=False)
+class OneSided(SeenThrough):
+    """A term that states its sensitivity for a row nulled, whatever the relation."""
+
+    def __call__(self, block: Block) -> Vector:
+        return self.term(block)
+
+    def sensitivity(self, relation: str) -> float:
+        return self.term.sensitivity("zero-out")
+
+
 @dataclass(frozen=True)
 class WithoutFactorTwo(Gradient):
     """Scales noise to C where replace-one needs 2C."""
 
-    def run(self, plan: Plan, problem: Problem, curator: Curator) -> Outcome:
-        return super().run(plan, problem, replace(curator, relation="zero-out", ledger=curator.ledger))
+    def program(self, plan: Plan, problem: Problem) -> Program:
+        honest, answer = super().program(plan, problem), None
+        while True:
+            try:
+                ask = honest.send(answer)
+            except StopIteration as end:
+                return np.asarray(end.value)
+            answer = yield replace(ask, term=OneSided(ask.term)) if isinstance(ask, Sum) else ask
 
 
 @dataclass(frozen=True)
 class Unclipped(Gradient):
     """Books the clip and forgets to apply it."""
 
-    def run(self, plan: Plan, problem: Problem, curator: Curator) -> Outcome:
+    def program(self, plan: Plan, problem: Problem) -> Program:
         clip = plan.stage("descent").settings["clip"]
-        return Gradient(bound="assumed", assumed_bound=clip, output=self.output).run(plan, problem, curator)
+        return Gradient(bound="assumed", assumed_bound=clip, output=self.output).program(plan, problem)
 
 
 @dataclass(frozen=True)
 class AverageAsLast(Gradient):
     """Pays for the last iterate and releases the average."""
 
-    def run(self, plan: Plan, problem: Problem, curator: Curator) -> Outcome:
-        return Gradient(output="average", accounting="hidden-state").run(plan, problem, curator)
+    def program(self, plan: Plan, problem: Problem) -> Program:
+        return Gradient(output="average", accounting="hidden-state").program(plan, problem)
+
+
+@dataclass(frozen=True, eq=False)
+class Peek:
+    """A view that changes nothing and tells something about the rows: what no view may do."""
+
+    tell: Callable[[Rows], Any]
+
+    def of(self, rows: Rows) -> tuple[Rows, Any]:
+        return rows, self.tell(rows)
+
+    def unseen(self) -> Any:
+        return None
 
 
 @dataclass(frozen=True)
 class ExactCount(Gradient):
     """Divides by the number of rows, which add-remove protects."""
 
-    def run(self, plan: Plan, problem: Problem, curator: Curator) -> Outcome:
-        return super().run(replace(plan, shape=Shape(curator.rows.n, plan.shape.d)), problem, curator)
+    def program(self, plan: Plan, problem: Problem) -> Program:
+        true = yield See(Peek(lambda rows: rows.n))
+        return (yield from super().program(replace(plan, shape=Shape(true, plan.shape.d)), problem))
 
 
 @dataclass(frozen=True)
 class StopsWhenDone(Gradient):
     """Stops as soon as the exact gradient is small, and books all steps."""
 
-    def run(self, plan: Plan, problem: Problem, curator: Curator) -> Outcome:
+    def program(self, plan: Plan, problem: Problem) -> Program:
         settings = plan.stage("descent").settings
-        w, stopped = np.zeros(plan.shape.parameters(problem)), False
+        w, stopped, mu = np.zeros(plan.shape.parameters(problem)), False, settings["step_mu"]
+        yield Open("descent", sums=settings["steps"])
         for _ in range(settings["steps"]):
             term = GradientTerm(problem.loss, w, settings["clip"], Features(problem.data.intercept))
-            true = curator.rows.sum(term, sum_step(term.row_bound, curator.n))
-            stopped = stopped or bool(np.linalg.norm(true) < 0.3)
-            if stopped:
-                curator.book(Gaussian(settings["step_mu"]))
-            else:
-                w = w - settings["step_size"] * curator.noisy_sum(term, mu=settings["step_mu"]) / plan.shape.n
-        return Outcome(w)
+            exact = partial(_exact, term, plan.shape.n)
+            stopped = stopped or bool(np.linalg.norm((yield See(Peek(exact)))) < 0.3)
+            noisy = yield Sum("descent", term, mu=mu, shape=w.shape)
+            if not stopped:
+                w = w - settings["step_size"] * noisy / plan.shape.n
+        yield Close("descent")
+        return w
+
+
+def _exact(term: GradientTerm, n: int, rows: Rows) -> Vector:
+    return rows.sum(term, sum_step(term.row_bound, n))
 
 
 def planted() -> list[Plant]:

@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dperm.curator import Curator
 from dperm.mechanisms.base import Plan, Shape, Target
 from dperm.noise import Noise, noise_source
 from dperm.problem import Problem
 from dperm.rows import MemoryRows
-from dperm.walk import LedgerMismatch, merge, plan
+from dperm.walk import execute, plan
 
 Vector = NDArray[np.float64]
 
@@ -23,7 +22,7 @@ def repeated(
 ) -> Callable[[Any], Vector]:
     """data ↦ released coefficients; data is (X, y) or (X, y, weight), as `MemoryRows` takes them.
 
-    The curator, the mechanism and the reconciliation are those of `dperm.fit`; only planning and the certificate are left out.
+    The driver, the mechanism and the reconciliation are those of `dperm.fit`; only planning and the certificate are left out.
     """
     plans: dict[Shape, Plan] = {}
 
@@ -35,10 +34,6 @@ def repeated(
         planned = plans[shape]
         source = noise_source() if noise is None else noise
         bounded = rows.bounded(problem.data, problem.feature_map)
-        curator = Curator(bounded, source, target.relation, shape.n, target.rows_per_person)
-        outcome = mechanism.run(planned, problem, curator)
-        if merge(curator.ledger) != merge(planned.events):
-            raise LedgerMismatch(f"Expected the planned events {planned.events}, found {curator.ledger}.")
-        return np.ravel(outcome.w)
+        return np.ravel(execute(mechanism.program(planned, problem), planned, bounded, source)[0].w)
 
     return run

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dperm.audit.bounds import check_levels, one_run_epsilon, one_run_tail
 from dperm.audit.trials import coefficients
-from dperm.curator import Curator
+from dperm.release.driver import run, watching
 
 Vector = NDArray[np.float64]
 
@@ -157,19 +157,6 @@ def _answer(fit: Any, X: Vector, y: Vector) -> Vector:
     return found if found.ndim == 2 else found.ravel()
 
 
-class _Recorder(Curator):
-    """A curator that also keeps every noisy sum it lets out; they are what an observer of the whole run may see."""
-
-    def draw(self, *arguments: Any, **options: Any) -> Vector:
-        value = super().draw(*arguments, **options)
-        self.seen.append(value)
-        return value
-
-    @property
-    def seen(self) -> list[Vector]:
-        return self.__dict__.setdefault("_seen", [])
-
-
 def noisy_gradients(problem: Any, target: Any, mechanism: Any, *, noise: Any = None) -> Callable[[Any, Any], Vector]:
     """A `fit` for white-box audits of our own mechanisms: all noisy sums of one run, a row each.
 
@@ -184,8 +171,9 @@ def noisy_gradients(problem: Any, target: Any, mechanism: Any, *, noise: Any = N
         rows = MemoryRows(X, np.where(known, y, 0.0), known.astype(np.float64))
         source = noise_source() if noise is None else noise
         shape = Shape(rows.n, rows.d)
-        curator = _Recorder(rows.bounded(problem.data), source, target.relation, shape.n, target.rows_per_person)
-        mechanism.run(mechanism.plan(problem, shape, target), problem, curator)
-        return np.array([value.ravel() for value in curator.seen])
+        plan, seen = mechanism.plan(problem, shape, target), []
+        with watching(lambda drawn: seen.append(drawn.value.ravel())):
+            run(mechanism.program(plan, problem), plan, rows.bounded(problem.data), source)
+        return np.array(seen)
 
     return fit

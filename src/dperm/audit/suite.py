@@ -1,7 +1,7 @@
 """Every estimator of ours × relation × noise policy, and every mechanism: claimed ε beside what an audit can prove.
 
 The pair of neighbours differs in one record at the edge of the declared bounds (`cases`). What is audited is everything the
-certificate covers: the coefficients, all values released on the way, and the noisy sums that the curator let out (`transcript`).
+certificate covers: the coefficients, all values released on the way, and the noisy sums that the run drew (`transcript`).
 An audit that finds nothing is evidence in proportion to its power, so the table shows the bound it reached.
 
 Time is shared out in two rounds. In the first every row gets its part by the cost of a fit alone; in the second what is left

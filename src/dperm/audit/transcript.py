@@ -18,9 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-import dperm.curator as curator_module
-from dperm.curator import Curator
-from dperm.noise import gaussian_scale
+from dperm.release.driver import Drawn, watching
 from dperm.rows.base import sum_step
 from dperm.terms import SampledTerm
 
@@ -39,43 +37,33 @@ class Transcript:
 
 @contextlib.contextmanager
 def transcript(pair: tuple[Any, Any] | None = None, own: int = 0) -> Iterator[Transcript]:
-    """Watch every noisy sum that any curator lets out meanwhile.
+    """Watch every noisy sum that is drawn meanwhile.
 
     `pair` holds the rows of data and neighbour, as captured before, and `own` says which of them is being fitted. The booked
     events cover the sums whether or not they are published.
     """
     seen = Transcript()
-    original, original_release = Curator.draw, curator_module.release
-    exact: list[Vector] = []
 
-    def release(value: Any, **options: Any) -> Vector:
-        exact[:] = [np.ravel(value)]
-        return original_release(value, **options)
-
-    def draw(self: Curator, term: Any, mu: float, event: Any = None) -> Vector:
-        value = original(self, term, mu, event)
-        scale = gaussian_scale(term.sensitivity(self.relation) * self.rows_per_person, mu)
-        seen.sums.append(np.ravel(value) / scale)
+    def see(drawn: Drawn) -> None:
+        seen.sums.append(np.ravel(drawn.value) / drawn.scale)
         if seen.rows is None:
-            seen.rows = bottom(self.rows)
-        if pair is not None:
-            sampled = isinstance(term, SampledTerm)
-            query = term.term if sampled else term  # who joined a sample is secret, also from this test
-            step = sum_step(query.row_bound, self.n)
-            both = [
-                exact[0] if side == own and not sampled else np.ravel(exchanged(self.rows, rows).sum(query, step))
-                for side, rows in enumerate(pair)
-            ]
-            shift, middle = (both[1] - both[0]) / scale, (both[0] + both[1]) / (2 * scale)
-            seen.ratio += float(shift @ (seen.sums[-1] - middle))
-            seen.energy += float(shift @ shift)
-        return value
+            seen.rows = bottom(drawn.rows)
+        if pair is None:
+            return
+        sampled = isinstance(drawn.term, SampledTerm)
+        # Who joined a sample is secret, also from this test.
+        query = drawn.term.term if isinstance(drawn.term, SampledTerm) else drawn.term
+        step = sum_step(query.row_bound, drawn.n)
+        both = [
+            np.ravel(drawn.exact if side == own and not sampled else exchanged(drawn.rows, rows).sum(query, step))
+            for side, rows in enumerate(pair)
+        ]
+        shift, middle = (both[1] - both[0]) / drawn.scale, (both[0] + both[1]) / (2 * drawn.scale)
+        seen.ratio += float(shift @ (seen.sums[-1] - middle))
+        seen.energy += float(shift @ shift)
 
-    Curator.draw, curator_module.release = draw, release  # type: ignore[method-assign,assignment]
-    try:
+    with watching(see):
         yield seen
-    finally:
-        Curator.draw, curator_module.release = original, original_release  # type: ignore[method-assign]
 
 
 def bottom(rows: Any) -> Any:

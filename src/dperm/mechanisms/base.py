@@ -15,7 +15,7 @@ from dperm.privacy import RELATIONS, Event, Guarantee, compose
 from dperm.problem import Problem
 
 if TYPE_CHECKING:
-    from dperm.curator import Curator
+    from dperm.release.asks import Program
 
 Vector = NDArray[np.float64]
 Settings = dict[str, Any]
@@ -136,14 +136,16 @@ def _short(value: Any) -> str:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run lets out: the coefficients, and every value released on the way (a private scale, private bounds)."""
+    """What a run lets out: the coefficients, every value released on the way (a private scale, private bounds), and what
+    followed from those."""
 
     w: Vector
     released: Mapping[str, Any] = field(default_factory=dict)
+    decided: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Mechanism(Protocol):
-    """One theorem. `plan` is pure; `run` is the only code that sees rows and noise together (through the curator)."""
+    """One theorem. `plan` is pure, and so is `program` between its asks: it sees neither rows nor noise."""
 
     name: ClassVar[str]
 
@@ -153,10 +155,8 @@ class Mechanism(Protocol):
 
     def plan(self, problem: Problem, shape: Shape, target: Target) -> Plan: ...
 
-    def run(self, plan: Plan, problem: Problem, curator: Curator) -> Outcome: ...
-
-    def decide(self, plan: Plan, problem: Problem, released: Mapping[str, Any]) -> Settings:
-        """Pure: what later stages do, given what earlier ones released. `verify` replays it."""
+    def program(self, plan: Plan, problem: Problem) -> Program:
+        """What the mechanism asks of the driver, in order; returns the coefficients. `verify` replays it."""
         ...
 
 

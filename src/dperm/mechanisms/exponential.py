@@ -14,14 +14,13 @@ Proofs and measurements: `docs/theorems/exponential.md`.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from dperm.features import Features
-from dperm.mechanisms.base import Outcome, Plan, Settings, Shape, Stage, Target, UnmetNeeds, Vector, options_of, register
+from dperm.mechanisms.base import Plan, Shape, Stage, Target, UnmetNeeds, Vector, options_of, register
 from dperm.mechanisms.exponential_samplers import (
     Objective,
     ObjectiveTerm,
@@ -34,9 +33,7 @@ from dperm.mechanisms.exponential_samplers import (
 from dperm.mechanisms.moments import GramTerm, smat
 from dperm.privacy import Approximate, Event, Gaussian, Pure, gaussian_mu, kappa
 from dperm.problem import Ball, Box, Problem
-
-if TYPE_CHECKING:
-    from dperm.curator import Curator, Secret
+from dperm.release.asks import Program, Secret, Solve
 
 SAMPLERS = ("adaptive", "grid", "langevin")
 ACCOUNTING = ("pure", "gaussian")
@@ -163,10 +160,7 @@ class Exponential:
             return Approximate(target.epsilon, _spilled(target.epsilon, self.total_variation)), rate
         return Pure(target.epsilon), rate
 
-    def decide(self, plan: Plan, problem: Problem, released: Mapping[str, Any]) -> Settings:
-        return {}
-
-    def run(self, plan: Plan, problem: Problem, curator: Curator) -> Outcome:
+    def program(self, plan: Plan, problem: Problem) -> Program:
         stage = plan.stage("sample")
         settings, p = stage.settings, plan.shape.parameters(problem)
 
@@ -187,9 +181,9 @@ class Exponential:
             radius = problem.domain.radius if isinstance(problem.domain, Ball) else None
             return adaptive_sample(objective, low, high, rate, settings["rounds"], radius, generator)
 
-        drawn = problem.domain.project(curator.solve(stage.event, sample))
+        drawn = problem.domain.project((yield Solve(("sample",), sample, (p,))))
         step = 2.0 ** (math.floor(math.log2(problem.domain.diameter)) - 40)  # a public grid; rounding is post-processing
-        return Outcome(np.rint(drawn / step) * step)
+        return np.asarray(np.rint(drawn / step) * step)
 
 
 def exact_objective(problem: Problem, secret: Secret, p: int) -> Objective:

@@ -13,19 +13,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from dperm.hypotheses import Hypotheses, hypotheses_from_spec
-from dperm.mechanisms.base import Outcome, Plan, Settings, Shape, Stage, Target, Vector, register
+from dperm.mechanisms.base import Plan, Shape, Stage, Target, Vector, register
 from dperm.mechanisms.exponential_laws import SAMPLERS, draw
 from dperm.privacy import Concentrated, Event, Pure, calibrate, kappa
 from dperm.problem import Problem
+from dperm.release.asks import Decide, Program, Secret, Solve
 from dperm.rows.base import Block
-
-if TYPE_CHECKING:
-    from dperm.curator import Curator, Secret
 
 ACCOUNTING = ("pure", "concentrated")
 
@@ -126,18 +124,15 @@ class FiniteExponential:
         budget = calibrate(build, epsilon=target.epsilon, delta=target.delta, relation=target.relation)
         return Concentrated(budget**2 / 8), budget
 
-    def decide(self, plan: Plan, problem: Problem, released: Mapping[str, Any]) -> Settings:
-        index = released["number"]
-        if not isinstance(index, int) or not 0 <= index < self.hypotheses.size:
-            raise ValueError(f"hypothesis {index!r} is not one of the {self.hypotheses.size} declared")
-        return {"hypothesis": self.hypotheses.describe(index), "coefficients": [float(index)]}
-
-    def run(self, plan: Plan, problem: Problem, curator: Curator) -> Outcome:
+    def program(self, plan: Plan, problem: Problem) -> Program:
         stage = plan.stage("selection")
 
         def select(secret: Secret) -> int:
             errors = secret.sum(ErrorTerm(self.hypotheses))
             return draw(-errors, stage.settings["rate"], str(self.sampler), secret.noise)
 
-        index = curator.solve(stage.event, select)
-        return Outcome(np.array([float(index)]), {"number": index})
+        index = yield Solve(("selection",), select, kept="number")
+        if not isinstance(index, int) or not 0 <= index < self.hypotheses.size:
+            raise ValueError(f"hypothesis {index!r} is not one of the {self.hypotheses.size} declared")
+        yield Decide({"hypothesis": self.hypotheses.describe(index), "coefficients": [float(index)]})
+        return np.array([float(index)])

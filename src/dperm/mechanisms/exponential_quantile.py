@@ -17,19 +17,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from dperm.hypotheses import dense
-from dperm.mechanisms.base import Outcome, Plan, Settings, Shape, Stage, Target, Vector, options_of, register
+from dperm.mechanisms.base import Plan, Shape, Stage, Target, Vector, options_of, register
 from dperm.mechanisms.moments import row_weights
 from dperm.privacy import Pure, kappa
 from dperm.problem import Problem
+from dperm.release.asks import Program, Secret, Solve
 from dperm.rows.base import Block
-
-if TYPE_CHECKING:
-    from dperm.curator import Curator, Secret
 
 LOSSES = ("quantile", "absolute")
 STEPS = 2**16  # points of a cell that can be released
@@ -132,10 +130,7 @@ class QuantileExponential:
             stages.append(Stage(f"column {column}", Pure(share), settings))
         return Plan(self.name, options_of(self), tuple(stages), target, shape)
 
-    def decide(self, plan: Plan, problem: Problem, released: Mapping[str, Any]) -> Settings:
-        return {}
-
-    def run(self, plan: Plan, problem: Problem, curator: Curator) -> Outcome:
+    def program(self, plan: Plan, problem: Problem) -> Program:
         answers = []
         for column, stage in enumerate(plan.stages):
             settings = stage.settings
@@ -148,8 +143,8 @@ class QuantileExponential:
                 inside = int(generator.integers(STEPS)) / STEPS  # uniform on a public grid of the cell
                 return float(low + (high - low) * (cell + inside) / self.cells)
 
-            answers.append(curator.solve(stage.event, select))
-        return Outcome(np.array(answers))
+            answers.append((yield Solve((stage.name,), select)))
+        return np.array(answers, dtype=np.float64)
 
 
 def level_of(problem: Problem) -> float:

@@ -13,17 +13,17 @@ rather than by advanced composition (E14, E24, E28). `docs/theorems/gradient.md`
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Generator
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar
+from functools import lru_cache, partial
+from typing import ClassVar
 
 import numpy as np
 
 from dperm.features import Features
-from dperm.mechanisms.base import Outcome, Plan, Settings, Shape, Stage, Target, Vector, options_of, register
+from dperm.mechanisms.base import Plan, Settings, Shape, Stage, Target, Vector, options_of, register
 from dperm.mechanisms.schedule import schedule
-from dperm.noise import gaussian_scale, release
+from dperm.noise import gaussian_scale
 from dperm.privacy import (
     Event,
     Gaussian,
@@ -36,11 +36,8 @@ from dperm.privacy import (
 )
 from dperm.privacy.as_printed import claim_sigma, slides_sigma
 from dperm.problem import Problem
-from dperm.rows.base import sum_step
-from dperm.terms import GradientTerm, SampledTerm, UnclippedGradientTerm, person_rate
-
-if TYPE_CHECKING:
-    from dperm.curator import Curator, Secret
+from dperm.release.asks import Close, Open, Program, Secret, Solve, Sum
+from dperm.terms import GradientTerm, UnclippedGradientTerm, person_rate
 
 OUTPUTS = ("tail", "average", "last")
 BOUNDS = ("clip", "data", "assumed")
@@ -192,35 +189,51 @@ class Gradient:
         )
         return mu / reached * (1 - 1e-12)
 
-    def decide(self, plan: Plan, problem: Problem, released: Mapping[str, Any]) -> Settings:
-        return {}
-
-    def run(self, plan: Plan, problem: Problem, curator: Curator) -> Outcome:
-        stage = plan.stage("descent")
-        settings = stage.settings
-        features = Features(problem.data.intercept)
-        term_type = UnclippedGradientTerm if self.bound == "assumed" else GradientTerm
-        key = int(curator.noise.generator().integers(2**62)) if self.sampling_rate is not None else 0
-        step_mu = settings["step_mu"]
-
-        def noisy_gradient(w: Vector, step: int, secret: Secret | None) -> Vector:
-            term = term_type(problem.loss, w, settings["clip"], features)
-            if self.sampling_rate is not None:
-                sampled = SampledTerm(term, self.sampling_rate, key, step)
-                rate = person_rate(self.sampling_rate, curator.rows_per_person)
-                return curator.noisy_sum(sampled, mu=step_mu, event=Sampled(rate, Gaussian(step_mu)))
-            if secret is not None:
-                sensitivity = term.sensitivity(curator.relation) * curator.rows_per_person
-                total = secret.rows.sum(term, sum_step(term.row_bound, secret.n))
-                return release(total, sensitivity=sensitivity, mu=step_mu, noise=secret.noise)
-            return curator.noisy_sum(term, mu=step_mu)
-
-        def walk(secret: Secret | None) -> Vector:
-            return descend(problem, plan, noisy_gradient, self.output, secret, curator)
-
+    def program(self, plan: Plan, problem: Problem) -> Program:
         if self.accounting == "hidden-state":
-            return Outcome(curator.solve(stage.event, walk))
-        return Outcome(walk(None))
+            # The iterates stay inside the solve: only the last one is covered by the event.
+            return (yield Solve(("descent",), partial(self._hidden, plan, problem), (plan.shape.parameters(problem),)))
+        yield Open("descent", sums=plan.stage("descent").settings["steps"], sampling_rate=self.sampling_rate)
+        w = yield from self._descent(plan, problem)
+        yield Close("descent")
+        return w
+
+    def _hidden(self, plan: Plan, problem: Problem, secret: Secret) -> Vector:
+        """The same descent, its sums answered inside the solve."""
+        descent = self._descent(plan, problem)
+        ask = next(descent)
+        while True:
+            try:
+                ask = descent.send(secret.noisy_sum(ask.term, ask.mu or 0.0))
+            except StopIteration as end:
+                return np.asarray(end.value)
+
+    def _descent(self, plan: Plan, problem: Problem) -> Generator[Sum, Vector, Vector]:
+        """The loop. The number of steps is fixed beforehand; nothing in it looks at the data except through the noisy sums."""
+        settings = plan.stage("descent").settings
+        steps, step_size, momentum = settings["steps"], settings["step_size"], settings["momentum"]
+        term_type = UnclippedGradientTerm if self.bound == "assumed" else GradientTerm
+        features, n, regularizer = Features(problem.data.intercept), plan.shape.n, problem.regularizer
+        expected = n * (settings["sampling_rate"] or 1.0)
+        w = problem.domain.project(np.zeros(plan.shape.parameters(problem)))
+        velocity, kept = np.zeros_like(w), np.zeros_like(w)
+        first = {"tail": steps // 2, "average": 0, "last": steps}[self.output]
+        smooth = math.isfinite(regularizer.smoothness)
+        for step in range(steps):
+            if self.output == "average":  # the lectures average θ_0 … θ_{T-1}
+                kept += w
+            term = term_type(problem.loss, w, settings["clip"], features)
+            gradient = (yield Sum("descent", term, mu=settings["step_mu"], shape=w.shape)) / expected
+            if smooth:
+                gradient = gradient + regularizer.gradient(w) / n
+            velocity = momentum * velocity + gradient
+            w = w - step_size * velocity
+            if not smooth:  # momentum lengthens the gradient step by 1/(1 - momentum); the proximal step must match it
+                w = regularizer.prox(w, step_size / (1 - momentum) / n)
+            w = problem.domain.project(w)
+            if self.output == "tail" and step >= first:
+                kept += w
+        return w if self.output == "last" else np.asarray(kept / (steps - first))
 
 
 @lru_cache(maxsize=64)
@@ -235,33 +248,3 @@ def _sampled_mu(rate: float, steps: int, epsilon: float, delta: float, relation:
         start=gaussian_mu(epsilon, delta) / math.sqrt(steps),  # what the steps could have without sampling
     )
 
-
-def descend(
-    problem: Problem, plan: Plan, noisy_gradient: Any, output: str, secret: Secret | None, curator: Curator
-) -> Vector:
-    """The loop. The number of steps is fixed beforehand; nothing in it looks at the data except through the noisy gradient."""
-    settings = plan.stage("descent").settings
-    steps, step_size, momentum = settings["steps"], settings["step_size"], settings["momentum"]
-    rate = settings["sampling_rate"] or 1.0
-    w = problem.domain.project(np.zeros(plan.shape.parameters(problem)))
-    velocity = np.zeros_like(w)
-    kept = np.zeros_like(w)
-    first = {"tail": steps // 2, "average": 0, "last": steps}[output]
-    smooth = math.isfinite(problem.regularizer.smoothness)
-    for step in range(steps):
-        if output == "average":  # the lectures average θ_0 … θ_{T-1}
-            kept += w
-        gradient = noisy_gradient(w, step, secret) / (plan.shape.n * rate)
-        if smooth:
-            gradient = gradient + problem.regularizer.gradient(w) / plan.shape.n
-        velocity = momentum * velocity + gradient
-        w = w - step_size * velocity
-        if not smooth:  # momentum lengthens the gradient step by 1/(1 - momentum); the proximal step must match it
-            w = problem.regularizer.prox(w, step_size / (1 - momentum) / plan.shape.n)
-        w = problem.domain.project(w)
-        if output == "tail" and step >= first:
-            kept += w
-        curator.step(step + 1, steps)
-    if output == "last":
-        return w
-    return np.asarray(kept / (steps - first))

@@ -14,22 +14,19 @@ counts, the norm grows to √2·R, and the mean is a quotient of released number
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from dperm.features import Features
-from dperm.mechanisms.base import Outcome, Plan, Settings, Shape, Stage, Target, Vector, options_of, register
+from dperm.mechanisms.base import Plan, Shape, Stage, Target, Vector, options_of, register
 from dperm.mechanisms.moments import row_weights
 from dperm.noise import RELEASE_SLACK, Noise, gamma_norm_vector, grid_step
 from dperm.privacy import Event, Gaussian, Pure, gaussian_mu, kappa
 from dperm.problem import Problem
+from dperm.release.asks import Decide, Program, Secret, Solve, Sum
 from dperm.rows.base import Block
-
-if TYPE_CHECKING:
-    from dperm.curator import Curator, Secret
 
 NOISES = ("auto", "gaussian", "pure")
 COUNTS = ("public", "released")
@@ -144,8 +141,7 @@ class Mean:
             return SumTerm(Features(count_value), radius)
         return SumTerm(Features(count_value, np.asarray(middle), 1.0 / np.asarray(width)), radius)
 
-    def decide(self, plan: Plan, problem: Problem, released: Mapping[str, Any]) -> Settings:
-        total = np.asarray(released["sum"], dtype=np.float64)
+    def _mean(self, plan: Plan, problem: Problem, total: Vector) -> Vector:
         middle, width, radius = unit_rows(problem)
         rows = float(plan.shape.n)
         if self.count == "released":
@@ -155,18 +151,19 @@ class Mean:
             mean = np.clip(mean, problem.data.low, problem.data.high)
         elif np.linalg.norm(mean) > problem.data.x_norm:
             mean = mean * (problem.data.x_norm / np.linalg.norm(mean))
-        return {"coefficients": [float(v) for v in mean]}
+        return np.asarray(mean, dtype=np.float64)
 
-    def run(self, plan: Plan, problem: Problem, curator: Curator) -> Outcome:
+    def program(self, plan: Plan, problem: Problem) -> Program:
         stage, term = plan.stage("sum"), self._term(problem)
         if isinstance(stage.event, Gaussian):
-            total = curator.noisy_sum(term, mu=stage.event.mu)
+            total = yield Sum("sum", term)
         else:
             sensitivity, epsilon = stage.settings["sensitivity"], plan.target.epsilon
 
             def algorithm(secret: Secret) -> Vector:
                 return pure_release(secret.sum(term), sensitivity, epsilon, secret.noise)
 
-            total = curator.solve(stage.event, algorithm)
-        released = {"sum": total.tolist()}
-        return Outcome(np.array(self.decide(plan, problem, released)["coefficients"]), released)
+            total = yield Solve(("sum",), algorithm, kept="sum")
+        mean = self._mean(plan, problem, np.asarray(total, dtype=np.float64))
+        yield Decide({"coefficients": mean.tolist()})
+        return mean

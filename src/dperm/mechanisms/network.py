@@ -15,12 +15,12 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from dperm.mechanisms import scaled_rule as rule
-from dperm.mechanisms.base import Outcome, Plan, Settings, Shape, Stage, Target, options_of, register
+from dperm.mechanisms.base import Plan, Shape, Stage, Target, options_of, register
 from dperm.mechanisms.network_terms import (
     Inputs,
     Layout,
@@ -33,10 +33,8 @@ from dperm.mechanisms.network_terms import (
 )
 from dperm.privacy import Event, Gaussian, Sampled, calibrate, gaussian_mu
 from dperm.problem import Problem
-from dperm.terms import SampledTerm, person_rate
-
-if TYPE_CHECKING:
-    from dperm.curator import Curator
+from dperm.release.asks import Close, Decide, Draw, Open, Program, Publish, Sum
+from dperm.terms import person_rate
 
 DIRECTIONS_SHARE = 0.08
 LENGTH = 4.0
@@ -151,13 +149,6 @@ class Network:
         settings = plan.stage("descent").settings
         return Layout(settings["components"], settings["hidden"], settings["classes"])
 
-    def decide(self, plan: Plan, problem: Problem, released: Mapping[str, Any]) -> Settings:
-        if set(released) != {"directions"} or np.shape(released["directions"]) != (plan.shape.d, self.layout(plan).inputs):
-            raise ValueError("the released directions do not have the shape that the plan says")
-        if not np.isfinite(np.asarray(released["directions"], dtype=np.float64)).all():
-            raise ValueError("the released directions are not finite")
-        return {"released": rule.digest(released)}
-
     def inputs(self, problem: Problem, released: Mapping[str, Any]) -> Inputs:
         """The map from encoded rows to what the network sees."""
         rows = RowMap(self.centred_rows, problem.data.x_norm)
@@ -165,32 +156,40 @@ class Network:
 
     # -- the run -----------------------------------------------------------------------------------------------------
 
-    def run(self, plan: Plan, problem: Problem, curator: Curator) -> Outcome:
-        layout, settings = self.layout(plan), plan.stage("descent").settings
-        first = plan.stages[0].event.gdp()
-        moments = curator.noisy_sum(SecondMoments(RowMap(self.centred_rows, problem.data.x_norm)), mu=float(first or 0.0))
-        released = {"directions": directions(symmetric(moments, plan.shape.d), layout.inputs, plan.shape.n, self.centred_rows)}
+    def program(self, plan: Plan, problem: Problem) -> Program:
+        layout, settings, d = self.layout(plan), plan.stage("descent").settings, plan.shape.d
+        yield Open("directions", sums=1)  # the matrix itself is large; what the network sees of it is published
+        noisy = yield Sum(
+            "directions",
+            SecondMoments(RowMap(self.centred_rows, problem.data.x_norm)),
+            mu=plan.stages[0].event.gdp(),
+            shape=(d * (d + 1) // 2,),
+        )
+        yield Close("directions")
+
+        def seen() -> Matrix:
+            return directions(symmetric(noisy, d), layout.inputs, plan.shape.n, self.centred_rows)
+
+        released = {"directions": (yield Publish("directions", seen))}
+        if np.shape(released["directions"]) != (d, layout.inputs) or not np.isfinite(np.asarray(released["directions"])).all():
+            raise ValueError("the released directions do not have the shape that the plan says, or are not finite")
+        yield Decide({"released": rule.digest(released)})
         inputs = self.inputs(problem, released)
-        generator = curator.noise.generator()
-        key = int(generator.integers(2**62))
-        w = np.zeros(layout.size)
-        w[: layout.inputs * layout.hidden] = generator.normal(size=layout.inputs * layout.hidden) / math.sqrt(layout.inputs)
+        w = yield Draw(layout.start, (layout.size,))
         velocity, kept, steps = np.zeros_like(w), np.zeros_like(w), settings["steps"]
-        rate, step_mu = self.sampling_rate, settings["step_mu"]
+        rate, wide = self.sampling_rate, plan.target.relation == "add-remove"
+        yield Open("descent", sums=steps, sampling_rate=rate)
         for step in range(steps):
-            if rate is None:
-                whole = NetworkGradient(inputs, layout, w, settings["clip"], wide=curator.relation == "add-remove")
-                gradient = curator.noisy_sum(whole, mu=step_mu)
-            else:
-                term = SampledTerm(VmapGradient(inputs, layout, w, settings["clip"]), rate, key, step)
-                joining = person_rate(rate, curator.rows_per_person)
-                gradient = curator.noisy_sum(term, mu=step_mu, event=Sampled(joining, Gaussian(step_mu)))
+            term: NetworkGradient | VmapGradient = NetworkGradient(inputs, layout, w, settings["clip"], wide=wide)
+            if rate is not None:
+                term = VmapGradient(inputs, layout, w, settings["clip"])
+            gradient = yield Sum("descent", term, mu=settings["step_mu"], shape=w.shape)
             velocity = rule.MOMENTUM * velocity + gradient / (plan.shape.n * (1.0 if rate is None else rate))
             w = w - settings["step_size"] * velocity
             if step >= 3 * steps // 4:
                 kept += w
-            curator.step(step + 1, steps)
-        return Outcome(kept / (steps - 3 * steps // 4), released)
+        yield Close("descent")
+        return np.asarray(kept / (steps - 3 * steps // 4))
 
 
 def directions(moments: Matrix, count: int, n: int, centred: bool) -> Matrix:

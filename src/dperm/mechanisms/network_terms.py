@@ -120,6 +120,12 @@ class Layout:
         W1, W2 = w[:first].reshape(self.inputs, self.hidden), w[second:third].reshape(self.hidden, self.classes)
         return W1, w[first:second], W2, w[third:]
 
+    def start(self, generator: np.random.Generator) -> Vector:
+        """Random first layer of unit size, zeros elsewhere."""
+        w = np.zeros(self.size)
+        w[: self.inputs * self.hidden] = generator.normal(size=self.inputs * self.hidden) / math.sqrt(self.inputs)
+        return w
+
     def scores(self, w: Vector, Z: Matrix) -> Matrix:
         W1, b1, W2, b2 = self.split(w)
         return np.asarray(np.tanh(Z @ W1 + b1) @ W2 + b2)

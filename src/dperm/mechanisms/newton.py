@@ -15,24 +15,23 @@ below one unit of margin. `docs/theorems/newton.md` has the proof; the published
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from functools import partial
+from typing import Any, ClassVar
 
 import numpy as np
 
 from dperm.features import Features
-from dperm.mechanisms.base import Outcome, Plan, Settings, Shape, Stage, Target, Vector, options_of, register
+from dperm.mechanisms.base import Plan, Shape, Stage, Target, Vector, options_of, register
 from dperm.mechanisms.objective_solve import weighted_rows
 from dperm.mechanisms.objective_terms import MinimiserTerm, WeightedRows, in_double, scaled, second_moments
 from dperm.noise import release
 from dperm.privacy import Gaussian, gaussian_mu, kappa
 from dperm.problem import Loss, Problem
+from dperm.release.asks import Close, Decide, Open, Program, Publish, Secret, Solve, Sum
 from dperm.rows.base import Block
 from dperm.solvers import DENSE_LIMIT
-
-if TYPE_CHECKING:
-    from dperm.curator import Curator, Secret
 
 CURVATURES = ("majoriser", "hessian")
 
@@ -113,44 +112,47 @@ class Newton:
         R = problem.row_norm
         return weighted_rows(problem.loss, Features(problem.data.intercept), problem.data.y, row_radius=R, row_cap=R)
 
-    def decide(self, plan: Plan, problem: Problem, released: Mapping[str, Any]) -> Settings:
-        """The damping of every step, from the norms of the noisy gradients."""
-        change = plan.stage("gradient 1").settings["hessian_change"]
-        mu = plan.stage("step 1").event.gdp() or 0.0
-        p = plan.shape.parameters(problem)
-        return {"damping": [self._damping(float(norm), change, mu, p, problem.row_norm) for norm in released["gradient_norms"]]}
-
     def _damping(self, gradient_norm: float, change: float, mu: float, p: int, row_norm: float) -> float:
         """√(√p·‖g̃‖·kβ·R/μ_h): the noise of the step then has norm about 1/R, one unit of margin; at least kβ."""
         if self.damping is not None:
             return self.damping
         return max(math.sqrt(math.sqrt(p) * gradient_norm * change * row_norm / mu), change)
 
-    def run(self, plan: Plan, problem: Problem, curator: Curator) -> Outcome:
+    def program(self, plan: Plan, problem: Problem) -> Program:
+        """The norm of every noisy gradient is published: the damping of its step follows from it."""
         rows, settings = self._rows(problem), plan.stage("gradient 1").settings
         majorised, change = settings["curvature"] == "majoriser", settings["hessian_change"]
-        mu_gradient, event = plan.stage("gradient 1").event.gdp() or 0.0, plan.stage("step 1").event
+        mu_gradient, mu_step = plan.stage("gradient 1").event.gdp() or 0.0, plan.stage("step 1").event.gdp() or 0.0
         w = np.zeros(plan.shape.parameters(problem))
-        norms: list[float] = []
-        for number in range(self.steps):
-            gradient = curator.noisy_sum(MinimiserTerm(rows, w, False), mu=mu_gradient) + problem.regularizer.gradient(w)
-            norms.append(float(np.linalg.norm(gradient)))
-            damping = self._damping(norms[-1], change, event.gdp() or 0.0, w.size, problem.row_norm)
-            damping += problem.regularizer.strong_convexity
-            sensitivity = newton_sensitivity(norms[-1], change, damping)
-            w = w + curator.solve(event, _newton_step(rows, w, gradient, damping, majorised, sensitivity, event))
-            w = np.asarray(problem.domain.project(w))
-            curator.step(number + 1, self.steps)
-        return Outcome(w, {"gradient_norms": norms})
+        dampings: list[float] = []
+        for number in range(1, self.steps + 1):
+            yield Open(f"gradient {number}", sums=1)
+            noisy = yield Sum(f"gradient {number}", MinimiserTerm(rows, w, False), mu=mu_gradient, shape=w.shape)
+            yield Close(f"gradient {number}")
+            gradient = noisy + problem.regularizer.gradient(w)
+            norm = yield Publish("gradient_norms", partial(_length, gradient), listed=True)
+            dampings.append(self._damping(norm, change, mu_step, w.size, problem.row_norm))
+            damping = dampings[-1] + problem.regularizer.strong_convexity
+            sensitivity = newton_sensitivity(norm, change, damping)
+            step = yield Solve(
+                (f"step {number}",), _newton_step(rows, w, gradient, damping, majorised, sensitivity, mu_step), w.shape
+            )
+            w = np.asarray(problem.domain.project(w + step))
+        yield Decide({"damping": dampings})
+        return w
+
+
+def _length(gradient: Vector) -> float:
+    return float(np.linalg.norm(gradient))
 
 
 def _newton_step(
-    rows: WeightedRows, w: Vector, gradient: Vector, damping: float, majorised: bool, sensitivity: float, event: Any
-) -> Any:
+    rows: WeightedRows, w: Vector, gradient: Vector, damping: float, majorised: bool, sensitivity: float, mu: float
+) -> Callable[[Secret], Vector]:
     def algorithm(secret: Secret) -> Vector:
         hessian = secret.sum(HessianTerm(rows, w, majorised)).reshape(w.size, w.size)
         direction = -np.linalg.solve((hessian + hessian.T) / 2 + damping * np.eye(w.size), gradient)
-        return release(direction, sensitivity=sensitivity, mu=event.mu, noise=secret.noise)
+        return release(direction, sensitivity=sensitivity, mu=mu, noise=secret.noise)
 
     return algorithm
 

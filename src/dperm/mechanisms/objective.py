@@ -18,14 +18,13 @@ losses and no constraint (E12), (γ/2)‖w‖² (E9), one factor 1 + β/λ inste
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from dperm.features import Features
-from dperm.mechanisms.base import Outcome, Plan, Settings, Shape, Stage, Target, options_of, register
+from dperm.mechanisms.base import Plan, Shape, Stage, Target, options_of, register
 from dperm.mechanisms.information import information_term
 from dperm.mechanisms.objective_accounting import (
     ACCOUNTING,
@@ -38,14 +37,12 @@ from dperm.mechanisms.objective_accounting import (
     pure_rate,
     redberg_curvature,
 )
-from dperm.mechanisms.objective_solve import gradient_tolerance, release_minimiser, weighted_rows
+from dperm.mechanisms.objective_solve import gradient_tolerance, solve_for_minimiser, weighted_rows
 from dperm.mechanisms.scaled_rule import digest
 from dperm.noise import RELEASE_SLACK, gaussian_scale
 from dperm.privacy import Approximate, Event, Gaussian, ObjectiveEvent, Pure, calibrate_shift, gaussian_mu, kappa
 from dperm.problem import Problem, WholeSpace
-
-if TYPE_CHECKING:
-    from dperm.curator import Curator
+from dperm.release.asks import Decide, Program, Sum
 
 NOISE_KINDS = ("auto", "gaussian", "pure")
 # Beyond this ε nothing is private and the accounting has no digits left; meeting a smaller ε is always allowed.
@@ -251,33 +248,24 @@ class Objective:
             max_weight=self.max_weight,
         )
 
-    def decide(self, plan: Plan, problem: Problem, released: Mapping[str, Any]) -> Settings:
-        if self.information_share is None:
-            return {}
-        size = plan.shape.parameters(problem)
-        values = np.asarray(released["information"], dtype=np.float64)
-        if set(released) != {"information"} or values.shape != (size * (size + 1) // 2,) or not np.isfinite(values).all():
-            raise ValueError("the released curvature matrix does not have the shape that the plan says")
-        return {"released": digest(released)}
-
-    def run(self, plan: Plan, problem: Problem, curator: Curator) -> Outcome:
-        stage, output = plan.stage("objective"), plan.stage("output")
-        w = release_minimiser(
-            curator,
+    def program(self, plan: Plan, problem: Problem) -> Program:
+        stage = plan.stage("objective")
+        w = yield solve_for_minimiser(
+            plan,
             self._rows(problem),
-            stage.event,
-            output.event,
             columns=_columns(problem, plan.shape),
             ridge=stage.settings["ridge"],
             y=problem.data.y,
             magnitude=problem.row_norm,
             scale=stage.settings["noise_scale"],
         )
-        curator.step(1, 1)
         if self.information_share is None:
-            return Outcome(w)
-        mu = float(plan.stage("information").event.gdp() or 0.0)
-        return Outcome(w, {"information": curator.noisy_sum(information_term(problem, w), mu=mu)})
+            return np.asarray(w)
+        matrix = yield Sum("information", information_term(problem, w))
+        if matrix.shape != (w.size * (w.size + 1) // 2,) or not np.isfinite(matrix).all():
+            raise ValueError("the released curvature matrix does not have the shape that the plan says")
+        yield Decide({"released": digest({"information": matrix})})
+        return np.asarray(w)
 
 
 def _columns(problem: Problem, shape: Shape) -> int:

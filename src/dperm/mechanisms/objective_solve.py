@@ -5,9 +5,9 @@ What other mechanisms use:
     rows = weighted_rows(loss, features, y, row_radius=R_z, row_cap=r_m)         # plain rows: R_z = r_m = row_norm
     event = ObjectiveEvent("self-bounding", shift=D, curvature=C·R_z·r_m/λ, replace=relation == "replace-one")
     D = calibrate_shift(epsilon, delta, curvature=…, relation=…, mu_pre=√(Σμ² of every Gaussian release, output step included))
-    w = release_minimiser(curator, rows, event, Gaussian(output_mu), columns=d, ridge=λ, y=…, magnitude=…, centre=prior)
+    w = yield solve_for_minimiser(plan, rows, columns=d, ridge=λ, y=…, magnitude=…, centre=prior)
 
-`release_minimiser` books the two events in that order, draws b with σ = W·L·R_z/D (softmax: W·R_z/D), minimises
+The ask books the events of the stages "objective" and "output", draws b with σ = W·L·R_z/D (softmax: W·R_z/D), minimises
 Σ ω_i φ(⟨z_i, w⟩; y_i) + (λ/2)‖w − centre‖² + ⟨b, w⟩ to a public gradient tolerance, and pays for the inexactness with the output
 step. λ and the radii may come from earlier releases as long as curvature ≥ C·R_z·r_m/λ holds for the booked event. `magnitude`
 bounds ‖scale∘x‖ + ‖scale∘shift‖ + intercept over all rows: what the arithmetic of a margin sees.
@@ -17,21 +17,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dperm.features import Features
+from dperm.mechanisms.base import Plan
 from dperm.mechanisms.objective_terms import HessianProductTerm, MinimiserTerm, WeightedRows
 from dperm.noise import RELEASE_SLACK, Noise, gamma_norm_vector, gaussian_scale, release
 from dperm.privacy import Event, Gaussian, ObjectiveEvent, Pure
 from dperm.problem import Interval, Loss
+from dperm.release.asks import Secret, Solve
 from dperm.rows.base import BLOCK_ROWS
 from dperm.solvers import Solution, minimise
-
-if TYPE_CHECKING:
-    from dperm.curator import Curator, Secret
 
 Vector = NDArray[np.float64]
 
@@ -81,7 +79,7 @@ class TiltedObjective:
 def solve_objective(
     secret: Secret, rows: WeightedRows, *, ridge: float, tilt: Vector, tolerance: float, centre: Vector | None = None
 ) -> Solution:
-    """argmin J inside a curator's solve, to a *computed* gradient norm ≤ tolerance; the centre itself if the cap is hit.
+    """argmin J inside a solve, to a *computed* gradient norm ≤ tolerance; the centre itself if the cap is hit.
 
     The cap (100,000 Newton steps) is a net for bugs: the convergence proof reaches the tolerance for any data, and a ridge of
     1e-9 of one row's curvature took 1,800 steps at worst. The fallback is public, but *whether* it is taken would not be.
@@ -154,15 +152,16 @@ def output_noise(value: Vector, *, distance: float, event: Event, noise: Noise) 
     return np.asarray(np.rint((value + gamma_norm_vector(value.size, scale, noise)) / step) * step)
 
 
-def release_minimiser(
-    curator: Curator, rows: WeightedRows, event: Event, output: Event, *, columns: int, ridge: float, y: Interval,
-    magnitude: float, centre: Vector | None = None, scale: float | None = None,
-) -> Vector:  # fmt: skip
-    """Book `event` and `output`, tilt, minimise, and let the noisy minimiser out.
+def solve_for_minimiser(
+    plan: Plan, rows: WeightedRows, *, columns: int, ridge: float, y: Interval, magnitude: float,
+    centre: Vector | None = None, scale: float | None = None,
+) -> Solve:  # fmt: skip
+    """The ask to tilt, minimise, and let the noisy minimiser out, paid by the plan's stages "objective" and "output".
 
-    **Guarantee**: the composition of `event` and `output`, provided that `event` is an objective event with
-    shift D and curvature ≥ C·W·R_z·r_m/λ, or a pure event proven for Gamma-norm noise of the given `scale`.
+    **Guarantee**: the composition of both events, provided that the first is an objective event with shift D and curvature
+    ≥ C·W·R_z·r_m/λ, or a pure event proven for Gamma-norm noise of the given `scale`.
     """
+    event, output = plan.stage("objective").event, plan.stage("output").event
     p = rows.loss.margins * rows.features.width(columns)
     pure = isinstance(event, Pure)
     if scale is None:
@@ -173,7 +172,7 @@ def release_minimiser(
         scale = gaussian_scale(bound, event.shift)
     start = np.zeros(p) if centre is None else np.asarray(centre, dtype=np.float64)
     tolerance = gradient_tolerance(
-        rows, y, n=curator.n, columns=columns, ridge=ridge, scale=scale, pure=pure, magnitude=magnitude,
+        rows, y, n=plan.shape.n, columns=columns, ridge=ridge, scale=scale, pure=pure, magnitude=magnitude,
         centre=float(np.linalg.norm(start)),
     )  # fmt: skip
     drawn_scale = scale
@@ -183,6 +182,4 @@ def release_minimiser(
         solution = solve_objective(secret, rows, ridge=ridge, tilt=tilt, tolerance=tolerance, centre=start)
         return output_noise(solution.w, distance=2 * tolerance / ridge, event=output, noise=secret.noise)
 
-    curator.book(event)
-    released: Vector = curator.solve(output, algorithm)
-    return released
+    return Solve(("objective", "output"), algorithm, (p,))

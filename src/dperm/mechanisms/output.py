@@ -19,23 +19,21 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from dperm.features import Features
-from dperm.mechanisms.base import Outcome, Plan, Settings, Shape, Stage, Target, Vector, options_of, register
+from dperm.mechanisms.base import Plan, Settings, Shape, Stage, Target, Vector, options_of, register
 from dperm.mechanisms.objective_accounting import pure_is_better
 from dperm.mechanisms.objective_solve import gradient_error, norm_bound, solve_objective
 from dperm.mechanisms.objective_terms import MinimiserTerm, WeightedRows
 from dperm.noise import RELEASE_SLACK, gamma_norm_vector, release
 from dperm.privacy import Gaussian, Pure, gaussian_mu, kappa
 from dperm.problem import ElasticNet, Lasso, Problem, WholeSpace
+from dperm.release.asks import Program, Secret, Solve
 from dperm.rows.base import Block
 from dperm.solvers import Solution, minimise_over
-
-if TYPE_CHECKING:
-    from dperm.curator import Curator, Secret
 
 NOISE_KINDS = ("auto", "gaussian", "pure")
 SOLVERS = ("certified", "permutation-sgd")
@@ -147,10 +145,7 @@ class Output:
         bounds = problem.loss.bounds(problem.constants.margin_max, problem.data.y)
         return WeightedRows(problem.loss, Features(problem.data.intercept), R, R, bounds.slope, bounds.curvature)
 
-    def decide(self, plan: Plan, problem: Problem, released: Mapping[str, Any]) -> Settings:
-        return {}
-
-    def run(self, plan: Plan, problem: Problem, curator: Curator) -> Outcome:
+    def program(self, plan: Plan, problem: Problem) -> Program:
         stage = plan.stage("minimiser")
         settings, event = stage.settings, stage.event
         p = plan.shape.parameters(problem)
@@ -167,9 +162,8 @@ class Output:
             noisy = w + gamma_norm_vector(p, settings["noise_scale"], secret.noise)
             return np.asarray(np.rint(noisy / step) * step)
 
-        w = curator.solve(event, algorithm)
-        curator.step(1, 1)
-        return Outcome(np.asarray(problem.domain.project(w)))
+        w = yield Solve(("minimiser",), algorithm, (p,))
+        return np.asarray(problem.domain.project(w))
 
     def _solve(self, secret: Secret, problem: Problem, settings: Mapping[str, Any], p: int) -> Solution:
         rows, ridge, tolerance = self._rows(problem), settings["ridge"], settings["gradient_tolerance"]

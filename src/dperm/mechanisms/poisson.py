@@ -15,23 +15,21 @@ worked. A step that is too long costs accuracy and never privacy, because the cl
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from dperm.features import Features
 from dperm.mechanisms import poisson_rule
 from dperm.mechanisms import scaled_rule as rule
-from dperm.mechanisms.base import Outcome, Plan, Settings, Shape, Stage, Target, Vector, options_of, register
+from dperm.mechanisms.base import Plan, Settings, Shape, Stage, Target, Vector, options_of, register
 from dperm.mechanisms.scaled import budget_of, features_of, scaling_releases
 from dperm.privacy import Gaussian
 from dperm.problem import Problem
+from dperm.release.asks import Ask, Close, Decide, Open, Program, Sum
 from dperm.statistics_terms import LogHistogram
-
-if TYPE_CHECKING:
-    from dperm.curator import Curator
 
 
 @register
@@ -106,20 +104,6 @@ class ScaledPoisson:
 
         return Plan(self.name, options_of(self), stages, target, shape, warnings=noise_warning(problem, shape, target))
 
-    def decide(self, plan: Plan, problem: Problem, released: Mapping[str, Any]) -> Settings:
-        scaled, settings = self._settings(plan, problem, released)
-        clips = [self._clip(plan, problem, scaled, settings, released, name) for name in ("residuals", "residuals again")]
-        limit = self._limit(plan, problem, released)
-        mean_radius = rule.mean_radius(problem, plan.shape, released)
-        return {
-            **scaled,
-            "mean_radius": mean_radius,
-            "count_limit": limit,
-            **settings,
-            "clip": clips,
-            "released": rule.digest(released),
-        }
-
     def _settings(self, plan: Plan, problem: Problem, released: Mapping[str, Any]) -> tuple[Settings, Settings]:
         shape, target, kinds, budget = plan.shape, plan.target, poisson_rule.kinds_of(self.kinds, plan.shape), budget_of(plan)
         scaled = rule.centred_and_scaled(problem, shape, target, kinds, budget, released)
@@ -142,36 +126,35 @@ class ScaledPoisson:
         )
         return float(settings["clip_factor"] * scaled["size"] * spread)
 
-    def run(self, plan: Plan, problem: Problem, curator: Curator) -> Outcome:
+    def program(self, plan: Plan, problem: Problem) -> Program:
         shape, budget = plan.shape, budget_of(plan)
         kinds = poisson_rule.kinds_of(self.kinds, shape)
-        released = scaling_releases(problem, shape, kinds, budget, curator)
-        top = problem.data.y.high
-        counts = LogHistogram(poisson_rule.Counts(), top)
-        released["count scale"] = curator.noisy_sum(counts, mu=budget["count scale"])
+        released = yield from scaling_releases(problem, shape, kinds, budget)
+        released["count scale"] = yield Sum("count scale", LogHistogram(poisson_rule.Counts(), problem.data.y.high))
         limit = self._limit(plan, problem, released)
-        released["count sum"] = curator.noisy_sum(poisson_rule.CountSum(limit, self.heaviest), mu=budget["count sum"])
+        released["count sum"] = yield Sum("count sum", poisson_rule.CountSum(limit, self.heaviest))
         if "exposure sum" in budget:
-            exposure = poisson_rule.ExposureSum(self.heaviest)
-            released["exposure sum"] = curator.noisy_sum(exposure, mu=budget["exposure sum"])
+            released["exposure sum"] = yield Sum("exposure sum", poisson_rule.ExposureSum(self.heaviest))
         scaled, settings = self._settings(plan, problem, released)
-        theta = self._descend(plan, problem, curator, scaled, settings, released)
+        theta = yield from self._descend(plan, problem, scaled, settings, released)
+        clips = [self._clip(plan, problem, scaled, settings, released, name) for name in ("residuals", "residuals again")]
+        own = {"mean_radius": rule.mean_radius(problem, shape, released), "count_limit": limit, "clip": clips}
+        yield Decide({**scaled, **settings, **own, "released": rule.digest(released)})
         w = rule.original_coefficients(theta, scaled, problem.data.intercept)
         # η is relative to the mean rate: its logarithm belongs to the intercept.
         w[-1] += math.log(settings["mean_rate"]) / problem.data.intercept
-        return Outcome(problem.domain.project(w), released)
+        return np.asarray(problem.domain.project(w))
 
     def _descend(
         self,
         plan: Plan,
         problem: Problem,
-        curator: Curator,
         scaled: Settings,
         settings: Settings,
         released: dict[str, Any],
-    ) -> Vector:
+    ) -> Generator[Ask, Any, Vector]:
         """Heavy ball from η = 0, the mean rate; the mean of the second half of the iterates."""
-        shape, budget, features = plan.shape, budget_of(plan), features_of(problem, scaled)
+        shape, features = plan.shape, features_of(problem, scaled)
         top = poisson_rule.residual_top(problem, settings["mean_rate"], self.heaviest)
         theta = np.zeros(features.width(shape.d))
         velocity, kept = np.zeros_like(theta), np.zeros_like(theta)
@@ -180,22 +163,22 @@ class ScaledPoisson:
         def residuals(theta: Vector) -> poisson_rule.CountResiduals:
             return _residuals(features, theta, settings, self.heaviest)
 
-        def clip_now(name: str) -> float:
-            released[name] = curator.noisy_sum(LogHistogram(residuals(theta), top), mu=budget[name])
+        def clip_now(name: str) -> Generator[Ask, Any, float]:
+            released[name] = yield Sum(name, LogHistogram(residuals(theta), top))
             return self._clip(plan, problem, scaled, settings, released, name)
 
-        clip = clip_now("residuals")
-        allowance = curator.allowance(Gaussian(budget["descent"]))
+        clip = yield from clip_now("residuals")
+        yield Open("descent", sums=steps)
         for step in range(steps):
             if step == settings["second_clip_at"]:
-                clip = clip_now("residuals again")
-            gradient = allowance.noisy_sum(poisson_rule.CountGradient(residuals(theta), clip), mu=settings["step_mu"])
+                clip = yield from clip_now("residuals again")
+            term = poisson_rule.CountGradient(residuals(theta), clip)
+            gradient = yield Sum("descent", term, mu=settings["step_mu"], shape=theta.shape)
             velocity = rule.MOMENTUM * velocity + gradient / shape.n
             theta = theta - settings["step_size"] * velocity
             if step >= steps // 2:
                 kept = kept + theta
-            curator.step(step + 1, steps)
-        allowance.close()
+        yield Close("descent")
         return np.asarray(kept / (steps - steps // 2))
 
 

@@ -15,25 +15,23 @@ coverage stays within .02 on real tables, and within .05 at a sharp edge (the fi
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import expit
 
 from dperm.features import Features
 from dperm.mechanisms import scaled_rule as rule
-from dperm.mechanisms.base import Outcome, Plan, Settings, Shape, Stage, Target, Vector, options_of, register
+from dperm.mechanisms.base import Plan, Settings, Shape, Stage, Target, Vector, options_of, register
 from dperm.mechanisms.poisson_rule import kinds_of, weights_of
 from dperm.mechanisms.scaled import budget_of, features_of, scaling_needs, scaling_releases, start
 from dperm.privacy import Gaussian, gaussian_mu, kappa
 from dperm.problem import Problem
+from dperm.release.asks import Ask, Close, Decide, Open, Program, Sum
 from dperm.rows.base import Block
 from dperm.statistics_terms import LogHistogram, Residuals, upper_quantile
-
-if TYPE_CHECKING:
-    from dperm.curator import Curator
 
 SHARES = {"radius": 0.02, "squares": 0.10, "label mean": 0.01, "residuals": 0.02, "residuals again": 0.02}
 SMOOTHING = 0.05  # of the residuals' scale
@@ -127,12 +125,6 @@ class ScaledQuantile:
 
         return Plan(self.name, options_of(self), stages, target, shape, warnings=noise_warning(problem, shape, target))
 
-    def decide(self, plan: Plan, problem: Problem, released: Mapping[str, Any]) -> Settings:
-        scaled, settings = self._settings(plan, problem, released)
-        widths = [SMOOTHING * _spread(problem, plan.shape, released, name) for name in ("residuals", "residuals again")]
-        mean_radius = rule.mean_radius(problem, plan.shape, released)
-        return {**scaled, "mean_radius": mean_radius, **settings, "widths": widths, "released": rule.digest(released)}
-
     def _settings(self, plan: Plan, problem: Problem, released: Mapping[str, Any]) -> tuple[Settings, Settings]:
         """τ = κ/(max(q, 1 - q)·ν): after that time the noise in a flat direction is κ residual scales."""
         shape, target, budget = plan.shape, plan.target, budget_of(plan)
@@ -154,34 +146,36 @@ class ScaledQuantile:
             "second_width_at": steps // 2,
         }
 
-    def run(self, plan: Plan, problem: Problem, curator: Curator) -> Outcome:
-        shape, budget = plan.shape, budget_of(plan)
-        released = scaling_releases(problem, shape, kinds_of(self.kinds, shape), budget, curator)
+    def program(self, plan: Plan, problem: Problem) -> Program:
+        shape = plan.shape
+        released = yield from scaling_releases(problem, shape, kinds_of(self.kinds, shape), budget_of(plan))
         scaled, settings = self._settings(plan, problem, released)
         features = features_of(problem, scaled)
         theta = start(problem, shape, released, None)
         velocity, kept, steps = np.zeros_like(theta), np.zeros_like(theta), settings["steps"]
         level, reach = problem.loss.level, scaled["size"]  # type: ignore[attr-defined]
 
-        def spread_now(name: str) -> float:
-            histogram = LogHistogram(Residuals(features, theta), problem.data.y.width)
-            released[name] = curator.noisy_sum(histogram, mu=budget[name])
+        def spread_now(name: str) -> Generator[Ask, Any, float]:
+            released[name] = yield Sum(name, LogHistogram(Residuals(features, theta), problem.data.y.width))
             return _spread(problem, shape, released, name)
 
-        spread = spread_now("residuals")
-        allowance = curator.allowance(Gaussian(budget["descent"]))
+        spread = yield from spread_now("residuals")
+        yield Open("descent", sums=steps)
         for step in range(steps):
             if step == settings["second_width_at"]:
-                spread = spread_now("residuals again")
+                spread = yield from spread_now("residuals again")
             term = PinballGradient(features, theta, level, SMOOTHING * spread, reach, self.heaviest)
-            velocity = rule.MOMENTUM * velocity + allowance.noisy_sum(term, mu=settings["step_mu"]) / shape.n
+            gradient = yield Sum("descent", term, mu=settings["step_mu"], shape=theta.shape)
+            velocity = rule.MOMENTUM * velocity + gradient / shape.n
             theta = theta - settings["step_size"] * spread * velocity
             if step >= 3 * steps // 4:
                 kept = kept + theta
-            curator.step(step + 1, steps)
-        allowance.close()
+        yield Close("descent")
+        widths = [SMOOTHING * _spread(problem, shape, released, name) for name in ("residuals", "residuals again")]
+        mean_radius = rule.mean_radius(problem, shape, released)
+        yield Decide({**scaled, "mean_radius": mean_radius, **settings, "widths": widths, "released": rule.digest(released)})
         w = rule.original_coefficients(kept / (steps - 3 * steps // 4), scaled, problem.data.intercept)
-        return Outcome(np.asarray(problem.domain.project(w)), released)
+        return np.asarray(problem.domain.project(w))
 
 
 def _spread(problem: Problem, shape: Shape, released: Mapping[str, Any], name: str) -> float:

@@ -14,19 +14,20 @@ the noise out, so their number costs time only. `docs/theorems/scaled-gradient.m
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 
 from dperm.features import Features
 from dperm.mechanisms import scaled_rule as rule
-from dperm.mechanisms.base import Outcome, Plan, Settings, Shape, Stage, Target, Vector, options_of, register
+from dperm.mechanisms.base import Plan, Settings, Shape, Stage, Target, Vector, options_of, register
 from dperm.privacy import Gaussian
 from dperm.private_bounds import CellHistogram, OctaveHistogram, RecodedRows, Recoding, private_columns
 from dperm.problem import Problem
-from dperm.rows.base import Block
+from dperm.release.asks import Ask, Close, Decide, Open, Program, See, Sum
+from dperm.rows.base import Block, Rows
 from dperm.rows.memory import MemoryRows, is_sparse
 from dperm.statistics_terms import (
     PLAIN,
@@ -39,9 +40,6 @@ from dperm.statistics_terms import (
     SquareSum,
     gradient_term,
 )
-
-if TYPE_CHECKING:
-    from dperm.curator import Curator
 
 
 @register
@@ -114,19 +112,6 @@ class ScaledGradient:
 
         return noise_warning(problem, shape, target)
 
-    def decide(self, plan: Plan, problem: Problem, released: Mapping[str, Any]) -> Settings:
-        shape, kinds, budget = plan.shape, rule.column_kinds(self.kinds, plan.shape), budget_of(plan)
-        scaled = rule.centred_and_scaled(problem, shape, plan.target, kinds, budget, released)
-        settings = rule.descent_settings(
-            problem, shape, plan.target, kinds, budget, released, scaled,
-            clip_factor=self.clip_factor, horizon=self.horizon, max_weight=self.max_weight,
-        )  # fmt: skip
-        clips = [self._clip(plan, problem, settings, scaled, released, name) for name in ("residuals", "residuals again")]
-        settings["clip"] = clips[0] if clips[0] == clips[1] else clips
-        settings["mean_radius"] = rule.mean_radius(problem, shape, released)
-        settings |= bounds_settings(plan, kinds, released)
-        return {**scaled, **settings, "released": rule.digest(released)}
-
     def _clip(
         self, plan: Plan, problem: Problem, settings: Settings, scaled: Settings, released: Mapping[str, Any], name: str
     ) -> float:
@@ -136,53 +121,60 @@ class ScaledGradient:
             clip *= rule.residual_scale(problem, plan.shape, plan.target, budget_of(plan)[name], released[name])
         return clip
 
-    def run(self, plan: Plan, problem: Problem, curator: Curator) -> Outcome:
+    def program(self, plan: Plan, problem: Problem) -> Program:
+        w, settings, released = yield from self.fitted(plan, problem)
+        yield Decide({**settings, "released": rule.digest(released)})
+        return w
+
+    def fitted(self, plan: Plan, problem: Problem) -> Generator[Ask, Any, tuple[Vector, Settings, dict[str, Any]]]:
+        """(coefficients, what was decided, what was released): the whole fit, for mechanisms that build on it too."""
         shape, target, kinds = plan.shape, plan.target, rule.column_kinds(self.kinds, plan.shape)
         budget = budget_of(plan)
-        released, curator = known_bounds(plan, kinds, curator)
-        released |= scaling_releases(problem, shape, kinds, budget, curator)
+        released = yield from known_bounds(plan, kinds)
+        released |= yield from scaling_releases(problem, shape, kinds, budget)
         scaled = rule.centred_and_scaled(problem, shape, target, kinds, budget, released)
         settings = rule.descent_settings(
             problem, shape, target, kinds, budget, released, scaled,
             clip_factor=self.clip_factor, horizon=self.horizon, max_weight=self.max_weight,
         )  # fmt: skip
-        curator, features = standardised(curator, features_of(problem, scaled))
+        features = yield See(Standardised(features_of(problem, scaled)))
         trust = rule.trust_in_label_mean(problem, shape, target, budget)
         theta = start(problem, shape, released, settings["positive_rate"], trust)
-
-        def residual_clip(name: str, theta: Vector) -> float:
-            if name in budget:
-                term = LogHistogram(Residuals(features, theta), _reach(problem))
-                released[name] = curator.noisy_sum(term, mu=budget[name])
-            return self._clip(plan, problem, settings, scaled, released, name)
-
-        theta = self._descend(problem, shape, curator, features, scaled, settings, theta, residual_clip, budget[self.last])
+        theta = yield from self._descend(plan, problem, features, scaled, settings, theta, released)
+        clips = [self._clip(plan, problem, settings, scaled, released, name) for name in ("residuals", "residuals again")]
+        settings["clip"] = clips[0] if clips[0] == clips[1] else clips
+        settings["mean_radius"] = rule.mean_radius(problem, shape, released)
+        settings |= bounds_settings(plan, kinds, released)
         w = rule.original_coefficients(theta, scaled, problem.data.intercept)
-        return Outcome(problem.domain.project(w.reshape(-1)), released)
+        return np.asarray(problem.domain.project(w.reshape(-1))), scaled | settings, released
 
     def _descend(
         self,
+        plan: Plan,
         problem: Problem,
-        shape: Shape,
-        curator: Curator,
         features: Features,
         scaled: Settings,
         settings: Settings,
         theta: Vector,
-        residual_clip: Callable[[str, Vector], float],
-        mu: float,
-    ) -> Vector:
+        released: dict[str, Any],
+    ) -> Generator[Ask, Any, Vector]:
         """Heavy ball; the mean of the second half of the iterates. Returns θ with shape (margins?, width)."""
-        steps, step_size, n = settings["steps"], settings["step_size"], shape.n
-        clip = residual_clip("residuals", theta)
-        allowance = curator.allowance(Gaussian(mu))
+        steps, step_size, n, waiting = settings["steps"], settings["step_size"], plan.shape.n, budget_of(plan)
+
+        def residual_clip(name: str) -> Generator[Ask, Any, float]:
+            if name in waiting:
+                released[name] = yield Sum(name, LogHistogram(Residuals(features, theta), _reach(problem)))
+            return self._clip(plan, problem, settings, scaled, released, name)
+
+        clip = yield from residual_clip("residuals")
+        yield Open(self.last, sums=steps)
         velocity, kept = np.zeros_like(theta), np.zeros_like(theta)
         ridge = problem.regularizer.smoothness > 0
         for step in range(steps):
             if step == settings["second_clip_at"]:
-                clip = residual_clip("residuals again", theta)
+                clip = yield from residual_clip("residuals again")
             term = gradient_term(problem.loss, theta, clip, features, self.max_weight)
-            gradient = allowance.noisy_sum(term, mu=settings["step_mu"]).reshape(theta.shape)
+            gradient = yield Sum(self.last, term, mu=settings["step_mu"], shape=theta.shape)
             if ridge:
                 w = rule.original_coefficients(theta, scaled, problem.data.intercept)
                 slope = np.asarray(problem.regularizer.gradient(w.reshape(-1))).reshape(w.shape)
@@ -191,8 +183,7 @@ class ScaledGradient:
             theta = theta - step_size * velocity
             if step >= steps // 2:
                 kept = kept + theta
-            curator.step(step + 1, steps)
-        allowance.close()
+        yield Close(self.last)
         return np.asarray(kept / (steps - steps // 2))
 
 
@@ -222,17 +213,17 @@ def features_of(problem: Problem, scaled: Settings) -> Features:
     return Features(1.0 if problem.data.intercept else 0.0, np.asarray(scaled["shift"]), np.asarray(scaled["scale"]))
 
 
-def known_bounds(plan: Plan, kinds: tuple[str, ...], curator: Curator) -> tuple[dict[str, Any], Curator]:
+def known_bounds(plan: Plan, kinds: tuple[str, ...]) -> Generator[Ask, Any, dict[str, Any]]:
     """Release the ranges of private columns, and see the rows through them from then on; nothing to do without such columns."""
     columns, budget = private_columns(kinds), budget_of(plan)
     if not columns:
-        return {}, curator
-    released: dict[str, Any] = {"octaves": curator.noisy_sum(OctaveHistogram(columns), mu=budget["octaves"])}
+        return {}
+    released: dict[str, Any] = {"octaves": (yield Sum("octaves", OctaveHistogram(columns)))}
     low, high = rule.private_ranges(plan.shape, plan.target, kinds, budget, released)
-    released["cells"] = curator.noisy_sum(CellHistogram(columns, low, high), mu=budget["cells"])
+    released["cells"] = yield Sum("cells", CellHistogram(columns, low, high))
     low, high = rule.private_ranges(plan.shape, plan.target, kinds, budget, released)
-    # The same ledger and noise: only the view of the rows changes.
-    return released, replace(curator, rows=RecodedRows(curator.rows, Recoding(columns, low, high)))
+    yield See(Recoding(columns, low, high))
+    return released
 
 
 def bounds_settings(plan: Plan, kinds: tuple[str, ...], released: Mapping[str, Any]) -> Settings:
@@ -245,9 +236,21 @@ def bounds_settings(plan: Plan, kinds: tuple[str, ...], released: Mapping[str, A
 
 @dataclass(frozen=True, eq=False)
 class Standardised:
-    """Dense float32 rows scaled once and kept with the block, where every pass would have to centre them again."""
+    """The same sums over rows that are already scaled, where that saves work: dense float32 rows in memory.
+
+    Such rows are scaled once and kept with the block, where every pass would have to centre them again. What the program is told
+    is the map that is left to do.
+    """
 
     features: Features
+
+    def of(self, rows: Rows) -> tuple[Rows, Features]:
+        if not isinstance(rows, MemoryRows) or is_sparse(rows.X) or rows.X.dtype != np.float32:
+            return rows, self.features
+        return RecodedRows(rows, self), Features(self.features.intercept)
+
+    def unseen(self) -> Features:
+        return self.features
 
     def block(self, block: Block) -> Block:
         def scaled() -> Block:
@@ -258,14 +261,6 @@ class Standardised:
 
         found: Block = block.remember((self, "scaled"), scaled)
         return found
-
-
-def standardised(curator: Curator, features: Features) -> tuple[Curator, Features]:
-    """The same sums over rows that are already scaled, where that saves work: dense float32 rows in memory."""
-    rows = curator.rows
-    if not isinstance(rows, MemoryRows) or is_sparse(rows.X) or rows.X.dtype != np.float32:
-        return curator, features
-    return replace(curator, rows=RecodedRows(rows, Standardised(features))), Features(features.intercept)
 
 
 def _reach(problem: Problem) -> float:
@@ -290,23 +285,21 @@ def start(problem: Problem, shape: Shape, released: Mapping[str, Any], rate: flo
 
 
 def scaling_releases(
-    problem: Problem, shape: Shape, kinds: tuple[str, ...], budget: Mapping[str, float], curator: Curator
-) -> dict[str, Any]:
+    problem: Problem, shape: Shape, kinds: tuple[str, ...], budget: Mapping[str, float]
+) -> Generator[Ask, Any, dict[str, Any]]:
     """Row norms, mean, centred norms, squares and label statistics, each a booked noisy sum, in the order of the plan."""
     released: dict[str, Any] = {}
     if "row norms" in budget:
-        released["row norms"] = curator.noisy_sum(
-            LogHistogram(RowNorms(PLAIN), problem.data.x_norm), mu=budget["row norms"]
-        )
+        released["row norms"] = yield Sum("row norms", LogHistogram(RowNorms(PLAIN), problem.data.x_norm))
     if "mean" in budget:
-        released["mean"] = curator.noisy_sum(RowSum(rule.mean_radius(problem, shape, released)), mu=budget["mean"])
+        released["mean"] = yield Sum("mean", RowSum(rule.mean_radius(problem, shape, released)))
     centred = Features(shift=rule.centre(problem, shape, kinds, released))
-    released["radius"] = curator.noisy_sum(LogHistogram(RowNorms(centred), 2 * problem.data.x_norm), mu=budget["radius"])
+    released["radius"] = yield Sum("radius", LogHistogram(RowNorms(centred), 2 * problem.data.x_norm))
     radius = rule.centred_radius(problem, shape, released)
-    released["squares"] = curator.noisy_sum(SquareSum(centred, radius), mu=budget["squares"])
+    released["squares"] = yield Sum("squares", SquareSum(centred, radius))
     if "positives" in budget:
-        released["positives"] = curator.noisy_sum(PositiveCount(), mu=budget["positives"])
+        released["positives"] = yield Sum("positives", PositiveCount())
     if "label mean" in budget:
         y = problem.data.y
-        released["label mean"] = curator.noisy_sum(LabelSum(y.low, y.high), mu=budget["label mean"])
+        released["label mean"] = yield Sum("label mean", LabelSum(y.low, y.high))
     return released

@@ -18,13 +18,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from dperm.mechanisms import scaled_rule as rule
-from dperm.mechanisms.base import Outcome, Plan, Settings, Shape, Stage, Target, options_of, register
-from dperm.mechanisms.objective_solve import release_minimiser, weighted_rows
+from dperm.mechanisms.base import Plan, Settings, Shape, Stage, Target, options_of, register
+from dperm.mechanisms.objective_solve import solve_for_minimiser, weighted_rows
 from dperm.mechanisms.scaled import (
     bounds_settings,
     budget_of,
@@ -36,9 +36,7 @@ from dperm.mechanisms.scaled import (
 )
 from dperm.privacy import Gaussian, ObjectiveEvent, calibrate_shift, gaussian_mu, kappa
 from dperm.problem import NoRegularizer, Problem, WholeSpace
-
-if TYPE_CHECKING:
-    from dperm.curator import Curator
+from dperm.release.asks import Decide, Program
 
 # Gradient radius and cap of a row in units of S: logistic regression wants few rows weighted down, a hinge wants short rows.
 RADII = {"logistic": (0.7, 2.0), "softplus-hinge": (1.0, 1.5)}
@@ -141,7 +139,7 @@ class ScaledObjective:
         # Several rows: the ridge is max(r_m·f/ε, S/D)·R_z, and the rung with the smallest one has the least bias.
         return min(rungs.items(), key=lambda rung: max(2.0 * rung[0] / target.epsilon, 1 / rung[1]))
 
-    def decide(self, plan: Plan, problem: Problem, released: Mapping[str, Any]) -> Settings:
+    def _settings(self, plan: Plan, problem: Problem, released: Mapping[str, Any]) -> Settings:
         shape, target, kinds, budget = plan.shape, plan.target, rule.column_kinds(self.kinds, plan.shape), budget_of(plan)
         scaled = rule.centred_and_scaled(problem, shape, target, kinds, budget, released)
         event = plan.stage("objective").event
@@ -164,11 +162,12 @@ class ScaledObjective:
             "released": rule.digest(released),
         }
 
-    def run(self, plan: Plan, problem: Problem, curator: Curator) -> Outcome:
+    def program(self, plan: Plan, problem: Problem) -> Program:
         shape, kinds = plan.shape, rule.column_kinds(self.kinds, plan.shape)
-        released, curator = known_bounds(plan, kinds, curator)
-        released |= scaling_releases(problem, shape, kinds, budget_of(plan), curator)
-        settings = self.decide(plan, problem, released)
+        released = yield from known_bounds(plan, kinds)
+        released |= yield from scaling_releases(problem, shape, kinds, budget_of(plan))
+        settings = self._settings(plan, problem, released)
+        yield Decide(settings)
         rows = weighted_rows(
             problem.loss,
             features_of(problem, settings),
@@ -177,19 +176,16 @@ class ScaledObjective:
             row_cap=settings["row_cap"],
             max_weight=1.0 if self.max_weight is None else self.max_weight,
         )
-        theta = release_minimiser(
-            curator,
+        theta = yield solve_for_minimiser(
+            plan,
             rows,
-            plan.stage("objective").event,
-            plan.stage("output").event,
             columns=shape.d,
             ridge=settings["ridge"],
             y=problem.data.y,
             magnitude=settings["magnitude"],
             centre=start(problem, shape, released, settings["positive_rate"]),
         )
-        curator.step(1, 1)
-        return Outcome(rule.original_coefficients(theta, settings, problem.data.intercept), released)
+        return rule.original_coefficients(theta, settings, problem.data.intercept)
 
 
 def parts_in_order(parts: Mapping[str, float], problem: Problem, kinds: tuple[str, ...]) -> list[str]:

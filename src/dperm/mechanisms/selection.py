@@ -12,28 +12,25 @@ candidates nothing is selected and the whole budget goes to the regression. Proo
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar
+from functools import lru_cache, partial
+from typing import Any, ClassVar
 
 import numpy as np
 
 from dperm.mechanisms import scaled_rule as rule
-from dperm.mechanisms.base import Outcome, Plan, Settings, Shape, Stage, Target, Vector, options_of, register
-from dperm.mechanisms.scaled import ScaledGradient, budget_of, scaling_needs
-from dperm.mechanisms.selection_terms import CentredLabelSum, ColumnRows, CorrelationTerm, LabelSpread, reaches
+from dperm.mechanisms.base import Plan, Settings, Shape, Stage, Target, Vector, options_of, register
+from dperm.mechanisms.scaled import ScaledGradient, scaling_needs
+from dperm.mechanisms.selection_terms import CentredLabelSum, Columns, CorrelationTerm, LabelSpread, reaches
 from dperm.noise import RELEASE_SLACK
 from dperm.privacy import Concentrated, Gaussian, calibrate, gaussian_epsilon, kappa
 from dperm.problem import DataBounds, NoRegularizer, Problem, WholeSpace
+from dperm.release.asks import Ask, Decide, Program, Publish, Secret, See, Solve, Sum
 from dperm.statistics_terms import LabelSum, LogHistogram, upper_quantile
-
-if TYPE_CHECKING:
-    from dperm.curator import Curator, Secret
 
 # Shares of ρ; the rest is the regression's.
 SHARES = {"label centre": 0.01, "label spread": 0.01, "label recentre": 0.01, "support": 0.47}
-OWN = (*SHARES, "estimate")
 
 
 @register
@@ -137,21 +134,6 @@ class Selection:
 
     # -- what follows from the releases ------------------------------------------------------------------------------
 
-    def decide(self, plan: Plan, problem: Problem, released: Mapping[str, Any]) -> Settings:
-        support = self._support(plan, released)
-        kinds = tuple(self._kinds(plan.shape)[j] for j in support)
-        inner_plan = self._inner_plan(problem, plan.shape, plan.target, kinds)
-        inner_problem = self._inner_problem(problem, kinds)
-        inner_released = {name: value for name, value in released.items() if name not in OWN}
-        regression = self._inner(kinds).decide(inner_plan, inner_problem, inner_released)
-        own = {name: released[name] for name in OWN if name in released}
-        decided: Settings = {}
-        if "support" in released:
-            spread = _spread(plan, problem, released)
-            decided = {"middle": _middle(plan, released), "spread": spread, "rest": _rest(plan, spread, released)}
-        w = self._kept(plan, problem, released, regression, support)
-        return {**decided, "regression": regression, "released": rule.digest(own), "coefficients": w}
-
     def _support(self, plan: Plan, released: Mapping[str, Any]) -> tuple[int, ...]:
         """Candidate columns in ascending order; all of them where none had to be chosen."""
         if "support" not in released:
@@ -180,29 +162,34 @@ class Selection:
 
     # -- the run -----------------------------------------------------------------------------------------------------
 
-    def run(self, plan: Plan, problem: Problem, curator: Curator) -> Outcome:
-        released: dict[str, Any] = {}
+    def program(self, plan: Plan, problem: Problem) -> Program:
+        own: dict[str, Any] = {}
         if self.size(plan.shape.d) < plan.shape.d:
-            self._select(plan, problem, curator, released)
-        support = self._support(plan, released)
+            own = yield from self._selected(plan, problem)
+        support = self._support(plan, own)
         kinds = tuple(self._kinds(plan.shape)[j] for j in support)
         inner, inner_problem = self._inner(kinds), self._inner_problem(problem, kinds)
-        inner_plan = self._inner_plan(problem, plan.shape, plan.target, kinds)
-        narrow = replace(curator, rows=ColumnRows(curator.rows, support))  # the ledger is the same list
-        outcome = inner.run(inner_plan, inner_problem, narrow)
-        regression = inner.decide(inner_plan, inner_problem, outcome.released)
-        released |= outcome.released
-        released["estimate"] = _standard(outcome.w, regression, problem.data.intercept)
-        return Outcome(self._kept(plan, problem, released, regression, support), released)
+        yield See(Columns(support))
+        w, settings, released = yield from inner.fitted(
+            self._inner_plan(problem, plan.shape, plan.target, kinds), inner_problem
+        )
+        own["estimate"] = yield Publish("estimate", partial(_standard, w, settings, problem.data.intercept))
+        kept = self._kept(plan, problem, own, settings, support)
+        decided: Settings = {}
+        if "support" in own:
+            spread = _spread(plan, problem, own)
+            decided = {"middle": _middle(plan, own), "spread": spread, "rest": _rest(plan, spread, own)}
+        regression = settings | {"released": rule.digest(released)}
+        yield Decide({**decided, "regression": regression, "released": rule.digest(own), "coefficients": kept})
+        return kept
 
-    def _select(self, plan: Plan, problem: Problem, curator: Curator, released: dict[str, Any]) -> None:
-        budget, y = budget_of(plan), problem.data.y
-        released["label centre"] = curator.noisy_sum(LabelSum(y.low, y.high), mu=budget["label centre"])
+    def _selected(self, plan: Plan, problem: Problem) -> Generator[Ask, Any, dict[str, Any]]:
+        y, released = problem.data.y, {}
+        released["label centre"] = yield Sum("label centre", LabelSum(y.low, y.high))
         middle = _middle(plan, released)
-        spread = LogHistogram(LabelSpread(middle), y.width)
-        released["label spread"] = curator.noisy_sum(spread, mu=budget["label spread"])
+        released["label spread"] = yield Sum("label spread", LogHistogram(LabelSpread(middle), y.width))
         cut = CentredLabelSum(middle, _spread(plan, problem, released))
-        released["label recentre"] = curator.noisy_sum(cut, mu=budget["label recentre"])
+        released["label recentre"] = yield Sum("label recentre", cut)
         heaviest = 1.0 if self.max_weight is None else self.max_weight
         term = CorrelationTerm(reaches(self._kinds(plan.shape)), middle, cut.spread, _rest(plan, cut.spread, released), heaviest)
         stage = plan.stage("support")
@@ -211,7 +198,8 @@ class Selection:
             noisy = stage.settings["rate"] * np.abs(secret.sum(term)) + secret.noise.generator().gumbel(size=plan.shape.d)
             return sorted(int(j) for j in np.argsort(-noisy)[: stage.settings["candidates"]])
 
-        released["support"] = curator.solve(stage.event, choose)
+        released["support"] = yield Solve(("support",), choose, kept="support")
+        return released
 
 
 @lru_cache(maxsize=64)

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dperm.privacy import kappa
-from dperm.rows.base import Block, RowsBehind, SeenThrough, Term
+from dperm.rows.base import Block, Rows, RowsBehind, SeenThrough, Term
 from dperm.rows.memory import is_sparse
 
 Vector = NDArray[np.float64]
@@ -128,6 +128,19 @@ class ColumnRows(RowsBehind):
 
     def sum(self, term: Term, step: float) -> Vector:
         return self.rows.sum(OnColumns(term, self.columns), step)
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The view of rows that shows only the chosen columns."""
+
+    columns: tuple[int, ...]
+
+    def of(self, rows: Rows) -> tuple[Rows, None]:
+        return ColumnRows(rows, self.columns), None
+
+    def unseen(self) -> None:
+        return None
 
 
 def reaches(kinds: Sequence[str]) -> Vector:

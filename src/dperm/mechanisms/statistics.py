@@ -24,14 +24,14 @@ import numpy as np
 from scipy.special import ndtri
 
 from dperm.features import Features
-from dperm.mechanisms.base import Outcome, Plan, Settings, Shape, Stage, Target, UnmetNeeds, Vector, options_of, register
+from dperm.mechanisms.base import Plan, Settings, Shape, Stage, Target, UnmetNeeds, Vector, options_of, register
 from dperm.mechanisms.moments import CrossTerm, GramTerm, smat
 from dperm.noise import gaussian_scale, release
 from dperm.privacy import Gaussian, gaussian_mu
 from dperm.problem import Problem
+from dperm.release.asks import Decide, Program, Secret, Solve, Sum
 
 if TYPE_CHECKING:
-    from dperm.curator import Curator, Secret
     from dperm.walk import Release
 
 VARIANTS = ("eigen-floor", "adaptive")
@@ -135,7 +135,8 @@ class Statistics:
 
     # -- from released moments to coefficients -----------------------------------------------------------------------
 
-    def decide(self, plan: Plan, problem: Problem, released: Mapping[str, Any]) -> Settings:
+    def _solved(self, plan: Plan, problem: Problem, released: Mapping[str, Any]) -> tuple[Settings, Vector]:
+        """(what the moments say besides, coefficients)."""
         p = plan.shape.parameters(problem)
         ridge = problem.regularizer.strong_convexity
         if self.variant == "eigen-floor":
@@ -152,27 +153,27 @@ class Statistics:
             gram = smat(released["gram"], p) + ridge * np.eye(p)
             w = np.linalg.solve(gram, np.asarray(released["cross"], dtype=np.float64))
             decided = {"ridge": ridge, "smallest_eigenvalue_above": certain}
-        w = problem.domain.project(w)
-        return decided | {"coefficients": [float(v) for v in w]}
+        w = np.asarray(problem.domain.project(w))
+        return decided | {"coefficients": w.tolist()}, w
 
-    def run(self, plan: Plan, problem: Problem, curator: Curator) -> Outcome:
+    def program(self, plan: Plan, problem: Problem) -> Program:
         terms = self._terms(problem)
         released: dict[str, Any] = {}
         for name, term in terms.items():
-            event = plan.stage(name).event
-            assert isinstance(event, Gaussian)
-            released[name] = curator.noisy_sum(term, mu=event.mu).tolist()
+            released[name] = yield Sum(name, term)
         if self.variant == "adaptive":
-            stage = plan.stage("smallest")
-            sensitivity = self._smallest_sensitivity(problem) * curator.rows_per_person
+            mu = plan.stage("smallest").event.gdp() or 0.0
+            sensitivity = self._smallest_sensitivity(problem) * plan.target.rows_per_person
 
             def smallest(secret: Secret) -> float:
                 gram = smat(secret.sum(terms["gram"]), plan.shape.parameters(problem))
                 value = np.linalg.eigvalsh(gram)[0]
-                return float(release([value], sensitivity=sensitivity, mu=stage.event.mu, noise=secret.noise)[0])  # type: ignore[attr-defined]
+                return float(release([value], sensitivity=sensitivity, mu=mu, noise=secret.noise)[0])
 
-            released["smallest"] = curator.solve(stage.event, smallest)
-        return Outcome(np.array(self.decide(plan, problem, released)["coefficients"]), released)
+            released["smallest"] = yield Solve(("smallest",), smallest, kept="smallest")
+        decided, w = self._solved(plan, problem, released)
+        yield Decide(decided)
+        return w
 
 
 def adaptive_constants(p: int, scale: float, smallest_scale: float, failure: float) -> tuple[float, float]:

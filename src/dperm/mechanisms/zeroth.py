@@ -18,21 +18,19 @@ is better. Proofs: `docs/theorems/zeroth.md`.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from dperm.features import Features
-from dperm.mechanisms.base import Outcome, Plan, Settings, Shape, Stage, Target, Vector, options_of, register
+from dperm.mechanisms.base import Plan, Shape, Stage, Target, Vector, options_of, register
 from dperm.noise import gaussian_scale
 from dperm.privacy import Gaussian, gaussian_mu, kappa
 from dperm.problem import Loss, Problem
+from dperm.release.asks import Close, Open, Program, Sum
 from dperm.rows.base import Block
-
-if TYPE_CHECKING:
-    from dperm.curator import Curator
 
 OUTPUTS = ("tail", "last")
 REACH = 5.0  # nominal norm of the solution, in units of 1/R, where the domain is unbounded
@@ -161,10 +159,7 @@ class Zeroth:
         stage = Stage("descent", Gaussian(step_mu, steps), settings)
         return Plan(self.name, options_of(self), (stage,), target, shape)
 
-    def decide(self, plan: Plan, problem: Problem, released: Mapping[str, Any]) -> Settings:
-        return {}
-
-    def run(self, plan: Plan, problem: Problem, curator: Curator) -> Outcome:
+    def program(self, plan: Plan, problem: Problem) -> Program:
         settings = plan.stage("descent").settings
         p, n, steps, step_size = settings["parameters"], plan.shape.n, settings["steps"], settings["step_size"]
         features, regularizer = Features(problem.data.intercept), problem.regularizer
@@ -172,9 +167,10 @@ class Zeroth:
         w = problem.domain.project(np.zeros(p))
         kept = np.zeros(p)
         first = steps - settings["iterates_averaged"]
+        yield Open("descent", sums=steps)
         for step, direction in enumerate(directions(settings["seed"], steps, p)):
             term = TwoPointTerm(problem.loss, w, direction, settings["smoothing"], settings["clip"], features)
-            change = curator.noisy_sum(term, mu=settings["step_mu"])[0]
+            (change,) = yield Sum("descent", term, mu=settings["step_mu"], shape=(1,))
             gradient = p * change * direction + (regularizer.gradient(w) if smooth else 0.0)
             w = w - step_size * gradient / n
             if not smooth:
@@ -182,8 +178,8 @@ class Zeroth:
             w = problem.domain.project(w)
             if step >= first:
                 kept += w
-            curator.step(step + 1, steps)
-        return Outcome(np.asarray(kept / (steps - first)))
+        yield Close("descent")
+        return np.asarray(kept / (steps - first))
 
 
 def _slope(problem: Problem) -> float:

@@ -1,0 +1,146 @@
+"""What a mechanism's program may ask for. A program is a generator: it yields an ask and is sent the answer.
+
+    radius = yield Sum("radius", LogHistogram(...))       a planned stage, answered with noise; the answer is in the record
+    yield Open("descent", sums=steps)                     the whole allowance of a stage is booked
+    g = yield Sum("descent", term, mu=..., shape=...)     … and drawn from; such answers are not in the record
+    yield Close("descent")
+    w = yield Solve(("objective",), algorithm, shape)     a whole algorithm on exact sums, one value out
+    rows = yield See(view)                                from here on rows are seen through a released recoding
+    yield Decide(settings)                                what follows from released values, for the record
+
+A program never sees a row. What it does after an answer can only follow from answers, public numbers and its plan, which is why
+replaying the recorded answers (`driver.replay`) recomputes everything that a certificate states.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dperm.noise import Noise, release
+from dperm.rows.base import Rows, Term, sum_step
+
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Secret:
+    """What an algorithm inside a `Solve` may touch: exact sums and the noise source. It never leaves the solve."""
+
+    rows: Rows
+    noise: Noise
+    n: int
+    relation: str
+    rows_per_person: int
+
+    def sum(self, term: Term) -> Vector:
+        """Σ_rows term, exactly."""
+        return self.rows.sum(term, sum_step(term.row_bound, self.n))
+
+    def noisy_sum(self, term: Term, mu: float) -> Vector:
+        """Σ_rows term + N(0, (Δ/μ)²I), for a solve whose event covers it."""
+        sensitivity = term.sensitivity(self.relation) * self.rows_per_person
+        return release(self.sum(term), sensitivity=sensitivity, mu=mu, noise=self.noise)
+
+
+@dataclass(frozen=True)
+class Sum:
+    """A noisy sum over the rows, paid by `stage`: with its whole μ, or with `mu` where the stage is open.
+
+    **Guarantee**: μ-GDP for neighbours under the plan's relation, because Δ is the term's own sensitivity.
+
+    `shape` is that of the answer; only a sum from an open allowance must state it, because a replay has no answer for it.
+    """
+
+    stage: str
+    term: Term
+    mu: float | None = None
+    shape: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Open:
+    """Book the whole event of a stage now, for `sums` noisy sums that draw from it.
+
+    **Guarantee**: sums of μ_1, …, μ_T with Σμ_t² ≤ μ² are together μ-GDP, also when T and the μ_t are chosen from what was
+    released before (adaptive composition of Gaussian mechanisms is exact at fixed total μ²). With `sampling_rate` each sum is
+    taken over a fresh Poisson sample of the rows and the event is `Sampled`. Overdrawing is refused before noise is drawn.
+    """
+
+    stage: str
+    sums: int
+    sampling_rate: float | None = None
+
+
+@dataclass(frozen=True)
+class Close:
+    """End an allowance; one that was not used up is an error, because then the program did not do what its plan says."""
+
+    stage: str
+
+
+@dataclass(frozen=True)
+class Solve:
+    """A whole algorithm whose privacy is proven as the events of `stages`.
+
+    `kept` names its value in the record; without it the value is not there, as with coefficients, which have their own place.
+    """
+
+    stages: tuple[str, ...]
+    algorithm: Callable[[Secret], Any]
+    shape: tuple[int, ...] = ()
+    kept: str | None = None
+
+
+@dataclass(frozen=True)
+class Publish:
+    """Put a value that follows from unrecorded answers (a norm, a basis) into the record; the answer is that value.
+
+    `make` is called in a run only: a replay has no such answers. `listed` adds the value to a list, for one of every step.
+    """
+
+    name: str
+    make: Callable[[], Any]
+    listed: bool = False
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Randomness that protects nothing and costs nothing, such as starting weights."""
+
+    make: Callable[[np.random.Generator], Vector]
+    shape: tuple[int, ...]
+
+
+class View(Protocol):
+    """A row-by-row map that follows from public numbers and released values."""
+
+    def of(self, rows: Rows) -> tuple[Rows, Any]:
+        """The rows as they are seen from now on, and what the program needs to know of it."""
+        ...
+
+    def unseen(self) -> Any:
+        """What the program is told where there are no rows, in a replay."""
+        ...
+
+
+@dataclass(frozen=True)
+class See:
+    """See the rows through `view` from now on."""
+
+    view: View
+
+
+@dataclass(frozen=True)
+class Decide:
+    """Settings that follow from released values, for the record."""
+
+    settings: Mapping[str, Any]
+
+
+Ask = Sum | Open | Close | Solve | Publish | Draw | See | Decide
+Program = Generator[Ask, Any, Vector]

@@ -1,0 +1,292 @@
+"""The driver: the one place where rows, noise and bookings meet. Read it first.
+
+`run`      answers a program from rows and noise. Every ask is checked against the plan, then booked, then drawn.
+`replay`   answers it from released values alone. This is what `verify` does: whatever the program decides on the way must be
+           what the record states. Answers that are not in the record are NaN, so no decision can depend on them.
+`watching` lets an audit see every noisy sum of the runs inside it, with the rows and the term it was taken from.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dperm.mechanisms.base import Outcome, Plan, Stage
+from dperm.noise import Noise, gaussian_scale, release
+from dperm.privacy import Event, Gaussian, Sampled
+from dperm.privacy.relations import ADD_REMOVE
+from dperm.release.asks import Ask, Close, Decide, Draw, Open, Program, Publish, Secret, See, Solve, Sum
+from dperm.rows.base import Rows, Term, sum_step
+from dperm.rows.double import DoubleRows
+from dperm.terms import SampledTerm, person_rate
+
+Vector = NDArray[np.float64]
+Progress = Callable[[int, int], None]
+
+
+class PlanMismatch(RuntimeError):
+    """A program asked for what its plan does not say: a bug in a mechanism. Nothing is released."""
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """One noisy sum, as an audit sees it: `exact` and `value` in the units of the term."""
+
+    term: Term
+    rows: Rows
+    n: int
+    exact: Vector
+    value: Vector
+    scale: float
+
+
+_WATCHER: ContextVar[Callable[[Drawn], None] | None] = ContextVar("watcher", default=None)
+
+
+@contextlib.contextmanager
+def watching(see: Callable[[Drawn], None]) -> Iterator[None]:
+    """Show `see` every noisy sum that is drawn inside the context, on this thread."""
+    token = _WATCHER.set(see)
+    try:
+        yield
+    finally:
+        _WATCHER.reset(token)
+
+
+@dataclass
+class Allowance:
+    """What is left of an open stage: μ² in all, at most `sums` of them."""
+
+    stage: Stage
+    left: float
+    whole: float
+    sums: int
+    sampling_rate: float | None
+    key: int
+    done: int = 0
+
+    def spend(self, mu: float) -> None:
+        self.left -= mu * mu
+        self.done += 1
+        if self.left < -1e-9 * self.whole:
+            raise PlanMismatch("Expected noisy sums within the booked allowance, found more. Nothing was released.")
+
+    def close(self) -> None:
+        if abs(self.left) > 1e-6 * self.whole:
+            raise PlanMismatch(f"Expected the booked allowance to be used up, found {self.left / self.whole:.3g} of it left.")
+
+
+@dataclass
+class _Run:
+    """Rows, noise, the stages not yet asked for, the open allowance, and what was released so far."""
+
+    plan: Plan
+    rows: Rows
+    noise: Noise
+    on_book: Callable[[Event], None] | None
+    progress: Progress | None
+    waiting: dict[str, Stage] = field(default_factory=dict)
+    allowance: Allowance | None = None
+    released: dict[str, Any] = field(default_factory=dict)
+    decided: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.waiting = {stage.name: stage for stage in self.plan.stages}
+        if len(self.waiting) != len(self.plan.stages):
+            raise PlanMismatch("Expected stages with names that differ, found a name twice.")
+        if self.plan.target.relation == ADD_REMOVE and not isinstance(self.rows, DoubleRows):
+            self.rows = DoubleRows(self.rows)
+
+    def answer(self, ask: Ask) -> Any:
+        match ask:
+            case Sum():
+                return self._sum(ask)
+            case Open():
+                self._open(ask)
+            case Close():
+                self._opened(ask.stage).close()
+                self.allowance = None
+            case Solve():
+                return self._solve(ask)
+            case Publish():
+                value = ask.make()
+                if ask.listed:
+                    self.released.setdefault(ask.name, []).append(value)
+                else:
+                    self.released[ask.name] = value
+                return value
+            case Draw():
+                return ask.make(self.noise.generator())
+            case See():
+                self.rows, told = ask.view.of(self.rows)
+                return told
+            case Decide():
+                self.decided |= ask.settings
+        return None
+
+    def _sum(self, ask: Sum) -> Vector:
+        if self.allowance is not None and ask.stage == self.allowance.stage.name:
+            return self._drawn_from(self.allowance, ask)
+        stage = self._planned(ask.stage)
+        if not isinstance(stage.event, Gaussian) or stage.event.count != 1 or ask.mu is not None:
+            raise PlanMismatch(f"Expected one Gaussian sum with the planned μ for stage {ask.stage!r}, found another ask.")
+        # The exact sum comes first: it says nothing to anybody, and rows that fail to read must not cost budget.
+        exact = self._exact(ask.term)
+        self._book(stage)
+        value = self._noisy(ask.term, exact, stage.event.mu)
+        self.released[ask.stage] = value
+        return value
+
+    def _drawn_from(self, allowance: Allowance, ask: Sum) -> Vector:
+        if ask.mu is None or ask.shape is None:
+            raise PlanMismatch(f"Expected mu and shape for a sum from the open stage {ask.stage!r}, found none.")
+        term = ask.term
+        if allowance.sampling_rate is not None:
+            term = SampledTerm(term, allowance.sampling_rate, allowance.key, allowance.done)
+        allowance.spend(ask.mu)
+        value = self._noisy(term, self._exact(term), ask.mu).reshape(ask.shape)
+        if self.progress is not None:
+            self.progress(allowance.done, allowance.sums)
+        return value
+
+    def _open(self, ask: Open) -> None:
+        if self.allowance is not None:
+            raise PlanMismatch(f"Expected one open stage at a time, found {ask.stage!r} while another is open.")
+        stage = self._planned(ask.stage)
+        event, key = stage.event, 0
+        if ask.sampling_rate is not None:
+            rate = person_rate(ask.sampling_rate, self.plan.target.rows_per_person)
+            if not isinstance(event, Sampled) or event.rate != rate:
+                raise PlanMismatch(f"Expected stage {ask.stage!r} to be booked as sampled at {rate:g}, found {event}.")
+            # The sample must stay secret, so its key comes from the noise source.
+            event, key = event.event, int(self.noise.generator().integers(2**62))
+        if not isinstance(event, Gaussian):
+            raise PlanMismatch(f"Expected a Gaussian allowance for stage {ask.stage!r}, found {event}.")
+        whole = event.mu**2 * event.count
+        self._book(stage)
+        self.allowance = Allowance(stage, whole, whole, ask.sums, ask.sampling_rate, key)
+
+    def _opened(self, name: str) -> Allowance:
+        if self.allowance is None or self.allowance.stage.name != name:
+            raise PlanMismatch(f"Expected stage {name!r} to be open, found it closed.")
+        return self.allowance
+
+    def _solve(self, ask: Solve) -> Any:
+        for stage in [self._planned(name) for name in ask.stages]:
+            self._book(stage)
+        target = self.plan.target
+        value = ask.algorithm(Secret(self.rows, self.noise, self.plan.shape.n, target.relation, target.rows_per_person))
+        if ask.kept is not None:
+            self.released[ask.kept] = value
+        if self.progress is not None:
+            self.progress(len(self.plan.stages) - len(self.waiting), len(self.plan.stages))
+        return value
+
+    def _planned(self, name: str) -> Stage:
+        if name not in self.waiting:
+            raise PlanMismatch(f"Expected a planned stage that was not asked for before, found {name!r}. Nothing was released.")
+        return self.waiting[name]
+
+    def _book(self, stage: Stage) -> None:
+        """Write the event down before noise is drawn: a crash can over-count, never under-count."""
+        if self.on_book is not None:
+            self.on_book(stage.event)
+        del self.waiting[stage.name]
+
+    def _exact(self, term: Term) -> Vector:
+        return self.rows.sum(term, sum_step(term.row_bound, self.plan.shape.n))
+
+    def _noisy(self, term: Term, exact: Vector, mu: float) -> Vector:
+        sensitivity = term.sensitivity(self.plan.target.relation) * self.plan.target.rows_per_person
+        value = release(exact, sensitivity=sensitivity, mu=mu, noise=self.noise)
+        watcher = _WATCHER.get()
+        if watcher is not None:
+            watcher(Drawn(term, self.rows, self.plan.shape.n, exact, value, gaussian_scale(sensitivity, mu)))
+        return value
+
+    def finished(self, w: Vector) -> Outcome:
+        if self.waiting or self.allowance is not None:
+            left = ", ".join(self.waiting) or "an allowance that is still open"
+            raise PlanMismatch(f"Expected every planned stage to be used, found these unused: {left}. Nothing was released.")
+        return Outcome(w, self.released, self.decided)
+
+
+def run(
+    program: Program,
+    plan: Plan,
+    rows: Rows,
+    noise: Noise,
+    *,
+    on_book: Callable[[Event], None] | None = None,
+    progress: Progress | None = None,
+) -> Outcome:
+    """Answer the program from rows and noise; the booked events are then exactly the planned ones.
+
+    **Guarantee**: the composition of the plan's events under its relation: each stage is booked once and whole before its first
+    draw, no ask outside the plan is answered, and a program that leaves a stage unused releases nothing.
+    """
+    state = _Run(plan, rows, noise, on_book, progress)
+    answer: Any = None
+    while True:
+        try:
+            ask = program.send(answer)
+        except StopIteration as end:
+            return state.finished(np.asarray(end.value))
+        answer = state.answer(ask)
+
+
+def replay(program: Program, released: Mapping[str, Any]) -> Outcome:
+    """What the program decides when it is given the recorded answers; unrecorded ones are NaN.
+
+    Raises `ValueError` where the record lacks an answer that the program asks for, or holds one that it does not.
+    """
+    waiting = dict(released)
+    decided: dict[str, Any] = {}
+    opened: str | None = None
+
+    def recorded(name: str, listed: bool = False) -> Any:
+        if name not in waiting or (listed and not waiting[name]):
+            raise ValueError(f"the released value {name!r} is missing")
+        if not listed:
+            return waiting.pop(name)
+        first, *rest = waiting.pop(name)
+        if rest:
+            waiting[name] = rest
+        return first
+
+    answer: Any = None
+    while True:
+        try:
+            ask = program.send(answer)
+        except StopIteration as end:
+            w = np.asarray(end.value)
+            break
+        answer = None
+        match ask:
+            case Sum() if ask.stage == opened:
+                answer = np.full(ask.shape or (), np.nan)
+            case Sum():
+                answer = np.asarray(recorded(ask.stage), dtype=np.float64)
+            case Open():
+                opened = ask.stage
+            case Close():
+                opened = None
+            case Solve():
+                answer = np.full(ask.shape, np.nan) if ask.kept is None else recorded(ask.kept)
+            case Publish():
+                answer = recorded(ask.name, ask.listed)
+            case Draw():
+                answer = np.full(ask.shape, np.nan)
+            case See():
+                answer = ask.view.unseen()
+            case Decide():
+                decided |= ask.settings
+    if waiting:
+        raise ValueError(f"the released value {next(iter(waiting))!r} is not one that the mechanism releases")
+    return Outcome(w, released, decided)
