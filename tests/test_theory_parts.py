@@ -38,7 +38,7 @@ INVERTED: list[tuple[str, dict[str, Any]]] = [
     ("output-perturbation", {"d": 10, "lipschitz": 1, "epsilon": 1, "strong_convexity": 0.1}),
     ("objective-perturbation", {"d": 10, "lipschitz": 1, "epsilon": 1, "delta": 1e-6, "radius": 1}),
     ("rank", {"rank": 20, "lipschitz": 1, "seminorm": 1, "epsilon": 1, "delta": 1e-6}),
-    ("phased-sgd", {"d": 10, "lipschitz": 1, "diameter": 1, "epsilon": 1, "delta": 1e-6}),
+    ("phased-sgd", {"d": 10, "lipschitz": 1, "diameter": 1, "epsilon": 1, "delta": 1e-6, "smoothness": 1}),
 ]
 
 
