@@ -6,7 +6,16 @@ import math
 from dataclasses import dataclass
 
 from dperm.privacy.gaussian import gaussian_mu
-from dperm.theory.checks import ConditionError, count, fraction, non_negative, positive, printed_relation, relation_factor, theorem
+from dperm.theory.checks import (
+    ConditionError,
+    count,
+    fraction,
+    non_negative,
+    positive,
+    printed_relation,
+    relation_factor,
+    theorem,
+)
 from dperm.theory.sample_sizes import uniform_convergence_error
 
 
@@ -155,7 +164,8 @@ def phased_sgd_risk(
     """A/η + Bη of `phased_sgd_plan`, 2√(AB) unless M caps η; of the order LD(1/√n + √(d ln(1/δ))/(εn)).
 
     Excess *population* risk, in expectation, of phased SGD (Feldman, Koren and Talwar 2020) on convex, L-Lipschitz,
-    M-smooth losses over a set of diameter D; `smoothness` M is a condition of the privacy proof (0: linear losses). `as_printed=True` returns the printed order with constant 1:
+    M-smooth losses over a set of diameter D; `smoothness` M is a condition of the privacy proof (0: linear losses).
+    `as_printed=True` returns the printed order with constant 1:
     a slope to draw, not a bound.
 
     >>> round(phased_sgd_risk(10**6, 50, 1, 1, epsilon=1, delta=1e-6, smoothness=1), 5)
