@@ -13,9 +13,9 @@ from dperm import theory
 from theory_table import CALLS
 
 NO_NUMBERS: list[Any] = [math.nan, math.inf, -math.inf, True, np.True_, "many", [1], 1 + 0j, np.array([1.0, 2.0]), np.nan]
-COUNTS = ("n", "d", "rank", "hypotheses", "steps", "count", "phases")
+COUNTS = ("classes", "n", "d", "rank", "hypotheses", "steps", "count", "phases")
 SHARES = ("alpha", "beta", "delta", "uniform_share")
-MAY_BE_ZERO = ("tolerance", "noise", "seminorm", "intercept", "parameter_radius")
+MAY_BE_ZERO = ("loss", "tolerance", "noise", "seminorm", "intercept", "parameter_radius")
 # lower_bound reads delta=0 as "pure": a documented meaning, not a number outside the domain
 # and phased SGD takes linear losses, whose smoothness is 0
 ZERO_HAS_A_MEANING = {("lower_bound", "delta"), ("phased_sgd_risk", "smoothness"), ("phased_sgd_plan", "smoothness")}
