@@ -1,8 +1,10 @@
-"""Statements of the theorem pages that no mechanism's own test checks: numbers by quadrature, on data written out here."""
+"""Statements of the theorem pages that no mechanism's own test checks, by quadrature on data written out here; and their form."""
 
 from __future__ import annotations
 
 import math
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +12,8 @@ import pytest
 from dperm.mechanisms.objective_accounting import kst_sigma
 from dperm.privacy import ObjectiveEvent, gaussian_delta
 from vectors import VECTORS, agrees
+
+ROOT = Path(__file__).resolve().parents[1]
 
 
 def log_cosh_density(theta: np.ndarray, labels: list[float], pull: float, ridge: float, sigma: float) -> np.ndarray:
@@ -109,3 +113,31 @@ def test_the_steep_counterexample_of_the_objective_page() -> None:
     assert agrees(truth, row["delta"])
     assert agrees(float(gaussian_delta(row["epsilon"], 1 / scale)), row["gaussian"])
     assert truth <= ObjectiveEvent("self-bounding", 1 / scale, 1 / row["ridge"]).delta(row["epsilon"])
+
+
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_formula_is_rendered_as_emphasis(page: Path) -> None:
+    """θ* … θ* in one paragraph is italics to Markdown. Emphasis starts after a space or bracket and ends before one."""
+    markdown = pytest.importorskip("markdown", reason="the documentation tools are not installed (pip install --group docs)")
+    html = markdown.markdown(page.read_text("utf-8"), extensions=["tables", "fenced_code", "attr_list"])
+    for found in re.finditer(r"(.)<(em|strong)>(.*?)</\2>(.)", html, re.S):
+        before, _, inner, after = found.groups()
+        assert re.match(r"[\s(>\[“\"—–/]", before) and re.match(r"[\s.,:;)!?<\]”\"—–/…-]", after), found.group(0)
+        assert inner == inner.strip(), found.group(0)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_row_of_a_table_has_the_cells_of_its_head(page: Path) -> None:
+    """A bar inside a formula splits a cell: |x| must be written \\|x\\|."""
+    width, fenced = None, False
+    for line in page.read_text("utf-8").splitlines():
+        fenced ^= line.startswith("```")
+        if fenced or not line.startswith("|"):
+            width = None
+            continue
+        bars = len(re.findall(r"(?<!\\)\|", re.sub(r"`[^`]*`", lambda code: code.group(0).replace("|", ""), line)))
+        width = bars if width is None else width
+        assert bars == width, line
