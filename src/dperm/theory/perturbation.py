@@ -139,7 +139,7 @@ def objective_perturbation_risk(
 
     * `delta`: Gaussian noise of standard deviation `objective_noise(...)`, E‖w‖² = dσ².
     * `self_bounding` C (logistic: 1, softplus-hinge of width h: 1/h): when nλ̄ ≥ κC L²/ε the
-      log-determinant is free, ε' = ε.
+      log-determinant is free, ε' = ε; replace-one with `delta` takes the better of two bounds at every λ̄.
     * `radius` ‖θ*‖ <= B: excess of the risk *without* the ridge, λ̄B²/2 added; `strong_convexity=None`
       takes the best λ̄.
     * `beta`: with probability ≥ 1-β, by the exact quantile of ‖w‖.
