@@ -253,12 +253,9 @@ def test_exact_regularised_vectors_and_tightness_for_linear_losses():
         values = np.exp(-k * (slope * grid + lam / 2 * grid**2))
         laws.append(values / values.sum())
     assert profile(*laws, 0.5) == pytest.approx(gaussian_delta(0.5, mu), rel=1e-6)
-    # The printed number belongs to some μ; both ways of computing it agree there.
-    low, high = 0.5, 4.0
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if gaussian_delta(0.5, middle) < float(VECTORS["C5_5"]["linear_delta"]) else (low, middle)
-    k = lam * (low / 2) ** 2
+    mu = float(VECTORS["C5_5"]["linear_mu"])
+    assert agrees(gaussian_delta(0.5, mu), VECTORS["C5_5"]["linear_delta"])
+    k = lam * (mu / 2) ** 2
     laws = []
     for slope in (1.0, -1.0):
         values = np.exp(-k * (slope * grid + lam / 2 * grid**2))

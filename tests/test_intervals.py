@@ -214,7 +214,11 @@ def test_the_total_counts_every_release_and_ends_with_the_fit():
     once = model.release_information(X, y, epsilon=1).total_epsilon_
     assert 2.0 < once < 3.0 and model.certificate_.epsilon == 2.0
     assert f"cost epsilon {once:.4g}" in model.summary().note and f"({once:.4g}, 1e-06)" in model.information_.statement
+    for text in (model.summary().note, model.information_.statement):
+        assert "provided that this second budget was fixed before the fit was seen" in text and "ledger" in text
     assert model.release_information(X, y, epsilon=1).total_epsilon_ > once
+    planned = dperm.LogisticRegression(epsilon=2, bounds=(-1, 1), classes=[0, 1], intervals=True, random_state=0).fit(X, y)
+    assert "provided" not in planned.summary().note  # one plan, one budget: nothing was chosen later
     assert model.fit(X, y).total_epsilon_ == 2.0
     with pytest.raises(ValueError, match="found none"):  # the matrix of the earlier fit is not used for this one
         model.summary()

@@ -13,11 +13,12 @@ from dperm import theory
 from theory_table import CALLS
 
 NO_NUMBERS: list[Any] = [math.nan, math.inf, -math.inf, True, np.True_, "many", [1], 1 + 0j, np.array([1.0, 2.0]), np.nan]
-COUNTS = ("n", "d", "rank", "hypotheses", "steps", "count", "phases")
+COUNTS = ("classes", "n", "d", "rank", "hypotheses", "steps", "count", "phases")
 SHARES = ("alpha", "beta", "delta", "uniform_share")
-MAY_BE_ZERO = ("tolerance", "noise", "seminorm", "intercept", "parameter_radius")
+MAY_BE_ZERO = ("loss", "tolerance", "noise", "seminorm", "intercept", "parameter_radius")
 # lower_bound reads delta=0 as "pure": a documented meaning, not a number outside the domain
-PURE_AT_ZERO = {("lower_bound", "delta")}
+# and phased SGD takes linear losses, whose smoothness is 0
+ZERO_HAS_A_MEANING = {("lower_bound", "delta"), ("phased_sgd_risk", "smoothness"), ("phased_sgd_plan", "smoothness")}
 
 
 def numeric(name: str) -> set[str]:
@@ -49,7 +50,7 @@ def test_what_is_no_number_is_refused_by_name(name: str, key: str, call: dict[st
 @pytest.mark.parametrize(("name", "key", "call"), ARGUMENTS)
 def test_numbers_outside_the_range_are_refused_by_name(name: str, key: str, call: dict[str, Any]) -> None:
     bad: list[float] = [-1, -0.5, -1e-300]
-    if key not in MAY_BE_ZERO and (name, key) not in PURE_AT_ZERO:
+    if key not in MAY_BE_ZERO and (name, key) not in ZERO_HAS_A_MEANING:
         bad += [0, 0.0]
     if key in COUNTS:
         bad += [1.5, 0.999]

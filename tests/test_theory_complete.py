@@ -105,7 +105,7 @@ def test_has_a_simulation(name: str) -> None:
 def test_the_registry_names_only_what_is_public() -> None:
     assert set(PROPERTIES) | set(SIMULATIONS) <= set(PUBLIC)
     assert {function.__name__ for function in theory.THEOREMS.values()} <= set(PUBLIC)
-    assert len(PUBLIC) == 43
+    assert len(PUBLIC) == 48
 
 
 def test_the_check_sees_a_test_that_ignores_its_function() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ OBJECTIVE: dict[str, Any] = {**OUTPUT, "n": 1000}
 RANK: dict[str, Any] = {"n": 100, "rank": 5, "lipschitz": 1, "seminorm": 1, "epsilon": 1, "delta": 1e-6}
 PAC: dict[str, Any] = {"hypotheses": 10, "alpha": 0.1, "beta": 0.05, "epsilon": 1.0}
 UNIFORM: dict[str, Any] = {"hypotheses": 10, "alpha": 0.1, "beta": 0.05}
-PHASED: dict[str, Any] = {"n": 100, "d": 5, "lipschitz": 1, "diameter": 1, "epsilon": 1, "delta": 1e-6}
+PHASED: dict[str, Any] = {**DESCENT, "smoothness": 1}
 TAIL: dict[str, Any] = {"hypotheses": 10, "sensitivity": 1, "epsilon": 1, "beta": 0.05}
 COMPOSE: dict[str, Any] = {"rho": 0.01, "count": 10, "delta": 1e-6}
 LOWER: dict[str, Any] = {"kind": "convex", "n": 10, "d": 2, "epsilon": 1}
@@ -74,7 +75,9 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
     ("exponential_mechanism_failure", {"hypotheses": 9, "sensitivity": 1, "epsilon": 1, "gap": 2}, {"gap": 0}, "gap > 0"),
     ("phased_sgd_risk", PHASED, {"n": 1}, "n >= 2"),
     ("phased_sgd_plan", PHASED, {"phases": 7}, "phases <= log2"),
-    ("phased_sgd_risk", PHASED, {"smoothness": 0}, "smoothness > 0"),
+    ("phased_sgd_risk", PHASED, {"smoothness": -1}, "smoothness >= 0"),
+    ("phased_sgd_risk", PHASED, {"smoothness": None}, "smoothness for phased SGD, found None"),
+    ("phased_sgd_plan", PHASED, {"smoothness": None}, "smoothness for phased SGD, found None"),
     ("composition_epsilon", COMPOSE, {"rule": "magic"}, "rule in"),
     ("composition_epsilon", COMPOSE, {"count": 0}, "count >= 1"),
     ("composition_epsilon", COMPOSE, {"rho": 0}, "rho > 0"),
@@ -142,3 +145,20 @@ def test_seminorm_refuses_other_shapes_and_signs() -> None:
 def test_max_log_ratio_refuses_other_arrays() -> None:
     with pytest.raises(ValueError, match="two positive laws"):
         theory.max_log_ratio([0.5, 0.5], [1.0])
+
+
+def test_phased_sgd_is_false_without_smoothness() -> None:
+    """Absolute losses, one pass from 0, d = 25: a first record that differs, then one record per coordinate whose label lies
+    between the two iterates. They end 2η(√d-1) = 8η apart, four times the 2Lη that the noise of a phase covers.
+    """
+    d, step = 25, 0.1
+    ends = []
+    for sign in (1.0, -1.0):
+        first = np.full(d, 1 / math.sqrt(d))
+        theta = step * sign * first  # |<x, θ> - y| at θ = 0 with y = ±1: a step of length η along ±x
+        for j in range(d):
+            theta[j] -= step * np.sign(theta[j])  # x = e_j, y = 0
+        ends.append(theta)
+    apart = float(np.linalg.norm(ends[0] - ends[1]))
+    assert apart == pytest.approx(2 * step * (math.sqrt(d) - 1))
+    assert apart > 3 * (2 * step)

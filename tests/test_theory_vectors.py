@@ -29,7 +29,7 @@ def half_unit(text: str) -> float:
 def test_the_table_is_complete() -> None:
     items = " ".join(entry["item"] for entry in TABLE["vector"])
     assert all(name in items for name in ("E7", "E20", "E25", "E28", "E34", "E35", "C12"))
-    assert len(TABLE["vector"]) == 41
+    assert len(TABLE["vector"]) == 43
     assert len(NOISE) == 19
 
 
@@ -132,7 +132,7 @@ def test_phased_bound_by_hand() -> None:
     """The sum of the proof, term by term, at the plan's own blocks, steps and noises."""
     from dperm.privacy import gaussian_mu
 
-    plan = theory.phased_sgd_plan(1000, 10, 2.0, 3.0, epsilon=1.0, delta=1e-6, phases=4)
+    plan = theory.phased_sgd_plan(1000, 10, 2.0, 3.0, epsilon=1.0, delta=1e-6, smoothness=0.0, phases=4)
     assert plan.blocks == (500, 250, 125, 62)
     mu = gaussian_mu(1.0, 1e-6)
     assert plan.noises == pytest.approx([2 * 2.0 * eta / mu for eta in plan.step_sizes])
@@ -180,14 +180,33 @@ def test_realisable_tail_is_a_valid_binomial_bound() -> None:
 
 
 def test_replace_one_objective_noise_by_hand() -> None:
-    """C4.2: δ_G(ε-c; 2R/σ) + 2δ_G(ε-c; R/σ) = δ, c = ¼(R²/λ - R²/(2σ²))₊. A large δ, where the second term is visible."""
-    from dperm.privacy import gaussian_delta
+    """C4.2, K = (R²/λ - D²/2)₊: the smaller of (a) δ_G(ε-o; 2D) + 2δ_G(ε-o; D), o = min(K/4, ln(1 + R²/(4λ))), and
+    (b) δ_G(ε; 2D) + δ_G(ε; D) + δ_G(ε-K; D).
 
-    sigma = theory.objective_noise(100, 1.0, 0.04, 1.0, 0.05, self_bounding=1.0)
-    left = 1.0 - max(0.0, 1 / 4 - 1 / (2 * sigma**2)) / 4
-    first, second = gaussian_delta(left, 2 / sigma), gaussian_delta(left, 1 / sigma)
-    assert first + 2 * second == pytest.approx(0.05, rel=1e-6)
-    assert 2 * second > 0.01 * 0.05  # visible at the tolerance above
+    δ = .05, where every term is visible, and two ridges, so that each bound is the smaller one once.
+    """
+    from dperm.privacy import calibrate_shift, gaussian_delta
+
+    taken = set()
+    for ridge in (0.8, 4.0):
+        sigma = theory.objective_noise(100, 1.0, ridge / 100, 1.0, 0.05, self_bounding=1.0)
+        shift = 1 / sigma
+        rest = max(0.0, 1 / ridge - shift**2 / 2)
+        left = 1.0 - min(rest / 4, math.log1p(1 / (4 * ridge)))
+        bounds = {"a": gaussian_delta(left, 2 * shift) + 2 * gaussian_delta(left, shift)}
+        if rest < 1.0:
+            two = gaussian_delta(1.0, 2 * shift) + gaussian_delta(1.0, shift)
+            bounds["b"] = two + gaussian_delta(1.0 - rest, shift)
+        best = min(bounds, key=lambda name: bounds[name])
+        assert bounds[best] == pytest.approx(0.05, rel=1e-6)
+        taken.add(best)
+    assert taken == {"a", "b"}
+    # the mechanism's own calibration, over every ridge that the determinant allows
+    for ridge in (0.2, 0.5, 1.0, 2.5, 10.0, 100.0):
+        for delta in (1e-9, 1e-6, 0.05):
+            ours = theory.objective_noise(100, 2.0, 4 * ridge / 100, 1.0, delta, self_bounding=1.0)
+            shipped = 2.0 / calibrate_shift(1.0, delta, curvature=1 / ridge, relation="replace-one")
+            assert ours == pytest.approx(shipped, rel=1e-9)
 
 
 def test_expected_exponential_risk_by_hand() -> None:

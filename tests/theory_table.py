@@ -63,6 +63,8 @@ CALLS: dict[str, list[dict[str, Any]]] = {
     "lower_bound": [{"kind": "convex", "n": 100, "d": 5, "epsilon": 1.0, "delta": 1e-6}],
     "phased_sgd_risk": [{**DESCENT, "diameter": 1.0, "smoothness": 1.0}],
     "phased_sgd_plan": [{**DESCENT, "diameter": 1.0, "smoothness": 1.0, "phases": 2}],
+    "two_layer_gap": [{"loss": 0.1, "classes": 10}],
+    "infimum_gap": [{"example": "separable", "reach": 3.0}, {"example": "open-set", "reach": 3.0}],
     "generalisation_gap": [
         {"n": 100, "lipschitz": 1.0, "radius": 1.0, "beta": 0.05, "loss_range": 1.0},
         {"n": 100, "hypotheses": 10, "beta": 0.05},

@@ -93,10 +93,20 @@ class Information:
     seeded: bool = False
 
     @property
+    def condition(self) -> str:
+        """What the total rests on when the matrix was paid for after the fit; nothing when the fit's own plan held it."""
+        if not self.events:
+            return ""
+        return (
+            ", provided that this second budget was fixed before the fit was seen (otherwise the total is what a ledger "
+            "that was debited for both states)"
+        )
+
+    @property
     def statement(self) -> str:
         """What fit and matrix cost together; the certificate speaks of the fit alone."""
-        text = f"({self.total_epsilon:.4g}, {self.delta:g})-differential privacy for the fit and its curvature matrix together."
-        return text + (" THIS RELEASE IS NOT PRIVATE: noise was seeded." if self.seeded else "")
+        text = f"({self.total_epsilon:.4g}, {self.delta:g})-differential privacy for the fit and its curvature matrix together"
+        return f"{text}{self.condition}." + (" THIS RELEASE IS NOT PRIVATE: noise was seeded." if self.seeded else "")
 
 
 def release_information(
@@ -113,8 +123,10 @@ def release_information(
     """Pay for the curvature matrix that intervals of an objective-perturbation fit need, from the rows of the fit.
 
     **Guarantee**: one Gaussian release of a matrix with sensitivity as in `InformationTerm`. Beside the fit it costs
-    `total_epsilon` at the larger of the two δ, by exact composition; a second release adds to it. The fit's certificate
-    stays what it was, a statement about the fit.
+    `total_epsilon` at the larger of the two δ, by exact composition; a second release adds to it. Exact composition
+    needs budgets that do not depend on what was released before: the total holds if ε and δ of this release were fixed
+    before the fit was seen. If they were chosen after looking at it, the total is what a ledger debited for both states,
+    because its filters allow budgets chosen on the way. The fit's certificate stays what it was, a statement about the fit.
     """
     from dperm.estimators.persons import person_weights
 
@@ -295,7 +307,7 @@ def _objective(model: Any, kept: Contrasts) -> tuple[Vector, Vector, str]:
     covariance = inverse @ (H + tilt * np.eye(p) + ridge**2 * of_matrix) @ inverse
     note = (
         "estimates with the ridge's bias taken away; errors include sampling (if the logistic model holds) and privacy noise; "
-        f"fit and curvature together cost epsilon {information.total_epsilon:.4g}"
+        f"fit and curvature together cost epsilon {information.total_epsilon:.4g}{information.condition}"
     )
     return w, covariance, note
 

@@ -180,7 +180,8 @@ class PrivateEstimator(BaseEstimator):
     def release_information(self, X: Any, y: Any = None, *, epsilon: float, **options: Any) -> Any:
         """Pay for the curvature matrix that intervals of a fit by `objective` need; see `dperm.intervals`.
 
-        `certificate_` goes on to speak of the fit alone; `total_epsilon_` is what fit and matrix cost together.
+        `certificate_` goes on to speak of the fit alone; `total_epsilon_` is what fit and matrix cost together if this
+        second budget was fixed before the fit was seen. A ledger states the total otherwise.
         """
         from dperm.intervals import release_information
 
@@ -190,7 +191,10 @@ class PrivateEstimator(BaseEstimator):
 
     @property
     def total_epsilon_(self) -> float:
-        """ε of all that this model released about its rows: the certificate's, or more after `release_information`."""
+        """ε of all that this model released about its rows: the certificate's, or more after `release_information`.
+
+        The sum is by exact composition, for budgets fixed in advance; a ledger covers those chosen after seeing a release.
+        """
         check_is_fitted(self, "certificate_")
         paid = getattr(self, "information_", None)
         return float(self.certificate_.epsilon if paid is None else paid.total_epsilon)

@@ -4,7 +4,8 @@
 
 **Theorem (pure).** If each record's loss varies by at most `loss_range` over C, then k = ε/(κ·loss_range) makes the release ε-DP:
 log p_D/p_D' = -k·g(w) + const with g = F_D - F_D', which lies within an interval of length k·range(g) ≤ k·κ·loss_range.
-**Theorem (Gaussian).** If F is λ-strongly convex and each loss is L-Lipschitz on C, k = μ²λ/(κL)² makes it μ-GDP.
+**Theorem (Gaussian; Gopi, Lee and Liu 2022).** If F is λ-strongly convex and each loss is L-Lipschitz on C, k = μ²λ/(κL)² makes
+it μ-GDP.
 
 Corrections to the lectures: the range over the *diameter* counts, not over the radius (E6, E20); the law of least squares has
 precision k·XᵀX and must be cut off at C (E8); the expected excess grows with the dimension, p/k for convex F (E7).

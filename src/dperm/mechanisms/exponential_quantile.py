@@ -4,8 +4,7 @@
     score(cell [a, b)) = -dist(q·total, [below(a), below(b)]),   P(cell) ∝ (b - a)·exp(k·score),  uniform inside
 
 A cell that contains the quantile scores 0; ties (ages, prices, counts) are then no obstacle, as they are for the classical
-form on
-the gaps between sorted values, to which this one tends as cells shrink.
+form on the gaps between sorted values, to which this one tends as cells shrink.
 
 **Theorem.** One row changes below(·) - q·total by numbers in [-q, 1-q] (present or absent) or in [-1, 1] (replaced); the
 distance of 0 to an interval moves by no more than its ends do. So the scores move within an interval of length 2·max(q, 1-q),

@@ -1,7 +1,8 @@
 """Quantile regression by scaled gradient descent on a smoothed pinball loss, with rows weighted instead of clipped.
 
-    s = private 75 % quantile of |y - ȳ|;   ω_i = min(1, S/‖z_i‖);   slope_i = 1/(1 + e^{-(⟨z_i,θ⟩ - y_i)/(h·s)}) - q   in [-q, 1
-    - q] θ ← θ - step·s·V,   V ← 0.9·V + ( Σ_i ω_i·slope_i·z_i + N(0, σ²I) )/n
+    s = private 75 % quantile of |y - ȳ|;   ω_i = min(1, S/‖z_i‖)
+    slope_i = 1/(1 + e^{-(⟨z_i,θ⟩ - y_i)/(h·s)}) - q   in [-q, 1 - q]
+    θ ← θ - step·s·V,   V ← 0.9·V + ( Σ_i ω_i·slope_i·z_i + N(0, σ²I) )/n
 
 **Theorem.** ‖ω_i·slope_i·z_i‖ ≤ S·max(q, 1 - q), so the sum has sensitivity κ·S·max(q, 1 - q); every other release is a Gaussian
 mechanism on a sum whose sensitivity its term enforces. Stage k has the fixed budget μ_k, what later stages do depends on public

@@ -5,8 +5,7 @@
 The directions u_t are uniform on the sphere and public: they are a function of a seed that the plan states.
 
 **Theorem (privacy).** For every fixed sequence of directions each s_t is a sum of numbers in [-C, C], so its sensitivity is κC
-and T
-steps with σ = κC√T/μ are μ-GDP. No gradient, smoothness or convexity is used: only values of the loss.
+and T steps with σ = κC√T/μ are μ-GDP. No gradient, smoothness or convexity is used: only values of the loss.
 **Theorem (utility).** E[p·s·u] is the gradient of the loss smoothed over a ball of radius h. For convex losses of one margin that
 are L-Lipschitz, without active clipping: E excess ≤ D√((pL² + p²σ²/n²)/T) + hL on the mean scale.
 

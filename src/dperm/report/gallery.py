@@ -64,7 +64,7 @@ def index(ending: str = "svg") -> str:
         "mechanisms on real data.", "",
     ]  # fmt: skip
     for name, function in FIGURES.items():
-        caption = " ".join((function.__doc__ or "").split())
+        caption = " ".join((function.__doc__ or "").split()).replace("*", r"\*")  # θ* is no emphasis
         title = name.replace("-", " ").capitalize()
         lines += [f"## {title}", "", caption, "", f"![{title}]({name}.{ending})", ""]
     return "\n".join(lines)

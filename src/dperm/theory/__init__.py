@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from dperm.theory.checks import ConditionError
 from dperm.theory.composition import COMPOSITION_RULES, composition_epsilon, composition_rho
+from dperm.theory.convexity import infimum_gap, jensen_gap, mean_lipschitz, subgradient_gap, two_layer_gap
 from dperm.theory.descent import (
     DescentPlan,
     gradient_descent_plan,
@@ -123,11 +124,14 @@ __all__ = [
     "gradient_descent_risk",
     "gradient_noise",
     "gradient_sensitivity",
+    "infimum_gap",
+    "jensen_gap",
     "lower_bound",
     "make_agnostic",
     "make_separable",
     "make_separators",
     "max_log_ratio",
+    "mean_lipschitz",
     "noise_epsilon",
     "objective_noise",
     "objective_perturbation_risk",
@@ -147,6 +151,8 @@ __all__ = [
     "row_space",
     "sample_size",
     "seminorm",
+    "subgradient_gap",
+    "two_layer_gap",
     "uniform_convergence_error",
     "uniform_convergence_sample_size",
 ]

@@ -139,7 +139,7 @@ def objective_perturbation_risk(
 
     * `delta`: Gaussian noise of standard deviation `objective_noise(...)`, E‖w‖² = dσ².
     * `self_bounding` C (logistic: 1, softplus-hinge of width h: 1/h): when nλ̄ ≥ κC L²/ε the
-      log-determinant is free, ε' = ε.
+      log-determinant is free, ε' = ε; replace-one with `delta` takes the better of two bounds at every λ̄.
     * `radius` ‖θ*‖ <= B: excess of the risk *without* the ridge, λ̄B²/2 added; `strong_convexity=None`
       takes the best λ̄.
     * `beta`: with probability ≥ 1-β, by the exact quantile of ‖w‖.
@@ -194,13 +194,19 @@ def objective_noise(
     coordinate. Replace-one, Gaussian: 2δ_G(ε-t; 2L/σ) + 2δ_G(ε-t; √2L/σ) <= δ. Proof: the log-determinant is
     <= t (erratum E11); the Gaussian part of the loss is convex in the record's slopes (a, a'), so it is
     largest at a vertex v = ±x ± x', and ‖x+x'‖² + ‖x-x'‖² <= 4L²: one pair of vertices has norm <= 2L, the
-    other <= √2L; sum over vertices. With `self_bounding` and λ ≥ κCL²/ε: pure κL/ε, add/remove Gaussian
-    L/μ(ε,δ), replace-one from C4.2's own bound.
+    other <= √2L; sum over vertices.
+
+    With `self_bounding` C: pure κL/ε and add/remove Gaussian L/μ(ε,δ), both once λ ≥ κCL²/ε; replace-one Gaussian
+    the smaller of the bounds (a) and (b) of Theorem 2 (docs/theorems/objective.md), as the mechanism takes it, for
+    every λ. With D = L/σ and K = (CL²/λ - D²/2)₊:
+
+        (a)  δ_G(ε-o; 2D) + 2δ_G(ε-o; D),  o = min(K/4, ln(1 + CL²/(4λ))), for ε ≥ o
+        (b)  δ_G(ε; 2D) + δ_G(ε; D) + δ_G(ε-K; D), for ε ≥ K
 
     >>> round(objective_noise(1000, 1, 0.001, 1, 1e-6, self_bounding=1, relation="zero-out"), 4)
     4.2247
-    >>> round(objective_noise(1000, 1, 0.01, 1, 1e-6, self_bounding=1), 4)   # C4.2, replace-one, λ = 10
-    8.6364
+    >>> round(objective_noise(1000, 1, 0.0025, 1, 1e-6, self_bounding=1), 3)   # replace-one, λ = 2.5; the floor is 8.449
+    8.451
     >>> round(objective_noise(1000, 1, 0.002, 1, self_bounding=1), 4)
     2.0
     """
@@ -208,51 +214,59 @@ def objective_noise(
     lipschitz, epsilon = positive("lipschitz", lipschitz), positive("epsilon", epsilon)
     ridge = count("n", n) * positive("strong_convexity", strong_convexity)
     loss_curvature = lipschitz**2 / 4 if smoothness is None else positive("smoothness", smoothness)
-    if self_bounding is not None:
-        strength = positive("self_bounding", self_bounding) * lipschitz**2 / ridge
-        if strength * factor <= epsilon * (1 + 1e-12):  # the threshold itself counts in spite of rounding
-            return _self_bounded_noise(lipschitz, epsilon, delta, strength, factor)
+    if delta is not None:
+        fraction("delta", delta)
+    strength = None if self_bounding is None else positive("self_bounding", self_bounding) * lipschitz**2 / ridge
+    free = strength is not None and strength * factor <= epsilon * (1 + 1e-12)  # the threshold counts in spite of rounding
+    if free and (delta is None or factor == 1):
+        return lipschitz * (factor / epsilon if delta is None else 1 / gaussian_mu(epsilon, delta))
     left = epsilon - math.log1p(loss_curvature / ridge)
-    if left <= 0:
+    sharper = math.inf if strength is None or delta is None or factor == 1 else _replaced_noise(epsilon, delta, strength)
+    if left <= 0 and math.isinf(sharper):
         raise ConditionError(
             f"Expected ln(1 + M/(n*strong_convexity)) < epsilon, found {epsilon - left:g} >= {epsilon:g}. "
             "Raise n or strong_convexity: the determinant eats the whole budget."
         )
+    if left <= 0:
+        return lipschitz * sharper
     if delta is None:
         return factor * lipschitz / left
-    fraction("delta", delta)
     if factor == 1:
         return lipschitz / gaussian_mu(left, delta / 2)
 
     def excess(sigma: float) -> float:
-        two, root = (
-            gaussian_delta(left, 2 * lipschitz / sigma),
-            gaussian_delta(left, math.sqrt(2) * lipschitz / sigma),
-        )
-        return math.log(2 * (two + root)) - math.log(delta)
+        total = gaussian_delta(left, 2 / sigma) + gaussian_delta(left, math.sqrt(2) / sigma)
+        return math.log(2 * total) - math.log(delta)
 
     # with the second term set to 0, resp. equal to the first, the root is 2L/μ at δ/2, resp. δ/4
-    low, high = 2 * lipschitz / gaussian_mu(left, delta / 2), 2 * lipschitz / gaussian_mu(left, delta / 4)
-    return float(brentq(excess, low * (1 - 1e-9), high * (1 + 1e-9), xtol=1e-14 * high))
+    low, high = 2 / gaussian_mu(left, delta / 2), 2 / gaussian_mu(left, delta / 4)
+    generic = float(brentq(excess, low * (1 - 1e-9), high * (1 + 1e-9), xtol=1e-14 * high))
+    return lipschitz * min(generic, sharper)
 
 
-def _self_bounded_noise(lipschitz: float, epsilon: float, delta: float | None, strength: float, factor: int) -> float:
-    """C4.2 above its threshold; `strength` = C R²/λ with R = L."""
-    if delta is None:
-        return factor * lipschitz / epsilon
-    fraction("delta", delta)
-    if factor == 1:
-        return lipschitz / gaussian_mu(epsilon, delta)
+def _replaced_noise(epsilon: float, delta: float, strength: float) -> float:
+    """σ/L of Theorem 2, the smaller of (a) and (b); `strength` = CL²/λ. Infinite where ε does not cover the determinant."""
 
-    def excess(sigma: float) -> float:
-        shift = max(0.0, strength - lipschitz**2 / (2 * sigma**2)) / 4
-        left = epsilon - shift
-        bound = gaussian_delta(left, 2 * lipschitz / sigma) + 2 * gaussian_delta(left, lipschitz / sigma)
-        return math.log(bound) - math.log(delta)
+    def bound(sigma: float) -> float:
+        shift = 1 / sigma
+        rest = max(0.0, strength - shift**2 / 2)
+        offset = min(rest / 4, math.log1p(strength / 4))
+        spread = two = math.inf
+        if epsilon > offset:
+            left = epsilon - offset
+            spread = gaussian_delta(left, 2 * shift) + 2 * gaussian_delta(left, shift)
+        if epsilon > rest:
+            two = gaussian_delta(epsilon, 2 * shift) + gaussian_delta(epsilon, shift) + gaussian_delta(epsilon - rest, shift)
+        return min(spread, two)
 
-    low = 2 * lipschitz / gaussian_mu(epsilon, delta)
-    high = 2 * lipschitz / gaussian_mu(epsilon - strength / 4, delta / 3)
-    return float(brentq(excess, low * (1 - 1e-9), high * (1 + 1e-9), xtol=1e-14 * high))
+    if math.log1p(strength / 4) >= epsilon:
+        return math.inf
+    low = high = 2 / gaussian_mu(epsilon, delta)  # a change of 2L released once: nothing can need less
+    while bound(high) > delta:
+        low, high = high, 2 * high
+    if low == high:
+        return low
+    return float(brentq(lambda sigma: math.log(bound(sigma) / delta), low, high, xtol=1e-14 * high))
 
 
 def _norm_moments(d: float, epsilon: float, delta: float | None, beta: float | None) -> tuple[float, float]:

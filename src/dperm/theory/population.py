@@ -6,7 +6,16 @@ import math
 from dataclasses import dataclass
 
 from dperm.privacy.gaussian import gaussian_mu
-from dperm.theory.checks import ConditionError, count, fraction, positive, printed_relation, relation_factor, theorem
+from dperm.theory.checks import (
+    ConditionError,
+    count,
+    fraction,
+    non_negative,
+    positive,
+    printed_relation,
+    relation_factor,
+    theorem,
+)
 from dperm.theory.sample_sizes import uniform_convergence_error
 
 
@@ -94,10 +103,14 @@ def phased_sgd_plan(
     **Bound** (derived here; the paper's constants are not needed). With w̄₀ = θ*, ‖θ₀-θ*‖ <= D and wᵢ = w̄ᵢ
     + ξᵢ: E F(w_k) - F* = Σᵢ E[F(w̄ᵢ) - F(w̄ᵢ₋₁)] + E[F(w_k) - F(w̄_k)] <= D²/(2η₁n₁) + Σ_{i≥2}
     dσᵢ₋₁²/(2ηᵢnᵢ) + Σᵢ ηᵢL²/2 + Lσ_k√d = A/η + Bη, least at η = √(A/B).
-    **Privacy**: (ε, δ) under `relation`, because each record is in one phase and one pass of convex,
-    M-smooth steps with ηᵢ <= 2/M moves the averaged iterate by at most κLηᵢ. `smoothness` M caps η at 8/M.
+    **Privacy**: (ε, δ) under `relation`, because each record is in one phase, and one pass moves the averaged
+    iterate by at most κLηᵢ: the changed record moves one step by κLηᵢ, and later steps do not push two iterates
+    apart. The last half of the sentence needs convex, M-smooth losses and ηᵢ <= 2/M, so M = `smoothness` must be
+    stated (0 for linear losses) and caps η at 8/M. Without smoothness it is false: with absolute losses later
+    records can drive the two iterates 2η(√d-1) apart. Under add-remove n is nominal and an absent record is an
+    empty step.
 
-    >>> plan = phased_sgd_plan(1024, 10, 1, 1, epsilon=1, delta=1e-6)
+    >>> plan = phased_sgd_plan(1024, 10, 1, 1, epsilon=1, delta=1e-6, smoothness=1)
     >>> plan.blocks
     (512, 256, 128)
     """
@@ -106,6 +119,12 @@ def phased_sgd_plan(
     mu = gaussian_mu(positive("epsilon", epsilon), fraction("delta", delta))
     if n < 2:
         raise ConditionError(f"Expected n >= 2 for one phase, found {n}. Pass more records.")
+    if smoothness is None:
+        raise ValueError(
+            "Expected smoothness for phased SGD, found None: the noise is proven for M-smooth losses and steps <= 2/M only. "
+            "Pass smoothness= (0 for linear losses)."
+        )
+    smoothness = non_negative("smoothness", smoothness)
     unit = relation_factor(relation) * lipschitz / mu  # σᵢ = unit · ηᵢ
     most = int(n).bit_length() - 1
     counts = range(1, most + 1) if phases is None else (count("phases", phases),)
@@ -115,7 +134,7 @@ def phased_sgd_plan(
     return min(plans, key=lambda plan: plan.risk)
 
 
-def _phased(n: int, d: float, lipschitz: float, reach: float, unit: float, smoothness: float | None, phases: int) -> PhasedPlan:
+def _phased(n: int, d: float, lipschitz: float, reach: float, unit: float, smoothness: float, phases: int) -> PhasedPlan:
     blocks = tuple(n >> i for i in range(1, phases + 1))
     rates = [4.0**-i for i in range(1, phases + 1)]
     over = reach**2 / (2 * rates[0] * blocks[0])
@@ -123,8 +142,8 @@ def _phased(n: int, d: float, lipschitz: float, reach: float, unit: float, smoot
     for before, rate, block in zip(rates, rates[1:], blocks[1:]):
         under += d * (unit * before) ** 2 / (2 * rate * block)
     step = math.sqrt(over / under)
-    if smoothness is not None:
-        step = min(step, 8 / positive("smoothness", smoothness))
+    if smoothness > 0:
+        step = min(step, 8 / smoothness)  # η₁ = η/4 <= 2/M, and the later steps are shorter
     steps = tuple(step * rate for rate in rates)
     return PhasedPlan(over / step + under * step, blocks, steps, tuple(unit * eta for eta in steps))
 
@@ -142,13 +161,14 @@ def phased_sgd_risk(
     relation: str = "replace-one",
     as_printed: bool = False,
 ) -> float:
-    """2√(AB) of `phased_sgd_plan`, of the order LD(1/√n + √(d ln(1/δ))/(εn)).
+    """A/η + Bη of `phased_sgd_plan`, 2√(AB) unless M caps η; of the order LD(1/√n + √(d ln(1/δ))/(εn)).
 
-    Excess *population* risk, in expectation, of phased SGD (Feldman, Koren and Talwar 2020) on convex
-    L-Lipschitz losses over a set of diameter D. `as_printed=True` returns the printed order with constant 1:
+    Excess *population* risk, in expectation, of phased SGD (Feldman, Koren and Talwar 2020) on convex, L-Lipschitz,
+    M-smooth losses over a set of diameter D; `smoothness` M is a condition of the privacy proof (0: linear losses).
+    `as_printed=True` returns the printed order with constant 1:
     a slope to draw, not a bound.
 
-    >>> round(phased_sgd_risk(10**6, 50, 1, 1, epsilon=1, delta=1e-6), 5)
+    >>> round(phased_sgd_risk(10**6, 50, 1, 1, epsilon=1, delta=1e-6, smoothness=1), 5)
     0.0017
     """
     if as_printed:

@@ -357,7 +357,7 @@ def phased_sgd_hard(
 
     q = 1/(η₁n₁) is so flat that the first pass only just gets from the centre to the boundary: the distance term shows.
     """
-    plan = phased_sgd_plan(n, d, 1.0, 1.0, epsilon=epsilon, delta=delta)
+    plan = phased_sgd_plan(n, d, 1.0, 1.0, epsilon=epsilon, delta=delta, smoothness=0.0)
     slope = min(1.0, 1 / (plan.step_sizes[0] * plan.blocks[0]))
     theta = np.zeros((repeats, d))
     for block, step, noise in zip(plan.blocks, plan.step_sizes, plan.noises):
@@ -367,7 +367,7 @@ def phased_sgd_hard(
             current[:, 0] += step * np.where(np.asarray(generator.random(repeats)) < (1 + slope) / 2, 1.0, -1.0)
             current = project_ball(current, 1.0)
         theta = total / block + noise * np.asarray(generator.standard_normal((repeats, d)))
-    bound = phased_sgd_risk(n, d, 1.0, 1.0, epsilon=epsilon, delta=delta)
+    bound = phased_sgd_risk(n, d, 1.0, 1.0, epsilon=epsilon, delta=delta, smoothness=0.0)
     return Experiment("phased SGD, hard data", bound, slope * (1 - theta[:, 0]))
 
 
