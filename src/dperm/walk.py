@@ -17,8 +17,9 @@ import numpy as np
 from dperm.certificate import Certificate, certify
 from dperm.curator import Curator, Progress
 from dperm.mechanisms.base import Plan, Shape, Target, UnmetNeeds, Vector, mechanism_from_spec
-from dperm.noise import Noise, noise_source
-from dperm.privacy import Event, Sampled
+from dperm.noise import ExactNoise, Noise, noise_source
+from dperm.notices import speak
+from dperm.privacy import Event, Gaussian, HiddenState, Sampled
 from dperm.problem import Problem
 
 if TYPE_CHECKING:
@@ -59,6 +60,13 @@ def plan(problem: Problem, shape: Shape, target: Target, mechanism: Any = "gradi
 
         raise UnmetNeeds(error.mechanism, error.needs, pure_advice(error.mechanism, problem, shape, target)) from error
     return planned
+
+
+def check_noise(policy: str, mechanism: Any, planned: Plan) -> None:
+    """Refuse the exact sampler, before anything is debited, where a run draws anything but Gaussian noise on sums."""
+    sums = getattr(mechanism, "only_sums", True) and all(isinstance(event, Gaussian | HiddenState) for event in planned.events)
+    if policy == "exact" and not sums:
+        ExactNoise().generator()  # raises, in the words of a draw
 
 
 def _named(mechanism: Any, problem: Problem, shape: Shape, target: Target, kinds: Sequence[str] = ()) -> Any:
@@ -136,6 +144,8 @@ def fit(
     chosen = _named(mechanism, problem, shape, target, () if encoding is None else encoding.kinds)
     planned = plan(problem, shape, target, chosen)
     source = noise_source(noise, random_state) if isinstance(noise, str) else noise
+    check_noise(source.policy, chosen, planned)
+    speak(planned.warnings)  # public numbers decide them, and nothing is spent yet
     receipt = None if ledger is None else _debited(ledger, planned, source, fingerprint)
     curator = Curator(
         rows.bounded(problem.data, problem.feature_map),

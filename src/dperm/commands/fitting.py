@@ -67,11 +67,11 @@ def fit(
         estimator.set_params(intervals=True)
     check_room(out, ["model.json", "certificate.json"], overwrite=overwrite)  # before anything is read or spent
     if ledger is not None:
-        from dperm.commands.planning import estimator_plan, row_count
+        from dperm.commands.planning import row_count
         from dperm.ledger import Ledger
 
         book = Ledger(ledger, data=file)
-        book.check(estimator_plan(estimator, nominal_n if nominal_n is not None else row_count(file)))
+        book.check(estimator.plan(nominal_n if nominal_n is not None else row_count(file)))
         estimator.set_params(ledger=book)
     hidden = estimator.relation == "add-remove"  # the number of rows is private there: no progress by rows
     fitted = estimator.fit(open_rows(file, declared, memory, cache, quiet=hidden or not verbosity(as_json)))
@@ -167,8 +167,22 @@ def predict(
         write_whole(out.parent, {out.name: text})
 
 
+FORMULA = ("=", "@", "+", "-")  # what a spreadsheet takes for the beginning of a formula
+
+
 def csv_cell(value: str) -> str:
-    """Quoted where needed, and never read as a formula by a spreadsheet."""
-    if value[:1] in "=@\t\r" or (value[:1] in "+-" and not value[1:2].isdigit()):
-        value = "'" + value
+    """Quoted where needed, and never read as a formula by a spreadsheet: only a number may begin with a sign.
+
+    >>> csv_cell("-1.5e-3"), csv_cell("-1+cmd|' /C calc'!A0"), csv_cell(" =1+1")
+    ('-1.5e-3', "'-1+cmd|' /C calc'!A0", "' =1+1")
+    """
+    if value.lstrip()[:1] in FORMULA or value[:1] in ("\t", "\r", "\n"):
+        value = value if _is_number(value) else "'" + value
     return '"' + value.replace('"', '""') + '"' if any(mark in value for mark in ',"\n\r') else value
+
+def _is_number(value: str) -> bool:
+    try:
+        float(value)
+    except ValueError:
+        return False
+    return "_" not in value

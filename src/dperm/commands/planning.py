@@ -48,30 +48,6 @@ def row_count(file: Path) -> int:
     return max(1, lines - 1)
 
 
-def estimator_plan(estimator: Any, n: int) -> Any:
-    """The plan that `fit` would make for n rows of the estimator's schema, without any row."""
-    from dperm.advice import plan_of
-
-    return plan_of(*_declared(estimator, n))
-
-
-def _declared(estimator: Any, n: int) -> tuple[Any, Any, Any, Any]:
-    from sklearn.base import clone
-
-    from dperm.mechanisms.base import Shape, Target
-
-    probe = clone(estimator)
-    probe._size = (n, probe.max_rows_per_person or 1)
-    schema = probe._declared_schema()
-    probe._encoding = schema.encoding()
-    column = schema.target
-    _, _, interval = probe._labels([column.classes[0]] if column.type == "classes" else [float(column.low)])
-    target = Target.declare(
-        epsilon=probe.epsilon, delta=probe.delta, relation=probe.relation, n=n, rows_per_person=probe.max_rows_per_person or 1
-    )
-    return probe, probe._problem(interval), Shape(n, probe._encoding.d), target
-
-
 def plan(
     n: int | None = typer.Option(None, help="Public (or nominal) number of rows."),
     d: int | None = typer.Option(None, help="Number of columns after encoding, each with a declared range; or pass --schema."),
@@ -113,12 +89,12 @@ def plan(
     if schema is None and d is None:
         raise ValueError("Expected --d or --schema, found neither. Pass the number of columns, e.g. --d 20.")
     if schema is not None:
-        found, planned = _advice_for(schema, model, n, epsilon, delta, relation, method, target_risk, radius)
+        fit = _fit_of_schema(schema, model, n, epsilon=epsilon, delta=delta, method=method, relation=relation)
     else:
         name = advice.named(model or "LogisticRegression")
         numbers: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "relation": relation or advice.default_relation(name)}
-        found = advice.advise(n=n, d=int(d or 0), model=name, method=method, target_risk=target_risk, radius=radius, **numbers)
-        planned = advice.plan_of(*advice.declared(name, n, int(d or 0), method=method, **numbers))
+        fit = advice.declared(name, n, int(d or 0), method=method, **numbers)
+    found, planned = advice.advise_for(fit, target_risk=target_risk, radius=radius), fit.plan()
     if ledger is not None:
         from dperm.ledger import Ledger
 
@@ -145,35 +121,17 @@ def plan(
         say(f"The relation is {found['relation']}, the default of {found['model']}; see --relation.")
 
 
-def _advice_for(
-    schema: Path, model: str | None, n: int, epsilon: float, delta: float | None, relation: str | None, method: str,
-    target_risk: float | None, radius: float,
-) -> tuple[dict[str, Any], Any]:  # fmt: skip
-    """As `advise`, for the columns of a schema."""
-    from dperm import advice
+def _fit_of_schema(schema: Path, model: str | None, n: int, **declared: Any) -> Any:
+    """The declared fit of a schema's columns."""
     from dperm.commands.fitting import estimator_for
+    from dperm.estimators.declaration import before_rows
     from dperm.schema import Schema
 
     loaded = Schema.load(schema)
     if loaded.target is None:
         raise ValueError('Expected a target in the schema, found none. Add "target" to it.')
-    asked = {} if relation is None else {"relation": relation}
-    estimator = estimator_for(model, loaded)(epsilon=epsilon, delta=delta, method=method, schema=loaded, **asked)
-    probe, problem, shape, target = _declared(estimator, n)
-    planned = advice.plan_of(probe, problem, shape, target)
-    found = {
-        "model": type(estimator).__name__,
-        "n": n,
-        "d": shape.d,
-        "epsilon": target.epsilon,
-        "delta": target.delta,
-        "relation": target.relation,
-        "mechanism": planned.mechanism,
-        "explanation": planned.explain(),
-        "odds_sentence": advice.odds_sentence(target.epsilon, target.delta, target.relation),
-    }
-    found |= advice.outlook(probe, planned, problem, radius=radius, target_risk=target_risk)
-    return found, planned
+    asked = {name: value for name, value in declared.items() if value is not None}
+    return before_rows(estimator_for(model, loaded)(schema=loaded, **asked), n)
 
 
 def _objective_table(model: str | None, delta: float | None, as_json: bool) -> None:

@@ -12,12 +12,13 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dperm.cells import numbers
 from dperm.encoding import Encoding
+from dperm.estimators.declaration import NO_ROWS, Declaration, before_rows, declaration, encoding_before_rows
 from dperm.estimators.declared import check_declared
 from dperm.estimators.engines import declared_rows, engine_rows, in_memory, parts_of
 from dperm.estimators.labels import label_column
 from dperm.estimators.persons import person_column, person_weights, without_person
-from dperm.mechanisms.base import MECHANISMS, Shape, Target
-from dperm.planner import choose
+from dperm.mechanisms.base import MECHANISMS, Plan
+from dperm.notices import repeated_fits
 from dperm.problem import (
     Ball,
     DataBounds,
@@ -113,49 +114,36 @@ class PrivateEstimator(BaseEstimator):
         missing weight counts as 0.
         """
         check_declared(self)
+        repeated_fits(self.epsilon, self.ledger)
         X, y, sample_weight = in_memory(X, y, sample_weight)
         self._schema_of_rows = None
-        self._seen = None if self.ledger is None else X  # what a ledger recognises the data set by
         engine = engine_rows(X, y, self._declared_schema())
+        seen = None if self.ledger is None else X if engine is None else engine  # what a ledger recognises the data set by
         if engine is not None:
             rows, interval, heaviest = declared_rows(self, engine, sample_weight, groups)
-            return self._run(rows, interval, heaviest, 1)
+            return self._run(rows, interval, heaviest, 1, seen)
         rows, y, groups = self._unpack(X, y, groups)
         labels, weight, interval = self._labels(y)
         weight, heaviest = self._weights(weight, sample_weight, len(labels))
         weight, per_person = person_weights(groups, self.max_rows_per_person, weight, len(labels))
-        return self._run(MemoryRows(rows, labels, weight), interval, heaviest, per_person)
+        return self._run(MemoryRows(rows, labels, weight), interval, heaviest, per_person, seen)
 
-    def _run(self, rows: Any, interval: Interval, heaviest: float | None, per_person: int) -> Any:
+    def _run(self, rows: Any, interval: Interval, heaviest: float | None, per_person: int, seen: Any = None) -> Any:
         """The walk, on rows of any engine that are encoded and labelled by the declarations."""
-        n = self.nominal_n if self.nominal_n is not None else rows.n
-        target = Target.declare(
-            epsilon=self.epsilon, delta=self.delta, relation=self.relation, n=n, rows_per_person=per_person
-        )
-        encoding = self._encoding
-        problem = self._problem(interval)
-        mechanism = choose(
-            self._method(),
-            problem,
-            Shape(n, encoding.d),
-            target,
-            asked_for=self.asked_for,
-            kinds=encoding.kinds,
-            max_weight=heaviest,
-            exact=self.noise == "exact",
-        )
+        n, encoding = self.nominal_n if self.nominal_n is not None else rows.n, self._encoding
+        declared = declaration(self, interval, n, per_person, heaviest)
         release = fit(
-            problem,
+            declared.problem,
             rows,
-            target,
-            mechanism,
+            declared.target,
+            declared.mechanism,
             nominal_n=self.nominal_n,
             noise=self.noise,
             random_state=self.random_state,
             encoding=encoding,
             progress=self._progress(),
             ledger=self.ledger,
-            fingerprint=self.__dict__.pop("_seen", None),
+            fingerprint=seen,
         )
         self.__dict__.pop("information_", None)  # of an earlier fit
         self.plan_ = release.plan
@@ -165,6 +153,16 @@ class PrivateEstimator(BaseEstimator):
         self.feature_names_out_ = np.array(encoding.names, dtype=object)
         self._store(release)
         return self
+
+    def plan(self, n: int, d: int | None = None) -> Plan:
+        """The plan that `fit` makes for n rows of the schema's columns, or of d columns; nothing is read or spent."""
+        return before_rows(self, n, d).plan()
+
+    def _before_rows(self, n: int, d: int | None) -> Declaration:
+        self._encoding = encoding_before_rows(self, d)
+        interval = self._labels(NO_ROWS)[2]
+        heaviest = self._weights(None, None if self.max_weight is None else NO_ROWS, 0)[1]
+        return declaration(self, interval, n, self.max_rows_per_person or 1, heaviest)
 
     def confidence_interval(self, level: float = 0.95) -> np.ndarray:
         """(low, high) per coefficient, the intercept last: for fits by `statistics` or `objective`; see `dperm.intervals`."""
