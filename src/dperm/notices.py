@@ -19,7 +19,7 @@ REPEATING = (
 )
 INSIDE = ("sklearn", "dperm", "joblib", "threading", "concurrent")
 SPENDING = (
-    "{name} fits this estimator several times, and every fit spends epsilon={epsilon:g} again on the same people; scores on their "
+    "{name} fits this estimator several times, and every fit spends epsilon={epsilon} again on the same people; scores on their "
     "rows are not private either. Choose settings with dperm.PrivateGridSearch, which pays once, buy scores with dperm.evaluate, "
     "and pass ledger= so that everything that is spent is counted."
 )
@@ -44,7 +44,7 @@ def repeated_fits(epsilon: float, ledger: object) -> None:
     if ledger is not None:
         return
     if name := _repeating():
-        warnings.warn(SPENDING.format(name=name, epsilon=float(epsilon)), PrivacyWarning, stacklevel=_caller())
+        warnings.warn(SPENDING.format(name=name, epsilon=epsilon), PrivacyWarning, stacklevel=_caller())
 
 
 def _caller() -> int:
@@ -56,7 +56,7 @@ def _caller() -> int:
 
 
 def _repeating() -> str:
-    """What is called between the user and this fit that repeats fits: `cross_val_score`, `GridSearchCV`, …; empty if nothing is."""
+    """What repeats fits between the user and this one: `cross_val_score`, `GridSearchCV`, …; empty if nothing does."""
     frame, found = sys._getframe(1), ""
     while frame is not None:
         if str(frame.f_globals.get("__name__", "")).startswith(REPEATING):

@@ -79,6 +79,14 @@ def _named(mechanism: Any, problem: Problem, shape: Shape, target: Target, kinds
     return mechanism_from_spec(mechanism, {}) if isinstance(mechanism, str) else mechanism
 
 
+def rebuilt_plan(record: Mapping[str, Any]) -> tuple[Plan, Problem]:
+    """The plan and the problem, computed again from the record of a certificate."""
+    problem = Problem.from_spec(record["problem"])
+    target = Target.declare(n=record["shape"]["n"], **record["target"])
+    mechanism = mechanism_from_spec(record["mechanism"]["name"], record["mechanism"]["options"])
+    return mechanism.plan(problem, Shape(record["shape"]["n"], record["shape"]["d"]), target), problem
+
+
 def merge(events: Iterable[Event]) -> list[Event]:
     """Join neighbours that differ only in their count, so that T single bookings equal one event of count T.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -98,6 +99,10 @@ class PrivateEstimator(BaseEstimator):
     def _store(self, release: Release) -> None:
         raise NotImplementedError
 
+    def _in_callers_units(self) -> None:
+        """`coef_` and `intercept_` from `w_` and the encoding."""
+        raise NotImplementedError
+
     def _method(self) -> Any:
         """The method as the planner takes it; an estimator with its own mechanism or options builds it here."""
         chosen = MECHANISMS.get(self.method) if isinstance(self.method, str) else self.method
@@ -163,6 +168,16 @@ class PrivateEstimator(BaseEstimator):
         interval = self._labels(NO_ROWS)[2]
         heaviest = self._weights(None, None if self.max_weight is None else NO_ROWS, 0)[1]
         return declaration(self, interval, n, self.max_rows_per_person or 1, heaviest)
+
+    def save(self, path: Any) -> Path:
+        """Write the model as JSON, its certificate with it: one file if the name ends in .json, else into a folder.
+
+        `dperm.load(path)` gives it back. Nothing about the rows is in it but what was released.
+        """
+        from dperm.model_file import save
+
+        check_is_fitted(self, "certificate_")
+        return save(self, path)
 
     def confidence_interval(self, level: float = 0.95) -> np.ndarray:
         """(low, high) per coefficient, the intercept last: for fits by `statistics` or `objective`; see `dperm.intervals`."""

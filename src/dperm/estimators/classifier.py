@@ -55,6 +55,9 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
     def _store(self, release: Release) -> None:
         K = len(self.classes_)
         self.w_ = release.w if K == 2 else release.w.reshape(K, -1)
+        self._in_callers_units()
+
+    def _in_callers_units(self) -> None:
         slopes, constant = self._encoding.original(self.w_, 1.0 if self.fit_intercept else 0.0)
         self.coef_ = np.atleast_2d(slopes)
         self.intercept_ = np.atleast_1d(constant)

@@ -46,7 +46,7 @@ def target_of(estimator: Any, n: int, per_person: int) -> Target:
 
 
 def declaration(estimator: Any, interval: Interval, n: int, per_person: int, heaviest: float | None) -> Declaration:
-    """For an estimator whose encoding is built: n rows (nominal where declared), labels in `interval`, weights up to `heaviest`."""
+    """For an estimator whose encoding is built: n rows (or a nominal number), labels in `interval`, weights up to `heaviest`."""
     target, encoding = target_of(estimator, n, per_person), estimator._encoding
     estimator._size = (n, per_person)
     problem, shape = estimator._problem(interval), Shape(n, encoding.d)

@@ -35,6 +35,9 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):
 
     def _store(self, release: Release) -> None:
         self.w_ = release.w
+        self._in_callers_units()
+
+    def _in_callers_units(self) -> None:
         middle, half = (self._y_low + self._y_high) / 2, (self._y_high - self._y_low) / 2
         slopes, constant = self._encoding.original(self.w_, 1.0 if self.fit_intercept else 0.0)
         self.coef_ = half * slopes

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from functools import partial
@@ -47,10 +47,9 @@ class EncodedCache:
         key_file = self.folder / "key.json"
         if key_file.exists() and key_file.read_text(encoding="utf-8") == text:
             return
-        draft: Path | None = None
+        draft = self.folder.with_name(f"{self.folder.name}.draft-{secrets.token_hex(8)}")  # a name that nobody else has
         try:
-            self.folder.parent.mkdir(parents=True, exist_ok=True)
-            draft = Path(tempfile.mkdtemp(prefix=f"{self.folder.name}.draft-", dir=self.folder.parent))  # the owner's alone
+            draft.mkdir(mode=0o700, parents=True)
             self._write(draft, blocks())
             (draft / "key.json").write_text(text, encoding="utf-8")
             self._clear()
@@ -61,8 +60,7 @@ class EncodedCache:
                 "Free some space, pass another cache= folder, or cache=None. Nothing was spent."
             ) from error
         finally:
-            if draft is not None:
-                shutil.rmtree(draft, ignore_errors=True)
+            shutil.rmtree(draft, ignore_errors=True)
 
     def _refuse_others(self) -> None:
         """Raise unless the folder is new, empty, or a cache of ours: a key of this format beside files of a cache's names."""
@@ -72,8 +70,8 @@ class EncodedCache:
         ours = "key.json" in found and all(name in NAMES and plain for name, plain in found.items())
         if found and not (ours and self._format() == FORMAT):
             raise ValueError(
-                f"Expected an empty or new folder for the cache, or one that this version of dperm made, found other files at "
-                f"{self.folder}. Pass another cache= folder, or delete this one yourself if it is an old cache. Nothing was deleted."
+                "Expected an empty or new folder for the cache, or a cache that this version of dperm made, found other files at "
+                f"{self.folder}. Pass another cache= folder; if it is an old cache, delete it yourself. Nothing was deleted."
             )
 
     def _format(self) -> object:
