@@ -33,6 +33,7 @@ _HOMES = {
     "plan": "dperm.walk",
     "Release": "dperm.walk",
     "Certificate": "dperm.certificate",
+    "PrivacyWarning": "dperm.notices",
     "Ledger": "dperm.ledger",
     "ArrowRows": "dperm.rows",
     "DaskRows": "dperm.rows",

@@ -325,6 +325,7 @@ def advise_for(
         "stages": [{"name": stage.name, "event": stage.event.spec()} for stage in plan.stages],
         "explanation": plan.explain(),
         "warnings": list(plan.warnings),
+        **({} if (expected := fit.intervals()) is None else {"intervals": expected.words}),
         "odds": odds(target.epsilon),
         "odds_sentence": odds_sentence(target.epsilon, target.delta, target.relation),
     }

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Iterable
 
 LOUD = "LITTLE CAN BE LEARNT"
+UNSURE = "INTERVALS MAY NOT COME OUT"
 # Modules of scikit-learn that fit an estimator several times on overlapping rows.
 REPEATING = (
     "sklearn.model_selection._validation",
@@ -32,7 +33,7 @@ class PrivacyWarning(UserWarning):
 def speak(texts: Iterable[str]) -> None:
     """The loud ones of a plan's warnings, in the plan's words, at the line that called the library; `plan_` keeps all of them."""
     for text in texts:
-        if text.startswith(LOUD):
+        if text.startswith((LOUD, UNSURE)):
             warnings.warn(text, PrivacyWarning, stacklevel=_caller())
 
 

@@ -19,7 +19,7 @@ from dperm.estimators.engines import declared_rows, engine_rows, in_memory, part
 from dperm.estimators.labels import label_column
 from dperm.estimators.persons import person_column, person_weights, without_person
 from dperm.mechanisms.base import MECHANISMS, Plan
-from dperm.notices import repeated_fits
+from dperm.notices import repeated_fits, speak
 from dperm.problem import (
     Ball,
     DataBounds,
@@ -137,6 +137,8 @@ class PrivateEstimator(BaseEstimator):
         """The walk, on rows of any engine that are encoded and labelled by the declarations."""
         n, encoding = self.nominal_n if self.nominal_n is not None else rows.n, self._encoding
         declared = declaration(self, interval, n, per_person, heaviest)
+        if (expected := declared.intervals()) is not None:
+            speak([expected.words])
         release = fit(
             declared.problem,
             rows,

@@ -14,6 +14,7 @@ from sklearn.base import clone
 
 from dperm.encoding import Encoding
 from dperm.estimators.declared import check_declared
+from dperm.interval_outlook import Outlook, outlook
 from dperm.mechanisms.base import Plan, Shape, Target
 from dperm.planner import choose
 from dperm.problem import Interval, Problem
@@ -36,6 +37,11 @@ class Declaration:
         seeded = self.estimator.random_state is not None
         check_noise("seeded" if seeded else self.estimator.noise, self.mechanism, planned)
         return planned
+
+    def intervals(self) -> Outlook | None:
+        """What intervals need of the table; None where none are asked for, or nothing can be said."""
+        asked = getattr(self.estimator, "intervals", False)
+        return outlook(self.estimator, self.problem, self.plan()) if asked else None
 
 
 def target_of(estimator: Any, n: int, per_person: int) -> Target:
@@ -60,7 +66,10 @@ def declaration(estimator: Any, interval: Interval, n: int, per_person: int, hea
         max_weight=heaviest,
         exact=estimator.noise == "exact",
     )
-    return Declaration(estimator, problem, shape, target, mechanism)
+    found = Declaration(estimator, problem, shape, target, mechanism)
+    if (expected := found.intervals()) is not None:
+        expected.refuse()
+    return found
 
 
 def before_rows(estimator: Any, n: int, d: int | None = None) -> Declaration:
