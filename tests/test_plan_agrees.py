@@ -15,7 +15,8 @@ from dperm.advice import default_relation
 N = 120
 CLASSIFIERS = ["LogisticRegression", "LinearSVC", "MLPClassifier"]
 REGRESSORS = ["LinearRegression", "Ridge", "HuberRegressor", "QuantileRegressor", "PoissonRegressor", "Lasso"]
-METHODS = ["auto", "auto", "auto", "gradient", "scaled-gradient", "objective", "output", "statistics", "newton", "scaled-objective"]
+METHODS = ["auto", "auto", "auto", "gradient", "scaled-gradient", "objective", "output", "statistics", "newton"]
+METHODS += ["scaled-objective"]
 SCHEMA = {
     "columns": {
         "a": {"type": "numeric", "low": -1, "high": 1},

@@ -91,24 +91,34 @@ def percent(share: float) -> str:
 
 
 def declared(
-    model: str, n: int, d: int, *, epsilon: float, delta: float | None, relation: str, method: Any = "auto", **options: Any
+    model: str, n: int, d: int, *, epsilon: float, delta: float | None, relation: str, method: Any = "auto"
 ) -> Declaration:
     """The fit of an estimator over d columns with range [0, 1]: its problem, size, target and mechanism."""
-    import dperm.estimators as estimators
     from dperm.estimators.declaration import before_rows
 
+    given: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "relation": relation, "method": method}
+    kind, extra, _ = reference(model, given)
+    return before_rows(kind(**given, **extra), n, d)
+
+
+def reference(model: str, given: dict[str, Any]) -> tuple[Any, dict[str, Any], list[int]]:
+    """(the estimator class, what declares columns with range [0, 1] and a target to it, the classes of the target).
+
+    `given` loses what a location does not have: it has one mechanism, and the median no delta.
+    """
+    import dperm.estimators as estimators
+
     model = named(model)
-    if not (isinstance(n, int) and n >= 1 and isinstance(d, int) and 1 <= d <= 10**6):
-        raise ValueError(f"Expected whole numbers n ≥ 1 and 1 ≤ d ≤ 1,000,000, found n={n!r} and d={d!r}.")
     kind = getattr(estimators, model)
-    numbers: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "relation": relation, "bounds": (0, 1), **options}
     if model in LOCATIONS:
-        if method != "auto":
+        if (method := given.pop("method", "auto")) != "auto":
             raise ValueError(f"Expected method='auto' for {model}, found {method!r}. It has one mechanism.")
-        numbers["delta"] = delta if delta is not None or model == "MeanEstimator" else 0.0
-        return before_rows(kind(**numbers), n, d)
-    extra = {"classes": [0, 1]} if model in CLASSIFIERS else {"y_bounds": (0.0, 1.0)}
-    return before_rows(kind(**numbers, method=method, **extra), n, d)
+        if given.get("delta") is None and model == "MedianEstimator":
+            given["delta"] = 0.0
+        return kind, {"bounds": (0, 1)}, []
+    if model in CLASSIFIERS:
+        return kind, {"bounds": (0, 1), "classes": [0, 1]}, [0, 1]
+    return kind, {"bounds": (0, 1), "y_bounds": (0.0, 1.0)}, []
 
 
 def named(model: str) -> str:

@@ -31,6 +31,7 @@ from dperm.noise import gaussian_scale, noise_source
 from dperm.privacy import Event, Gaussian, compose, gaussian_mu
 from dperm.problem import Problem
 from dperm.rows.memory import MemoryRows
+from dperm.wording import printable
 
 
 @dataclass(frozen=True)
@@ -68,11 +69,11 @@ class Summary:
         ]
 
     def __str__(self) -> str:
-        width = max(9, *(len(name) for name in self.names))
+        width = max(9, *(len(printable(name)) for name in self.names))
         lines = [f"{'':<{width}} {'estimate':>11} {'std. error':>11} {'z':>8}   {self.level:.0%} interval"]
         for row in self.rows():
             lines.append(
-                f"{row['name']:<{width}} {row['estimate']:>11.4g} {row['standard_error']:>11.4g} {row['z']:>8.2f}   "
+                f"{printable(row['name']):<{width}} {row['estimate']:>11.4g} {row['standard_error']:>11.4g} {row['z']:>8.2f}   "
                 f"{row['low']:.4g} … {row['high']:.4g}"
             )
         return "\n".join([*lines, self.note])

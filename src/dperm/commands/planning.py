@@ -10,6 +10,16 @@ from typing import Any
 import typer
 from typer.core import TyperCommand
 
+from dperm.commands.declaring import (
+    CLASS_WEIGHT,
+    INTERVALS,
+    MAX_EXPOSURE,
+    MAX_ROWS,
+    MAX_WEIGHT,
+    NOISE,
+    class_weights,
+    made,
+)
 from dperm.commands.shared import JSON_OPTION, say, show
 from dperm.suggestions import closest
 
@@ -61,6 +71,12 @@ def plan(
     method: str = typer.Option("auto", help="Mechanism."),
     relation: str | None = typer.Option(None, help="replace-one, zero-out or add-remove; the model's own default if left out."),
     schema: Path | None = typer.Option(None, help="Plan for the columns and target of this schema."),
+    intervals: bool = INTERVALS,
+    noise: str = NOISE,
+    class_weight: list[str] = CLASS_WEIGHT,
+    max_rows_per_person: int | None = MAX_ROWS,
+    max_weight: float | None = MAX_WEIGHT,
+    max_exposure: float | None = MAX_EXPOSURE,
     target_risk: float | None = typer.Option(
         None, help="Also say how many rows, or which epsilon, each bound needs for this risk."
     ),
@@ -80,6 +96,7 @@ def plan(
     Example: dperm plan --model logistic --compare-accounting
     """
     from dperm import advice
+    from dperm.estimators.declaration import before_rows
 
     if n is None and compare_accounting:
         _objective_table(model, delta, as_json)
@@ -88,12 +105,18 @@ def plan(
         raise ValueError("Expected --n and --epsilon, found one missing. Pass e.g. --n 10000 --epsilon 1.")
     if schema is None and d is None:
         raise ValueError("Expected --d or --schema, found neither. Pass the number of columns, e.g. --d 20.")
-    if schema is not None:
-        fit = _fit_of_schema(schema, model, n, epsilon=epsilon, delta=delta, method=method, relation=relation)
-    else:
-        name = advice.named(model or "LogisticRegression")
-        numbers: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "relation": relation or advice.default_relation(name)}
-        fit = advice.declared(name, n, int(d or 0), method=method, **numbers)
+    given: dict[str, Any] = {
+        "epsilon": epsilon,
+        "delta": delta,
+        "method": method,
+        "relation": relation,
+        "intervals": intervals,
+        "noise": noise,
+        "max_rows_per_person": max_rows_per_person,
+        "max_weight": max_weight,
+        "max_exposure": max_exposure,
+    }
+    fit = before_rows(_estimator(schema, model, class_weight, given), n, None if schema is not None else d)
     found, planned = advice.advise_for(fit, target_risk=target_risk, radius=radius), fit.plan()
     if ledger is not None:
         from dperm.ledger import Ledger
@@ -105,6 +128,8 @@ def plan(
         show(found, True)
         return
     say(found["explanation"])
+    if "intervals" in found:
+        say(f"note       {found['intervals']}")
     say("\nalternatives (worst-case bound on the excess risk)")
     for row in found["alternatives"]:
         bound = "no bound" if row["predicted_risk"] is None else f"{row['predicted_risk']:.4g}"
@@ -121,17 +146,20 @@ def plan(
         say(f"The relation is {found['relation']}, the default of {found['model']}; see --relation.")
 
 
-def _fit_of_schema(schema: Path, model: str | None, n: int, **declared: Any) -> Any:
-    """The declared fit of a schema's columns."""
+def _estimator(schema: Path | None, model: str | None, class_weight: list[str], given: dict[str, Any]) -> Any:
+    """The estimator of a schema's columns, or over columns with range [0, 1]."""
+    from dperm import advice
     from dperm.commands.fitting import estimator_for
-    from dperm.estimators.declaration import before_rows
     from dperm.schema import Schema
 
+    if schema is None:
+        kind, declared, classes = advice.reference(model or "LogisticRegression", given)
+        return made(kind, **given, **declared, class_weight=class_weights(class_weight, classes))
     loaded = Schema.load(schema)
     if loaded.target is None:
         raise ValueError('Expected a target in the schema, found none. Add "target" to it.')
-    asked = {name: value for name, value in declared.items() if value is not None}
-    return before_rows(estimator_for(model, loaded)(schema=loaded, **asked), n)
+    weights = class_weights(class_weight, loaded.target.classes)
+    return made(estimator_for(model, loaded), **given, schema=loaded, class_weight=weights)
 
 
 def _objective_table(model: str | None, delta: float | None, as_json: bool) -> None:

@@ -78,6 +78,8 @@ def before_rows(estimator: Any, n: int, d: int | None = None) -> Declaration:
     What only `fit` is given counts as given where its bound is declared: sample weights with `max_weight`, exposures with
     `max_exposure`, persons with `max_rows_per_person`.
     """
+    if not (isinstance(n, int) and n >= 1 and (d is None or (isinstance(d, int) and 1 <= d <= 10**6))):
+        raise ValueError(f"Expected whole numbers n ≥ 1 and 1 ≤ d ≤ 1,000,000, found n={n!r} and d={d!r}.")
     probe = clone(estimator)
     if probe.relation == "add-remove" and probe.nominal_n is None:
         probe.nominal_n = n
