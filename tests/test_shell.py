@@ -320,3 +320,51 @@ def test_options_that_do_not_fit_are_refused_before_the_file_is_opened(tmp_path)
     ):
         with pytest.raises(ValueError, match=message):
             command(*start, *words)
+
+
+# -- conventions --------------------------------------------------------------------------------------------------------
+
+
+def test_reprs_are_short_and_say_the_budget():
+    assert repr(dperm.LogisticRegression(epsilon=1.0)) == "LogisticRegression(epsilon=1.0)"
+    assert repr(dperm.LogisticRegression(classes=[0, 1])) == "LogisticRegression(epsilon=1.0, classes=[0, 1])"
+    frame = table(500)
+    model = dperm.LogisticRegression(3.0, classes=["no", "yes"], relation="zero-out", **BOUNDS).fit(frame[["a", "b"]], frame.t)
+    told = f"epsilon=3.0, delta=1e-06, relation='zero-out', unit='row', mechanism={model.certificate_.mechanism!r}"
+    assert repr(model.certificate_) == f"Certificate({told})"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ("C", "regularization="),
+        ("alpha", "regularization="),
+        ("penalty", "regularization="),
+        ("data_norm", "x_norm="),
+        ("max_iter", "method="),
+        ("n_jobs", "Leave it out"),
+        ("espilon", "Did you mean 'epsilon'"),
+    ],
+)
+def test_parameters_of_other_libraries_are_explained(wrong, words):
+    with pytest.raises(TypeError, match=f"found {wrong}=.*{words}"):
+        dperm.LogisticRegression(**{wrong: 1.0})
+
+
+def test_the_epsilon_of_another_huber_regression_is_noticed():
+    frame = table(500)
+    X, y = frame[["a", "b"]], (frame.t == "yes").astype(float)
+    with pytest.warns(dperm.PrivacyWarning, match="threshold="):
+        dperm.HuberRegressor(epsilon=1.35, y_bounds=(0, 1), **BOUNDS).fit(X, y)
+    dperm.HuberRegressor(epsilon=1.35, threshold=0.2, y_bounds=(0, 1), **BOUNDS).fit(X, y)
+
+
+def test_score_takes_the_target_from_the_schema_as_fit_does():
+    frame = table(2000)
+    model = dperm.LogisticRegression(5.0, schema=SCHEMA).fit(frame)
+    assert model.score(frame) == model.score(frame[["a", "b"]], frame.t) > 0.6
+    counts = {**SCHEMA, "target": {"column": "c", "type": "numeric", "low": 0, "high": 3}}
+    frame["c"] = np.arange(2000) % 3
+    for name in ("LinearRegression", "QuantileRegressor", "PoissonRegressor"):
+        fitted = getattr(dperm, name)(5.0, schema=counts).fit(frame)
+        assert fitted.score(frame) == pytest.approx(fitted.score(frame[["a", "b"]], frame.c))

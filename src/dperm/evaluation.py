@@ -101,7 +101,7 @@ def plan_evaluation(kind: str, shape: Shape, target: Target, *, bins: int = BINS
     return Plan("evaluation", {"kind": kind, "bins": bins}, stages, target, shape)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Evaluation(Claim):
     """The record of an evaluation: what was released, what follows from it, and for whom it is private.
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 LOUD = "LITTLE CAN BE LEARNT"
 UNSURE = "INTERVALS MAY NOT COME OUT"
+BUDGET = "EPSILON IS PRIVACY"
 # Modules of scikit-learn that fit an estimator several times on overlapping rows.
 REPEATING = (
     "sklearn.model_selection._validation",
@@ -33,7 +34,7 @@ class PrivacyWarning(UserWarning):
 def speak(texts: Iterable[str]) -> None:
     """The loud ones of a plan's warnings, in the plan's words, at the line that called the library; `plan_` keeps all of them."""
     for text in texts:
-        if text.startswith((LOUD, UNSURE)):
+        if text.startswith((LOUD, UNSURE, BUDGET)):
             warnings.warn(text, PrivacyWarning, stacklevel=_caller())
 
 

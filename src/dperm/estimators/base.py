@@ -87,6 +87,13 @@ class PrivateEstimator(BaseEstimator):
     ledger: Any = None
     verbose: int = 0
 
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        """As scikit-learn writes it, with the budget also where it is the default."""
+        text = str(super().__repr__(N_CHAR_MAX))
+        if "epsilon=" in text:
+            return text
+        return text.replace("(", f"(epsilon={self.epsilon!r}" + ("" if text.endswith("()") else ", "), 1)
+
     # -- what a subclass supplies ------------------------------------------------------------------------------------
 
     def _loss(self) -> Loss:
@@ -312,6 +319,14 @@ class PrivateEstimator(BaseEstimator):
         from dperm.report.progress import step_printer
 
         return step_printer("fit")
+
+    def _truth(self, X: Any, y: Any) -> Any:
+        """The labels to score against: y, or the target column of the schema where `fit` took it from there too."""
+        schema = self._declared_schema()
+        if y is not None or schema is None or schema.target is None or not is_table(X):
+            return y
+        schema.check(column_names(X))
+        return schema.labels(cells(X, schema.target.column))
 
     def _scores(self, X: Any) -> np.ndarray:
         """⟨encoded x, w⟩ for new rows, encoded by the same public rule as the training rows; rows on disk part by part."""

@@ -150,9 +150,9 @@ class PoissonRegressor(RegressorMixin, PrivateEstimator):
         rates = self._y_high * np.exp(scores)
         return np.asarray(rates if exposure is None else rates * np.asarray(exposure, dtype=np.float64))
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """D² of the Poisson deviance."""
-        return float(d2_tweedie_score(y, self.predict(X), sample_weight=sample_weight, power=1))
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """D² of the Poisson deviance, on public rows."""
+        return float(d2_tweedie_score(self._truth(X, y), self.predict(X), sample_weight=sample_weight, power=1))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -279,7 +279,7 @@ def _record(
     }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SearchCertificate(Claim):
     """What a search claims, in enough detail to compute it again: the law of K, the budget of one run, the published run.
 
