@@ -362,6 +362,7 @@ def test_the_epsilon_of_another_huber_regression_is_noticed():
 def test_score_takes_the_target_from_the_schema_as_fit_does():
     frame = table(2000)
     model = dperm.LogisticRegression(5.0, schema=SCHEMA).fit(frame)
+    assert list(model.feature_names_in_) == ["a", "b"] and model.predict(np.zeros((3, 2))).shape == (3,)
     assert model.score(frame) == model.score(frame[["a", "b"]], frame.t) > 0.6
     counts = {**SCHEMA, "target": {"column": "c", "type": "numeric", "low": 0, "high": 3}}
     frame["c"] = np.arange(2000) % 3

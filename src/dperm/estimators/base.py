@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from dperm.cells import numbers
 from dperm.encoding import Encoding
@@ -262,6 +262,7 @@ class PrivateEstimator(BaseEstimator):
             rows = schema.encoded(X)
             self._encoding = schema.encoding()
             self.n_features_in_ = rows.shape[1]
+            self.feature_names_in_ = np.array([c.name for c in schema.columns if c.type != "ignored"], dtype=object)
             return rows, label_column(y, rows.shape[0]), groups
         if y is None:
             name = type(self).__name__
@@ -345,6 +346,9 @@ class PrivateEstimator(BaseEstimator):
         if schema is not None and is_table(X):
             schema.check(column_names(X), with_target=False)
             return schema.encoded(X, self._encoding)
+        if schema is not None:  # encoded columns, which have other names than the table's
+            X = check_array(parsed(X), **_READ)
+            return self._encoding.transform(X.toarray() if is_sparse(X) and self._encoding.centred else X)
         X = validate_data(self, parsed(X), reset=False, **_READ)
         return self._encoding.transform(X.toarray() if is_sparse(X) and self._encoding.centred else X)
 

@@ -7,6 +7,7 @@ ledger's check and `model.plan(n, d)` plan by `before_rows`, which calls the sam
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -78,13 +79,13 @@ def before_rows(estimator: Any, n: int, d: int | None = None) -> Declaration:
     What only `fit` is given counts as given where its bound is declared: sample weights with `max_weight`, exposures with
     `max_exposure`, persons with `max_rows_per_person`.
     """
-    if not (isinstance(n, int) and n >= 1 and (d is None or (isinstance(d, int) and 1 <= d <= 10**6))):
+    if not (isinstance(n, Integral) and n >= 1 and (d is None or (isinstance(d, Integral) and 1 <= d <= 10**6))):
         raise ValueError(f"Expected whole numbers n ≥ 1 and 1 ≤ d ≤ 1,000,000, found n={n!r} and d={d!r}.")
     probe = clone(estimator)
     if probe.relation == "add-remove" and probe.nominal_n is None:
         probe.nominal_n = n
     check_declared(probe)
-    return probe._before_rows(probe.nominal_n if probe.nominal_n is not None else n, d)  # type: ignore[no-any-return]
+    return probe._before_rows(probe.nominal_n if probe.nominal_n is not None else int(n), d)  # type: ignore[no-any-return]
 
 
 def encoding_before_rows(estimator: Any, d: int | None) -> Encoding:
