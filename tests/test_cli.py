@@ -174,12 +174,13 @@ def test_all_columns_with_mistakes_are_named_at_once(folder):
 
 def test_other_files_than_the_expected_one_are_named(folder):
     (folder / "t.xlsx").write_bytes(b"PK\x03\x04")
+    (folder / "empty").mkdir()
     fit(folder)
     for words, message in (
         (["schema", "t.xlsx"], "a spreadsheet. Save it as CSV"),
         (["fit", "t.xlsx", "--schema", "people.json", "--epsilon", "1", "--out", "o"], "a spreadsheet. Save it as CSV"),
         (["fit", ".", "--schema", "people.json", "--epsilon", "1", "--out", "o"], "a folder with other files than Parquet"),
-        (["verify", "out"], "found a folder with certificate.json, model.json"),
+        (["verify", "empty"], "found a folder. Pass one of its files"),
         (["predict", "out/certificate.json", "people.csv"], "Pass model.json"),
         (["fit", "people.csv", "--schema", "people.csv", "--epsilon", "1", "--out", "o"], "Check the path"),
         (["theory", "gradient-descnt"], "Did you mean 'gradient-descent'?"),

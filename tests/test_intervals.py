@@ -151,7 +151,7 @@ def test_the_planned_matrix_is_the_one_that_a_paid_release_would_give():
 
 
 def test_every_leaf_of_a_certificate_with_a_curvature_matrix_is_bound():
-    X, y = logistic(300)
+    X, y = logistic(1000)
     model = dperm.LogisticRegression(epsilon=3, bounds=(-1, 1), classes=[0, 1], intervals=True, random_state=0).fit(X, y)
     assert unnoticed(model.certificate_) == {"noise.seed"}
 

@@ -11,7 +11,7 @@ import pytest
 
 import dperm
 from browser import chromium, resize
-from dperm.advice import advise, compare_accounting, declared, odds, odds_sentence, percent, plan_of
+from dperm.advice import advise, compare_accounting, declared, odds, odds_sentence, percent
 from dperm.evaluation import evaluate
 from dperm.mechanisms import Gradient
 from dperm.report.page import certificate_page, report_markdown, report_page
@@ -107,8 +107,9 @@ def test_advice_agrees_with_theory_and_with_the_planner():
     from dperm import theory
 
     found = advise(n=5000, d=4, epsilon=1.0, delta=1e-6, relation="zero-out", model="LinearSVC", target_risk=0.05)
-    estimator, problem, shape, target = declared("LinearSVC", 5000, 4, epsilon=1.0, delta=1e-6, relation="zero-out")
-    assert found["mechanism"] == plan_of(estimator, problem, shape, target).mechanism
+    fit = declared("LinearSVC", 5000, 4, epsilon=1.0, delta=1e-6, relation="zero-out")
+    problem = fit.problem
+    assert found["mechanism"] == fit.plan().mechanism
     slope = problem.loss.bounds(problem.row_norm, problem.data.y).slope
     numbers = {"lipschitz": slope * problem.row_norm, "radius": 1.0, "epsilon": 1.0, "delta": 1e-6, "relation": "zero-out"}
     assert found["predicted_risk"]["gradient"] == pytest.approx(theory.gradient_descent_risk(5000, 5, **numbers))
@@ -116,10 +117,8 @@ def test_advice_agrees_with_theory_and_with_the_planner():
 
 
 def test_accountants_are_ordered():
-    estimator, problem, shape, target = declared(
-        "LogisticRegression", 5000, 4, epsilon=1.0, delta=1e-6, relation="zero-out", method="gradient"
-    )
-    found = compare_accounting(plan_of(estimator, problem, shape, target))
+    fit = declared("LogisticRegression", 5000, 4, epsilon=1.0, delta=1e-6, relation="zero-out", method="gradient")
+    found = compare_accounting(fit.plan())
     assert found["exact composition"] <= 1.0 < found["zcdp"] <= found["renyi"] * 1.001 < found["basic (sum of epsilons)"]
 
 

@@ -91,9 +91,8 @@ def test_plan_answers_how_many_rows_and_which_epsilon() -> None:
     size, epsilon = asked["sample_size"]["gradient"], asked["epsilon_needed"]["gradient"]
     assert risks["gradient"] > 0.005 and size > 10_000 and epsilon > 1
 
-    problem, shape, target = advice.declared("LogisticRegression", 10_000, 20, epsilon=1.0, delta=None, relation="replace-one")[
-        1:
-    ]
+    fit = advice.declared("LogisticRegression", 10_000, 20, epsilon=1.0, delta=None, relation="replace-one")
+    problem, shape, target = fit.problem, fit.shape, fit.target
 
     def risk(n: int, budget: float) -> float:
         return advice.risk("gradient", problem, n, shape, replace(target, epsilon=budget), 1.0)

@@ -27,10 +27,13 @@ _HOMES = {
     "PrivateGridSearch": "dperm.estimators",
     "QuantileRegressor": "dperm.estimators",
     "Ridge": "dperm.estimators",
+    "evaluate": "dperm.evaluation",
     "fit": "dperm.walk",
+    "load": "dperm.model_file",
     "plan": "dperm.walk",
     "Release": "dperm.walk",
     "Certificate": "dperm.certificate",
+    "PrivacyWarning": "dperm.notices",
     "Ledger": "dperm.ledger",
     "ArrowRows": "dperm.rows",
     "DaskRows": "dperm.rows",
@@ -50,6 +53,7 @@ _HOMES = {
     "Zeroth": "dperm.mechanisms",
     "Schema": "dperm.schema",
 }
+_NAMES = {"load": "load_model"}  # where the name at home is longer
 _MODULES = ("audit", "estimators", "mechanisms", "privacy", "problem", "rows", "theory")
 
 __all__ = ["__version__", *_HOMES, *_MODULES]
@@ -57,7 +61,7 @@ __all__ = ["__version__", *_HOMES, *_MODULES]
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
-        return getattr(importlib.import_module(_HOMES[name]), name)
+        return getattr(importlib.import_module(_HOMES[name]), _NAMES.get(name, name))
     if name in _MODULES:
         return importlib.import_module(f"dperm.{name}")
     raise AttributeError(f"module 'dperm' has no attribute {name!r}")

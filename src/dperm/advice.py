@@ -8,14 +8,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dperm import theory
 from dperm.mechanisms.base import MECHANISMS, Plan, Shape, Target
-from dperm.planner import build, choose, expected_noise_ratio
+from dperm.planner import build, expected_noise_ratio
 from dperm.privacy import compose
 from dperm.problem import Problem
 from dperm.suggestions import closest
+
+if TYPE_CHECKING:
+    from dperm.estimators.declaration import Declaration
 
 LINEAR = ("LogisticRegression", "LinearSVC", "LinearRegression", "Ridge", "HuberRegressor")
 BOUNDED = (*LINEAR, "QuantileRegressor", "PoissonRegressor")
@@ -88,31 +91,34 @@ def percent(share: float) -> str:
 
 
 def declared(
-    model: str, n: int, d: int, *, epsilon: float, delta: float | None, relation: str, method: Any = "auto", groups: int = 1
-) -> tuple[Any, Problem, Shape, Target]:
-    """An estimator over d columns with range [0, 1], its problem, size and target."""
+    model: str, n: int, d: int, *, epsilon: float, delta: float | None, relation: str, method: Any = "auto"
+) -> Declaration:
+    """The fit of an estimator over d columns with range [0, 1]: its problem, size, target and mechanism."""
+    from dperm.estimators.declaration import before_rows
+
+    given: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "relation": relation, "method": method}
+    kind, extra, _ = reference(model, given)
+    return before_rows(kind(**given, **extra), n, d)
+
+
+def reference(model: str, given: dict[str, Any]) -> tuple[Any, dict[str, Any], list[int]]:
+    """(the estimator class, what declares columns with range [0, 1] and a target to it, the classes of the target).
+
+    `given` loses what a location does not have: it has one mechanism, and the median no delta.
+    """
     import dperm.estimators as estimators
-    from dperm.encoding import Encoding
 
     model = named(model)
-    if not (isinstance(n, int) and n >= 1 and isinstance(d, int) and 1 <= d <= 10**6):
-        raise ValueError(f"Expected whole numbers n ≥ 1 and 1 ≤ d ≤ 1,000,000, found n={n!r} and d={d!r}.")
     kind = getattr(estimators, model)
-    numbers: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "relation": relation, "bounds": (0, 1)}
     if model in LOCATIONS:
-        if method != "auto":
+        if (method := given.pop("method", "auto")) != "auto":
             raise ValueError(f"Expected method='auto' for {model}, found {method!r}. It has one mechanism.")
-        numbers["delta"] = delta if delta is not None or model == "MeanEstimator" else 0.0
-        estimator = kind(**numbers)
-        target = Target.declare(epsilon=epsilon, delta=numbers["delta"], relation=relation, n=n, rows_per_person=groups)
-        return estimator, Problem(estimator._loss(), data=estimator._data(d, None)), Shape(n, d), target
-    extra = {"classes": [0, 1]} if model in CLASSIFIERS else {"y_bounds": (0.0, 1.0)}
-    estimator = kind(**numbers, method=method, **extra)
-    estimator._encoding = Encoding.from_declaration(d, bounds=(0, 1))
-    estimator._size = (n, groups)
-    _, _, interval = estimator._labels([0])
-    target = Target.declare(epsilon=epsilon, delta=delta, relation=relation, n=n, rows_per_person=groups)
-    return estimator, estimator._problem(interval), Shape(n, d), target
+        if given.get("delta") is None and model == "MedianEstimator":
+            given["delta"] = 0.0
+        return kind, {"bounds": (0, 1)}, []
+    if model in CLASSIFIERS:
+        return kind, {"bounds": (0, 1), "classes": [0, 1]}, [0, 1]
+    return kind, {"bounds": (0, 1), "y_bounds": (0.0, 1.0)}, []
 
 
 def named(model: str) -> str:
@@ -142,18 +148,6 @@ def default_relation(model: str) -> str:
     import dperm.estimators as estimators
 
     return str(getattr(estimators, named(model))().relation)
-
-
-def plan_of(estimator: Any, problem: Problem, shape: Shape, target: Target) -> Plan:
-    """The plan that `fit` would make."""
-    from dperm.walk import plan
-
-    if type(estimator).__name__ in LOCATIONS:
-        return plan(problem, shape, target, estimator._mechanism())
-    mechanism = choose(
-        estimator._method(), problem, shape, target, asked_for=estimator.asked_for, kinds=estimator._encoding.kinds
-    )
-    return plan(problem, shape, target, mechanism)
 
 
 def predicted_risks(problem: Problem, shape: Shape, target: Target, *, radius: float = 1.0) -> dict[str, float | None]:
@@ -321,23 +315,31 @@ def advise(
     >>> found["mechanism"] in MECHANISMS, found["odds"]["factor"] == math.e
     (True, True)
     """
-    estimator, problem, shape, target = declared(model, n, d, epsilon=epsilon, delta=delta, relation=relation, method=method)
-    plan = plan_of(estimator, problem, shape, target)
+    fit = declared(model, n, d, epsilon=epsilon, delta=delta, relation=relation, method=method)
+    return advise_for(fit, radius=radius, planned=planned, target_risk=target_risk)
+
+
+def advise_for(
+    fit: Declaration, *, radius: float = 1.0, planned: bool = True, target_risk: float | None = None
+) -> dict[str, Any]:
+    """The same for a declared fit."""
+    plan, target = fit.plan(), fit.target
     found: dict[str, Any] = {
-        "model": named(model),
-        "n": n,
-        "d": d,
+        "model": type(fit.estimator).__name__,
+        "n": fit.shape.n,
+        "d": fit.shape.d,
         "epsilon": target.epsilon,
         "delta": target.delta,
-        "relation": relation,
+        "relation": target.relation,
         "mechanism": plan.mechanism,
         "stages": [{"name": stage.name, "event": stage.event.spec()} for stage in plan.stages],
         "explanation": plan.explain(),
         "warnings": list(plan.warnings),
+        **({} if (expected := fit.intervals()) is None else {"intervals": expected.words}),
         "odds": odds(target.epsilon),
-        "odds_sentence": odds_sentence(target.epsilon, target.delta, relation),
+        "odds_sentence": odds_sentence(target.epsilon, target.delta, target.relation),
     }
-    return found | outlook(estimator, plan, problem, radius=radius, planned=planned, target_risk=target_risk)
+    return found | outlook(fit.estimator, plan, fit.problem, radius=radius, planned=planned, target_risk=target_risk)
 
 
 def outlook(

@@ -21,6 +21,7 @@ import numpy as np
 from dperm.mechanisms.base import Plan, Shape, Target, UnmetNeeds, Vector, mechanism_from_spec
 from dperm.problem import Problem
 from dperm.release.driver import replay
+from dperm.wording import printable
 
 if TYPE_CHECKING:
     from dperm.encoding import Encoding
@@ -50,7 +51,7 @@ class Verdict:
         return self.ok
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Claim:
     """A record as a JSON object that anyone can compute again, with the fields people ask for most as properties."""
 
@@ -77,6 +78,13 @@ class Claim:
     @property
     def statement(self) -> str:
         return str(self.record["statement"])
+
+    def __repr__(self) -> str:
+        """One line: what is promised and by what; `to_json()` has the whole record."""
+        promise, made_by = self.record.get("guarantee"), self.record.get("mechanism")
+        parts = {**(promise if isinstance(promise, Mapping) else {}), **(made_by if isinstance(made_by, Mapping) else {})}
+        shown = [f"{key}={parts[key]!r}" for key in ("epsilon", "delta", "relation", "unit", "name") if key in parts]
+        return printable(f"{type(self).__name__}({', '.join(shown)})".replace("name=", "mechanism="))
 
     def to_json(self) -> str:
         return json.dumps(self.record, indent=1, allow_nan=False)
@@ -115,7 +123,7 @@ class Claim:
         return Verdict(tuple(found))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Certificate(Claim):
     """The record of a fit.
 

@@ -109,7 +109,7 @@ def program(plan: Plan) -> Program:
     return np.zeros(0)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Evaluation(Claim):
     """The record of an evaluation: what was released, what follows from it, and for whom it is private.
 

@@ -1,4 +1,9 @@
-"""A digest of a data set's content: a file's bytes, a table's columns, or arrays. It is private: `dperm.ledger` keeps it."""
+"""A digest of a data set's content: a file's bytes, a table's columns, arrays, or rows of an engine.
+
+It is private: `dperm.ledger` keeps it. Rows say themselves what they are recognised by, whatever was declared about them: rows
+on disk by the bytes of their files (as `Ledger(path, data=file)` is), rows in memory or on a card by their array, rows on a
+cluster by their cells in blocks of 8,192 rows, whatever the partitions.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +26,11 @@ def digest(data: Any) -> bytes:
 
 
 def recognisable(data: Any) -> bool:
-    """Whether `digest` has a rule for it; rows of other engines (out of core, a cluster) are not read twice for a fingerprint."""
+    """Whether `digest` has a rule for it."""
     from dperm.tables import is_table
 
+    if hasattr(data, "recognised_by"):
+        return True
     known = bytes | str | Path | tuple | list | np.ndarray
     return isinstance(data, known) or (data is not None and (is_table(data) or hasattr(data, "tocsr")))
 
@@ -38,6 +45,8 @@ def _feed(found: Any, data: Any) -> None:
     elif isinstance(data, tuple):
         for part in data:
             _feed(found, part)
+    elif hasattr(data, "recognised_by"):
+        _feed(found, data.recognised_by())
     elif data is None:
         found.update(b"none")
     elif is_table(data):

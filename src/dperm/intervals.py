@@ -32,6 +32,7 @@ from dperm.problem import Problem
 from dperm.release.asks import Program, Sum
 from dperm.rows.memory import MemoryRows
 from dperm.walk import execute
+from dperm.wording import printable
 
 
 @dataclass(frozen=True)
@@ -69,11 +70,11 @@ class Summary:
         ]
 
     def __str__(self) -> str:
-        width = max(9, *(len(name) for name in self.names))
+        width = max(9, *(len(printable(name)) for name in self.names))
         lines = [f"{'':<{width}} {'estimate':>11} {'std. error':>11} {'z':>8}   {self.level:.0%} interval"]
         for row in self.rows():
             lines.append(
-                f"{row['name']:<{width}} {row['estimate']:>11.4g} {row['standard_error']:>11.4g} {row['z']:>8.2f}   "
+                f"{printable(row['name']):<{width}} {row['estimate']:>11.4g} {row['standard_error']:>11.4g} {row['z']:>8.2f}   "
                 f"{row['low']:.4g} … {row['high']:.4g}"
             )
         return "\n".join([*lines, self.note])

@@ -18,8 +18,9 @@ import numpy as np
 from dperm.certificate import Certificate, certify
 from dperm.ledger import Ledger
 from dperm.mechanisms.base import Outcome, Plan, Shape, Target, UnmetNeeds, Vector, mechanism_from_spec
-from dperm.noise import Noise, noise_source
-from dperm.privacy import Event
+from dperm.noise import ExactNoise, Noise, noise_source
+from dperm.notices import speak
+from dperm.privacy import Event, Gaussian, HiddenState
 from dperm.problem import Problem
 from dperm.release import driver
 from dperm.release.asks import Program
@@ -61,6 +62,13 @@ def plan(problem: Problem, shape: Shape, target: Target, mechanism: Any = "gradi
     return planned
 
 
+def check_noise(policy: str, mechanism: Any, planned: Plan) -> None:
+    """Refuse the exact sampler, before anything is debited, where a run draws anything but Gaussian noise on sums."""
+    sums = getattr(mechanism, "only_sums", True) and all(isinstance(event, Gaussian | HiddenState) for event in planned.events)
+    if policy == "exact" and not sums:
+        ExactNoise().generator()  # raises, in the words of a draw
+
+
 def _named(mechanism: Any, problem: Problem, shape: Shape, target: Target, kinds: Sequence[str] = ()) -> Any:
     if isinstance(mechanism, str) and mechanism == "auto":
         from dperm.planner import choose
@@ -69,6 +77,14 @@ def _named(mechanism: Any, problem: Problem, shape: Shape, target: Target, kinds
         asked_for = "probabilities" if likelihood else "coefficients"
         return choose("auto", problem, shape, target, asked_for=asked_for, kinds=kinds)
     return mechanism_from_spec(mechanism, {}) if isinstance(mechanism, str) else mechanism
+
+
+def rebuilt_plan(record: Mapping[str, Any]) -> tuple[Plan, Problem]:
+    """The plan and the problem, computed again from the record of a certificate."""
+    problem = Problem.from_spec(record["problem"])
+    target = Target.declare(n=record["shape"]["n"], **record["target"])
+    mechanism = mechanism_from_spec(record["mechanism"]["name"], record["mechanism"]["options"])
+    return mechanism.plan(problem, Shape(record["shape"]["n"], record["shape"]["d"]), target), problem
 
 
 def execute(
@@ -133,6 +149,8 @@ def fit(
     chosen = _named(mechanism, problem, shape, target, () if encoding is None else encoding.kinds)
     planned = plan(problem, shape, target, chosen)
     source = noise_source(noise, random_state) if isinstance(noise, str) else noise
+    check_noise(source.policy, chosen, planned)
+    speak(planned.warnings)  # public numbers decide them, and nothing is spent yet
     outcome, receipt = execute(
         chosen.program(planned, problem),
         planned,

@@ -11,7 +11,7 @@ from dperm.commands.shared import JSON_OPTION, show
 
 
 def evaluate(
-    model: Path = typer.Argument(..., help="model.json of a fit."),
+    model: Path = typer.Argument(..., help="model.json of a fit, or the folder that the fit wrote."),
     file: Path = typer.Argument(..., help="CSV or Parquet file with held-out rows, the target included."),
     epsilon: float = typer.Option(..., help="Privacy budget of the evaluation, for the held-out rows."),
     delta: float | None = typer.Option(None, help="Default min(1e-6, 0.1/n)."),

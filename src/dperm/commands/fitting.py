@@ -7,8 +7,21 @@ from typing import Any
 
 import typer
 
-from dperm.commands.shared import JSON_OPTION, save_model, show, summary, verbosity
+from dperm.commands.declaring import (
+    CLASS_WEIGHT,
+    INTERVALS,
+    MAX_EXPOSURE,
+    MAX_ROWS,
+    MAX_WEIGHT,
+    NOISE,
+    check_declared_columns,
+    class_weights,
+    made,
+    taken_out,
+)
+from dperm.commands.shared import JSON_OPTION, notices_said, save_model, show, summary, verbosity
 from dperm.suggestions import closest
+from dperm.wording import printable
 
 
 def fit(
@@ -23,7 +36,15 @@ def fit(
     method: str = typer.Option("auto", help="Mechanism."),
     relation: str | None = typer.Option(None, help="replace-one, zero-out or add-remove; the model's own default if left out."),
     nominal_n: int | None = typer.Option(None, help="Public nominal number of rows, for add-remove."),
-    intervals: bool = typer.Option(False, "--intervals", help="Pay, out of the same epsilon, for intervals in the report."),
+    intervals: bool = INTERVALS,
+    noise: str = NOISE,
+    class_weight: list[str] = CLASS_WEIGHT,
+    person: str | None = typer.Option(None, "--person", help="Column that names the person; with --max-rows-per-person."),
+    max_rows_per_person: int | None = MAX_ROWS,
+    weight: str | None = typer.Option(None, "--weight", help="Column with sample weights; with --max-weight."),
+    max_weight: float | None = MAX_WEIGHT,
+    exposure: str | None = typer.Option(None, "--exposure", help="Column with exposures of counts; with --max-exposure."),
+    max_exposure: float | None = MAX_EXPOSURE,
     random_state: int | None = typer.Option(None, help="Reproducible noise: NOT private, for tests only."),
     ledger: Path | None = typer.Option(
         None, envvar="DPERM_LEDGER", help="Budget ledger to debit before the data are read (`dperm ledger create`)."
@@ -48,47 +69,62 @@ def fit(
         declared = declared.with_target(target)
     if declared.target is None:
         raise ValueError("Expected a target, found none. Pass --target or add \"target\" to the schema.")
-    estimator = estimator_for(model, declared)(
+    kind = estimator_for(model, declared)
+    if intervals and not hasattr(kind, "intervals"):
+        raise ValueError(
+            f"Expected a linear or logistic regression for --intervals, found {kind.__name__}. Leave --intervals or --model out."
+        )
+    estimator = made(
+        kind,
         epsilon=epsilon,
         delta=delta,
         schema=declared,
         method=method,
         nominal_n=nominal_n,
+        intervals=intervals,
+        noise=noise,
+        class_weight=class_weights(class_weight, declared.target.classes),
+        groups=person,
+        max_rows_per_person=max_rows_per_person,
+        max_weight=max_weight,
+        max_exposure=max_exposure,
         random_state=random_state,
-        verbose=verbosity(as_json),
-        **({} if relation is None else {"relation": relation}),
-    )
-    if intervals:
-        if "intervals" not in estimator.get_params():
-            raise ValueError(
-                f"Expected a linear or logistic regression for --intervals, found {type(estimator).__name__}. Leave --intervals "
-                "or --model out."
-            )
-        estimator.set_params(intervals=True)
+        relation=relation,
+    ).set_params(verbose=verbosity(as_json))
+    check_declared_columns(person, max_rows_per_person, weight, max_weight, exposure, max_exposure)
     check_room(out, ["model.json", "certificate.json"], overwrite=overwrite)  # before anything is read or spent
     if ledger is not None:
-        from dperm.commands.planning import estimator_plan, row_count
+        from dperm.commands.planning import row_count
         from dperm.ledger import Ledger
 
         book = Ledger(ledger, data=file)
-        book.check(estimator_plan(estimator, nominal_n if nominal_n is not None else row_count(file)))
+        book.check(estimator.plan(nominal_n if nominal_n is not None else row_count(file)))
         estimator.set_params(ledger=book)
     hidden = estimator.relation == "add-remove"  # the number of rows is private there: no progress by rows
-    fitted = estimator.fit(open_rows(file, declared, memory, cache, quiet=hidden or not verbosity(as_json)))
+    extra = [column for column in (person, weight, exposure) if column is not None]
+    rows = open_rows(file, declared, memory, cache, quiet=hidden or not verbosity(as_json), extra=extra)
+    rows, given = taken_out(rows, declared, sample_weight=weight, exposure=exposure)
+    with notices_said():
+        fitted = estimator.fit(rows, **given)
     report = save_model(fitted, out)
     lines = summary(fitted)
     if relation is None and lines["relation"] != "replace-one" and not as_json:
         lines["relation"] += f" (the default of {type(fitted).__name__}; see --relation)"
     if hasattr(fitted, "classes_"):
         # Always said, whatever the data: a misspelt class makes rows empty and must not become an error about them.
-        lines["labels"] = f"{', '.join(map(str, fitted.classes_.tolist()))} (a row with any other label counts as empty)"
+        known = ", ".join(printable(str(label)) for label in fitted.classes_.tolist())
+        lines["labels"] = f"{known} (a row with any other label counts as empty)"
+    if fitted.plan_.warnings:
+        lines["note"] = list(fitted.plan_.warnings) if as_json else "; ".join(fitted.plan_.warnings)
     show({**lines, "model": str(out / "model.json"), "report": str(report)}, as_json)
 
 
 STREAM_BYTES = 256_000_000
 
 
-def open_rows(file: Path, schema: Any, memory: str, cache: Path | None, *, quiet: bool) -> Any:
+def open_rows(
+    file: Path, schema: Any, memory: str, cache: Path | None, *, quiet: bool, extra: list[str] | None = None
+) -> Any:
     """A table in memory when the file is small; rows that stream when it is large, neither CSV nor Parquet, or with a cache."""
     size = sum(part.stat().st_size for part in (file.rglob("*") if file.is_dir() else [file]) if part.is_file())
     if file.exists() and (size > STREAM_BYTES or cache is not None or file.suffix in (".arrow", ".ipc", ".feather")):
@@ -98,7 +134,8 @@ def open_rows(file: Path, schema: Any, memory: str, cache: Path | None, *, quiet
         return ArrowRows(file, schema, memory=memory, cache=cache, progress=None if quiet else row_printer())
     from dperm.tables import read_table
 
-    return read_table(file, [c.name for c in schema.columns if c.type != "ignored"] + [schema.target.column])
+    used = [c.name for c in schema.columns if c.type != "ignored"]
+    return read_table(file, list(dict.fromkeys([*used, schema.target.column, *(extra or [])])))
 
 
 def estimator_for(name: str | None, schema: Any) -> Any:
@@ -131,7 +168,7 @@ def estimator_for(name: str | None, schema: Any) -> Any:
 
 
 def predict(
-    model: Path = typer.Argument(..., help="model.json of a fit."),
+    model: Path = typer.Argument(..., help="model.json of a fit, or the folder that the fit wrote."),
     file: Path = typer.Argument(..., help="CSV or Parquet file with the columns of the schema."),
     out: Path | None = typer.Option(None, help="Write predictions to this CSV instead of printing them."),
     probabilities: bool = typer.Option(False, help="Also write the probability of every class."),
@@ -167,8 +204,22 @@ def predict(
         write_whole(out.parent, {out.name: text})
 
 
+FORMULA = ("=", "@", "+", "-")  # what a spreadsheet takes for the beginning of a formula
+
+
 def csv_cell(value: str) -> str:
-    """Quoted where needed, and never read as a formula by a spreadsheet."""
-    if value[:1] in "=@\t\r" or (value[:1] in "+-" and not value[1:2].isdigit()):
-        value = "'" + value
+    """Quoted where needed, and never read as a formula by a spreadsheet: only a number may begin with a sign.
+
+    >>> csv_cell("-1.5e-3"), csv_cell("-1+cmd|' /C calc'!A0"), csv_cell(" =1+1")
+    ('-1.5e-3', "'-1+cmd|' /C calc'!A0", "' =1+1")
+    """
+    if value.lstrip()[:1] in FORMULA or value[:1] in ("\t", "\r", "\n"):
+        value = value if _is_number(value) else "'" + value
     return '"' + value.replace('"', '""') + '"' if any(mark in value for mark in ',"\n\r') else value
+
+def _is_number(value: str) -> bool:
+    try:
+        float(value)
+    except ValueError:
+        return False
+    return "_" not in value

@@ -10,6 +10,16 @@ from typing import Any
 import typer
 from typer.core import TyperCommand
 
+from dperm.commands.declaring import (
+    CLASS_WEIGHT,
+    INTERVALS,
+    MAX_EXPOSURE,
+    MAX_ROWS,
+    MAX_WEIGHT,
+    NOISE,
+    class_weights,
+    made,
+)
 from dperm.commands.shared import JSON_OPTION, say, show
 from dperm.suggestions import closest
 
@@ -48,30 +58,6 @@ def row_count(file: Path) -> int:
     return max(1, lines - 1)
 
 
-def estimator_plan(estimator: Any, n: int) -> Any:
-    """The plan that `fit` would make for n rows of the estimator's schema, without any row."""
-    from dperm.advice import plan_of
-
-    return plan_of(*_declared(estimator, n))
-
-
-def _declared(estimator: Any, n: int) -> tuple[Any, Any, Any, Any]:
-    from sklearn.base import clone
-
-    from dperm.mechanisms.base import Shape, Target
-
-    probe = clone(estimator)
-    probe._size = (n, probe.max_rows_per_person or 1)
-    schema = probe._declared_schema()
-    probe._encoding = schema.encoding()
-    column = schema.target
-    _, _, interval = probe._labels([column.classes[0]] if column.type == "classes" else [float(column.low)])
-    target = Target.declare(
-        epsilon=probe.epsilon, delta=probe.delta, relation=probe.relation, n=n, rows_per_person=probe.max_rows_per_person or 1
-    )
-    return probe, probe._problem(interval), Shape(n, probe._encoding.d), target
-
-
 def plan(
     n: int | None = typer.Option(None, help="Public (or nominal) number of rows."),
     d: int | None = typer.Option(None, help="Number of columns after encoding, each with a declared range; or pass --schema."),
@@ -85,6 +71,12 @@ def plan(
     method: str = typer.Option("auto", help="Mechanism."),
     relation: str | None = typer.Option(None, help="replace-one, zero-out or add-remove; the model's own default if left out."),
     schema: Path | None = typer.Option(None, help="Plan for the columns and target of this schema."),
+    intervals: bool = INTERVALS,
+    noise: str = NOISE,
+    class_weight: list[str] = CLASS_WEIGHT,
+    max_rows_per_person: int | None = MAX_ROWS,
+    max_weight: float | None = MAX_WEIGHT,
+    max_exposure: float | None = MAX_EXPOSURE,
     target_risk: float | None = typer.Option(
         None, help="Also say how many rows, or which epsilon, each bound needs for this risk."
     ),
@@ -104,6 +96,7 @@ def plan(
     Example: dperm plan --model logistic --compare-accounting
     """
     from dperm import advice
+    from dperm.estimators.declaration import before_rows
 
     if n is None and compare_accounting:
         _objective_table(model, delta, as_json)
@@ -112,13 +105,19 @@ def plan(
         raise ValueError("Expected --n and --epsilon, found one missing. Pass e.g. --n 10000 --epsilon 1.")
     if schema is None and d is None:
         raise ValueError("Expected --d or --schema, found neither. Pass the number of columns, e.g. --d 20.")
-    if schema is not None:
-        found, planned = _advice_for(schema, model, n, epsilon, delta, relation, method, target_risk, radius)
-    else:
-        name = advice.named(model or "LogisticRegression")
-        numbers: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "relation": relation or advice.default_relation(name)}
-        found = advice.advise(n=n, d=int(d or 0), model=name, method=method, target_risk=target_risk, radius=radius, **numbers)
-        planned = advice.plan_of(*advice.declared(name, n, int(d or 0), method=method, **numbers))
+    given: dict[str, Any] = {
+        "epsilon": epsilon,
+        "delta": delta,
+        "method": method,
+        "relation": relation,
+        "intervals": intervals,
+        "noise": noise,
+        "max_rows_per_person": max_rows_per_person,
+        "max_weight": max_weight,
+        "max_exposure": max_exposure,
+    }
+    fit = before_rows(_estimator(schema, model, class_weight, given), n, None if schema is not None else d)
+    found, planned = advice.advise_for(fit, target_risk=target_risk, radius=radius), fit.plan()
     if ledger is not None:
         from dperm.ledger import Ledger
 
@@ -129,6 +128,8 @@ def plan(
         show(found, True)
         return
     say(found["explanation"])
+    if "intervals" in found:
+        say(f"note       {found['intervals']}")
     say("\nalternatives (worst-case bound on the excess risk)")
     for row in found["alternatives"]:
         bound = "no bound" if row["predicted_risk"] is None else f"{row['predicted_risk']:.4g}"
@@ -145,35 +146,20 @@ def plan(
         say(f"The relation is {found['relation']}, the default of {found['model']}; see --relation.")
 
 
-def _advice_for(
-    schema: Path, model: str | None, n: int, epsilon: float, delta: float | None, relation: str | None, method: str,
-    target_risk: float | None, radius: float,
-) -> tuple[dict[str, Any], Any]:  # fmt: skip
-    """As `advise`, for the columns of a schema."""
+def _estimator(schema: Path | None, model: str | None, class_weight: list[str], given: dict[str, Any]) -> Any:
+    """The estimator of a schema's columns, or over columns with range [0, 1]."""
     from dperm import advice
     from dperm.commands.fitting import estimator_for
     from dperm.schema import Schema
 
+    if schema is None:
+        kind, declared, classes = advice.reference(model or "LogisticRegression", given)
+        return made(kind, **given, **declared, class_weight=class_weights(class_weight, classes))
     loaded = Schema.load(schema)
     if loaded.target is None:
         raise ValueError('Expected a target in the schema, found none. Add "target" to it.')
-    asked = {} if relation is None else {"relation": relation}
-    estimator = estimator_for(model, loaded)(epsilon=epsilon, delta=delta, method=method, schema=loaded, **asked)
-    probe, problem, shape, target = _declared(estimator, n)
-    planned = advice.plan_of(probe, problem, shape, target)
-    found = {
-        "model": type(estimator).__name__,
-        "n": n,
-        "d": shape.d,
-        "epsilon": target.epsilon,
-        "delta": target.delta,
-        "relation": target.relation,
-        "mechanism": planned.mechanism,
-        "explanation": planned.explain(),
-        "odds_sentence": advice.odds_sentence(target.epsilon, target.delta, target.relation),
-    }
-    found |= advice.outlook(probe, planned, problem, radius=radius, target_risk=target_risk)
-    return found, planned
+    weights = class_weights(class_weight, loaded.target.classes)
+    return made(estimator_for(model, loaded), **given, schema=loaded, class_weight=weights)
 
 
 def _objective_table(model: str | None, delta: float | None, as_json: bool) -> None:

@@ -10,7 +10,7 @@ from dperm.commands.shared import JSON_OPTION, show
 
 
 def report(
-    certificate: Path = typer.Argument(..., help="certificate.json of a fit."),
+    certificate: Path = typer.Argument(..., help="certificate.json of a fit, or the folder that the fit wrote."),
     evaluation: Path | None = typer.Option(None, help="evaluation.json of `dperm evaluate`, for scores and their plots."),
     out: Path = typer.Option(Path("report.html"), help="Where to write; a name that ends in .md gives Markdown."),
     as_json: bool = JSON_OPTION,
@@ -21,9 +21,10 @@ def report(
     """
     from dperm.certificate import Certificate, coefficient_hash
     from dperm.evaluation import Evaluation
-    from dperm.model_file import read_json, write_whole
+    from dperm.model_file import in_folder, read_json, write_whole
     from dperm.report.page import certificate_page
 
+    certificate = in_folder(certificate, "certificate.json")
     read_json(certificate)
     found = Certificate.load(certificate)
     verdict = found.verify(allow_seeded=True)

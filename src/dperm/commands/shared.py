@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import json
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, get_type_hints
 
 import typer
+
+from dperm.notices import PrivacyWarning
+from dperm.wording import printable
 
 SETTINGS: dict[str, bool] = {"quiet": False}  # set once by the common options, before any command runs
 JSON_OPTION = typer.Option(False, "--json", help="Print one JSON object instead of text.")
@@ -35,7 +40,24 @@ def with_quiet(command: Callable[..., None]) -> Callable[..., None]:
 def say(text: str, *, error: bool = False) -> None:
     """A line for people: nothing under --quiet."""
     if not SETTINGS["quiet"]:
-        typer.echo(text, err=error)
+        typer.echo(printable(text, keep="\n"), err=error)
+
+
+@contextlib.contextmanager
+def notices_said() -> Iterator[None]:
+    """Warnings of the library as lines on stderr, when they are given; all others as Python shows them."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", PrivacyWarning)
+        usual = warnings.showwarning
+
+        def shown(message: Any, category: Any, *place: Any) -> None:
+            if issubclass(category, PrivacyWarning):
+                say(f"dperm: {message}", error=True)
+            else:
+                usual(message, category, *place)
+
+        warnings.showwarning = shown
+        yield
 
 
 def verbosity(as_json: bool) -> int:
@@ -52,7 +74,7 @@ def show(values: dict[str, Any], as_json: bool) -> None:
         return
     width = max(len(key) for key in values)
     for key, value in values.items():
-        typer.echo(f"  {key:<{width}}  {value}")
+        typer.echo(printable(f"  {key:<{width}}  {value}", keep="\n"))
 
 
 def save_model(model: Any, folder: Path, scores: dict[str, str] | None = None) -> Path:

@@ -11,7 +11,7 @@ from dperm.commands.shared import JSON_OPTION, say, show
 
 
 def verify(
-    certificate: Path = typer.Argument(..., help="certificate.json of a fit or a search, or evaluation.json."),
+    certificate: Path = typer.Argument(..., help="certificate.json, evaluation.json, or the folder that a fit wrote."),
     model: Path | None = typer.Option(None, help="model.json, to check that its coefficients are the certified ones."),
     allow_seeded: bool = typer.Option(False, "--allow-seeded", help="Accept reproducible noise, which is NOT private."),
     as_json: bool = JSON_OPTION,
@@ -23,8 +23,13 @@ def verify(
     Example: dperm verify dperm-model/certificate.json --model dperm-model/model.json
     """
     from dperm.certificate import Certificate, coefficient_hash
-    from dperm.model_file import read_json
+    from dperm.model_file import in_folder, read_json
 
+    if certificate.is_dir():  # what `dperm fit` wrote: the certificate, and that it speaks of the model beside it
+        beside = certificate / "model.json"
+        model = beside if model is None and beside.is_file() else model
+        certificate = in_folder(certificate, "certificate.json")
+    model = None if model is None else in_folder(model, "model.json")
     record = read_json(certificate)
     if isinstance(record, dict) and record.get("format") == "dperm-evaluation/1":
         from dperm.evaluation import Evaluation

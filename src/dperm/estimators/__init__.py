@@ -7,6 +7,7 @@ from dperm.estimators.linear import LinearRegression, Ridge
 from dperm.estimators.location import MeanEstimator, MedianEstimator
 from dperm.estimators.logistic import LogisticRegression
 from dperm.estimators.mlp import MLPClassifier
+from dperm.estimators.parameters import explained
 from dperm.estimators.poisson import PoissonRegressor
 from dperm.estimators.quantile import QuantileRegressor
 from dperm.estimators.search import PrivateGridSearch
@@ -27,3 +28,6 @@ __all__ = [
     "QuantileRegressor",
     "Ridge",
 ]
+
+for _name in __all__:
+    explained(globals()[_name])

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from dperm.cells import numbers
 from dperm.encoding import Encoding
+from dperm.estimators.declaration import NO_ROWS, Declaration, before_rows, declaration, encoding_before_rows
 from dperm.estimators.declared import check_declared
 from dperm.estimators.engines import declared_rows, engine_rows, in_memory, parts_of
 from dperm.estimators.labels import label_column
 from dperm.estimators.persons import person_column, person_weights, without_person
-from dperm.mechanisms.base import MECHANISMS, Shape, Target
-from dperm.planner import choose
+from dperm.mechanisms.base import MECHANISMS, Plan
+from dperm.notices import repeated_fits, speak
 from dperm.problem import (
     Ball,
     DataBounds,
@@ -85,6 +87,13 @@ class PrivateEstimator(BaseEstimator):
     ledger: Any = None
     verbose: int = 0
 
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        """As scikit-learn writes it, with the budget also where it is the default."""
+        text = str(super().__repr__(N_CHAR_MAX))
+        if "epsilon=" in text:
+            return text
+        return text.replace("(", f"(epsilon={self.epsilon!r}" + ("" if text.endswith("()") else ", "), 1)
+
     # -- what a subclass supplies ------------------------------------------------------------------------------------
 
     def _loss(self) -> Loss:
@@ -95,6 +104,10 @@ class PrivateEstimator(BaseEstimator):
         raise NotImplementedError
 
     def _store(self, release: Release) -> None:
+        raise NotImplementedError
+
+    def _in_callers_units(self) -> None:
+        """`coef_` and `intercept_` from `w_` and the encoding."""
         raise NotImplementedError
 
     def _method(self) -> Any:
@@ -113,49 +126,38 @@ class PrivateEstimator(BaseEstimator):
         missing weight counts as 0.
         """
         check_declared(self)
+        repeated_fits(self.epsilon, self.ledger)
         X, y, sample_weight = in_memory(X, y, sample_weight)
         self._schema_of_rows = None
-        self._seen = None if self.ledger is None else X  # what a ledger recognises the data set by
         engine = engine_rows(X, y, self._declared_schema())
+        seen = None if self.ledger is None else X if engine is None else engine  # what a ledger recognises the data set by
         if engine is not None:
             rows, interval, heaviest = declared_rows(self, engine, sample_weight, groups)
-            return self._run(rows, interval, heaviest, 1)
+            return self._run(rows, interval, heaviest, 1, seen)
         rows, y, groups = self._unpack(X, y, groups)
         labels, weight, interval = self._labels(y)
         weight, heaviest = self._weights(weight, sample_weight, len(labels))
         weight, per_person = person_weights(groups, self.max_rows_per_person, weight, len(labels))
-        return self._run(MemoryRows(rows, labels, weight), interval, heaviest, per_person)
+        return self._run(MemoryRows(rows, labels, weight), interval, heaviest, per_person, seen)
 
-    def _run(self, rows: Any, interval: Interval, heaviest: float | None, per_person: int) -> Any:
+    def _run(self, rows: Any, interval: Interval, heaviest: float | None, per_person: int, seen: Any = None) -> Any:
         """The walk, on rows of any engine that are encoded and labelled by the declarations."""
-        n = self.nominal_n if self.nominal_n is not None else rows.n
-        target = Target.declare(
-            epsilon=self.epsilon, delta=self.delta, relation=self.relation, n=n, rows_per_person=per_person
-        )
-        encoding = self._encoding
-        problem = self._problem(interval)
-        mechanism = choose(
-            self._method(),
-            problem,
-            Shape(n, encoding.d),
-            target,
-            asked_for=self.asked_for,
-            kinds=encoding.kinds,
-            max_weight=heaviest,
-            exact=self.noise == "exact",
-        )
+        n, encoding = self.nominal_n if self.nominal_n is not None else rows.n, self._encoding
+        declared = declaration(self, interval, n, per_person, heaviest)
+        if (expected := declared.intervals()) is not None:
+            speak([expected.words])
         release = fit(
-            problem,
+            declared.problem,
             rows,
-            target,
-            mechanism,
+            declared.target,
+            declared.mechanism,
             nominal_n=self.nominal_n,
             noise=self.noise,
             random_state=self.random_state,
             encoding=encoding,
             progress=self._progress(),
             ledger=self.ledger,
-            fingerprint=self.__dict__.pop("_seen", None),
+            fingerprint=seen,
         )
         self.__dict__.pop("information_", None)  # of an earlier fit
         self.plan_ = release.plan
@@ -165,6 +167,26 @@ class PrivateEstimator(BaseEstimator):
         self.feature_names_out_ = np.array(encoding.names, dtype=object)
         self._store(release)
         return self
+
+    def plan(self, n: int, d: int | None = None) -> Plan:
+        """The plan that `fit` makes for n rows of the schema's columns, or of d columns; nothing is read or spent."""
+        return before_rows(self, n, d).plan()
+
+    def _before_rows(self, n: int, d: int | None) -> Declaration:
+        self._encoding = encoding_before_rows(self, d)
+        interval = self._labels(NO_ROWS)[2]
+        heaviest = self._weights(None, None if self.max_weight is None else NO_ROWS, 0)[1]
+        return declaration(self, interval, n, self.max_rows_per_person or 1, heaviest)
+
+    def save(self, path: Any) -> Path:
+        """Write the model as JSON, its certificate with it: one file if the name ends in .json, else into a folder.
+
+        `dperm.load(path)` gives it back. Nothing about the rows is in it but what was released.
+        """
+        from dperm.model_file import save
+
+        check_is_fitted(self, "certificate_")
+        return save(self, path)
 
     def confidence_interval(self, level: float = 0.95) -> np.ndarray:
         """(low, high) per coefficient, the intercept last: for fits by `statistics` or `objective`; see `dperm.intervals`."""
@@ -244,6 +266,7 @@ class PrivateEstimator(BaseEstimator):
             rows = schema.encoded(X)
             self._encoding = schema.encoding()
             self.n_features_in_ = rows.shape[1]
+            self.feature_names_in_ = np.array([c.name for c in schema.columns if c.type != "ignored"], dtype=object)
             return rows, label_column(y, rows.shape[0]), groups
         if y is None:
             name = type(self).__name__
@@ -302,6 +325,14 @@ class PrivateEstimator(BaseEstimator):
 
         return step_printer("fit")
 
+    def _truth(self, X: Any, y: Any) -> Any:
+        """The labels to score against: y, or the target column of the schema where `fit` took it from there too."""
+        schema = self._declared_schema()
+        if y is not None or schema is None or schema.target is None or not is_table(X):
+            return y
+        schema.check(column_names(X))
+        return schema.labels(cells(X, schema.target.column))
+
     def _scores(self, X: Any) -> np.ndarray:
         """⟨encoded x, w⟩ for new rows, encoded by the same public rule as the training rows; rows on disk part by part."""
         check_is_fitted(self, "certificate_")
@@ -319,6 +350,9 @@ class PrivateEstimator(BaseEstimator):
         if schema is not None and is_table(X):
             schema.check(column_names(X), with_target=False)
             return schema.encoded(X, self._encoding)
+        if schema is not None:  # encoded columns, which have other names than the table's
+            X = check_array(parsed(X), **_READ)
+            return self._encoding.transform(X.toarray() if is_sparse(X) and self._encoding.centred else X)
         X = validate_data(self, parsed(X), reset=False, **_READ)
         return self._encoding.transform(X.toarray() if is_sparse(X) and self._encoding.centred else X)
 

@@ -55,6 +55,9 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
     def _store(self, release: Release) -> None:
         K = len(self.classes_)
         self.w_ = release.w if K == 2 else release.w.reshape(K, -1)
+        self._in_callers_units()
+
+    def _in_callers_units(self) -> None:
         slopes, constant = self._encoding.original(self.w_, 1.0 if self.fit_intercept else 0.0)
         self.coef_ = np.atleast_2d(slopes)
         self.intercept_ = np.atleast_1d(constant)
@@ -71,6 +74,10 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
     def decision_function(self, X: Any) -> np.ndarray:
         """Scores: positive means the second class (binary), or one score per class."""
         return self._scores(X)
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Accuracy, on public rows: on private ones it leaks. Without y, the target is the schema's column of X."""
+        return float(super().score(X, self._truth(X, y), sample_weight))
 
     def predict(self, X: Any) -> np.ndarray:
         """The class with the largest score."""

@@ -15,6 +15,7 @@ from dperm.estimators.persons import person_column, person_weights, without_pers
 from dperm.hypotheses import GRIDS, Hypotheses, on_grid
 from dperm.mechanisms.base import Target
 from dperm.mechanisms.exponential_finite import FiniteExponential
+from dperm.notices import repeated_fits
 from dperm.problem import DataBounds, Interval, Problem, ZeroOneLoss
 from dperm.rows.memory import MemoryRows
 from dperm.rules import Predictions, Rules, class_numbers
@@ -68,6 +69,7 @@ class FiniteClassLearner(ClassifierMixin, BaseEstimator):
     def fit(self, X: Any, y: Any, groups: Any = None) -> FiniteClassLearner:
         """Choose a rule privately; afterwards `rule_` describes it, `certificate_` says what was guaranteed."""
         check_declared(self)
+        repeated_fits(self.epsilon, self.ledger)
         self.classes_ = declared_classes(self.classes, None)
         seen = X
         if y is None:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from dperm.estimators.linear import PrivateRegressor
+from dperm.notices import BUDGET, speak
 from dperm.problem import HuberLoss, Loss
+
+OTHER_EPSILON = 1.35  # scikit-learn's default for another number of the same name
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -24,6 +28,14 @@ class HuberRegressor(PrivateRegressor):
     """
 
     threshold: float | None = None
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, groups: Any = None) -> HuberRegressor:
+        """As every fit; scikit-learn's `epsilon`, where residuals begin to count linearly, is `threshold` here."""
+        if self.epsilon == OTHER_EPSILON and self.threshold is None:
+            speak([f"{BUDGET}: epsilon={OTHER_EPSILON} is taken as the privacy budget here. Where scikit-learn's HuberRegressor "
+                   "says epsilon, pass threshold=, in units of the target."])  # fmt: skip
+        fitted: HuberRegressor = super().fit(X, y, sample_weight, groups=groups)
+        return fitted
 
     def _loss(self) -> Loss:
         if self.threshold is None:

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from dperm.estimators.declaration import target_of
 from dperm.estimators.linear import PrivateRegressor
-from dperm.mechanisms.base import Shape, Target
+from dperm.mechanisms.base import Shape
 from dperm.mechanisms.gradient import Gradient
 from dperm.mechanisms.schedule import MOMENTUM, schedule
 from dperm.mechanisms.selection import Selection
@@ -73,16 +74,10 @@ class Lasso(PrivateRegressor):
             return LassoPenalty(float(self.regularization))
         return super()._regularizer()
 
-    def _run(self, rows: Any, interval: Interval, heaviest: float | None, per_person: int) -> Any:
-        self._size = (self.nominal_n if self.nominal_n is not None else rows.n, per_person)
-        return super()._run(rows, interval, heaviest, per_person)
-
     def _default_strength(self) -> float:
         """σ√(2·log d) with σ the noise that one coordinate of a step carries: noise alone rarely makes a zero move."""
         n, per_person = self._size
-        target = Target.declare(
-            epsilon=self.epsilon, delta=self.delta, relation=self.relation, n=n, rows_per_person=per_person
-        )
+        target = target_of(self, n, per_person)
         if target.delta == 0:
             return 1.0  # refused by the mechanism, whose noise is Gaussian
         unit = gaussian_mu(target.epsilon, target.delta) / (kappa(target.relation) * per_person)

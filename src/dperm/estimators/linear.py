@@ -35,6 +35,9 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):
 
     def _store(self, release: Release) -> None:
         self.w_ = release.w
+        self._in_callers_units()
+
+    def _in_callers_units(self) -> None:
         middle, half = (self._y_low + self._y_high) / 2, (self._y_high - self._y_low) / 2
         slopes, constant = self._encoding.original(self.w_, 1.0 if self.fit_intercept else 0.0)
         self.coef_ = half * slopes
@@ -45,6 +48,10 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):
 
     def _restore(self, extra: dict[str, Any]) -> None:
         self._y_low, self._y_high = (float(side) for side in extra["y_bounds"])
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """R², on public rows: on private ones it leaks. Without y, the target is the schema's column of X."""
+        return float(super().score(X, self._truth(X, y), sample_weight))
 
     def predict(self, X: Any) -> np.ndarray:
         """Predictions, clipped to the declared range of the target."""

@@ -9,9 +9,10 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
+from dperm.estimators.declaration import Declaration, before_rows, target_of
 from dperm.estimators.declared import check_declared
 from dperm.estimators.persons import person_column, person_weights
-from dperm.mechanisms.base import Target
+from dperm.mechanisms.base import Plan, Shape
 from dperm.mechanisms.exponential_quantile import QuantileExponential
 from dperm.mechanisms.mean import Mean
 from dperm.problem import DataBounds, Interval, Loss, Problem, QuantileLoss, SquaredLoss
@@ -39,20 +40,38 @@ class _Location(BaseEstimator):
     random_state: Any = None
     ledger: Any = None
 
-    def _fit(self, X: Any, groups: Any, loss: Loss, mechanism: Any, x_norm: float | None) -> Any:
+    def plan(self, n: int, d: int = 1) -> Plan:
+        """The plan that `fit` makes for n rows of d columns; nothing is read or spent."""
+        return before_rows(self, n, d).plan()
+
+    def _before_rows(self, n: int, d: int | None) -> Declaration:
+        return self._declaration(n, d or 1, self.max_rows_per_person or 1, self.max_rows_per_person is not None)
+
+    def _declaration(self, n: int, d: int, per_person: int, grouped: bool) -> Declaration:
+        problem = Problem(self._loss(), data=self._data(d))
+        return Declaration(self, problem, Shape(n, d), target_of(self, n, per_person), self._mechanism(grouped))
+
+    def _loss(self) -> Loss:
+        raise NotImplementedError
+
+    def _mechanism(self, grouped: bool) -> Any:
+        """`grouped`: persons are named, so the number of counted rows is not public."""
+        raise NotImplementedError
+
+    def _fit(self, X: Any, groups: Any) -> Any:
         check_declared(self)
         seen = X
         flat = np.ndim(X) == 1
         X, groups = person_column(X, self.groups if groups is None else groups)
         X = validate_data(self, parsed(np.asarray(X).reshape(-1, 1) if flat else X), **_READ)
-        n = self.nominal_n if self.nominal_n is not None else len(X)
         weight, per_person = person_weights(groups, self.max_rows_per_person, None, len(X))
-        target = Target.declare(epsilon=self.epsilon, delta=self.delta, relation=self.relation, n=n, rows_per_person=per_person)
+        n = self.nominal_n if self.nominal_n is not None else len(X)
+        declared = self._declaration(n, X.shape[1], per_person, groups is not None)
         release = fit(
-            Problem(loss, data=self._data(X.shape[1], x_norm)),
+            declared.problem,
             MemoryRows(X, np.zeros(len(X)), weight),
-            target,
-            mechanism,
+            declared.target,
+            declared.mechanism,
             nominal_n=self.nominal_n,
             noise=self.noise,
             random_state=self.random_state,
@@ -63,7 +82,8 @@ class _Location(BaseEstimator):
         self.location_ = float(release.w[0]) if flat else release.w
         return self
 
-    def _data(self, d: int, x_norm: float | None) -> DataBounds:
+    def _data(self, d: int) -> DataBounds:
+        x_norm: float | None = getattr(self, "x_norm", None)
         if self.bounds is None and x_norm is None:
             raise ValueError(
                 "Expected bounds=(low, high), found none. Pass the range that values can have; it must not be computed from "
@@ -111,14 +131,14 @@ class MeanEstimator(_Location):
         check_declared(self)
         if self.bounds is not None and self.x_norm is not None:
             raise ValueError("Expected bounds= or x_norm=, found both. Pass the one that describes the data better.")
-        fitted: MeanEstimator = self._fit(X, groups, self._loss(), self._mechanism(groups), self.x_norm)
+        fitted: MeanEstimator = self._fit(X, groups)
         return fitted
 
     def _loss(self) -> Loss:
         return SquaredLoss()
 
-    def _mechanism(self, groups: Any = None) -> Any:
-        counted = self.relation == "add-remove" or self.groups is not None or groups is not None
+    def _mechanism(self, grouped: bool) -> Any:
+        counted = self.relation == "add-remove" or grouped
         # The exact sampler draws Gaussian noise only.
         kind = "gaussian" if self.noise == "exact" and self.delta != 0 else "auto"
         return Mean(kind, "released" if counted else "public")
@@ -144,11 +164,11 @@ class MedianEstimator(_Location):
 
     def fit(self, X: Any, y: Any = None, groups: Any = None) -> MedianEstimator:
         """Release the quantile; afterwards `location_` and `certificate_`."""
-        fitted: MedianEstimator = self._fit(X, groups, self._loss(), self._mechanism(), None)
+        fitted: MedianEstimator = self._fit(X, groups)
         return fitted
 
     def _loss(self) -> Loss:
         return QuantileLoss(self.quantile)
 
-    def _mechanism(self, groups: Any = None) -> Any:
+    def _mechanism(self, grouped: bool) -> Any:
         return QuantileExponential(self.cells)

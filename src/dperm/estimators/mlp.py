@@ -97,9 +97,9 @@ class MLPClassifier(PrivateClassifier):
         mechanism = Network(**dict(chosen.options))
         self._layout = mechanism.layout(chosen)
         self._inputs = mechanism.inputs(self._problem(self._interval()), release.released)
-        self._layers()
+        self._in_callers_units()
 
-    def _layers(self) -> None:
+    def _in_callers_units(self) -> None:
         W1, b1, W2, b2 = self._layout.split(self.w_)
         self.coefs_, self.intercepts_ = [W1, W2], [b1, b2]
 
@@ -129,7 +129,6 @@ class MLPClassifier(PrivateClassifier):
             raise ValueError("weights that do not fit the layers")
         self._inputs = Inputs(RowMap(net["centred_rows"], float(net["radius"])), directions, float(net["length"]))
         self.hidden = net["hidden"]
-        self._layers()
 
     def _scores_of(self, X: Any) -> np.ndarray:
         encoded = self._encoded(X)

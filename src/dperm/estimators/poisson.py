@@ -11,6 +11,7 @@ from sklearn.metrics import d2_tweedie_score
 
 from dperm.cells import numbers
 from dperm.estimators.base import PrivateEstimator
+from dperm.estimators.declaration import Declaration
 from dperm.problem import Interval, Loss, PoissonLoss
 from dperm.walk import Release
 
@@ -55,21 +56,14 @@ class PoissonRegressor(RegressorMixin, PrivateEstimator):
         groups: Any = None,
     ) -> PoissonRegressor:
         """Fit privately. Exposures outside [0, max_exposure] are cut into it; a missing one counts as 0."""
-        if not self.fit_intercept:
-            raise ValueError("Expected fit_intercept=True for counts, found False. The intercept carries the mean rate.")
         if exposure is not None and offset is not None:
             raise ValueError("Expected exposure= or offset= (its logarithm), found both. Pass one.")
         if offset is not None:
             exposure = np.exp(np.minimum(numbers(offset), 700.0))
-        limit = self.max_exposure
-        if (exposure is None) != (limit is None) or (limit is not None and not (limit > 0 and np.isfinite(limit))):
-            raise ValueError(
-                f"Expected max_exposure= > 0 together with exposure= or offset= in fit, found max_exposure={limit!r}. Declare "
-                "the largest exposure a row may have; it must not be computed from the data."
-            )
-        if exposure is not None and limit is not None:
+        self._check_exposure(exposure is not None)
+        if exposure is not None:
             given = numbers(exposure)
-            self.__dict__["_given"] = np.clip(np.where(np.isnan(given), 0.0, given), 0.0, limit)
+            self.__dict__["_given"] = np.clip(np.where(np.isnan(given), 0.0, given), 0.0, self.max_exposure)
         try:
             fitted = super().fit(X, y, sample_weight, groups=groups)
         finally:
@@ -87,6 +81,21 @@ class PoissonRegressor(RegressorMixin, PrivateEstimator):
         known = np.isfinite(counts)
         labels = np.clip(np.where(known, counts, 0.0), 0.0, self._y_high) / self._y_high
         return labels, known.astype(np.float64), Interval(0.0, 1.0)
+
+    def _before_rows(self, n: int, d: int | None) -> Declaration:
+        self._check_exposure(self.max_exposure is not None)
+        self.__dict__["_given"] = None if self.max_exposure is None else np.zeros(0)
+        return super()._before_rows(n, d)
+
+    def _check_exposure(self, given: bool) -> None:
+        if not self.fit_intercept:
+            raise ValueError("Expected fit_intercept=True for counts, found False. The intercept carries the mean rate.")
+        limit = self.max_exposure
+        if given != (limit is not None) or (limit is not None and not (limit > 0 and np.isfinite(limit))):
+            raise ValueError(
+                f"Expected max_exposure= > 0 together with exposure= or offset= in fit, found max_exposure={limit!r}. Declare "
+                "the largest exposure a row may have; it must not be computed from the data."
+            )
 
     def _declared_limit(self) -> float:
         declared = self.y_bounds
@@ -120,6 +129,9 @@ class PoissonRegressor(RegressorMixin, PrivateEstimator):
 
     def _store(self, release: Release) -> None:
         self.w_ = release.w
+        self._in_callers_units()
+
+    def _in_callers_units(self) -> None:
         slopes, constant = self._encoding.original(self.w_, 1.0)
         self.coef_ = slopes
         self.intercept_ = float(constant + np.log(self._y_high))
@@ -138,9 +150,9 @@ class PoissonRegressor(RegressorMixin, PrivateEstimator):
         rates = self._y_high * np.exp(scores)
         return np.asarray(rates if exposure is None else rates * np.asarray(exposure, dtype=np.float64))
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """D² of the Poisson deviance."""
-        return float(d2_tweedie_score(y, self.predict(X), sample_weight=sample_weight, power=1))
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """D² of the Poisson deviance, on public rows."""
+        return float(d2_tweedie_score(self._truth(X, y), self.predict(X), sample_weight=sample_weight, power=1))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

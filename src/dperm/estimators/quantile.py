@@ -44,6 +44,6 @@ class QuantileRegressor(PrivateRegressor):
         auto = isinstance(self.method, str) and self.method == "auto"
         return "scaled-quantile" if auto and not pure and not penalised else self.method
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """D² of the pinball loss at this quantile."""
-        return float(d2_pinball_score(y, self.predict(X), sample_weight=sample_weight, alpha=self.quantile))
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """D² of the pinball loss at this quantile, on public rows."""
+        return float(d2_pinball_score(self._truth(X, y), self.predict(X), sample_weight=sample_weight, alpha=self.quantile))

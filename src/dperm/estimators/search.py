@@ -29,12 +29,12 @@ from sklearn.utils.validation import check_is_fitted
 from dperm.cells import numbers, positions
 from dperm.certificate import Certificate, Claim, differences
 from dperm.estimators.base import PrivateEstimator
+from dperm.estimators.declaration import declaration
 from dperm.estimators.declared import check_declared
 from dperm.estimators.labels import label_column
 from dperm.estimators.persons import person_weights
 from dperm.mechanisms.base import Plan, Shape, Stage, Target
 from dperm.noise import Noise, SeededNoise, noise_source, release
-from dperm.planner import choose
 from dperm.privacy import (
     GDP,
     PoissonRuns,
@@ -43,7 +43,6 @@ from dperm.privacy import (
     law_of,
     selection_epsilon,
 )
-from dperm.walk import plan
 
 FORMAT = "dperm-search/1"
 FORBIDDEN = {"epsilon", "delta", "relation", "nominal_n", "random_state", "noise", "groups", "ledger"}
@@ -154,14 +153,9 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):
             person_weights(None, model.max_rows_per_person, None, 0)
             model._unpack(first, label, None)  # builds the encoding, which follows from declarations alone
             _, _, interval = model._labels(label)
-            heaviest = model._weights(None, None, 0)[1]
-            shape = Shape(n, model._encoding.d)
-            target = Target.declare(epsilon=model.epsilon, delta=model.delta, relation=model.relation, n=n)
-            kinds, exact = model._encoding.kinds, model.noise == "exact"
-            problem = model._problem(interval)
-            options = {"asked_for": model.asked_for, "kinds": kinds, "max_weight": heaviest, "exact": exact}
-            _gaussian(plan(problem, shape, target, choose(model._method(), problem, shape, target, **options)), mu)
-        return shape.d
+            declared = declaration(model, interval, n, 1, model._weights(None, None, 0)[1])
+            _gaussian(declared.plan(), mu)
+        return declared.shape.d
 
     def _debited(self, planned: Plan, source: Noise, X: Any) -> dict[str, Any] | None:
         """The debit of the whole search, on disk before anything is drawn."""
@@ -285,7 +279,7 @@ def _record(
     }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SearchCertificate(Claim):
     """What a search claims, in enough detail to compute it again: the law of K, the budget of one run, the published run.
 

@@ -69,6 +69,7 @@ class Exponential:
     total_variation: float | None = None
 
     name: ClassVar[str] = "exponential"
+    only_sums: ClassVar[bool] = False  # draws more than Gaussian noise on sums, so not by the exact sampler
 
     def __post_init__(self) -> None:
         if self.sampler is not None and self.sampler not in SAMPLERS:

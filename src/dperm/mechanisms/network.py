@@ -71,6 +71,7 @@ class Network:
     sampling_rate: float | None = None
 
     name: ClassVar[str] = "network"
+    only_sums: ClassVar[bool] = False  # draws more than Gaussian noise on sums, so not by the exact sampler
     linear: ClassVar[bool] = False  # its weights are no coefficients of columns: linear estimators refuse it
 
     def __post_init__(self) -> None:

@@ -61,6 +61,7 @@ class Output:
     batches: int | None = None
 
     name: ClassVar[str] = "output"
+    only_sums: ClassVar[bool] = False  # draws more than Gaussian noise on sums, so not by the exact sampler
 
     def __post_init__(self) -> None:
         for value, allowed, label in ((self.noise_kind, NOISE_KINDS, "noise_kind"), (self.solver, SOLVERS, "solver")):

@@ -9,9 +9,10 @@ import numpy as np
 
 from dperm.advice import alternatives, odds, odds_sentence, percent
 from dperm.certificate import Certificate
-from dperm.mechanisms.base import MECHANISMS, Plan, Shape, Target, mechanism_from_spec
+from dperm.mechanisms.base import MECHANISMS
 from dperm.problem import Problem
 from dperm.report.document import Bars, Block, Code, Curve, Section, Table, Text
+from dperm.walk import rebuilt_plan
 
 MOST_BARS = 25
 REFERENCES = (
@@ -192,17 +193,8 @@ def _coefficients(record: Mapping[str, Any], table: Any, no_table: str) -> list[
     return blocks
 
 
-def rebuilt_plan(certificate: Certificate) -> tuple[Plan, Problem]:
-    """The plan, computed again from the certificate."""
-    record = certificate.record
-    problem = Problem.from_spec(record["problem"])
-    target = Target.declare(n=record["shape"]["n"], **record["target"])
-    mechanism = mechanism_from_spec(record["mechanism"]["name"], record["mechanism"]["options"])
-    return mechanism.plan(problem, Shape(record["shape"]["n"], record["shape"]["d"]), target), problem
-
-
 def _plan(certificate: Certificate) -> list[Block]:
-    plan, problem = rebuilt_plan(certificate)
+    plan, problem = rebuilt_plan(certificate.record)
     kinds = tuple((certificate.record["encoding"] or {}).get("kinds", ()))
     rows = []
     for entry in alternatives(problem, plan.shape, plan.target, asked_for="coefficients", kinds=kinds, planned=False):

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+
+from dperm.wording import markdown_line, markdown_text, printable
 
 STYLE = """
 :root{color-scheme:light dark;--ink:#1b1f24;--soft:#4b535d;--line:#d0d7de;--bar:#0b5cad;--neg:#a4450b;--paper:#fff;--box:#f6f8fa}
@@ -47,7 +50,8 @@ class Text:
         return f"<p{mark}>{_inline(self.words)}</p>"
 
     def markdown(self) -> str:
-        return f"> **{self.words}**" if self.kind in ("say", "warn") else self.words
+        words = markdown_line(self.words)
+        return f"> **{words}**" if self.kind in ("say", "warn") else words
 
 
 @dataclass(frozen=True)
@@ -73,17 +77,17 @@ class Table:
         )
         caption = f"<caption>{_inline(self.caption)}</caption>" if self.caption else ""
         top = f"<thead><tr>{head}</tr></thead>" if any(self.head) else ""
-        label = html.escape(self.caption or "table", quote=True)
+        label = html.escape(printable(self.caption or "table"), quote=True)
         inner = f"<table>{caption}{top}<tbody>{body}</tbody></table>"
         return f'<div class="wide" tabindex="0" role="region" aria-label="{label}">{inner}</div>'
 
     def markdown(self) -> str:
         def line(cells: Sequence[str]) -> str:
-            return "| " + " | ".join(text.replace("|", "\\|").replace("\n", " ") for text in cells) + " |"
+            return "| " + " | ".join(map(markdown_text, cells)) + " |"
 
         rule = "|" + "|".join("---:" if j in self.numeric else "---" for j in range(len(self.head))) + "|"
         lines = [line(self.head), rule, *(line(row) for row in self.rows)]
-        return "\n".join([*([self.caption, ""] if self.caption else []), *lines])
+        return "\n".join([*([markdown_line(self.caption), ""] if self.caption else []), *lines])
 
 
 @dataclass(frozen=True)
@@ -171,12 +175,13 @@ class Code:
     folded: str = ""
 
     def html(self) -> str:
-        body = f"<pre>{html.escape(self.text)}</pre>"
+        body = f"<pre>{html.escape(printable(self.text, keep=chr(10)))}</pre>"
         return f"<details><summary>{html.escape(self.folded)}</summary>{body}</details>" if self.folded else body
 
     def markdown(self) -> str:
-        fence = "`" * (3 + max((len(run) for run in self.text.split("\n") if set(run) == {"`"}), default=0))
-        return f"{fence}\n{self.text}\n{fence}"
+        text = printable(self.text, keep="\n")
+        fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
+        return f"{fence}\n{text}\n{fence}"
 
 
 Block = Text | Table | Bars | Curve | Code
@@ -198,23 +203,24 @@ def to_html(title: str, sections: Sequence[Section], footer: str) -> str:
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
-        f"<title>{html.escape(title)}</title><style>{STYLE}</style></head><body>"
+        f"<title>{html.escape(printable(title))}</title><style>{STYLE}</style></head><body>"
         '<a class="skip" href="#content">Skip to the report</a>'
-        f'<main id="content"><h1>{html.escape(title)}</h1>{"".join(parts)}</main>'
+        f'<main id="content"><h1>{html.escape(printable(title))}</h1>{"".join(parts)}</main>'
         f"<footer>{_inline(footer)}</footer></body></html>\n"
     )
 
 
 def to_markdown(title: str, sections: Sequence[Section], footer: str) -> str:
-    parts = [f"# {title}"]
+    parts = [f"# {markdown_text(title)}"]
     for section in sections:
-        parts += [f"## {section.title}"] if section.title else []
+        parts += [f"## {markdown_text(section.title)}"] if section.title else []
         parts += [block.markdown() for block in section.blocks]
-    return "\n\n".join([*parts, footer]) + "\n"
+    return "\n\n".join([*parts, markdown_line(footer)]) + "\n"
 
 
 def _inline(text: str) -> str:
     """Escaped text in which `words` between backquotes are set as code."""
+    text = printable(text)
     pieces = text.split("`")
     if len(pieces) % 2 == 0:
         return html.escape(text)

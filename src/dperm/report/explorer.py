@@ -86,8 +86,8 @@ def curve(**values: Any) -> dict[str, Any]:
     rows = []
     for epsilon in places:
         kept = {key: values.get(key) for key in ("delta", "relation")}
-        _, problem, shape, target = advice.declared(values["model"], values["n"], values["d"], epsilon=epsilon, **kept)
-        rows.append(advice.predicted_risks(problem, shape, target))
+        fit = advice.declared(values["model"], values["n"], values["d"], epsilon=epsilon, **kept)
+        rows.append(advice.predicted_risks(fit.problem, fit.shape, fit.target))
     return {"epsilon": places, "risks": {name: [row[name] for row in rows] for name in advice.RISK_NAMES}}
 
 

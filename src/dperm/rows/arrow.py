@@ -88,6 +88,10 @@ class ArrowRows:
     def bounded(self, data: DataBounds, feature_map: FeatureMap | None = None) -> ArrowRows:
         return self._copy(data=data, feature_map=feature_map)
 
+    def recognised_by(self) -> Path:
+        """What a ledger recognises the data set by: the bytes of the file, or of all files in the folder."""
+        return self.files.root
+
     def sum(self, term: Term, step: float) -> NDArray[np.float64]:
         return from_counts(total_counts(self.blocks(), term, step), step)
 

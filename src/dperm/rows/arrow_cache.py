@@ -1,6 +1,7 @@
 """Encoded rows on disk: written once, read back block by block at the speed of the disk.
 
-Plain arrays of numbers and a key (key.json) that names the files, their sizes and times, the schema and the dtype. Dense rows
+Plain arrays of numbers and a key (key.json) that names this format, the files, their sizes and times, the schema and the dtype.
+Only a folder that holds such a key and nothing but a cache's own files is ever replaced. Dense rows
 are n × d numbers; CSR rows are their entries, the columns of the entries and the number of entries in every row. `blocks.npy`
 says where each block's entries begin. Blocks are read into buffers rather than mapped: mapped pages count as resident memory, and
 the budget is about that. The folder is readable by its owner alone, and appears under its name only when it is complete.
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
@@ -25,6 +27,8 @@ from dperm.rows.memory import is_sparse
 
 Piece = tuple[Any, NDArray[np.float64]]
 Blocks = Iterator[tuple[int, Callable[[], Piece]]]
+FORMAT = "dperm-cache/1"
+NAMES = frozenset({"key.json", "blocks.npy", "entries", "columns", "counts", "cells"})
 
 
 class EncodedCache:
@@ -34,21 +38,21 @@ class EncodedCache:
         self.folder, self.n, self.d, self.dtype = folder, n, d, dtype
 
     def fill(self, key: Mapping[str, Any], blocks: Callable[[], Blocks]) -> None:
-        """Write the cache unless it is there for the same key; a cache of other files or another schema is replaced."""
-        text = json.dumps(key, sort_keys=True, default=str)
-        if (self.folder / "key.json").exists():
-            if (self.folder / "key.json").read_text(encoding="utf-8") == text:
-                return
-        elif self.folder.exists() and any(self.folder.iterdir()):
-            raise ValueError(
-                f"Expected an empty or new folder for the cache, found other files in {self.folder}. Pass another cache= folder."
-            )
-        draft = self.folder.with_name(self.folder.name + f".draft-{os.getpid()}")
+        """Write the cache unless it is there for the same key; our cache of other files or another schema is replaced.
+
+        A folder that is no cache of this format is refused and left as it is: nothing in it is deleted.
+        """
+        text = json.dumps({"format": FORMAT, **key}, sort_keys=True, default=str)
+        self._refuse_others()
+        key_file = self.folder / "key.json"
+        if key_file.exists() and key_file.read_text(encoding="utf-8") == text:
+            return
+        draft = self.folder.with_name(f"{self.folder.name}.draft-{secrets.token_hex(8)}")  # a name that nobody else has
         try:
             draft.mkdir(mode=0o700, parents=True)
             self._write(draft, blocks())
             (draft / "key.json").write_text(text, encoding="utf-8")
-            shutil.rmtree(self.folder, ignore_errors=True)
+            self._clear()
             draft.rename(self.folder)
         except OSError as error:
             raise ValueError(
@@ -57,6 +61,32 @@ class EncodedCache:
             ) from error
         finally:
             shutil.rmtree(draft, ignore_errors=True)
+
+    def _refuse_others(self) -> None:
+        """Raise unless the folder is new, empty, or a cache of ours: a key of this format beside files of a cache's names."""
+        if not self.folder.exists():
+            return
+        found = {part.name: part.is_file() for part in self.folder.iterdir()} if self.folder.is_dir() else {".": False}
+        ours = "key.json" in found and all(name in NAMES and plain for name, plain in found.items())
+        if found and not (ours and self._format() == FORMAT):
+            raise ValueError(
+                "Expected an empty or new folder for the cache, or a cache that this version of dperm made, found other files at "
+                f"{self.folder}. Pass another cache= folder; if it is an old cache, delete it yourself. Nothing was deleted."
+            )
+
+    def _format(self) -> object:
+        try:
+            key = json.loads((self.folder / "key.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError):
+            return None
+        return key.get("format") if isinstance(key, dict) else None
+
+    def _clear(self) -> None:
+        """Take away our own files by name, then the empty folder; whatever else has come meanwhile stops the removal."""
+        if self.folder.exists():
+            for name in NAMES:
+                (self.folder / name).unlink(missing_ok=True)
+            self.folder.rmdir()
 
     @property
     def size(self) -> int:

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dperm.fingerprints import digest
 from dperm.problem import DataBounds, FeatureMap
 from dperm.rows.base import BLOCK_ROWS, Block, Term, from_counts, total_counts
 from dperm.rows.labelled import LabelRule, Labels, rule_of_schema
@@ -117,6 +118,21 @@ class DaskRows:
     def labelled(self, rule: LabelRule) -> DaskRows:
         """The same rows with labels by another public rule, applied by the workers."""
         return self._copy(recipe=replace(self.recipe, rule=rule))
+
+    def recognised_by(self) -> bytes:
+        """What a ledger recognises the data set by: digests of its raw rows in blocks of 8,192, computed by the workers.
+
+        Blocks begin at public row numbers, so the partitions do not matter; labels are left out, as for arrays in memory.
+        """
+        import dask
+
+        make = dask.delayed(block_digests, pure=False)
+        take = dask.delayed(take_rows, pure=False)
+        parts = [
+            make([take(self.partitions[number], first, last) for number, first, last, _ in pieces])
+            for _, pieces in regroup(self.lengths)
+        ]
+        return bytes(self._compute(dask.delayed(b"".join, pure=False)(parts)))
 
     def bounded(self, data: DataBounds, feature_map: FeatureMap | None = None) -> DaskRows:
         return self._copy(recipe=replace(self.recipe, data=data, feature_map=feature_map))
@@ -250,6 +266,13 @@ def make_blocks(pieces: list[tuple[Any, ...]], start: int, recipe: Recipe) -> li
     X, y, weight = (_joined([piece[column] for piece in pieces]) for column in range(3))
     y = None if y is None else np.asarray(y)
     return recipe.blocks(X, y, None if weight is None else np.asarray(weight, dtype=np.float64), start)
+
+
+def block_digests(pieces: list[tuple[Any, ...]]) -> bytes:
+    """A digest per block of the raw rows of the pieces, laid end to end."""
+    X = _joined([piece[0] for piece in pieces])
+    rows = X.iloc if hasattr(X, "iloc") else X
+    return b"".join(digest(rows[first : first + BLOCK_ROWS]) for first in range(0, X.shape[0], BLOCK_ROWS))
 
 
 def _joined(parts: list[Any]) -> Any:

@@ -83,6 +83,10 @@ class DeviceRows:
             return self._copy(encoding=encoding, _encode=transform)
         return self._copy(X=transform(self.X), encoding=encoding)
 
+    def recognised_by(self) -> Any:
+        """What a ledger recognises the data set by: the array, as the same array in the host's memory would be."""
+        return to_host(self.X)
+
     def labelled(self, rule: LabelRule) -> DeviceRows:
         """The same rows with labels by a public rule; labels are read on the host once."""
         labels, weight = rule(to_host(self.y))[:2]

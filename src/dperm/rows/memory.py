@@ -68,6 +68,10 @@ class MemoryRows:
     def bounded(self, data: DataBounds, feature_map: FeatureMap | None = None) -> MemoryRows:
         return MemoryRows(self.X, self.y, self.weight, data=data, feature_map=feature_map)
 
+    def recognised_by(self) -> Any:
+        """What a ledger recognises the data set by: the array itself, as where it is passed without rows around it."""
+        return self.X
+
     def blocks(self) -> Iterator[Block]:
         return (self.block(number) for number in range(len(self._blocks)))
 

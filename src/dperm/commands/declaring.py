@@ -1,0 +1,90 @@
+"""Options of `dperm fit` and `dperm plan` that declare something to the estimator, and what they mean."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+
+NOISE = typer.Option("secure", help="secure, or exact: integer noise from an exact sampler (dperm[exact]).")
+CLASS_WEIGHT = typer.Option(None, "--class-weight", help="Weight of a class, e.g. yes=5; others weigh 1; may be repeated.")
+MAX_ROWS = typer.Option(None, "--max-rows-per-person", help="How many rows of a person may count; protects persons, not rows.")
+MAX_WEIGHT = typer.Option(None, "--max-weight", help="Declared largest sample weight of a row, with sample weights.")
+MAX_EXPOSURE = typer.Option(None, "--max-exposure", help="Declared largest exposure of a row, with exposures (counts only).")
+INTERVALS = typer.Option(False, "--intervals", help="Pay, out of the same epsilon, for intervals in the report.")
+
+
+def made(kind: Any, **given: Any) -> Any:
+    """The estimator with the options that were given; one that it does not have is refused by its name on the command line."""
+    known = kind().get_params(deep=False)
+    asked = {name: value for name, value in given.items() if value is not None and (name in known or value is not False)}
+    for name in asked:
+        if name not in known:
+            raise ValueError(
+                f"Expected options that {kind.__name__} has, found --{name.replace('_', '-')}. Leave it out, or choose another "
+                "--model."
+            )
+    return kind(**asked)
+
+
+def class_weights(words: list[str] | None, classes: Any) -> dict[Any, float] | None:
+    """{class: weight} from words like "yes=5"; classes are the declared ones, compared as they are written.
+
+    >>> class_weights(["1=2.5"], [0, 1])
+    {1: 2.5}
+    """
+    if not words:
+        return None
+    named = {str(label): label for label in classes or ()}
+    found = {}
+    for word in words:
+        label, _, number = word.rpartition("=")
+        try:
+            found[named[label]] = float(number)
+        except (KeyError, ValueError):
+            raise ValueError(
+                f"Expected --class-weight CLASS=WEIGHT with a class in {', '.join(named) or '(no classes are declared)'}, found "
+                f"{word!r}. Write e.g. --class-weight {next(iter(named), 'yes')}=5."
+            ) from None
+    return found
+
+
+def taken_out(table: Any, schema: Any, **columns: str | None) -> tuple[Any, dict[str, Any]]:
+    """The table without the named columns, which are no features, and their cells under the words of `fit`."""
+    from dperm.estimators.engines import is_rows
+    from dperm.tables import cells, column_names, without_column
+
+    found = {}
+    for word, column in columns.items():
+        if column is None:
+            continue
+        option = f"--{word.replace('_', '-')}".replace("sample-", "")
+        if is_rows(table):
+            raise ValueError(f"Expected a file that fits into memory for {option}, found one that is read as a stream.")
+        used = [c.name for c in schema.columns if c.type != "ignored"] + [schema.target.column]
+        if column in used or column_names(table).count(column) != 1:
+            what = "a declared feature or the target" if column in used else "no such column"
+            raise ValueError(f"Expected {option} to name a column of its own, found {column!r}, {what}. Correct the name.")
+        found[word] = cells(table, column)
+        table = without_column(table, column)
+    return table, found
+
+
+def check_declared_columns(
+    person: str | None,
+    most_rows: int | None,
+    weight: str | None,
+    max_weight: float | None,
+    exposure: str | None,
+    max_exposure: float | None,
+) -> None:
+    """A column and its declared bound come together; said before the file is opened."""
+    pairs = (
+        ("--person", person, "--max-rows-per-person", most_rows),
+        ("--weight", weight, "--max-weight", max_weight),
+        ("--exposure", exposure, "--max-exposure", max_exposure),
+    )
+    for column, name, limit, bound in pairs:
+        if (name is None) != (bound is None):
+            found, missing = (column, limit) if bound is None else (limit, column)
+            raise ValueError(f"Expected {column} and {limit} together, found {found} without {missing}. Pass both, or neither.")

@@ -1,0 +1,102 @@
+"""What follows from an estimator's declarations alone: the problem, the size, the target and the mechanism.
+
+`fit` plans by `declaration`, with what it found out about its rows in public ways (their number, their columns); `dperm plan`, a
+ledger's check and `model.plan(n, d)` plan by `before_rows`, which calls the same function. So they cannot disagree.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+
+from dperm.encoding import Encoding
+from dperm.estimators.declared import check_declared
+from dperm.interval_outlook import Outlook, outlook
+from dperm.mechanisms.base import Plan, Shape, Target
+from dperm.planner import choose
+from dperm.problem import Interval, Problem
+from dperm.walk import check_noise, plan
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """An estimator (its encoding built) with what `dperm.fit` takes."""
+
+    estimator: Any
+    problem: Problem
+    shape: Shape
+    target: Target
+    mechanism: Any
+
+    def plan(self) -> Plan:
+        """The plan of the fit, refused where the fit would be refused."""
+        planned = plan(self.problem, self.shape, self.target, self.mechanism)
+        seeded = self.estimator.random_state is not None
+        check_noise("seeded" if seeded else self.estimator.noise, self.mechanism, planned)
+        return planned
+
+    def intervals(self) -> Outlook | None:
+        """What intervals need of the table; None where none are asked for, or nothing can be said."""
+        asked = getattr(self.estimator, "intervals", False)
+        return outlook(self.estimator, self.problem, self.plan()) if asked else None
+
+
+def target_of(estimator: Any, n: int, per_person: int) -> Target:
+    """The estimator's budget for n rows."""
+    return Target.declare(
+        epsilon=estimator.epsilon, delta=estimator.delta, relation=estimator.relation, n=n, rows_per_person=per_person
+    )
+
+
+def declaration(estimator: Any, interval: Interval, n: int, per_person: int, heaviest: float | None) -> Declaration:
+    """For an estimator whose encoding is built: n rows (or a nominal number), labels in `interval`, weights up to `heaviest`."""
+    target, encoding = target_of(estimator, n, per_person), estimator._encoding
+    estimator._size = (n, per_person)
+    problem, shape = estimator._problem(interval), Shape(n, encoding.d)
+    mechanism = choose(
+        estimator._method(),
+        problem,
+        shape,
+        target,
+        asked_for=estimator.asked_for,
+        kinds=encoding.kinds,
+        max_weight=heaviest,
+        exact=estimator.noise == "exact",
+    )
+    found = Declaration(estimator, problem, shape, target, mechanism)
+    if (expected := found.intervals()) is not None:
+        expected.refuse()
+    return found
+
+
+def before_rows(estimator: Any, n: int, d: int | None = None) -> Declaration:
+    """The declaration of a fit of n rows, without any row: of the schema's columns, or of d declared ones.
+
+    What only `fit` is given counts as given where its bound is declared: sample weights with `max_weight`, exposures with
+    `max_exposure`, persons with `max_rows_per_person`.
+    """
+    if not (isinstance(n, Integral) and n >= 1 and (d is None or (isinstance(d, Integral) and 1 <= d <= 10**6))):
+        raise ValueError(f"Expected whole numbers n ≥ 1 and 1 ≤ d ≤ 1,000,000, found n={n!r} and d={d!r}.")
+    probe = clone(estimator)
+    if probe.relation == "add-remove" and probe.nominal_n is None:
+        probe.nominal_n = n
+    check_declared(probe)
+    return probe._before_rows(probe.nominal_n if probe.nominal_n is not None else int(n), d)  # type: ignore[no-any-return]
+
+
+def encoding_before_rows(estimator: Any, d: int | None) -> Encoding:
+    """The encoding of the schema, or of d dense columns by the other declarations."""
+    schema = estimator._declared_schema()
+    if schema is not None:
+        return schema.encoding()
+    if d is None:
+        raise ValueError("Expected d=, the number of columns, or a schema, found neither. Pass e.g. d=20.")
+    kinds = {name: getattr(estimator, name) for name in ("bounds", "x_norm", "categorical", "boolean", "sparse")}
+    return Encoding.from_declaration(d, **kinds)
+
+
+NO_ROWS: np.ndarray = np.array([], dtype=object)

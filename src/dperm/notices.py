@@ -1,0 +1,69 @@
+"""Warnings that a fit gives. Public numbers and the calling code decide them, never a row."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Iterable
+
+LOUD = "LITTLE CAN BE LEARNT"
+UNSURE = "INTERVALS MAY NOT COME OUT"
+BUDGET = "EPSILON IS PRIVACY"
+# Modules of scikit-learn that fit an estimator several times on overlapping rows.
+REPEATING = (
+    "sklearn.model_selection._validation",
+    "sklearn.model_selection._search",
+    "sklearn.calibration",
+    "sklearn.ensemble.",
+    "sklearn.feature_selection.",
+    "sklearn.multiclass",
+    "sklearn.multioutput",
+)
+INSIDE = ("sklearn", "dperm", "joblib", "threading", "concurrent")
+SPENDING = (
+    "{name} fits this estimator several times, and every fit spends epsilon={epsilon} again on the same people; scores on their "
+    "rows are not private either. Choose settings with dperm.PrivateGridSearch, which pays once, buy scores with dperm.evaluate, "
+    "and pass ledger= so that everything that is spent is counted."
+)
+
+
+class PrivacyWarning(UserWarning):
+    """Something about the budget, or what it can buy, that the caller should know."""
+
+
+def speak(texts: Iterable[str]) -> None:
+    """The loud ones of a plan's warnings, in the plan's words, at the line that called the library; `plan_` keeps all of them."""
+    for text in texts:
+        if text.startswith((LOUD, UNSURE, BUDGET)):
+            warnings.warn(text, PrivacyWarning, stacklevel=_caller())
+
+
+def repeated_fits(epsilon: float, ledger: object) -> None:
+    """Warn where scikit-learn's model selection is calling `fit`, which spends the budget once per fold and setting.
+
+    A ledger counts such fits and refuses those that exceed it, so with one nothing is said.
+    """
+    if ledger is not None:
+        return
+    if name := _repeating():
+        warnings.warn(SPENDING.format(name=name, epsilon=epsilon), PrivacyWarning, stacklevel=_caller())
+
+
+def _caller() -> int:
+    """The stack level, for a warning of the function that asks, of the first line outside of this library and scikit-learn."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).split(".")[0] in INSIDE:
+        frame, level = frame.f_back, level + 1
+    return level
+
+
+def _repeating() -> str:
+    """What repeats fits between the user and this one: `cross_val_score`, `GridSearchCV`, …; empty if nothing does."""
+    frame, found = sys._getframe(1), ""
+    while frame is not None:
+        if str(frame.f_globals.get("__name__", "")).startswith(REPEATING):
+            owner = frame.f_locals.get("self")
+            public = not frame.f_code.co_name.startswith(("_", "<"))
+            found = type(owner).__name__ if owner is not None else frame.f_code.co_name if public else found or "scikit-learn"
+        frame = frame.f_back  # type: ignore[assignment]
+    return found

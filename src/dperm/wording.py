@@ -1,0 +1,42 @@
+"""Names from strangers in texts for people: of columns, classes and data sets, which may hold anything.
+
+A name can hold Markdown, HTML, line breaks, or the control characters that move a terminal's cursor and turn text around. What is
+written for people goes through here; JSON and CSV have escapes of their own.
+"""
+
+from __future__ import annotations
+
+import re
+
+_MARKS = re.compile(r"([\\`*\[\]|~$#]|(?<![^\W_])_|_(?![^\W_]))")  # an underscore inside a word marks nothing
+_LINKS = re.compile(r"(?i)(:(?=//)|(?<=www)\.|@)")
+
+
+def printable(text: str, keep: str = "") -> str:
+    r"""Control characters, line breaks and marks that turn text around, each as its escape.
+
+    >>> print(printable("age\x1b[2J\n\u202e"), printable("größe ≤ 3"))
+    age\x1b[2J\n\u202e größe ≤ 3
+    """
+    return "".join(
+        sign if sign.isprintable() or sign in keep else sign.encode("unicode_escape").decode("ascii") for sign in text
+    )
+
+
+def markdown_text(text: str) -> str:
+    r"""Text that Markdown shows as it is: no emphasis, link, image, code, heading, table cell or HTML comes of it.
+
+    >>> print(markdown_text("[x](http://a.b) <img src=x> capital_gain"))
+    \[x\](http\://a.b) &lt;img src=x&gt; capital_gain
+    """
+    shown = _MARKS.sub(r"\\\1", printable(text)).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    shown = _LINKS.sub(r"\\\1", shown)
+    return re.sub(r"^(\d*)([-+=.)])(?=\s|$)", r"\1\\\2", shown)  # would begin a list or underline a heading
+
+
+def markdown_line(words: str) -> str:
+    """The same for our own sentences, in which `words` between backquotes stay code."""
+    pieces = printable(words).split("`")
+    if len(pieces) % 2 == 0:
+        return markdown_text(words)
+    return "".join(markdown_text(piece) if j % 2 == 0 else f"`{piece}`" for j, piece in enumerate(pieces) if piece or j % 2 == 0)
