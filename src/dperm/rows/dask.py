@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dperm.problem import DataBounds, FeatureMap
-from dperm.rows.base import BLOCK_ROWS, Block, Term, from_counts, total_counts
+from dperm.rows.base import BLOCK_ROWS, Block, Limbs, Term, from_counts, total_counts, total_of
 from dperm.rows.labelled import LabelRule, Labels, rule_of_schema
 from dperm.rows.memory import cut_block
 from dperm.schema import Schema
@@ -266,7 +266,7 @@ def _joined(parts: list[Any]) -> Any:
     return np.concatenate([np.asarray(part) for part in parts])
 
 
-def part_counts(blocks: list[Block], term: Term, step: float) -> NDArray[np.int64]:
+def part_counts(blocks: list[Block], term: Term, step: float) -> Limbs:
     """Counts of one part, with one BLAS thread: the same bits on every worker."""
     return total_counts((partial(forgetful, block) for block in blocks), term, step, parallel=False)
 
@@ -276,5 +276,5 @@ def forgetful(block: Block) -> Block:
     return Block(block.X, block.y, block.weight, block.start)
 
 
-def add_counts(counts: list[NDArray[np.int64]]) -> NDArray[np.int64]:
-    return np.asarray(sum(counts[1:], counts[0]))
+def add_counts(counts: list[Limbs]) -> Limbs:
+    return total_of(counts)
