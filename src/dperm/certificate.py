@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from dperm.mechanisms.base import Plan, Shape, Target, UnmetNeeds, Vector, mechanism_from_spec
+from dperm.mechanisms.base import Plan, Shape, Target, UnmetNeeds, Vector, mechanism_of_record
 from dperm.problem import Problem
 
 if TYPE_CHECKING:
@@ -290,7 +290,7 @@ def _recompute(record: Mapping[str, Any]) -> dict[str, Any]:
     problem = Problem.from_spec(record["problem"])
     target = Target.declare(n=record["shape"]["n"], **record["target"])
     shape = Shape(record["shape"]["n"], record["shape"]["d"])
-    mechanism = mechanism_from_spec(record["mechanism"]["name"], record["mechanism"]["options"])
+    mechanism = mechanism_of_record(record["mechanism"]["name"], record["mechanism"]["options"])
     needs = mechanism.missing(problem, target)
     if needs:
         raise UnmetNeeds(mechanism.name, needs)

@@ -81,14 +81,14 @@ class TiltedObjective:
 def solve_objective(
     secret: Secret, rows: WeightedRows, *, ridge: float, tilt: Vector, tolerance: float, centre: Vector | None = None
 ) -> Solution:
-    """argmin J inside a curator's solve, to a *computed* gradient norm ≤ tolerance; the centre itself if the cap is hit.
+    """argmin J inside a curator's solve, to a *computed* gradient norm ≤ tolerance.
 
-    The cap (100,000 Newton steps) is a net for bugs: the convergence proof reaches the tolerance for any data, and a ridge of
-    1e-9 of one row's curvature took 1,800 steps at worst. The fallback is public, but *whether* it is taken would not be.
+    The convergence proof reaches the tolerance for any data, as long as it is above the rounding of as many rows as there are. A
+    ridge of 1e-9 of one row's curvature took 1,800 steps at worst; the cap (100,000) only ends a loop that a bug would not. No
+    other value stands in for the last iterate: which of two is let out would be a decision on private data.
     """
     start = np.zeros_like(tilt) if centre is None else centre
-    solution = minimise(TiltedObjective(secret, rows, ridge, start, tilt), start, tolerance)
-    return solution if solution.reached else Solution(start, math.inf, solution.steps, False)
+    return minimise(TiltedObjective(secret, rows, ridge, start, tilt), start, tolerance)
 
 
 def norm_bound(rows: WeightedRows, y: Interval, *, n: int, ridge: float, tilt: float, centre: float = 0.0) -> float:
@@ -104,16 +104,19 @@ def norm_bound(rows: WeightedRows, y: Interval, *, n: int, ridge: float, tilt: f
     return centre + direct
 
 
-def gradient_error(rows: WeightedRows, *, n: int, width: int, magnitude: float, ridge: float, norm: float) -> float:
+def gradient_error(
+    rows: WeightedRows, *, n: int, width: int, magnitude: float, ridge: float, norm: float, fine: bool = False
+) -> float:
     """A public bound on ‖computed − true gradient‖ of the sums, for every data set of n rows and every ‖w‖ ≤ norm.
 
     u = 2⁻⁵³. A margin of `width` products errs by (width+8)·u·magnitude·‖w‖, its slope by sup φ'' times that and 8uL; a block
     adds at most BLOCK_ROWS products of slope and row; each block is rounded to the grid of the sum; the ridge adds 4uλ‖w‖.
+    `fine` takes the grid as it is, which has not grown beyond 2¹⁶ rows since sums have two limbs; older records state the other.
     """
     u = 2.0**-53
     slope_error = rows.curvature * (width + 8) * u * magnitude * norm + 8 * u * rows.slope
     row = (BLOCK_ROWS + 8) * u * rows.slope * magnitude + slope_error * rows.row_radius
-    grid = 2 * n * max(rows.gradient_bound, rows.hessian_bound) * 2.0**-52
+    grid = 2 * (min(n, 1 << 16) if fine else n) * max(rows.gradient_bound, rows.hessian_bound) * 2.0**-52
     size = math.sqrt(width * rows.loss.margins)
     return n * rows.max_weight * row + math.ceil(n / BLOCK_ROWS) * grid / 2 * size + 4 * u * ridge * norm
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from dperm.advice import alternatives, odds, odds_sentence, percent
 from dperm.certificate import Certificate
-from dperm.mechanisms.base import MECHANISMS, Plan, Shape, Target, mechanism_from_spec
+from dperm.mechanisms.base import MECHANISMS, Plan, Shape, Target, mechanism_of_record
 from dperm.problem import Problem
 from dperm.report.document import Bars, Block, Code, Curve, Section, Table, Text
 
@@ -197,7 +197,7 @@ def rebuilt_plan(certificate: Certificate) -> tuple[Plan, Problem]:
     record = certificate.record
     problem = Problem.from_spec(record["problem"])
     target = Target.declare(n=record["shape"]["n"], **record["target"])
-    mechanism = mechanism_from_spec(record["mechanism"]["name"], record["mechanism"]["options"])
+    mechanism = mechanism_of_record(record["mechanism"]["name"], record["mechanism"]["options"])
     return mechanism.plan(problem, Shape(record["shape"]["n"], record["shape"]["d"]), target), problem
 
 
