@@ -67,7 +67,8 @@ def _declared(estimator: Any, n: int) -> tuple[Any, Any, Any, Any]:
     column = schema.target
     _, _, interval = probe._labels([column.classes[0]] if column.type == "classes" else [float(column.low)])
     target = Target.declare(
-        epsilon=probe.epsilon, delta=probe.delta, relation=probe.relation, n=n, rows_per_person=probe.max_rows_per_person or 1
+        epsilon=probe.epsilon, delta=probe.delta, relation=probe.relation, n=n, rows_per_person=probe.max_rows_per_person or 1,
+        unit="row" if probe.max_rows_per_person is None else "person",
     )
     return probe, probe._problem(interval), Shape(n, probe._encoding.d), target
 

@@ -15,7 +15,7 @@ from dperm.encoding import Encoding
 from dperm.estimators.declared import check_declared
 from dperm.estimators.engines import declared_rows, engine_rows, in_memory, parts_of
 from dperm.estimators.labels import label_column
-from dperm.estimators.persons import person_column, person_weights, without_person
+from dperm.estimators.persons import person_column, person_weights, unit_of, without_person
 from dperm.mechanisms.base import MECHANISMS, Shape, Target
 from dperm.planner import choose
 from dperm.problem import (
@@ -115,22 +115,24 @@ class PrivateEstimator(BaseEstimator):
         check_declared(self)
         X, y, sample_weight = in_memory(X, y, sample_weight)
         self._schema_of_rows = None
-        self._seen = None if self.ledger is None else X  # what a ledger recognises the data set by
+        seen = None if self.ledger is None else X  # what a ledger recognises the data set by; never an attribute
         engine = engine_rows(X, y, self._declared_schema())
         if engine is not None:
             rows, interval, heaviest = declared_rows(self, engine, sample_weight, groups)
-            return self._run(rows, interval, heaviest, 1)
+            return self._run(rows, interval, heaviest, 1, "row", seen)
         rows, y, groups = self._unpack(X, y, groups)
         labels, weight, interval = self._labels(y)
         weight, heaviest = self._weights(weight, sample_weight, len(labels))
         weight, per_person = person_weights(groups, self.max_rows_per_person, weight, len(labels))
-        return self._run(MemoryRows(rows, labels, weight), interval, heaviest, per_person)
+        return self._run(MemoryRows(rows, labels, weight), interval, heaviest, per_person, unit_of(groups), seen)
 
-    def _run(self, rows: Any, interval: Interval, heaviest: float | None, per_person: int) -> Any:
+    def _run(
+        self, rows: Any, interval: Interval, heaviest: float | None, per_person: int, unit: str, seen: Any = None
+    ) -> Any:
         """The walk, on rows of any engine that are encoded and labelled by the declarations."""
         n = self.nominal_n if self.nominal_n is not None else rows.n
         target = Target.declare(
-            epsilon=self.epsilon, delta=self.delta, relation=self.relation, n=n, rows_per_person=per_person
+            epsilon=self.epsilon, delta=self.delta, relation=self.relation, n=n, rows_per_person=per_person, unit=unit
         )
         encoding = self._encoding
         problem = self._problem(interval)
@@ -155,7 +157,7 @@ class PrivateEstimator(BaseEstimator):
             encoding=encoding,
             progress=self._progress(),
             ledger=self.ledger,
-            fingerprint=self.__dict__.pop("_seen", None),
+            fingerprint=seen,
         )
         self.__dict__.pop("information_", None)  # of an earlier fit
         self.plan_ = release.plan

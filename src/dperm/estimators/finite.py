@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dperm.estimators.declared import check_declared
 from dperm.estimators.labels import declared_classes, label_column
-from dperm.estimators.persons import person_column, person_weights, without_person
+from dperm.estimators.persons import person_column, person_weights, unit_of, without_person
 from dperm.hypotheses import GRIDS, Hypotheses, on_grid
 from dperm.mechanisms.base import Target
 from dperm.mechanisms.exponential_finite import FiniteExponential
@@ -81,7 +81,8 @@ class FiniteClassLearner(ClassifierMixin, BaseEstimator):
         labels = class_numbers(y, self.classes_.tolist())
         weight, per_person = person_weights(groups, self.max_rows_per_person, (labels >= 0).astype(np.float64), len(labels))
         n = self.nominal_n if self.nominal_n is not None else len(labels)
-        target = Target.declare(epsilon=self.epsilon, delta=self.delta, relation=self.relation, n=n, rows_per_person=per_person)
+        budget = {"epsilon": self.epsilon, "delta": self.delta, "relation": self.relation}
+        target = Target.declare(**budget, n=n, rows_per_person=per_person, unit=unit_of(groups))
         data = DataBounds(np.inf, Interval(0.0, float(len(self.classes_) - 1)))
         release = fit(
             Problem(ZeroOneLoss(), data=data),

@@ -73,9 +73,11 @@ class Lasso(PrivateRegressor):
             return LassoPenalty(float(self.regularization))
         return super()._regularizer()
 
-    def _run(self, rows: Any, interval: Interval, heaviest: float | None, per_person: int) -> Any:
+    def _run(
+        self, rows: Any, interval: Interval, heaviest: float | None, per_person: int, unit: str, seen: Any = None
+    ) -> Any:
         self._size = (self.nominal_n if self.nominal_n is not None else rows.n, per_person)
-        return super()._run(rows, interval, heaviest, per_person)
+        return super()._run(rows, interval, heaviest, per_person, unit, seen)
 
     def _default_strength(self) -> float:
         """σ√(2·log d) with σ the noise that one coordinate of a step carries: noise alone rarely makes a zero move."""

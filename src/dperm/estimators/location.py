@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
 from dperm.estimators.declared import check_declared
-from dperm.estimators.persons import person_column, person_weights
+from dperm.estimators.persons import person_column, person_weights, unit_of
 from dperm.mechanisms.base import Target
 from dperm.mechanisms.exponential_quantile import QuantileExponential
 from dperm.mechanisms.mean import Mean
@@ -47,7 +47,8 @@ class _Location(BaseEstimator):
         X = validate_data(self, parsed(np.asarray(X).reshape(-1, 1) if flat else X), **_READ)
         n = self.nominal_n if self.nominal_n is not None else len(X)
         weight, per_person = person_weights(groups, self.max_rows_per_person, None, len(X))
-        target = Target.declare(epsilon=self.epsilon, delta=self.delta, relation=self.relation, n=n, rows_per_person=per_person)
+        budget = {"epsilon": self.epsilon, "delta": self.delta, "relation": self.relation}
+        target = Target.declare(**budget, n=n, rows_per_person=per_person, unit=unit_of(groups))
         release = fit(
             Problem(loss, data=self._data(X.shape[1], x_norm)),
             MemoryRows(X, np.zeros(len(X)), weight),

@@ -11,13 +11,18 @@ What other mechanisms use:
 Σ ω_i φ(⟨z_i, w⟩; y_i) + (λ/2)‖w − centre‖² + ⟨b, w⟩ to a public gradient tolerance, and pays for the inexactness with the output
 step. λ and the radii may come from earlier releases as long as curvature ≥ C·R_z·r_m/λ holds for the booked event. `magnitude`
 bounds ‖scale∘x‖ + ‖scale∘shift‖ + intercept over all rows: what the arithmetic of a margin sees.
+
+**When the number of rows is protected** (add-remove) the tolerance needs a bound on it, for rounding grows with the rows:
+`most_rows`, which the caller declares. It is part of the guarantee, which speaks of tables of at most so many rows, and of the
+code: rows after the first `most_rows` do not count. (In a larger table a row that goes makes room for another: the answer is then
+as private as a replaced row is, which two changes of one row pay for.)
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,8 +31,9 @@ from dperm.features import Features
 from dperm.mechanisms.objective_terms import HessianProductTerm, MinimiserTerm, WeightedRows
 from dperm.noise import RELEASE_SLACK, Noise, gamma_norm_vector, gaussian_scale, release
 from dperm.privacy import Event, Gaussian, ObjectiveEvent, Pure
-from dperm.problem import Interval, Loss
-from dperm.rows.base import BLOCK_ROWS
+from dperm.privacy.relations import ADD_REMOVE
+from dperm.problem import DataBounds, FeatureMap, Interval, Loss
+from dperm.rows.base import BLOCK_ROWS, Block, Rows, RowsBehind, SeenThrough, Term
 from dperm.solvers import Solution, minimise
 
 if TYPE_CHECKING:
@@ -50,6 +56,53 @@ def weighted_rows(
     """
     bounds = loss.bounds(math.inf, y)
     return WeightedRows(loss, features, row_radius, row_cap, bounds.slope, bounds.curvature, max_weight)
+
+
+def checked_most_rows(declared: Any) -> None:
+    """A whole number, "nominal", or None where n is public."""
+    whole = isinstance(declared, int) and not isinstance(declared, bool) and declared >= 1
+    if not (declared is None or declared == "nominal" or whole):
+        raise ValueError(f"Expected most_rows= as a whole number ≥ 1, or 'nominal', found {declared!r}.")
+
+
+def unbounded_rows(declared: Any, relation: str) -> list[str]:
+    """The need that a minimiser has where the number of rows is protected and nobody bounded it."""
+    if relation != ADD_REMOVE or declared is not None:
+        return []
+    return [
+        "most_rows=, a public bound on the number of rows, under relation='add-remove', because the arithmetic of a minimiser "
+        "needs one (pass the mechanism with it; 'scaled-gradient', 'gradient' and 'output' need none)"
+    ]
+
+
+def row_limit(declared: Any, relation: str, n: int) -> int:
+    """The number of rows that count at most: n where it is public, otherwise what was declared."""
+    return n if relation != ADD_REMOVE or not isinstance(declared, int) else declared
+
+
+@dataclass(frozen=True, eq=False)
+class FirstTerm(SeenThrough):
+    """Another term on the first `limit` rows: the others get weight 0."""
+
+    limit: int
+
+    def __call__(self, block: Block) -> Vector:
+        counts = (block.start + np.arange(len(block.y)) < self.limit).astype(np.float64)
+        weight = counts if block.weight is None else counts * block.weight
+        return np.asarray(self.term(Block(block.X, block.y, weight, block.start, block.memory)))
+
+
+@dataclass(frozen=True, eq=False)
+class FirstRows(RowsBehind):
+    """Rows of which only the first `limit` count."""
+
+    limit: int
+
+    def bounded(self, data: DataBounds, feature_map: FeatureMap | None = None) -> Rows:
+        return FirstRows(self.rows.bounded(data, feature_map), self.limit)
+
+    def sum(self, term: Term, step: float) -> Vector:
+        return self.rows.sum(term if self.n <= self.limit else FirstTerm(term, self.limit), step)
 
 
 @dataclass(frozen=True)
@@ -159,7 +212,7 @@ def output_noise(value: Vector, *, distance: float, event: Event, noise: Noise) 
 
 def release_minimiser(
     curator: Curator, rows: WeightedRows, event: Event, output: Event, *, columns: int, ridge: float, y: Interval,
-    magnitude: float, centre: Vector | None = None, scale: float | None = None,
+    magnitude: float, centre: Vector | None = None, scale: float | None = None, most_rows: Any = None,
 ) -> Vector:  # fmt: skip
     """Book `event` and `output`, tilt, minimise, and let the noisy minimiser out.
 
@@ -175,13 +228,16 @@ def release_minimiser(
         bound = rows.max_weight * rows.row_radius if event.form == "softmax" else rows.gradient_bound
         scale = gaussian_scale(bound, event.shift)
     start = np.zeros(p) if centre is None else np.asarray(centre, dtype=np.float64)
+    limit = row_limit(most_rows, curator.relation, curator.n)
     tolerance = gradient_tolerance(
-        rows, y, n=curator.n, columns=columns, ridge=ridge, scale=scale, pure=pure, magnitude=magnitude,
+        rows, y, n=limit, columns=columns, ridge=ridge, scale=scale, pure=pure, magnitude=magnitude,
         centre=float(np.linalg.norm(start)),
     )  # fmt: skip
     drawn_scale = scale
 
     def algorithm(secret: Secret) -> Vector:
+        if curator.relation == ADD_REMOVE:
+            secret = replace(secret, rows=FirstRows(secret.rows, limit))
         tilt = gamma_norm_vector(p, drawn_scale, secret.noise) if pure else secret.noise.normal(drawn_scale, p)
         solution = solve_objective(secret, rows, ridge=ridge, tilt=tilt, tolerance=tolerance, centre=start)
         return output_noise(solution.w, distance=2 * tolerance / ridge, event=output, noise=secret.noise)
