@@ -132,6 +132,8 @@ def fit(
             f"Expected nominal_n= to be left out, or {rows.n:,}, the number of rows, which is public under "
             f"relation={target.relation!r}, found {nominal_n:,}. To protect it use relation='add-remove'."
         )
+    if rows.n == 0 and target.relation != "add-remove":
+        raise ValueError("Expected at least one row, found none. Check that the file or array is not empty.")
     shape = Shape(nominal_n if nominal_n is not None else rows.n, rows.d)
     chosen = _named(mechanism, problem, shape, target, () if encoding is None else encoding.kinds)
     planned = plan(problem, shape, target, chosen)

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dperm.cells import numbers
 from dperm.encoding import Encoding
-from dperm.estimators.declared import check_declared
+from dperm.estimators.declared import check_declared, check_shape, fewest_rows
 from dperm.estimators.engines import declared_rows, engine_rows, in_memory, parts_of
 from dperm.estimators.labels import label_column
 from dperm.estimators.persons import person_column, person_weights, unit_of, without_person
@@ -113,6 +113,7 @@ class PrivateEstimator(BaseEstimator):
         missing weight counts as 0.
         """
         check_declared(self)
+        check_shape(self, X)
         X, y, sample_weight = in_memory(X, y, sample_weight)
         self._schema_of_rows = None
         seen = None if self.ledger is None else X  # what a ledger recognises the data set by; never an attribute
@@ -218,7 +219,7 @@ class PrivateEstimator(BaseEstimator):
             )
         given = numbers(sample_weight)
         if given.shape != (n,):
-            raise ValueError(f"Expected one weight per row ({n}), found shape {given.shape}.")
+            raise ValueError("Expected one weight per row, found another number of them. Pass one weight for every row.")
         given = np.clip(np.where(np.isnan(given), 0.0, given), 0.0, limit)
         return given if known is None else given * known, float(limit) * (1.0 if heaviest is None else heaviest)
 
@@ -246,7 +247,7 @@ class PrivateEstimator(BaseEstimator):
         if y is None:
             name = type(self).__name__
             raise ValueError(f"This {name} estimator requires y to be passed, but the target y is None. Pass the labels.")
-        X = validate_data(self, parsed(X), ensure_min_samples=1, **_READ)
+        X = validate_data(self, parsed(X), ensure_min_samples=fewest_rows(self), **_READ)
         y = label_column(y, X.shape[0])
         names = getattr(self, "feature_names_in_", None)
         if schema is not None:

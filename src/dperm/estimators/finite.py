@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from dperm.estimators.declared import check_declared
+from dperm.estimators.declared import check_declared, fewest_rows
 from dperm.estimators.labels import declared_classes, label_column
 from dperm.estimators.persons import person_column, person_weights, unit_of, without_person
 from dperm.hypotheses import GRIDS, Hypotheses, on_grid
@@ -21,7 +21,7 @@ from dperm.rules import Predictions, Rules, class_numbers
 from dperm.tables import parsed
 from dperm.walk import fit
 
-_READ: dict[str, Any] = {"dtype": [np.float64, np.float32], "ensure_all_finite": False, "ensure_min_samples": 1}
+_READ: dict[str, Any] = {"dtype": [np.float64, np.float32], "ensure_all_finite": False}
 
 
 @dataclass(eq=False, repr=False)
@@ -75,7 +75,7 @@ class FiniteClassLearner(ClassifierMixin, BaseEstimator):
         named = self.groups if groups is None else groups
         self._person = named if isinstance(named, str) else None  # a fitted model must not keep who its rows belong to
         X, groups = person_column(X, named)
-        X = validate_data(self, parsed(self._raw(X)), **_READ)
+        X = validate_data(self, parsed(self._raw(X)), ensure_min_samples=fewest_rows(self), **_READ)
         y = label_column(y, X.shape[0])
         self.hypotheses_ = self._class(X.shape[1])
         labels = class_numbers(y, self.classes_.tolist())

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
-from dperm.estimators.declared import check_declared
+from dperm.estimators.declared import check_declared, fewest_rows
 from dperm.estimators.persons import person_column, person_weights, unit_of
 from dperm.mechanisms.base import Target
 from dperm.mechanisms.exponential_quantile import QuantileExponential
@@ -19,7 +19,7 @@ from dperm.rows.memory import MemoryRows
 from dperm.tables import parsed
 from dperm.walk import fit
 
-_READ: dict[str, Any] = {"dtype": [np.float64, np.float32], "ensure_all_finite": False, "ensure_min_samples": 1}
+_READ: dict[str, Any] = {"dtype": [np.float64, np.float32], "ensure_all_finite": False}
 NO_LABELS = Interval(0.0, 0.0)
 
 
@@ -44,7 +44,8 @@ class _Location(BaseEstimator):
         seen = X
         flat = np.ndim(X) == 1
         X, groups = person_column(X, self.groups if groups is None else groups)
-        X = validate_data(self, parsed(np.asarray(X).reshape(-1, 1) if flat else X), **_READ)
+        X = parsed(np.asarray(X).reshape(-1, 1) if flat else X)
+        X = validate_data(self, X, ensure_min_samples=fewest_rows(self), **_READ)
         n = self.nominal_n if self.nominal_n is not None else len(X)
         weight, per_person = person_weights(groups, self.max_rows_per_person, None, len(X))
         budget = {"epsilon": self.epsilon, "delta": self.delta, "relation": self.relation}

@@ -64,7 +64,7 @@ def person_weights(
         raise ValueError("Expected max_rows_per_person= with groups=, found none. Pass how many rows of a person may count.")
     people = np.array(groups, dtype=object) if isinstance(groups, list | tuple) else np.asarray(groups)
     if people.shape != (n,):
-        raise ValueError(f"Expected groups= with one entry per row ({n}), found shape {people.shape}.")
+        raise ValueError("Expected groups= with one entry per row, found another number of them. Pass one id for every row.")
     names = np.array([_name(value) for value in people.tolist()]) if people.dtype == object else people.astype(str)
     _, person = np.unique(names, return_inverse=True)
     order = np.argsort(person, kind="stable")

@@ -148,7 +148,7 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):
     @staticmethod
     def _affordable(models: list[Any], X: Any, y: Any, n: int, mu: float) -> int:
         """Plan every setting, so that one which cannot be paid for is refused before the debit; the number of encoded columns."""
-        first, label = _safe_indexing(X, [0]), _safe_indexing(y, [0])
+        first, label = (_safe_indexing(part, [0] if len(y) else []) for part in (X, y))
         for model in models:
             check_declared(model)
             person_weights(None, model.max_rows_per_person, None, 0)

@@ -211,7 +211,7 @@ def partitions_of(X: Any, y: Any, weight: Any, compute: Callable[[Any], Any]) ->
         if np.isnan(values.shape[0]):
             values = values.compute_chunk_sizes()
         if values.shape[0] != X.shape[0]:
-            raise ValueError(f"Expected as many labels as rows, found {values.shape[0]} for {X.shape[0]} rows.")
+            raise ValueError("Expected one label and one weight per row, found another number of them. Pass one for every row.")
         columns.append(list(values.rechunk((X.chunks[0],)).to_delayed()))
     return [join(*parts) for parts in zip(*columns)], [int(length) for length in X.chunks[0]]
 

@@ -53,7 +53,7 @@ class DeviceRows:
         if len(X.shape) != 2:
             raise ValueError(f"Expected X with two dimensions, found {len(X.shape)}. Reshape it to (rows, columns).")
         if y is None or len(y) != X.shape[0]:
-            raise ValueError(f"Expected as many labels as rows, found {0 if y is None else len(y)} for {X.shape[0]} rows.")
+            raise ValueError("Expected as many labels as rows, found another number of them. Pass one label for every row.")
         if X.shape[0] == 0:
             raise ValueError("Expected at least one row, found none. Check that the array is not empty.")
         self.X, self.y, self.weight = X, y, weight
