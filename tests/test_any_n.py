@@ -11,6 +11,7 @@ import pytest
 import dperm
 from dperm.audit.transcript import exchanged
 from dperm.curator import Curator, Secret
+from dperm.features import Features
 from dperm.mechanisms.base import Target, UnmetNeeds, mechanism_of_record, options_of
 from dperm.mechanisms.gradient import Gradient
 from dperm.mechanisms.objective import Objective
@@ -35,7 +36,6 @@ from dperm.rows import BLOCK_ROWS, DaskRows, DeviceRows, MemoryRows, sum_step
 from dperm.rows.base import add_limbs, from_counts, split
 from dperm.statistics_terms import PositiveCount
 from dperm.terms import GradientTerm
-from dperm.features import Features
 from dperm.walk import fit
 
 LABELS = Interval(-1.0, 1.0)
@@ -110,9 +110,9 @@ def test_rows_in_files_do_not_overflow_either(tmp_path):
 def test_a_mean_of_far_more_rows_than_nominal(nominal, n):
     mean = dperm.MeanEstimator(epsilon=1.0, bounds=(0, 1), relation="add-remove", nominal_n=nominal)
     total = mean.fit(np.ones((n, 1))).release_.released["sum"]
-    # The middle of the bounds is the anchor: n·(1, 1/2) in some order, with noise of a few units.
-    assert np.all(np.abs(np.abs(np.ravel(total)) - n * np.array([0.5, np.abs(np.ravel(total))[1] / n])) < 60)
-    assert np.all(np.isfinite(total)) and mean.certificate_.verify().ok
+    # Values count from the middle of the bounds, and the count has as much weight as they have: n/2 twice, with noise of about 1.
+    assert np.all(np.abs(np.asarray(total) - n / 2) < 60)
+    assert mean.certificate_.verify().ok
 
 
 # -- minimisers --------------------------------------------------------------------------------------------------------

@@ -76,7 +76,7 @@ def _person(certificate: Certificate) -> list[Block]:
     ]
     who = "person" if certificate.unit == "person" else "record"
     return [
-        Text(odds_sentence(certificate.epsilon, certificate.delta, certificate.relation)),
+        Text(odds_sentence(certificate.epsilon, certificate.delta, certificate.relation, certificate.unit)),
         Table(
             ("believed before", "believed after, at most this far"),
             rows,
