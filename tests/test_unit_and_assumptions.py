@@ -71,9 +71,9 @@ def test_a_ledger_per_row_refuses_a_fit_per_person_and_the_other_way_round(tmp_p
     rows = Ledger.create(tmp_path / "rows", dataset="x", epsilon=9.0, delta=1e-5)
     people = Ledger.create(tmp_path / "people", dataset="x", epsilon=9.0, delta=1e-5, unit="person")
     owned = logistic(max_rows_per_person=1)
-    with pytest.raises(ValueError, match="Expected a fit per row, .* found one per person"):
+    with pytest.raises(ValueError, match=r"Expected a fit per row, .* found one per person"):
         owned.set_params(ledger=rows).fit(X, Y, groups=PEOPLE)
-    with pytest.raises(ValueError, match="Expected a fit per person, .* found one per row"):
+    with pytest.raises(ValueError, match=r"Expected a fit per person, .* found one per row"):
         logistic(ledger=people).fit(X, Y)
     model = owned.set_params(ledger=people).fit(X, Y, groups=PEOPLE)
     assert people.entries()[1]["plan"]["unit"] == "person" and rows.account().fits == 0
@@ -144,9 +144,8 @@ def test_an_assumption_is_in_the_statement_and_must_be_accepted(tmp_path):
 
 
 def test_a_search_cannot_launder_an_assumption(tmp_path):
-    search = PrivateGridSearch(
-        dperm.LogisticRegression(bounds=(-1, 1), classes=[0, 1], method=ASSUMED), {"radius": [1.0, 5.0]}, epsilon=1.0, expected_runs=3
-    ).fit(X, Y)
+    base = dperm.LogisticRegression(bounds=(-1, 1), classes=[0, 1], method=ASSUMED)
+    search = PrivateGridSearch(base, {"radius": [1.0, 5.0]}, epsilon=1.0, expected_runs=3).fit(X, Y)
     assert "rests on an assumption" in search.certificate_.statement
     assert not search.certificate_.verify().ok and search.certificate_.verify(accept_assumptions=True).ok
     file = tmp_path / "search.json"
@@ -193,7 +192,7 @@ def test_a_heuristic_sampler_is_an_assumption_too():
 def test_a_fit_that_fails_keeps_no_rows(model, arguments, tmp_path):
     Ledger.create(tmp_path / "l", dataset="x", epsilon=5, delta=1e-5)
     model = copy.deepcopy(model).set_params(ledger=str(tmp_path / "l"))
-    with pytest.raises(ValueError, match="Expected|Found|requires|covers"):
+    with pytest.raises(ValueError, match=r"Expected|Found|requires|covers"):
         model.fit(*arguments)
     kept = pickle.dumps(model)
     assert X[7].tobytes() not in kept and X.tobytes()[:64] not in kept

@@ -71,7 +71,8 @@ def odds_sentence(epsilon: float, delta: float, relation: str = "replace-one", u
         bet = "says one thing or another" if relation == "replace-one" else "is in the data"
         known, last = "every other record", "the last one"
     text = (
-        f"An attacker who knows {known}, and thinks it an even bet whether {last} {bet}, would after seeing the release still not be surer than {percent(half['after_at_most'])} of either answer"
+        f"An attacker who knows {known}, and thinks it an even bet whether {last} {bet}, would after seeing the release still "
+        f"not be surer than {percent(half['after_at_most'])} of either answer"
     )
     return text + (f" (except with probability {delta:g})." if delta else ".")
 
@@ -338,7 +339,7 @@ def advise(
         "explanation": plan.explain(),
         "warnings": list(plan.warnings),
         "odds": odds(target.epsilon),
-        "odds_sentence": odds_sentence(target.epsilon, target.delta, relation),
+        "odds_sentence": odds_sentence(target.epsilon, target.delta, relation, target.unit),
     }
     return found | outlook(estimator, plan, problem, radius=radius, planned=planned, target_risk=target_risk)
 

@@ -175,7 +175,8 @@ def evaluate(
     if relation == "add-remove" and nominal_n is None:
         raise ValueError("Expected nominal_n= under relation='add-remove', found none. Pass a public round number.")
     n = nominal_n if nominal_n is not None else len(cells)
-    target = Target.declare(epsilon=epsilon, delta=delta, relation=relation, n=n, rows_per_person=per_person, unit=unit_of(groups))
+    unit = unit_of(groups)
+    target = Target.declare(epsilon=epsilon, delta=delta, relation=relation, n=n, rows_per_person=per_person, unit=unit)
     plan = plan_evaluation(kind, Shape(n, model._encoding.d), target, bins=bins)
     source = noise_source(noise, random_state)
     receipt = None

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from dperm.ledger import Ledger
 
 
-def problems(ledger: Ledger, certificates: Sequence[Mapping[str, Any]], *, allow_seeded: bool, accept_assumptions: bool = False) -> list[str]:
+def problems(
+    ledger: Ledger, certificates: Sequence[Mapping[str, Any]], *, allow_seeded: bool, accept_assumptions: bool = False
+) -> list[str]:
     """Every reason not to trust the file; empty when all agrees."""
     try:
         with ledger._connection() as connection:

@@ -171,7 +171,7 @@ def _advice_for(
         "relation": target.relation,
         "mechanism": planned.mechanism,
         "explanation": planned.explain(),
-        "odds_sentence": advice.odds_sentence(target.epsilon, target.delta, target.relation),
+        "odds_sentence": advice.odds_sentence(target.epsilon, target.delta, target.relation, target.unit),
     }
     found |= advice.outlook(probe, planned, problem, radius=radius, target_risk=target_risk)
     return found, planned

@@ -54,8 +54,8 @@ def label_column(y: Any, n: int) -> np.ndarray:
     labels = np.asarray(column_or_1d(y, warn=True))
     if len(labels) != n:
         raise ValueError(
-            "Found input variables with inconsistent numbers of samples: expected one label for every row. Pass as many labels as "
-            "rows."
+            "Found input variables with inconsistent numbers of samples: expected one label for every row. Pass as many labels "
+            "as rows."
         )
     return labels
 

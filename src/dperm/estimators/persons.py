@@ -45,13 +45,13 @@ def person_weights(
 ) -> tuple[np.ndarray | None, int]:
     """Row weights with every person's rows after the first `limit` set to 0, and the factor for sensitivities.
 
-    The rule is the order of the rows, so which rows stay depends on that person's rows alone. Replacing one person's rows by those
-    of another who has no others here, nulling them, or adding or removing them, takes at most k counted rows out of the sum and
-    puts at most k into it: it moves by at most k times what one replaced, nulled or added row can, the factor returned. That
-    holds for a *person*. Replacing a single row together with its id is another change: the row's owner gets room for one
-    more row and the new owner loses one, so that two persons' rows move. No statement is made about it: `unit_of` is "person".
-    Rows without an owner (missing, empty) get weight 0: counted as
-    one person's they would make room for each other, and one person who goes would move 2k rows.
+    The rule is the order of the rows, so which rows stay depends on that person's rows alone. Replacing one person's rows by
+    those of another who has no others here, nulling them, or adding or removing them, takes at most k counted rows out of the sum
+    and puts at most k into it: it moves by at most k times what one replaced, nulled or added row can, the factor returned. That
+    holds for a *person*. Replacing a single row together with its id is another change: the row's owner gets room for one more
+    row and the new owner loses one, so that two persons' rows move. No statement is made about it: `unit_of` is "person". Rows
+    without an owner (missing, empty) get weight 0: counted as one person's they would make room for each other, and one person
+    who goes would move 2k rows.
 
     >>> person_weights(["a", "a", "b"], 1, None, 3)
     (array([1., 0., 1.]), 1)

@@ -136,8 +136,8 @@ class Gradient:
         needs = []
         if target.relation == "add-remove":
             needs.append(
-                "relation='replace-one' or 'zero-out' for hidden-state accounting (how far a step contracts depends on the number "
-                "of rows, which add-remove protects)"
+                "relation='replace-one' or 'zero-out' for hidden-state accounting (how far a step contracts depends on the "
+                "number of rows, which add-remove protects)"
             )
         if self.output != "last":
             needs.append("output='last' for hidden-state accounting (an average reveals more than the last iterate)")

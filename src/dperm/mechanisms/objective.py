@@ -160,8 +160,8 @@ class Objective:
         event, output, scale = self._events(form, target, ridge, area, share, pure, problem.row_norm)
         rows = self._rows(problem)
         tolerance = gradient_tolerance(
-            rows, problem.data.y, n=row_limit(self.most_rows, target.relation, shape.n), columns=_columns(problem, shape), ridge=ridge, scale=scale, pure=pure,
-            magnitude=problem.row_norm,
+            rows, problem.data.y, n=row_limit(self.most_rows, target.relation, shape.n), columns=_columns(problem, shape),
+            ridge=ridge, scale=scale, pure=pure, magnitude=problem.row_norm,
         )  # fmt: skip
         distance = 2 * tolerance / ridge
         settings = {

@@ -175,8 +175,8 @@ class Output:
         protected = plan.target.relation == "add-remove"
         if protected and self.room is None:
             raise ValueError(
-                "Expected room= > 0 for 'output' under relation='add-remove', found none: without it a solver's tolerance holds for "
-                "tables near the nominal n only. Leave room= out for the default."
+                "Expected room= > 0 for 'output' under relation='add-remove', found none: without it a solver's tolerance holds "
+                "for tables near the nominal n only. Leave room= out for the default."
             )
         most = self._most_rows(plan.shape, plan.target)
 
