@@ -118,7 +118,7 @@ class Claim:
         if reproducible(self.record) and not allow_seeded:
             found.append("the noise was seeded, so the release is NOT private (pass --allow-seeded to check the rest)")
         if not accept_assumptions and not found:
-            found.extend(f"{text} (pass --accept-assumptions to take it on trust)" for text in self.assumptions)
+            found.extend(f"{text}: pass --accept-assumptions to accept that" for text in self.assumptions)
         return Verdict(tuple(found))
 
 

@@ -106,7 +106,7 @@ def _assumed(bodies: Sequence[Mapping[str, Any]]) -> list[str]:
     for body in bodies:
         plan = body.get("plan") if isinstance(body.get("plan"), Mapping) else {}
         for text in plan.get("assumptions", ()):  # type: ignore[union-attr]
-            found.append(f"entry {body['number']}: {text} (pass --accept-assumptions to take it on trust)")
+            found.append(f"entry {body['number']}: {text}: pass --accept-assumptions to accept that")
     return found
 
 

@@ -144,10 +144,10 @@ def split(counts: Any, xp: Any = np) -> Any:
     >>> split(np.array([-1.0, 2.0**64 + 2.0**12])).tolist()
     [[-1, 4294967296], [4294967295, 4096]]
     """
-    most = xp.full_like(counts, MOST_STEPS)
-    counts = xp.where(xp.isnan(counts), xp.zeros_like(counts), xp.minimum(xp.maximum(counts, -most), most))
+    counts = xp.clip(counts, -MOST_STEPS, MOST_STEPS)
     high = xp.floor(counts / LIMB)
-    return xp.astype(xp.stack([high, counts - high * LIMB]), xp.int64)
+    limbs = xp.stack([high, counts - high * LIMB])
+    return xp.astype(xp.where(xp.isnan(limbs), xp.zeros_like(limbs), limbs), xp.int64)
 
 
 def add_limbs(one: Any, other: Any) -> Any:
