@@ -7,7 +7,7 @@
 | probabilities, δ > 0, above it                        | scaled-gradient with clip 0.7·S, gradient           |
 | pure privacy (δ = 0)                                  | objective, output, exponential                      |
 
-Under add-remove the two objective methods need a declared bound on the number of rows (`most_rows=`), so the table passes them over.
+Under add-remove the two objective methods need a declared bound on the number of rows (`most_rows=`): the table passes them over.
 
 `compare` lists every alternative with what it lacks and the worst-case risk that its theorem predicts. Worst-case bounds inform;
 they do not rank mechanisms at real n, so the table does not use them.
