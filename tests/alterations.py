@@ -34,7 +34,7 @@ def other(value: Any) -> Any:
 def unnoticed(certificate: Certificate, allowed: tuple[str, ...] = ()) -> set[str]:
     """Leaves that can be changed, checksum made anew, without failing verification."""
     record = json.loads(certificate.to_json())
-    assert Certificate(record).verify(allow_seeded=True).ok, Certificate(record).verify(allow_seeded=True).reasons
+    assert Certificate(record).verify(allow_seeded=True, accept_assumptions=True).reasons == ()
     found = set()
     for path, value in leaves(record):
         if any(isinstance(part, int) and part > 2 for part in path):
@@ -46,6 +46,6 @@ def unnoticed(certificate: Certificate, allowed: tuple[str, ...] = ()) -> set[st
         place[path[-1]] = other(value)
         if path != ("coefficients", "sha256"):
             altered["coefficients"]["sha256"] = coefficient_hash(np.array(altered["coefficients"]["encoded"], dtype=float))
-        if Certificate(altered).verify(allow_seeded=True).ok:
+        if Certificate(altered).verify(allow_seeded=True, accept_assumptions=True).ok:
             found.add(".".join(str(part) for part in path if not isinstance(part, int)))
     return {path for path in found if not path.startswith(allowed)}

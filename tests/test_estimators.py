@@ -208,7 +208,7 @@ def test_person_level_privacy_keeps_the_first_rows_and_scales_the_noise():
     model = logistic(max_rows_per_person=2).fit(X, y, groups=people)
     single = logistic().fit(X, y)
     assert model.certificate_.unit == "person" and single.certificate_.unit == "row"
-    assert "one person (at most 2 rows)" in model.certificate_.statement
+    assert "replacing one person's rows, of which at most 2 count," in model.certificate_.statement
     noise = [m.plan_.stages[0].settings["noise_of_mean"] / m.plan_.stages[0].settings["clip"] for m in (model, single)]
     steps = [m.plan_.stages[0].settings["steps"] for m in (model, single)]
     assert noise[0] / np.sqrt(steps[0]) == pytest.approx(2 * noise[1] / np.sqrt(steps[1]), rel=1e-9)

@@ -207,8 +207,9 @@ def test_add_remove_uses_the_nominal_size_only(generator):
     """Two more rows change the answer but nothing in the plan or the certificate's public part."""
     X, y = data(generator, n=120)
     target = Target(1.0, 1e-6, "add-remove")
-    whole = fit(problem(), MemoryRows(X, y), target, Objective(), nominal_n=100, random_state=2)
-    fewer = fit(problem(), MemoryRows(X[:-2], y[:-2]), target, Objective(), nominal_n=100, random_state=2)
+    mechanism = Objective(most_rows=500)
+    whole = fit(problem(), MemoryRows(X, y), target, mechanism, nominal_n=100, random_state=2)
+    fewer = fit(problem(), MemoryRows(X[:-2], y[:-2]), target, mechanism, nominal_n=100, random_state=2)
     assert whole.plan == fewer.plan and not np.array_equal(whole.w, fewer.w)
     assert whole.certificate.verify(allow_seeded=True).ok
 

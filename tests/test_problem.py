@@ -402,7 +402,7 @@ def test_torch_rows():
         (lambda: DataBounds.box([0.0], [1.0], Interval(0, 1)).enforce(np.zeros((1, 2))), "Expected 1 columns"),
         (lambda: FeatureMap(abs, 0.0, 2, "zero"), "output_norm > 0"),
         (lambda: FeatureMap(abs, 1.0, 0, "none"), "output_dimension >= 1"),
-        (lambda: FeatureMap(abs, 1.0, 3, "wrong")(np.zeros((2, 2))), "Expected features of shape"),
+        (lambda: FeatureMap(abs, 1.0, 3, "wrong")(np.zeros((2, 2))), "Expected one row of 3 features per input row"),
     ],
 )
 def test_bad_declarations_are_refused_in_words(build, message):

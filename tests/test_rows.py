@@ -12,7 +12,7 @@ from dperm.features import Features
 from dperm.noise import RELEASE_SLACK
 from dperm.problem import DataBounds, HuberLoss, Interval, LogisticLoss, MultinomialLoss, SquaredLoss
 from dperm.rows import BLOCK_ROWS, MemoryRows, sum_step
-from dperm.rows.base import add_blocks, block_counts
+from dperm.rows.base import block_counts, from_counts, total_of
 from dperm.terms import GradientTerm, SampledTerm, UnclippedGradientTerm
 
 LABELS = Interval(-1.0, 1.0)
@@ -120,7 +120,7 @@ def test_order_of_blocks_cannot_change_the_bits(generator):
     rows = MemoryRows(X, y).bounded(DataBounds(1.0, LABELS, 1.0))
     step = sum_step(term.row_bound, len(y))
     counts = [block_counts(term, block, step) for block in rows.blocks()]
-    forward, backward = add_blocks(iter(counts), step), add_blocks(iter(counts[::-1]), step)
+    forward, backward = (from_counts(total_of(order), step) for order in (counts, counts[::-1]))
     assert forward.tobytes() == backward.tobytes() == rows.sum(term, step).tobytes()
 
 

@@ -61,17 +61,21 @@ def odds(epsilon: float) -> dict[str, Any]:
     return {"factor": factor, "beliefs": beliefs}
 
 
-def odds_sentence(epsilon: float, delta: float, relation: str = "replace-one") -> str:
+def odds_sentence(epsilon: float, delta: float, relation: str = "replace-one", unit: str = "row") -> str:
     """The guarantee in words that a person can repeat.
 
     Replace-one compares two contents of a record; the other relations compare a record with its absence (two contents would be
     two steps, e^{2ε}), so the bet is another one.
     """
     half = odds(epsilon)["beliefs"][-1]
-    bet = "says one thing or another" if relation == "replace-one" else "is in the data"
+    bet = "say one thing or another" if relation == "replace-one" else "are in the data"
+    known, last = "everyone else's records", "the last person's records"
+    if unit == "row":
+        bet = "says one thing or another" if relation == "replace-one" else "is in the data"
+        known, last = "every other record", "the last one"
     text = (
-        "An attacker who knows everyone else's record, and thinks it an even bet whether the last person's record "
-        f"{bet}, would after seeing the release still not be surer than {percent(half['after_at_most'])} of either answer"
+        f"An attacker who knows {known}, and thinks it an even bet whether {last} {bet}, would after seeing the release still "
+        f"not be surer than {percent(half['after_at_most'])} of either answer"
     )
     return text + (f" (except with probability {delta:g})." if delta else ".")
 
@@ -337,7 +341,7 @@ def advise_for(
         "warnings": list(plan.warnings),
         **({} if (expected := fit.intervals()) is None else {"intervals": expected.words}),
         "odds": odds(target.epsilon),
-        "odds_sentence": odds_sentence(target.epsilon, target.delta, target.relation),
+        "odds_sentence": odds_sentence(target.epsilon, target.delta, target.relation, target.unit),
     }
     return found | outlook(fit.estimator, plan, fit.problem, radius=radius, planned=planned, target_risk=target_risk)
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from dperm.mechanisms.base import Plan, Shape, Target, UnmetNeeds, Vector, mechanism_from_spec
+from dperm.mechanisms.base import Plan, Shape, Target, UnmetNeeds, Vector, mechanism_of_record
 from dperm.problem import Problem
 from dperm.release.driver import replay
 from dperm.wording import printable
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from dperm.noise import Noise
 
 FORMAT = "dperm-certificate/1"
+SEEDED = "NOT PRIVATE: reproducible noise was asked for"
 TOLERANCE = 1e-9  # another machine's mathematical library may differ in the last digits
 ARITHMETIC = {
     "secure": "differential privacy in the real-arithmetic model; every release lies on a public grid",
@@ -104,12 +105,17 @@ class Claim:
     def load(cls, path: str | Path) -> Self:
         return cls.from_json(Path(path).read_text(encoding="utf-8"))
 
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What the guarantee rests on and no code enforces (seeded noise is another matter: see `noise`)."""
+        return tuple(text for text in self.record.get("assumptions", ()) if text != SEEDED)
+
     def disagreements(self) -> Iterator[str]:
         """Compute everything again; a sentence for each disagreement. What cannot be computed may raise."""
         raise NotImplementedError
 
-    def verify(self, *, allow_seeded: bool = False) -> Verdict:
-        """Compute everything again and compare; seeded noise is refused unless allowed."""
+    def verify(self, *, allow_seeded: bool = False, accept_assumptions: bool = False) -> Verdict:
+        """Compute everything again and compare; seeded noise, and assumptions, are refused unless allowed."""
         found: list[str] = []
         try:
             with np.errstate(all="ignore"):  # a hostile number shows as a disagreement, not as a warning
@@ -120,6 +126,8 @@ class Claim:
             found.append(f"the record cannot be recomputed: {type(error).__name__}: {error}")
         if reproducible(self.record) and not allow_seeded:
             found.append("the noise was seeded, so the release is NOT private (pass --allow-seeded to check the rest)")
+        if not accept_assumptions and not found:
+            found.extend(f"{text}: pass --accept-assumptions to accept that" for text in self.assumptions)
         return Verdict(tuple(found))
 
 
@@ -190,33 +198,29 @@ def _record(
     encoding: Encoding | None,
     w: Vector,
     receipt: Mapping[str, Any] | None = None,
+    older: bool = False,
 ) -> dict[str, Any]:
+    """`older`: as a record was written before it stated its unit (`target.unit`)."""
     target, shape = plan.target, plan.shape
     composed = plan.guarantee.epsilon(target.delta)
     # A plan never exceeds its target; the lectures' printed calibrations do, and then the truth is what is stated.
     epsilon = target.epsilon if composed <= target.epsilon * (1 + TOLERANCE) else composed
-    unit = "person" if target.rows_per_person > 1 else "row"
     guarantee = {
         "epsilon": epsilon,
         "delta": target.delta,
         "relation": target.relation,
-        "unit": unit,
+        "unit": target.unit,
         "composed_epsilon": composed,
         "kind": plan.guarantee.spec(),
     }
     assumptions = list(plan.assumptions)
     if noise["policy"] == "seeded":
-        assumptions.append("NOT PRIVATE: reproducible noise was asked for")
+        assumptions.append(SEEDED)
     return {
         "format": FORMAT,
-        "statement": statement(guarantee, target, shape, noise["policy"]),
+        "statement": statement(guarantee, plan, noise["policy"], older=older),
         "guarantee": guarantee,
-        "target": {
-            "epsilon": target.epsilon,
-            "delta": target.delta,
-            "relation": target.relation,
-            "rows_per_person": target.rows_per_person,
-        },
+        "target": target_spec(target, older),
         "shape": {"n": shape.n, "d": shape.d, "parameters": released_size(plan, problem)},
         "problem": problem.spec(),
         "constants": _constants(problem),
@@ -270,26 +274,52 @@ def coefficient_hash(w: Any) -> str:
     return hashlib.sha256(np.ascontiguousarray(np.ravel(w), dtype="<f8").tobytes()).hexdigest()
 
 
-def statement(guarantee: Mapping[str, Any], target: Target, shape: Shape, policy: str) -> str:
-    """The guarantee in words that a person can repeat."""
-    epsilon, delta = guarantee["epsilon"], guarantee["delta"]
-    who = "one row" if target.rows_per_person == 1 else f"one person (at most {target.rows_per_person} rows)"
-    change = {
-        "replace-one": f"replacing {who} by any other",
-        "zero-out": f"replacing {who} by a null row",
-        "add-remove": f"adding or removing {who}",
-    }[target.relation]
+def target_spec(target: Target, older: bool = False) -> dict[str, Any]:
+    """The target as records state it; an older one did not state its unit."""
+    return {name: value for name, value in target.spec().items() if not (older and name == "unit")}
+
+
+def statement(guarantee: Mapping[str, Any], plan: Plan, policy: str, *, older: bool = False) -> str:
+    """The guarantee in words that a person can repeat, with everything that it rests on."""
+    epsilon, delta, target, shape = guarantee["epsilon"], guarantee["delta"], plan.target, plan.shape
     nominal = target.relation == "add-remove"
     size = f"with nominal n = {shape.n} (the number of rows is protected)" if nominal else f"with n = {shape.n} public"
+    if plan.most_rows is not None:
+        size += f", in tables of at most {plan.most_rows} rows"
     odds = math.exp(min(epsilon, 700.0))
     text = (
-        f"({epsilon:g}, {delta:g})-differential privacy for {change}, {size}: the odds of any "
-        f"conclusion about that record change by a factor of at most {odds:.4g}"
+        f"({epsilon:g}, {delta:g})-differential privacy for {_change(target, older)}, {size}: the odds of any "
+        f"conclusion about that {'person' if target.unit == 'person' and not older else 'record'} change by a factor of at most "
+        f"{odds:.4g}"
     )
     text += f", except with probability {delta:g}." if delta else "."
+    if plan.assumptions and not older:
+        text += f" This rests on an assumption that nothing enforces: {'; '.join(plan.assumptions)}."
     if policy == "seeded":
         text += " THIS RELEASE IS NOT PRIVATE: its noise was seeded."
     return text
+
+
+def _change(target: Target, older: bool) -> str:
+    """What two neighbouring tables differ by, as the code enforces it.
+
+    A person is replaced by one who is new to the table: whoever took the id of somebody else would also decide which of that
+    one's rows are the first k, and move twice as many.
+    """
+    k = target.rows_per_person
+    if older or target.unit == "row":
+        who = "one row" if k == 1 else f"one person (at most {k} rows)"
+        return {
+            "replace-one": f"replacing {who} by any other",
+            "zero-out": f"replacing {who} by a null row",
+            "add-remove": f"adding or removing {who}",
+        }[target.relation]
+    rows = f"of which at most {k} {'counts' if k == 1 else 'count'}"
+    return {
+        "replace-one": f"replacing one person's rows, {rows}, by those of another person who has no other rows here",
+        "zero-out": f"replacing one person's rows, {rows}, by null rows",
+        "add-remove": f"adding or removing one person's rows, {rows}",
+    }[target.relation]
 
 
 def _recompute(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -298,7 +328,7 @@ def _recompute(record: Mapping[str, Any]) -> dict[str, Any]:
     problem = Problem.from_spec(record["problem"])
     target = Target.declare(n=record["shape"]["n"], **record["target"])
     shape = Shape(record["shape"]["n"], record["shape"]["d"])
-    mechanism = mechanism_from_spec(record["mechanism"]["name"], record["mechanism"]["options"])
+    mechanism = mechanism_of_record(record["mechanism"]["name"], record["mechanism"]["options"])
     needs = mechanism.missing(problem, target)
     if needs:
         raise UnmetNeeds(mechanism.name, needs)
@@ -324,6 +354,7 @@ def _recompute(record: Mapping[str, Any]) -> dict[str, Any]:
         encoding=encoding,
         w=w,
         receipt=_receipt(record["ledger"], plan, noise["policy"]) if "ledger" in record else None,
+        older="unit" not in record["target"],
     )
 
 

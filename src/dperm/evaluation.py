@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dperm.certificate import ARITHMETIC, TOLERANCE, Claim, _plain, coefficient_hash, differences
+from dperm.certificate import ARITHMETIC, TOLERANCE, Claim, _plain, coefficient_hash, differences, target_spec
 from dperm.evaluation_metrics import metrics
 from dperm.mechanisms.base import Plan, Shape, Stage, Target, Vector
 from dperm.noise import gaussian_scale, noise_source
@@ -135,12 +135,12 @@ def _again(record: Mapping[str, Any]) -> dict[str, Any]:
     noise = {"policy": record["noise"]["policy"]}
     if noise["policy"] == "seeded":
         noise["seed"] = record["noise"]["seed"]
-    receipt = None
+    receipt, older = None, "unit" not in record["target"]
     if "ledger" in record:
         from dperm.ledger import receipt_again
 
         receipt = receipt_again(record["ledger"], plan, noise["policy"])
-    return _record(plan, record["released"], noise, record["model"], record["range"], record["level"], receipt)
+    return _record(plan, record["released"], noise, record["model"], record["range"], record["level"], receipt, older)
 
 
 def evaluate(
@@ -173,7 +173,7 @@ def evaluate(
     >>> found.metrics["accuracy"]["value"] > 0.9, found.verify(allow_seeded=True).ok
     (True, True)
     """
-    from dperm.estimators.persons import person_weights
+    from dperm.estimators.persons import person_weights, unit_of
 
     if not 0.5 <= level < 1:
         raise ValueError(f"Expected 0.5 ≤ level < 1, found {level}. Pass e.g. 0.95.")
@@ -183,7 +183,8 @@ def evaluate(
     if relation == "add-remove" and nominal_n is None:
         raise ValueError("Expected nominal_n= under relation='add-remove', found none. Pass a public round number.")
     n = nominal_n if nominal_n is not None else len(cells)
-    target = Target.declare(epsilon=epsilon, delta=delta, relation=relation, n=n, rows_per_person=per_person)
+    unit = unit_of(groups)
+    target = Target.declare(epsilon=epsilon, delta=delta, relation=relation, n=n, rows_per_person=per_person, unit=unit)
     plan = plan_evaluation(kind, Shape(n, model._encoding.d), target, bins=bins)
     source = noise_source(noise, random_state)
     rows = MemoryRows(cells, np.zeros(len(cells)), weight)
@@ -242,12 +243,13 @@ def _record(
     span: Any,
     level: float,
     receipt: Mapping[str, Any] | None,
+    older: bool = False,
 ) -> dict[str, Any]:
     target = plan.target
     composed = plan.guarantee.epsilon(target.delta)
     if composed > target.epsilon * (1 + TOLERANCE):
         raise ValueError("the plan costs more than its target")
-    unit = "person" if target.rows_per_person > 1 else "row"
+    unit = target.unit
     return {
         "format": FORMAT,
         "statement": f"({target.epsilon:g}, {target.delta:g})-differential privacy of the scores per {unit} ({target.relation})",
@@ -258,12 +260,7 @@ def _record(
             "unit": unit,
             "composed_epsilon": composed,
         },
-        "target": {
-            "epsilon": target.epsilon,
-            "delta": target.delta,
-            "relation": target.relation,
-            "rows_per_person": target.rows_per_person,
-        },
+        "target": target_spec(target, older),
         "shape": {"n": plan.shape.n, "d": plan.shape.d},
         "kind": plan.options["kind"],
         "bins": plan.options["bins"],

@@ -129,7 +129,7 @@ def release_information(
     before the fit was seen. If they were chosen after looking at it, the total is what a ledger debited for both states,
     because its filters allow budgets chosen on the way. The fit's certificate stays what it was, a statement about the fit.
     """
-    from dperm.estimators.persons import person_weights
+    from dperm.estimators.persons import person_weights, unit_of
 
     problem, record = _objective_problem(model)
     rows, labels, groups = model._unpack(X, y, groups)
@@ -142,6 +142,7 @@ def release_information(
         relation=model.certificate_.relation,
         n=shape.n,
         rows_per_person=per_person,
+        unit=unit_of(groups),
     )
     if target.delta == 0:
         raise ValueError("Expected delta > 0 for the curvature matrix, whose noise is Gaussian, found 0. Pass delta=1e-6.")

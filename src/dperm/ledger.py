@@ -29,11 +29,10 @@ from typing import Any
 
 from dperm.filters import Cost, Filter
 from dperm.fingerprints import digest, recognisable
-from dperm.mechanisms.base import Plan
+from dperm.mechanisms.base import UNITS, Plan
 from dperm.privacy import RELATIONS, event_from_spec
 
 FORMAT = "dperm-ledger/1"
-UNITS = ("row", "person")
 _APPLICATION = 0x64706C31  # "dpl1", so that another SQLite file is not taken for a ledger
 _WAIT = 120.0  # seconds to wait for another process that is writing
 _TABLES = """
@@ -291,7 +290,7 @@ class Ledger:
                 f"Expected relation={head['relation']!r}, which ledger {self.path.name} is kept for, "
                 f"found {plan.target.relation!r}. Change one."
             )
-        unit = "person" if plan.target.rows_per_person > 1 else "row"
+        unit = plan.target.unit
         if unit != head["unit"]:
             advice = "Pass groups= and max_rows_per_person=." if head["unit"] == "person" else "Use a ledger with unit person."
             raise ValueError(
@@ -319,11 +318,17 @@ class Ledger:
 
     # -- checking ----------------------------------------------------------------------------------------------------
 
-    def verify(self, certificates: Sequence[Mapping[str, Any]] = (), *, allow_seeded: bool = False) -> list[str]:
+    def verify(
+        self,
+        certificates: Sequence[Mapping[str, Any]] = (),
+        *,
+        allow_seeded: bool = False,
+        accept_assumptions: bool = False,
+    ) -> list[str]:
         """Reasons why the ledger cannot be trusted, each a sentence; empty when all agrees. See `dperm.ledger_check`."""
         from dperm.ledger_check import problems
 
-        return problems(self, certificates, allow_seeded=allow_seeded)
+        return problems(self, certificates, allow_seeded=allow_seeded, accept_assumptions=accept_assumptions)
 
 
 def plan_record(plan: Plan) -> dict[str, Any]:
@@ -335,6 +340,8 @@ def plan_record(plan: Plan) -> dict[str, Any]:
         "delta": target.delta,
         "relation": target.relation,
         "rows_per_person": target.rows_per_person,
+        "unit": target.unit,
+        "assumptions": list(plan.assumptions),
         "n": plan.shape.n,
         "d": plan.shape.d,
         "events": [event.spec() for event in plan.events],
@@ -375,7 +382,10 @@ def receipt_again(stated: Mapping[str, Any], plan: Plan, policy: str) -> dict[st
     about other fits cannot be recomputed without the ledger: a change to them shows in the head, and `dperm ledger verify` with
     the certificate compares all of it.
     """
-    entry = {**stated["entry"], "kind": "debit", "plan": plan_record(plan), "noise": policy}
+    record = plan_record(plan)
+    if "unit" not in stated["entry"]["plan"]:  # as entries were written before they stated it
+        record = {name: value for name, value in record.items() if name not in ("unit", "assumptions")}
+    entry = {**stated["entry"], "kind": "debit", "plan": record, "noise": policy}
     # The head is that of the stated text: another machine's last digits must not break the chain; events are compared as numbers.
     head = entry_hash(stated["previous"], canonical(stated["entry"]))
     return {"entry": entry, "previous": stated["previous"], "head": head}

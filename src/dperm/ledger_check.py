@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from dperm.ledger import Ledger
 
 
-def problems(ledger: Ledger, certificates: Sequence[Mapping[str, Any]], *, allow_seeded: bool) -> list[str]:
+def problems(
+    ledger: Ledger, certificates: Sequence[Mapping[str, Any]], *, allow_seeded: bool, accept_assumptions: bool = False
+) -> list[str]:
     """Every reason not to trust the file; empty when all agrees."""
     try:
         with ledger._connection() as connection:
@@ -36,6 +38,8 @@ def problems(ledger: Ledger, certificates: Sequence[Mapping[str, Any]], *, allow
     if reasons or not bodies:
         return reasons or ["the ledger has no entries"]
     _replay(bodies, reasons, allow_seeded)
+    if not accept_assumptions:
+        reasons += _assumed(bodies)
     heads = {row[3] for row in rows}
     for number, certificate in enumerate(certificates, 1):
         _saw(number, certificate, heads, bodies, reasons)
@@ -79,6 +83,8 @@ def _replay(bodies: Sequence[Mapping[str, Any]], reasons: list[str], allow_seede
                 reasons.append(f"entry {body['number']} states another cost than its events have")
             if body["plan"]["relation"] != bodies[0]["relation"]:
                 reasons.append(f"entry {body['number']} is for another relation")
+            if body["plan"].get("unit", bodies[0]["unit"]) != bodies[0]["unit"]:
+                reasons.append(f"entry {body['number']} protects another unit")
             branch = rule.accepts([*costs, cost])
             if branch is None and not costs and rule.alone(events, bodies[0]["relation"]):
                 branch = "single"
@@ -92,6 +98,16 @@ def _replay(bodies: Sequence[Mapping[str, Any]], reasons: list[str], allow_seede
             costs.append(cost)
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
         reasons.append(f"the entries cannot be recomputed: {type(error).__name__}: {error}")
+
+
+def _assumed(bodies: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What the guarantees of the debited fits rest on and no code enforces."""
+    found = []
+    for body in bodies:
+        plan = body.get("plan") if isinstance(body.get("plan"), Mapping) else {}
+        for text in plan.get("assumptions", ()):  # type: ignore[union-attr]
+            found.append(f"entry {body['number']}: {text}: pass --accept-assumptions to accept that")
+    return found
 
 
 def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:

@@ -7,6 +7,8 @@
 | probabilities, δ > 0, above it                        | scaled-gradient with clip 0.7·S, gradient           |
 | pure privacy (δ = 0)                                  | objective, output, exponential                      |
 
+Under add-remove the two objective methods need a declared bound on the number of rows (`most_rows=`): the table passes them over.
+
 `compare` lists every alternative with what it lacks and the worst-case risk that its theorem predicts. Worst-case bounds inform;
 they do not rank mechanisms at real n, so the table does not use them.
 """
@@ -193,13 +195,15 @@ def _weighed(mechanism: Any, problem: Problem, max_weight: float | None) -> Any:
     """The mechanism with the declared bound on weights, or a refusal where its theorem has no weights."""
     if max_weight is None:
         return mechanism
-    if "max_weight" in {field.name for field in dataclasses.fields(mechanism)}:
-        return dataclasses.replace(mechanism, max_weight=max_weight)
     if mechanism.name == "gradient" and mechanism.bound == "clip":
         # Its clip comes after the weight, so weights cannot break it; without a wider clip they would have no effect.
         lipschitz = problem.row_norm * problem.loss.bounds(math.inf, problem.data.y).slope
+        if mechanism.accounting == "hidden-state":
+            mechanism = dataclasses.replace(mechanism, max_weight=max_weight)
         wanted = mechanism.clip is None and math.isfinite(lipschitz)
         return dataclasses.replace(mechanism, clip=lipschitz * max_weight) if wanted else mechanism
+    if mechanism.name != "gradient" and "max_weight" in {field.name for field in dataclasses.fields(mechanism)}:
+        return dataclasses.replace(mechanism, max_weight=max_weight)
     raise ValueError(
         f"Expected a method that takes sample weights, found {mechanism.name!r}, whose theorem has none. "
         "Use method='gradient' (or 'scaled-gradient'), or leave the weights out."

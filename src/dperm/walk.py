@@ -17,7 +17,7 @@ import numpy as np
 
 from dperm.certificate import Certificate, certify
 from dperm.ledger import Ledger
-from dperm.mechanisms.base import Outcome, Plan, Shape, Target, UnmetNeeds, Vector, mechanism_from_spec
+from dperm.mechanisms.base import Outcome, Plan, Shape, Target, UnmetNeeds, Vector, mechanism_from_spec, mechanism_of_record
 from dperm.noise import ExactNoise, Noise, noise_source
 from dperm.notices import speak
 from dperm.privacy import Event, Gaussian, HiddenState
@@ -83,7 +83,7 @@ def rebuilt_plan(record: Mapping[str, Any]) -> tuple[Plan, Problem]:
     """The plan and the problem, computed again from the record of a certificate."""
     problem = Problem.from_spec(record["problem"])
     target = Target.declare(n=record["shape"]["n"], **record["target"])
-    mechanism = mechanism_from_spec(record["mechanism"]["name"], record["mechanism"]["options"])
+    mechanism = mechanism_of_record(record["mechanism"]["name"], record["mechanism"]["options"])
     return mechanism.plan(problem, Shape(record["shape"]["n"], record["shape"]["d"]), target), problem
 
 
@@ -145,6 +145,8 @@ def fit(
             f"Expected nominal_n= to be left out, or {rows.n:,}, the number of rows, which is public under "
             f"relation={target.relation!r}, found {nominal_n:,}. To protect it use relation='add-remove'."
         )
+    if rows.n == 0 and target.relation != "add-remove":
+        raise ValueError("Expected at least one row, found none. Check that the file or array is not empty.")
     shape = Shape(nominal_n if nominal_n is not None else rows.n, rows.d)
     chosen = _named(mechanism, problem, shape, target, () if encoding is None else encoding.kinds)
     planned = plan(problem, shape, target, chosen)

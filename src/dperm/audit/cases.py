@@ -31,6 +31,8 @@ SHORT: dict[str, dict[str, Any]] = {
     "newton": {"steps": 8, "gradient_share": 0.9},
     "output": {"ridge": 20.0},  # far above the curvature of two rows: the minimiser then moves by slope/ridge
 }
+# Where the number of rows is protected, the arithmetic of a minimiser needs a declared bound on it.
+BOUNDED = {"objective": {"most_rows": 100}, "scaled-objective": {"most_rows": 100}}
 ONE_DRAW = ("exponential", "objective", "output")
 NO_NULL_ROW = "no null row can be written: it is a missing label, and these data have no labels"
 
@@ -150,7 +152,8 @@ def _case(name: str, cls: Any, method: str, relation: str, policy: str, delta: f
     if relation == "add-remove":
         options["nominal_n"] = n
     if "method" in fields:
-        options["method"] = mechanism_from_spec(method, SHORT[method]) if method in SHORT else method
+        short = SHORT.get(method, {}) | (BOUNDED.get(method, {}) if relation == "add-remove" else {})
+        options["method"] = mechanism_from_spec(method, short) if short else method
     if "classes" in fields:
         options["classes"] = [0, 1]
     low, high, null = 0.0, 1.0, 7.0

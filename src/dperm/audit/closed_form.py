@@ -82,7 +82,7 @@ def objective_rows(relations: tuple[str, ...] = RELATIONS) -> list[ExactRow]:
     rows = []
     for relation in relations:
         for kind in ("pure", "gaussian"):
-            mechanism = mechanism_from_spec("objective", {"noise_kind": kind})
+            mechanism = mechanism_from_spec("objective", {"noise_kind": kind, "most_rows": "nominal"})
             planned = plan(LOGISTIC, Shape(4, 1), Target(1.0, DELTA, relation), mechanism)
             stage = planned.stage("objective")
             settings = stage.settings

@@ -11,7 +11,7 @@ import numpy as np
 
 from dperm.audit.cases import Case
 from dperm.certificate import Certificate
-from dperm.mechanisms.base import Target, mechanism_from_spec
+from dperm.mechanisms.base import Target, mechanism_of_record
 from dperm.problem import Problem
 from dperm.rows import MemoryRows
 from dperm.walk import fit
@@ -42,7 +42,7 @@ def certificate_case(path: Path) -> Case:
     problem = Problem.from_spec(record["problem"])
     n, d = min(int(record["shape"]["n"]), MOST_ROWS), int(record["shape"]["d"])
     target = Target.declare(n=n, **{**record["target"], "delta": min(record["target"]["delta"], 0.5 / n)})
-    mechanism = mechanism_from_spec(record["mechanism"]["name"], record["mechanism"]["options"])
+    mechanism = mechanism_of_record(record["mechanism"]["name"], record["mechanism"]["options"])
     noise = "exact" if record["noise"]["policy"] == "exact" else "secure"
     rerun = _Rerun(problem, target, mechanism, noise, n)
     low, high = problem.data.y.low, problem.data.y.high

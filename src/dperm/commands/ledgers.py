@@ -138,6 +138,9 @@ def verify(
     file: Path | None = FILE,
     certificate: list[Path] = typer.Option([], help="A certificate that this ledger was debited for; repeat for more."),
     allow_seeded: bool = typer.Option(False, "--allow-seeded", help="Accept reproducible noise, which is NOT private."),
+    accept_assumptions: bool = typer.Option(
+        False, "--accept-assumptions", help="Take on trust what the fits rest on and no code enforces."
+    ),
     as_json: bool = JSON_OPTION,
 ) -> None:
     """Recompute the chain, every cost and every decision; exit code 1 when anything was altered, removed or cut off.
@@ -150,7 +153,8 @@ def verify(
     from dperm.model_file import read_json
 
     file = ledger_file(file, "verify {}")
-    reasons = Ledger.open(file).verify([read_json(path) for path in certificate], allow_seeded=allow_seeded)
+    allowed = {"allow_seeded": allow_seeded, "accept_assumptions": accept_assumptions}
+    reasons = Ledger.open(file).verify([read_json(path) for path in certificate], **allowed)
     if as_json:
         show({"ok": not reasons, "reasons": reasons}, True)
     elif reasons:

@@ -14,6 +14,9 @@ def verify(
     certificate: Path = typer.Argument(..., help="certificate.json, evaluation.json, or the folder that a fit wrote."),
     model: Path | None = typer.Option(None, help="model.json, to check that its coefficients are the certified ones."),
     allow_seeded: bool = typer.Option(False, "--allow-seeded", help="Accept reproducible noise, which is NOT private."),
+    accept_assumptions: bool = typer.Option(
+        False, "--accept-assumptions", help="Take on trust what the guarantee rests on and no code enforces."
+    ),
     as_json: bool = JSON_OPTION,
 ) -> None:
     """Check a certificate by computing it again from its own description. Exit code 1 when anything disagrees.
@@ -41,7 +44,7 @@ def verify(
         found = SearchCertificate(record)
     else:
         found = Certificate.load(certificate)
-    verdict = found.verify(allow_seeded=allow_seeded)
+    verdict = found.verify(allow_seeded=allow_seeded, accept_assumptions=accept_assumptions)
     reasons = list(verdict.reasons)
     if model is not None:
         stored = read_json(model)

@@ -13,11 +13,11 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from dperm.cells import numbers
 from dperm.encoding import Encoding
-from dperm.estimators.declaration import NO_ROWS, Declaration, before_rows, declaration, encoding_before_rows
-from dperm.estimators.declared import check_declared
+from dperm.estimators.declaration import NO_ROWS, Declaration, before_rows, declaration, declared_unit, encoding_before_rows
+from dperm.estimators.declared import check_declared, check_shape, fewest_rows
 from dperm.estimators.engines import declared_rows, engine_rows, in_memory, parts_of
 from dperm.estimators.labels import label_column
-from dperm.estimators.persons import person_column, person_weights, without_person
+from dperm.estimators.persons import person_column, person_weights, unit_of, without_person
 from dperm.mechanisms.base import MECHANISMS, Plan
 from dperm.notices import repeated_fits, speak
 from dperm.problem import (
@@ -127,23 +127,26 @@ class PrivateEstimator(BaseEstimator):
         """
         check_declared(self)
         repeated_fits(self.epsilon, self.ledger)
+        check_shape(self, X)
         X, y, sample_weight = in_memory(X, y, sample_weight)
         self._schema_of_rows = None
         engine = engine_rows(X, y, self._declared_schema())
         seen = None if self.ledger is None else X if engine is None else engine  # what a ledger recognises the data set by
         if engine is not None:
             rows, interval, heaviest = declared_rows(self, engine, sample_weight, groups)
-            return self._run(rows, interval, heaviest, 1, seen)
+            return self._run(rows, interval, heaviest, 1, "row", seen)
         rows, y, groups = self._unpack(X, y, groups)
         labels, weight, interval = self._labels(y)
         weight, heaviest = self._weights(weight, sample_weight, len(labels))
         weight, per_person = person_weights(groups, self.max_rows_per_person, weight, len(labels))
-        return self._run(MemoryRows(rows, labels, weight), interval, heaviest, per_person, seen)
+        return self._run(MemoryRows(rows, labels, weight), interval, heaviest, per_person, unit_of(groups), seen)
 
-    def _run(self, rows: Any, interval: Interval, heaviest: float | None, per_person: int, seen: Any = None) -> Any:
+    def _run(
+        self, rows: Any, interval: Interval, heaviest: float | None, per_person: int, unit: str, seen: Any = None
+    ) -> Any:
         """The walk, on rows of any engine that are encoded and labelled by the declarations."""
         n, encoding = self.nominal_n if self.nominal_n is not None else rows.n, self._encoding
-        declared = declaration(self, interval, n, per_person, heaviest)
+        declared = declaration(self, interval, n, per_person, heaviest, unit)
         if (expected := declared.intervals()) is not None:
             speak([expected.words])
         release = fit(
@@ -176,7 +179,7 @@ class PrivateEstimator(BaseEstimator):
         self._encoding = encoding_before_rows(self, d)
         interval = self._labels(NO_ROWS)[2]
         heaviest = self._weights(None, None if self.max_weight is None else NO_ROWS, 0)[1]
-        return declaration(self, interval, n, self.max_rows_per_person or 1, heaviest)
+        return declaration(self, interval, n, self.max_rows_per_person or 1, heaviest, declared_unit(self))
 
     def save(self, path: Any) -> Path:
         """Write the model as JSON, its certificate with it: one file if the name ends in .json, else into a folder.
@@ -242,7 +245,7 @@ class PrivateEstimator(BaseEstimator):
             )
         given = numbers(sample_weight)
         if given.shape != (n,):
-            raise ValueError(f"Expected one weight per row ({n}), found shape {given.shape}.")
+            raise ValueError("Expected one weight per row, found another number of them. Pass one weight for every row.")
         given = np.clip(np.where(np.isnan(given), 0.0, given), 0.0, limit)
         return given if known is None else given * known, float(limit) * (1.0 if heaviest is None else heaviest)
 
@@ -271,7 +274,7 @@ class PrivateEstimator(BaseEstimator):
         if y is None:
             name = type(self).__name__
             raise ValueError(f"This {name} estimator requires y to be passed, but the target y is None. Pass the labels.")
-        X = validate_data(self, parsed(X), ensure_min_samples=1, **_READ)
+        X = validate_data(self, parsed(X), ensure_min_samples=fewest_rows(self), **_READ)
         y = label_column(y, X.shape[0])
         names = getattr(self, "feature_names_in_", None)
         if schema is not None:

@@ -45,16 +45,28 @@ class Declaration:
         return outlook(self.estimator, self.problem, self.plan()) if asked else None
 
 
-def target_of(estimator: Any, n: int, per_person: int) -> Target:
+def target_of(estimator: Any, n: int, per_person: int, unit: str) -> Target:
     """The estimator's budget for n rows."""
     return Target.declare(
-        epsilon=estimator.epsilon, delta=estimator.delta, relation=estimator.relation, n=n, rows_per_person=per_person
+        epsilon=estimator.epsilon,
+        delta=estimator.delta,
+        relation=estimator.relation,
+        n=n,
+        rows_per_person=per_person,
+        unit=unit,
     )
 
 
-def declaration(estimator: Any, interval: Interval, n: int, per_person: int, heaviest: float | None) -> Declaration:
+def declared_unit(estimator: Any) -> str:
+    """The unit that a fit will protect, as far as the declarations say: a person where persons are named or limited."""
+    return "row" if estimator.groups is None and estimator.max_rows_per_person is None else "person"
+
+
+def declaration(
+    estimator: Any, interval: Interval, n: int, per_person: int, heaviest: float | None, unit: str
+) -> Declaration:
     """For an estimator whose encoding is built: n rows (or a nominal number), labels in `interval`, weights up to `heaviest`."""
-    target, encoding = target_of(estimator, n, per_person), estimator._encoding
+    target, encoding = target_of(estimator, n, per_person, unit), estimator._encoding
     estimator._size = (n, per_person)
     problem, shape = estimator._problem(interval), Shape(n, encoding.d)
     mechanism = choose(

@@ -42,6 +42,20 @@ def check_declared(estimator: Any) -> None:
         check_one_declaration(estimator, "the schema")
 
 
+def check_shape(estimator: Any, X: Any) -> None:
+    """Refuse an array that is no matrix in our words: scikit-learn's quote its cells, and state its number of rows."""
+    flat = isinstance(X, list | tuple) and len(X) > 0 and np.ndim(X[0]) == 0
+    if flat or (isinstance(X, np.ndarray) and X.ndim != 2):
+        raise ValueError("Expected X with two dimensions, found another number. Reshape your data, e.g. X.reshape(-1, 1).")
+    if isinstance(X, np.ndarray) and X.shape[1] == 0 and fewest_rows(estimator) == 0:
+        raise ValueError("Expected X with at least one column, found 0 feature(s). Pass the features.")
+
+
+def fewest_rows(estimator: Any) -> int:
+    """1, or 0 where the number of rows is protected: an error would tell an empty table from one with a row."""
+    return 0 if getattr(estimator, "relation", None) == "add-remove" else 1
+
+
 def check_one_declaration(estimator: Any, other: str) -> None:
     """Columns are declared by `other`: parameters that declare them again would be ignored."""
     twice = [name for name in OF_COLUMNS if getattr(estimator, name) is not None]

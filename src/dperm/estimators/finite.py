@@ -9,9 +9,9 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from dperm.estimators.declared import check_declared
+from dperm.estimators.declared import check_declared, fewest_rows
 from dperm.estimators.labels import declared_classes, label_column
-from dperm.estimators.persons import person_column, person_weights, without_person
+from dperm.estimators.persons import person_column, person_weights, unit_of, without_person
 from dperm.hypotheses import GRIDS, Hypotheses, on_grid
 from dperm.mechanisms.base import Target
 from dperm.mechanisms.exponential_finite import FiniteExponential
@@ -22,7 +22,7 @@ from dperm.rules import Predictions, Rules, class_numbers
 from dperm.tables import parsed
 from dperm.walk import fit
 
-_READ: dict[str, Any] = {"dtype": [np.float64, np.float32], "ensure_all_finite": False, "ensure_min_samples": 1}
+_READ: dict[str, Any] = {"dtype": [np.float64, np.float32], "ensure_all_finite": False}
 
 
 @dataclass(eq=False, repr=False)
@@ -77,13 +77,14 @@ class FiniteClassLearner(ClassifierMixin, BaseEstimator):
         named = self.groups if groups is None else groups
         self._person = named if isinstance(named, str) else None  # a fitted model must not keep who its rows belong to
         X, groups = person_column(X, named)
-        X = validate_data(self, parsed(self._raw(X)), **_READ)
+        X = validate_data(self, parsed(self._raw(X)), ensure_min_samples=fewest_rows(self), **_READ)
         y = label_column(y, X.shape[0])
         self.hypotheses_ = self._class(X.shape[1])
         labels = class_numbers(y, self.classes_.tolist())
         weight, per_person = person_weights(groups, self.max_rows_per_person, (labels >= 0).astype(np.float64), len(labels))
         n = self.nominal_n if self.nominal_n is not None else len(labels)
-        target = Target.declare(epsilon=self.epsilon, delta=self.delta, relation=self.relation, n=n, rows_per_person=per_person)
+        budget = {"epsilon": self.epsilon, "delta": self.delta, "relation": self.relation}
+        target = Target.declare(**budget, n=n, rows_per_person=per_person, unit=unit_of(groups))
         data = DataBounds(np.inf, Interval(0.0, float(len(self.classes_) - 1)))
         release = fit(
             Problem(ZeroOneLoss(), data=data),

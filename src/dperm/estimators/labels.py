@@ -49,10 +49,14 @@ def label_column(y: Any, n: int) -> np.ndarray:
         raise ValueError("Complex data not supported: expected real labels, found complex ones. Pass real numbers.")
     if isinstance(y, list | tuple) and np.asarray(y, dtype=object).ndim == 1:
         y = _as_they_are(y)
-    labels = np.asarray(column_or_1d(y, warn=True))
+    try:
+        labels = np.asarray(column_or_1d(y, warn=True))
+    except ValueError:  # scikit-learn's words state the number of rows
+        raise ValueError("y should be a 1d array, got an array of another shape instead. Pass one label for every row.") from None
     if len(labels) != n:
         raise ValueError(
-            f"Found input variables with inconsistent numbers of samples: {[n, len(labels)]}. Pass one label for every row."
+            "Found input variables with inconsistent numbers of samples: expected one label for every row. Pass as many labels "
+            "as rows."
         )
     return labels
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dperm.estimators.declaration import target_of
+from dperm.estimators.declaration import declared_unit, target_of
 from dperm.estimators.linear import PrivateRegressor
 from dperm.mechanisms.base import Shape
 from dperm.mechanisms.gradient import Gradient
@@ -77,7 +77,7 @@ class Lasso(PrivateRegressor):
     def _default_strength(self) -> float:
         """σ√(2·log d) with σ the noise that one coordinate of a step carries: noise alone rarely makes a zero move."""
         n, per_person = self._size
-        target = target_of(self, n, per_person)
+        target = target_of(self, n, per_person, declared_unit(self))
         if target.delta == 0:
             return 1.0  # refused by the mechanism, whose noise is Gaussian
         unit = gaussian_mu(target.epsilon, target.delta) / (kappa(target.relation) * per_person)

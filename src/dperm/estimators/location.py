@@ -9,8 +9,8 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
-from dperm.estimators.declaration import Declaration, before_rows, target_of
-from dperm.estimators.declared import check_declared
+from dperm.estimators.declaration import Declaration, before_rows, declared_unit, target_of
+from dperm.estimators.declared import check_declared, fewest_rows
 from dperm.estimators.persons import person_column, person_weights
 from dperm.mechanisms.base import Plan, Shape
 from dperm.mechanisms.exponential_quantile import QuantileExponential
@@ -20,7 +20,7 @@ from dperm.rows.memory import MemoryRows
 from dperm.tables import parsed
 from dperm.walk import fit
 
-_READ: dict[str, Any] = {"dtype": [np.float64, np.float32], "ensure_all_finite": False, "ensure_min_samples": 1}
+_READ: dict[str, Any] = {"dtype": [np.float64, np.float32], "ensure_all_finite": False}
 NO_LABELS = Interval(0.0, 0.0)
 
 
@@ -45,11 +45,12 @@ class _Location(BaseEstimator):
         return before_rows(self, n, d).plan()
 
     def _before_rows(self, n: int, d: int | None) -> Declaration:
-        return self._declaration(n, d or 1, self.max_rows_per_person or 1, self.max_rows_per_person is not None)
+        return self._declaration(n, d or 1, self.max_rows_per_person or 1, declared_unit(self) == "person")
 
     def _declaration(self, n: int, d: int, per_person: int, grouped: bool) -> Declaration:
         problem = Problem(self._loss(), data=self._data(d))
-        return Declaration(self, problem, Shape(n, d), target_of(self, n, per_person), self._mechanism(grouped))
+        target = target_of(self, n, per_person, "person" if grouped else "row")
+        return Declaration(self, problem, Shape(n, d), target, self._mechanism(grouped))
 
     def _loss(self) -> Loss:
         raise NotImplementedError
@@ -63,7 +64,8 @@ class _Location(BaseEstimator):
         seen = X
         flat = np.ndim(X) == 1
         X, groups = person_column(X, self.groups if groups is None else groups)
-        X = validate_data(self, parsed(np.asarray(X).reshape(-1, 1) if flat else X), **_READ)
+        X = parsed(np.asarray(X).reshape(-1, 1) if flat else X)
+        X = validate_data(self, X, ensure_min_samples=fewest_rows(self), **_READ)
         weight, per_person = person_weights(groups, self.max_rows_per_person, None, len(X))
         n = self.nominal_n if self.nominal_n is not None else len(X)
         declared = self._declaration(n, X.shape[1], per_person, groups is not None)

@@ -31,14 +31,27 @@ def without_person(X: Any, groups: Any) -> Any:
     return without_column(X, groups) if named else X
 
 
+def unit_of(groups: Any) -> str:
+    """What one neighbour differs by: a person where the rows have owners, however many of them count, a row otherwise.
+
+    >>> unit_of(["a", "b"]), unit_of(None)
+    ('person', 'row')
+    """
+    return "row" if groups is None else "person"
+
+
 def person_weights(
     groups: Any, limit: int | None, weight: np.ndarray | None, n: int
 ) -> tuple[np.ndarray | None, int]:
     """Row weights with every person's rows after the first `limit` set to 0, and the factor for sensitivities.
 
-    The rule is the order of the rows, so which rows stay depends on that person's rows alone. k changed rows move a sum by at
-    most k times what one row can, which is the factor returned. Rows without an owner (missing, empty) get weight 0: counted as
-    one person's they would make room for each other, and one person who goes would move 2k rows.
+    The rule is the order of the rows, so which rows stay depends on that person's rows alone. Replacing one person's rows by
+    those of another who has no others here, nulling them, or adding or removing them, takes at most k counted rows out of the sum
+    and puts at most k into it: it moves by at most k times what one replaced, nulled or added row can, the factor returned. That
+    holds for a *person*. Replacing a single row together with its id is another change: the row's owner gets room for one more
+    row and the new owner loses one, so that two persons' rows move. No statement is made about it: `unit_of` is "person". Rows
+    without an owner (missing, empty) get weight 0: counted as one person's they would make room for each other, and one person
+    who goes would move 2k rows.
 
     >>> person_weights(["a", "a", "b"], 1, None, 3)
     (array([1., 0., 1.]), 1)
@@ -51,7 +64,7 @@ def person_weights(
         raise ValueError("Expected max_rows_per_person= with groups=, found none. Pass how many rows of a person may count.")
     people = np.array(groups, dtype=object) if isinstance(groups, list | tuple) else np.asarray(groups)
     if people.shape != (n,):
-        raise ValueError(f"Expected groups= with one entry per row ({n}), found shape {people.shape}.")
+        raise ValueError("Expected groups= with one entry per row, found another number of them. Pass one id for every row.")
     names = np.array([_name(value) for value in people.tolist()]) if people.dtype == object else people.astype(str)
     _, person = np.unique(names, return_inverse=True)
     order = np.argsort(person, kind="stable")

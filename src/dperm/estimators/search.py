@@ -147,13 +147,13 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):
     @staticmethod
     def _affordable(models: list[Any], X: Any, y: Any, n: int, mu: float) -> int:
         """Plan every setting, so that one which cannot be paid for is refused before the debit; the number of encoded columns."""
-        first, label = _safe_indexing(X, [0]), _safe_indexing(y, [0])
+        first, label = (_safe_indexing(part, [0] if len(y) else []) for part in (X, y))
         for model in models:
             check_declared(model)
             person_weights(None, model.max_rows_per_person, None, 0)
             model._unpack(first, label, None)  # builds the encoding, which follows from declarations alone
             _, _, interval = model._labels(label)
-            declared = declaration(model, interval, n, 1, model._weights(None, None, 0)[1])
+            declared = declaration(model, interval, n, 1, model._weights(None, None, 0)[1], "row")
             _gaussian(declared.plan(), mu)
         return declared.shape.d
 
@@ -254,8 +254,10 @@ def _record(
     noise: Mapping[str, Any],
     inner: dict[str, Any],
     receipt: Mapping[str, Any] | None = None,
+    older: bool = False,
 ) -> dict[str, Any]:
     law = law_of(runs, expected)
+    rests = Certificate(inner).assumptions
     mu = run_mu(law, target)
     private = noise["policy"] != "seeded"
     who = {"replace-one": "replacing one row", "zero-out": "nulling one row", "add-remove": "adding or removing one row"}
@@ -263,8 +265,15 @@ def _record(
         "format": FORMAT,
         "statement": f"({target.epsilon:g}, {target.delta:g})-differential privacy for {who[target.relation]}: the best of a "
         f"secret number of runs, {expected:g} in the mean, with settings from a list of {settings}."
+        + ("" if older or not rests else f" This rests on an assumption that nothing enforces: {'; '.join(rests)}.")
         + ("" if private else " THIS RELEASE IS NOT PRIVATE: its noise was seeded."),
-        "guarantee": {"epsilon": target.epsilon, "delta": target.delta, "relation": target.relation, "n": n},
+        "guarantee": {
+            "epsilon": target.epsilon,
+            "delta": target.delta,
+            "relation": target.relation,
+            "n": n,
+            **({} if older else {"unit": target.unit}),
+        },
         "law": {"runs": runs, "expected_runs": expected},
         "settings": settings,
         "run": {
@@ -289,6 +298,11 @@ class SearchCertificate(Claim):
 
     FORMAT: ClassVar[str] = FORMAT
 
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """Those of the published run: every run rests on the same."""
+        return Certificate(self.record["best"]).assumptions
+
     def disagreements(self) -> Iterator[str]:
         from dperm.ledger import receipt_again
 
@@ -302,9 +316,10 @@ class SearchCertificate(Claim):
         again = _record(
             target, law["runs"], law["expected_runs"], run["score_share"], self.record["settings"], given["n"],
             {k: v for k, v in self.record["noise"].items() if k != "private"}, dict(best), receipt,
+            "unit" not in given,
         )  # fmt: skip
         yield from differences(again, self.record)
-        yield from (f"best: {reason}" for reason in Certificate(best).verify(allow_seeded=True).reasons)
+        yield from (f"best: {reason}" for reason in Certificate(best).verify(allow_seeded=True, accept_assumptions=True).reasons)
         if best["noise"]["policy"] != self.record["noise"]["policy"]:
             yield "the published run was fitted with another kind of noise than the search states"
         stated = best["target"]

@@ -19,20 +19,33 @@ if TYPE_CHECKING:
 
 Vector = NDArray[np.float64]
 Settings = dict[str, Any]
+UNITS = ("row", "person")
 
 
 @dataclass(frozen=True)
 class Target:
     """How much privacy to spend, against which neighbour.
 
+    `unit` says what one neighbour differs by: a "row", or a "person" with all their rows, of which at most `rows_per_person`
+    count. A person with one row is no row: whoever replaces a row together with its id also decides which of *other* rows count.
+    Left out (as older records do), it is a person where several rows count.
+
     >>> Target.declare(epsilon=1.0, n=1000)
-    Target(epsilon=1.0, delta=1e-06, relation='replace-one', rows_per_person=1)
+    Target(epsilon=1.0, delta=1e-06, relation='replace-one', rows_per_person=1, unit='row')
     """
 
     epsilon: float
     delta: float
     relation: str = "replace-one"
     rows_per_person: int = 1
+    unit: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.unit:
+            object.__setattr__(self, "unit", "person" if self.rows_per_person > 1 else "row")
+
+    def spec(self) -> dict[str, Any]:
+        return asdict(self)
 
     @classmethod
     def declare(
@@ -43,6 +56,7 @@ class Target:
         relation: str = "replace-one",
         n: int,
         rows_per_person: int = 1,
+        unit: str = "",
     ) -> Target:
         """Check the declaration; `delta=None` means min(1e-6, 0.1/n) from the public n."""
         truth = bool | np.bool_
@@ -56,6 +70,8 @@ class Target:
             raise ValueError(f"Expected relation in {RELATIONS}, found {relation!r}. Most users want 'replace-one'.")
         if rows_per_person < 1:
             raise ValueError(f"Expected max_rows_per_person ≥ 1, found {rows_per_person}. Pass a positive whole number.")
+        if unit not in ("", *UNITS) or (unit == "row" and rows_per_person > 1):
+            raise ValueError(f"Expected unit in {UNITS}, and 'person' where several rows count, found {unit!r}.")
         if delta is None:
             delta = min(1e-6, 0.1 / n)
         if isinstance(delta, truth) or not (isinstance(delta, int | float | np.number) and 0 <= delta < 1):
@@ -65,7 +81,7 @@ class Target:
                 f"Expected delta < 1/n = {1 / n:.3g}, found {delta}: such a delta permits publishing a whole record. "
                 "Pass a smaller delta, or leave it out for the default."
             )
-        return cls(float(epsilon), float(delta), relation, int(rows_per_person))
+        return cls(float(epsilon), float(delta), relation, int(rows_per_person), unit)
 
 
 @dataclass(frozen=True)
@@ -105,6 +121,7 @@ class Plan:
     assumptions: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     parameters: int | None = None  # how many numbers are released, where it is not one per coefficient of the problem
+    most_rows: int | None = None  # the largest table that the guarantee speaks of, where it was declared (add-remove)
 
     @property
     def events(self) -> tuple[Event, ...]:
@@ -170,8 +187,12 @@ def register(cls: type) -> type:
 
 
 def options_of(mechanism: Any) -> dict[str, Any]:
-    """The public options of a mechanism (a frozen dataclass), as the certificate stores them."""
-    return asdict(mechanism)
+    """The public options of a mechanism (a frozen dataclass), as the certificate stores them.
+
+    An option that came later is left out where it has the meaning that records without it have (`UNSTATED` of its class).
+    """
+    later = getattr(mechanism, "UNSTATED", {})
+    return {name: value for name, value in asdict(mechanism).items() if name not in later or value != later[name]}
 
 
 def mechanism_from_spec(name: str, options: Mapping[str, Any]) -> Any:
@@ -185,6 +206,11 @@ def mechanism_from_spec(name: str, options: Mapping[str, Any]) -> Any:
     if name not in MECHANISMS:
         raise ValueError(f"Expected a mechanism in {sorted(MECHANISMS)}, found {name!r}.")
     return MECHANISMS[name](**options)
+
+
+def mechanism_of_record(name: str, options: Mapping[str, Any]) -> Any:
+    """The mechanism that a certificate states; an option that it does not state has the meaning it had when there was none."""
+    return mechanism_from_spec(name, {**getattr(MECHANISMS.get(name), "UNSTATED", {}), **options})
 
 
 class UnmetNeeds(ValueError):

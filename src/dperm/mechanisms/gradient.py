@@ -13,10 +13,10 @@ rather than by advanced composition (E14, E24, E28). `docs/theorems/gradient.md`
 from __future__ import annotations
 
 import math
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -37,6 +37,7 @@ from dperm.privacy import (
 from dperm.privacy.as_printed import claim_sigma, slides_sigma
 from dperm.problem import Problem
 from dperm.release.asks import Close, Open, Program, Secret, Solve, Sum
+from dperm.statistics_terms import WeightedGradientTerm
 from dperm.terms import GradientTerm, UnclippedGradientTerm, person_rate
 
 OUTPUTS = ("tail", "average", "last")
@@ -56,6 +57,8 @@ class Gradient:
                  "assumed" (`assumed_bound` is believed and nothing is clipped: the certificate says so)
     sampling_rate  Poisson sampling of rows at each step; zero-out and add-remove only
     accounting   "composition", or "hidden-state": only the last iterate is released, and the cost stops growing with steps
+    max_weight   with hidden-state accounting: weights are cut into [0, max_weight] (None: [0, 1]), and a row's loss is that much
+                 more curved; see `_hidden_step_mu`
     calibration  "exact"; the lectures' printed formulas are kept for study, refused unless `accept_known_error`
 
     **Guarantee**: (ε, δ) for the target's relation; `Gaussian(μ/√T)` booked T times.
@@ -75,8 +78,10 @@ class Gradient:
     accounting: str = "composition"
     calibration: str = "exact"
     accept_known_error: bool = False
+    max_weight: float | None = None
 
     name: ClassVar[str] = "gradient"
+    UNSTATED: ClassVar[Mapping[str, Any]] = {"max_weight": None}
 
     def __post_init__(self) -> None:
         for value, allowed, label in (
@@ -92,6 +97,8 @@ class Gradient:
                 raise ValueError(f"Expected {label} > 0, found {number}. Leave it out to take the default rule.")
         if self.sampling_rate is not None and not 0 < self.sampling_rate <= 1:
             raise ValueError(f"Expected 0 < sampling_rate ≤ 1, found {self.sampling_rate}.")
+        if self.max_weight is not None and not 0 < self.max_weight < math.inf:
+            raise ValueError(f"Expected max_weight > 0, found {self.max_weight}. Leave it out without sample weights.")
         if self.momentum is not None and not 0 <= self.momentum < 1:
             raise ValueError(f"Expected 0 ≤ momentum < 1, found {self.momentum}.")
 
@@ -119,11 +126,16 @@ class Gradient:
         if self.calibration == "exact" and self.accept_known_error:
             needs.append("accept_known_error=True only with a printed calibration")
         if self.accounting == "hidden-state":
-            needs += self._hidden_state_needs(problem)
+            needs += self._hidden_state_needs(problem, target)
         return needs
 
-    def _hidden_state_needs(self, problem: Problem) -> list[str]:
+    def _hidden_state_needs(self, problem: Problem, target: Target) -> list[str]:
         needs = []
+        if target.relation == "add-remove":
+            needs.append(
+                "relation='replace-one' or 'zero-out' for hidden-state accounting (how far a step contracts depends on the "
+                "number of rows, which add-remove protects)"
+            )
         if self.output != "last":
             needs.append("output='last' for hidden-state accounting (an average reveals more than the last iterate)")
         if self.momentum:
@@ -176,18 +188,39 @@ class Gradient:
     def _hidden_step_mu(
         self, problem: Problem, shape: Shape, target: Target, mu: float, settings: Settings
     ) -> float:
-        """Noise is what the theorem scales with: solve hidden_state_mu(noise) = μ, which is linear in 1/noise."""
+        """Noise is what the theorem scales with: solve hidden_state_mu(noise) = μ, which is linear in 1/noise.
+
+        The theorem needs the smoothness of the objective that the steps descend, (1/n)·Σ ω_i·φ_i + r/n. With weights
+        ω_i ∈ [0, W] (`WeightedGradientTerm` cuts them) and φ_i, a clipped loss of one margin, β-smooth, that is W·β + β_r/n for
+        every data set of n rows. A weight of 0 is a null row, so the weights add no strong convexity: it is the regularizer's.
+        """
         sensitivity = kappa(target.relation) * settings["clip"] * target.rows_per_person / shape.n
         reached = hidden_state_mu(
             steps=settings["steps"],
             step_size=settings["step_size"],
             noise=sensitivity,
             sensitivity=sensitivity,
-            smoothness=problem.constants.smoothness + problem.regularizer.smoothness / shape.n,
+            smoothness=self.heaviest * problem.constants.smoothness + problem.regularizer.smoothness / shape.n,
             strong_convexity=problem.regularizer.strong_convexity / shape.n,
             diameter=problem.domain.diameter,
         )
         return mu / reached * (1 - 1e-12)
+
+    @property
+    def heaviest(self) -> float:
+        """W: no row counts for more."""
+        return 1.0 if self.max_weight is None else self.max_weight
+
+    def _term(self, problem: Problem, w: Vector, clip: float) -> GradientTerm:
+        """What one row adds to a gradient, at most `clip` long.
+
+        Weights act before the clip, and may be of any size. In hidden-state accounting they are cut into [0, W] and act after a
+        clip of C/W: the same bound, on the gradient of a loss whose curvature is at most W times that of one row.
+        """
+        features = Features(problem.data.intercept)
+        if self.accounting == "hidden-state":
+            return WeightedGradientTerm(problem.loss, w, clip / self.heaviest, features, self.heaviest)
+        return (UnclippedGradientTerm if self.bound == "assumed" else GradientTerm)(problem.loss, w, clip, features)
 
     def program(self, plan: Plan, problem: Problem) -> Program:
         if self.accounting == "hidden-state":
@@ -212,8 +245,7 @@ class Gradient:
         """The loop. The number of steps is fixed beforehand; nothing in it looks at the data except through the noisy sums."""
         settings = plan.stage("descent").settings
         steps, step_size, momentum = settings["steps"], settings["step_size"], settings["momentum"]
-        term_type = UnclippedGradientTerm if self.bound == "assumed" else GradientTerm
-        features, n, regularizer = Features(problem.data.intercept), plan.shape.n, problem.regularizer
+        n, regularizer = plan.shape.n, problem.regularizer
         expected = n * (settings["sampling_rate"] or 1.0)
         w = problem.domain.project(np.zeros(plan.shape.parameters(problem)))
         velocity, kept = np.zeros_like(w), np.zeros_like(w)
@@ -222,7 +254,7 @@ class Gradient:
         for step in range(steps):
             if self.output == "average":  # the lectures average θ_0 … θ_{T-1}
                 kept += w
-            term = term_type(problem.loss, w, settings["clip"], features)
+            term = self._term(problem, w, settings["clip"])
             gradient = (yield Sum("descent", term, mu=settings["step_mu"], shape=w.shape)) / expected
             if smooth:
                 gradient = gradient + regularizer.gradient(w) / n

@@ -18,6 +18,7 @@ losses and no constraint (E12), (γ/2)‖w‖² (E9), one factor 1 + β/λ inste
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -37,7 +38,14 @@ from dperm.mechanisms.objective_accounting import (
     pure_rate,
     redberg_curvature,
 )
-from dperm.mechanisms.objective_solve import gradient_tolerance, solve_for_minimiser, weighted_rows
+from dperm.mechanisms.objective_solve import (
+    checked_most_rows,
+    gradient_tolerance,
+    row_limit,
+    solve_for_minimiser,
+    unbounded_rows,
+    weighted_rows,
+)
 from dperm.mechanisms.scaled_rule import digest
 from dperm.noise import RELEASE_SLACK, gaussian_scale
 from dperm.privacy import Approximate, Event, Gaussian, ObjectiveEvent, Pure, calibrate_shift, gaussian_mu, kappa
@@ -63,6 +71,7 @@ class Objective:
                    then √(n/10⁵) %, at most 10 %
     information_share   part of μ² that pays for the curvature matrix at the answer, from which intervals are made (two-class
                    logistic loss, Gaussian noise); `None`: no matrix
+    most_rows      under add-remove, a public bound on the number of rows (rows beyond it do not count); "nominal": the nominal n
 
     **Guarantee**: (ε, δ) for the target's relation, or ε-DP when δ = 0.
 
@@ -76,10 +85,13 @@ class Objective:
     max_weight: float = 1.0
     output_share: float | None = None
     information_share: float | None = None
+    most_rows: int | str | None = None
 
     name: ClassVar[str] = "objective"
+    UNSTATED: ClassVar[Mapping[str, Any]] = {"information_share": None, "most_rows": "nominal"}
 
     def __post_init__(self) -> None:
+        checked_most_rows(self.most_rows)
         for value, allowed, label in (
             (self.noise_kind, NOISE_KINDS, "noise_kind"),
             (self.accounting, ACCOUNTING, "accounting"),
@@ -103,6 +115,7 @@ class Objective:
             needs.append("delta > 0 for noise_kind='gaussian' (pass delta=1e-6, or noise_kind='pure')")
         if problem.loss.margins > 1 and target.rows_per_person > 1:
             needs.append("one row per person for several classes (no theorem for a person with several rows of softmax loss)")
+        needs += unbounded_rows(self.most_rows, target.relation)
         return needs + self._information_needs(problem, target) + self._literature_needs(problem, target)
 
     def _information_needs(self, problem: Problem, target: Target) -> list[str]:
@@ -145,8 +158,8 @@ class Objective:
         event, output, scale = self._events(form, target, ridge, area, share, pure, problem.row_norm)
         rows = self._rows(problem)
         tolerance = gradient_tolerance(
-            rows, problem.data.y, n=shape.n, columns=_columns(problem, shape), ridge=ridge, scale=scale, pure=pure,
-            magnitude=problem.row_norm,
+            rows, problem.data.y, n=row_limit(self.most_rows, target.relation, shape.n), columns=_columns(problem, shape),
+            ridge=ridge, scale=scale, pure=pure, magnitude=problem.row_norm,
         )  # fmt: skip
         distance = 2 * tolerance / ridge
         settings = {
@@ -155,7 +168,7 @@ class Objective:
             "noise_scale": scale,
             "loss_form": form.form,
             "curvature": form.constant * area / ridge,
-            "asked": self._options(),  # an option that only repeats its default must be bound too
+            "asked": options_of(self),  # an option that only repeats its default must be bound too
         }
         budget = output.epsilon if isinstance(output, Pure) else output.mu
         paid = {"gradient_tolerance": tolerance, "output_scale": RELEASE_SLACK * 2 * distance / budget}
@@ -164,14 +177,8 @@ class Objective:
             mu = self._information_mu(target)
             sensitivity = information_term(problem, np.zeros(p)).sensitivity(target.relation) * target.rows_per_person
             stages += (Stage("information", Gaussian(mu), {"scale": gaussian_scale(sensitivity, mu)}),)
-        return Plan(self.name, self._options(), stages, target, shape)
-
-    def _options(self) -> dict[str, Any]:
-        """As the certificate stores them; an option that came later is named only where it is used."""
-        found = options_of(self)
-        if self.information_share is None:
-            del found["information_share"]
-        return found
+        declared = self.most_rows if target.relation == "add-remove" and isinstance(self.most_rows, int) else None
+        return Plan(self.name, options_of(self), stages, target, shape, most_rows=declared)
 
     def _information_mu(self, target: Target) -> float:
         share = self.information_share or 0.0
@@ -258,6 +265,7 @@ class Objective:
             y=problem.data.y,
             magnitude=problem.row_norm,
             scale=stage.settings["noise_scale"],
+            most_rows=self.most_rows,
         )
         if self.information_share is None:
             return np.asarray(w)

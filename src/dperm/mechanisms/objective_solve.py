@@ -11,12 +11,18 @@ The ask books the events of the stages "objective" and "output", draws b with σ
 Σ ω_i φ(⟨z_i, w⟩; y_i) + (λ/2)‖w − centre‖² + ⟨b, w⟩ to a public gradient tolerance, and pays for the inexactness with the output
 step. λ and the radii may come from earlier releases as long as curvature ≥ C·R_z·r_m/λ holds for the booked event. `magnitude`
 bounds ‖scale∘x‖ + ‖scale∘shift‖ + intercept over all rows: what the arithmetic of a margin sees.
+
+**When the number of rows is protected** (add-remove) the tolerance needs a bound on it, for rounding grows with the rows:
+`most_rows`, which the caller declares. It is part of the guarantee, which speaks of tables of at most so many rows, and of the
+code: rows after the first `most_rows` do not count. (In a larger table a row that goes makes room for another: the answer is then
+as private as a replaced row is, which two changes of one row pay for.)
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,9 +32,10 @@ from dperm.mechanisms.base import Plan
 from dperm.mechanisms.objective_terms import HessianProductTerm, MinimiserTerm, WeightedRows
 from dperm.noise import RELEASE_SLACK, Noise, gamma_norm_vector, gaussian_scale, release
 from dperm.privacy import Event, Gaussian, ObjectiveEvent, Pure
-from dperm.problem import Interval, Loss
+from dperm.privacy.relations import ADD_REMOVE
+from dperm.problem import DataBounds, FeatureMap, Interval, Loss
 from dperm.release.asks import Secret, Solve
-from dperm.rows.base import BLOCK_ROWS
+from dperm.rows.base import BLOCK_ROWS, Block, Rows, RowsBehind, SeenThrough, Term
 from dperm.solvers import Solution, minimise
 
 Vector = NDArray[np.float64]
@@ -48,6 +55,53 @@ def weighted_rows(
     """
     bounds = loss.bounds(math.inf, y)
     return WeightedRows(loss, features, row_radius, row_cap, bounds.slope, bounds.curvature, max_weight)
+
+
+def checked_most_rows(declared: Any) -> None:
+    """A whole number, "nominal", or None where n is public."""
+    whole = isinstance(declared, int) and not isinstance(declared, bool) and declared >= 1
+    if not (declared is None or declared == "nominal" or whole):
+        raise ValueError(f"Expected most_rows= as a whole number ≥ 1, or 'nominal', found {declared!r}.")
+
+
+def unbounded_rows(declared: Any, relation: str) -> list[str]:
+    """The need that a minimiser has where the number of rows is protected and nobody bounded it."""
+    if relation != ADD_REMOVE or declared is not None:
+        return []
+    return [
+        "most_rows=, a public bound on the number of rows, under relation='add-remove', because the arithmetic of a minimiser "
+        "needs one (pass the mechanism with it; 'scaled-gradient', 'gradient' and 'output' need none)"
+    ]
+
+
+def row_limit(declared: Any, relation: str, n: int) -> int:
+    """The number of rows that count at most: n where it is public, otherwise what was declared."""
+    return n if relation != ADD_REMOVE or not isinstance(declared, int) else declared
+
+
+@dataclass(frozen=True, eq=False)
+class FirstTerm(SeenThrough):
+    """Another term on the first `limit` rows: the others get weight 0."""
+
+    limit: int
+
+    def __call__(self, block: Block) -> Vector:
+        counts = (block.start + np.arange(len(block.y)) < self.limit).astype(np.float64)
+        weight = counts if block.weight is None else counts * block.weight
+        return np.asarray(self.term(Block(block.X, block.y, weight, block.start, block.memory)))
+
+
+@dataclass(frozen=True, eq=False)
+class FirstRows(RowsBehind):
+    """Rows of which only the first `limit` count."""
+
+    limit: int
+
+    def bounded(self, data: DataBounds, feature_map: FeatureMap | None = None) -> Rows:
+        return FirstRows(self.rows.bounded(data, feature_map), self.limit)
+
+    def sum(self, term: Term, step: float) -> Vector:
+        return self.rows.sum(term if self.n <= self.limit else FirstTerm(term, self.limit), step)
 
 
 @dataclass(frozen=True)
@@ -79,14 +133,14 @@ class TiltedObjective:
 def solve_objective(
     secret: Secret, rows: WeightedRows, *, ridge: float, tilt: Vector, tolerance: float, centre: Vector | None = None
 ) -> Solution:
-    """argmin J inside a solve, to a *computed* gradient norm ≤ tolerance; the centre itself if the cap is hit.
+    """argmin J inside a solve, to a *computed* gradient norm ≤ tolerance.
 
-    The cap (100,000 Newton steps) is a net for bugs: the convergence proof reaches the tolerance for any data, and a ridge of
-    1e-9 of one row's curvature took 1,800 steps at worst. The fallback is public, but *whether* it is taken would not be.
+    The convergence proof reaches the tolerance for any data, as long as it is above the rounding of as many rows as there are. A
+    ridge of 1e-9 of one row's curvature took 1,800 steps at worst; the cap (100,000) only ends a loop that a bug would not. No
+    other value stands in for the last iterate: which of two is let out would be a decision on private data.
     """
     start = np.zeros_like(tilt) if centre is None else centre
-    solution = minimise(TiltedObjective(secret, rows, ridge, start, tilt), start, tolerance)
-    return solution if solution.reached else Solution(start, math.inf, solution.steps, False)
+    return minimise(TiltedObjective(secret, rows, ridge, start, tilt), start, tolerance)
 
 
 def norm_bound(rows: WeightedRows, y: Interval, *, n: int, ridge: float, tilt: float, centre: float = 0.0) -> float:
@@ -102,16 +156,19 @@ def norm_bound(rows: WeightedRows, y: Interval, *, n: int, ridge: float, tilt: f
     return centre + direct
 
 
-def gradient_error(rows: WeightedRows, *, n: int, width: int, magnitude: float, ridge: float, norm: float) -> float:
+def gradient_error(
+    rows: WeightedRows, *, n: int, width: int, magnitude: float, ridge: float, norm: float, fine: bool = False
+) -> float:
     """A public bound on ‖computed − true gradient‖ of the sums, for every data set of n rows and every ‖w‖ ≤ norm.
 
     u = 2⁻⁵³. A margin of `width` products errs by (width+8)·u·magnitude·‖w‖, its slope by sup φ'' times that and 8uL; a block
     adds at most BLOCK_ROWS products of slope and row; each block is rounded to the grid of the sum; the ridge adds 4uλ‖w‖.
+    `fine` takes the grid as it is, which has not grown beyond 2¹⁶ rows since sums have two limbs; older records state the other.
     """
     u = 2.0**-53
     slope_error = rows.curvature * (width + 8) * u * magnitude * norm + 8 * u * rows.slope
     row = (BLOCK_ROWS + 8) * u * rows.slope * magnitude + slope_error * rows.row_radius
-    grid = 2 * n * max(rows.gradient_bound, rows.hessian_bound) * 2.0**-52
+    grid = 2 * (min(n, 1 << 16) if fine else n) * max(rows.gradient_bound, rows.hessian_bound) * 2.0**-52
     size = math.sqrt(width * rows.loss.margins)
     return n * rows.max_weight * row + math.ceil(n / BLOCK_ROWS) * grid / 2 * size + 4 * u * ridge * norm
 
@@ -154,7 +211,7 @@ def output_noise(value: Vector, *, distance: float, event: Event, noise: Noise) 
 
 def solve_for_minimiser(
     plan: Plan, rows: WeightedRows, *, columns: int, ridge: float, y: Interval, magnitude: float,
-    centre: Vector | None = None, scale: float | None = None,
+    centre: Vector | None = None, scale: float | None = None, most_rows: Any = None,
 ) -> Solve:  # fmt: skip
     """The ask to tilt, minimise, and let the noisy minimiser out, paid by the plan's stages "objective" and "output".
 
@@ -171,13 +228,16 @@ def solve_for_minimiser(
         bound = rows.max_weight * rows.row_radius if event.form == "softmax" else rows.gradient_bound
         scale = gaussian_scale(bound, event.shift)
     start = np.zeros(p) if centre is None else np.asarray(centre, dtype=np.float64)
+    limit = row_limit(most_rows, plan.target.relation, plan.shape.n)
     tolerance = gradient_tolerance(
-        rows, y, n=plan.shape.n, columns=columns, ridge=ridge, scale=scale, pure=pure, magnitude=magnitude,
+        rows, y, n=limit, columns=columns, ridge=ridge, scale=scale, pure=pure, magnitude=magnitude,
         centre=float(np.linalg.norm(start)),
     )  # fmt: skip
     drawn_scale = scale
 
     def algorithm(secret: Secret) -> Vector:
+        if plan.target.relation == ADD_REMOVE:
+            secret = replace(secret, rows=FirstRows(secret.rows, limit))
         tilt = gamma_norm_vector(p, drawn_scale, secret.noise) if pure else secret.noise.normal(drawn_scale, p)
         solution = solve_objective(secret, rows, ridge=ridge, tilt=tilt, tolerance=tolerance, centre=start)
         return output_noise(solution.w, distance=2 * tolerance / ridge, event=output, noise=secret.noise)

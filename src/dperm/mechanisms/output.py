@@ -12,13 +12,20 @@ sum (E2), noise is not restricted to C (E3), and the sensitivity is 2L/λ, not 4
 
 `solver="permutation-sgd"` is the "bolt-on" method: k passes of batch SGD with η_t = min(1/M, 1/(γt)), whose last iterate has the
 same sensitivity κL/λ for every batch size and number of passes.
+
+**When the number of rows is protected** (add-remove) no arithmetic bounds ρ for every table: rounding grows with the rows. So all
+rows together are weighted by ω(n) = max(0, 1 − n/M), with M = room·nominal n and n the true number of rows. Then ω(n)·n ≤ M/4:
+a bound on the rounding, and on the smoothness, that holds for tables of every size. And nothing is lost: removing a row changes
+the weights, in sum, by ω(n) + (n − 1)·(ω(n−1) − ω(n)) ≤ (1 − n/M) + (n − 1)/M < 1, so Σ ω·∇ℓ at any fixed w still moves by less
+than L, and the minimiser by less than L/λ. At n = nominal n the weight is 0.999. There is no other value to fall back on: the
+solver starts from the smoothness of the true rows, inside the solve, and its theorem reaches the tolerance for every table.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -30,9 +37,9 @@ from dperm.mechanisms.objective_solve import gradient_error, norm_bound, solve_o
 from dperm.mechanisms.objective_terms import MinimiserTerm, WeightedRows
 from dperm.noise import RELEASE_SLACK, gamma_norm_vector, release
 from dperm.privacy import Gaussian, Pure, gaussian_mu, kappa
-from dperm.problem import ElasticNet, Lasso, Problem, WholeSpace
+from dperm.problem import DataBounds, ElasticNet, FeatureMap, Lasso, Problem, WholeSpace
 from dperm.release.asks import Program, Secret, Solve
-from dperm.rows.base import Block
+from dperm.rows.base import Block, Rows, RowsBehind, Term
 from dperm.solvers import Solution, minimise_over
 
 NOISE_KINDS = ("auto", "gaussian", "pure")
@@ -47,6 +54,8 @@ class Output:
     ridge        total strong convexity λ; `None` takes the regularizer's own, or `balanced_ridge` when it has none
     noise_kind   "auto" (pure when δ = 0 or p + 1 < (ε/μ)²), "gaussian", "pure"
     solver       "certified" (to a public gradient tolerance) or "permutation-sgd" with `passes` and `batches`
+    room         under add-remove, M/nominal n of the weight 1 − n/M that all rows get; None (older records) means no weight, and
+                 is refused for new fits under add-remove
 
     **Guarantee**: `Gaussian(μ(ε, δ))` or `Pure(ε)`, for the target's relation; k rows per person multiply L by k.
 
@@ -59,15 +68,17 @@ class Output:
     solver: str = "certified"
     passes: int | None = None
     batches: int | None = None
+    room: int | None = 1024
 
     name: ClassVar[str] = "output"
     only_sums: ClassVar[bool] = False  # draws more than Gaussian noise on sums, so not by the exact sampler
+    UNSTATED: ClassVar[Mapping[str, Any]] = {"room": None}
 
     def __post_init__(self) -> None:
         for value, allowed, label in ((self.noise_kind, NOISE_KINDS, "noise_kind"), (self.solver, SOLVERS, "solver")):
             if value not in allowed:
                 raise ValueError(f"Expected {label} in {allowed}, found {value!r}.")
-        for number, label in ((self.ridge, "ridge"), (self.passes, "passes"), (self.batches, "batches")):
+        for number, label in ((self.ridge, "ridge"), (self.passes, "passes"), (self.batches, "batches"), (self.room, "room")):
             if number is not None and not 0 < number < math.inf:
                 raise ValueError(f"Expected a finite {label} > 0, found {number}. Leave it out to take the default.")
 
@@ -111,7 +122,7 @@ class Output:
         settings: Settings = {"ridge": float(ridge), "noise": "pure" if pure else "gaussian", "asked": options_of(self)}
         if self.solver == "permutation-sgd":
             settings |= {"passes": int(self.passes or 20), "batches": int(min(self.batches or 10, shape.n))}
-        distance = self._distance(problem, shape, settings)
+        distance = self._distance(problem, shape, settings, self._most_rows(shape, target))
         sensitivity = lipschitz / ridge + 2 * distance
         settings |= {
             "distance": distance,
@@ -120,23 +131,30 @@ class Output:
         }
         return Plan(self.name, options_of(self), (Stage("minimiser", event, settings),), target, shape)
 
-    def _distance(self, problem: Problem, shape: Shape, settings: Settings) -> float:
+    def _most_rows(self, shape: Shape, target: Target) -> int:
+        """A public bound on the weight of all rows together: n where it is public, M/4 where it is protected."""
+        faded = target.relation == "add-remove" and self.room is not None
+        return math.ceil(self.room * shape.n / 4) if faded and self.room else shape.n
+
+    def _distance(self, problem: Problem, shape: Shape, settings: Settings, n: int) -> float:
         """ρ: how far the computed minimiser (or last iterate) can be from that of exact arithmetic and an exact solver."""
         ridge = settings["ridge"]
         rows = self._rows(problem)
         norm = problem.domain.radius
         if not math.isfinite(norm):
-            norm = norm_bound(rows, problem.data.y, n=shape.n, ridge=ridge, tilt=0.0)
+            norm = norm_bound(rows, problem.data.y, n=n, ridge=ridge, tilt=0.0)
             if self.solver == "permutation-sgd":  # every step contracts towards a ball of this radius
-                norm = shape.n * rows.gradient_bound / ridge
+                norm = n * rows.gradient_bound / ridge
         norm *= 2  # the points at which the last gradients are taken lie close to the minimiser, not at it
         width = shape.parameters(problem) // problem.loss.margins
-        error = gradient_error(rows, n=shape.n, width=width, magnitude=problem.row_norm, ridge=ridge, norm=norm)
+        error = gradient_error(
+            rows, n=n, width=width, magnitude=problem.row_norm, ridge=ridge, norm=norm, fine=n != shape.n
+        )
         if self.solver == "permutation-sgd":
             # η_t-weighted errors of contracting steps add up to at most (error of the mean gradient)/γ; each batch rounds anew.
             return settings["batches"] * error / ridge
         # The proximal residual 2‖G‖ cannot fall below rounding of M·w; Newton's tolerance is the smaller of the two.
-        smoothness = shape.n * problem.constants.smoothness + ridge
+        smoothness = n * problem.constants.smoothness + ridge
         tolerance = max(error, 16 * 2.0**-53 * smoothness * norm, rows.gradient_bound * 2.0**-40)
         settings["gradient_tolerance"] = tolerance
         return 2 * tolerance / ridge
@@ -150,13 +168,21 @@ class Output:
         stage = plan.stage("minimiser")
         settings, event = stage.settings, stage.event
         p = plan.shape.parameters(problem)
+        protected = plan.target.relation == "add-remove"
+        if protected and self.room is None:
+            raise ValueError(
+                "Expected room= > 0 for 'output' under relation='add-remove', found none: without it a solver's tolerance holds "
+                "for tables near the nominal n only. Leave room= out for the default."
+            )
+        most = self._most_rows(plan.shape, plan.target)
 
         def algorithm(secret: Secret) -> Vector:
+            if protected:
+                secret = replace(secret, rows=FadedRows(secret.rows, 4 * most))
             if self.solver == "permutation-sgd":
                 w = permutation_sgd(secret, problem, self._rows(problem), settings, np.zeros(p))
             else:
-                solution = self._solve(secret, problem, settings, p)
-                w = solution.w if solution.reached else np.zeros(p)
+                w = self._solve(secret, problem, settings, p, most).w
             if isinstance(event, Gaussian):
                 return release(w, sensitivity=settings["sensitivity"], mu=event.mu, noise=secret.noise)
             step = 2.0 ** math.floor(math.log2(settings["noise_scale"] * 2.0**-20))
@@ -166,7 +192,7 @@ class Output:
         w = yield Solve(("minimiser",), algorithm, (p,))
         return np.asarray(problem.domain.project(w))
 
-    def _solve(self, secret: Secret, problem: Problem, settings: Mapping[str, Any], p: int) -> Solution:
+    def _solve(self, secret: Secret, problem: Problem, settings: Mapping[str, Any], p: int, most: int) -> Solution:
         rows, ridge, tolerance = self._rows(problem), settings["ridge"], settings["gradient_tolerance"]
         regularizer, domain = problem.regularizer, problem.domain
         if isinstance(domain, WholeSpace) and math.isfinite(regularizer.smoothness):
@@ -177,7 +203,8 @@ class Output:
         def proximal(w: Vector, step: float) -> Vector:
             return np.asarray(domain.project(w) if math.isfinite(regularizer.smoothness) else penalty.prox(w, step))
 
-        smoothness = secret.n * problem.constants.smoothness + ridge
+        # Of the true rows, public or not: only the solve sees it. The cap is that of the largest weight there can be.
+        smoothness = total_weight(secret.rows) * problem.constants.smoothness + ridge
         return minimise_over(
             lambda w: secret.sum(MinimiserTerm(rows, w, False)) + ridge * w,
             proximal,
@@ -185,8 +212,30 @@ class Output:
             smoothness=smoothness,
             strong_convexity=ridge,
             tolerance=tolerance,
-            cap=proximal_cap(smoothness / ridge),
+            cap=proximal_cap((most * problem.constants.smoothness + ridge) / ridge),
         )
+
+
+@dataclass(frozen=True, eq=False)
+class FadedRows(RowsBehind):
+    """Rows of which each counts ω = max(0, 1 − n/M): sums are multiplied by ω, and no table weighs more than M/4."""
+
+    most: int  # M
+
+    @property
+    def weight(self) -> float:
+        return max(0.0, 1.0 - self.n / self.most)
+
+    def bounded(self, data: DataBounds, feature_map: FeatureMap | None = None) -> Rows:
+        return FadedRows(self.rows.bounded(data, feature_map), self.most)
+
+    def sum(self, term: Term, step: float) -> Vector:
+        return self.weight * self.rows.sum(term, step)
+
+
+def total_weight(rows: Rows) -> float:
+    """The weight of all rows together, at most."""
+    return rows.n * (rows.weight if isinstance(rows, FadedRows) else 1.0)
 
 
 def proximal_cap(condition: float) -> int:

@@ -24,7 +24,7 @@ import numpy as np
 
 from dperm.mechanisms import scaled_rule as rule
 from dperm.mechanisms.base import Plan, Settings, Shape, Stage, Target, options_of, register
-from dperm.mechanisms.objective_solve import solve_for_minimiser, weighted_rows
+from dperm.mechanisms.objective_solve import checked_most_rows, solve_for_minimiser, unbounded_rows, weighted_rows
 from dperm.mechanisms.scaled import (
     bounds_settings,
     budget_of,
@@ -51,6 +51,7 @@ class ScaledObjective:
 
     kinds        one of "numeric", "categorical", "boolean", "sparse", "free" per encoded column; all "free" if left out
     max_weight   declared bound on sample weights, or None when there are none
+    most_rows    under add-remove, a public bound on the number of rows (rows beyond it do not count); "nominal": the nominal n
 
     **Guarantee**: (ε, δ) for the target's relation: Gaussian statistics beside one objective event.
 
@@ -60,12 +61,15 @@ class ScaledObjective:
 
     kinds: tuple[str, ...] = ()
     max_weight: float | None = None
+    most_rows: int | str | None = None
 
     name: ClassVar[str] = "scaled-objective"
+    UNSTATED: ClassVar[Mapping[str, Any]] = {"most_rows": "nominal"}
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kinds", tuple(self.kinds))
         rule.check_kinds(self.kinds)
+        checked_most_rows(self.most_rows)
         if self.max_weight is not None and not 0 < self.max_weight < math.inf:
             raise ValueError(f"Expected max_weight > 0, found {self.max_weight}. Leave it out without sample weights.")
 
@@ -77,7 +81,7 @@ class ScaledObjective:
             needs.append("an unconstrained domain (use 'scaled-gradient' with a radius)")
         if not isinstance(problem.regularizer, NoRegularizer):
             needs.append("regularization='auto' (its ridge follows from the budget; 'scaled-gradient' takes yours)")
-        return needs
+        return needs + unbounded_rows(self.most_rows, target.relation)
 
     def plan(self, problem: Problem, shape: Shape, target: Target) -> Plan:
         kinds = rule.column_kinds(self.kinds, shape)
@@ -100,7 +104,9 @@ class ScaledObjective:
         stages += [Stage("objective", event, public), Stage("output", output)]
         from dperm.planner import noise_warning
 
-        return Plan(self.name, options_of(self), tuple(stages), target, shape, warnings=noise_warning(problem, shape, target))
+        declared = self.most_rows if target.relation == "add-remove" and isinstance(self.most_rows, int) else None
+        notes = noise_warning(problem, shape, target)
+        return Plan(self.name, options_of(self), tuple(stages), target, shape, warnings=notes, most_rows=declared)
 
     def _factor(self, target: Target, share: float, before: float) -> tuple[float, float]:
         """(ε/c, D): how far the curvature stays below ε, and the shift that this leaves room for.
@@ -184,6 +190,7 @@ class ScaledObjective:
             y=problem.data.y,
             magnitude=settings["magnitude"],
             centre=start(problem, shape, released, settings["positive_rate"]),
+            most_rows=self.most_rows,
         )
         return rule.original_coefficients(theta, settings, problem.data.intercept)
 

@@ -39,7 +39,7 @@ def schedule(options: Gradient, problem: Problem, shape: Shape, unit_mu: float) 
     momentum = options.momentum
     if momentum is None:
         momentum = 0.0 if hidden or not math.isfinite(problem.regularizer.smoothness) else MOMENTUM
-    smoothness = curvature * R**2
+    smoothness = curvature * R**2 * (options.heaviest if hidden else 1.0)
     if math.isfinite(problem.regularizer.smoothness):
         smoothness += problem.regularizer.smoothness / shape.n
     # Heavy ball is stable for η·M < 2(1 + momentum); 0.85 of it leaves room, and 1/M is the classical choice without it.

@@ -46,8 +46,7 @@ class FeatureMap:
         features: Any = self.function(X)
         if len(features.shape) != 2 or tuple(features.shape) != (X.shape[0], self.output_dimension):
             raise ValueError(
-                f"Expected features of shape ({X.shape[0]}, {self.output_dimension}), found "
-                f"{tuple(features.shape)}. "
+                f"Expected one row of {self.output_dimension} features per input row, found another shape. "
                 "Return one row per input row, output_dimension wide."
             )
         return DataBounds(self.output_norm, Interval(0.0, 0.0)).enforce(features)[0]

@@ -36,7 +36,7 @@ def sections(
     record = certificate.record
     return [
         Section("", _opening(certificate)),
-        Section("What this means for one person", _person(certificate)),
+        Section(f"What this means for one {'person' if certificate.unit == 'person' else 'record'}", _person(certificate)),
         Section("The guarantee", [_facts(certificate)]),
         Section("How good is it?", _quality(scores or {}, evaluation)),
         Section("Coefficients", _coefficients(record, table, no_table)),
@@ -77,7 +77,7 @@ def _person(certificate: Certificate) -> list[Block]:
     ]
     who = "person" if certificate.unit == "person" else "record"
     return [
-        Text(odds_sentence(certificate.epsilon, certificate.delta, certificate.relation)),
+        Text(odds_sentence(certificate.epsilon, certificate.delta, certificate.relation, certificate.unit)),
         Table(
             ("believed before", "believed after, at most this far"),
             rows,
@@ -94,10 +94,11 @@ def _person(certificate: Certificate) -> list[Block]:
 
 def _facts(certificate: Certificate) -> Table:
     record = certificate.record
+    who = "one person's records" if certificate.unit == "person" else "one record"
     neighbour = {
-        "replace-one": "one record replaced by any other; the number of records is public",
-        "zero-out": "one record replaced by an empty one; the number of records is public",
-        "add-remove": "one record present or absent; the number of records is protected",
+        "replace-one": f"{who} replaced by any other; the number of records is public",
+        "zero-out": f"{who} replaced by an empty one; the number of records is public",
+        "add-remove": f"{who} present or absent; the number of records is protected",
     }[certificate.relation]
     rows = [
         ("epsilon", f"{certificate.epsilon:g}"),

@@ -102,7 +102,7 @@ class ArrowRows:
             yield partial(self._block, start, read)
             done = min(start + BLOCK_ROWS, self.n)
         if done != self.n:
-            raise ValueError(f"Expected {self.n:,} rows as at the start, found {done:,}. Do not change the files during a fit.")
+            raise ValueError("Expected as many rows as at the start, found another number. Do not change the files during a fit.")
 
     def tables(self) -> Iterator[Any]:
         """The needed columns as they are stored, a table of at most 8,192 rows at a time: what predictions are made for."""
@@ -121,7 +121,7 @@ class ArrowRows:
     def _block(self, start: int, read: Callable[[], Piece]) -> Block:
         X, values = read()
         if len(values) != min(BLOCK_ROWS, self.n - start):
-            raise ValueError(f"Expected {self.n:,} rows as at the start, found another number. Do not change them during a fit.")
+            raise ValueError("Expected as many rows as at the start, found another number. Do not change the files during a fit.")
         y, weight = self.labels(values)
         return cut_block(X, y, weight, start, self.data, self.feature_map)
 

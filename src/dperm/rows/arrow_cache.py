@@ -113,7 +113,7 @@ class EncodedCache:
                 os.fsync(file.fileno())
         np.save(draft / "blocks.npy", np.array(starts, dtype=np.int64))
         if written != self.n:
-            raise ValueError(f"Expected {self.n:,} rows as when the files were opened, found {written:,}. Do not change them.")
+            raise ValueError("Expected as many rows as when the files were opened, found another number. Do not change them.")
 
     def _type(self, name: str) -> Any:
         return {"entries": self.dtype, "columns": np.int32, "counts": np.int32, "cells": np.float64}[name]

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from dperm.fingerprints import digest
 from dperm.problem import DataBounds, FeatureMap
-from dperm.rows.base import BLOCK_ROWS, Block, Term, from_counts, total_counts
+from dperm.rows.base import BLOCK_ROWS, Block, Limbs, Term, from_counts, total_counts, total_of
 from dperm.rows.labelled import LabelRule, Labels, rule_of_schema
 from dperm.rows.memory import cut_block
 from dperm.schema import Schema
@@ -227,7 +227,7 @@ def partitions_of(X: Any, y: Any, weight: Any, compute: Callable[[Any], Any]) ->
         if np.isnan(values.shape[0]):
             values = values.compute_chunk_sizes()
         if values.shape[0] != X.shape[0]:
-            raise ValueError(f"Expected as many labels as rows, found {values.shape[0]} for {X.shape[0]} rows.")
+            raise ValueError("Expected one label and one weight per row, found another number of them. Pass one for every row.")
         columns.append(list(values.rechunk((X.chunks[0],)).to_delayed()))
     return [join(*parts) for parts in zip(*columns)], [int(length) for length in X.chunks[0]]
 
@@ -289,7 +289,7 @@ def _joined(parts: list[Any]) -> Any:
     return np.concatenate([np.asarray(part) for part in parts])
 
 
-def part_counts(blocks: list[Block], term: Term, step: float) -> NDArray[np.int64]:
+def part_counts(blocks: list[Block], term: Term, step: float) -> Limbs:
     """Counts of one part, with one BLAS thread: the same bits on every worker."""
     return total_counts((partial(forgetful, block) for block in blocks), term, step, parallel=False)
 
@@ -299,5 +299,5 @@ def forgetful(block: Block) -> Block:
     return Block(block.X, block.y, block.weight, block.start)
 
 
-def add_counts(counts: list[NDArray[np.int64]]) -> NDArray[np.int64]:
-    return np.asarray(sum(counts[1:], counts[0]))
+def add_counts(counts: list[Limbs]) -> Limbs:
+    return total_of(counts)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dperm.problem import DataBounds, FeatureMap
-from dperm.rows.base import BLOCK_ROWS, Block, Term, from_counts, total_counts
+from dperm.rows.base import BLOCK_ROWS, Block, Term, add_limbs, from_counts, total_counts
 from dperm.rows.device_products import PRODUCTS, product_counts
 from dperm.rows.device_sums import CHUNK_ENTRIES, clipped_rows, device_labels, fused_sum, takes_fused
 from dperm.rows.labelled import LabelRule
@@ -53,7 +53,7 @@ class DeviceRows:
         if len(X.shape) != 2:
             raise ValueError(f"Expected X with two dimensions, found {len(X.shape)}. Reshape it to (rows, columns).")
         if y is None or len(y) != X.shape[0]:
-            raise ValueError(f"Expected as many labels as rows, found {0 if y is None else len(y)} for {X.shape[0]} rows.")
+            raise ValueError("Expected as many labels as rows, found another number of them. Pass one label for every row.")
         if X.shape[0] == 0:
             raise ValueError("Expected at least one row, found none. Check that the array is not empty.")
         self.X, self.y, self.weight = X, y, weight
@@ -132,10 +132,11 @@ class DeviceRows:
         """Products per block in float64, several blocks at once."""
         # A processor wants one block in its cache, a card wants many blocks in flight.
         blocks = 1 if str(self.device) == "cpu" else max(PRODUCT_BYTES // (BLOCK_ROWS * self.d * 8), 1)
-        total: Any = 0
+        total: Any = None
         for start, X in self.pieces(blocks * BLOCK_ROWS):
             part = slice(start, start + X.shape[0])
-            total = total + product_counts(term, X, self.y[part], None if weight is None else weight[part], step)
+            counts = product_counts(term, X, self.y[part], None if weight is None else weight[part], step)
+            total = counts if total is None else add_limbs(total, counts)
         return from_counts(np.asarray(to_host(total)), step)
 
     def pieces(self, size: int) -> Iterator[tuple[int, Any]]:

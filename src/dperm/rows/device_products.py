@@ -15,7 +15,7 @@ import numpy as np
 from dperm.features import Features
 from dperm.mechanisms.objective_terms import HessianProductTerm, MinimiserTerm, WeightedRows
 from dperm.problem import Loss
-from dperm.rows.base import BLOCK_ROWS, Term
+from dperm.rows.base import BLOCK_ROWS, Term, add_limbs, split
 from dperm.statistics_terms import WeightedGradientTerm
 from dperm.terms import GradientTerm, UnclippedGradientTerm
 
@@ -24,7 +24,7 @@ Pairs = Iterator[tuple[Array, Array]]
 
 
 def product_counts(term: Term, X: Array, y: Array, weight: Array, step: float) -> Array:
-    """Counts of grid steps of Σ rows, for rows that start at a block's first row: blocks in float64, then integers.
+    """Counts of grid steps of Σ rows, in limbs, for rows that start at a block's first row: blocks in float64, then integers.
 
     A block of m rows errs by at most m²·2⁻⁵³ of the row bound: 7e-9 for 8,192 rows.
     """
@@ -35,11 +35,12 @@ def product_counts(term: Term, X: Array, y: Array, weight: Array, step: float) -
     if weight is not None:
         weight = xp.astype(weight, xp.float64)
     pairs = list(PRODUCTS[type(term)](xp, term, Z, y, weight))
-    total: Any = 0
+    total: Any = None
     for start in range(0, X.shape[0], BLOCK_ROWS):
         part = slice(start, start + BLOCK_ROWS)
         sums = [xp.reshape(left[part, :].T @ right[part, :], (-1,)) for left, right in pairs]
-        total = total + xp.astype(xp.round(xp.concat(sums) / step), xp.int64)
+        counts = split(xp.round(xp.concat(sums) / step), xp)
+        total = counts if total is None else add_limbs(total, counts)
     return total
 
 

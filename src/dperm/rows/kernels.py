@@ -9,7 +9,8 @@ row alone, whatever n is. Its length is at most C·(1 + (d/2 + 32)·2⁻²⁴), 
 and a quotient in float32, and √p·h/2 of the grid with h ≤ C·2⁻²⁰. For d = 4,096 that is C·(1 + 1.6e-4): within the release
 slack of 1.001, which has room for the grid of the release (1.2e-4) beside it. No float32 sum over rows is ever taken.
 
-**Why 32 bits suffice.** C/h ≤ 2²¹ and an accumulator sees at most 512 rows before it is flushed: 2³⁰ < 2³¹.
+**Why 32 bits suffice.** C/h ≤ 2²¹ and an accumulator sees at most 512 rows before it is flushed: 2³⁰ < 2³¹. The grid does not
+know n, nominal or true: 64 bits hold the sum of 2⁴² rows, 4.4·10¹², which no card and no host beside it holds.
 """
 
 from __future__ import annotations

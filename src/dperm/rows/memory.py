@@ -26,7 +26,8 @@ class MemoryRows:
     """X (n × d, dense or CSR), y and optional row weights.
 
     Blocks are cut and clipped once, on the first pass, and kept; a block that lies inside the bounds as it is stays a view of X,
-    so X is held once. Later passes read each block once, while it is in the cache.
+    so X is held once. Later passes read each block once, while it is in the cache. A table without rows has one block without
+    rows: where the number of rows is protected, nobody may learn that there are none.
 
     >>> rows = MemoryRows(np.eye(3), np.ones(3))
     >>> rows.n, rows.d
@@ -47,15 +48,13 @@ class MemoryRows:
             raise ValueError(f"Expected X with two dimensions, found {self.X.ndim}. Reshape it to (rows, columns).")
         self.y = np.asarray(y)
         if len(self.y) != self.X.shape[0]:
-            raise ValueError(f"Expected as many labels as rows, found {len(self.y)} labels for {self.X.shape[0]} rows.")
-        if self.X.shape[0] == 0:
-            raise ValueError("Expected at least one row, found none. Check that the file or array is not empty.")
+            raise ValueError("Expected as many labels as rows, found another number of them. Pass one label for every row.")
         self.weight: NDArray[np.float64] | None = None if weight is None else np.asarray(weight, dtype=np.float64)
         if self.weight is not None and self.weight.shape != (self.n,):
-            raise ValueError(f"Expected one weight per row ({self.n}), found shape {self.weight.shape}.")
+            raise ValueError("Expected one weight per row, found another number of them. Pass one weight for every row.")
         self.data = data
         self.feature_map = feature_map
-        self._blocks: list[Block | None] = [None] * (-(-self.n // BLOCK_ROWS))
+        self._blocks: list[Block | None] = [None] * max(-(-self.n // BLOCK_ROWS), 1)
 
     @property
     def n(self) -> int:
