@@ -8,13 +8,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from dperm.cells import numbers
 from dperm.encoding import Encoding
 from dperm.estimators.declared import check_declared
 from dperm.estimators.engines import declared_rows, engine_rows, in_memory, parts_of
 from dperm.estimators.labels import label_column
+from dperm.estimators.matrix import read_matrix
 from dperm.estimators.persons import person_column, person_weights, without_person
 from dperm.mechanisms.base import MECHANISMS, Shape, Target
 from dperm.planner import choose
@@ -31,11 +32,10 @@ from dperm.problem import (
 )
 from dperm.rows.memory import MemoryRows, is_sparse
 from dperm.schema import Schema
-from dperm.tables import cells, column_names, is_table, parsed
+from dperm.tables import cells, column_names, is_table
 from dperm.walk import Release, fit
 
 INTERCEPT = 1.0
-_READ: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "ensure_all_finite": False}
 
 
 @dataclass(eq=False, repr=False)
@@ -244,7 +244,7 @@ class PrivateEstimator(BaseEstimator):
         if y is None:
             name = type(self).__name__
             raise ValueError(f"This {name} estimator requires y to be passed, but the target y is None. Pass the labels.")
-        X = validate_data(self, parsed(X), ensure_min_samples=1, **_READ)
+        X = read_matrix(self, X, sparse=True)
         y = label_column(y, X.shape[0])
         names = getattr(self, "feature_names_in_", None)
         if schema is not None:
@@ -315,7 +315,7 @@ class PrivateEstimator(BaseEstimator):
         if schema is not None and is_table(X):
             schema.check(column_names(X), with_target=False)
             return schema.encoded(X, self._encoding)
-        X = validate_data(self, parsed(X), reset=False, **_READ)
+        X = read_matrix(self, X, sparse=True, reset=False)
         return self._encoding.transform(X.toarray() if is_sparse(X) and self._encoding.centred else X)
 
     def __sklearn_tags__(self) -> Any:

@@ -7,19 +7,19 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import validate_data
 
+from dperm.cells import column
 from dperm.estimators.declared import check_declared
+from dperm.estimators.matrix import read_matrix
 from dperm.estimators.persons import person_column, person_weights
 from dperm.mechanisms.base import Target
 from dperm.mechanisms.exponential_quantile import QuantileExponential
 from dperm.mechanisms.mean import Mean
 from dperm.problem import DataBounds, Interval, Loss, Problem, QuantileLoss, SquaredLoss
 from dperm.rows.memory import MemoryRows
-from dperm.tables import parsed
+from dperm.tables import is_table
 from dperm.walk import fit
 
-_READ: dict[str, Any] = {"dtype": [np.float64, np.float32], "ensure_all_finite": False, "ensure_min_samples": 1}
 NO_LABELS = Interval(0.0, 0.0)
 
 
@@ -42,9 +42,11 @@ class _Location(BaseEstimator):
     def _fit(self, X: Any, groups: Any, loss: Loss, mechanism: Any, x_norm: float | None) -> Any:
         check_declared(self)
         seen = X
-        flat = np.ndim(X) == 1
         X, groups = person_column(X, self.groups if groups is None else groups)
-        X = validate_data(self, parsed(np.asarray(X).reshape(-1, 1) if flat else X), **_READ)
+        if not is_table(X) and not hasattr(X, "tocsr") and not hasattr(X, "bounded"):  # the reader takes or refuses those
+            X = column(X)
+        flat = getattr(X, "ndim", 2) == 1
+        X = read_matrix(self, X.reshape(-1, 1) if flat else X)
         n = self.nominal_n if self.nominal_n is not None else len(X)
         weight, per_person = person_weights(groups, self.max_rows_per_person, None, len(X))
         target = Target.declare(epsilon=self.epsilon, delta=self.delta, relation=self.relation, n=n, rows_per_person=per_person)

@@ -205,7 +205,8 @@ def row_scores(model: Any, X: Any, y: Any) -> np.ndarray:
     predicted = model.predict(X)
     y = label_column(y, len(predicted))  # one label per row: a column of shape (n, 1) would be scored against every prediction
     if hasattr(model, "classes_"):
-        return np.asarray(positions(y, model.classes_) == positions(predicted, model.classes_), dtype=np.float64)
+        classes = model.classes_.tolist()
+        return np.asarray(positions(y, classes) == positions(predicted, classes), dtype=np.float64)
     low, high = getattr(model, "_y_low", 0.0), model._y_high
     truth = numbers(y)
     known = np.isfinite(truth)

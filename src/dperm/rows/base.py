@@ -119,7 +119,8 @@ def sum_step(row_bound: float, n: int) -> float:
 
 def block_counts(term: Term, block: Block, step: float) -> NDArray[np.int64]:
     """The block's sum as an integer count of grid steps."""
-    return np.rint(np.asarray(term(block), dtype=np.float64) / step).astype(np.int64)
+    counts = np.rint(np.asarray(term(block), dtype=np.float64) / step)
+    return np.where(np.isnan(counts), 0.0, counts).astype(np.int64)  # terms leave NaN rows out; no sum may become INT64_MIN
 
 
 def total_counts(makers: Iterable[Callable[[], Block]], term: Term, step: float, *, parallel: bool = True) -> NDArray[np.int64]:

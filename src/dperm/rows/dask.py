@@ -20,11 +20,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dperm.cells import column, numbers, objects
 from dperm.problem import DataBounds, FeatureMap
 from dperm.rows.base import BLOCK_ROWS, Block, Term, from_counts, total_counts
 from dperm.rows.labelled import LabelRule, Labels, rule_of_schema
-from dperm.rows.memory import cut_block
+from dperm.rows.memory import cut_block, is_sparse, numeric
 from dperm.schema import Schema
+from dperm.tables import cells, columns
 
 # Sums that one task of the tree adds.
 BRANCHES = 16
@@ -42,15 +44,16 @@ class Recipe:
 
     def blocks(self, X: Any, y: Any, weight: Any, start: int) -> list[Block]:
         if self.schema is not None:
-            from dperm.tables import cells
-
             labels = Labels(self.schema, self.rule or rule_of_schema(self.schema))
             y, weight = labels(labels.cells(cells(X, labels.target.column)))
             X = self.schema.encoded(X)
         else:
-            X = X.to_numpy() if hasattr(X, "to_numpy") else X
+            if hasattr(X, "iloc"):
+                X = np.stack([numbers(part) for part in columns(X)], axis=1)
+            elif not is_sparse(X):
+                X = numeric(X)
             if self.encoding is not None:
-                X = self.encoding.transform(np.asarray(X))
+                X = self.encoding.transform(X)
             if self.rule is not None:
                 y, kept = self.rule(y)[:2]
                 weight = kept if weight is None else weight if kept is None else kept * weight
@@ -207,7 +210,8 @@ def partitions_of(X: Any, y: Any, weight: Any, compute: Callable[[Any], Any]) ->
         if values is None:
             columns.append([None] * len(X.chunks[0]))
             continue
-        values = da.asarray(values)
+        if not hasattr(values, "dask"):
+            values = da.from_array(column(values))
         if np.isnan(values.shape[0]):
             values = values.compute_chunk_sizes()
         if values.shape[0] != X.shape[0]:
@@ -248,8 +252,7 @@ def take_rows(partition: tuple[Any, Any, Any], first: int, last: int) -> tuple[A
 def make_blocks(pieces: list[tuple[Any, ...]], start: int, recipe: Recipe) -> list[Block]:
     """Blocks of the pieces laid end to end; the first piece begins a block."""
     X, y, weight = (_joined([piece[column] for piece in pieces]) for column in range(3))
-    y = None if y is None else np.asarray(y)
-    return recipe.blocks(X, y, None if weight is None else np.asarray(weight, dtype=np.float64), start)
+    return recipe.blocks(X, None if y is None else column(y), None if weight is None else numbers(weight), start)
 
 
 def _joined(parts: list[Any]) -> Any:
@@ -263,7 +266,10 @@ def _joined(parts: list[Any]) -> Any:
         import scipy.sparse
 
         return scipy.sparse.vstack(parts, format="csr")
-    return np.concatenate([np.asarray(part) for part in parts])
+    joined = [column(part) for part in parts]
+    if len({part.dtype.kind for part in joined}) > 1:  # NumPy would make text of numbers beside words
+        return objects(cell for part in joined for cell in part.tolist())
+    return np.concatenate(joined)
 
 
 def part_counts(blocks: list[Block], term: Term, step: float) -> NDArray[np.int64]:
