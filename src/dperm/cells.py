@@ -10,7 +10,7 @@ dtype, for a column whose cells are all text (each distinct text is read once), 
 | bytes                                                                        | its UTF-8 text; missing if it is none |
 | True, np.True_; whole, decimal and floating numbers, fractions               | that value                          |
 | dates and times                                                              | their ISO text, without a midnight  |
-| text with half a surrogate pair, lists, arrays, complex numbers, other objects | missing                             |
+| text with half a surrogate pair, lists, arrays, numbers that are not real, other objects | missing                   |
 
 A missing cell is no level and no class, also where one is named "None" or "nan". Nothing that a cell holds raises an error.
 """
@@ -79,6 +79,8 @@ def _unusual(cell: Any) -> Plain:
         return int(cell)
     if isinstance(cell, float | np.floating):
         return plain(float(cell))
+    if isinstance(cell, complex | np.complexfloating):  # a column of real numbers becomes complex when one cell is
+        return plain(float(cell.real)) if cell.imag == 0 else None
     if isinstance(cell, Decimal):
         whole = cell.is_finite() and cell.adjusted() < 300 and cell == cell.to_integral_value()
         return None if cell.is_nan() else int(cell) if whole else float(cell)
@@ -264,7 +266,9 @@ def column(values: Any, *, exact: bool = False) -> NDArray[Any]:
         return _of_arrow(values, exact)
     if exact and hasattr(values, "to_list") and not hasattr(values, "iloc"):  # polars writes a missing whole number as NaN
         return objects(values.to_list())
-    return np.asarray(values.to_numpy() if hasattr(values, "to_numpy") else values)
+    array = np.asarray(values.to_numpy() if hasattr(values, "to_numpy") else values)
+    nested = hasattr(values, "to_list") and array.ndim != len(values.shape)  # lists of one length are a matrix to polars
+    return objects(values.to_list()) if nested else array
 
 
 def _of_arrow(values: Any, exact: bool) -> NDArray[Any]:
@@ -368,7 +372,7 @@ def _as_text(array: NDArray[Any]) -> Any:
     if array.dtype.kind not in "OUS":
         return None
     try:  # as objects: Arrow ends the text of a fixed-width array at a NUL
-        return pa.array(array.ravel().astype(object), type=pa.large_string(), from_pandas=True)
+        return pa.array(np.asarray(array.ravel(), dtype=object), type=pa.large_string(), from_pandas=True)
     except Exception:  # other cells; each object raises what it likes
         return None
 

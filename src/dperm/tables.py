@@ -79,8 +79,6 @@ def _check_types(X: Any) -> None:
     if len(set(column_names(X))) != len(column_names(X)):
         raise ValueError("Expected column names that differ, found a name twice. Rename the columns of the table.")
     for name, kind in zip(column_names(X), found):
-        if getattr(kind, "kind", "") == "c":
-            raise ValueError(_COMPLEX)
         if not _is_numeric(kind):
             raise ValueError(
                 f"Expected columns of numbers in a table without a schema, found {name!r} of type {kind}. Write a schema "

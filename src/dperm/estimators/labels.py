@@ -46,7 +46,7 @@ def label_column(y: Any, n: int) -> np.ndarray:
 
     scikit-learn's own check of y raises on the first NaN, which is a message about a row, and quotes complex labels.
     """
-    if getattr(getattr(y, "dtype", None), "kind", "") == "c":
+    if isinstance(y, np.ndarray) and y.dtype.kind == "c":  # one cell makes a complex column of a table: there each is read alone
         raise ValueError("Complex data not supported: expected real labels, found complex ones. Pass real numbers.")
     tables = columns(y) if is_table(y) else []
     labels = column(y) if not tables else tables[0][:, None] if len(tables) == 1 else np.stack(tables, axis=1)

@@ -106,6 +106,8 @@ class DaskRows:
             if y is None:
                 raise ValueError("Expected y, or a dataframe with a schema, found neither. Pass the labels.")
             self.recipe = Recipe()
+        kind = getattr(y, "dtype", None)
+        self.label_type = kind if isinstance(kind, np.dtype) else np.dtype(object)  # public: a fit may refuse it
         self.partitions, self.lengths = partitions_of(X, y, weight, self._compute)
         self.n = sum(self.lengths)
         if self.n == 0:
@@ -210,8 +212,7 @@ def partitions_of(X: Any, y: Any, weight: Any, compute: Callable[[Any], Any]) ->
         if values is None:
             columns.append([None] * len(X.chunks[0]))
             continue
-        if not hasattr(values, "dask"):
-            values = da.from_array(column(values))
+        values = da.asarray(values) if hasattr(values, "dask") else da.from_array(column(values))
         if np.isnan(values.shape[0]):
             values = values.compute_chunk_sizes()
         if values.shape[0] != X.shape[0]:
