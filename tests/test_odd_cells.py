@@ -388,15 +388,15 @@ def test_no_estimator_stops_at_an_odd_cell(place: int, tmp_path: Any) -> None:
     for turn, odd in enumerate(ODD):
         rows, labels, extra = [list(row) for row in X], list(y), [1.0] * N
         rows[place][turn % 2] = labels[place] = extra[place] = odd
-        ledger = dperm.Ledger.create(tmp_path / f"{place}-{turn}", dataset="x", epsilon=9, delta=1e-4)
-        seeded = {"random_state": 0, "bounds": (0, 1), "ledger": ledger if turn % 4 == 0 else None}
+        seeded = {"random_state": 0, "bounds": (0, 1)}
+        debited = dict(seeded)
         if turn % 4 == 0:
-            seeded["random_state"] = None
-        dperm.LinearRegression(1.0, y_bounds=(0, 1), method=STEP, max_weight=2, **seeded).fit(rows, labels, sample_weight=extra)
+            ledger = dperm.Ledger.create(tmp_path / f"{place}-{turn}", dataset="x", epsilon=9, delta=1e-4)
+            debited |= {"random_state": None, "ledger": ledger}
+        dperm.LinearRegression(1.0, y_bounds=(0, 1), method=STEP, max_weight=2, **debited).fit(rows, labels, sample_weight=extra)
         if turn % 3 == 0:
             dperm.PoissonRegressor(1.0, y_bounds=9, max_exposure=2, **seeded).fit(rows, labels, exposure=extra)
         elif turn % 3 == 1:
-            seeded |= {"ledger": None}  # that one is kept per row
             learner = dperm.FiniteClassLearner(1.0, classes=[0, 1], max_rows_per_person=60, **seeded)
             assert len(learner.fit(rows, labels, groups=extra).predict(rows)) == N
         else:
