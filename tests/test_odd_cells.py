@@ -387,7 +387,8 @@ def test_no_estimator_stops_at_an_odd_cell(place: int, tmp_path: Any) -> None:
     y = [j % 2 for j in range(N)]
     for turn, odd in enumerate(ODD):
         rows, labels, extra = [list(row) for row in X], list(y), [1.0] * N
-        rows[place][turn % 2] = labels[place] = extra[place] = odd
+        rows[place][turn % 2] = labels[place] = odd
+        extra[place] = ODD[(7 * turn + 3) % len(ODD)]
         seeded = {"random_state": 0, "bounds": (0, 1)}
         debited = dict(seeded)
         if turn % 4 == 0:
