@@ -32,6 +32,7 @@ LEVELS: list[list[Any]] = [
     ["0", "1"],
     [False, True],
     ["True", "False"],
+    ["01", "1", "TRUE", "0"],
     [0.5, 1.5, "1", "x"],
     ["2020-01-02", "caf\u00e9", "yes", "inf"],
 ]

@@ -174,7 +174,10 @@ def key(value: Plain) -> float | str | None:
 
 
 class Places:
-    """From one cell to its place among declared levels: the same text, or else the same `key`; -1 where there is none.
+    """From one cell to its place among declared levels, compared by `key`; -1 where there is none.
+
+    Two levels with one key ("1" and "01") are one level, the last: a table may store both as the number 1 or not, as other
+    cells decide.
 
     >>> place = Places(["1", "2", "None"])
     >>> place(1), place("2.0"), place(None), place("None"), place("x")
@@ -182,27 +185,11 @@ class Places:
     """
 
     def __init__(self, levels: Iterable[Any]) -> None:
-        self.spelled: dict[str, int] = {}
-        self.known: dict[float | str, int] = {}
-        for place, level in enumerate(levels):
-            value = plain(level)
-            if value is None:
-                continue
-            if isinstance(value, str | bool):
-                self.spelled.setdefault(str(value), place)
-            found = key(value)
-            if found is not None:
-                self.known.setdefault(found, place)
+        self.known = {key(plain(level)): place for place, level in enumerate(levels)}
+        self.known[None] = -1  # a missing cell is no level
 
     def __call__(self, cell: Any) -> int:
-        value = plain(cell)
-        if value is None:
-            return -1
-        if isinstance(value, str | bool):
-            place = self.spelled.get(str(value))
-            if place is not None:
-                return place
-        return self.known.get(key(value), -1)  # type: ignore[arg-type]
+        return self.known.get(key(plain(cell)), -1)
 
 
 # -- columns of cells ------------------------------------------------------------------------------------------------------
@@ -315,7 +302,7 @@ def shaped(values: list[Any] | tuple[Any, ...]) -> NDArray[Any]:
 
 
 def _is_row(entry: Any) -> bool:
-    return isinstance(entry, list | tuple) or (isinstance(entry, np.ndarray) and entry.ndim == 1)
+    return isinstance(entry, list | tuple) or getattr(entry, "ndim", None) == 1
 
 
 def _floats(array: NDArray[Any]) -> NDArray[np.float64]:

@@ -31,7 +31,7 @@ def declared_classes(classes: Any, schema: Any) -> np.ndarray:
         )
     classes = list(classes)
     found = np.asarray(classes)
-    if found.ndim != 1 or len(found) < 2 or len(set(found.tolist())) != len(found):
+    if found.ndim != 1 or len(found) < 2 or len(set(positions(classes, classes).tolist())) != len(found):
         raise ValueError(f"Expected at least two different classes, found {classes!r}. Pass e.g. classes=[0, 1].")
     if of_schema is not None and set(positions(classes, found_in := list(of_schema)).tolist()) != set(range(len(found_in))):
         raise ValueError(

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dperm.cells import column, numbers, objects
+from dperm.cells import column, numbers
 from dperm.problem import DataBounds, FeatureMap
 from dperm.rows.base import BLOCK_ROWS, Block, Term, from_counts, total_counts
 from dperm.rows.labelled import LabelRule, Labels, rule_of_schema
@@ -269,7 +269,7 @@ def _joined(parts: list[Any]) -> Any:
         return scipy.sparse.vstack(parts, format="csr")
     joined = [column(part) for part in parts]
     if len({part.dtype.kind for part in joined}) > 1:  # NumPy would make text of numbers beside words
-        return objects(cell for part in joined for cell in part.tolist())
+        joined = [part.astype(object) for part in joined]
     return np.concatenate(joined)
 
 
