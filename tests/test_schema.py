@@ -197,7 +197,7 @@ def test_schema_columns_with_private_bounds_are_paid_for_and_predict_from_tables
 
 
 def test_cells_compare_as_declared():
-    assert codes([1, 2.0, "2", "x", None, True], [1, 2]).tolist() == [0, 1, 1, -1, -1, -1]
+    assert codes([1, 2.0, "2", "x", None, True], [1, 2]).tolist() == [0, 1, 1, -1, -1, 0]
     assert codes(np.array([1.0, 2.0, np.nan]), ["1", "2"]).tolist() == [0, 1, -1]
     assert codes(["True", True, False], [True, False]).tolist() == [0, 0, 1]
     assert codes(["01", "1.0", "1e0", "one"], ["1"]).tolist() == [0, 0, 0, -1]

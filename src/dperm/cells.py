@@ -1,158 +1,370 @@
-"""Reading cells by public rules: numbers, truth values and positions among declared levels; whatever does not read is missing."""
+"""The one reader of cells: from one cell to one number, truth value, place among declared levels, or person.
+
+**Guarantee**: what a cell becomes depends on that cell and on public declarations, never on another cell. Every function below
+is `read(cell)` for one cell at a time; a faster way is taken only where it gives the same answers: for an array of a numeric
+dtype, for a column whose cells are all text (each distinct text is read once), for Python numbers.
+
+| a cell                                                                       | is read as                          |
+|------------------------------------------------------------------------------|-------------------------------------|
+| None, NaN, NaT, NA, NaN of Decimal, "", a masked entry                       | missing                             |
+| bytes                                                                        | its UTF-8 text; missing if it is none |
+| True, np.True_; whole, decimal and floating numbers, fractions               | that value                          |
+| dates and times                                                              | their ISO text, without a midnight  |
+| text with half a surrogate pair, lists, arrays, numbers that are not real, other objects | missing                   |
+
+A missing cell is no level and no class, also where one is named "None" or "nan". Nothing that a cell holds raises an error.
+"""
 
 from __future__ import annotations
 
+import datetime
 import math
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterable
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+
+Plain = bool | int | float | str | None
+WORDS = {"true": 1.0, "yes": 1.0, "t": 1.0, "y": 1.0, "false": 0.0, "no": 0.0, "f": 0.0, "n": 0.0}
+TRUE_FALSE = {"true": 1.0, "false": 0.0}  # what readers of files turn into truth values unless another cell forbids it
+NOBODY = ("nan", "NaN", "None", "<NA>", "NaT")  # ids that writers of files leave for a missing one
 
 
-def nulls(values: Any) -> np.ndarray:
-    """Which cells are missing: None, NaN or an empty string."""
-    array = _column(values)
-    if array.dtype.kind in "fiub":
-        return np.asarray(np.isnan(array)) if array.dtype.kind == "f" else np.zeros(len(array), dtype=bool)
-    return _each_once(array, lambda v: v is None or v == "" or (isinstance(v, float) and math.isnan(v)), bool)
+# -- one cell --------------------------------------------------------------------------------------------------------------
 
 
-def numbers(values: Any) -> np.ndarray:
-    """Cells as floats; whatever does not parse is NaN."""
-    array = np.asarray(values)
-    if array.dtype.kind in "US" and isinstance(values, list | tuple):  # one word made text of all: True would not parse
-        array = np.array(values, dtype=object)
-    if array.dtype.kind in "fiub":
-        return array.astype(np.float64)
+def plain(cell: Any) -> Plain:
+    """The cell as a truth value, number or text of Python; None where it is missing or cannot be read.
+
+    >>> plain(b"yes"), plain(np.float32(0.5)), plain(float("nan")), plain([1, 2])
+    ('yes', 0.5, None, None)
+    """
+    kind = type(cell)
+    if kind is str:
+        return _text(cell)
+    if kind is float:
+        return None if cell != cell else cell
+    if kind is int or kind is bool or cell is None:
+        return cell  # type: ignore[no-any-return]
     try:
-        return array.astype(np.float64)
-    except (TypeError, ValueError, OverflowError):
-        return np.array([_number(value) for value in array.ravel()], dtype=np.float64).reshape(array.shape)
+        return _unusual(cell)
+    except Exception:  # whatever a foreign object raises about itself, the cell is missing: an error would tell that it is there
+        return None
 
 
-def _number(value: Any) -> float:
+def _text(cell: str) -> str | None:
+    if not cell.isascii():
+        try:
+            cell.encode()
+        except UnicodeEncodeError:  # half a surrogate pair: bytes that were no text
+            return None
+    return cell or None
+
+
+def _unusual(cell: Any) -> Plain:
+    if isinstance(cell, bytes | bytearray | memoryview):
+        return _text(bytes(cell).decode())
+    if isinstance(cell, str):
+        return _text(str.__str__(cell))
+    if isinstance(cell, np.bool_):
+        return bool(cell)
+    if isinstance(cell, np.timedelta64):  # an integer to NumPy
+        return None
+    if isinstance(cell, int | np.integer):
+        return int(cell)
+    if isinstance(cell, float | np.floating):
+        return plain(float(cell))
+    if isinstance(cell, complex | np.complexfloating):  # a column of real numbers becomes complex when one cell is
+        return plain(float(cell.real)) if cell.imag == 0 else None
+    if isinstance(cell, Decimal):
+        whole = cell.is_finite() and cell.adjusted() < 300 and cell == cell.to_integral_value()
+        return None if cell.is_nan() else int(cell) if whole else float(cell)
+    if isinstance(cell, Fraction):
+        return cell.numerator if cell.denominator == 1 else _float(cell)
+    if isinstance(cell, datetime.date | datetime.time | np.datetime64):
+        return None if cell != cell else _moment(str(cell) if isinstance(cell, np.datetime64) else cell.isoformat())
+    if isinstance(cell, uuid.UUID):
+        return str(cell)
+    if hasattr(cell, "as_py"):  # a scalar of Arrow
+        return plain(cell.as_py())
+    if not isinstance(cell, np.generic) and getattr(cell, "ndim", None) == 0:  # an array without dimensions, of any library
+        return plain(cell.item())
+    return None
+
+
+def _moment(text: str) -> str:
+    """ISO text of a date and time; a column of dates becomes one of midnights when one cell has a time.
+
+    >>> _moment("2020-01-02T00:00:00.000"), _moment("2020-01-02T10:30:00.500")
+    ('2020-01-02', '2020-01-02 10:30:00.5')
+    """
+    text = text.replace("T", " ")
+    if "." in text and "+" not in text:
+        text = text.rstrip("0").rstrip(".")
+    return text.removesuffix(" 00:00:00")
+
+
+def _float(value: Any) -> float:
+    """A number as a float; beyond the largest one it is infinite, as its text would be."""
     try:
         return float(value)
-    except (TypeError, ValueError, OverflowError):
-        return math.nan
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
 
 
-WORDS = {"true": 1.0, "yes": 1.0, "t": 1.0, "y": 1.0, "false": 0.0, "no": 0.0, "f": 0.0, "n": 0.0}
+def number(cell: Any) -> float:
+    """The cell as a float; NaN where it is missing or no number. The words true and false are 1 and 0, as truth values are.
+
+    >>> number("1.5"), number(True), number("true"), number("x"), number(b"2")
+    (1.5, 1.0, 1.0, nan, 2.0)
+    """
+    value = plain(cell)
+    if isinstance(value, str):
+        try:
+            return float(value)
+        except ValueError:
+            return TRUE_FALSE.get(value.strip().lower(), math.nan)
+    return math.nan if value is None else _float(value)
 
 
-def truth(values: Any) -> np.ndarray:
-    """Cells as 0/1; words for yes and no are understood, anything else is NaN."""
-    array = np.asarray(values)
+def truth_value(cell: Any) -> float:
+    """1 or 0 for truth values and words for them, otherwise the number; NaN where the cell is neither.
+
+    >>> truth_value("Yes"), truth_value(False), truth_value(0.0), truth_value("perhaps")
+    (1.0, 0.0, 0.0, nan)
+    """
+    value = plain(cell)
+    known = WORDS.get(value.strip().lower()) if isinstance(value, str) else None
+    return number(value) if known is None else known
+
+
+def person(cell: Any) -> str | None:
+    """Who an id names, as text; None for nobody. 7, 7.0 and "7" are one person, b"a" and "a" are; "a" and "a\\0" are two."""
+    value = plain(cell)
+    if isinstance(value, float):
+        value = int(value) if value.is_integer() else repr(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return hex(value) if abs(value) > 10**300 else str(value)  # Python refuses to write thousands of digits
+    text = None if value is None else str(value)
+    return None if text in NOBODY else text
+
+
+def key(value: Plain) -> float | str | None:
+    """What levels are compared by: numbers, truth values and the words for them by value, dates as `_moment` writes them.
+
+    >>> key("1.0") == key(1) == key(True) == key("TRUE"), key("2020-01-02 00:00"), key("x")
+    (True, '2020-01-02', 'x')
+    """
+    if not isinstance(value, str):
+        return None if value is None else _float(value)
+    found = number(value)
+    if found == found:
+        return found
+    if value[:4].isdigit() and value[4:5] == "-":
+        try:
+            return _moment(datetime.datetime.fromisoformat(value).isoformat())
+        except ValueError:
+            return value
+    return value
+
+
+class Places:
+    """From one cell to its place among declared levels, compared by `key`; -1 where there is none.
+
+    Two levels with one key ("1" and "01") are one level, the last: a table may store both as the number 1 or not, as other
+    cells decide.
+
+    >>> place = Places(["1", "2", "None"])
+    >>> place(1), place("2.0"), place(None), place("None"), place("x")
+    (0, 1, -1, 2, -1)
+    """
+
+    def __init__(self, levels: Iterable[Any]) -> None:
+        self.known = {key(plain(level)): place for place, level in enumerate(levels)}
+        self.known[None] = -1  # a missing cell is no level
+
+    def __call__(self, cell: Any) -> int:
+        return self.known.get(key(plain(cell)), -1)
+
+
+# -- columns of cells ------------------------------------------------------------------------------------------------------
+
+
+def nulls(values: Any) -> NDArray[np.bool_]:
+    """Which cells are missing."""
+    array = column(values)
     if array.dtype.kind in "fiub":
-        return array.astype(np.float64)
-    return _each_once(array, lambda v: WORDS.get(str(v).strip().lower(), _number(v)), np.float64)
+        return np.asarray(np.isnan(array)) if array.dtype.kind == "f" else np.zeros(array.shape, dtype=bool)
+    return _each(array, lambda cell: plain(cell) is None, bool)
 
 
-def codes(values: Any, levels: Any) -> np.ndarray:
-    """Position of each cell among the levels, compared as text (numbers by value); -1 where unknown.
+def numbers(values: Any) -> NDArray[np.float64]:
+    """Cells as floats, in the shape they have; whatever is no number is NaN."""
+    array = column(values)
+    if array.dtype.kind in "fiub":
+        return _floats(array)
+    return _numbers_of_objects(array, number)
+
+
+def truth(values: Any) -> NDArray[np.float64]:
+    """Cells as 0/1; words for yes and no are understood, anything else is NaN."""
+    array = column(values)
+    return _floats(array) if array.dtype.kind in "fiub" else _each(array, truth_value, np.float64)
+
+
+def codes(values: Any, levels: Iterable[Any]) -> NDArray[np.int64]:
+    """Place of each cell among the levels, in the shape of the cells; -1 for none of them.
 
     >>> codes(["b", "zebra", None], ["a", "b"]).tolist(), codes([2, 1.0], ["1", "2"]).tolist()
     ([1, -1, -1], [1, 0])
+    >>> codes(np.array(["1", "0", "x"]), [0, 1]).tolist(), codes([True, "False", 1], np.array(["False", "True"])).tolist()
+    ([1, 0, -1], [1, 0, 1])
     """
-    lookup = {_key(level): position for position, level in enumerate(levels)}
-    return _each_once(_column(values), lambda value: lookup.get(_key(value), -1), np.int64)
+    return _each(column(values), Places(levels), np.int64)
 
 
-def positions(labels: Any, classes: Any) -> np.ndarray:
-    """Place of each label among the classes, in the shape of the labels; -1 for none of them.
+positions = codes  # of labels among classes: one rule for both
 
-    Equal values first (True is 1); then, where either side holds words, by the rule of `codes`: "1" is 1, cell by cell.
 
-    >>> positions(np.array(["1", "0", "x"]), [0, 1]).tolist(), positions([1, 0], np.array(["0", "1"])).tolist()
-    ([1, 0, -1], [1, 0])
+def persons(values: Any) -> NDArray[np.int64]:
+    """A number for the person that each id names, -1 for nobody; equal numbers mean the same person."""
+    names = [person(cell) for cell in _listed(column(values, exact=True))]
+    seen: dict[str | None, int] = {None: -1}
+    return np.array([seen.setdefault(name, len(seen)) for name in names], dtype=np.int64)
+
+
+def column(values: Any, *, exact: bool = False) -> NDArray[Any]:
+    """Cells as an array that keeps each one as it is, from a list, an array, or a column of pandas, polars or Arrow.
+
+    A list of lists becomes a matrix; see `shaped`. With `exact`, whole numbers beside a missing one do not become floats.
     """
-    array, known = np.asarray(labels), np.asarray(classes)
-    if array.dtype.kind == "O" and _as_text(array.ravel()) is not None:  # words and nulls: each distinct one is placed once
-        found = _each_once(array.ravel(), lambda cell: int(_places(_column([cell]), known)[0]), np.int64)
-        return found.reshape(array.shape)
-    return _places(array, known)
-
-
-def _places(array: np.ndarray, known: np.ndarray) -> np.ndarray:
-    if array.dtype.kind == "O":
-        array = _column([_comparable(value) for value in array.ravel()]).reshape(array.shape)
-    place = np.full(array.shape, -1, dtype=np.int64)
-    for number, label in enumerate(known.tolist()):
-        place[np.broadcast_to(np.asarray(array == label, dtype=bool), array.shape)] = number
-    if array.dtype.kind in "biuf" and known.dtype.kind in "biuf":
-        return place
-    return np.where(place >= 0, place, codes(array.ravel(), known.tolist()).reshape(array.shape))
-
-
-def _comparable(value: Any) -> Any:
-    """The cell, or None where it refuses to be compared (NA of a frame, an array, a signalling NaN): that would stop a fit."""
-    try:
-        return value if value is None or bool(value == value) or value != value else None
-    except (TypeError, ValueError, ArithmeticError):
-        return None
-
-
-def _column(values: Any) -> np.ndarray:
-    """Cells as an array that keeps each one as it is: a list of mixed cells must not become text."""
+    if isinstance(values, np.ma.MaskedArray):
+        return np.where(np.ma.getmaskarray(values), None, np.asarray(values.data).astype(object))
     if isinstance(values, np.ndarray):
         return values
-    array = np.empty(len(values), dtype=object)
-    for place, value in enumerate(values):
-        array[place] = value
-    return array
+    if isinstance(values, list | tuple):
+        return shaped(values)
+    if hasattr(values, "combine_chunks") or hasattr(values, "dictionary_encode"):
+        return _of_arrow(values, exact)
+    if exact and hasattr(values, "to_list") and not hasattr(values, "iloc"):  # polars writes a missing whole number as NaN
+        return objects(values.to_list())
+    array = np.asarray(values.to_numpy() if hasattr(values, "to_numpy") else values)
+    nested = hasattr(values, "to_list") and array.ndim != len(values.shape)  # lists of one length are a matrix to polars
+    return objects(values.to_list()) if nested else array
 
 
-def _each_once(array: np.ndarray, function: Any, dtype: Any) -> np.ndarray:
-    """function(cell) for every cell, computed once per distinct value: columns have few of them."""
-    if array.dtype.kind in "fiub":
-        distinct, inverse = np.unique(array, return_inverse=True)
-        return np.array([function(value) for value in distinct.tolist()], dtype=dtype)[inverse]
-    text = _as_text(array)
-    if text is not None:
-        coded = text.dictionary_encode()
-        answers = np.array([function(value) for value in [*coded.dictionary.to_pylist(), None]], dtype=dtype)
-        return np.asarray(answers[coded.indices.fill_null(len(answers) - 1).to_numpy(zero_copy_only=False)])
-    memory: dict[Any, Any] = {}
-    found = np.empty(len(array), dtype=dtype)
-    for place, value in enumerate(array.tolist()):
-        key = (type(value), value)  # 1, 1.0 and True are equal as dictionary keys but not as cells
-        try:
-            answer = memory.get(key)
-            if answer is None:
-                answer = memory[key] = function(value)
-        except TypeError:  # a cell that cannot be a key, such as a list
-            answer = function(value)
-        found[place] = answer
-    return found
-
-
-def _as_text(array: np.ndarray) -> Any:
-    """The column as Arrow text when every cell is a string or null; None otherwise."""
+def _of_arrow(values: Any, exact: bool) -> NDArray[Any]:
     import pyarrow as pa
 
     try:
-        return pa.array(array, type=pa.string(), from_pandas=True)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError):
+        if pa.types.is_dictionary(values.type):
+            values = values.cast(values.type.value_type)  # to_numpy would turn a null of a dictionary into its last word
+        if not (exact and pa.types.is_integer(values.type)):
+            return np.asarray(values.to_numpy(zero_copy_only=False))
+    except Exception:  # a type that NumPy does not know, or a string that is no UTF-8: each cell is read for itself
+        if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
+            return np.asarray(values.cast(pa.large_binary()).to_numpy(zero_copy_only=False))
+    return objects(values)
+
+
+def objects(cells: Iterable[Any]) -> NDArray[Any]:
+    """Cells as an array of objects, each as it is: one word among numbers must not make text of them."""
+    listed = list(cells)
+    array = np.empty(len(listed), dtype=object)
+    for place, cell in enumerate(listed):
+        array[place] = cell
+    return array
+
+
+def shaped(values: list[Any] | tuple[Any, ...]) -> NDArray[Any]:
+    """A list as an array of objects: one cell per entry, or a matrix where most entries are rows of the same length.
+
+    A row of another length is a row of missing cells, and a list among cells is a missing cell: one row decides about itself.
+
+    >>> shaped([1, "x", [2, 3]]).shape, shaped([[1, 2], [3, "x"], [4]]).tolist()
+    ((3,), [[1, 2], [3, 'x'], [None, None]])
+    """
+    widths = [len(entry) if _is_row(entry) else None for entry in values]
+    width, count = Counter(widths).most_common(1)[0] if widths else (None, 0)
+    if width is None or 2 * count <= len(values):
+        return objects(values)
+    matrix = np.empty((len(values), width), dtype=object)
+    for place, (entry, found) in enumerate(zip(values, widths)):
+        if found == width:
+            for j, cell in enumerate(entry):
+                matrix[place, j] = cell
+    return matrix
+
+
+def _is_row(entry: Any) -> bool:
+    return isinstance(entry, list | tuple) or getattr(entry, "ndim", None) == 1
+
+
+def _floats(array: NDArray[Any]) -> NDArray[np.float64]:
+    with np.errstate(over="ignore"):  # a number wider than float64 is infinite, without a warning about it
+        return array.astype(np.float64)
+
+
+def _numbers_of_objects(array: NDArray[Any], function: Callable[[Any], float]) -> NDArray[np.float64]:
+    """number(cell) of every cell. NumPy converts by `float(cell)`: the same for Python's numbers, and for text that reads."""
+    text = _as_text(array)
+    cells = array
+    if text is not None:
+        cells = text.fill_null("nan").to_numpy(zero_copy_only=False)
+    elif array.dtype.kind != "O" or not set(map(type, array.ravel().tolist())) <= {float, int, bool}:
+        return _each(array, function, np.float64)
+    try:
+        return cells.astype(np.float64).reshape(array.shape)
+    except (ValueError, OverflowError):
+        return np.array([function(cell) for cell in cells.ravel().tolist()], dtype=np.float64).reshape(array.shape)
+
+
+def _each(array: NDArray[Any], function: Callable[[Any], Any], dtype: Any) -> NDArray[Any]:
+    """function(cell) for every cell, in the shape of the array; once per distinct number or text, which columns have few of."""
+    flat = array.ravel()
+    if array.dtype.kind in "fiub":
+        distinct, inverse = np.unique(flat, return_inverse=True)
+        return np.array([function(cell) for cell in distinct.tolist()], dtype=dtype)[inverse].reshape(array.shape)
+    text = _as_text(flat)
+    if text is not None:
+        coded = text.dictionary_encode()
+        answers = np.array([function(cell) for cell in [*coded.dictionary.to_pylist(), None]], dtype=dtype)
+        return np.asarray(answers[coded.indices.fill_null(len(answers) - 1).to_numpy(zero_copy_only=False)]).reshape(array.shape)
+    remembered: dict[Any, Any] = {}
+    found = np.empty(len(flat), dtype=dtype)
+    for place, cell in enumerate(_listed(flat)):
+        if type(cell) is not str:
+            found[place] = function(cell)
+            continue
+        if cell not in remembered:
+            remembered[cell] = function(cell)
+        found[place] = remembered[cell]
+    return found.reshape(array.shape)
+
+
+def _listed(flat: NDArray[Any]) -> list[Any]:
+    """The cells as Python has them; dates stay NumPy's, whose list may hold integers instead."""
+    return list(flat) if flat.dtype.kind in "mM" else flat.tolist()
+
+
+def _as_text(array: NDArray[Any]) -> Any:
+    """A column of objects as Arrow text when every cell is a string, UTF-8 bytes or null, as `plain` reads them; else None."""
+    import pyarrow as pa
+
+    if array.dtype.kind not in "OUS":
+        return None
+    try:  # as objects: Arrow ends the text of a fixed-width array at a NUL
+        return pa.array(np.asarray(array.ravel(), dtype=object), type=pa.large_string(), from_pandas=True)
+    except Exception:  # other cells; each object raises what it likes
         return None
 
 
-def _key(value: Any) -> str:
-    if isinstance(value, bool | np.bool_):
-        return str(bool(value))
-    if isinstance(value, int | float | np.integer | np.floating):
-        try:
-            return repr(float(value))
-        except OverflowError:  # a whole number of more than 308 digits
-            return str(value)
-    text = str(value)
-    if text and (text[0].isdigit() or text[0] in "+-."):
-        try:
-            return repr(float(text))
-        except ValueError:
-            return text
-    return text
-
-
-def filled(values: np.ndarray, declared: Any, default: float) -> np.ndarray:
+def filled(values: NDArray[np.float64], declared: Any, default: float) -> NDArray[np.float64]:
     """Missing and infinite cells replaced by the declared value, or the default."""
     value = default if declared is None else float(declared)
     return np.where(np.isfinite(values), values, value)

@@ -158,6 +158,7 @@ class Encoding:
         if np.any((self.low > 0) | (self.high < 0)):
             raise ValueError("Expected bounds that contain 0 for sparse input, found a column without 0. Pass a dense array.")
         X = X.tocsr().astype(np.float64, copy=True)
+        X.sum_duplicates()  # an entry stored twice is one cell: clipped apart, its parts could add up beyond the bound
         column = X.indices
         if not np.isfinite(X.data).all():
             X.data = np.where(np.isfinite(X.data), X.data, self.missing[column])

@@ -95,7 +95,8 @@ class Features:
         return X if self.shift is None else X - self.shift.astype(X.dtype)
 
     def pull(self, X: Any, slopes: Vector) -> Vector:
-        """Σ_i slopes_i·z_i for slopes of shape (n,) or (n, K); the answer has the shape of the weights."""
+        """Σ_i slopes_i·z_i for slopes of shape (n,) or (n, K); shaped like the weights. A NaN slope adds nothing."""
+        slopes = settled(slopes)
         total = slopes.sum(axis=0, dtype=np.float64) if self.intercept or self.shift is not None else 0.0
         if is_sparse(X) or X.dtype != np.float32:
             rows = weighted_row_sum(X, slopes)
@@ -108,6 +109,12 @@ class Features:
         if self.intercept:
             rows = np.concatenate([rows, np.asarray(self.intercept * total)[..., None]], axis=-1)
         return np.asarray(rows, dtype=np.float64)
+
+
+def settled(values: Vector) -> Vector:
+    """What rows add, with 0 for NaN, as on a card: a loss that overflows on one row must not be the whole block's sum."""
+    nothing = np.isnan(values)
+    return np.where(nothing, values.dtype.type(0), values) if nothing.any() else values
 
 
 def row_squares(Z: Any) -> Vector:

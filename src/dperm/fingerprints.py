@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from dperm.cells import column, objects
+
 
 def digest(data: Any) -> bytes:
     """SHA-256 of a path's bytes, of a table's named columns, of a tuple of arrays, or of ready-made bytes.
@@ -52,14 +54,36 @@ def _feed(found: Any, data: Any) -> None:
     elif is_table(data):
         for name in column_names(data):
             found.update(f"column {name}".encode())
-            _feed(found, cells(data, name))
+            values = cells(data, name)
+            _feed(found, values if values.dtype.kind in "fiub" else objects(map(_present, values)))
     elif hasattr(data, "tocsr"):
         rows = data.tocsr()
         _feed(found, (np.array(rows.shape), rows.indptr, rows.indices, rows.data))
     else:
-        array = np.ascontiguousarray(np.asarray(data))
+        try:
+            array = np.ascontiguousarray(np.asarray(data))
+        except Exception:  # a list among numbers: the cells stay as they are
+            array = column(data)
         found.update(f"array {array.dtype.str} {array.shape}".encode())
-        found.update(repr(array.tolist()).encode() if array.dtype.hasobject else array.tobytes())
+        found.update(_written(array.tolist()) if array.dtype.hasobject else array.tobytes())
+
+
+def _present(cell: Any) -> Any:
+    """The cell, or None for the nulls of other libraries, so that a table keeps its digest in each of them."""
+    try:
+        return None if type(cell).__name__ == "NAType" or bool(cell != cell) else cell
+    except Exception:  # an array, a signalling NaN
+        return cell
+
+
+def _written(cells: Any) -> bytes:
+    """The cells as Python writes them; one that cannot be written leaves its type."""
+    try:
+        return repr(cells).encode(errors="backslashreplace")
+    except Exception:  # an integer of 5,000 digits, an object that raises
+        if isinstance(cells, list):
+            return b"[" + b", ".join(map(_written, cells)) + b"]"
+        return f"<{type(cells).__name__}>".encode()
 
 
 def _feed_path(found: Any, path: Path) -> None:

@@ -72,12 +72,12 @@ class Rules(Streamed):
         if self.functions is None:
             raise ValueError("Expected rules with their functions, found ones read from a certificate. Pass the original.")
         if callable(self.functions):
-            labels = np.asarray(self.functions(X, start, stop))
+            found = class_numbers(self.functions(X, start, stop), self.classes)
         else:
-            labels = np.column_stack([np.asarray(rule(X)) for rule in self.functions[start:stop]])
-        if labels.shape != (X.shape[0], stop - start):
-            raise ValueError(f"Expected predictions of shape {(X.shape[0], stop - start)}, found {labels.shape}.")
-        return class_numbers(labels, self.classes)
+            found = np.column_stack([class_numbers(rule(X), self.classes) for rule in self.functions[start:stop]])
+        if found.shape != (X.shape[0], stop - start):
+            raise ValueError(f"Expected predictions of shape {(X.shape[0], stop - start)}, found {found.shape}.")
+        return found
 
     def spec(self) -> dict[str, Any]:
         return {"kind": self.kind, "count": self.size, "name": self.name, "classes": [_plain(c) for c in self.classes]}

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dperm.features import Features
+from dperm.features import Features, settled
 from dperm.privacy import kappa
 from dperm.problem import Loss
 from dperm.rows.base import Block
@@ -112,7 +112,7 @@ class LogHistogram:
     top: float
 
     def __call__(self, block: Block) -> Vector:
-        values = np.maximum(np.asarray(self.measure(block), dtype=np.float64), self.top * 1e-30)
+        values = np.maximum(settled(np.asarray(self.measure(block), dtype=np.float64)), self.top * 1e-30)
         place = np.clip(np.floor(2.0 * np.log2(self.top / values)), 0, BINS - 1).astype(np.int64)
         return np.asarray(np.bincount(place, weights=present(block), minlength=BINS), dtype=np.float64)
 

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from dperm.cells import column, numbers
+
 
 def is_table(X: Any) -> bool:
     """A data frame or Arrow table, rather than an array."""
@@ -29,60 +31,38 @@ def without_column(table: Any, name: str) -> Any:
     return table.drop(columns=[name]) if hasattr(table, "assign") else table.drop(name)
 
 
-def cells(table: Any, name: str) -> np.ndarray:
-    """One column as a NumPy array; text columns as objects with None for null."""
-    column = table.column(name) if hasattr(type(table), "column_names") else table[name]
-    if hasattr(column, "to_numpy") and not hasattr(column, "combine_chunks"):
-        array = np.asarray(column.to_numpy())
-    else:
-        if hasattr(column.type, "value_type") and hasattr(column.type, "index_type"):
-            column = column.cast(column.type.value_type)  # to_numpy would turn a null of a dictionary into its last word
-        array = np.asarray(column.to_numpy(zero_copy_only=False))
-        if str(column.type) in ("string", "large_string"):
-            return array  # nulls are None already
-    if array.dtype.kind in "fiub":
-        return array
-    # Text read from CSV arrives as objects; decimals and dates become text, which the schema's rules then read.
-    return np.array([None if _is_missing(value) else value for value in array], dtype=object)
+def cells(table: Any, name: str, *, exact: bool = False) -> np.ndarray:
+    """One column as a NumPy array of cells as they are; see `dperm.cells.column`."""
+    return column(table.column(name) if hasattr(type(table), "column_names") else table[name], exact=exact)
 
 
-def _is_missing(value: Any) -> bool:
-    """None, NaN, NaT, and the NA of newer data frames, which refuses to be compared."""
-    return value is None or type(value).__name__ == "NAType" or value != value
+def columns(table: Any) -> list[np.ndarray]:
+    """Every column of a table, in order, whatever its name is."""
+    if hasattr(table, "iloc"):
+        return [column(table.iloc[:, place]) for place in range(table.shape[1])]
+    return [cells(table, name) for name in column_names(table)]
 
 
 def parsed(X: Any) -> Any:
-    """An array or data frame of numbers as it is; where it holds other things, every cell that is no number becomes NaN.
+    """A matrix of numbers: float32 and float64 arrays and sparse matrices as they are, of anything else every cell read alone.
 
-    One person's cell must never become an error that quotes it, so text is read cell by cell instead of being refused.
+    One person's cell must never become an error that quotes it, so text is read cell by cell instead of being refused. Tables
+    become float64: one odd cell would make such a column of a float32 one, and the others must not round differently for it.
 
     >>> parsed(np.array([["1.5", "x"]], dtype=object)).tolist()
     [[1.5, nan]]
     """
-    from dperm.cells import numbers
-
     if hasattr(X, "bounded") and hasattr(X, "sum"):  # the reader's own message would print the rows' parts
         raise ValueError(f"Expected an array or a table, found {type(X).__name__}. Pass the arrays that the rows were made from.")
     _check_types(X)
-    if hasattr(X, "assign") and hasattr(X, "dtypes"):  # a pandas frame; one with a name twice is refused by the reader
-        wrong = [name for name in X.columns if X[name].dtype == object] if X.columns.is_unique else []
-        if wrong:
-            X = X.copy()
-        for name in wrong:
-            X[name] = numbers(cells(X, name))
-        if any(getattr(kind, "kind", "O") == "c" for kind in X.dtypes):
-            raise ValueError(_COMPLEX)
-        return X
-    if isinstance(X, list | tuple | float | int):
-        try:
-            given, X = X, np.asarray(X)
-            if X.dtype.kind in "US":  # one word in one cell would turn all the others into text
-                X = np.array(given, dtype=object)
-        except ValueError:  # ragged rows: a wrong structure, which the reader names
-            return X
+    if is_table(X):
+        found = [numbers(values) for values in columns(X)]
+        return np.stack(found, axis=1) if found else np.zeros((len(X), 0))
+    if not hasattr(X, "tocsr"):
+        X = column(X)
     _check_matrix(X)
-    if isinstance(X, np.ndarray) and X.dtype.kind in "OUS" and X.ndim == 2:
-        return np.array([numbers(column) for column in X.T], dtype=np.float64).T.reshape(X.shape)
+    if isinstance(X, np.ndarray) and X.dtype not in (np.float32, np.float64):
+        return numbers(X)
     return X
 
 
@@ -96,6 +76,8 @@ def _check_types(X: Any) -> None:
             raise ValueError(f"Expected an array of numbers, found the type {X.dtype}. Pass numbers, e.g. days since a date.")
         return
     found = X.schema.types if hasattr(X, "column_names") else getattr(X, "dtypes", ())
+    if len(set(column_names(X))) != len(column_names(X)):
+        raise ValueError("Expected column names that differ, found a name twice. Rename the columns of the table.")
     for name, kind in zip(column_names(X), found):
         if not _is_numeric(kind):
             raise ValueError(
@@ -221,6 +203,9 @@ def _read_csv(file: Path) -> Any:
         names = reader.schema.names
     _check_separator(file, names)
     options = pyarrow.csv.ConvertOptions(
-        column_types={name: pa.string() for name in names}, strings_can_be_null=True, null_values=["", "NA", "NaN", "null"]
+        check_utf8=False,  # a cell that is no UTF-8 is missing: `dperm.cells` reads the bytes
+        column_types={name: pa.string() for name in names},
+        strings_can_be_null=True,
+        null_values=["", "NA", "NaN", "null"],
     )
     return pyarrow.csv.read_csv(file, convert_options=options)

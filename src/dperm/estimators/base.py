@@ -9,14 +9,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.utils.validation import check_array, check_is_fitted
 
 from dperm.cells import numbers
 from dperm.encoding import Encoding
 from dperm.estimators.declaration import NO_ROWS, Declaration, before_rows, declaration, declared_unit, encoding_before_rows
-from dperm.estimators.declared import check_declared, check_shape, fewest_rows
+from dperm.estimators.declared import check_declared, check_shape
 from dperm.estimators.engines import declared_rows, engine_rows, in_memory, parts_of
 from dperm.estimators.labels import label_column
+from dperm.estimators.matrix import read_matrix
 from dperm.estimators.persons import person_column, person_weights, unit_of, without_person
 from dperm.mechanisms.base import MECHANISMS, Plan
 from dperm.notices import repeated_fits, speak
@@ -33,11 +34,10 @@ from dperm.problem import (
 )
 from dperm.rows.memory import MemoryRows, is_sparse
 from dperm.schema import Schema
-from dperm.tables import cells, column_names, is_table, parsed
+from dperm.tables import cells, column_names, is_table
 from dperm.walk import Release, fit
 
 INTERCEPT = 1.0
-_READ: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "ensure_all_finite": False}
 
 
 @dataclass(eq=False, repr=False)
@@ -274,7 +274,7 @@ class PrivateEstimator(BaseEstimator):
         if y is None:
             name = type(self).__name__
             raise ValueError(f"This {name} estimator requires y to be passed, but the target y is None. Pass the labels.")
-        X = validate_data(self, parsed(X), ensure_min_samples=fewest_rows(self), **_READ)
+        X = read_matrix(self, X, sparse=True)
         y = label_column(y, X.shape[0])
         names = getattr(self, "feature_names_in_", None)
         if schema is not None:
@@ -356,7 +356,7 @@ class PrivateEstimator(BaseEstimator):
         if schema is not None:  # encoded columns, which have other names than the table's
             X = check_array(parsed(X), **_READ)
             return self._encoding.transform(X.toarray() if is_sparse(X) and self._encoding.centred else X)
-        X = validate_data(self, parsed(X), reset=False, **_READ)
+        X = read_matrix(self, X, sparse=True, reset=False)
         return self._encoding.transform(X.toarray() if is_sparse(X) and self._encoding.centred else X)
 
     def __sklearn_tags__(self) -> Any:

@@ -44,8 +44,7 @@ def check_declared(estimator: Any) -> None:
 
 def check_shape(estimator: Any, X: Any) -> None:
     """Refuse an array that is no matrix in our words: scikit-learn's quote its cells, and state its number of rows."""
-    flat = isinstance(X, list | tuple) and len(X) > 0 and np.ndim(X[0]) == 0
-    if flat or (isinstance(X, np.ndarray) and X.ndim != 2):
+    if isinstance(X, np.ndarray) and X.ndim != 2:
         raise ValueError("Expected X with two dimensions, found another number. Reshape your data, e.g. X.reshape(-1, 1).")
     if isinstance(X, np.ndarray) and X.shape[1] == 0 and fewest_rows(estimator) == 0:
         raise ValueError("Expected X with at least one column, found 0 feature(s). Pass the features.")

@@ -105,7 +105,7 @@ def declared_rows(estimator: Any, rows: Any, sample_weight: Any, groups: Any) ->
     estimator.n_features_in_ = rows.d
     if schema is not None:
         estimator.feature_names_in_ = np.array([c.name for c in schema.columns if c.type != "ignored"], dtype=object)
-    interval = estimator._labels(np.array([], dtype=object))[2]
+    interval = estimator._labels(np.empty(0, dtype=getattr(rows, "label_type", object)))[2]
     _, heaviest = estimator._weights(None, None, 0)
     # Workers get a copy that holds declarations only: no budget ledger, no random state.
     rule = copy.copy(estimator)

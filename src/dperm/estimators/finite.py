@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from dperm.estimators.declared import check_declared, fewest_rows
+from dperm.estimators.declared import check_declared
 from dperm.estimators.labels import declared_classes, label_column
+from dperm.estimators.matrix import read_matrix
 from dperm.estimators.persons import person_column, person_weights, unit_of, without_person
 from dperm.hypotheses import GRIDS, Hypotheses, on_grid
 from dperm.mechanisms.base import Target
@@ -19,10 +20,8 @@ from dperm.notices import repeated_fits
 from dperm.problem import DataBounds, Interval, Problem, ZeroOneLoss
 from dperm.rows.memory import MemoryRows
 from dperm.rules import Predictions, Rules, class_numbers
-from dperm.tables import parsed
+from dperm.tables import columns, is_table
 from dperm.walk import fit
-
-_READ: dict[str, Any] = {"dtype": [np.float64, np.float32], "ensure_all_finite": False}
 
 
 @dataclass(eq=False, repr=False)
@@ -77,7 +76,7 @@ class FiniteClassLearner(ClassifierMixin, BaseEstimator):
         named = self.groups if groups is None else groups
         self._person = named if isinstance(named, str) else None  # a fitted model must not keep who its rows belong to
         X, groups = person_column(X, named)
-        X = validate_data(self, parsed(self._raw(X)), ensure_min_samples=fewest_rows(self), **_READ)
+        X = read_matrix(self, self._raw(X))
         y = label_column(y, X.shape[0])
         self.hypotheses_ = self._class(X.shape[1])
         labels = class_numbers(y, self.classes_.tolist())
@@ -105,7 +104,9 @@ class FiniteClassLearner(ClassifierMixin, BaseEstimator):
     def _raw(self, X: Any) -> Any:
         """X as it is, or predicted labels turned into class numbers."""
         if isinstance(self.hypotheses, str) and self.hypotheses == "predictions":
-            return class_numbers(np.asarray(X), self.classes_.tolist())
+            classes = self.classes_.tolist()
+            parts = [class_numbers(part, classes) for part in columns(X)] if is_table(X) else None
+            return class_numbers(X, classes) if parts is None else np.stack(parts, axis=1)
         return X
 
     def _class(self, d: int) -> Hypotheses:
@@ -135,7 +136,7 @@ class FiniteClassLearner(ClassifierMixin, BaseEstimator):
     def predict(self, X: Any) -> np.ndarray:
         """The label that the released rule gives."""
         check_is_fitted(self, "certificate_")
-        X = validate_data(self, parsed(self._raw(without_person(X, self._person))), reset=False, **_READ)
+        X = read_matrix(self, self._raw(without_person(X, self._person)), reset=False)
         numbers = self.hypotheses_.predict(self.index_, np.nan_to_num(X, posinf=0.0, neginf=0.0))
         return np.asarray(self.classes_[np.clip(numbers, 0, len(self.classes_) - 1)])
 

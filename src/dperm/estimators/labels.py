@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
+from sklearn.exceptions import DataConversionWarning
 
-from dperm.cells import numbers, positions
+from dperm.cells import column, key, numbers, plain, positions
 from dperm.problem import Interval
+from dperm.tables import columns, is_table
 
 
 def declared_classes(classes: Any, schema: Any) -> np.ndarray:
@@ -28,7 +31,7 @@ def declared_classes(classes: Any, schema: Any) -> np.ndarray:
         )
     classes = list(classes)
     found = np.asarray(classes)
-    if found.ndim != 1 or len(found) < 2 or len(set(found.tolist())) != len(found):
+    if found.ndim != 1 or len(found) < 2 or len(set(positions(classes, classes).tolist())) != len(found):
         raise ValueError(f"Expected at least two different classes, found {classes!r}. Pass e.g. classes=[0, 1].")
     if of_schema is not None and set(positions(classes, found_in := list(of_schema)).tolist()) != set(range(len(found_in))):
         raise ValueError(
@@ -39,20 +42,23 @@ def declared_classes(classes: Any, schema: Any) -> np.ndarray:
 
 
 def label_column(y: Any, n: int) -> np.ndarray:
-    """y as one column of n labels. Missing and infinite ones pass: refusing them would let one person's row stop a fit.
+    """y as one column of n labels, each as it is. Missing and odd ones pass: refusing them would let one person's row stop a fit.
 
     scikit-learn's own check of y raises on the first NaN, which is a message about a row, and quotes complex labels.
     """
-    from sklearn.utils import column_or_1d
-
-    if getattr(getattr(y, "dtype", None), "kind", "") == "c":
+    if isinstance(y, np.ndarray) and y.dtype.kind == "c":  # one cell makes a complex column of a table: there each is read alone
         raise ValueError("Complex data not supported: expected real labels, found complex ones. Pass real numbers.")
-    if isinstance(y, list | tuple) and np.asarray(y, dtype=object).ndim == 1:
-        y = _as_they_are(y)
-    try:
-        labels = np.asarray(column_or_1d(y, warn=True))
-    except ValueError:  # scikit-learn's words state the number of rows
-        raise ValueError("y should be a 1d array, got an array of another shape instead. Pass one label for every row.") from None
+    tables = columns(y) if is_table(y) else []
+    labels = column(y) if not tables else tables[0][:, None] if len(tables) == 1 else np.stack(tables, axis=1)
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        warnings.warn(
+            "A column-vector y was passed when a 1d array was expected. Pass one label per row, e.g. y.ravel().",
+            DataConversionWarning,
+            stacklevel=2,
+        )
+        labels = labels[:, 0]
+    if labels.ndim != 1:
+        raise ValueError("y should be a 1d array, got an array of another shape instead. Pass one label for every row.")
     if len(labels) != n:
         raise ValueError(
             "Found input variables with inconsistent numbers of samples: expected one label for every row. Pass as many labels "
@@ -61,23 +67,25 @@ def label_column(y: Any, n: int) -> np.ndarray:
     return labels
 
 
-def _as_they_are(y: Any) -> Any:
-    """Labels of a list that NumPy would change: one word makes text of all of them, one complex number or list is an error."""
-    try:
-        same = np.asarray(y).dtype.kind not in "USc"
-    except ValueError:
-        same = False
-    if same:
-        return y
-    kept = np.empty(len(y), dtype=object)
-    for place, label in enumerate(y):
-        kept[place] = label
-    return kept
+def check_label_type(y: Any, classes: np.ndarray) -> None:
+    """Refuse an array of numbers where no class is a number: the type is public, and every row would be a null row.
+
+    In lists and arrays of objects each label is read alone, so nothing is refused there.
+    """
+    kind = getattr(getattr(y, "dtype", None), "kind", "O")
+    comparable = [isinstance(key(plain(label)), float) for label in classes.tolist()]
+    if kind in "iub" and not any(comparable):  # floats may be the missing ones of a column of words
+        raise ValueError(
+            f"Expected labels among the classes {classes.tolist()!r}, found an array of type {y.dtype}, which holds none of "
+            "them. Pass the labels themselves, or declare the numbers that stand for them, e.g. "
+            f"classes={list(range(len(classes)))}."
+        )
 
 
 def classify(y: Any, classes: np.ndarray) -> tuple[np.ndarray, np.ndarray | None, Interval]:
     """(-1/+1 or class numbers, weights, interval). A label outside the classes gets weight 0: a public rule, no error."""
-    place = positions(y, classes)
+    check_label_type(y, classes)
+    place = positions(y, classes.tolist())
     index, weight = np.maximum(place, 0), (place >= 0).astype(np.float64)
     if len(classes) == 2:
         return 2.0 * index - 1.0, weight, Interval(-1.0, 1.0)

@@ -7,20 +7,20 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import validate_data
 
+from dperm.cells import column
 from dperm.estimators.declaration import Declaration, before_rows, declared_unit, target_of
-from dperm.estimators.declared import check_declared, fewest_rows
+from dperm.estimators.declared import check_declared
+from dperm.estimators.matrix import read_matrix
 from dperm.estimators.persons import person_column, person_weights
 from dperm.mechanisms.base import Plan, Shape
 from dperm.mechanisms.exponential_quantile import QuantileExponential
 from dperm.mechanisms.mean import Mean
 from dperm.problem import DataBounds, Interval, Loss, Problem, QuantileLoss, SquaredLoss
 from dperm.rows.memory import MemoryRows
-from dperm.tables import parsed
+from dperm.tables import is_table
 from dperm.walk import fit
 
-_READ: dict[str, Any] = {"dtype": [np.float64, np.float32], "ensure_all_finite": False}
 NO_LABELS = Interval(0.0, 0.0)
 
 
@@ -62,10 +62,11 @@ class _Location(BaseEstimator):
     def _fit(self, X: Any, groups: Any) -> Any:
         check_declared(self)
         seen = X
-        flat = np.ndim(X) == 1
         X, groups = person_column(X, self.groups if groups is None else groups)
-        X = parsed(np.asarray(X).reshape(-1, 1) if flat else X)
-        X = validate_data(self, X, ensure_min_samples=fewest_rows(self), **_READ)
+        if not is_table(X) and not hasattr(X, "tocsr") and not hasattr(X, "bounded"):  # the reader takes or refuses those
+            X = column(X)
+        flat = getattr(X, "ndim", 2) == 1
+        X = read_matrix(self, X.reshape(-1, 1) if flat else X)
         weight, per_person = person_weights(groups, self.max_rows_per_person, None, len(X))
         n = self.nominal_n if self.nominal_n is not None else len(X)
         declared = self._declaration(n, X.shape[1], per_person, groups is not None)

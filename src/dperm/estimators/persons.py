@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from dperm.cells import column, persons
 from dperm.tables import cells, column_names, is_table, without_column
 
 
@@ -22,7 +23,7 @@ def person_column(X: Any, groups: Any) -> tuple[Any, Any]:
             f"Expected a table with one person column {groups!r}, found {'it twice' if groups in names else 'none'}. Correct the "
             "name, or pass groups= to fit: one entry per row."
         )
-    return without_column(X, groups), cells(X, groups)
+    return without_column(X, groups), cells(X, groups, exact=True)
 
 
 def without_person(X: Any, groups: Any) -> Any:
@@ -51,7 +52,8 @@ def person_weights(
     holds for a *person*. Replacing a single row together with its id is another change: the row's owner gets room for one more
     row and the new owner loses one, so that two persons' rows move. No statement is made about it: `unit_of` is "person". Rows
     without an owner (missing, empty) get weight 0: counted as one person's they would make room for each other, and one person
-    who goes would move 2k rows.
+    who goes would move 2k rows. `dperm.cells.person`
+    says which ids are the same person; ids above 2⁵³ are best kept as text, because tables round them when one is missing.
 
     >>> person_weights(["a", "a", "b"], 1, None, 3)
     (array([1., 0., 1.]), 1)
@@ -62,22 +64,14 @@ def person_weights(
         return weight, 1
     if limit is None:
         raise ValueError("Expected max_rows_per_person= with groups=, found none. Pass how many rows of a person may count.")
-    people = np.array(groups, dtype=object) if isinstance(groups, list | tuple) else np.asarray(groups)
+    people = column(groups, exact=True)
     if people.shape != (n,):
         raise ValueError("Expected groups= with one entry per row, found another number of them. Pass one id for every row.")
-    names = np.array([_name(value) for value in people.tolist()]) if people.dtype == object else people.astype(str)
-    _, person = np.unique(names, return_inverse=True)
+    person = persons(people)
     order = np.argsort(person, kind="stable")
     first = np.r_[0, np.flatnonzero(np.diff(person[order])) + 1]
     rank = np.empty(n, dtype=np.int64)
     rank[order] = np.arange(n) - np.repeat(first, np.diff(np.r_[first, n]))
-    kept = ((rank < limit) & ~np.isin(names, NOBODY)).astype(np.float64)
+    kept = ((rank < limit) & (person >= 0)).astype(np.float64)
     return (kept if weight is None else kept * weight), int(limit)
 
-
-NOBODY = ("", "nan", "NaN", "None", "<NA>", "NaT")
-
-
-def _name(value: Any) -> str:
-    """A person's id as text, cell by cell: 7 and 7.0 are one person, whatever else is in the column."""
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)

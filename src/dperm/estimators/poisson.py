@@ -77,7 +77,8 @@ class PoissonRegressor(RegressorMixin, PrivateEstimator):
         if self._given is not None:
             if self._given.shape != counts.shape:
                 raise ValueError(f"Expected one exposure per row ({len(counts)}), found shape {self._given.shape}.")
-            counts = np.where(self._given > 0, counts / np.maximum(self._given, 1e-300), np.nan)
+            with np.errstate(over="ignore"):  # a warning would tell of one row's count
+                counts = np.where(self._given > 0, counts / np.maximum(self._given, 1e-300), np.nan)
         known = np.isfinite(counts)
         labels = np.clip(np.where(known, counts, 0.0), 0.0, self._y_high) / self._y_high
         return labels, known.astype(np.float64), Interval(0.0, 1.0)

@@ -26,7 +26,7 @@ from sklearn.model_selection import ParameterGrid
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 
-from dperm.cells import numbers, positions
+from dperm.cells import column, numbers, positions
 from dperm.certificate import Certificate, Claim, differences
 from dperm.estimators.base import PrivateEstimator
 from dperm.estimators.declaration import declaration
@@ -86,7 +86,9 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any) -> PrivateGridSearch:
         """Draw K, fit and score K times, keep the best."""
-        base = self._checked()
+        base, given = self._checked(), X
+        if isinstance(X, list | tuple):
+            X = column(X)  # one row of it has the shape of the others
         n = base.nominal_n if base.nominal_n is not None else len(y)
         target = Target.declare(epsilon=self.epsilon, delta=self.delta, relation=base.relation, n=n)
         if target.delta == 0:
@@ -99,7 +101,7 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):
         d = self._affordable([clone(base).set_params(**chosen, **budget) for chosen in settings], X, y, n, fit_mu)
         source = noise_source(self.noise, self.random_state)
         generator = source.generator()  # the exact sampler has none: it refuses here, before the debit
-        receipt = self._debited(search_plan(target, self.runs, self.expected_runs, n, d), source, X)
+        receipt = self._debited(search_plan(target, self.runs, self.expected_runs, n, d), source, given)
         best: tuple[float, Any, Any] | None = None
         for _ in range(draw(law, generator)):  # from here on noise is drawn, and paid for
             chosen = settings[int(generator.integers(len(settings)))]
@@ -199,7 +201,8 @@ def row_scores(model: Any, X: Any, y: Any) -> np.ndarray:
     predicted = model.predict(X)
     y = label_column(y, len(predicted))  # one label per row: a column of shape (n, 1) would be scored against every prediction
     if hasattr(model, "classes_"):
-        return np.asarray(positions(y, model.classes_) == positions(predicted, model.classes_), dtype=np.float64)
+        classes = model.classes_.tolist()
+        return np.asarray(positions(y, classes) == positions(predicted, classes), dtype=np.float64)
     low, high = getattr(model, "_y_low", 0.0), model._y_high
     truth = numbers(y)
     known = np.isfinite(truth)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from dperm.features import Features
+from dperm.features import Features, settled
 from dperm.mechanisms.moments import design, row_weights
 from dperm.problem import Ball, Box, Problem
 from dperm.rows.base import Block
@@ -48,12 +48,12 @@ class ObjectiveTerm:
         for start in range(0, len(self.candidates), CANDIDATES):
             margins = z @ self.candidates[start : start + CANDIDATES].T
             labels = np.broadcast_to(y, margins.shape)
-            values = weight @ np.asarray(loss.value(margins, labels))
+            values = weight @ settled(np.asarray(loss.value(margins, labels)))
             if self.values_only:
                 parts.append(values[:, None])
                 continue
-            slopes = weight[:, None] * np.asarray(loss.slope(margins, labels))
-            bends = weight[:, None] * np.asarray(loss.curvature(margins, labels))
+            slopes = weight[:, None] * settled(np.asarray(loss.slope(margins, labels)))
+            bends = weight[:, None] * settled(np.asarray(loss.curvature(margins, labels)))
             parts.append(np.column_stack([values, slopes.T @ z, bends.T @ (z * z)]))
         return np.concatenate(parts)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dperm.features import Features
+from dperm.features import Features, settled
 from dperm.mechanisms.base import Vector
 from dperm.mechanisms.moments import design, row_weights, svec
 from dperm.problem import Loss, Problem
@@ -40,7 +40,7 @@ class InformationTerm:
     def __call__(self, block: Block) -> Vector:
         z = design(block, self.features)
         bent = np.minimum(np.asarray(self.loss.curvature(z @ self.w, block.y), dtype=np.float64), self.curvature)
-        return svec((z * (row_weights(block) * bent)[:, None]).T @ z)
+        return svec((z * (row_weights(block) * settled(bent))[:, None]).T @ z)
 
     def sensitivity(self, relation: str) -> float:
         return (math.sqrt(2.0) if relation == "replace-one" else 1.0) * self.row_bound

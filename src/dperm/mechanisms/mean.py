@@ -27,6 +27,7 @@ from dperm.privacy import Event, Gaussian, Pure, gaussian_mu, kappa
 from dperm.problem import Problem
 from dperm.release.asks import Decide, Program, Secret, Solve, Sum
 from dperm.rows.base import Block
+from dperm.rows.memory import is_sparse
 
 NOISES = ("auto", "gaussian", "pure")
 COUNTS = ("public", "released")
@@ -34,13 +35,21 @@ COUNTS = ("public", "released")
 
 @dataclass(frozen=True, eq=False)
 class SumTerm:
-    """Σ weight·(z, count_value), weights in [0, 1], ‖z‖ ≤ radius. **Sensitivity** κ·norm, norm² = radius² + count_value²."""
+    """Σ weight·(z, count_value), weights in [0, 1], ‖z‖ ≤ radius. **Sensitivity** κ·norm, norm² = radius² + count_value².
+
+    With declared columns every entry of z is clipped into [-½, ½] in the float64 that is summed: between bounds such as
+    1e7 and 1e7 + 1 neither a float32 row nor the middle of the bounds is exact, and their difference may be 1.
+    """
 
     features: Features
     radius: float
 
     def __call__(self, block: Block) -> Vector:
-        return self.features.pull(block.X, row_weights(block))
+        features, weight = self.features, row_weights(block)
+        if features.shift is None or features.scale is None or is_sparse(block.X):
+            return features.pull(block.X, weight)
+        z = np.clip((block.X.astype(np.float64) - features.shift) * features.scale, -0.5, 0.5)
+        return Features(features.intercept).pull(z, weight)
 
     def sensitivity(self, relation: str) -> float:
         return kappa(relation) * math.hypot(self.radius, self.features.intercept)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dperm.features import Features
+from dperm.features import Features, settled
 from dperm.privacy import kappa
 from dperm.problem import Loss
 from dperm.rows.base import Block
@@ -148,7 +148,7 @@ def second_moments(features: Features, X: Any, curvatures: Vector, weight: Vecto
 
 def second_moment(features: Features, X: Any, h: Vector) -> Vector:
     """Σ h_i z_i z_iᵀ from the stored rows: (X − shift)ᵀ diag(h) (X − shift) is expanded, so that zeros stay unstored."""
-    sparse = is_sparse(X)
+    sparse, h = is_sparse(X), settled(h)
     inner = (X.T @ X.multiply(h[:, None])).toarray() if sparse else X.T @ (X * h[:, None])
     first, total = np.asarray(X.T @ h), float(h.sum())
     if features.shift is not None:

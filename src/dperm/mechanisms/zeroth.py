@@ -23,7 +23,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from dperm.features import Features
+from dperm.features import Features, settled
 from dperm.mechanisms.base import Plan, Shape, Stage, Target, Vector, options_of, register
 from dperm.noise import gaussian_scale
 from dperm.privacy import Gaussian, gaussian_mu, kappa
@@ -58,7 +58,7 @@ class TwoPointTerm:
         change = (rise - fall) / (2 * self.smoothing)
         if block.weight is not None:
             change = change * block.weight
-        return np.array([np.clip(change, -self.clip, self.clip).sum()])
+        return np.array([np.clip(settled(change), -self.clip, self.clip).sum()])
 
     def sensitivity(self, relation: str) -> float:
         return kappa(relation) * self.clip

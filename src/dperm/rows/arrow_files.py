@@ -188,7 +188,8 @@ class Files:
         options = None
         if self.format == "csv":
             options = ds.CsvFragmentScanOptions(
-                convert_options=pyarrow.csv.ConvertOptions(strings_can_be_null=True, null_values=NULL_WORDS),
+                # A cell that is no UTF-8 is a missing cell, not a broken file: `dperm.cells` reads the bytes.
+                convert_options=pyarrow.csv.ConvertOptions(check_utf8=False, strings_can_be_null=True, null_values=NULL_WORDS),
                 read_options=pyarrow.csv.ReadOptions(block_size=1 << 20),
             )
         yield from self.dataset.to_batches(

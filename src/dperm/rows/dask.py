@@ -20,12 +20,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dperm.cells import column, numbers
 from dperm.fingerprints import digest
 from dperm.problem import DataBounds, FeatureMap
 from dperm.rows.base import BLOCK_ROWS, Block, Limbs, Term, from_counts, total_counts, total_of
 from dperm.rows.labelled import LabelRule, Labels, rule_of_schema
-from dperm.rows.memory import cut_block
+from dperm.rows.memory import cut_block, is_sparse, numeric
 from dperm.schema import Schema
+from dperm.tables import cells, columns
 
 # Sums that one task of the tree adds.
 BRANCHES = 16
@@ -43,15 +45,16 @@ class Recipe:
 
     def blocks(self, X: Any, y: Any, weight: Any, start: int) -> list[Block]:
         if self.schema is not None:
-            from dperm.tables import cells
-
             labels = Labels(self.schema, self.rule or rule_of_schema(self.schema))
             y, weight = labels(labels.cells(cells(X, labels.target.column)))
             X = self.schema.encoded(X)
         else:
-            X = X.to_numpy() if hasattr(X, "to_numpy") else X
+            if hasattr(X, "iloc"):
+                X = np.stack([numbers(part) for part in columns(X)], axis=1)
+            elif not is_sparse(X):
+                X = numeric(X)
             if self.encoding is not None:
-                X = self.encoding.transform(np.asarray(X))
+                X = self.encoding.transform(X)
             if self.rule is not None:
                 y, kept = self.rule(y)[:2]
                 weight = kept if weight is None else weight if kept is None else kept * weight
@@ -104,6 +107,8 @@ class DaskRows:
             if y is None:
                 raise ValueError("Expected y, or a dataframe with a schema, found neither. Pass the labels.")
             self.recipe = Recipe()
+        kind = getattr(y, "dtype", None)
+        self.label_type = kind if isinstance(kind, np.dtype) else np.dtype(object)  # public: a fit may refuse it
         self.partitions, self.lengths = partitions_of(X, y, weight, self._compute)
         self.n = sum(self.lengths)
         if self.n == 0:
@@ -223,7 +228,7 @@ def partitions_of(X: Any, y: Any, weight: Any, compute: Callable[[Any], Any]) ->
         if values is None:
             columns.append([None] * len(X.chunks[0]))
             continue
-        values = da.asarray(values)
+        values = da.asarray(values) if hasattr(values, "dask") else da.from_array(column(values))
         if np.isnan(values.shape[0]):
             values = values.compute_chunk_sizes()
         if values.shape[0] != X.shape[0]:
@@ -264,8 +269,7 @@ def take_rows(partition: tuple[Any, Any, Any], first: int, last: int) -> tuple[A
 def make_blocks(pieces: list[tuple[Any, ...]], start: int, recipe: Recipe) -> list[Block]:
     """Blocks of the pieces laid end to end; the first piece begins a block."""
     X, y, weight = (_joined([piece[column] for piece in pieces]) for column in range(3))
-    y = None if y is None else np.asarray(y)
-    return recipe.blocks(X, y, None if weight is None else np.asarray(weight, dtype=np.float64), start)
+    return recipe.blocks(X, None if y is None else column(y), None if weight is None else numbers(weight), start)
 
 
 def block_digests(pieces: list[tuple[Any, ...]]) -> bytes:
@@ -286,7 +290,10 @@ def _joined(parts: list[Any]) -> Any:
         import scipy.sparse
 
         return scipy.sparse.vstack(parts, format="csr")
-    return np.concatenate([np.asarray(part) for part in parts])
+    joined = [column(part) for part in parts]
+    if len({part.dtype.kind for part in joined}) > 1:  # NumPy would make text of numbers beside words
+        joined = [part.astype(object) for part in joined]
+    return np.concatenate(joined)
 
 
 def part_counts(blocks: list[Block], term: Term, step: float) -> Limbs:

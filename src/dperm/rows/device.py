@@ -16,12 +16,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dperm.cells import column
 from dperm.problem import DataBounds, FeatureMap
 from dperm.rows.base import BLOCK_ROWS, Block, Term, add_limbs, from_counts, total_counts
 from dperm.rows.device_products import PRODUCTS, product_counts
 from dperm.rows.device_sums import CHUNK_ENTRIES, clipped_rows, device_labels, fused_sum, takes_fused
 from dperm.rows.labelled import LabelRule
-from dperm.rows.memory import MemoryRows, cut_block, tame
+from dperm.rows.memory import MemoryRows, cut_block, numeric, tame
 from dperm.statistics_terms import WeightedGradientTerm
 from dperm.terms import GradientTerm, SampledTerm
 
@@ -104,7 +105,7 @@ class DeviceRows:
         with enough_memory(self.X):
             if not rows.streams:
                 rows.X = clipped_rows(self.X, data)
-            host = np.asarray(to_host(self.y))
+            host = numeric(to_host(self.y))
             rows.y = device_labels(data.enforce(np.zeros((0, self.d)), host)[1], self)
             rows.weight = None if self.weight is None else device_labels(tame(to_host(self.weight)), self)
         return rows
@@ -232,7 +233,7 @@ def to_host(array: Any) -> Any:
 
         array = array.detach()
         return (array.float() if array.dtype == torch.bfloat16 else array).cpu().numpy()
-    return array.get() if hasattr(array, "get") and not isinstance(array, np.ndarray) else np.asarray(array)
+    return array.get() if type(array).__module__.split(".")[0] == "cupy" else column(array)
 
 
 def transform_rows(encoding: Any, X: Any) -> Any:

@@ -53,7 +53,8 @@ def clipped_rows(X: Any, data: DataBounds) -> Any:
         part = X[start : start + size, :]
         wide = part if part.dtype == xp.float64 else xp.astype(part, xp.float32)
         slack = 1.0 - 4 * (d + 4) * float(xp.finfo(wide.dtype).eps)
-        if data.low is None and bool(xp.all(xp.sum(wide * wide, axis=1) <= target * target * slack)):
+        sums = xp.sum(wide * wide, axis=1)  # infinite where an entry is, which no bound lets pass
+        if data.low is None and bool(xp.all((sums <= target * target * slack) & xp.isfinite(sums))):
             continue
         if copy is None:
             copy = xp.asarray(X, copy=True)

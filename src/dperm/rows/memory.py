@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dperm.cells import column, numbers
 from dperm.problem import DataBounds, FeatureMap
 from dperm.problem.bounds import rounding_margin
 from dperm.rows.base import BLOCK_ROWS, Block, Term, from_counts, total_counts
@@ -43,13 +45,13 @@ class MemoryRows:
         data: DataBounds | None = None,
         feature_map: FeatureMap | None = None,
     ) -> None:
-        self.X = X.tocsr() if is_sparse(X) else np.asarray(X)
+        self.X = X.tocsr() if is_sparse(X) else numeric(X)
         if self.X.ndim != 2:
             raise ValueError(f"Expected X with two dimensions, found {self.X.ndim}. Reshape it to (rows, columns).")
-        self.y = np.asarray(y)
+        self.y = column(y)
         if len(self.y) != self.X.shape[0]:
             raise ValueError("Expected as many labels as rows, found another number of them. Pass one label for every row.")
-        self.weight: NDArray[np.float64] | None = None if weight is None else np.asarray(weight, dtype=np.float64)
+        self.weight: NDArray[np.float64] | None = None if weight is None else numbers(weight)
         if self.weight is not None and self.weight.shape != (self.n,):
             raise ValueError("Expected one weight per row, found another number of them. Pass one weight for every row.")
         self.data = data
@@ -91,14 +93,22 @@ class MemoryRows:
         return from_counts(total_counts(makers, term, step, parallel=stored > FEW_NUMBERS), step)
 
 
+def numeric(values: Any) -> NDArray[Any]:
+    """Rows or labels as numbers: arrays of numbers as they are, every cell of anything else read alone."""
+    array = column(values)
+    return array if array.dtype.kind in "iub" or array.dtype in (np.float32, np.float64) else numbers(array)
+
+
 def cut_block(
     X: Any, y: Any, weight: Any, start: int, data: DataBounds | None, feature_map: FeatureMap | None
 ) -> Block:
     """A block clipped into the bounds and mapped: the one rule for what a block is, on every engine."""
     if not is_sparse(X):
         X = np.ascontiguousarray(X)  # the bits of a product depend on the layout
+    y = numeric(y)
     if X.dtype == np.float32 and y.dtype == np.float64:
-        y = y.astype(np.float32)  # the precision that margins have: losses need not convert it on every pass
+        with np.errstate(over="ignore"):  # a label beyond float32 is infinite, and clipped below
+            y = y.astype(np.float32)  # the precision that margins have: losses need not convert it on every pass
     if data is not None:
         if inside(X, data):
             y = data.enforce(X[:0], y)[1]
@@ -115,19 +125,22 @@ def tame(weight: Any) -> NDArray[np.float64]:
     >>> tame([0.5, np.nan, np.inf, 1e300]).tolist()
     [0.5, 0.0, 0.0, 1000000000.0]
     """
-    values = np.asarray(weight, dtype=np.float64)
+    values = numbers(weight)
     return np.clip(np.where(np.isfinite(values), values, 0.0), -1e9, 1e9)
 
 
 def inside(X: Any, data: DataBounds) -> bool:
     """True only where `data.enforce` would give every entry of a dense X back as it is, at a tenth of its cost.
 
-    Needs: no box, and every squared norm below the clipping norm by more than the rounding of both. NaN and inf fail.
+    Needs: no box, and every squared norm below the clipping norm by more than the rounding of both. NaN and inf fail, also
+    where the norm has no bound: a row must be read the same whoever stands beside it.
     """
     if is_sparse(X) or X.dtype not in (np.float32, np.float64) or data.low is not None or not X.shape[1]:
         return False
     unit = float(np.finfo(X.dtype).eps)
     d = X.shape[1]
     target = data.x_norm * (1.0 - rounding_margin(d, unit))
+    if math.isinf(target):
+        return bool(np.isfinite(X).all())
     with np.errstate(all="ignore"):
         return bool(np.all(np.vecdot(X, X) <= target * target * (1.0 - 4 * (d + 4) * unit)))

@@ -1,0 +1,29 @@
+"""A matrix of numbers from whatever a caller passes as X, with scikit-learn's checks of its shape and names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_array, validate_data
+
+from dperm.estimators.declared import fewest_rows
+from dperm.tables import is_table, parsed
+
+
+def read_matrix(estimator: Any, X: Any, *, sparse: bool = False, reset: bool = True) -> Any:
+    """X as float64 (or float32, if it is an array of them), every cell read alone; a sparse matrix as CSR where `sparse` allows.
+
+    scikit-learn sees numbers only, and the names of a table's columns: its own reading of cells raises errors that quote them.
+    """
+    matrix = parsed(X)
+    limits: dict[str, Any] = {
+        "accept_sparse": "csr" if sparse else False,
+        "dtype": [np.float64, np.float32],
+        "ensure_all_finite": False,
+        "ensure_min_samples": fewest_rows(estimator),
+    }
+    if not is_table(X):
+        return validate_data(estimator, matrix, reset=reset, **limits)
+    validate_data(estimator, X, reset=reset, skip_check_array=True)
+    return check_array(matrix, estimator=estimator, **limits)
