@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_array, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
 from dperm.cells import numbers
 from dperm.encoding import Encoding
@@ -353,10 +353,7 @@ class PrivateEstimator(BaseEstimator):
         if schema is not None and is_table(X):
             schema.check(column_names(X), with_target=False)
             return schema.encoded(X, self._encoding)
-        if schema is not None:  # encoded columns, which have other names than the table's
-            X = check_array(parsed(X), **_READ)
-            return self._encoding.transform(X.toarray() if is_sparse(X) and self._encoding.centred else X)
-        X = read_matrix(self, X, sparse=True, reset=False)
+        X = read_matrix(self, X, sparse=True, reset=False, named=schema is None)  # encoded columns have other names
         return self._encoding.transform(X.toarray() if is_sparse(X) and self._encoding.centred else X)
 
     def __sklearn_tags__(self) -> Any:

@@ -11,10 +11,11 @@ from dperm.estimators.declared import fewest_rows
 from dperm.tables import is_table, parsed
 
 
-def read_matrix(estimator: Any, X: Any, *, sparse: bool = False, reset: bool = True) -> Any:
+def read_matrix(estimator: Any, X: Any, *, sparse: bool = False, reset: bool = True, named: bool = True) -> Any:
     """X as float64 (or float32, if it is an array of them), every cell read alone; a sparse matrix as CSR where `sparse` allows.
 
     scikit-learn sees numbers only, and the names of a table's columns: its own reading of cells raises errors that quote them.
+    `named=False` leaves names and number of columns unchecked, for columns that are encoded already.
     """
     matrix = parsed(X)
     limits: dict[str, Any] = {
@@ -23,6 +24,8 @@ def read_matrix(estimator: Any, X: Any, *, sparse: bool = False, reset: bool = T
         "ensure_all_finite": False,
         "ensure_min_samples": fewest_rows(estimator),
     }
+    if not named:
+        return check_array(matrix, estimator=estimator, **limits)
     if not is_table(X):
         return validate_data(estimator, matrix, reset=reset, **limits)
     validate_data(estimator, X, reset=reset, skip_check_array=True)
