@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from dperm.features import Features
-from dperm.mechanisms import poisson_rule
+from dperm.mechanisms import poisson_counts, poisson_rule
 from dperm.mechanisms import scaled_rule as rule
 from dperm.mechanisms.base import Outcome, Plan, Settings, Shape, Stage, Target, Vector, options_of, register
 from dperm.mechanisms.scaled import budget_of, features_of, scaling_releases
@@ -43,6 +43,9 @@ class ScaledPoisson:
     clip_factor  the clip in units of S times the residual scale; by the rule if left out
     horizon      norm that the noise may reach in a flat direction; by the rule (2) if left out
     max_weight   declared bound on exposures (times sample weights), or None when every row has exposure 1
+    labels       "counts": labels are counts (times sample weights) and row weights exposures; the clip follows the size of the
+                 counts, and the total is balanced at the end. "rates": labels are counts per exposure and nothing is balanced,
+                 which is what records of version 0.1 mean
 
     **Guarantee**: μ(ε, δ)-GDP in stages, for the target's relation.
 
@@ -54,6 +57,7 @@ class ScaledPoisson:
     clip_factor: float | None = None
     horizon: float | None = None
     max_weight: float | None = None
+    labels: str = "rates"
 
     name: ClassVar[str] = "scaled-poisson"
 
@@ -62,10 +66,16 @@ class ScaledPoisson:
         for kind in self.kinds:
             if kind not in rule.KINDS:
                 raise ValueError(f"Expected kinds in {rule.KINDS}, found {kind!r}. Declare what each column is.")
+        if self.labels not in ("rates", "counts"):
+            raise ValueError(f"Expected labels in ('rates', 'counts'), found {self.labels!r}. Say what the labels are.")
         for label in ("clip_factor", "horizon", "max_weight"):
             value = getattr(self, label)
             if value is not None and not (value > 0 and math.isfinite(value)):
                 raise ValueError(f"Expected {label} > 0, found {value}. Leave it out to take the rule's.")
+
+    @property
+    def counted(self) -> bool:
+        return self.labels == "counts"
 
     @property
     def heaviest(self) -> float:
@@ -91,7 +101,7 @@ class ScaledPoisson:
 
     def plan(self, problem: Problem, shape: Shape, target: Target) -> Plan:
         kinds = poisson_rule.kinds_of(self.kinds, shape)
-        budget = poisson_rule.shares(problem, shape, target, exposed=self.max_weight is not None)
+        budget = poisson_rule.shares(problem, shape, target, exposed=self.max_weight is not None, balanced=self.counted)
         public = {
             "columns": rule.kinds_in_words(kinds),
             "declared_kinds": len(self.kinds),
@@ -109,38 +119,60 @@ class ScaledPoisson:
     def decide(self, plan: Plan, problem: Problem, released: Mapping[str, Any]) -> Settings:
         scaled, settings = self._settings(plan, problem, released)
         clips = [self._clip(plan, problem, scaled, settings, released, name) for name in ("residuals", "residuals again")]
-        limit = self._limit(plan, problem, released)
-        mean_radius = rule.mean_radius(problem, plan.shape, released)
-        return {
+        decided = {
             **scaled,
-            "mean_radius": mean_radius,
-            "count_limit": limit,
+            "mean_radius": rule.mean_radius(problem, plan.shape, released),
+            "count_limit": self._limit(plan, problem, released),
             **settings,
             "clip": clips,
-            "released": rule.digest(released),
         }
+        if self.counted:
+            caps = self._caps(plan, settings, released)
+            decided |= {"balance_caps": [caps.high, caps.low], "log_balance": self._log_balance(plan, settings, released)}
+        return {**decided, "released": rule.digest(released)}
 
     def _settings(self, plan: Plan, problem: Problem, released: Mapping[str, Any]) -> tuple[Settings, Settings]:
         shape, target, kinds, budget = plan.shape, plan.target, poisson_rule.kinds_of(self.kinds, plan.shape), budget_of(plan)
         scaled = rule.centred_and_scaled(problem, shape, target, kinds, budget, released)
+        options = {"clip_factor": self.clip_factor, "horizon": self.horizon}
+        if self.counted:
+            means = poisson_counts.means(problem, shape, target, budget, released, self.heaviest)
+            balance_mu, descent_mu = poisson_counts.parted(problem, shape, target, budget, released, means, scaled["size"])
+            limit = self._limit(plan, problem, released)
+            smallest = max(limit / means["mean_count"] - poisson_counts.USUAL, 0.0)
+            budget = budget | {"descent": descent_mu}
+            settings = poisson_rule.settings(problem, shape, target, budget, scaled, means["mean_count"], smallest, **options)
+            return scaled, {**settings, **means, "smallest_clip": smallest, "balance_mu": balance_mu}
         rate = poisson_rule.mean_rate(problem, shape, target, budget, released, self.heaviest)
         smallest = self._limit(plan, problem, released) / rate if poisson_rule.rare(shape, released) else 0.0
-        settings = poisson_rule.settings(
-            problem, shape, target, budget, scaled, rate, smallest, clip_factor=self.clip_factor, horizon=self.horizon
-        )
-        return scaled, settings
+        return scaled, poisson_rule.settings(problem, shape, target, budget, scaled, rate, smallest, **options)
 
     def _limit(self, plan: Plan, problem: Problem, released: Mapping[str, Any]) -> float:
         return poisson_rule.count_limit(problem, plan.shape, plan.target, budget_of(plan)["count scale"], released)
 
+    def _top(self, problem: Problem, settings: Settings) -> float:
+        """No residual is larger."""
+        if self.counted:
+            return float(settings["largest"])
+        return poisson_rule.residual_top(problem, settings["mean_rate"], self.heaviest)
+
     def _clip(
         self, plan: Plan, problem: Problem, scaled: Settings, settings: Settings, released: Mapping[str, Any], name: str
     ) -> float:
-        top = poisson_rule.residual_top(problem, settings["mean_rate"], self.heaviest)
+        rare = not self.counted and poisson_rule.rare(plan.shape, released)
         spread = poisson_rule.residual_scale(
-            plan.shape, plan.target, budget_of(plan)[name], released[name], top, rare=poisson_rule.rare(plan.shape, released)
+            plan.shape, plan.target, budget_of(plan)[name], released[name], self._top(problem, settings), rare=rare
         )
-        return float(settings["clip_factor"] * scaled["size"] * spread)
+        return float(max(settings["clip_factor"] * spread, settings.get("smallest_clip", 0.0)) * scaled["size"])
+
+    def _caps(self, plan: Plan, settings: Settings, released: Mapping[str, Any]) -> poisson_counts.Caps:
+        name, top = "signed residuals", settings["largest"]
+        mu = budget_of(plan)[name]
+        return poisson_counts.caps(plan.shape, plan.target, mu, settings["balance_mu"], released[name], top)
+
+    def _log_balance(self, plan: Plan, settings: Settings, released: Mapping[str, Any]) -> float:
+        caps = self._caps(plan, settings, released)
+        return poisson_counts.log_balance(plan.shape, plan.target, settings["balance_mu"], caps, released["balance"])
 
     def run(self, plan: Plan, problem: Problem, curator: Curator) -> Outcome:
         shape, budget = plan.shape, budget_of(plan)
@@ -150,7 +182,8 @@ class ScaledPoisson:
         counts = LogHistogram(poisson_rule.Counts(), top)
         released["count scale"] = curator.noisy_sum(counts, mu=budget["count scale"])
         limit = self._limit(plan, problem, released)
-        released["count sum"] = curator.noisy_sum(poisson_rule.CountSum(limit, self.heaviest), mu=budget["count sum"])
+        total = poisson_counts.BoundedCounts(limit) if self.counted else poisson_rule.CountSum(limit, self.heaviest)
+        released["count sum"] = curator.noisy_sum(total, mu=budget["count sum"])
         if "exposure sum" in budget:
             exposure = poisson_rule.ExposureSum(self.heaviest)
             released["exposure sum"] = curator.noisy_sum(exposure, mu=budget["exposure sum"])
@@ -158,7 +191,10 @@ class ScaledPoisson:
         theta = self._descend(plan, problem, curator, scaled, settings, released)
         w = rule.original_coefficients(theta, scaled, problem.data.intercept)
         # η is relative to the mean rate: its logarithm belongs to the intercept.
-        w[-1] += math.log(settings["mean_rate"]) / problem.data.intercept
+        level = math.log(settings["mean_rate"])
+        if self.counted:
+            level += self._log_balance(plan, settings, released)
+        w[-1] += level / problem.data.intercept
         return Outcome(problem.domain.project(w), released)
 
     def _descend(
@@ -170,18 +206,16 @@ class ScaledPoisson:
         settings: Settings,
         released: dict[str, Any],
     ) -> Vector:
-        """Heavy ball from η = 0, the mean rate; the mean of the second half of the iterates."""
+        """Heavy ball from η = 0, the mean rate; the mean of the second half of the iterates, whose total is then weighed."""
         shape, budget, features = plan.shape, budget_of(plan), features_of(problem, scaled)
-        top = poisson_rule.residual_top(problem, settings["mean_rate"], self.heaviest)
+        top = self._top(problem, settings)
         theta = np.zeros(features.width(shape.d))
         velocity, kept = np.zeros_like(theta), np.zeros_like(theta)
         steps = settings["steps"]
 
-        def residuals(theta: Vector) -> poisson_rule.CountResiduals:
-            return _residuals(features, theta, settings, self.heaviest)
-
         def clip_now(name: str) -> float:
-            released[name] = curator.noisy_sum(LogHistogram(residuals(theta), top), mu=budget[name])
+            term = LogHistogram(self._residuals(features, theta, settings), top)
+            released[name] = curator.noisy_sum(term, mu=budget[name])
             return self._clip(plan, problem, scaled, settings, released, name)
 
         clip = clip_now("residuals")
@@ -189,18 +223,26 @@ class ScaledPoisson:
         for step in range(steps):
             if step == settings["second_clip_at"]:
                 clip = clip_now("residuals again")
-            gradient = allowance.noisy_sum(poisson_rule.CountGradient(residuals(theta), clip), mu=settings["step_mu"])
-            velocity = rule.MOMENTUM * velocity + gradient / shape.n
+            term = poisson_rule.CountGradient(self._residuals(features, theta, settings), clip)
+            velocity = rule.MOMENTUM * velocity + allowance.noisy_sum(term, mu=settings["step_mu"]) / shape.n
             theta = theta - settings["step_size"] * velocity
             if step >= steps // 2:
                 kept = kept + theta
             curator.step(step + 1, steps)
+        theta = np.asarray(kept / (steps - steps // 2))
+        if self.counted:
+            residuals = poisson_counts.ExposedResiduals(features, theta, **poisson_counts.units(settings))
+            signed = poisson_counts.SignedHistogram(residuals, top)
+            released["signed residuals"] = curator.noisy_sum(signed, mu=budget["signed residuals"])
+            balance = poisson_counts.Balance(residuals, self._caps(plan, settings, released))
+            released["balance"] = allowance.noisy_sum(balance, mu=settings["balance_mu"])
         allowance.close()
-        return np.asarray(kept / (steps - steps // 2))
+        return theta
 
-
-def _residuals(
-    features: Features, theta: Vector, settings: Settings, heaviest: float
-) -> poisson_rule.CountResiduals:
-    rate, lowest, highest = settings["mean_rate"], settings["lowest"], settings["highest"]
-    return poisson_rule.CountResiduals(features, theta, rate, lowest, highest, heaviest)
+    def _residuals(
+        self, features: Features, theta: Vector, settings: Settings
+    ) -> poisson_rule.CountResiduals | poisson_counts.ExposedResiduals:
+        if self.counted:
+            return poisson_counts.ExposedResiduals(features, theta, **poisson_counts.units(settings))
+        rate, lowest, highest = settings["mean_rate"], settings["lowest"], settings["highest"]
+        return poisson_rule.CountResiduals(features, theta, rate, lowest, highest, self.heaviest)
