@@ -114,7 +114,10 @@ class ScaledPoisson:
         stages = tuple(Stage(name, Gaussian(mu), public if name == "descent" else {}) for name, mu in budget.items())
         from dperm.planner import noise_warning
 
-        return Plan(self.name, options_of(self), stages, target, shape, warnings=noise_warning(problem, shape, target))
+        options = options_of(self)
+        if not self.counted:
+            del options["labels"]  # as in the records of version 0.1, which do not state it
+        return Plan(self.name, options, stages, target, shape, warnings=noise_warning(problem, shape, target))
 
     def decide(self, plan: Plan, problem: Problem, released: Mapping[str, Any]) -> Settings:
         scaled, settings = self._settings(plan, problem, released)
