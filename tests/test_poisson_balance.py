@@ -1,7 +1,8 @@
 """Poisson regression predicts the total that was observed: the balance stage, its sensitivity and noise, and exposures.
 
-All seeds are fixed, so nothing here fails by chance; each docstring says how often fresh seeds would. Every test of a total fails
-under the rule of version 0.1, which predicted 5 to 39 % too few on these tables.
+All seeds are fixed, so nothing here fails by chance; each docstring says how often fresh seeds would. Under the rule of version
+0.1 the totals came out at 0.61 (a rate of 0.11), 0.95 (overdispersed), 0.92 (a rate of 0.3 with exposures), 0.94 (weights) and
+0.32 (exposures of days) of the observed ones.
 """
 
 from __future__ import annotations
@@ -47,26 +48,26 @@ def model(**options: object) -> PoissonRegressor:
     [(0.11, 100_000, 10, False), (1.0, 50_000, 12, False), (10.0, 50_000, 80, False), (2.0, 100_000, 60, True)],
 )
 def test_the_predicted_total_is_the_observed_one(rate: float, n: int, largest: float, gamma: bool) -> None:
-    """Within 1 % at ε = 1, replace-one, in the mean of two fits. Single fits deviate by at most 0.5 % (measured over 14), so fresh
-    seeds fail in at most one case of 200."""
+    """Within 1 % at ε = 1, replace-one, in the mean of two fits. Single fits deviate by at most 0.5 % (measured over 14), so
+    fresh seeds fail in at most one case of 200."""
     X, y, _ = table(rate, n, 3, gamma=gamma)
     totals = [model(y_bounds=(0, largest), random_state=seed).fit(X, y).predict(X).sum() for seed in (0, 1)]
     assert abs(np.mean(totals) / np.minimum(y, largest).sum() - 1) < 0.01
 
 
-@pytest.mark.parametrize("rate", [1.0, 10.0])
-def test_the_total_holds_with_exposures(rate: float) -> None:
-    """Within 1 % at ε = 1, n = 50,000. Fits deviate by 0.35 % at a rate of 1, so fresh seeds fail in one of 200, and 0.1 % at 10."""
-    X, y, exposure = table(rate, 50_000, 4, exposed=True)
+@pytest.mark.parametrize(("rate", "n"), [(0.3, 100_000), (1.0, 50_000), (10.0, 50_000)])
+def test_the_total_holds_with_exposures(rate: float, n: int) -> None:
+    """Within 1 % at ε = 1. Fits deviate by 0.35 % (measured over 16; 0.1 % at a rate of 10), so fresh seeds fail 1 in 200."""
+    X, y, exposure = table(rate, n, 4, exposed=True)
     fitted = model(y_bounds=(0, 8 * max(rate, 1.5)), max_exposure=1.0).fit(X, y, exposure=exposure)
     assert abs(fitted.predict(X, exposure).sum() / y.sum() - 1) < 0.01
 
 
 def test_weighted_totals_agree() -> None:
-    """Σ weight·predicted against Σ weight·observed, within 2 % (deviation 0.5 %)."""
-    X, y, _ = table(2.0, 50_000, 5)
+    """Σ weight·predicted against Σ weight·observed, within 2 % (three deviations of the balance's noise)."""
+    X, y, _ = table(2.0, 50_000, 5, gamma=True)
     weight = np.where(X[:, 0] > 0.5, 2.0, 0.5)
-    fitted = model(y_bounds=(0, 20), max_weight=2.0).fit(X, y, sample_weight=weight)
+    fitted = model(y_bounds=(0, 60), max_weight=2.0).fit(X, y, sample_weight=weight)
     assert abs(weight @ fitted.predict(X) / (weight @ y) - 1) < 0.02
     assert fitted.certificate_.verify(allow_seeded=True).ok
 

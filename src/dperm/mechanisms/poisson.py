@@ -1,7 +1,9 @@
-"""Poisson regression by scaled gradient descent: private centring and scaling, a private mean rate, then clipped noisy descent.
+"""Poisson regression by scaled gradient descent: private centring and scaling, a private mean count, then clipped noisy descent.
 
-    ȳ = (Σ min(y, y₀) + noise)/n;   η = ⟨z, θ⟩ in [-6, log(y_max/ȳ)];   θ ← θ - step·V,
-    V ← 0.9·V + ( Σ_i clip_C((e^{η_i} - y_i/ȳ)·z_i) + N(0, σ²I) )/n
+    m̄, ū = mean count and mean exposure, released;   η = ⟨z, θ⟩;   θ ← θ - step·V,
+    V ← 0.9·V + ( Σ_i clip_C((min((u_i/ū)·e^{η_i}, y_max/m̄) - t_i/m̄)·z_i) + N(0, σ²I) )/n
+
+and at the end one sum of residuals moves the intercept, so that the predicted total is the observed one (`poisson_counts`).
 
 **Theorem.** Every release is a Gaussian mechanism on a sum whose sensitivity its term enforces; stage k has the fixed budget μ_k
 and what later stages do depends on public numbers and earlier releases only. By adaptive composition the whole is √(Σμ_k²) =

@@ -1,12 +1,12 @@
 """The rule of Poisson regression: from public numbers to budget shares, and from released counts to every setting.
 
-Counts are declared in [0, y_max] and stored in units of y_max, so that labels lie in [0, 1] and the model reads
+Counts are declared in [0, y_max] and stored in units of y_max, so that labels lie in [0, 1]. The descent works in units of a
+private mean, so that a problem with a thousand rentals an hour and one with three visits a year look alike. What is said here of
+rates (`CountResiduals`, `CountSum`, `mean_rate`, `rare`) is the rule of `labels="rates"`, where
 
-    E[rate] = exp(⟨x, w⟩) ≤ 1,   rate = count/exposure, of weight `exposure` (1 without exposures).
+    E[rate] = exp(⟨x, w⟩) ≤ 1,   rate = count/exposure, of weight `exposure` (1 without exposures);
 
-The descent works in units of the private mean rate ȳ: its residual is exposure·(e^η - rate/ȳ) with η = ⟨z, θ⟩ kept in
-[-6, log(1/ȳ)], so that a problem with a thousand rentals an hour and one with three visits a year look alike. Everything here is
-pure; `verify` replays it on the released values.
+`poisson_counts` has its counterparts for `labels="counts"`. Everything here is pure; `verify` replays it on the released values.
 """
 
 from __future__ import annotations
