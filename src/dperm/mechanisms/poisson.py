@@ -143,8 +143,8 @@ class ScaledPoisson:
         if self.counted:
             means = poisson_counts.means(problem, shape, target, budget, released, self.heaviest)
             balance_mu, descent_mu = poisson_counts.parted(problem, shape, target, budget, released, means, scaled["size"])
-            limit = self._limit(plan, problem, released)
-            smallest = max(limit / means["mean_count"] - poisson_counts.USUAL, 0.0)
+            usual = self._limit(plan, problem, released) / means["mean_count"]
+            smallest = max(usual - poisson_counts.USUAL, 0.0) if self.clip_factor is None else 0.0
             budget = budget | {"descent": descent_mu}
             settings = poisson_rule.settings(problem, shape, target, budget, scaled, means["mean_count"], smallest, **options)
             return scaled, {**settings, **means, "smallest_clip": smallest, "balance_mu": balance_mu}
@@ -168,7 +168,8 @@ class ScaledPoisson:
         spread = poisson_rule.residual_scale(
             plan.shape, plan.target, budget_of(plan)[name], released[name], self._top(problem, settings), rare=rare
         )
-        return float(max(settings["clip_factor"] * spread, settings.get("smallest_clip", 0.0)) * scaled["size"])
+        least = settings.get("smallest_clip", 0.0) * scaled["size"]
+        return float(max(settings["clip_factor"] * scaled["size"] * spread, least))
 
     def _caps(self, plan: Plan, settings: Settings, released: Mapping[str, Any]) -> poisson_counts.Caps:
         name, top = "signed residuals", settings["largest"]
