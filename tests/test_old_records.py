@@ -23,7 +23,7 @@ CERTIFICATES = sorted((OLD / "certificates").glob("*.json"))
 
 @pytest.mark.parametrize("path", CERTIFICATES, ids=lambda path: path.stem)
 def test_an_old_certificate_verifies(path: Path) -> None:
-    verdict = Certificate.load(path).verify(allow_seeded=True)
+    verdict = Certificate.load(path).verify(allow_seeded=True, accept_assumptions=True)
     assert verdict.ok, verdict.reasons
 
 

@@ -181,13 +181,15 @@ def quiet(problem: Problem, shape: Shape, target: Target) -> bool:
 
 
 def build(name: str, *, asked_for: str, kinds: Sequence[str], problem: Problem) -> Any:
-    """A mechanism by name, with the declared kinds where it takes them, and milder clipping where probabilities are wanted."""
+    """A mechanism by name, with the declared kinds where it takes them, and what an estimator asks for beyond its defaults."""
     options: dict[str, Any] = {}
     fields = {field.name for field in dataclasses.fields(MECHANISMS[name])}
     if "kinds" in fields:
         options["kinds"] = tuple(kinds)
     if name == "scaled-gradient" and asked_for == "probabilities" and problem.loss.name == "logistic":
         options |= {"clip_factor": 0.7, "horizon": 1.0, "start": "rate"}
+    if name == "scaled-poisson":
+        options["labels"] = "counts"
     return mechanism_from_spec(name, options)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,6 +12,9 @@ from sklearn.metrics import d2_tweedie_score
 from dperm.cells import numbers
 from dperm.estimators.base import PrivateEstimator
 from dperm.estimators.declaration import Declaration
+from dperm.mechanisms.base import Shape, Target
+from dperm.mechanisms.poisson import ScaledPoisson
+from dperm.planner import automatic
 from dperm.problem import Interval, Loss, PoissonLoss
 from dperm.walk import Release
 
@@ -22,13 +25,16 @@ LOWEST = -12.0  # rates below y_max·e^-12 are as good as none
 class PoissonRegressor(RegressorMixin, PrivateEstimator):
     """argmin_w Σ exposure·exp(⟨x, w⟩) - y⟨x, w⟩: counts with a log link, released with (ε, δ)-differential privacy.
 
-    y_bounds       (0, y_max), or the number y_max: the largest count that a row may have, or the largest rate y/exposure where
-                   exposures are given. Larger ones are cut to it, negative ones to 0; a missing one makes the row a null row.
-                   Predicted rates never exceed y_max.
+    y_bounds       (0, y_max), or the number y_max: the largest count that a row may have, whatever its exposure. Larger ones are
+                   cut to it, negative ones to 0; a missing one makes the row a null row. Predicted counts never exceed y_max.
     max_exposure   the largest exposure that a row may have; needed with exposure= or offset= in fit
 
-    `fit(X, y, exposure=e)` models E[y] = e·exp(⟨x, w⟩); `offset=` is log e. It is the regression of the rate y/e with weight
-    e, so sample weights multiply. `score` is D², the share of the Poisson deviance that the model explains.
+    `fit(X, y, exposure=e)` models E[y] = e·exp(⟨x, w⟩); `offset=` is log e. Sample weights multiply a row's likelihood. Part of
+    the budget balances the total: Σ predicted = Σ observed up to noise. `score` is D², the share of the Poisson deviance that the
+    model explains.
+
+    Methods other than the default ("gradient", "objective", …) fit the rate y/e with weight e: they cut the rate at y_max, not
+    the count, and balance nothing.
 
     **Guarantee**: that of `certificate_`, for rows clipped into the declared bounds.
 
@@ -40,7 +46,8 @@ class PoissonRegressor(RegressorMixin, PrivateEstimator):
     True
     """
 
-    _given: ClassVar[Any] = None  # exposures, during a fit that has them
+    _given: ClassVar[Any] = None  # exposures and
+    _weighed: ClassVar[Any] = None  # sample weights, during a fit that has them
 
     y_bounds: Any = None
     max_exposure: float | None = None
@@ -64,28 +71,37 @@ class PoissonRegressor(RegressorMixin, PrivateEstimator):
         if exposure is not None:
             given = numbers(exposure)
             self.__dict__["_given"] = np.clip(np.where(np.isnan(given), 0.0, given), 0.0, self.max_exposure)
+        self.__dict__["_weighed"] = sample_weight
         try:
             fitted = super().fit(X, y, sample_weight, groups=groups)
         finally:
             self.__dict__.pop("_given", None)
+            self.__dict__.pop("_weighed", None)
         return fitted
 
     def _labels(self, y: Any) -> tuple[np.ndarray, np.ndarray | None, Interval]:
-        """Counts, or rates where exposures are given, in units of y_max."""
-        self._y_high = self._declared_limit()
-        counts = numbers(y)
-        if self._given is not None:
-            if self._given.shape != counts.shape:
-                raise ValueError(f"Expected one exposure per row ({len(counts)}), found shape {self._given.shape}.")
+        """Counts (times sample weights) in units of the largest, or rates in units of y_max for methods that fit rates."""
+        self._y_high = self._unit = self._declared_limit()
+        counts, exposure = numbers(y), self._given
+        if exposure is not None and exposure.shape != counts.shape:
+            raise ValueError("Expected one exposure per row, found another number of them. Pass one for every row.")
+        self._counted = self._counts_are_read()
+        if exposure is not None:
+            per = np.ones_like(exposure) if self._counted else np.maximum(exposure, 1e-300)
             with np.errstate(over="ignore"):  # a warning would tell of one row's count
-                counts = np.where(self._given > 0, counts / np.maximum(self._given, 1e-300), np.nan)
+                counts = np.where(exposure > 0, counts / per, np.nan)
         known = np.isfinite(counts)
         labels = np.clip(np.where(known, counts, 0.0), 0.0, self._y_high) / self._y_high
+        if self._counted and self._weighed is not None:
+            weight, heaviest = super()._weights(None, self._weighed, len(counts))
+            labels = labels * np.asarray(weight) / heaviest
+            self._unit = self._y_high * float(heaviest or 1.0)
         return labels, known.astype(np.float64), Interval(0.0, 1.0)
 
     def _before_rows(self, n: int, d: int | None) -> Declaration:
         self._check_exposure(self.max_exposure is not None)
         self.__dict__["_given"] = None if self.max_exposure is None else np.zeros(0)
+        self.__dict__["_weighed"] = None if self.max_weight is None else np.zeros(0)
         return super()._before_rows(n, d)
 
     def _check_exposure(self, given: bool) -> None:
@@ -97,6 +113,22 @@ class PoissonRegressor(RegressorMixin, PrivateEstimator):
                 f"Expected max_exposure= > 0 together with exposure= or offset= in fit, found max_exposure={limit!r}. Declare "
                 "the largest exposure a row may have; it must not be computed from the data."
             )
+
+    def _counts_are_read(self) -> bool:
+        """Whether the method reads counts beside exposures; without exposures and weights there is no difference."""
+        if self._given is None and self._weighed is None:
+            return True
+        method = self._method()
+        if isinstance(method, str) and method == "auto":
+            shape = Shape(1, self._encoding.d)
+            target = Target(float(self.epsilon), 1e-6 if self.delta is None else float(self.delta))
+            method = automatic(self._problem(Interval(0.0, 1.0)), shape, target, asked_for=self.asked_for)
+        return bool((method if isinstance(method, str) else method.name) == ScaledPoisson.name)
+
+    def _method(self) -> Any:
+        """A `ScaledPoisson` of the caller's reads counts too."""
+        chosen = super()._method()
+        return replace(chosen, labels="counts") if isinstance(chosen, ScaledPoisson) else chosen
 
     def _declared_limit(self) -> float:
         declared = self.y_bounds
@@ -135,29 +167,45 @@ class PoissonRegressor(RegressorMixin, PrivateEstimator):
     def _in_callers_units(self) -> None:
         slopes, constant = self._encoding.original(self.w_, 1.0)
         self.coef_ = slopes
-        self.intercept_ = float(constant + np.log(self._y_high))
+        self.intercept_ = float(constant + np.log(self._unit))
 
     def _extra_record(self) -> dict[str, Any]:
-        return {"y_high": self._y_high}
+        return {"y_high": self._y_high, "unit": self._unit, "counted": self._counted, "max_exposure": self.max_exposure}
 
     def _restore(self, extra: dict[str, Any]) -> None:
+        """A model of version 0.1 states y_high alone: it is one of rates, in units of y_max."""
         self._y_high = float(extra["y_high"])
-        if not (np.isfinite(self._y_high) and self._y_high > 0):
-            raise ValueError("a largest count that is no positive number")
+        self._unit = float(extra.get("unit", self._y_high))
+        self._counted = bool(extra.get("counted", False))
+        self.max_exposure = extra.get("max_exposure")
+        for value in (self._y_high, self._unit, 1.0 if self.max_exposure is None else float(self.max_exposure)):
+            if not (np.isfinite(value) and value > 0):
+                raise ValueError("a largest count or exposure that is no positive number")
 
     def predict(self, X: Any, exposure: Any = None) -> np.ndarray:
-        """Expected counts, at most y_max (times the exposure)."""
-        scores = np.clip(self._scores(X), LOWEST, 0.0)
-        rates = self._y_high * np.exp(scores)
-        return np.asarray(rates if exposure is None else rates * np.asarray(exposure, dtype=np.float64))
+        """Expected counts for the given exposures (1 if left out).
 
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """D² of the Poisson deviance, on public rows."""
-        return float(d2_tweedie_score(self._truth(X, y), self.predict(X), sample_weight=sample_weight, power=1))
+        None exceeds y_max; for an exposure e beyond max_exposure the limit is y_max·e/max_exposure.
+        """
+        scores = self._scores(X)
+        time = np.ones(len(scores)) if exposure is None else np.asarray(exposure, dtype=np.float64)
+        if time.shape not in ((), scores.shape) or not np.all(np.isfinite(time) & (time >= 0)):
+            raise ValueError(
+                f"Expected one exposure ≥ 0 per row ({len(scores)}) or one for all, found shape {time.shape}, or a negative, "
+                "missing or infinite one among them. Correct exposure=."
+            )
+        if not self._counted:
+            return np.asarray(self._unit * np.exp(np.clip(scores, LOWEST, 0.0)) * time)
+        longest = 1.0 if self.max_exposure is None else float(self.max_exposure)
+        rates = self._unit * np.exp(np.clip(scores, LOWEST - np.log(max(longest, 1.0)), 700.0))
+        with np.errstate(over="ignore"):
+            return np.asarray(np.minimum(rates * time, self._y_high * np.maximum(1.0, time / longest)))
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None, *, exposure: Any = None) -> float:
+        """D² of the Poisson deviance on public rows, for counts seen during the given exposures (1 if left out)."""
+        return float(d2_tweedie_score(self._truth(X, y), self.predict(X, exposure), sample_weight=sample_weight, power=1))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.positive_only = True
         return tags
-
-

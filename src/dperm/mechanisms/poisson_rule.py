@@ -1,12 +1,12 @@
 """The rule of Poisson regression: from public numbers to budget shares, and from released counts to every setting.
 
-Counts are declared in [0, y_max] and stored in units of y_max, so that labels lie in [0, 1] and the model reads
+Counts are declared in [0, y_max] and stored in units of y_max, so that labels lie in [0, 1]. The descent works in units of a
+private mean, so that a problem with a thousand rentals an hour and one with three visits a year look alike. What is said here of
+rates (`CountResiduals`, `CountSum`, `mean_rate`, `rare`) is the rule of `labels="rates"`, where
 
-    E[rate] = exp(⟨x, w⟩) ≤ 1,   rate = count/exposure, of weight `exposure` (1 without exposures).
+    E[rate] = exp(⟨x, w⟩) ≤ 1,   rate = count/exposure, of weight `exposure` (1 without exposures);
 
-The descent works in units of the private mean rate ȳ: its residual is exposure·(e^η - rate/ȳ) with η = ⟨z, θ⟩ kept in
-[-6, log(1/ȳ)], so that a problem with a thousand rentals an hour and one with three visits a year look alike. Everything here is
-pure; `verify` replays it on the released values.
+`poisson_counts` has its counterparts for `labels="counts"`. Everything here is pure; `verify` replays it on the released values.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +37,7 @@ SHARES = {
     "exposure sum": 0.02,
     "residuals": 0.03,
     "residuals again": 0.03,
+    "signed residuals": 0.02,
 }
 BLIND = 8.0  # counts are cut at an eighth of the declared bound where noise hides their histogram
 LOWEST = -6.0  # a rate e^6 times below the mean is as good as none
@@ -45,12 +46,12 @@ MOST_STEPS = 800
 HORIZON = 2.0
 
 
-def shares(problem: Problem, shape: Shape, target: Target, *, exposed: bool) -> dict[str, float]:
+def shares(problem: Problem, shape: Shape, target: Target, *, exposed: bool, balanced: bool = False) -> dict[str, float]:
     """Stage name → μ of its event; the squares add up to μ(ε, δ)²."""
     mu = gaussian_mu(target.epsilon, target.delta)
     names = ["mean"] if problem.data.intercept else []
     names += ["radius", "squares", "count scale", "count sum", *(["exposure sum"] if exposed else [])]
-    names += ["residuals", "descent", "residuals again"]
+    names += ["residuals", "descent", "residuals again", *(["signed residuals"] if balanced else [])]
     parts = {name: SHARES[name] for name in names if name in SHARES}
     if "mean" in names:
         parts["mean"] = min(max(shape.d / (0.1 * rule.effective_mu(mu, target) * shape.n) ** 2, 0.01), 0.25)
@@ -147,6 +148,15 @@ def residual_top(problem: Problem, rate: float, heaviest: float) -> float:
     return heaviest * problem.data.y.high / rate
 
 
+class Slopes(Protocol):
+    """Slopes of the Poisson loss, one per row, and the features that they multiply."""
+
+    @property
+    def features(self) -> Features: ...
+
+    def slopes(self, block: Block) -> Vector: ...
+
+
 @dataclass(frozen=True, eq=False)
 class CountResiduals:
     """weight·(e^η - y/ȳ), the slope of the Poisson loss in units of the mean rate; 0 for a null row.
@@ -179,7 +189,7 @@ class CountGradient:
     exposure or its features.
     """
 
-    residuals: CountResiduals
+    residuals: Slopes
     clip: float
 
     def __call__(self, block: Block) -> Vector:
