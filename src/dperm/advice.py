@@ -150,9 +150,9 @@ def plan_of(estimator: Any, problem: Problem, shape: Shape, target: Target) -> P
 
     if type(estimator).__name__ in LOCATIONS:
         return plan(problem, shape, target, estimator._mechanism())
-    mechanism = choose(
-        estimator._method(), problem, shape, target, asked_for=estimator.asked_for, kinds=estimator._encoding.kinds
-    )
+    encoding = estimator._encoding
+    declared: dict[str, Any] = {"asked_for": estimator.asked_for, "kinds": encoding.kinds, "gaps": encoding.gaps}
+    mechanism = choose(estimator._method(), problem, shape, target, **declared)
     return plan(problem, shape, target, mechanism)
 
 

@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dperm.declared_columns import declared_bounds
 from dperm.suggestions import closest
 
 Vector = NDArray[np.float64]
@@ -359,10 +360,7 @@ def on_grid(name: str, bounds: Any, d: int) -> Hypotheses:
         )
     if bounds is None:
         raise ValueError("Expected bounds=(low, high) for the grid of hypotheses=, found none. Declare the range of the columns.")
-    try:
-        low, high = (np.broadcast_to(np.asarray(side, dtype=np.float64), (d,)).tolist() for side in bounds)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"Expected bounds=(low, high), each a number or one per column ({d}), found {bounds!r}.") from error
+    low, high = (side.tolist() for side in declared_bounds(bounds, d, tuple(f"x{j}" for j in range(d))))
     if name == "stumps":
         return Stumps(tuple(low), tuple(high), 100)
     if name == "thresholds" and d != 1:

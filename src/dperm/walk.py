@@ -8,7 +8,7 @@ books each event before it draws; the booked events must equal the planned ones;
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -61,13 +61,14 @@ def plan(problem: Problem, shape: Shape, target: Target, mechanism: Any = "gradi
     return planned
 
 
-def _named(mechanism: Any, problem: Problem, shape: Shape, target: Target, kinds: Sequence[str] = ()) -> Any:
+def _named(mechanism: Any, problem: Problem, shape: Shape, target: Target, encoding: Encoding | None = None) -> Any:
     if isinstance(mechanism, str) and mechanism == "auto":
         from dperm.planner import choose
 
         likelihood = problem.loss.name in ("logistic", "multinomial")
         asked_for = "probabilities" if likelihood else "coefficients"
-        return choose("auto", problem, shape, target, asked_for=asked_for, kinds=kinds)
+        declared: dict[str, Any] = {} if encoding is None else {"kinds": encoding.kinds, "gaps": encoding.gaps}
+        return choose("auto", problem, shape, target, asked_for=asked_for, **declared)
     return mechanism_from_spec(mechanism, {}) if isinstance(mechanism, str) else mechanism
 
 
@@ -133,7 +134,7 @@ def fit(
             f"relation={target.relation!r}, found {nominal_n:,}. To protect it use relation='add-remove'."
         )
     shape = Shape(nominal_n if nominal_n is not None else rows.n, rows.d)
-    chosen = _named(mechanism, problem, shape, target, () if encoding is None else encoding.kinds)
+    chosen = _named(mechanism, problem, shape, target, encoding)
     planned = plan(problem, shape, target, chosen)
     source = noise_source(noise, random_state) if isinstance(noise, str) else noise
     receipt = None if ledger is None else _debited(ledger, planned, source, fingerprint)

@@ -45,6 +45,7 @@ def check_declared(estimator: Any) -> None:
 def check_one_declaration(estimator: Any, other: str) -> None:
     """Columns are declared by `other`: parameters that declare them again would be ignored."""
     twice = [name for name in OF_COLUMNS if getattr(estimator, name) is not None]
+    twice += ["missing"] if estimator.missing != "mean" else []
     if twice:
         raise ValueError(f"Expected columns declared once, by {other}, found {twice[0]}= as well. Leave one of the two out.")
 

@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
+from dperm.declared_columns import declared_bounds
 from dperm.estimators.declared import check_declared
 from dperm.estimators.persons import person_column, person_weights
 from dperm.mechanisms.base import Target
@@ -71,14 +72,9 @@ class _Location(BaseEstimator):
             )
         if self.bounds is None:
             return DataBounds(float(x_norm or 0.0), NO_LABELS)
-        try:
-            low, high = (np.broadcast_to(np.asarray(side, dtype=np.float64), (d,)) for side in self.bounds)
-        except (TypeError, ValueError) as error:
-            raise ValueError(
-                f"Expected bounds=(low, high), each a number or one per column ({d}), found {self.bounds!r}."
-            ) from error
-        if not (np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()):
-            raise ValueError(f"Expected finite bounds with low < high, found {self.bounds!r}. Correct bounds=.")
+        low, high = declared_bounds(self.bounds, d, tuple(f"x{j}" for j in range(d)))
+        if not (low < high).all():
+            raise ValueError(f"Expected bounds with low < high, found {self.bounds!r}. Correct bounds=.")
         return DataBounds.box(low.tolist(), high.tolist(), NO_LABELS)
 
     def __sklearn_tags__(self) -> Any:

@@ -157,9 +157,10 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):
             heaviest = model._weights(None, None, 0)[1]
             shape = Shape(n, model._encoding.d)
             target = Target.declare(epsilon=model.epsilon, delta=model.delta, relation=model.relation, n=n)
-            kinds, exact = model._encoding.kinds, model.noise == "exact"
+            encoding, exact = model._encoding, model.noise == "exact"
             problem = model._problem(interval)
-            options = {"asked_for": model.asked_for, "kinds": kinds, "max_weight": heaviest, "exact": exact}
+            options = {"asked_for": model.asked_for, "kinds": encoding.kinds, "gaps": encoding.gaps, "max_weight": heaviest}
+            options["exact"] = exact
             _gaussian(plan(problem, shape, target, choose(model._method(), problem, shape, target, **options)), mu)
         return shape.d
 

@@ -170,8 +170,12 @@ def register(cls: type) -> type:
 
 
 def options_of(mechanism: Any) -> dict[str, Any]:
-    """The public options of a mechanism (a frozen dataclass), as the certificate stores them."""
-    return asdict(mechanism)
+    """The public options of a mechanism (a frozen dataclass), as the certificate stores them.
+
+    An option that came later is left out where it has the meaning that records without it have (`UNSTATED` of its class).
+    """
+    later = getattr(mechanism, "UNSTATED", {})
+    return {name: value for name, value in asdict(mechanism).items() if name not in later or value != later[name]}
 
 
 def mechanism_from_spec(name: str, options: Mapping[str, Any]) -> Any:
@@ -185,6 +189,11 @@ def mechanism_from_spec(name: str, options: Mapping[str, Any]) -> Any:
     if name not in MECHANISMS:
         raise ValueError(f"Expected a mechanism in {sorted(MECHANISMS)}, found {name!r}.")
     return MECHANISMS[name](**options)
+
+
+def mechanism_of_record(name: str, options: Mapping[str, Any]) -> Any:
+    """The mechanism that a certificate states; an option that it does not state has the meaning it had when there was none."""
+    return mechanism_from_spec(name, {**getattr(MECHANISMS.get(name), "UNSTATED", {}), **options})
 
 
 class UnmetNeeds(ValueError):

@@ -43,6 +43,7 @@ class ScaledPoisson:
     clip_factor  the clip in units of S times the residual scale; by the rule if left out
     horizon      norm that the noise may reach in a flat direction; by the rule (2) if left out
     max_weight   declared bound on exposures (times sample weights), or None when every row has exposure 1
+    gaps         columns whose missing cells take the released centre; their present cells are counted
 
     **Guarantee**: μ(ε, δ)-GDP in stages, for the target's relation.
 
@@ -54,11 +55,14 @@ class ScaledPoisson:
     clip_factor: float | None = None
     horizon: float | None = None
     max_weight: float | None = None
+    gaps: tuple[int, ...] = ()
 
     name: ClassVar[str] = "scaled-poisson"
+    UNSTATED: ClassVar[dict[str, Any]] = {"gaps": ()}  # version 0.1.0 had no such option
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kinds", tuple(self.kinds))
+        object.__setattr__(self, "gaps", rule.check_gaps(self.gaps))
         for kind in self.kinds:
             if kind not in rule.KINDS:
                 raise ValueError(f"Expected kinds in {rule.KINDS}, found {kind!r}. Declare what each column is.")
@@ -91,7 +95,7 @@ class ScaledPoisson:
 
     def plan(self, problem: Problem, shape: Shape, target: Target) -> Plan:
         kinds = poisson_rule.kinds_of(self.kinds, shape)
-        budget = poisson_rule.shares(problem, shape, target, exposed=self.max_weight is not None)
+        budget = poisson_rule.shares(problem, shape, target, exposed=self.max_weight is not None, gaps=self.gaps)
         public = {
             "columns": rule.kinds_in_words(kinds),
             "declared_kinds": len(self.kinds),
@@ -100,6 +104,7 @@ class ScaledPoisson:
             "max_weight": "none" if self.max_weight is None else self.max_weight,
             "momentum": rule.MOMENTUM,
             "declared_range": [problem.loss.low, problem.loss.high],  # type: ignore[attr-defined]
+            **rule.gaps_in_words(self.gaps, shape),
         }
         stages = tuple(Stage(name, Gaussian(mu), public if name == "descent" else {}) for name, mu in budget.items())
         from dperm.planner import noise_warning
@@ -122,7 +127,7 @@ class ScaledPoisson:
 
     def _settings(self, plan: Plan, problem: Problem, released: Mapping[str, Any]) -> tuple[Settings, Settings]:
         shape, target, kinds, budget = plan.shape, plan.target, poisson_rule.kinds_of(self.kinds, plan.shape), budget_of(plan)
-        scaled = rule.centred_and_scaled(problem, shape, target, kinds, budget, released)
+        scaled = rule.centred_and_scaled(problem, shape, target, kinds, budget, released, self.gaps)
         rate = poisson_rule.mean_rate(problem, shape, target, budget, released, self.heaviest)
         smallest = self._limit(plan, problem, released) / rate if poisson_rule.rare(shape, released) else 0.0
         settings = poisson_rule.settings(
@@ -145,7 +150,7 @@ class ScaledPoisson:
     def run(self, plan: Plan, problem: Problem, curator: Curator) -> Outcome:
         shape, budget = plan.shape, budget_of(plan)
         kinds = poisson_rule.kinds_of(self.kinds, shape)
-        released = scaling_releases(problem, shape, kinds, budget, curator)
+        released, curator = scaling_releases(problem, plan, kinds, self.gaps, curator)
         top = problem.data.y.high
         counts = LogHistogram(poisson_rule.Counts(), top)
         released["count scale"] = curator.noisy_sum(counts, mu=budget["count scale"])

@@ -30,6 +30,7 @@ from dperm.statistics_terms import upper_quantile
 Vector = NDArray[np.float64]
 
 SHARES = {
+    "present": rule.SHARES["present"],
     "radius": 0.02,
     "squares": 0.10,
     "count scale": 0.01,
@@ -45,12 +46,13 @@ MOST_STEPS = 800
 HORIZON = 2.0
 
 
-def shares(problem: Problem, shape: Shape, target: Target, *, exposed: bool) -> dict[str, float]:
+def shares(
+    problem: Problem, shape: Shape, target: Target, *, exposed: bool, gaps: Sequence[int] = ()
+) -> dict[str, float]:
     """Stage name → μ of its event; the squares add up to μ(ε, δ)²."""
     mu = gaussian_mu(target.epsilon, target.delta)
-    names = ["mean"] if problem.data.intercept else []
-    names += ["radius", "squares", "count scale", "count sum", *(["exposure sum"] if exposed else [])]
-    names += ["residuals", "descent", "residuals again"]
+    names = [*rule.centring(problem, gaps), "radius", "squares", "count scale", "count sum"]
+    names += [*(["exposure sum"] if exposed else []), "residuals", "descent", "residuals again"]
     parts = {name: SHARES[name] for name in names if name in SHARES}
     if "mean" in names:
         parts["mean"] = min(max(shape.d / (0.1 * rule.effective_mu(mu, target) * shape.n) ** 2, 0.01), 0.25)

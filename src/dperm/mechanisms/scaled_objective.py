@@ -53,6 +53,7 @@ class ScaledObjective:
 
     kinds        one of "numeric", "categorical", "boolean", "sparse", "free" per encoded column; all "free" if left out
     max_weight   declared bound on sample weights, or None when there are none
+    gaps         columns whose missing cells take the released centre; their present cells are counted
 
     **Guarantee**: (ε, δ) for the target's relation: Gaussian statistics beside one objective event.
 
@@ -62,12 +63,15 @@ class ScaledObjective:
 
     kinds: tuple[str, ...] = ()
     max_weight: float | None = None
+    gaps: tuple[int, ...] = ()
 
     name: ClassVar[str] = "scaled-objective"
+    UNSTATED: ClassVar[dict[str, Any]] = {"gaps": ()}  # version 0.1.0 had no such option
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kinds", tuple(self.kinds))
         rule.check_kinds(self.kinds)
+        object.__setattr__(self, "gaps", rule.check_gaps(self.gaps))
         if self.max_weight is not None and not 0 < self.max_weight < math.inf:
             raise ValueError(f"Expected max_weight > 0, found {self.max_weight}. Leave it out without sample weights.")
 
@@ -84,8 +88,9 @@ class ScaledObjective:
     def plan(self, problem: Problem, shape: Shape, target: Target) -> Plan:
         kinds = rule.column_kinds(self.kinds, shape)
         mu = gaussian_mu(target.epsilon, target.delta)
-        parts = rule.parts_of(rule.statistics(problem, kinds, positives=True), shape, target)
-        budget = {name: mu * math.sqrt(parts[name]) for name in parts_in_order(parts, problem, kinds)}
+        names = rule.statistics(problem, kinds, positives=True, gaps=self.gaps)
+        parts = rule.parts_of(names, shape, target)
+        budget = {name: mu * math.sqrt(parts[name]) for name in names if name in parts}
         stages = [Stage(name, Gaussian(part), rule.described(name, part, target)) for name, part in budget.items()]
         output = Gaussian(mu * math.sqrt(OUTPUT_SHARE))
         before = math.sqrt(math.fsum(part**2 for part in budget.values()) + output.mu**2)
@@ -98,6 +103,7 @@ class ScaledObjective:
             "declared_kinds": len(self.kinds),
             "max_weight": "none" if self.max_weight is None else self.max_weight,
             "radii": list(RADII[problem.loss.name]),
+            **rule.gaps_in_words(self.gaps, shape),
         }
         stages += [Stage("objective", event, public), Stage("output", output)]
         from dperm.planner import noise_warning
@@ -143,7 +149,7 @@ class ScaledObjective:
 
     def decide(self, plan: Plan, problem: Problem, released: Mapping[str, Any]) -> Settings:
         shape, target, kinds, budget = plan.shape, plan.target, rule.column_kinds(self.kinds, plan.shape), budget_of(plan)
-        scaled = rule.centred_and_scaled(problem, shape, target, kinds, budget, released)
+        scaled = rule.centred_and_scaled(problem, shape, target, kinds, budget, released, self.gaps)
         event = plan.stage("objective").event
         assert isinstance(event, ObjectiveEvent)
         small, large = RADII[problem.loss.name]
@@ -167,7 +173,8 @@ class ScaledObjective:
     def run(self, plan: Plan, problem: Problem, curator: Curator) -> Outcome:
         shape, kinds = plan.shape, rule.column_kinds(self.kinds, plan.shape)
         released, curator = known_bounds(plan, kinds, curator)
-        released |= scaling_releases(problem, shape, kinds, budget_of(plan), curator)
+        scaling, curator = scaling_releases(problem, plan, kinds, self.gaps, curator)
+        released |= scaling
         settings = self.decide(plan, problem, released)
         rows = weighted_rows(
             problem.loss,
@@ -190,7 +197,3 @@ class ScaledObjective:
         )
         curator.step(1, 1)
         return Outcome(rule.original_coefficients(theta, settings, problem.data.intercept), released)
-
-
-def parts_in_order(parts: Mapping[str, float], problem: Problem, kinds: tuple[str, ...]) -> list[str]:
-    return [name for name in rule.statistics(problem, kinds, positives=True) if name in parts]

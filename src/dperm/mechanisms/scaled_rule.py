@@ -42,6 +42,7 @@ SHARES = {
     "octaves": 0.03,
     "cells": 0.03,
     "row norms": 0.01,
+    "present": 0.005,
     "radius": 0.02,
     "squares": 0.10,
     "positives": 0.005,
@@ -56,6 +57,7 @@ RELEASES = {
     "cells": "histogram of each such column inside the range that the first one found",
     "row norms": "histogram of the rows' norms",
     "mean": "sum of the rows",
+    "present": "number of present cells of each column that may have missing ones",
     "radius": "histogram of the centred rows' norms",
     "squares": "sum of squares of each centred column",
     "positives": "number of positive labels",
@@ -109,10 +111,35 @@ def effective_mu(mu: float, target: Target) -> float:
     return mu / (kappa(target.relation) * target.rows_per_person)
 
 
-def statistics(problem: Problem, kinds: Sequence[str], *, positives: bool) -> list[str]:
+def centring(problem: Problem, gaps: Sequence[int]) -> list[str]:
+    """The releases that the centre of the rows follows from; none without an intercept. Public: whether cells are in fact missing
+    is not."""
+    if not problem.data.intercept:
+        return []
+    return ["mean", "present"] if gaps else ["mean"]
+
+
+def check_gaps(gaps: Sequence[int]) -> tuple[int, ...]:
+    """Columns that may have missing cells, in order and once each."""
+    whole = all(isinstance(j, int | np.integer) and not isinstance(j, bool) and j >= 0 for j in gaps)
+    if not whole or list(gaps) != sorted(set(gaps)):
+        raise ValueError(f"Expected gaps= as different column numbers in ascending order, found {gaps!r}.")
+    return tuple(int(j) for j in gaps)
+
+
+def gaps_in_words(gaps: Sequence[int], shape: Shape) -> Settings:
+    """What a plan says of missing cells; nothing where the rows have none by declaration."""
+    if not gaps:
+        return {}
+    if gaps[-1] >= shape.d:
+        raise ValueError(f"Expected gaps= below the number of columns ({shape.d}), found {gaps[-1]}.")
+    return {"missing_cells": f"at the released centre in {len(gaps)} of {shape.d} columns"}
+
+
+def statistics(problem: Problem, kinds: Sequence[str], *, positives: bool, gaps: Sequence[int] = ()) -> list[str]:
     """Names of the releases before the fit itself, in order."""
     centred = problem.data.intercept != 0
-    names = ["mean", "radius", "squares"] if centred else ["radius", "squares"]
+    names = [*centring(problem, gaps), "radius", "squares"]
     flags = has_flags(kinds) and not is_regression(problem)
     if flags and centred:
         names = ["row norms", *names]
@@ -153,10 +180,11 @@ def label_share(shape: Shape, target: Target) -> float:
 
 
 def shares(
-    problem: Problem, shape: Shape, target: Target, kinds: Sequence[str], last: str, *, positives: bool = False
-) -> dict[str, float]:
+    problem: Problem, shape: Shape, target: Target, kinds: Sequence[str], last: str, *, positives: bool = False,
+    gaps: Sequence[int] = (),
+) -> dict[str, float]:  # fmt: skip
     """Stage name → μ of its event; the squares add up to μ(ε, δ)², and the last stage has what the others leave."""
-    names = statistics(problem, kinds, positives=positives)
+    names = statistics(problem, kinds, positives=positives, gaps=gaps)
     names += ["residuals", last, "residuals again"] if is_regression(problem) else [last]
     parts = parts_of(names, shape, target)
     parts[last] = 1.0 - sum(parts.values())
@@ -186,16 +214,53 @@ def mean_radius(problem: Problem, shape: Shape, released: Mapping[str, Any]) -> 
     return min(limit, upper_quantile(np.asarray(released["row norms"]), limit, shape.n, 0.9))
 
 
-def centre(problem: Problem, shape: Shape, kinds: Sequence[str], released: Mapping[str, Any]) -> Vector:
-    """Noisy mean of the rows; zero where zero is the better guess (sparse columns, rare levels)."""
+def present_cells(
+    shape: Shape, target: Target, gaps: Sequence[int], budget: Mapping[str, float], released: Mapping[str, Any]
+) -> Vector:
+    """How many cells of each column are taken to be present: n, or the noisy count where it stands out of its noise that some are
+    missing; 0 where hardly any is present.
+
+    Noise alone passes for missing cells in none of p columns with probability about 95 %. Below that the error of taking n is no
+    larger than the error of the count.
+    """
+    cells = np.full(shape.d, float(shape.n))
+    if "present" not in released:
+        return cells
+    counts = np.asarray(released["present"], dtype=np.float64)
+    noise = RELEASE_SLACK * math.sqrt(len(gaps)) * target.rows_per_person / budget["present"]
+    sure = noise * (math.sqrt(2.0 * math.log(max(len(gaps), 2))) + 1.0)
+    cells[list(gaps)] = np.where(counts < sure, 0.0, np.where(shape.n - counts > sure, counts, shape.n))
+    return cells
+
+
+def centre(
+    problem: Problem,
+    shape: Shape,
+    target: Target,
+    kinds: Sequence[str],
+    gaps: Sequence[int],
+    budget: Mapping[str, float],
+    released: Mapping[str, Any],
+) -> Vector:
+    """Noisy mean of the present cells; zero where zero is the better guess (sparse columns, rare levels, hardly any cell)."""
     if "mean" not in released:
         return np.zeros(shape.d)
-    mean = np.asarray(released["mean"], dtype=np.float64) / shape.n
+    cells = present_cells(shape, target, gaps, budget, released)
+    mean = np.where(cells > 0, np.asarray(released["mean"], dtype=np.float64) / np.maximum(cells, 1.0), 0.0)
+    if "present" in released:  # a mean over few cells is noisy: it stays where a row can be
+        mean = np.where(cells < shape.n, np.clip(mean, -problem.data.x_norm, problem.data.x_norm), mean)
     if is_regression(problem) or has_flags(kinds):
         rare = np.array([kind in ("categorical", "boolean") for kind in kinds], dtype=bool) & (mean < RARE)
         sparse = np.array([kind == "sparse" for kind in kinds], dtype=bool)
         mean = np.where(rare | sparse, 0.0, mean)
     return mean
+
+
+def filling(shape: Shape, gaps: Sequence[int], shift: Vector) -> Vector:
+    """Encoded value of a missing cell in every column: the centre where it is the rule, 0 elsewhere."""
+    values = np.zeros(shape.d)
+    values[list(gaps)] = np.asarray(shift)[list(gaps)]
+    return values
 
 
 def centred_radius(problem: Problem, shape: Shape, released: Mapping[str, Any]) -> float:
@@ -204,10 +269,16 @@ def centred_radius(problem: Problem, shape: Shape, released: Mapping[str, Any]) 
 
 
 def centred_and_scaled(
-    problem: Problem, shape: Shape, target: Target, kinds: Sequence[str], budget: Mapping[str, float], released: Mapping[str, Any]
+    problem: Problem,
+    shape: Shape,
+    target: Target,
+    kinds: Sequence[str],
+    budget: Mapping[str, float],
+    released: Mapping[str, Any],
+    gaps: Sequence[int] = (),
 ) -> Settings:
-    """shift m, scale 1/standard deviation, S² = E‖z‖² and the radii, from the released statistics."""
-    shift = centre(problem, shape, kinds, released)
+    """shift m, scale 1/standard deviation, S² = E‖z‖² and the radii, from the released statistics; what missing cells become."""
+    shift = centre(problem, shape, target, kinds, gaps, budget, released)
     radius = centred_radius(problem, shape, released)
     noise = SquareSum(_NO_FEATURES, radius).sensitivity(target.relation) * target.rows_per_person / budget["squares"]
     squares = np.asarray(released["squares"], dtype=np.float64)
@@ -219,6 +290,7 @@ def centred_and_scaled(
         "scale": np.sqrt(shape.n / believed),
         "size": math.sqrt((1.0 if problem.data.intercept else 0.0) + size),
         "centred_radius": radius,
+        **({"fill": filling(shape, gaps, shift)} if "present" in released else {}),
     }
 
 
