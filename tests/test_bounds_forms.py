@@ -67,7 +67,7 @@ def test_a_dict_names_every_numeric_column_and_no_other():
         sides({"a": (0, 9)}, 2, names=["a", "b"])
     with pytest.raises(ValueError, match=r"found 'agee'. Did you mean 'age'\?"):
         sides({"agee": (0, 9)}, 1, names=["age"])
-    with pytest.raises(ValueError, match="a pair .* of column 'a'"):
+    with pytest.raises(ValueError, match=r"a pair .* of column 'a'"):
         sides({"a": 9}, 1, names=["a"])
 
 

@@ -140,6 +140,8 @@ def test_the_centre_divides_by_present_cells_only_where_the_count_stands_out_of_
     assert many[0] == pytest.approx(-2000 / (n - 1.1 * sure)) and many[1] == -0.2
     assert settings_for(released | {"present": np.array([0.5 * sure])}, n)[0][0] == 0.0  # hardly a cell: the middle
     assert settings_for({"mean": np.array([-1e6, 0])} | {"present": np.array([2 * sure])}, n)[0][0] == -1.0  # where a row can be
+    tiny = settings_for({"mean": np.array([-20.0, 0.0]), "present": np.array([100.0])}, 100)
+    assert tiny[0][0] == -0.2 and tiny[1]["present"] < 0.03  # the noise is larger than n: a count of n says nothing
 
 
 def test_with_a_huge_budget_a_missing_cell_is_the_mean_of_the_present_ones():
@@ -330,8 +332,8 @@ def test_wrong_declarations_are_named():
     for missing, words in (("indicator", "Declare it in a schema"), ("median", "found 'median'"), (np.nan, "found nan")):
         with pytest.raises(ValueError, match=words):
             dperm.LinearRegression(1.0, **declared(missing=missing)).fit(*table(n=50)[:2])
+    twice = dperm.LinearRegression(1.0, schema={"columns": {"a": column}}, missing=3, y_bounds=(0, 1))
     with pytest.raises(ValueError, match="found missing= as well"):
-        twice = dperm.LinearRegression(1.0, schema={"columns": {"a": column}}, missing=3, y_bounds=(0, 1))
         twice.fit(pd.DataFrame({"a": [1]}), [1])
 
 

@@ -229,7 +229,7 @@ def present_cells(
     counts = np.asarray(released["present"], dtype=np.float64)
     noise = RELEASE_SLACK * math.sqrt(len(gaps)) * target.rows_per_person / budget["present"]
     sure = noise * (math.sqrt(2.0 * math.log(max(len(gaps), 2))) + 1.0)
-    cells[list(gaps)] = np.where(counts < sure, 0.0, np.where(shape.n - counts > sure, counts, shape.n))
+    cells[list(gaps)] = np.where(shape.n - counts <= sure, shape.n, np.where(counts < sure, 0.0, counts))
     return cells
 
 
