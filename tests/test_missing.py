@@ -285,6 +285,7 @@ def test_methods_without_a_centre_take_the_middle_and_say_so(method):
     lines = model.certificate_.record["declaration"]
     assert lines[2].endswith("missing counts as the middle of its bounds, 150")
     assert model.certificate_.verify(allow_seeded=True).ok
+    assert "a missing number counts as the middle of its column's bounds" in model.plan_.explain() and not model.plan_.warnings
     without = dperm.LinearRegression(1.0, **declared(fit_intercept=False)).fit(X, y)  # no intercept, no centre
     assert "present" not in [stage.name for stage in without.plan_.stages]
     assert without.certificate_.record["declaration"][2].endswith("missing counts as the middle of its bounds, 150")

@@ -153,7 +153,7 @@ def plan_of(estimator: Any, problem: Problem, shape: Shape, target: Target) -> P
     encoding = estimator._encoding
     declared: dict[str, Any] = {"asked_for": estimator.asked_for, "kinds": encoding.kinds, "gaps": encoding.gaps}
     mechanism = choose(estimator._method(), problem, shape, target, **declared)
-    return plan(problem, shape, target, mechanism)
+    return plan(problem, shape, target, mechanism, encoding)
 
 
 def predicted_risks(problem: Problem, shape: Shape, target: Target, *, radius: float = 1.0) -> dict[str, float | None]:

@@ -41,12 +41,14 @@ class Release:
     stats: Mapping[str, Any]
 
 
-def plan(problem: Problem, shape: Shape, target: Target, mechanism: Any = "gradient") -> Plan:
+def plan(
+    problem: Problem, shape: Shape, target: Target, mechanism: Any = "gradient", encoding: Encoding | None = None
+) -> Plan:
     """Decide from public numbers, by a mechanism, its name or "auto" (the table of `dperm.planner`).
 
-    Raises `UnmetNeeds` with the whole list when the mechanism's theorem does not apply.
+    `encoding` says what the columns are; the plan then notes where missing cells are not at a released centre. Raises `UnmetNeeds` with the whole list when the mechanism's theorem does not apply.
     """
-    chosen = _named(mechanism, problem, shape, target)
+    chosen = _named(mechanism, problem, shape, target, encoding)
     try:
         needs = chosen.missing(problem, target)
         if needs:
@@ -58,7 +60,12 @@ def plan(problem: Problem, shape: Shape, target: Target, mechanism: Any = "gradi
         from dperm.planner import pure_advice
 
         raise UnmetNeeds(error.mechanism, error.needs, pure_advice(error.mechanism, problem, shape, target)) from error
-    return planned
+    if encoding is None or not encoding.gaps or any(stage.name == "present" for stage in planned.stages):
+        return planned
+    return replace(planned, notes=(*planned.notes, NO_CENTRE))
+
+
+NO_CENTRE = "a missing number counts as the middle of its column's bounds: this fit releases no centre of the columns"
 
 
 def _named(mechanism: Any, problem: Problem, shape: Shape, target: Target, encoding: Encoding | None = None) -> Any:
@@ -135,7 +142,7 @@ def fit(
         )
     shape = Shape(nominal_n if nominal_n is not None else rows.n, rows.d)
     chosen = _named(mechanism, problem, shape, target, encoding)
-    planned = plan(problem, shape, target, chosen)
+    planned = plan(problem, shape, target, chosen, encoding)
     source = noise_source(noise, random_state) if isinstance(noise, str) else noise
     receipt = None if ledger is None else _debited(ledger, planned, source, fingerprint)
     curator = Curator(
