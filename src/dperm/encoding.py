@@ -314,7 +314,7 @@ class Encoding:
             j = int(np.argmax(~(low < high)))
             raise ValueError(f"Expected low < high for column {labels[j]!r}, found {low[j]} and {high[j]}. Correct bounds=.")
         rules, value = _missing_rule(missing)
-        becomes = [missing_value(kind, *sides, value if rules == "value" else None) for kind, *sides in zip(kinds, low, high)]
+        becomes = [missing_value(kind, first, last, value) for kind, first, last in zip(kinds, low, high)]
         by_kind = tuple(rules if kind in WITH_GAPS else "value" for kind in kinds)
         return cls(labels, tuple(kinds), low, high, np.array(becomes), tuple(groups), x_norm, centred, by_kind)
 

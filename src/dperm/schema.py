@@ -333,9 +333,9 @@ class Schema:
         features: list[tuple[Any, ...]] = []  # name, kind, low, high, missing, group, rule
         numbered: dict[str, int] = {}
         for column in self.columns:
-            first, *others = column.features or [None]
-            if first is None:
+            if column.type == "ignored":
                 continue
+            first, *others = column.features
             if column.type == "categorical" or column.group is not None:
                 # Boolean columns of one group are a one-hot code that somebody wrote out: one of them is 1.
                 label = f"column {column.name}" if column.group is None else f"group {column.group}"

@@ -46,7 +46,8 @@ def plan(
 ) -> Plan:
     """Decide from public numbers, by a mechanism, its name or "auto" (the table of `dperm.planner`).
 
-    `encoding` says what the columns are; the plan then notes where missing cells are not at a released centre. Raises `UnmetNeeds` with the whole list when the mechanism's theorem does not apply.
+    `encoding` says what the columns are; the plan then notes where missing cells are not at a released centre.
+    Raises `UnmetNeeds` with the whole list when the mechanism's theorem does not apply.
     """
     chosen = _named(mechanism, problem, shape, target, encoding)
     try:
