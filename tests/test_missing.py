@@ -271,6 +271,32 @@ def test_device_rows_are_filled_after_they_are_bounded():
     assert rows.X is X or rows.X.tolist() == X.tolist()  # the caller's tensor is untouched
 
 
+def test_rows_that_stream_to_a_card_are_filled_piece_by_piece():
+    torch = pytest.importorskip("torch", reason="device rows need torch: pip install dperm[torch]")
+    if not torch.cuda.is_available():
+        pytest.skip("rows stream to a card, and this machine has none")
+    X, y, _ = table(n=30_000)
+    expected = dperm.LinearRegression(1.0, **declared()).fit(X, y)
+    for kind, close in ((torch.float64, 1e-6), (torch.float32, 1e-3), (torch.bfloat16, 3e-2)):
+        rows = torch.tensor(X, dtype=kind)
+        for held in (DeviceRows(rows, torch.from_numpy(y), device="cuda"), DeviceRows(rows.cuda(), torch.from_numpy(y).cuda())):
+            model = dperm.LinearRegression(1.0, **declared()).fit(held)
+            assert model.w_ == pytest.approx(expected.w_, rel=close, abs=close)
+
+
+def test_selected_columns_keep_their_centres():
+    generator = np.random.default_rng(0)
+    X = generator.beta(2, 6, (20_000, 40))
+    y = 2 * X[:, 3] - 2 * X[:, 17] + 0.1 * generator.normal(size=len(X))
+    X[generator.uniform(size=X.shape) < 0.1] = np.nan
+    options = {"bounds": (0, 1), "y_bounds": (-2, 2), "random_state": 0}
+    model = dperm.Lasso(3.0, n_nonzero_coefs=2, **options).fit(X, y)
+    assert set(np.flatnonzero(model.coef_)) == {3, 17}
+    assert model._encoding.missing[[3, 17]] == pytest.approx(np.nanmean(X, axis=0)[[3, 17]], abs=0.02)
+    assert model.certificate_.verify(allow_seeded=True).ok, model.certificate_.verify(allow_seeded=True).reasons
+    assert model.score(X, y) > 0.7
+
+
 # -- declarations ------------------------------------------------------------------------------------------------------
 
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from dperm.features import Features
-from dperm.mechanisms import poisson_rule
+from dperm.mechanisms import gaps_rule, poisson_rule
 from dperm.mechanisms import scaled_rule as rule
 from dperm.mechanisms.base import Outcome, Plan, Settings, Shape, Stage, Target, Vector, options_of, register
 from dperm.mechanisms.scaled import budget_of, features_of, scaling_releases
@@ -62,7 +62,7 @@ class ScaledPoisson:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kinds", tuple(self.kinds))
-        object.__setattr__(self, "gaps", rule.check_gaps(self.gaps))
+        object.__setattr__(self, "gaps", gaps_rule.check_gaps(self.gaps))
         for kind in self.kinds:
             if kind not in rule.KINDS:
                 raise ValueError(f"Expected kinds in {rule.KINDS}, found {kind!r}. Declare what each column is.")
@@ -104,7 +104,7 @@ class ScaledPoisson:
             "max_weight": "none" if self.max_weight is None else self.max_weight,
             "momentum": rule.MOMENTUM,
             "declared_range": [problem.loss.low, problem.loss.high],  # type: ignore[attr-defined]
-            **rule.gaps_in_words(self.gaps, shape),
+            **gaps_rule.gaps_in_words(self.gaps, shape),
         }
         stages = tuple(Stage(name, Gaussian(mu), public if name == "descent" else {}) for name, mu in budget.items())
         from dperm.planner import noise_warning

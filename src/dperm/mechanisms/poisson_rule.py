@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dperm.features import Features
+from dperm.mechanisms import gaps_rule
 from dperm.mechanisms import scaled_rule as rule
 from dperm.mechanisms.base import Settings, Shape, Target
 from dperm.privacy import gaussian_mu, kappa
@@ -30,7 +31,7 @@ from dperm.statistics_terms import upper_quantile
 Vector = NDArray[np.float64]
 
 SHARES = {
-    "present": rule.SHARES["present"],
+    "present": gaps_rule.PRESENT_SHARE,
     "radius": 0.02,
     "squares": 0.10,
     "count scale": 0.01,
@@ -51,7 +52,7 @@ def shares(
 ) -> dict[str, float]:
     """Stage name → μ of its event; the squares add up to μ(ε, δ)²."""
     mu = gaussian_mu(target.epsilon, target.delta)
-    names = [*rule.centring(problem, gaps), "radius", "squares", "count scale", "count sum"]
+    names = [*gaps_rule.centring(problem, gaps), "radius", "squares", "count scale", "count sum"]
     names += [*(["exposure sum"] if exposed else []), "residuals", "descent", "residuals again"]
     parts = {name: SHARES[name] for name in names if name in SHARES}
     if "mean" in names:

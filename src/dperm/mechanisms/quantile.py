@@ -23,6 +23,7 @@ import numpy as np
 from scipy.special import expit
 
 from dperm.features import Features
+from dperm.mechanisms import gaps_rule
 from dperm.mechanisms import scaled_rule as rule
 from dperm.mechanisms.base import Outcome, Plan, Settings, Shape, Stage, Target, Vector, options_of, register
 from dperm.mechanisms.poisson_rule import kinds_of, weights_of
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from dperm.curator import Curator
 
 SHARES = {"radius": 0.02, "squares": 0.10, "label mean": 0.01, "residuals": 0.02, "residuals again": 0.02}
-SHARES["present"] = rule.SHARES["present"]
+SHARES["present"] = gaps_rule.PRESENT_SHARE
 SMOOTHING = 0.05  # of the residuals' scale
 HORIZON = 1.0  # residual scales that the noise may reach in a flat direction
 
@@ -93,7 +94,7 @@ class ScaledQuantile:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kinds", tuple(self.kinds))
-        object.__setattr__(self, "gaps", rule.check_gaps(self.gaps))
+        object.__setattr__(self, "gaps", gaps_rule.check_gaps(self.gaps))
 
     @property
     def heaviest(self) -> float:
@@ -111,7 +112,7 @@ class ScaledQuantile:
         kinds = kinds_of(self.kinds, shape)
         mu = gaussian_mu(target.epsilon, target.delta)
         centred = problem.data.intercept != 0
-        names = [*rule.centring(problem, self.gaps), "radius", "squares", *(["label mean"] if centred else [])]
+        names = [*gaps_rule.centring(problem, self.gaps), "radius", "squares", *(["label mean"] if centred else [])]
         names += ["residuals", "descent", "residuals again"]
         parts = {name: SHARES[name] for name in names if name in SHARES}
         if centred:
@@ -123,7 +124,7 @@ class ScaledQuantile:
             "level": problem.loss.level,  # type: ignore[attr-defined]
             "max_weight": "none" if self.max_weight is None else self.max_weight,
             "momentum": rule.MOMENTUM,
-            **rule.gaps_in_words(self.gaps, shape),
+            **gaps_rule.gaps_in_words(self.gaps, shape),
         }
         stages = tuple(
             Stage(name, Gaussian(mu * math.sqrt(parts[name]) * (1 - 1e-12)), public if name == "descent" else {}) for name in

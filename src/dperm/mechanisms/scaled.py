@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from dperm.features import Features
+from dperm.mechanisms import gaps_rule
 from dperm.mechanisms import scaled_rule as rule
 from dperm.mechanisms.base import Outcome, Plan, Settings, Shape, Stage, Target, Vector, options_of, register
 from dperm.privacy import Gaussian
@@ -82,7 +83,7 @@ class ScaledGradient:
     def __post_init__(self) -> None:
         object.__setattr__(self, "kinds", tuple(self.kinds))
         rule.check_kinds(self.kinds)
-        object.__setattr__(self, "gaps", rule.check_gaps(self.gaps))
+        object.__setattr__(self, "gaps", gaps_rule.check_gaps(self.gaps))
         if self.start not in ("zero", "rate"):
             raise ValueError(f"Expected start in ('zero', 'rate'), found {self.start!r}.")
         for label in ("clip_factor", "horizon", "max_weight"):
@@ -115,7 +116,7 @@ class ScaledGradient:
             "start": self.start,
             "max_weight": "none" if self.max_weight is None else self.max_weight,
             "momentum": rule.MOMENTUM,
-            **rule.gaps_in_words(self.gaps, shape),
+            **gaps_rule.gaps_in_words(self.gaps, shape),
         }
 
     def _warnings(self, problem: Problem, shape: Shape, target: Target, budget: Mapping[str, float]) -> tuple[str, ...]:
@@ -317,7 +318,7 @@ def scaling_releases(
         released["present"] = curator.noisy_sum(PresentCount(gaps), mu=budget["present"])
     shift = rule.centre(problem, shape, plan.target, kinds, gaps, budget, released)
     if "present" in budget:  # the same ledger and noise: only the view of the rows changes
-        curator = replace(curator, rows=filled_rows(curator.rows, rule.filling(shape, gaps, shift)))
+        curator = replace(curator, rows=filled_rows(curator.rows, gaps_rule.filling(shape, gaps, shift)))
     centred = Features(shift=shift)
     released["radius"] = curator.noisy_sum(LogHistogram(RowNorms(centred), 2 * problem.data.x_norm), mu=budget["radius"])
     radius = rule.centred_radius(problem, shape, released)

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from dperm.mechanisms import gaps_rule
 from dperm.mechanisms import scaled_rule as rule
 from dperm.mechanisms.base import Outcome, Plan, Settings, Shape, Stage, Target, options_of, register
 from dperm.mechanisms.objective_solve import release_minimiser, weighted_rows
@@ -71,7 +72,7 @@ class ScaledObjective:
     def __post_init__(self) -> None:
         object.__setattr__(self, "kinds", tuple(self.kinds))
         rule.check_kinds(self.kinds)
-        object.__setattr__(self, "gaps", rule.check_gaps(self.gaps))
+        object.__setattr__(self, "gaps", gaps_rule.check_gaps(self.gaps))
         if self.max_weight is not None and not 0 < self.max_weight < math.inf:
             raise ValueError(f"Expected max_weight > 0, found {self.max_weight}. Leave it out without sample weights.")
 
@@ -103,7 +104,7 @@ class ScaledObjective:
             "declared_kinds": len(self.kinds),
             "max_weight": "none" if self.max_weight is None else self.max_weight,
             "radii": list(RADII[problem.loss.name]),
-            **rule.gaps_in_words(self.gaps, shape),
+            **gaps_rule.gaps_in_words(self.gaps, shape),
         }
         stages += [Stage("objective", event, public), Stage("output", output)]
         from dperm.planner import noise_warning

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dperm.mechanisms.base import Settings, Shape, Target
+from dperm.mechanisms.gaps_rule import PRESENT_SHARE, centring, filling, present_cells
 from dperm.noise import RELEASE_SLACK
 from dperm.privacy import gaussian_mu, kappa
 from dperm.private_bounds import coarse_ranges, private_columns, tight_ranges
@@ -42,7 +43,7 @@ SHARES = {
     "octaves": 0.03,
     "cells": 0.03,
     "row norms": 0.01,
-    "present": 0.005,
+    "present": PRESENT_SHARE,
     "radius": 0.02,
     "squares": 0.10,
     "positives": 0.005,
@@ -109,31 +110,6 @@ def column_kinds(kinds: Sequence[str], shape: Shape) -> tuple[str, ...]:
 def effective_mu(mu: float, target: Target) -> float:
     """μ per unit of a clipped row sum: what one row can change is κ clips, and a person owns several rows."""
     return mu / (kappa(target.relation) * target.rows_per_person)
-
-
-def centring(problem: Problem, gaps: Sequence[int]) -> list[str]:
-    """The releases that the centre of the rows follows from; none without an intercept. Public: whether cells are in fact missing
-    is not."""
-    if not problem.data.intercept:
-        return []
-    return ["mean", "present"] if gaps else ["mean"]
-
-
-def check_gaps(gaps: Sequence[int]) -> tuple[int, ...]:
-    """Columns that may have missing cells, in order and once each."""
-    whole = all(isinstance(j, int | np.integer) and not isinstance(j, bool) and j >= 0 for j in gaps)
-    if not whole or list(gaps) != sorted(set(gaps)):
-        raise ValueError(f"Expected gaps= as different column numbers in ascending order, found {gaps!r}.")
-    return tuple(int(j) for j in gaps)
-
-
-def gaps_in_words(gaps: Sequence[int], shape: Shape) -> Settings:
-    """What a plan says of missing cells; nothing where the rows have none by declaration."""
-    if not gaps:
-        return {}
-    if gaps[-1] >= shape.d:
-        raise ValueError(f"Expected gaps= below the number of columns ({shape.d}), found {gaps[-1]}.")
-    return {"missing_cells": f"at the released centre in {len(gaps)} of {shape.d} columns"}
 
 
 def statistics(problem: Problem, kinds: Sequence[str], *, positives: bool, gaps: Sequence[int] = ()) -> list[str]:
@@ -214,25 +190,6 @@ def mean_radius(problem: Problem, shape: Shape, released: Mapping[str, Any]) -> 
     return min(limit, upper_quantile(np.asarray(released["row norms"]), limit, shape.n, 0.9))
 
 
-def present_cells(
-    shape: Shape, target: Target, gaps: Sequence[int], budget: Mapping[str, float], released: Mapping[str, Any]
-) -> Vector:
-    """How many cells of each column are taken to be present: n, or the noisy count where it stands out of its noise that some are
-    missing; 0 where hardly any is present.
-
-    Noise alone passes for missing cells in none of p columns with probability about 95 %. Below that the error of taking n is no
-    larger than the error of the count.
-    """
-    cells = np.full(shape.d, float(shape.n))
-    if "present" not in released:
-        return cells
-    counts = np.asarray(released["present"], dtype=np.float64)
-    noise = RELEASE_SLACK * math.sqrt(len(gaps)) * target.rows_per_person / budget["present"]
-    sure = noise * (math.sqrt(2.0 * math.log(max(len(gaps), 2))) + 1.0)
-    cells[list(gaps)] = np.where(shape.n - counts <= sure, shape.n, np.where(counts < sure, 0.0, counts))
-    return cells
-
-
 def centre(
     problem: Problem,
     shape: Shape,
@@ -254,13 +211,6 @@ def centre(
         sparse = np.array([kind == "sparse" for kind in kinds], dtype=bool)
         mean = np.where(rare | sparse, 0.0, mean)
     return mean
-
-
-def filling(shape: Shape, gaps: Sequence[int], shift: Vector) -> Vector:
-    """Encoded value of a missing cell in every column: the centre where it is the rule, 0 elsewhere."""
-    values = np.zeros(shape.d)
-    values[list(gaps)] = np.asarray(shift)[list(gaps)]
-    return values
 
 
 def centred_radius(problem: Problem, shape: Shape, released: Mapping[str, Any]) -> float:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from dperm.mechanisms import gaps_rule
 from dperm.mechanisms import scaled_rule as rule
 from dperm.mechanisms.base import Outcome, Plan, Settings, Shape, Stage, Target, Vector, options_of, register
 from dperm.mechanisms.scaled import ScaledGradient, budget_of, scaling_needs
@@ -64,7 +65,7 @@ class Selection:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kinds", tuple(self.kinds))
-        object.__setattr__(self, "gaps", rule.check_gaps(self.gaps))
+        object.__setattr__(self, "gaps", gaps_rule.check_gaps(self.gaps))
         for label in ("keep", "candidates"):
             value = getattr(self, label)
             if value is not None and not (isinstance(value, int | np.integer) and value >= 1):
@@ -112,7 +113,7 @@ class Selection:
             "declared_kinds": len(self.kinds),
             "asked_for": [self.keep, "3·keep" if self.candidates is None else self.candidates],
             "max_weight": "none" if self.max_weight is None else self.max_weight,
-            **rule.gaps_in_words(self.gaps, shape),
+            **gaps_rule.gaps_in_words(self.gaps, shape),
         }
         stages += [Stage(s.name, s.event, public if s.name == ScaledGradient.last else {}) for s in inner.stages]
         return Plan(self.name, options_of(self), tuple(stages), target, shape, warnings=inner.warnings)
@@ -159,7 +160,7 @@ class Selection:
         if "fill" in regression:  # a column that is no candidate has coefficient 0, whatever its missing cells are
             shift = np.zeros(plan.shape.d)
             shift[list(support)] = regression["fill"]
-            decided["fill"] = rule.filling(plan.shape, self.gaps, shift)
+            decided["fill"] = gaps_rule.filling(plan.shape, self.gaps, shift)
         return {**decided, "regression": regression, "released": rule.digest(own), "coefficients": w}
 
     def _support(self, plan: Plan, released: Mapping[str, Any]) -> tuple[int, ...]:
