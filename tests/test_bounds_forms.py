@@ -83,5 +83,8 @@ def test_locations_and_grids_read_bounds_in_the_same_way():
         dperm.MeanEstimator(1.0, bounds=[(0, 100), (50, 200)]).fit(X)
     found = dperm.MeanEstimator(50.0, bounds=(np.array([0, 50]), np.array([100, 200])), random_state=0).fit(X).location_
     assert found == pytest.approx([30, 150], abs=3)
+    frame = pd.DataFrame(X, columns=["age", "height"])
+    named = dperm.MeanEstimator(50.0, bounds={"height": (50, 200), "age": (0, 100)}, random_state=0).fit(frame).location_
+    assert named.tolist() == found.tolist()
     with pytest.raises(ValueError, match="can be read in one way"):
         dperm.FiniteClassLearner(1.0, bounds=[(0, 100), (50, 200)], classes=[0, 1]).fit(X, X[:, 0] > 0)

@@ -17,9 +17,12 @@ FORMS = (
 )
 
 
-def declared_bounds(bounds: Any, d: int, names: Sequence[str], others: Sequence[int] = ()) -> tuple[Vector, Vector]:
-    """(lows, highs) of d columns. `others` are columns whose kind has its own bounds (0/1 columns): a dict may leave them out.
+def declared_bounds(
+    bounds: Any, d: int, names: Sequence[str] | None = None, others: Sequence[int] = ()
+) -> tuple[Vector, Vector]:
+    """(lows, highs) of d columns, called x0, x1, ... where they have no names.
 
+    `others` are columns whose kind has its own bounds (0/1 columns): a dict may leave them out.
     Which form was meant is decided by its structure and by d, which are public.
 
     >>> [side.tolist() for side in declared_bounds([(0, 100), (50, 200), (0, 1)], 3, ("a", "b", "c"))]
@@ -27,6 +30,7 @@ def declared_bounds(bounds: Any, d: int, names: Sequence[str], others: Sequence[
     >>> [side.tolist() for side in declared_bounds({"b": (50, 200), "a": (0, 100)}, 2, ("a", "b"))]
     [[0.0, 50.0], [100.0, 200.0]]
     """
+    names = [f"x{j}" for j in range(d)] if names is None or len(names) != d else [str(name) for name in names]
     if isinstance(bounds, Mapping):
         low, high = _by_name(bounds, names, others)
     else:

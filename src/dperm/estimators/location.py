@@ -72,7 +72,7 @@ class _Location(BaseEstimator):
             )
         if self.bounds is None:
             return DataBounds(float(x_norm or 0.0), NO_LABELS)
-        low, high = declared_bounds(self.bounds, d, tuple(f"x{j}" for j in range(d)))
+        low, high = declared_bounds(self.bounds, d, getattr(self, "feature_names_in_", None))
         if not (low < high).all():
             raise ValueError(f"Expected bounds with low < high, found {self.bounds!r}. Correct bounds=.")
         return DataBounds.box(low.tolist(), high.tolist(), NO_LABELS)
@@ -89,7 +89,7 @@ class _Location(BaseEstimator):
 class MeanEstimator(_Location):
     """Mean of one or several columns: argmin_w Σ ½‖x_i - w‖², released with (ε, δ)- or ε-differential privacy.
 
-    bounds     (low, high), numbers or one per column: values are clipped, noise has each column's own scale
+    bounds     (low, high) for all columns, a pair each, or a dict by name: values are clipped, noise has each column's own scale
     x_norm     instead of bounds: the largest Euclidean norm of a row
     delta      None: min(1e-6, 0.1/n); 0: pure. The smaller of Gaussian and exponential-norm noise is taken
 
@@ -124,7 +124,7 @@ class MeanEstimator(_Location):
 class MedianEstimator(_Location):
     """Median (or another quantile) of one or several columns, released with ε-differential privacy by the exponential mechanism.
 
-    bounds     (low, high), numbers or one per column; the answer lies inside
+    bounds     (low, high) for all columns, a pair per column, or a dict by name; the answer lies inside
     quantile   level in (0, 1); 0.5 is the median
     cells      of the public grid over the bounds: the answer is uniform inside its cell
 
