@@ -1,7 +1,7 @@
 """Missing numbers: marked in every engine, counted and paid for, at the centre in fit and predict; and what the certificate says.
 
 Seeds are fixed, so nothing here fails by chance. On the code before, where a missing number was the lower bound, the R² of
-`test_ten_per_cent_missing_costs_what_mean_imputation_costs` fell to .2 … .4 of what it is now.
+`test_ten_per_cent_missing_costs_what_mean_imputation_costs` was .60 instead of .79.
 """
 
 from __future__ import annotations
