@@ -85,8 +85,6 @@ def widened(schema, factor: float):
         if column["type"] == "numeric":
             middle, half = (column["low"] + column["high"]) / 2, (column["high"] - column["low"]) / 2
             column["low"], column["high"] = middle - factor * half, middle + factor * half
-            if "missing" not in column:
-                column["missing"] = middle - half
     return Schema.from_dict(spec)
 
 

@@ -62,7 +62,6 @@ def test_bounds_ten_times_too_wide_cost_little(census):
     spec = schema.spec()
     for column in spec["columns"].values():
         if column["type"] == "numeric":
-            column["missing"] = column["low"]
             middle, half = (column["low"] + column["high"]) / 2, (column["high"] - column["low"]) / 2
             column["low"], column["high"] = middle - 10 * half, middle + 10 * half
     loose = dperm.LinearSVC(1.0, schema=spec, random_state=0, **COMMON).fit(train)

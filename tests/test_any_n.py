@@ -7,7 +7,6 @@ import math
 
 import numpy as np
 import pytest
-from dperm.curator import Curator, Secret
 
 import dperm
 from dperm.audit.transcript import exchanged
@@ -32,6 +31,8 @@ from dperm.problem import (
     SquaredLoss,
     WholeSpace,
 )
+from dperm.release.asks import Secret
+from dperm.release.driver import watching
 from dperm.rows import BLOCK_ROWS, DaskRows, DeviceRows, MemoryRows, sum_step
 from dperm.rows.base import add_limbs, from_counts, split
 from dperm.statistics_terms import PositiveCount
@@ -249,21 +250,16 @@ def test_an_estimator_hands_its_bound_on_weights_to_hidden_state_accounting():
 # -- every mechanism that releases sums --------------------------------------------------------------------------------
 
 
-def watched(monkeypatch, other):
-    """Every noisy sum is taken on a neighbour too, at the same point; gives the largest move against its sensitivity."""
-    moves = [0.0]
-    original = Curator.draw
+def watched(moves, other, relation):
+    """Show every noisy sum of a fit to a check that takes it again with the neighbour's rows."""
 
-    def draw(self, term, mu, event=None):
-        step = sum_step(term.row_bound, self.n)
-        both = [np.ravel(rows.sum(term, step)) for rows in (self.rows, exchanged(self.rows, other(self)))]
+    def see(drawn):
+        step = sum_step(drawn.term.row_bound, drawn.n)
+        both = [np.ravel(rows.sum(drawn.term, step)) for rows in (drawn.rows, exchanged(drawn.rows, other()))]
         assert all(np.all(np.isfinite(value)) for value in both)
-        allowed = RELEASE_SLACK * term.sensitivity(self.relation) * self.rows_per_person
-        moves.append(float(np.linalg.norm(both[0] - both[1])) / allowed)
-        return original(self, term, mu, event)
+        moves.append(float(np.linalg.norm(both[0] - both[1])) / (RELEASE_SLACK * drawn.term.sensitivity(relation)))
 
-    monkeypatch.setattr(Curator, "draw", draw)
-    return moves
+    return watching(see)
 
 
 REGRESSIONS = ("statistics", "gradient", "scaled-gradient")
@@ -275,7 +271,7 @@ MECHANISMS = [
 
 @pytest.mark.parametrize(("loss", "name"), MECHANISMS)
 @pytest.mark.parametrize("relation", ["replace-one", "zero-out", "add-remove"])
-def test_every_noisy_sum_stays_within_its_sensitivity(monkeypatch, loss, name, relation):
+def test_every_noisy_sum_stays_within_its_sensitivity(loss, name, relation):
     """True n of 0, 1 and 3,000 times the nominal 20 (the public n otherwise), weights of 0, 1, 10⁶, NaN and -5, beside a row of
     the largest gradient that goes, comes or is replaced by its opposite."""
     options = {"most_rows": 100} if "objective" in name and relation == "add-remove" else {}
@@ -296,11 +292,12 @@ def test_every_noisy_sum_stays_within_its_sensitivity(monkeypatch, loss, name, r
             neighbour[2][-1] = 0.0
         elif relation == "replace-one":
             neighbour[0][-1], neighbour[1][-1] = (-0.6, 0.8), -1.0
-        def other(curator, made=neighbour):
+
+        def other(made=neighbour):
             return MemoryRows(*made).bounded(problem.data)
 
-        with monkeypatch.context() as patch:
-            moves = watched(patch, other)
+        moves = []
+        with watched(moves, other, relation):
             public = None if relation != "add-remove" else 20
             fit(problem, MemoryRows(X, y, weight), Target(1.0, 1e-6, relation), mechanism, nominal_n=public, random_state=n)
         assert max(moves) <= 1.0, (n, weighted, max(moves))
@@ -330,5 +327,5 @@ def test_sums_with_weights_of_any_size_go_through_a_solve(generator):
     heavy = MemoryRows(X, y, np.full(len(y), 1e6)).bounded(SOLVED[0].data)
     plain = MemoryRows(X, y).bounded(SOLVED[0].data)
     term = MinimiserTerm(rows, np.zeros(1), False)
-    sums = [Secret(held, noise_source(), 1).sum(term)[0] for held in (heavy, plain)]
+    sums = [Secret(held, noise_source(), 1, "zero-out", 1).sum(term)[0] for held in (heavy, plain)]
     assert sums[0] == sums[1]

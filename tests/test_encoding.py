@@ -81,7 +81,7 @@ def test_one_hot_arrays_are_stored_sparsely_by_declaration_and_fit_the_same():
     assert packed.nnz <= 1200 and packed.toarray() == pytest.approx(encoding.transform(X))
     model = dperm.LinearSVC(5.0, bounds=(0, 5), categorical=[range(1, 13)], classes=[0, 1], random_state=0).fit(X, y)
     rows = dperm.MemoryRows(encoding.transform(X), 2.0 * y - 1)
-    mechanism = dperm.ScaledGradient(kinds=encoding.kinds)
+    mechanism = dperm.ScaledGradient(kinds=encoding.kinds, gaps=encoding.gaps)
     target = dperm.Target.declare(epsilon=5.0, n=600)
     dense = dperm.fit(model._problem(dperm.problem.Interval(-1, 1)), rows, target, mechanism, random_state=0)
     assert model.w_ == pytest.approx(dense.w, rel=1e-6, abs=1e-9)

@@ -20,11 +20,13 @@ from dperm.problem import Ball, DataBounds, HuberLoss, Interval, LogisticLoss, M
 from dperm.problem import Ridge as RidgePenalty
 from dperm.release.driver import watching
 from dperm.rows.base import Block
+from dperm.rows.gaps import GAP, with_gaps_stored
 from dperm.rows.memory import MemoryRows
 from dperm.statistics_terms import (
     LabelSum,
     LogHistogram,
     PositiveCount,
+    PresentCount,
     Residuals,
     RowNorms,
     RowSum,
@@ -42,6 +44,7 @@ W = np.array([0.3, -0.8, 1.5, 0.2])
 
 TERMS = {
     "row sum": RowSum(0.7),
+    "present cells": PresentCount((0, 2)),
     "square sum": SquareSum(CENTRED, 0.6),
     "norm histogram": LogHistogram(RowNorms(CENTRED), 2.0),
     "residual histogram": LogHistogram(Residuals(AFFINE, W), 2.0),
@@ -54,6 +57,7 @@ TERMS = {
 # Neighbours (x, y, weight) → (x', y', weight') that reach the bound when a row is replaced; the first alone when it is nulled.
 EXTREME = {
     "row sum": (([0.9, 0, 0], 1), ([-0.9, 0, 0], 1)),
+    "present cells": (([0.9, 0, 0], 1), ([GAP, 0, GAP], 1)),
     "square sum": ((SHIFT + np.array([5, 0, 0]), 1), (SHIFT + np.array([0, 5, 0]), 1)),
     "norm histogram": ((SHIFT + np.array([1.9, 0, 0]), 1), (SHIFT, 1)),
     "residual histogram": (([0.2, -0.1, 0.3], 1), ([0.2, -0.1, 90], 1)),
@@ -66,7 +70,7 @@ EXTREME = {
 
 def block(rows, labels, weights, sparse_rows=False):
     X = np.array(rows, dtype=float)
-    return Block(sparse.csr_array(X) if sparse_rows else X, np.array(labels), np.array(weights, dtype=float), 0)
+    return Block(with_gaps_stored(X) if sparse_rows else X, np.array(labels), np.array(weights, dtype=float), 0)
 
 
 def labels_for(name):
@@ -81,6 +85,7 @@ def test_no_neighbour_exceeds_the_sensitivity(name, relation, stored):
     bound = term.sensitivity(relation)
     for _ in range(200):
         X = generator.normal(size=(4, 3)) * 10 ** generator.uniform(-3, 2)
+        X[generator.uniform(size=X.shape) < 0.3] = GAP  # a missing cell
         y = generator.choice(labels_for(name), 4)
         weights = generator.choice([0.0, 0.5, 1.0, 3.0, 50.0], 4)
         before = term(block(X, y, weights, stored == "sparse"))
@@ -88,6 +93,7 @@ def test_no_neighbour_exceeds_the_sensitivity(name, relation, stored):
             weights[1] = 0.0
         else:
             X[1], y[1] = generator.normal(size=3) * 10 ** generator.uniform(-3, 2), generator.choice(labels_for(name))
+            X[1][generator.uniform(size=3) < 0.3] = GAP
             weights[1] = generator.choice([0.0, 1.0, 50.0])
         after = term(block(X, y, weights, stored == "sparse"))
         assert np.linalg.norm(after - before) <= bound * (1 + 1e-9)
@@ -141,6 +147,9 @@ CASES = {
     "private bounds": (LogisticLoss(), ScaledGradient(kinds=("private", "private", *KINDS[2:]))),
     "objective, private bounds": (LogisticLoss(), ScaledObjective(kinds=("private", *KINDS[1:]))),
     "objective": (LogisticLoss(), ScaledObjective(kinds=KINDS)),
+    "gaps": (SquaredLoss(), ScaledGradient(kinds=KINDS, gaps=(0, 1, 3))),
+    "gaps, private bounds": (LogisticLoss(), ScaledGradient(kinds=("private", "private", *KINDS[2:]), gaps=(0, 1, 2))),
+    "objective, gaps": (LogisticLoss(), ScaledObjective(kinds=KINDS, gaps=(0, 1))),
     "objective, weighted": (LogisticLoss(), ScaledObjective(kinds=("numeric",) * 6, max_weight=2.5)),
 }
 
@@ -151,6 +160,8 @@ def setting(name, relation="replace-one", rows_per_person=1, n=400, epsilon=2.0)
     X, y = data(n=n, regression=regression)
     if loss.margins > 1:
         y = (X[:, 0] > 0).astype(int) + (X[:, 1] > 0.2)
+    for j in mechanism.gaps:
+        X[j :: 4 + j, j] = GAP
     interval = Interval(0, 2) if loss.margins > 1 else Interval(-1, 1)
     problem = Problem(loss, data=DataBounds(1.5, interval, 1.0))
     target = Target.declare(epsilon=epsilon, delta=1e-6, relation=relation, n=n, rows_per_person=rows_per_person)
@@ -169,7 +180,7 @@ class Recording(SeededNoise):
         return super().normal(scale, size)
 
 
-def stage_sensitivity(name, relation, decided, max_weight):
+def stage_sensitivity(name, relation, decided, gaps=()):
     """By hand, from the table of the module: what one row moves each stage's sum by."""
     replaced = relation == "replace-one"
     return {
@@ -177,6 +188,7 @@ def stage_sensitivity(name, relation, decided, max_weight):
         "cells": math.sqrt(2 * (2 if replaced else 1)),
         "row norms": math.sqrt(2) if replaced else 1.0,
         "mean": (2 if replaced else 1) * decided["mean_radius"],
+        "present": math.sqrt(len(gaps)),
         "radius": math.sqrt(2) if replaced else 1.0,
         "squares": (math.sqrt(2) if replaced else 1.0) * decided["centred_radius"] ** 2,
         "positives": 1.0,
@@ -204,16 +216,16 @@ def test_every_draw_has_the_declared_scale(name, relation, person):
             turn = decided["second_clip_at"] or decided["steps"]
             for step in range(decided["steps"]):
                 if step == turn:
-                    expected.append(stage_sensitivity("residuals again", relation, decided, weight) / budget["residuals again"])
+                    expected.append(stage_sensitivity("residuals again", relation, decided) / budget["residuals again"])
                 clip = clips[0] if step < turn else clips[1]
                 moved = (2 if relation == "replace-one" else 1) * clip * weight
                 expected.append(moved * math.sqrt(decided["steps"]) / budget["descent"])
         elif stage.name != "residuals again":
-            expected.append(stage_sensitivity(stage.name, relation, decided, weight) / budget[stage.name])
+            expected.append(stage_sensitivity(stage.name, relation, decided, mechanism.gaps) / budget[stage.name])
     assert [scale for scale, _ in noise.drawn] == pytest.approx([RELEASE_SLACK * person * e for e in expected], rel=1e-9)
 
 
-@pytest.mark.parametrize("name", ["flags", "regression"])
+@pytest.mark.parametrize("name", ["flags", "regression", "gaps"])
 def test_measured_noise_equals_the_declared_noise(name):
     """The released numbers less the exact sums, over 60 runs: standard deviation within 5 standard errors of the plan's.
 
@@ -267,7 +279,7 @@ def test_ledger_equals_plan_and_certificate_verifies(name, relation):
     assert release.plan.events == plan(problem, Shape(400, 6), target, mechanism).events
 
 
-@pytest.mark.parametrize("name", ["flags", "regression", "objective", "private bounds"])
+@pytest.mark.parametrize("name", ["flags", "regression", "objective", "private bounds", "gaps", "objective, gaps"])
 def test_every_altered_number_of_the_run_fails(name):
     """Options, stages, decisions and released values: one changed leaf, and the recomputation disagrees."""
     problem, rows, target, mechanism = setting(name)

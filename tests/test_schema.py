@@ -45,7 +45,7 @@ ENCODED = np.array(
         # age, grade, Aix, Bonn, Cork, (missing), member, visits, hot, cold
         [-0.3, -0.5, 0, 0, 1, 0, 1, 0.0, 1, 0],
         [0.5, 0.5, 0, 0, 0, 1, 0, 0.3, 0, 1],
-        [-0.5, -0.5, 0, 0, 0, 0, 0, 0.0, 0, 0],
+        [0.0, 0.0, 0, 0, 0, 0, 0, 0.0, 0, 0],  # a missing number, an unknown level of an order: the middle
         [-0.1, 0.0, 1, 0, 0, 0, 1, 1.0, 0, 0],
     ]
 )

@@ -247,11 +247,15 @@ def _constants(problem: Problem) -> dict[str, Any]:
 def declaration(encoding: Encoding) -> list[str]:
     """What the caller declared about each column, in words a privacy officer can check against common knowledge."""
     lines = []
-    for name, kind, low, high, missing, group in zip(
-        encoding.names, encoding.kinds, encoding.low, encoding.high, encoding.missing, encoding.groups
+    for name, kind, low, high, missing, group, rule in zip(
+        encoding.names, encoding.kinds, encoding.low, encoding.high, encoding.missing, encoding.groups, encoding.rules
     ):
         text = f"{name}: {kind}" + (f" of group {group}" if group >= 0 else "")
-        lines.append(f"{text}, from {low:.17g} to {high:.17g}, missing counts as {missing:.17g}")
+        # Columns that are not centred, and those without bounds, have 0 where others have their middle.
+        middle = "the middle of its bounds, " if kind == "numeric" and encoding.centred else ""
+        value = missing if middle or rule in ("value", "released") else 0.0
+        origin = {"value": "", "released": "the released mean of the present ones, "}.get(rule, middle)
+        lines.append(f"{text}, from {low:.17g} to {high:.17g}, missing counts as {origin}{value:.17g}")
     lines.append(f"numeric columns count from {'the middle of their bounds' if encoding.centred else '0'}")
     if encoding.x_norm is not None:
         lines.append(f"norm of a row at most {encoding.x_norm:.17g}")
@@ -339,6 +343,10 @@ def _recompute(record: Mapping[str, Any]) -> dict[str, Any]:
             raise ValueError(f"the encoding has {encoding.d} features and the shape says {shape.d}")
         if not math.isclose(encoding.norm, problem.data.x_norm, rel_tol=TOLERANCE):
             raise ValueError("the declared columns imply another bound on the rows than the problem states")
+    decided = replay(mechanism.program(plan, problem), record["released"]).decided
+    if encoding is not None:
+        _check_gaps(encoding, mechanism, decided)
+        encoding = encoding.resolved(decided)
     w = np.array(record["coefficients"]["encoded"], dtype=np.float64)
     if w.size != released_size(plan, problem):
         raise ValueError(f"{w.size} coefficients are stated where the problem has {released_size(plan, problem)}")
@@ -348,7 +356,7 @@ def _recompute(record: Mapping[str, Any]) -> dict[str, Any]:
     return _record(
         problem=problem,
         plan=plan,
-        decided=_bound(replay(mechanism.program(plan, problem), record["released"]).decided, w),
+        decided=_bound(decided, w),
         released=record["released"],
         noise=noise,
         encoding=encoding,
@@ -356,6 +364,13 @@ def _recompute(record: Mapping[str, Any]) -> dict[str, Any]:
         receipt=_receipt(record["ledger"], plan, noise["policy"]) if "ledger" in record else None,
         older="unit" not in record["target"],
     )
+
+
+def _check_gaps(encoding: Encoding, mechanism: Any, decided: Mapping[str, Any]) -> None:
+    """Columns said to take the released centre are those whose present cells were counted, and there are none without a count."""
+    counted = tuple(getattr(mechanism, "gaps", ())) if "fill" in decided else ()
+    if counted != tuple(j for j, rule in enumerate(encoding.rules) if rule == "released"):
+        raise ValueError("the columns whose missing cells take the centre are not those whose present cells were counted")
 
 
 def _receipt(stated: Mapping[str, Any], plan: Plan, policy: str) -> dict[str, Any]:

@@ -14,33 +14,48 @@
 `free` columns are those of a plain array with only `x_norm=` declared. `private` columns (`bounds="private"`) are stored on a
 public logarithmic scale until the fit has paid for their bounds (`private_bounds.py`); then they are numeric. Everything else is
 declared by the caller: nothing is read off the data. Rows are then clipped to the norm R by `DataBounds.enforce`, so R is a fact
-even for a row with two ones in a
-one-hot group.
+even for a row with two ones in a one-hot group.
+
+A missing cell (a null, NaN, an infinity, a cell that does not parse) follows its column's rule:
+
+| rule     | a missing cell is                                                                                              |
+|----------|----------------------------------------------------------------------------------------------------------------|
+| value    | `missing`, in the column's units; clipped like any other value                                                 |
+| mean     | the private centre of the column's present cells, where the method releases one; the middle otherwise          |
+| middle   | encoded 0: the middle of the bounds (0 for free columns and for sparse matrices, which are not centred)        |
+| released | `missing`, the centre that a fit released: what "mean" becomes once it is known                                |
+
+"mean" and "middle" are stored as -0.0, the mark of a missing cell (`rows/gaps.py`).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dperm.declared_columns import declared_bounds, grouped_columns, listed_columns
+from dperm.rows.gaps import GAP, with_gaps_stored
 from dperm.rows.memory import is_sparse
 from dperm.suggestions import finite
 
 Vector = NDArray[np.float64]
 KINDS = ("numeric", "categorical", "boolean", "sparse", "free", "private")
+RULES = ("value", "mean", "middle", "released")
+WITH_GAPS = ("numeric", "free", "private")  # kinds whose missing cells may take a centre
 
 
 @dataclass(frozen=True, eq=False)
 class Encoding:
     """One entry per encoded feature, in order. `groups` says which one-hot group a categorical feature belongs to (-1: none).
 
-    `missing` is the raw value that a missing, NaN or infinite cell becomes: the lower bound unless declared (0 for free columns).
+    `missing` is what a missing cell becomes, in the column's units, and `rules` how (see above). Without `rules`, as in records
+    of version 0.1.0, all are "value".
     """
 
     names: tuple[str, ...]
@@ -51,7 +66,11 @@ class Encoding:
     groups: tuple[int, ...]
     x_norm: float | None = None
     centred: bool = True
-    _shape: tuple[int, ...] = field(default=(), repr=False)
+    rules: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.rules:
+            object.__setattr__(self, "rules", ("value",) * len(self.names))
 
     @property
     def d(self) -> int:
@@ -59,6 +78,22 @@ class Encoding:
 
     def where(self, kind: str) -> NDArray[np.bool_]:
         return np.array([k == kind for k in self.kinds], dtype=bool)
+
+    @property
+    def gaps(self) -> tuple[int, ...]:
+        """Columns whose missing cells take the private centre."""
+        return tuple(j for j, rule in enumerate(self.rules) if rule == "mean")
+
+    @property
+    def gap_columns(self) -> NDArray[np.bool_]:
+        """Columns whose missing cells are set in encoded units, after clipping and scaling."""
+        return np.array([rule != "value" for rule in self.rules], dtype=bool)
+
+    @property
+    def fill(self) -> Vector:
+        """Encoded value of a missing cell of such a column: its mark, or the released centre."""
+        centres = (self.missing - self.anchor) / self.width
+        return np.where([rule == "released" for rule in self.rules], centres, GAP)
 
     @property
     def width(self) -> Vector:
@@ -102,20 +137,20 @@ class Encoding:
         """Encoded rows as they are summed fastest: CSR where most entries are 0 by declaration."""
         if is_sparse(rows) or not self.mostly_zero:
             return rows
-        from scipy.sparse import csr_array
-
-        return csr_array(np.asarray(rows, dtype=np.float64))
+        return with_gaps_stored(np.asarray(rows, dtype=np.float64))
 
     def transform(self, X: Any) -> Any:
-        """Encode a raw matrix (dense or CSR) by the table above; a bad cell becomes `missing`, never an error."""
+        """Encode a raw matrix (dense or CSR) by the tables above; a bad cell follows its column's rule, never an error."""
         if X.shape[1] != self.d:
             raise ValueError(f"Expected {self.d} columns, found {X.shape[1]}. Pass the columns that were declared.")
         if is_sparse(X):
             return self._transform_sparse(X)
         X = np.asarray(X)
         X = X.astype(np.float64) if X.dtype != np.float32 else X
-        if not np.isfinite(X).all():
-            X = np.where(np.isfinite(X), X, self.missing.astype(X.dtype))
+        known = np.isfinite(X)
+        gap = None if known.all() else ~known & self.gap_columns
+        if gap is not None:
+            X = np.where(known, X, self.missing.astype(X.dtype))
         private = np.flatnonzero(self.where("private"))
         if len(private):
             from dperm.private_bounds import stored
@@ -126,29 +161,42 @@ class Encoding:
         if bounded.any():
             X = np.clip(X, self.low.astype(X.dtype), self.high.astype(X.dtype))
         if self.x_norm is not None:
-            norms = np.sqrt(np.einsum("ij,ij->i", X, X, dtype=np.float64))
+            counted = X if gap is None else np.where(gap, X.dtype.type(0), X)  # a missing cell has no length
+            norms = np.sqrt(np.einsum("ij,ij->i", counted, counted, dtype=np.float64))
             X = X * np.minimum(1.0, self.x_norm / np.maximum(norms, 1e-300)).astype(X.dtype)[:, None]
-        return ((X - self.anchor.astype(X.dtype)) / self.width.astype(X.dtype)).astype(X.dtype, copy=False)
+        X = ((X - self.anchor.astype(X.dtype)) / self.width.astype(X.dtype)).astype(X.dtype, copy=False)
+        X += X.dtype.type(0)  # -0.0 means missing: a present cell has the other zero
+        return X if gap is None else np.where(gap, self.fill.astype(X.dtype), X)
 
     def resolved(self, decided: Mapping[str, Any]) -> Encoding:
-        """The encoding once a fit has released bounds: private columns become numeric ones with those bounds."""
-        columns = np.flatnonzero(self.where("private"))
-        if not len(columns):
-            return self
+        """The encoding once a fit has released bounds and centres: private columns become numeric ones with those bounds, and a
+        missing cell the released centre of its column. The same again for an encoding that is resolved already."""
         low, high, missing = self.low.copy(), self.high.copy(), self.missing.copy()
-        low[columns], high[columns] = np.asarray(decided["low"]), np.asarray(decided["high"])
-        missing[columns] = np.clip(0.0, low[columns], high[columns])
+        columns = np.flatnonzero(self.where("private"))
+        if len(columns):
+            low[columns], high[columns] = np.asarray(decided["low"]), np.asarray(decided["high"])
+            middle = (low + high) / 2
+            missing[columns] = np.where(self.gap_columns, middle, np.clip(missing, low, high))[columns]
         kinds = tuple("numeric" if kind == "private" else kind for kind in self.kinds)
-        return replace(self, kinds=kinds, low=low, high=high, missing=missing)
+        found = replace(self, kinds=kinds, low=low, high=high, missing=missing)
+        if "fill" not in decided:
+            return found
+        centre = np.array([rule in ("mean", "released") for rule in self.rules], dtype=bool)
+        missing = np.where(centre, found.anchor + found.width * np.asarray(decided["fill"]), missing)
+        rules = tuple("released" if rule == "mean" else rule for rule in self.rules)
+        return replace(found, missing=missing, rules=rules)
 
     def transform_column(self, j: int, values: Vector) -> Vector:
-        """One raw column encoded by the same table."""
+        """One raw column encoded by the same tables."""
+        known = np.isfinite(values)
+        raw = np.where(known, values, self.missing[j])
         if self.kinds[j] == "private":
             from dperm.private_bounds import stored
 
-            return stored(np.where(np.isfinite(values), values, self.missing[j]))
-        filled = np.where(np.isfinite(values), values, self.missing[j])
-        return np.asarray((np.clip(filled, self.low[j], self.high[j]) - self.anchor[j]) / self.width[j])
+            encoded = stored(raw) + 0.0
+        else:
+            encoded = (np.clip(raw, self.low[j], self.high[j]) - self.anchor[j]) / self.width[j] + 0.0
+        return encoded if self.rules[j] == "value" else np.where(known, encoded, self.fill[j])
 
     def _transform_sparse(self, X: Any) -> Any:
         if self.where("private").any():
@@ -160,10 +208,11 @@ class Encoding:
         X = X.tocsr().astype(np.float64, copy=True)
         X.sum_duplicates()  # an entry stored twice is one cell: clipped apart, its parts could add up beyond the bound
         column = X.indices
-        if not np.isfinite(X.data).all():
-            X.data = np.where(np.isfinite(X.data), X.data, self.missing[column])
+        known = np.isfinite(X.data)
+        X.data = np.where(known, X.data, self.missing[column])
         if not self.where("free").all() or np.any(self.width != 1.0):
             X.data = np.clip(X.data, self.low[column], self.high[column]) / self.width[column]
+        X.data = np.where(known | ~self.gap_columns[column], X.data + 0.0, self.fill[column])
         return X  # x_norm, where declared, is enforced by DataBounds on the encoded row
 
     def original(self, w: Vector, intercept: float) -> tuple[Vector, Vector]:
@@ -187,6 +236,7 @@ class Encoding:
             "groups": list(self.groups),
             "x_norm": self.x_norm,
             "centred": self.centred,
+            **({} if set(self.rules) <= {"value"} else {"rules": list(self.rules)}),
         }
 
     @classmethod
@@ -201,6 +251,7 @@ class Encoding:
             tuple(spec["groups"]),
             spec["x_norm"],
             spec["centred"],
+            tuple(spec.get("rules", ())),
         )
 
     @classmethod
@@ -215,8 +266,9 @@ class Encoding:
         sparse: Any = None,
         names: Sequence[str] | None = None,
         centred: bool = True,
+        missing: Any = "mean",
     ) -> Encoding:
-        """Encoding of a plain array from `bounds=`, `x_norm=`, `categorical=`, `boolean=`, `sparse=`.
+        """Encoding of a plain array from `bounds=`, `x_norm=`, `categorical=`, `boolean=`, `sparse=` and `missing=`.
 
         >>> Encoding.from_declaration(2, bounds=(0, 10)).norm == 0.5**0.5
         True
@@ -233,11 +285,11 @@ class Encoding:
             raise ValueError(f'Expected bounds=(low, high) or "private", found {bounds!r}.')
         kinds = ["private" if asked else "numeric" if bounds is not None else "free"] * d
         groups = [-1] * d
-        for number, group in enumerate(_groups(categorical, labels)):
+        for number, group in enumerate(grouped_columns(categorical, labels)):
             for j in group:
                 kinds[j], groups[j] = "categorical", number
         for kind, declared in (("boolean", boolean), ("sparse", sparse)):
-            for j in _columns(declared, labels, kind):
+            for j in listed_columns(declared, labels, kind):
                 if kinds[j] == "categorical":
                     raise ValueError(f"Expected one kind per column, found {labels[j]!r} declared twice.")
                 kinds[j] = kind
@@ -245,7 +297,8 @@ class Encoding:
         if asked:  # the stored scale: every magnitude fits
             low, high = np.full(d, -0.5), np.full(d, 0.5)
         elif bounds is not None:
-            low, high = _bounds(bounds, d)
+            fixed = [j for j, kind in enumerate(kinds) if kind in ("categorical", "boolean")]
+            low, high = declared_bounds(bounds, d, labels, fixed)
         flags = np.array([k in ("categorical", "boolean") for k in kinds], dtype=bool)
         low[flags], high[flags] = 0.0, 1.0
         counts = np.array([k == "sparse" for k in kinds], dtype=bool)
@@ -261,9 +314,33 @@ class Encoding:
         if np.any(~(low < high)):
             j = int(np.argmax(~(low < high)))
             raise ValueError(f"Expected low < high for column {labels[j]!r}, found {low[j]} and {high[j]}. Correct bounds=.")
-        missing = np.where(np.isfinite(low), low, 0.0)
-        missing[np.array([k == "private" for k in kinds], dtype=bool)] = 0.0
-        return cls(labels, tuple(kinds), low, high, missing, tuple(groups), x_norm, centred)
+        rules, value = _missing_rule(missing)
+        becomes = [missing_value(kind, first, last, value) for kind, first, last in zip(kinds, low, high)]
+        by_kind = tuple(rules if kind in WITH_GAPS else "value" for kind in kinds)
+        return cls(labels, tuple(kinds), low, high, np.array(becomes), tuple(groups), x_norm, centred, by_kind)
+
+
+def missing_value(kind: str, low: float, high: float, declared: float | None) -> float:
+    """What a missing cell becomes in the column's units before anything is released: the declared value, else the middle of the
+    bounds of a numeric column, 0 where no bounds are known, and the lower bound (0) of a flag or count."""
+    if kind in ("numeric", "free", "private") and declared is not None:
+        return declared
+    return (low + high) / 2 if kind == "numeric" else 0.0 if kind in ("free", "private") else low
+
+
+def _missing_rule(missing: Any) -> tuple[str, float | None]:
+    """(rule, value) of `missing=`: a word, or the number that a missing cell becomes."""
+    if isinstance(missing, str) and missing in ("mean", "middle"):
+        return missing, None
+    if isinstance(missing, str) and missing == "indicator":
+        raise ValueError(
+            'Expected missing="mean", "middle" or a number for arrays, found "indicator", which adds a column. Declare it in a '
+            'schema: {"type": "numeric", ..., "missing": "indicator"}.'
+        )
+    missing = missing.item() if isinstance(missing, np.generic) else missing
+    if not finite(missing):
+        raise ValueError(f'Expected missing="mean", "middle" or a number, found {missing!r}. Write what a missing cell becomes.')
+    return "value", float(missing)
 
 
 def _check_spec(spec: Any) -> None:
@@ -281,6 +358,10 @@ def _check_spec(spec: Any) -> None:
         free = kind in ("free", "private") and low is None and high is None
         if not finite(missing) or not (free or (finite(low) and finite(high) and low < high and math.isfinite(high - low))):
             raise ValueError("Expected low < high for every column of the encoding, found a column without.")
+    rules = spec.get("rules")
+    listed = isinstance(rules, list) and len(rules) == len(spec["names"]) and all(rule in RULES for rule in rules)
+    if rules is not None and not listed:
+        raise ValueError(f"Expected one rule for missing cells per column in {RULES}, found others in the encoding.")
     norm = spec.get("x_norm")
     if not (norm is None or (finite(norm) and 1e-150 < norm < 1e150)) or not isinstance(spec.get("centred"), bool):
         raise ValueError("Expected x_norm > 0 or none, and centred as true or false, in the encoding.")
@@ -292,54 +373,3 @@ def _plain(value: float) -> float | None:
 
 def _real(value: float | None, absent: float) -> float:
     return absent if value is None else float(value)
-
-
-def _bounds(bounds: Any, d: int) -> tuple[Vector, Vector]:
-    try:
-        low, high = bounds
-        low, high = (np.broadcast_to(np.asarray(side, dtype=np.float64), (d,)).copy() for side in (low, high))
-    except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"Expected bounds=(low, high), each a number or one number per column ({d}), found {bounds!r}."
-        ) from error
-    if not (np.isfinite(low).all() and np.isfinite(high).all()):
-        raise ValueError("Expected finite bounds, found inf or NaN. Pass numbers that hold for every record, loose if need be.")
-    return low, high
-
-
-def _columns(declared: Any, labels: tuple[str, ...], kind: str) -> list[int]:
-    """Column indices from a list of indices or names, or "all"."""
-    if declared is None:
-        return []
-    if isinstance(declared, str):
-        if declared != "all":
-            raise ValueError(f'Expected {kind}= as a list of columns or "all", found {declared!r}.')
-        return list(range(len(labels)))
-    found = []
-    for item in declared:
-        if isinstance(item, str):
-            if item not in labels:
-                raise ValueError(f"Expected {kind}= to name columns of X, found {item!r}. Columns: {', '.join(labels[:20])}.")
-            found.append(labels.index(item))
-        else:
-            if not -len(labels) <= int(item) < len(labels):
-                raise ValueError(f"Expected {kind}= column numbers below {len(labels)}, found {item}.")
-            found.append(int(item) % len(labels))
-    return found
-
-
-def _groups(declared: Any, labels: tuple[str, ...]) -> list[list[int]]:
-    """Groups of one-hot columns; a flat list is one group."""
-    if declared is None:
-        return []
-    if isinstance(declared, str):
-        return [_columns(declared, labels, "categorical")]
-    items = list(declared)
-    nested = [list(item) for item in items if not isinstance(item, str | int | np.integer)]
-    if nested and len(nested) != len(items):
-        raise ValueError("Expected categorical= as a list of groups, found columns and groups mixed. Write [[0, 1], [2, 3, 4]].")
-    groups = [_columns(group, labels, "categorical") for group in (nested or [items])]
-    flat = [j for group in groups for j in group]
-    if len(set(flat)) != len(flat):
-        raise ValueError("Expected each column in one categorical group, found a column in two.")
-    return groups

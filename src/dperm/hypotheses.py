@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, ClassVar
@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dperm.declared_columns import declared_bounds
 from dperm.suggestions import closest
 
 Vector = NDArray[np.float64]
@@ -346,7 +347,7 @@ class Separators(Hypotheses):
 GRIDS = ("thresholds", "stumps", "boxes", "separators")
 
 
-def on_grid(name: str, bounds: Any, d: int) -> Hypotheses:
+def on_grid(name: str, bounds: Any, d: int, columns: Sequence[str] | None = None) -> Hypotheses:
     """A built-in class on a grid over declared bounds, of at most some two million rules.
 
     >>> on_grid("boxes", (0, 1), 2).size, on_grid("thresholds", (0, 1), 1).size
@@ -359,10 +360,7 @@ def on_grid(name: str, bounds: Any, d: int) -> Hypotheses:
         )
     if bounds is None:
         raise ValueError("Expected bounds=(low, high) for the grid of hypotheses=, found none. Declare the range of the columns.")
-    try:
-        low, high = (np.broadcast_to(np.asarray(side, dtype=np.float64), (d,)).tolist() for side in bounds)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"Expected bounds=(low, high), each a number or one per column ({d}), found {bounds!r}.") from error
+    low, high = (side.tolist() for side in declared_bounds(bounds, d, columns))
     if name == "stumps":
         return Stumps(tuple(low), tuple(high), 100)
     if name == "thresholds" and d != 1:

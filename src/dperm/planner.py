@@ -119,23 +119,26 @@ def choose(
     kinds: Sequence[str] = (),
     max_weight: float | None = None,
     exact: bool = False,
+    gaps: Sequence[int] = (),
 ) -> Any:
     """The mechanism for `method`: a name, "auto", or a mechanism object that is taken as it is.
 
     `asked_for` is "probabilities", "accuracy" or "coefficients"; `kinds` are the declared kinds of the encoded columns;
-    `max_weight` the declared bound on sample weights, None without weights; `exact` that only the exact sampler may draw noise.
+    `max_weight` the declared bound on sample weights, None without weights; `exact` that only the exact sampler may draw noise;
+    `gaps` the columns whose missing cells take the private centre, where the method releases one.
     """
     if not isinstance(method, str):
         if "private" in kinds and "private" not in getattr(method, "kinds", ()):
             raise ValueError("Expected a method that pays for bounds, found one that does not. Use 'auto', or declare bounds.")
-        return _weighed(method, problem, max_weight)
+        return _weighed(_with_gaps(method, gaps), problem, max_weight)
     if method != "auto" and method not in MECHANISMS:
         known = ", ".join(repr(name) for name in ["auto", *sorted(MECHANISMS)])
         raise ValueError(f"Expected method in {known}, found {method!r}.{closest(method, MECHANISMS)} 'auto' suits most.")
     name = automatic(problem, shape, target, asked_for=asked_for, exact=exact) if method == "auto" else method
     if "private" in kinds and name not in ("scaled-gradient", "scaled-objective"):
         raise ValueError(f"Expected declared bounds for method={name!r}, found bounds='private'. Scaled methods pay for them.")
-    return _weighed(build(name, asked_for=asked_for, kinds=kinds, problem=problem), problem, max_weight)
+    built = build(name, asked_for=asked_for, kinds=kinds, problem=problem)
+    return _weighed(_with_gaps(built, gaps), problem, max_weight)
 
 
 def automatic(problem: Problem, shape: Shape, target: Target, *, asked_for: str, exact: bool = False) -> str:
@@ -191,6 +194,12 @@ def build(name: str, *, asked_for: str, kinds: Sequence[str], problem: Problem) 
     if name == "scaled-poisson":
         options["labels"] = "counts"
     return mechanism_from_spec(name, options)
+
+
+def _with_gaps(mechanism: Any, gaps: Sequence[int]) -> Any:
+    """The mechanism that counts the present cells of these columns, if it releases a centre; otherwise as it is."""
+    takes = "gaps" in {field.name for field in dataclasses.fields(mechanism)}
+    return dataclasses.replace(mechanism, gaps=tuple(gaps)) if takes and gaps else mechanism
 
 
 def _weighed(mechanism: Any, problem: Problem, max_weight: float | None) -> Any:

@@ -8,7 +8,8 @@ so that rows are bounded before anything is known about them. The first histogra
 with more rows than the noise explains give a coarse range. The second counts 64 equal cells of that range and tightens it. The
 column is then decoded, clipped to the range and treated as a numeric column with those bounds.
 
-**Sensitivity** of a histogram over p columns: a row adds one count per column, so √p when it is nulled and √(2p) when replaced.
+**Sensitivity** of a histogram over p columns: a row adds one count per column, so √p when it is nulled and √(2p) when replaced. A
+missing cell adds none, which can only shorten what a row adds.
 """
 
 from __future__ import annotations
@@ -16,14 +17,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dperm.privacy import kappa
-from dperm.problem import DataBounds, FeatureMap
-from dperm.rows.base import Block, Rows, RowsBehind, SeenThrough, Term
+from dperm.rows.base import Block, Rows
+from dperm.rows.gaps import GAP, is_gap
+from dperm.rows.recoded import RecodedRows
 from dperm.statistics_terms import present
 
 Vector = NDArray[np.float64]
@@ -59,7 +61,8 @@ class OctaveHistogram:
         for place, j in enumerate(self.columns):
             u = np.asarray(block.X[:, j], dtype=np.float64)
             octave = np.minimum((2 * OCTAVES * np.abs(u)).astype(np.int64), OCTAVES - 1)
-            total[place] = np.bincount(np.where(u < 0, octave, OCTAVES + octave), weights=here, minlength=2 * OCTAVES)
+            counted = np.where(is_gap(u), 0.0, here)
+            total[place] = np.bincount(np.where(u < 0, octave, OCTAVES + octave), weights=counted, minlength=2 * OCTAVES)
         return total.reshape(-1)
 
     def sensitivity(self, relation: str) -> float:
@@ -81,10 +84,11 @@ class CellHistogram:
     def __call__(self, block: Block) -> Vector:
         here, total = present(block), np.zeros((len(self.columns), CELLS))
         for place, j in enumerate(self.columns):
-            x = decoded(np.asarray(block.X[:, j], dtype=np.float64))
+            u = np.asarray(block.X[:, j], dtype=np.float64)
+            x, counted = decoded(u), np.where(is_gap(u), 0.0, here)
             share = (x - self.low[place]) / (self.high[place] - self.low[place])
             cell = np.clip(np.floor(share * CELLS), 0, CELLS - 1).astype(np.int64)
-            total[place] = np.bincount(cell, weights=here, minlength=CELLS)
+            total[place] = np.bincount(cell, weights=counted, minlength=CELLS)
         return total.reshape(-1)
 
     def sensitivity(self, relation: str) -> float:
@@ -140,15 +144,10 @@ def tight_ranges(counts: Vector, low: Vector, high: Vector, noise: float, n: int
     return tight_low, tight_high
 
 
-class Recoder(Protocol):
-    """Something that turns one block of rows into another, row by row."""
-
-    def block(self, block: Block) -> Block: ...
-
-
 @dataclass(frozen=True, eq=False)
 class Recoding:
-    """Private columns decoded, clipped to their released range and mapped to [-1/2, 1/2]; other columns as they are."""
+    """Private columns decoded, clipped to their released range and mapped to [-1/2, 1/2]; other columns and missing cells as they
+    are, so that a missing cell becomes the middle of the range."""
 
     columns: tuple[int, ...]
     low: Vector
@@ -159,7 +158,8 @@ class Recoding:
             X = np.array(block.X, dtype=np.float64)
             for place, j in enumerate(self.columns):
                 low, high = self.low[place], self.high[place]
-                X[:, j] = (np.clip(decoded(X[:, j]), low, high) - (low + high) / 2) / (high - low)
+                inside = (np.clip(decoded(X[:, j]), low, high) - (low + high) / 2) / (high - low)
+                X[:, j] = np.where(is_gap(X[:, j]), GAP, inside + 0.0)
             return Block(X, block.y, block.weight, block.start)
 
         found: Block = block.remember((self, "recoded"), recoded)
@@ -170,29 +170,6 @@ class Recoding:
 
     def unseen(self) -> None:
         return None
-
-
-@dataclass(frozen=True, eq=False)
-class RecodedTerm(SeenThrough):
-    """A term on recoded rows."""
-
-    recoding: Recoder
-
-    def __call__(self, block: Block) -> Vector:
-        return self.term(self.recoding.block(block))
-
-
-@dataclass(frozen=True, eq=False)
-class RecodedRows(RowsBehind):
-    """Rows seen through a recoding."""
-
-    recoding: Recoder
-
-    def bounded(self, data: DataBounds, feature_map: FeatureMap | None = None) -> Rows:
-        return RecodedRows(self.rows.bounded(data, feature_map), self.recoding)
-
-    def sum(self, term: Term, step: float) -> Vector:
-        return self.rows.sum(RecodedTerm(term, self.recoding), step)
 
 
 def private_columns(kinds: Sequence[str]) -> tuple[int, ...]:

@@ -6,9 +6,11 @@
 
 Column types: numeric (low, high), ordinal (levels in order), categorical (levels), boolean, sparse (non-negative, mostly zero:
 high), ignored. A numeric column may say "bounds": "private" instead of low and high: the fit then pays for them. `missing` says
-what a null becomes: a number, a level, or "its own level"; the lower bound, or the all-zero one-hot, otherwise. A cell that does
-not parse is missing; an unknown level is the all-zero one-hot. Boolean columns with the same `group` are a one-hot code written
-out: exactly one of them is 1. `row_norm` beside "columns" bounds the norm of a row.
+what a null becomes. In numeric and ordinal columns: "mean" (the default: the private centre of the column, or the middle of its
+bounds where the method releases none), "middle", "indicator" (as "mean", and a 0/1 column says where a cell was missing), a
+number or a level. In categorical columns: a level, "its own level", or by default the all-zero one-hot. In boolean and sparse
+columns: a number, 0 by default. A cell that does not parse is missing; an unknown level is the all-zero one-hot. Boolean columns
+with the same `group` are a one-hot code written out: exactly one of them is 1. `row_norm` beside "columns" bounds a row's norm.
 """
 
 from __future__ import annotations
@@ -23,13 +25,15 @@ from typing import Any
 import numpy as np
 
 from dperm.cells import codes, filled, nulls, numbers, truth
-from dperm.encoding import Encoding
+from dperm.encoding import Encoding, missing_value
+from dperm.rows.gaps import kept_entries
 from dperm.suggestions import closest, finite, scalars
 
 COLUMN_TYPES = ("numeric", "ordinal", "categorical", "boolean", "sparse", "ignored")
 TARGET_TYPES = ("classes", "numeric", "count")
 OWN_LEVEL = "its own level"
 MISSING_NAME = "(missing)"
+MISSING_RULES = ("mean", "middle", "indicator")  # of numeric and ordinal columns; "mean" where nothing is said
 
 
 @dataclass(frozen=True)
@@ -82,20 +86,41 @@ class Column:
         if self.type == "ignored":
             return []
         if self.type != "categorical":
-            return [self.name]
+            return [self.name, f"{self.name}={MISSING_NAME}"] if self.missing_rule == "indicator" else [self.name]
         names = [f"{self.name}={level}" for level in self.levels]
         return [*names, f"{self.name}={MISSING_NAME}"] if self.missing == OWN_LEVEL else names
 
+    @property
+    def missing_rule(self) -> str:
+        """ "mean", "middle", "indicator" or "value". A level of an ordinal column that has such a name is a level."""
+        if self.type not in ("numeric", "ordinal"):
+            return "value"
+        if self.missing is None:
+            return "mean"
+        return self.missing if self.missing in MISSING_RULES and self.missing not in self.levels else "value"
+
+    @property
+    def missing_number(self) -> float | None:
+        """The declared value of a missing cell in the raw matrix of a numeric or ordinal column; None where a rule says it."""
+        if self.missing is None or self.missing_rule != "value":
+            return None
+        return float(codes([self.missing], self.levels)[0] if self.type == "ordinal" else self.missing)
+
     def encode(self, values: Any) -> np.ndarray:
-        """Raw feature matrix of a column of cells (strings, numbers or None): n × len(features)."""
-        if self.type in ("numeric", "sparse"):
-            return filled(numbers(values), self.missing, float(self.low or 0.0))[:, None]
+        """Raw feature matrix of a column of cells (strings, numbers or None): n × len(features).
+
+        A missing cell of a numeric or ordinal column is NaN, which the encoding turns into what its rule says.
+        """
         if self.type == "boolean":
             return filled(truth(values), self.missing, 0.0)[:, None]
-        if self.type == "ordinal":
-            code = codes(values, self.levels)
-            known = np.where(code >= 0, code, 0 if self.missing is None else codes([self.missing], self.levels)[0])
-            return known.astype(np.float64)[:, None]
+        if self.type == "sparse":
+            return filled(numbers(values), self.missing, float(self.low or 0.0))[:, None]
+        if self.type in ("numeric", "ordinal"):
+            raw = numbers(values) if self.type == "numeric" else codes(values, self.levels).astype(np.float64)
+            raw = np.where(np.isfinite(raw) & ((raw >= 0) | (self.type == "numeric")), raw, np.nan)
+            raw = raw if self.missing_number is None else filled(raw, self.missing_number, 0.0)
+            flag = [np.isnan(raw).astype(np.float64)] if self.missing_rule == "indicator" else []
+            return np.stack([raw, *flag], axis=1)
         code = self.places(values)
         matrix = np.zeros((len(code), len(self.features)))
         rows = np.flatnonzero(code >= 0)
@@ -168,10 +193,35 @@ def _described(name: str, entry: Any) -> Column:
     missing = entry.get("missing")
     if missing is not None:
         (missing,) = scalars([missing], f"missing of column {name!r}")
-        if entry.get("type") in ("numeric", "sparse", "boolean") and isinstance(missing, str):
-            raise ValueError(f"Expected a number as missing of column {name!r}, found {missing!r}. Write what a null becomes.")
+        _check_missing(name, entry.get("type"), missing, levels)
     low, high = entry.get("low"), entry.get("high")
     return Column(name, entry.get("type", ""), low, high, levels, missing, entry.get("group"), entry.get("bounds"))
+
+
+def _scaled(column: Column) -> tuple[Any, ...]:
+    """(kind, low, high, missing, group, rule) of a column that is one number."""
+    kind = "private" if column.bounds is not None else "numeric" if column.type == "ordinal" else column.type
+    low, high = (-0.5, 0.5) if kind == "private" else (float(column.low or 0.0), float(column.high or 0.0))
+    if column.type in ("ordinal", "boolean"):
+        low, high = 0.0, max(float(len(column.levels) - 1), 1.0)
+    missing = missing_value(kind, low, high, column.missing_number)
+    return kind, low, high, missing, -1, "mean" if column.missing_rule == "indicator" else column.missing_rule
+
+
+def _check_missing(name: str, kind: Any, missing: Any, levels: tuple[Any, ...]) -> None:
+    """A word must be one that the type of the column knows."""
+    if kind in ("sparse", "boolean") and isinstance(missing, str):
+        raise ValueError(f"Expected a number as missing of column {name!r}, found {missing!r}. Write what a null becomes.")
+    if kind == "numeric" and isinstance(missing, str) and missing not in MISSING_RULES:
+        words = ", ".join(f'"{word}"' for word in MISSING_RULES)
+        raise ValueError(
+            f"Expected {words} or a number as missing of column {name!r}, found {missing!r}.{closest(missing, MISSING_RULES)} "
+            "Write what a null becomes."
+        )
+    if kind == "ordinal" and missing not in MISSING_RULES and codes([missing], levels)[0] < 0:
+        raise ValueError(
+            f"Expected one of the levels of column {name!r} or a rule in {MISSING_RULES} as its missing, found {missing!r}."
+        )
 
 
 @dataclass(frozen=True)
@@ -280,37 +330,24 @@ class Schema:
 
     def encoding(self) -> Encoding:
         """The encoding of the features, in the order of the columns."""
-        names: list[str] = []
-        kinds: list[str] = []
-        low: list[float] = []
-        high: list[float] = []
-        missing: list[float] = []
-        groups: list[int] = []
+        features: list[tuple[Any, ...]] = []  # name, kind, low, high, missing, group, rule
         numbered: dict[str, int] = {}
         for column in self.columns:
-            features = column.features
-            names += features
-            kind = "numeric" if column.type == "ordinal" else column.type
-            group = -1
+            if column.type == "ignored":
+                continue
+            first, *others = column.features
             if column.type == "categorical" or column.group is not None:
                 # Boolean columns of one group are a one-hot code that somebody wrote out: one of them is 1.
-                kind, label = "categorical", f"column {column.name}" if column.group is None else f"group {column.group}"
+                label = f"column {column.name}" if column.group is None else f"group {column.group}"
                 group = numbered.setdefault(label, len(numbered))
-            if column.bounds is not None:
-                kind = "private"
-            kinds += [kind] * len(features)
-            groups += [group] * len(features)
-            top = float(len(column.levels) - 1) if column.type == "ordinal" else 1.0
-            if column.bounds is not None:
-                low, high, missing = [*low, -0.5], [*high, 0.5], [*missing, 0.0]
+                features += [(name, "categorical", 0.0, 1.0, 0.0, group, "value") for name in (first, *others)]
                 continue
-            numeric = column.type in ("numeric", "sparse")
-            low += [float(column.low or 0.0) if numeric else 0.0] * len(features)
-            high += [float(column.high or 0.0) if numeric else max(top, 1.0)] * len(features)
-            missing += [float(column.low or 0.0) if numeric else 0.0] * len(features)
-        return Encoding(
-            tuple(names), tuple(kinds), np.array(low), np.array(high), np.array(missing), tuple(groups), self.row_norm, True
-        )
+            features.append((first, *_scaled(column)))
+            for name in others:  # where a cell was missing
+                group = numbered.setdefault(f"missing {column.name}", len(numbered))
+                features.append((name, "categorical", 0.0, 1.0, 0.0, group, "value"))
+        names, kinds, low, high, missing, groups, rules = zip(*features)
+        return Encoding(names, kinds, np.array(low), np.array(high), np.array(missing), groups, self.row_norm, True, rules)
 
     def check(self, found: list[str], *, with_target: bool = True) -> None:
         """The table's columns against the declared ones; raises before anything is spent."""
@@ -352,15 +389,11 @@ class Schema:
                 places.append(start + np.maximum(level, 0))
                 values.append((level >= 0).astype(np.float64))
             else:
-                places.append(np.full(len(found), start))
-                values.append(encoding.transform_column(start, column.encode(found)[:, 0]))
+                raw = column.encode(found)
+                places += [np.full(len(found), start + offset) for offset in range(raw.shape[1])]
+                values += [encoding.transform_column(start + offset, raw[:, offset]) for offset in range(raw.shape[1])]
             start += len(column.features)
-        n, k = len(places[0]), len(places)
-        indices = np.stack(places, axis=1).astype(np.int32).reshape(-1)
-        ends = np.arange(0, n * k + 1, k, dtype=np.int32)
-        rows = csr_array((np.stack(values, axis=1).reshape(-1), indices, ends), shape=(n, start))
-        rows.eliminate_zeros()
-        return rows
+        return kept_entries(np.stack(values, axis=1), np.stack(places, axis=1), start, csr_array)
 
     def labels(self, cells: Any) -> np.ndarray:
         """Target cells as class labels (in the type of the declared classes) or numbers; unknown → None or NaN."""

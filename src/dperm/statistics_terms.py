@@ -6,6 +6,7 @@ Each term clips what one row adds, so that its sensitivity is a fact about the c
 | term           | one row adds                   | null one row | replace one row |
 |----------------|--------------------------------|--------------|-----------------|
 | RowSum         | x clipped to norm r            | r            | 2r              |
+| PresentCount   | 1 per present cell, p columns  | √p           | √p              |
 | SquareSum      | (x - m)∘(x - m), norm ≤ r²     | r²           | √2·r²           |
 | LogHistogram   | one count of one bin           | 1            | √2              |
 | PositiveCount  | 1 or 0                         | 1            | 1               |
@@ -29,6 +30,7 @@ from dperm.features import Features, settled
 from dperm.privacy import kappa
 from dperm.problem import Loss
 from dperm.rows.base import Block
+from dperm.rows.gaps import is_gap
 from dperm.rows.memory import is_sparse
 from dperm.terms import GradientTerm
 
@@ -67,6 +69,34 @@ class RowSum:
     @property
     def row_bound(self) -> float:
         return self.radius
+
+
+@dataclass(frozen=True, eq=False)
+class PresentCount:
+    """Number of rows whose cell is present, for every one of p columns.
+
+    **Sensitivity** √p under every relation. One row adds a vector a in {0, 1}^p, of norm ≤ √p; nulled, added or removed it moves
+    the sum by a. Replaced by a row that adds b it moves the sum by a - b, whose entries lie in {-1, 0, 1}: √p again, and not
+    √(2p) as for a histogram, where leaving one bin means entering another.
+    """
+
+    columns: tuple[int, ...]
+
+    def __call__(self, block: Block) -> Vector:
+        here, X = present(block), block.X
+        if not is_sparse(X):
+            return np.asarray(here @ ~is_gap(X[:, list(self.columns)]))
+        gap = is_gap(X.data)
+        weights = np.repeat(here, np.diff(X.indptr))[gap]
+        absent = np.bincount(X.indices[gap], weights=weights, minlength=X.shape[1])
+        return np.asarray(here.sum() - absent[list(self.columns)])
+
+    def sensitivity(self, relation: str) -> float:
+        return math.sqrt(len(self.columns))
+
+    @property
+    def row_bound(self) -> float:
+        return 1.0
 
 
 @dataclass(frozen=True, eq=False)

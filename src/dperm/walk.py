@@ -9,8 +9,8 @@ stage that is left over is an error; only then is anything released. Fits, evalu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -42,12 +42,15 @@ class Release:
     stats: Mapping[str, Any]
 
 
-def plan(problem: Problem, shape: Shape, target: Target, mechanism: Any = "gradient") -> Plan:
+def plan(
+    problem: Problem, shape: Shape, target: Target, mechanism: Any = "gradient", encoding: Encoding | None = None
+) -> Plan:
     """Decide from public numbers, by a mechanism, its name or "auto" (the table of `dperm.planner`).
 
+    `encoding` says what the columns are; the plan then notes where missing cells are not at a released centre.
     Raises `UnmetNeeds` with the whole list when the mechanism's theorem does not apply.
     """
-    chosen = _named(mechanism, problem, shape, target)
+    chosen = _named(mechanism, problem, shape, target, encoding)
     try:
         needs = chosen.missing(problem, target)
         if needs:
@@ -59,7 +62,13 @@ def plan(problem: Problem, shape: Shape, target: Target, mechanism: Any = "gradi
         from dperm.planner import pure_advice
 
         raise UnmetNeeds(error.mechanism, error.needs, pure_advice(error.mechanism, problem, shape, target)) from error
-    return planned
+    if encoding is None or not encoding.gaps or any(stage.name == "present" for stage in planned.stages):
+        return planned
+    return replace(planned, notes=(*planned.notes, NO_CENTRE))
+
+
+NO_CENTRE = "a missing number counts as the middle of its column's bounds: this fit releases no centre of the columns"
+
 
 
 def check_noise(policy: str, mechanism: Any, planned: Plan) -> None:
@@ -69,13 +78,14 @@ def check_noise(policy: str, mechanism: Any, planned: Plan) -> None:
         ExactNoise().generator()  # raises, in the words of a draw
 
 
-def _named(mechanism: Any, problem: Problem, shape: Shape, target: Target, kinds: Sequence[str] = ()) -> Any:
+def _named(mechanism: Any, problem: Problem, shape: Shape, target: Target, encoding: Encoding | None = None) -> Any:
     if isinstance(mechanism, str) and mechanism == "auto":
         from dperm.planner import choose
 
         likelihood = problem.loss.name in ("logistic", "multinomial")
         asked_for = "probabilities" if likelihood else "coefficients"
-        return choose("auto", problem, shape, target, asked_for=asked_for, kinds=kinds)
+        declared: dict[str, Any] = {} if encoding is None else {"kinds": encoding.kinds, "gaps": encoding.gaps}
+        return choose("auto", problem, shape, target, asked_for=asked_for, **declared)
     return mechanism_from_spec(mechanism, {}) if isinstance(mechanism, str) else mechanism
 
 
@@ -148,8 +158,8 @@ def fit(
     if rows.n == 0 and target.relation != "add-remove":
         raise ValueError("Expected at least one row, found none. Check that the file or array is not empty.")
     shape = Shape(nominal_n if nominal_n is not None else rows.n, rows.d)
-    chosen = _named(mechanism, problem, shape, target, () if encoding is None else encoding.kinds)
-    planned = plan(problem, shape, target, chosen)
+    chosen = _named(mechanism, problem, shape, target, encoding)
+    planned = plan(problem, shape, target, chosen, encoding)
     source = noise_source(noise, random_state) if isinstance(noise, str) else noise
     check_noise(source.policy, chosen, planned)
     speak(planned.warnings)  # public numbers decide them, and nothing is spent yet

@@ -33,4 +33,5 @@ def schema(
             show({"draft": str(out)}, True)
             return
         say(f"Draft in {out}. Fill in low and high, levels and the target; nothing was taken from the data.")
+        say('A missing number counts as the private mean of its column; "missing" in a column says otherwise.')
         say('Mark columns that are no features (a number of a person, a name) as {"type": "ignored"}.')

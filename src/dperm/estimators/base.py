@@ -45,9 +45,11 @@ class PrivateEstimator(BaseEstimator):
     """Parameters common to all estimators, and the fit.
 
     epsilon, delta     the budget; delta=None means min(1e-6, 0.1/n), delta=0 asks for pure privacy
-    bounds, x_norm     public bounds of the columns (low, high) and of a row's norm; at least one of them; bounds="private"
-                       pays for the columns' bounds out of the budget instead
+    bounds, x_norm     public bounds of the columns and of a row's norm; at least one of them. bounds= is (low, high) for all
+                       columns, a pair per column, or a dict by name; "private" pays for them out of the budget instead
     categorical        groups of one-hot columns; boolean, sparse: columns of those kinds (indices, names or "all")
+    missing            what a missing number becomes: "mean" (the private centre of its column where the method releases one,
+                       else the middle of its bounds), "middle" or a number; a schema says it per column instead
     schema             a `Schema` (or its dict) when X is a table
     method             "auto", the name of a mechanism, or a mechanism object such as `Gradient(steps=100)`
     regularization     "auto", a number (ridge, sum scale: λ/2·‖w‖² added to the sum of losses), or a regularizer
@@ -72,6 +74,7 @@ class PrivateEstimator(BaseEstimator):
     categorical: Any = None
     boolean: Any = None
     sparse: Any = None
+    missing: Any = "mean"
     schema: Any = None
     fit_intercept: bool = True
     method: Any = "auto"
@@ -289,6 +292,7 @@ class PrivateEstimator(BaseEstimator):
             categorical=self.categorical,
             boolean=self.boolean,
             sparse=self.sparse,
+            missing=self.missing,
             names=None if names is None else list(names),
             centred=not is_sparse(X),
         )

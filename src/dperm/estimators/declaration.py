@@ -34,7 +34,7 @@ class Declaration:
 
     def plan(self) -> Plan:
         """The plan of the fit, refused where the fit would be refused."""
-        planned = plan(self.problem, self.shape, self.target, self.mechanism)
+        planned = plan(self.problem, self.shape, self.target, self.mechanism, getattr(self.estimator, "_encoding", None))
         seeded = self.estimator.random_state is not None
         check_noise("seeded" if seeded else self.estimator.noise, self.mechanism, planned)
         return planned
@@ -76,6 +76,7 @@ def declaration(
         target,
         asked_for=estimator.asked_for,
         kinds=encoding.kinds,
+        gaps=encoding.gaps,
         max_weight=heaviest,
         exact=estimator.noise == "exact",
     )

@@ -58,6 +58,7 @@ def fewest_rows(estimator: Any) -> int:
 def check_one_declaration(estimator: Any, other: str) -> None:
     """Columns are declared by `other`: parameters that declare them again would be ignored."""
     twice = [name for name in OF_COLUMNS if getattr(estimator, name) is not None]
+    twice += ["missing"] if estimator.missing != "mean" else []
     if twice:
         raise ValueError(f"Expected columns declared once, by {other}, found {twice[0]}= as well. Leave one of the two out.")
 

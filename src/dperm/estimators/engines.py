@@ -98,6 +98,7 @@ def declared_rows(estimator: Any, rows: Any, sample_weight: Any, groups: Any) ->
                 categorical=estimator.categorical,
                 boolean=estimator.boolean,
                 sparse=estimator.sparse,
+                missing=estimator.missing,
                 names=rows.names,
             )
         )

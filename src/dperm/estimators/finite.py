@@ -114,7 +114,7 @@ class FiniteClassLearner(ClassifierMixin, BaseEstimator):
         binary = len(self.classes_) == 2
         found: Hypotheses
         if given is None or (isinstance(given, str) and given != "predictions"):
-            found = on_grid("stumps" if given is None else given, self.bounds, d)
+            found = on_grid("stumps" if given is None else given, self.bounds, d, getattr(self, "feature_names_in_", None))
         elif isinstance(given, str):
             found = Predictions(d)
         elif isinstance(given, Hypotheses):

@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from dperm.cells import column
+from dperm.declared_columns import declared_bounds
 from dperm.estimators.declaration import Declaration, before_rows, declared_unit, target_of
 from dperm.estimators.declared import check_declared
 from dperm.estimators.matrix import read_matrix
@@ -94,14 +95,9 @@ class _Location(BaseEstimator):
             )
         if self.bounds is None:
             return DataBounds(float(x_norm or 0.0), NO_LABELS)
-        try:
-            low, high = (np.broadcast_to(np.asarray(side, dtype=np.float64), (d,)) for side in self.bounds)
-        except (TypeError, ValueError) as error:
-            raise ValueError(
-                f"Expected bounds=(low, high), each a number or one per column ({d}), found {self.bounds!r}."
-            ) from error
-        if not (np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()):
-            raise ValueError(f"Expected finite bounds with low < high, found {self.bounds!r}. Correct bounds=.")
+        low, high = declared_bounds(self.bounds, d, getattr(self, "feature_names_in_", None))
+        if not (low < high).all():
+            raise ValueError(f"Expected bounds with low < high, found {self.bounds!r}. Correct bounds=.")
         return DataBounds.box(low.tolist(), high.tolist(), NO_LABELS)
 
     def __sklearn_tags__(self) -> Any:
@@ -116,7 +112,7 @@ class _Location(BaseEstimator):
 class MeanEstimator(_Location):
     """Mean of one or several columns: argmin_w Σ ½‖x_i - w‖², released with (ε, δ)- or ε-differential privacy.
 
-    bounds     (low, high), numbers or one per column: values are clipped, noise has each column's own scale
+    bounds     (low, high) for all columns, a pair each, or a dict by name: values are clipped, noise has each column's own scale
     x_norm     instead of bounds: the largest Euclidean norm of a row
     delta      None: min(1e-6, 0.1/n); 0: pure. The smaller of Gaussian and exponential-norm noise is taken
 
@@ -151,7 +147,7 @@ class MeanEstimator(_Location):
 class MedianEstimator(_Location):
     """Median (or another quantile) of one or several columns, released with ε-differential privacy by the exponential mechanism.
 
-    bounds     (low, high), numbers or one per column; the answer lies inside
+    bounds     (low, high) for all columns, a pair per column, or a dict by name; the answer lies inside
     quantile   level in (0, 1); 0.5 is the median
     cells      of the public grid over the bounds: the answer is uniform inside its cell
 

@@ -122,6 +122,7 @@ class Plan:
     warnings: tuple[str, ...] = ()
     parameters: int | None = None  # how many numbers are released, where it is not one per coefficient of the problem
     most_rows: int | None = None  # the largest table that the guarantee speaks of, where it was declared (add-remove)
+    notes: tuple[str, ...] = ()  # what a reader should know and nobody need be warned of
 
     @property
     def events(self) -> tuple[Event, ...]:
@@ -143,7 +144,7 @@ class Plan:
             event = re.sub(r"\d+\.\d{5,}(e[-+]?\d+)?", lambda found: f"{float(found[0]):.4g}", str(stage.event))
             lines.append(f"stage      {stage.name}: {event}" + (f" ({shown})" if shown else ""))
         lines += [f"assumes    {text}" for text in self.assumptions]
-        lines += [f"note       {text}" for text in self.warnings]
+        lines += [f"note       {text}" for text in (*self.warnings, *self.notes)]
         return "\n".join(lines)
 
 

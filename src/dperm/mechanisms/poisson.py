@@ -25,7 +25,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dperm.features import Features
-from dperm.mechanisms import poisson_counts, poisson_rule
+from dperm.mechanisms import gaps_rule, poisson_counts, poisson_rule
 from dperm.mechanisms import scaled_rule as rule
 from dperm.mechanisms.base import Plan, Settings, Shape, Stage, Target, Vector, options_of, register
 from dperm.mechanisms.scaled import budget_of, features_of, scaling_releases
@@ -47,6 +47,7 @@ class ScaledPoisson:
     labels       "counts": labels are counts (times sample weights) and row weights exposures; the clip follows the size of the
                  counts, and the total is balanced at the end. "rates": labels are counts per exposure and nothing is balanced,
                  which is what records of version 0.1 mean
+    gaps         columns whose missing cells take the released centre; their present cells are counted
 
     **Guarantee**: μ(ε, δ)-GDP in stages, for the target's relation.
 
@@ -59,11 +60,14 @@ class ScaledPoisson:
     horizon: float | None = None
     max_weight: float | None = None
     labels: str = "rates"
+    gaps: tuple[int, ...] = ()
 
     name: ClassVar[str] = "scaled-poisson"
+    UNSTATED: ClassVar[dict[str, Any]] = {"gaps": (), "labels": "rates"}  # version 0.1.0 had no such options
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kinds", tuple(self.kinds))
+        object.__setattr__(self, "gaps", gaps_rule.check_gaps(self.gaps))
         for kind in self.kinds:
             if kind not in rule.KINDS:
                 raise ValueError(f"Expected kinds in {rule.KINDS}, found {kind!r}. Declare what each column is.")
@@ -102,7 +106,9 @@ class ScaledPoisson:
 
     def plan(self, problem: Problem, shape: Shape, target: Target) -> Plan:
         kinds = poisson_rule.kinds_of(self.kinds, shape)
-        budget = poisson_rule.shares(problem, shape, target, exposed=self.max_weight is not None, balanced=self.counted)
+        budget = poisson_rule.shares(
+            problem, shape, target, exposed=self.max_weight is not None, balanced=self.counted, gaps=self.gaps
+        )
         public = {
             "columns": rule.kinds_in_words(kinds),
             "declared_kinds": len(self.kinds),
@@ -111,18 +117,16 @@ class ScaledPoisson:
             "max_weight": "none" if self.max_weight is None else self.max_weight,
             "momentum": rule.MOMENTUM,
             "declared_range": [problem.loss.low, problem.loss.high],  # type: ignore[attr-defined]
+            **gaps_rule.gaps_in_words(self.gaps, shape),
         }
         stages = tuple(Stage(name, Gaussian(mu), public if name == "descent" else {}) for name, mu in budget.items())
         from dperm.planner import noise_warning
 
-        options = options_of(self)
-        if not self.counted:
-            del options["labels"]  # as in the records of version 0.1, which do not state it
-        return Plan(self.name, options, stages, target, shape, warnings=noise_warning(problem, shape, target))
+        return Plan(self.name, options_of(self), stages, target, shape, warnings=noise_warning(problem, shape, target))
 
     def _settings(self, plan: Plan, problem: Problem, released: Mapping[str, Any]) -> tuple[Settings, Settings]:
         shape, target, kinds, budget = plan.shape, plan.target, poisson_rule.kinds_of(self.kinds, plan.shape), budget_of(plan)
-        scaled = rule.centred_and_scaled(problem, shape, target, kinds, budget, released)
+        scaled = rule.centred_and_scaled(problem, shape, target, kinds, budget, released, self.gaps)
         options = {"clip_factor": self.clip_factor, "horizon": self.horizon}
         if self.counted:
             means = poisson_counts.means(problem, shape, target, budget, released, self.heaviest)
@@ -167,7 +171,7 @@ class ScaledPoisson:
     def program(self, plan: Plan, problem: Problem) -> Program:
         shape, budget = plan.shape, budget_of(plan)
         kinds = poisson_rule.kinds_of(self.kinds, shape)
-        released = yield from scaling_releases(problem, shape, kinds, budget)
+        released = yield from scaling_releases(problem, plan, kinds, self.gaps)
         released["count scale"] = yield Sum("count scale", LogHistogram(poisson_rule.Counts(), problem.data.y.high))
         limit = self._limit(plan, problem, released)
         total = poisson_counts.BoundedCounts(limit) if self.counted else poisson_rule.CountSum(limit, self.heaviest)

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dperm.features import Features
+from dperm.mechanisms import gaps_rule
 from dperm.mechanisms import scaled_rule as rule
 from dperm.mechanisms.base import Settings, Shape, Target
 from dperm.privacy import gaussian_mu, kappa
@@ -30,6 +31,7 @@ from dperm.statistics_terms import upper_quantile
 Vector = NDArray[np.float64]
 
 SHARES = {
+    "present": gaps_rule.PRESENT_SHARE,
     "radius": 0.02,
     "squares": 0.10,
     "count scale": 0.01,
@@ -46,12 +48,14 @@ MOST_STEPS = 800
 HORIZON = 2.0
 
 
-def shares(problem: Problem, shape: Shape, target: Target, *, exposed: bool, balanced: bool = False) -> dict[str, float]:
+def shares(
+    problem: Problem, shape: Shape, target: Target, *, exposed: bool, balanced: bool = False, gaps: Sequence[int] = ()
+) -> dict[str, float]:
     """Stage name → μ of its event; the squares add up to μ(ε, δ)²."""
     mu = gaussian_mu(target.epsilon, target.delta)
-    names = ["mean"] if problem.data.intercept else []
-    names += ["radius", "squares", "count scale", "count sum", *(["exposure sum"] if exposed else [])]
-    names += ["residuals", "descent", "residuals again", *(["signed residuals"] if balanced else [])]
+    names = [*gaps_rule.centring(problem, gaps), "radius", "squares", "count scale", "count sum"]
+    names += [*(["exposure sum"] if exposed else []), "residuals", "descent", "residuals again"]
+    names += ["signed residuals"] if balanced else []
     parts = {name: SHARES[name] for name in names if name in SHARES}
     if "mean" in names:
         parts["mean"] = min(max(shape.d / (0.1 * rule.effective_mu(mu, target) * shape.n) ** 2, 0.01), 0.25)

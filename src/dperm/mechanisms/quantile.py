@@ -24,6 +24,7 @@ import numpy as np
 from scipy.special import expit
 
 from dperm.features import Features
+from dperm.mechanisms import gaps_rule
 from dperm.mechanisms import scaled_rule as rule
 from dperm.mechanisms.base import Plan, Settings, Shape, Stage, Target, Vector, options_of, register
 from dperm.mechanisms.poisson_rule import kinds_of, weights_of
@@ -35,6 +36,7 @@ from dperm.rows.base import Block
 from dperm.statistics_terms import LogHistogram, Residuals, upper_quantile
 
 SHARES = {"radius": 0.02, "squares": 0.10, "label mean": 0.01, "residuals": 0.02, "residuals again": 0.02}
+SHARES["present"] = gaps_rule.PRESENT_SHARE
 SMOOTHING = 0.05  # of the residuals' scale
 HORIZON = 1.0  # residual scales that the noise may reach in a flat direction
 
@@ -74,6 +76,7 @@ class ScaledQuantile:
 
     kinds        one of "numeric", "categorical", "boolean", "sparse", "free" per encoded column; all "free" if left out
     max_weight   declared bound on sample weights, or None when there are none
+    gaps         columns whose missing cells take the released centre; their present cells are counted
 
     **Guarantee**: μ(ε, δ)-GDP in stages, for the target's relation.
 
@@ -83,11 +86,14 @@ class ScaledQuantile:
 
     kinds: tuple[str, ...] = ()
     max_weight: float | None = None
+    gaps: tuple[int, ...] = ()
 
     name: ClassVar[str] = "scaled-quantile"
+    UNSTATED: ClassVar[dict[str, Any]] = {"gaps": ()}  # version 0.1.0 had no such option
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kinds", tuple(self.kinds))
+        object.__setattr__(self, "gaps", gaps_rule.check_gaps(self.gaps))
 
     @property
     def heaviest(self) -> float:
@@ -105,7 +111,7 @@ class ScaledQuantile:
         kinds = kinds_of(self.kinds, shape)
         mu = gaussian_mu(target.epsilon, target.delta)
         centred = problem.data.intercept != 0
-        names = ["mean", "radius", "squares", "label mean"] if centred else ["radius", "squares"]
+        names = [*gaps_rule.centring(problem, self.gaps), "radius", "squares", *(["label mean"] if centred else [])]
         names += ["residuals", "descent", "residuals again"]
         parts = {name: SHARES[name] for name in names if name in SHARES}
         if centred:
@@ -117,6 +123,7 @@ class ScaledQuantile:
             "level": problem.loss.level,  # type: ignore[attr-defined]
             "max_weight": "none" if self.max_weight is None else self.max_weight,
             "momentum": rule.MOMENTUM,
+            **gaps_rule.gaps_in_words(self.gaps, shape),
         }
         stages = tuple(
             Stage(name, Gaussian(mu * math.sqrt(parts[name]) * (1 - 1e-12)), public if name == "descent" else {}) for name in
@@ -130,7 +137,7 @@ class ScaledQuantile:
         """τ = κ/(max(q, 1 - q)·ν): after that time the noise in a flat direction is κ residual scales."""
         shape, target, budget = plan.shape, plan.target, budget_of(plan)
         kinds = kinds_of(self.kinds, shape)
-        scaled = rule.centred_and_scaled(problem, shape, target, kinds, budget, released)
+        scaled = rule.centred_and_scaled(problem, shape, target, kinds, budget, released, self.gaps)
         level = problem.loss.level  # type: ignore[attr-defined]
         nu = scaled["size"] ** 2 / (rule.effective_mu(budget["descent"] / self.heaviest, target) * shape.n)
         tau = min(HORIZON / (max(level, 1 - level) * nu), 300.0)
@@ -149,7 +156,7 @@ class ScaledQuantile:
 
     def program(self, plan: Plan, problem: Problem) -> Program:
         shape = plan.shape
-        released = yield from scaling_releases(problem, shape, kinds_of(self.kinds, shape), budget_of(plan))
+        released = yield from scaling_releases(problem, plan, kinds_of(self.kinds, shape), self.gaps)
         scaled, settings = self._settings(plan, problem, released)
         features = features_of(problem, scaled)
         theta = start(problem, shape, released, None)

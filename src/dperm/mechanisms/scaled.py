@@ -1,11 +1,12 @@
 """Scaled gradient descent: private centring and scaling, then clipped noisy descent whose settings follow from one number.
 
-    m = (Σ x + noise)/n;   v = Σ (x - m)² + noise;   z = (1, (x - m)/√(v/n))
+    m = (Σ x + noise)/n;   v = Σ (x - m)² + noise;   z = (1, (x - m)/√(v/n)),   z_j = 0 where x_j is missing
     θ ← θ - η·V,   V ← 0.9·V + ( Σ_i clip_C(φ'(⟨z_i, θ⟩; y_i)·z_i) + N(0, σ²I) )/n,   C = c·S,   S² = E‖z‖² (released)
 
-**Theorem.** Every release is a Gaussian mechanism on a sum whose sensitivity its term enforces (κR for the mean, √2 or 1 for a
-histogram, √2·r² or r² for squares, κC for a gradient). Stage k has the fixed budget μ_k; what later stages do (clip, steps, step
-size) is a function of public numbers and earlier releases. By adaptive composition the whole is √(Σμ_k²) = μ(ε, δ)-GDP.
+**Theorem.** Every release is a Gaussian mechanism on a sum whose sensitivity its term enforces: κR for the mean, √p for counts of
+present cells (by which m divides where p columns may have missing ones), √2 or 1 for a histogram, √2·r² or r² for squares, κC for
+a gradient. Stage k has the fixed budget μ_k; what later stages do (clip, steps, step size) is a function of public numbers and
+earlier releases. By adaptive composition the whole is √(Σμ_k²) = μ(ε, δ)-GDP.
 
 Why it needs no tuning: after scaling the problem is dimensionless, and ν = S²/(μn) fixes how long to descend. More steps average
 the noise out, so their number costs time only. `docs/theorems/scaled-gradient.md` has the proof and the measurements.
@@ -21,19 +22,23 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dperm.features import Features
+from dperm.mechanisms import gaps_rule
 from dperm.mechanisms import scaled_rule as rule
 from dperm.mechanisms.base import Plan, Settings, Shape, Stage, Target, Vector, options_of, register
 from dperm.privacy import Gaussian
-from dperm.private_bounds import CellHistogram, OctaveHistogram, RecodedRows, Recoding, private_columns
+from dperm.private_bounds import CellHistogram, OctaveHistogram, Recoding, private_columns
 from dperm.problem import Problem
 from dperm.release.asks import Ask, Close, Decide, Open, Program, See, Sum
 from dperm.rows.base import Block, Rows
+from dperm.rows.gaps import Filling
 from dperm.rows.memory import MemoryRows, is_sparse
+from dperm.rows.recoded import RecodedRows
 from dperm.statistics_terms import (
     PLAIN,
     LabelSum,
     LogHistogram,
     PositiveCount,
+    PresentCount,
     Residuals,
     RowNorms,
     RowSum,
@@ -54,6 +59,7 @@ class ScaledGradient:
     start        "zero", or "rate": release the positive rate (0.5 % of μ²) and start at its log-odds, as the rule always does
                  where boolean or sparse columns are declared
     max_weight   declared bound on sample weights, or None when there are none
+    gaps         columns whose missing cells take the released centre; their present cells are counted
 
     **Guarantee**: μ(ε, δ)-GDP in stages, for the target's relation. The domain, if bounded, is enforced by projecting the answer.
 
@@ -66,13 +72,16 @@ class ScaledGradient:
     horizon: float | None = None
     start: str = "zero"
     max_weight: float | None = None
+    gaps: tuple[int, ...] = ()
 
     name: ClassVar[str] = "scaled-gradient"
+    UNSTATED: ClassVar[dict[str, Any]] = {"gaps": ()}  # version 0.1.0 had no such option
     last: ClassVar[str] = "descent"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kinds", tuple(self.kinds))
         rule.check_kinds(self.kinds)
+        object.__setattr__(self, "gaps", gaps_rule.check_gaps(self.gaps))
         if self.start not in ("zero", "rate"):
             raise ValueError(f"Expected start in ('zero', 'rate'), found {self.start!r}.")
         for label in ("clip_factor", "horizon", "max_weight"):
@@ -90,13 +99,13 @@ class ScaledGradient:
 
     def plan(self, problem: Problem, shape: Shape, target: Target) -> Plan:
         kinds = rule.column_kinds(self.kinds, shape)
-        budget = rule.shares(problem, shape, target, kinds, self.last, positives=self.start == "rate")
+        budget = rule.shares(problem, shape, target, kinds, self.last, positives=self.start == "rate", gaps=self.gaps)
         public = {name: rule.described(name, mu, target) for name, mu in budget.items()}
-        public[self.last] |= self._public(kinds)
+        public[self.last] |= self._public(kinds, shape)
         stages = tuple(Stage(name, Gaussian(mu), public[name]) for name, mu in budget.items())
         return Plan(self.name, options_of(self), stages, target, shape, warnings=self._warnings(problem, shape, target, budget))
 
-    def _public(self, kinds: tuple[str, ...]) -> Settings:
+    def _public(self, kinds: tuple[str, ...], shape: Shape) -> Settings:
         return {
             "columns": rule.kinds_in_words(kinds),
             "declared_kinds": len(self.kinds),
@@ -105,6 +114,7 @@ class ScaledGradient:
             "start": self.start,
             "max_weight": "none" if self.max_weight is None else self.max_weight,
             "momentum": rule.MOMENTUM,
+            **gaps_rule.gaps_in_words(self.gaps, shape),
         }
 
     def _warnings(self, problem: Problem, shape: Shape, target: Target, budget: Mapping[str, float]) -> tuple[str, ...]:
@@ -131,8 +141,8 @@ class ScaledGradient:
         shape, target, kinds = plan.shape, plan.target, rule.column_kinds(self.kinds, plan.shape)
         budget = budget_of(plan)
         released = yield from known_bounds(plan, kinds)
-        released |= yield from scaling_releases(problem, shape, kinds, budget)
-        scaled = rule.centred_and_scaled(problem, shape, target, kinds, budget, released)
+        released |= yield from scaling_releases(problem, plan, kinds, self.gaps)
+        scaled = rule.centred_and_scaled(problem, shape, target, kinds, budget, released, self.gaps)
         settings = rule.descent_settings(
             problem, shape, target, kinds, budget, released, scaled,
             clip_factor=self.clip_factor, horizon=self.horizon, max_weight=self.max_weight,
@@ -245,7 +255,8 @@ class Standardised:
     features: Features
 
     def of(self, rows: Rows) -> tuple[Rows, Features]:
-        if not isinstance(rows, MemoryRows) or is_sparse(rows.X) or rows.X.dtype != np.float32:
+        held = rows.rows if isinstance(rows, RecodedRows) and isinstance(rows.recoding, Filling) else rows
+        if not isinstance(held, MemoryRows) or is_sparse(held.X) or held.X.dtype != np.float32:
             return rows, self.features
         return RecodedRows(rows, self), Features(self.features.intercept)
 
@@ -285,15 +296,22 @@ def start(problem: Problem, shape: Shape, released: Mapping[str, Any], rate: flo
 
 
 def scaling_releases(
-    problem: Problem, shape: Shape, kinds: tuple[str, ...], budget: Mapping[str, float]
+    problem: Problem, plan: Plan, kinds: tuple[str, ...], gaps: tuple[int, ...]
 ) -> Generator[Ask, Any, dict[str, Any]]:
-    """Row norms, mean, centred norms, squares and label statistics, each a booked noisy sum, in the order of the plan."""
+    """Row norms, mean, present cells, centred norms, squares and label statistics, each a booked noisy sum, in the plan's order;
+    missing cells are seen at the centre from then on."""
+    shape, budget = plan.shape, budget_of(plan)
     released: dict[str, Any] = {}
     if "row norms" in budget:
         released["row norms"] = yield Sum("row norms", LogHistogram(RowNorms(PLAIN), problem.data.x_norm))
     if "mean" in budget:
         released["mean"] = yield Sum("mean", RowSum(rule.mean_radius(problem, shape, released)))
-    centred = Features(shift=rule.centre(problem, shape, kinds, released))
+    if "present" in budget:
+        released["present"] = yield Sum("present", PresentCount(gaps))
+    shift = rule.centre(problem, shape, plan.target, kinds, gaps, budget, released)
+    if "present" in budget:
+        yield See(Filling(gaps_rule.filling(shape, gaps, shift)))
+    centred = Features(shift=shift)
     released["radius"] = yield Sum("radius", LogHistogram(RowNorms(centred), 2 * problem.data.x_norm))
     radius = rule.centred_radius(problem, shape, released)
     released["squares"] = yield Sum("squares", SquareSum(centred, radius))

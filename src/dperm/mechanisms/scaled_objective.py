@@ -22,6 +22,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dperm.mechanisms import gaps_rule
 from dperm.mechanisms import scaled_rule as rule
 from dperm.mechanisms.base import Plan, Settings, Shape, Stage, Target, options_of, register
 from dperm.mechanisms.objective_solve import checked_most_rows, solve_for_minimiser, unbounded_rows, weighted_rows
@@ -52,6 +53,7 @@ class ScaledObjective:
     kinds        one of "numeric", "categorical", "boolean", "sparse", "free" per encoded column; all "free" if left out
     max_weight   declared bound on sample weights, or None when there are none
     most_rows    under add-remove, a public bound on the number of rows (rows beyond it do not count); "nominal": the nominal n
+    gaps         columns whose missing cells take the released centre; their present cells are counted
 
     **Guarantee**: (ε, δ) for the target's relation: Gaussian statistics beside one objective event.
 
@@ -62,14 +64,16 @@ class ScaledObjective:
     kinds: tuple[str, ...] = ()
     max_weight: float | None = None
     most_rows: int | str | None = None
+    gaps: tuple[int, ...] = ()
 
     name: ClassVar[str] = "scaled-objective"
-    UNSTATED: ClassVar[Mapping[str, Any]] = {"most_rows": "nominal"}
+    UNSTATED: ClassVar[Mapping[str, Any]] = {"most_rows": "nominal", "gaps": ()}  # options that version 0.1.0 did not have
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kinds", tuple(self.kinds))
         rule.check_kinds(self.kinds)
         checked_most_rows(self.most_rows)
+        object.__setattr__(self, "gaps", gaps_rule.check_gaps(self.gaps))
         if self.max_weight is not None and not 0 < self.max_weight < math.inf:
             raise ValueError(f"Expected max_weight > 0, found {self.max_weight}. Leave it out without sample weights.")
 
@@ -86,8 +90,9 @@ class ScaledObjective:
     def plan(self, problem: Problem, shape: Shape, target: Target) -> Plan:
         kinds = rule.column_kinds(self.kinds, shape)
         mu = gaussian_mu(target.epsilon, target.delta)
-        parts = rule.parts_of(rule.statistics(problem, kinds, positives=True), shape, target)
-        budget = {name: mu * math.sqrt(parts[name]) for name in parts_in_order(parts, problem, kinds)}
+        names = rule.statistics(problem, kinds, positives=True, gaps=self.gaps)
+        parts = rule.parts_of(names, shape, target)
+        budget = {name: mu * math.sqrt(parts[name]) for name in names if name in parts}
         stages = [Stage(name, Gaussian(part), rule.described(name, part, target)) for name, part in budget.items()]
         output = Gaussian(mu * math.sqrt(OUTPUT_SHARE))
         before = math.sqrt(math.fsum(part**2 for part in budget.values()) + output.mu**2)
@@ -100,6 +105,7 @@ class ScaledObjective:
             "declared_kinds": len(self.kinds),
             "max_weight": "none" if self.max_weight is None else self.max_weight,
             "radii": list(RADII[problem.loss.name]),
+            **gaps_rule.gaps_in_words(self.gaps, shape),
         }
         stages += [Stage("objective", event, public), Stage("output", output)]
         from dperm.planner import noise_warning
@@ -147,7 +153,7 @@ class ScaledObjective:
 
     def _settings(self, plan: Plan, problem: Problem, released: Mapping[str, Any]) -> Settings:
         shape, target, kinds, budget = plan.shape, plan.target, rule.column_kinds(self.kinds, plan.shape), budget_of(plan)
-        scaled = rule.centred_and_scaled(problem, shape, target, kinds, budget, released)
+        scaled = rule.centred_and_scaled(problem, shape, target, kinds, budget, released, self.gaps)
         event = plan.stage("objective").event
         assert isinstance(event, ObjectiveEvent)
         small, large = RADII[problem.loss.name]
@@ -171,7 +177,7 @@ class ScaledObjective:
     def program(self, plan: Plan, problem: Problem) -> Program:
         shape, kinds = plan.shape, rule.column_kinds(self.kinds, plan.shape)
         released = yield from known_bounds(plan, kinds)
-        released |= yield from scaling_releases(problem, shape, kinds, budget_of(plan))
+        released |= yield from scaling_releases(problem, plan, kinds, self.gaps)
         settings = self._settings(plan, problem, released)
         yield Decide(settings)
         rows = weighted_rows(
@@ -194,6 +200,3 @@ class ScaledObjective:
         )
         return rule.original_coefficients(theta, settings, problem.data.intercept)
 
-
-def parts_in_order(parts: Mapping[str, float], problem: Problem, kinds: tuple[str, ...]) -> list[str]:
-    return [name for name in rule.statistics(problem, kinds, positives=True) if name in parts]

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dperm.mechanisms.base import Settings, Shape, Target
+from dperm.mechanisms.gaps_rule import PRESENT_SHARE, centring, filling, present_cells
 from dperm.noise import RELEASE_SLACK
 from dperm.privacy import gaussian_mu, kappa
 from dperm.private_bounds import coarse_ranges, private_columns, tight_ranges
@@ -42,6 +43,7 @@ SHARES = {
     "octaves": 0.03,
     "cells": 0.03,
     "row norms": 0.01,
+    "present": PRESENT_SHARE,
     "radius": 0.02,
     "squares": 0.10,
     "positives": 0.005,
@@ -56,6 +58,7 @@ RELEASES = {
     "cells": "histogram of each such column inside the range that the first one found",
     "row norms": "histogram of the rows' norms",
     "mean": "sum of the rows",
+    "present": "number of present cells of each column that may have missing ones",
     "radius": "histogram of the centred rows' norms",
     "squares": "sum of squares of each centred column",
     "positives": "number of positive labels",
@@ -109,10 +112,10 @@ def effective_mu(mu: float, target: Target) -> float:
     return mu / (kappa(target.relation) * target.rows_per_person)
 
 
-def statistics(problem: Problem, kinds: Sequence[str], *, positives: bool) -> list[str]:
+def statistics(problem: Problem, kinds: Sequence[str], *, positives: bool, gaps: Sequence[int] = ()) -> list[str]:
     """Names of the releases before the fit itself, in order."""
     centred = problem.data.intercept != 0
-    names = ["mean", "radius", "squares"] if centred else ["radius", "squares"]
+    names = [*centring(problem, gaps), "radius", "squares"]
     flags = has_flags(kinds) and not is_regression(problem)
     if flags and centred:
         names = ["row norms", *names]
@@ -153,10 +156,11 @@ def label_share(shape: Shape, target: Target) -> float:
 
 
 def shares(
-    problem: Problem, shape: Shape, target: Target, kinds: Sequence[str], last: str, *, positives: bool = False
-) -> dict[str, float]:
+    problem: Problem, shape: Shape, target: Target, kinds: Sequence[str], last: str, *, positives: bool = False,
+    gaps: Sequence[int] = (),
+) -> dict[str, float]:  # fmt: skip
     """Stage name → μ of its event; the squares add up to μ(ε, δ)², and the last stage has what the others leave."""
-    names = statistics(problem, kinds, positives=positives)
+    names = statistics(problem, kinds, positives=positives, gaps=gaps)
     names += ["residuals", last, "residuals again"] if is_regression(problem) else [last]
     parts = parts_of(names, shape, target)
     parts[last] = 1.0 - sum(parts.values())
@@ -186,11 +190,22 @@ def mean_radius(problem: Problem, shape: Shape, released: Mapping[str, Any]) -> 
     return min(limit, upper_quantile(np.asarray(released["row norms"]), limit, shape.n, 0.9))
 
 
-def centre(problem: Problem, shape: Shape, kinds: Sequence[str], released: Mapping[str, Any]) -> Vector:
-    """Noisy mean of the rows; zero where zero is the better guess (sparse columns, rare levels)."""
+def centre(
+    problem: Problem,
+    shape: Shape,
+    target: Target,
+    kinds: Sequence[str],
+    gaps: Sequence[int],
+    budget: Mapping[str, float],
+    released: Mapping[str, Any],
+) -> Vector:
+    """Noisy mean of the present cells; zero where zero is the better guess (sparse columns, rare levels, hardly any cell)."""
     if "mean" not in released:
         return np.zeros(shape.d)
-    mean = np.asarray(released["mean"], dtype=np.float64) / shape.n
+    cells = present_cells(shape, target, gaps, budget, released)
+    mean = np.where(cells > 0, np.asarray(released["mean"], dtype=np.float64) / np.maximum(cells, 1.0), 0.0)
+    if "present" in released:  # a mean over few cells is noisy: it stays where a row can be
+        mean = np.where(cells < shape.n, np.clip(mean, -problem.data.x_norm, problem.data.x_norm), mean)
     if is_regression(problem) or has_flags(kinds):
         rare = np.array([kind in ("categorical", "boolean") for kind in kinds], dtype=bool) & (mean < RARE)
         sparse = np.array([kind == "sparse" for kind in kinds], dtype=bool)
@@ -204,10 +219,16 @@ def centred_radius(problem: Problem, shape: Shape, released: Mapping[str, Any]) 
 
 
 def centred_and_scaled(
-    problem: Problem, shape: Shape, target: Target, kinds: Sequence[str], budget: Mapping[str, float], released: Mapping[str, Any]
+    problem: Problem,
+    shape: Shape,
+    target: Target,
+    kinds: Sequence[str],
+    budget: Mapping[str, float],
+    released: Mapping[str, Any],
+    gaps: Sequence[int] = (),
 ) -> Settings:
-    """shift m, scale 1/standard deviation, S² = E‖z‖² and the radii, from the released statistics."""
-    shift = centre(problem, shape, kinds, released)
+    """shift m, scale 1/standard deviation, S² = E‖z‖² and the radii, from the released statistics; what missing cells become."""
+    shift = centre(problem, shape, target, kinds, gaps, budget, released)
     radius = centred_radius(problem, shape, released)
     noise = SquareSum(_NO_FEATURES, radius).sensitivity(target.relation) * target.rows_per_person / budget["squares"]
     squares = np.asarray(released["squares"], dtype=np.float64)
@@ -219,6 +240,7 @@ def centred_and_scaled(
         "scale": np.sqrt(shape.n / believed),
         "size": math.sqrt((1.0 if problem.data.intercept else 0.0) + size),
         "centred_radius": radius,
+        **({"fill": filling(shape, gaps, shift)} if "present" in released else {}),
     }
 
 

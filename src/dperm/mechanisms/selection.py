@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dperm.mechanisms import gaps_rule
 from dperm.mechanisms import scaled_rule as rule
 from dperm.mechanisms.base import Plan, Settings, Shape, Stage, Target, Vector, options_of, register
 from dperm.mechanisms.scaled import ScaledGradient, scaling_needs
@@ -42,6 +43,7 @@ class Selection:
     keep         how many coefficients are not zero in the end
     candidates   how many columns the regression sees; 3·keep if left out
     max_weight   declared bound on sample weights, or None when there are none
+    gaps         columns whose missing cells take the centre that the regression releases; the score counts them at the middle
 
     **Guarantee**: ρ-zCDP with ρ fitted to (ε, δ); μ(ε, δ)-GDP where d ≤ candidates.
 
@@ -53,11 +55,14 @@ class Selection:
     keep: int = 10
     candidates: int | None = None
     max_weight: float | None = None
+    gaps: tuple[int, ...] = ()
 
     name: ClassVar[str] = "selection"
+    UNSTATED: ClassVar[dict[str, Any]] = {"gaps": ()}  # version 0.1.0 had no such option
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kinds", tuple(self.kinds))
+        object.__setattr__(self, "gaps", gaps_rule.check_gaps(self.gaps))
         for label in ("keep", "candidates"):
             value = getattr(self, label)
             if value is not None and not (isinstance(value, int | np.integer) and value >= 1):
@@ -105,6 +110,7 @@ class Selection:
             "declared_kinds": len(self.kinds),
             "asked_for": [self.keep, "3·keep" if self.candidates is None else self.candidates],
             "max_weight": "none" if self.max_weight is None else self.max_weight,
+            **gaps_rule.gaps_in_words(self.gaps, shape),
         }
         stages += [Stage(s.name, s.event, public if s.name == ScaledGradient.last else {}) for s in inner.stages]
         return Plan(self.name, options_of(self), tuple(stages), target, shape, warnings=inner.warnings)
@@ -124,7 +130,8 @@ class Selection:
         return self._inner(kinds).plan(self._inner_problem(problem, kinds), Shape(shape.n, len(kinds)), target)
 
     def _inner(self, kinds: tuple[str, ...]) -> ScaledGradient:
-        return ScaledGradient(kinds, max_weight=self.max_weight)
+        """Where any column may have missing cells the regression counts those of every candidate, whichever they are."""
+        return ScaledGradient(kinds, max_weight=self.max_weight, gaps=tuple(range(len(kinds))) if self.gaps else ())
 
     def _inner_problem(self, problem: Problem, kinds: tuple[str, ...]) -> Problem:
         """The same loss on rows of the candidates; their norm bound only sets scales, every term clips by itself."""
@@ -179,6 +186,10 @@ class Selection:
         if "support" in own:
             spread = _spread(plan, problem, own)
             decided = {"middle": _middle(plan, own), "spread": spread, "rest": _rest(plan, spread, own)}
+        if "fill" in settings:  # a column that is no candidate has coefficient 0, whatever its missing cells are
+            shift = np.zeros(plan.shape.d)
+            shift[list(support)] = settings["fill"]
+            decided["fill"] = gaps_rule.filling(plan.shape, self.gaps, shift)
         regression = settings | {"released": rule.digest(released)}
         yield Decide({**decided, "regression": regression, "released": rule.digest(own), "coefficients": kept})
         return kept

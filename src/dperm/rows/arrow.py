@@ -74,7 +74,9 @@ class ArrowRows:
         self.cache: EncodedCache | None = None
         if cache is not None:
             self.cache = EncodedCache(Path(cache), self.n, self.encoding.d, self.dtype)
+            # The encoding is part of the key: a schema may mean other rows in another version.
             key = {"schema": self.schema.spec(), "files": self.files.fingerprint(), "dtype": dtype}
+            key["encoding"] = self.encoding.spec()
             self.cache.fill(key, lambda: self._reported(self._raw_blocks()))
 
     @property

@@ -20,7 +20,8 @@ from dperm.cells import column
 from dperm.problem import DataBounds, FeatureMap
 from dperm.rows.base import BLOCK_ROWS, Block, Term, add_limbs, from_counts, total_counts
 from dperm.rows.device_products import PRODUCTS, product_counts
-from dperm.rows.device_sums import CHUNK_ENTRIES, clipped_rows, device_labels, fused_sum, takes_fused
+from dperm.rows.device_sums import CHUNK_ENTRIES, clipped_rows, device_labels, filled_entries, fused_sum, takes_fused
+from dperm.rows.gaps import GAP, Filling
 from dperm.rows.labelled import LabelRule
 from dperm.rows.memory import MemoryRows, cut_block, numeric, tame
 from dperm.statistics_terms import WeightedGradientTerm
@@ -62,6 +63,7 @@ class DeviceRows:
         self.names, self.encoding, self.host = names, None, host
         self.data: DataBounds | None = None
         self.feature_map: FeatureMap | None = None
+        self.fill: NDArray[np.float64] | None = None  # what missing cells became, in encoded units
         self._encode: Callable[[Any], Any] | None = None
 
     @property
@@ -109,6 +111,13 @@ class DeviceRows:
             rows.y = device_labels(data.enforce(np.zeros((0, self.d)), host)[1], self)
             rows.weight = None if self.weight is None else device_labels(tame(to_host(self.weight)), self)
         return rows
+
+    def filled(self, values: NDArray[np.float64]) -> DeviceRows:
+        """The same rows with missing cells at the given values: on the device, or piece by piece where X streams."""
+        if self.streams:
+            return self._copy(fill=values)
+        with enough_memory(self.X):
+            return self._copy(X=filled_entries(self.X, values), fill=values)
 
     def computes(self, term: Term) -> bool:
         """Whether a term is summed on the device; the others see blocks on the host."""
@@ -170,7 +179,8 @@ class DeviceRows:
                 ahead = send(turn + 1, starts[turn + 1])
             if self._encode is not None:
                 X = self._encode(X)
-            yield start, clipped_rows(X, self.data) if self.data is not None else X
+            X = clipped_rows(X, self.data) if self.data is not None else X
+            yield start, X if self.fill is None else filled_entries(X, self.fill)
 
     def host_blocks(self) -> Iterator[Callable[[], Block]]:
         """Blocks on the host, for terms that are written for NumPy."""
@@ -182,7 +192,11 @@ class DeviceRows:
             if self.streams and self._encode is not None:
                 X = self._encode(X)
             kept = None if weight is None else np.asarray(weight[part], dtype=np.float64)
-            return cut_block(to_host(X), y[part], kept, start, self.data, self.feature_map)
+            if self.fill is None:
+                return cut_block(to_host(X), y[part], kept, start, self.data, self.feature_map)
+            # Bounds come first, then the filling: rows on the card are bounded already, those that stream are not yet.
+            found = cut_block(to_host(X), y[part], kept, start, self.data if self.streams else None, self.feature_map)
+            return Filling(self.fill).block(found)
 
         return (partial(block, start) for start in range(0, self.n, BLOCK_ROWS))
 
@@ -239,8 +253,8 @@ def to_host(array: Any) -> Any:
 def transform_rows(encoding: Any, X: Any) -> Any:
     """`Encoding.transform` on any device, in the dtype of X, row by row.
 
-    The same rule: what is not finite becomes `missing`, entries are clipped to the bounds, the row to x_norm, then shifted and
-    scaled.
+    The same rule: what is not finite becomes `missing`, or the mark of a missing cell where the column's rule says so; entries
+    are clipped to the bounds, the row to x_norm, then shifted and scaled.
     """
     import array_api_compat
 
@@ -257,12 +271,14 @@ def transform_rows(encoding: Any, X: Any) -> Any:
     def vector(values: Any) -> Any:
         return xp.asarray(np.asarray(values, dtype=np.float64), dtype=X.dtype, device=device_of(X))
 
-    X = xp.where(xp.isfinite(X), X, vector(encoding.missing))
+    known = xp.isfinite(X)
+    X = xp.where(known, X, vector(encoding.missing))
     if bool(np.any(~encoding.where("free"))):
         X = xp.minimum(xp.maximum(X, vector(encoding.low)), vector(encoding.high))
+    gap = ~known & xp.asarray(encoding.gap_columns, device=device_of(X))
     if encoding.x_norm is not None:
-        wide = xp.astype(X, xp.float64)
+        wide = xp.astype(xp.where(gap, xp.zeros_like(X), X), xp.float64)
         norms = xp.sqrt(xp.sum(wide * wide, axis=1))
         factor = encoding.x_norm / xp.maximum(norms, xp.full_like(norms, encoding.x_norm))
         X = X * xp.astype(factor, X.dtype)[:, None]
-    return (X - vector(encoding.anchor)) / vector(encoding.width)
+    return xp.where(gap, xp.full_like(X, GAP), (X - vector(encoding.anchor)) / vector(encoding.width) + 0.0)

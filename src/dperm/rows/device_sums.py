@@ -72,6 +72,25 @@ def clipped_rows(X: Any, data: DataBounds) -> Any:
     return X if copy is None else copy
 
 
+def filled_entries(X: Any, values: NDArray[np.float64]) -> Any:
+    """Missing cells (-0.0) at the given values, in the dtype of X: X itself where nothing is missing, a copy otherwise."""
+    import array_api_compat
+
+    xp = array_api_compat.array_namespace(X)
+    fill = xp.asarray(values, dtype=X.dtype, device=array_api_compat.device(X))
+    size = max(CHUNK_ENTRIES // X.shape[1], 1)
+    copy = None
+    for start in range(0, X.shape[0], size):
+        part = X[start : start + size, :]
+        gap = (part == 0) & xp.signbit(part)
+        if not bool(xp.any(gap)):
+            continue
+        if copy is None:
+            copy = xp.asarray(X, copy=True)
+        copy[start : start + size, :] = xp.where(gap, fill, part)
+    return X if copy is None else copy
+
+
 def takes_fused(rows: Any, term: GradientTerm) -> bool:
     """True for a scalar loss the kernel knows, on float32 or bfloat16 CUDA rows of at most 4,096 columns, with tame numbers."""
     if kernels.triton is None or not _is_torch(rows.X) or kernels.slope_of(term.loss) is None or rows.d > kernels.LARGEST_WIDTH:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from dperm.problem import DataBounds, FeatureMap
 from dperm.rows.base import Block, Rows, RowsBehind, SeenThrough, Term
+from dperm.rows.gaps import Filling
 from dperm.rows.memory import is_sparse
 
 
@@ -36,6 +37,9 @@ class DoubleRows(RowsBehind):
 
     def bounded(self, data: DataBounds, feature_map: FeatureMap | None = None) -> Rows:
         return DoubleRows(self.rows.bounded(data, feature_map))
+
+    def filled(self, values: NDArray[np.float64]) -> DoubleRows:
+        return DoubleRows(Filling(values).of(self.rows)[0])
 
     def sum(self, term: Term, step: float) -> NDArray[np.float64]:
         from dperm.rows.device import DeviceRows

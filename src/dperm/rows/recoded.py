@@ -1,0 +1,43 @@
+"""Rows seen through a map that looks at each row alone: every term keeps its sensitivity, because it bounds what it is shown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dperm.problem import DataBounds, FeatureMap
+from dperm.rows.base import Block, Rows, RowsBehind, SeenThrough, Term
+
+Vector = NDArray[np.float64]
+
+
+class Recoder(Protocol):
+    """Something that turns one block of rows into another, row by row."""
+
+    def block(self, block: Block) -> Block: ...
+
+
+@dataclass(frozen=True, eq=False)
+class RecodedTerm(SeenThrough):
+    """A term on recoded rows."""
+
+    recoding: Recoder
+
+    def __call__(self, block: Block) -> Vector:
+        return self.term(self.recoding.block(block))
+
+
+@dataclass(frozen=True, eq=False)
+class RecodedRows(RowsBehind):
+    """Rows seen through a recoding."""
+
+    recoding: Recoder
+
+    def bounded(self, data: DataBounds, feature_map: FeatureMap | None = None) -> Rows:
+        return RecodedRows(self.rows.bounded(data, feature_map), self.recoding)
+
+    def sum(self, term: Term, step: float) -> Vector:
+        return self.rows.sum(RecodedTerm(term, self.recoding), step)
