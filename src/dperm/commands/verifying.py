@@ -26,7 +26,7 @@ def verify(
     from dperm.model_file import read_json
 
     record = read_json(certificate)
-    if isinstance(record, dict) and record.get("format") == "dperm-evaluation/1":
+    if isinstance(record, dict) and record.get("format") in ("dperm-evaluation/1", "dperm-evaluation/2"):
         from dperm.evaluation import Evaluation
 
         found: Any = Evaluation(record)
