@@ -209,10 +209,11 @@ def page() -> str:
     worst = int(np.argmin(tests))
     least, significant = min(1.0, tests[worst] * len(tests)), sum(p * len(tests) < 0.05 for p in tests)
     key, name, v = every[worst]
+    case, n, epsilon = key.split(" | ")
     lines = [
         f"{len(tests)} cells with {max(v['draws'] for _, _, v in every)} repetitions each. Significantly below {LEAST:.0%} "
-        f"(binomial test, Bonferroni over the cells, 5 %): **{significant}**. The weakest cell is {name} of “{key.split(' | ')[0]}” "
-        f"at n = {int(key.split(' | ')[1]):,}, ε = {key.split(' | ')[2]}: {v['covered']} of {v['known']} (corrected p = {least:.2g}).",
+        f"(binomial test, Bonferroni over the cells, 5 %): **{significant}**. The weakest cell is the {name} of “{case}” at "
+        f"n = {int(n):,}, ε = {epsilon}: {v['covered']} of {v['known']} (corrected p = {least:.2g}).",
     ]
     for case in CASES:
         cells = {tuple(key.split(" | ")[1:]): scores for key, scores in found.items() if key.split(" | ")[0] == case}

@@ -20,11 +20,11 @@ import numpy as np
 from scipy.special import ndtri
 
 from dperm.evaluation_plan import MOST_DEVIANCE, Question, arrays, decide, noise_scales, typical
-from dperm.evaluation_ratio import Ratio, known, share, unknown
+from dperm.evaluation_ratio import MOST, Ratio, known, share, unknown
 from dperm.evaluation_terms import WITHIN, middles
 from dperm.mechanisms.base import Plan, Vector
 
-WIDEST = {"share": 0.8, "pairs": 1.0, "loss": 0.25, "mean": 0.25, "square": 0.1, "relative": 1.0}
+WIDEST = {"share": 0.8, "pairs": 1.0, "loss": 0.25, "mean": 0.25, "square": 0.1, "relative": 1.0, "r2": 4.0}
 NUISANCE = 0.1  # part of the error probability that goes to a nuisance: the mean of the target, the number of rows
 Score = dict[str, Any]
 Interval = tuple[float, float] | None
@@ -74,7 +74,7 @@ def metrics(plan: Plan, question: Question, released: Mapping[str, Any], level: 
     context = Context(plan.target.epsilon, plan.shape.n, level)
     held, scale, decided = arrays(question, released), noise_scales(plan), decide(plan, question, released)
     if question.kind == "regression":
-        return regression(held, scale["moments"], decided, question, context)
+        return regression(held, scale, decided, question, context)
     if question.kind == "counts":
         return counts(held, scale, decided, question, context)
     found = answers(held["answers"], scale["answers"], question, context)
@@ -244,10 +244,10 @@ def roc(negative: Vector, positive: Vector) -> dict[str, list[float]]:
 
 
 def regression(
-    held: Mapping[str, Vector], s: float, decided: Mapping[str, Any], question: Question, context: Context
+    held: Mapping[str, Vector], scale: Mapping[str, float], decided: Mapping[str, Any], question: Question, context: Context
 ) -> dict[str, Any]:
     """R², root mean squared, mean absolute and mean error, and the deviation of the target, which is the error of its mean."""
-    sums, n = held["moments"], context.n
+    sums, n, s = held["moments"], context.n, scale["moments"]
     above, under, square, fourth = float(sums[0]), float(sums[1]), float(sums[2]), 2 * float(sums[3]) + 2 * s
     rows, unit = float(sums[8]), question.width * decided["clip"]
 
@@ -259,7 +259,7 @@ def regression(
     mean = Ratio(above - under, rows, (square + s, above - under, rows), (2 * s * s, 0.0, s * s))
     most = 1 / decided["clip"]  # an error is at most the range
     wide = context.crowding(math.sqrt(2) * s, n, "mean")
-    r_squared, deviation = _target(held, s, decided, question, context)
+    r_squared, deviation = _target(held, scale, decided, question, context)
     return {
         "r2": r_squared,
         "root mean squared error": context.ratio(squares, (0.0, most**2), context.crowding(s, n, "square"), root),
@@ -270,14 +270,14 @@ def regression(
 
 
 def _target(
-    held: Mapping[str, Vector], s: float, decided: Mapping[str, Any], question: Question, context: Context
+    held: Mapping[str, Vector], scale: Mapping[str, float], decided: Mapping[str, Any], question: Question, context: Context
 ) -> tuple[Score, Score]:
     """R² and the deviation of the target: ratios for the means of the target that the sums allow, and the hull of the intervals.
 
-    With v measured from a released centre and m its population mean, Σ(v - m)² = V₂ - 2mV₁ + m²N. For |m| < 1 the second moments
-    follow from what was released: (v - m)² ≥ (1 - |m|)(v² - |m|) and (|v| + |m|)⁴ ≤ (1 + |m|)³(v⁴ + |m|).
+    With v measured from a released centre and m its population mean, Σ(v - m)² = V₂ - 2mV₁ + m²N. The second moments follow from
+    what was released, by Minkowski: ‖v - m‖₄ ≤ ‖v‖₄ + |m|·N^¼ and ‖r(v - m)‖₂ ≥ ‖rv‖₂ - |m|·‖r‖₂.
     """
-    ratio = (decided["clip"] / decided["spread"]) ** 2
+    s, ratio = scale["moments"], (decided["clip"] / decided["spread"]) ** 2
     square, first, second, rows = (float(held["moments"][k]) for k in (2, 4, 5, 8))
     first *= 2
     # Entries that were halved; one deviation on the safe side.
@@ -290,8 +290,8 @@ def _target(
         m = min(max(m, -1.0), 1.0)
         size = abs(m)
         around = second - 2 * m * first + m * m * rows
-        powers = (1 + size) ** 3 * (quartic + size * max(rows, 0.0))
-        product = max((1 - size) * (cross - size * max(square, 0.0)), 0.0)
+        powers = (max(quartic, 0.0) ** 0.25 + size * max(rows, 0.0) ** 0.25) ** 4
+        product = max(math.sqrt(max(cross, 0.0)) - size * math.sqrt(max(square, 0.0)), 0.0) ** 2
         noise = s * s * (1 + 16 * m * m + m**4)
         top = (ratio * ratio * fourth, ratio * product, powers)
         z = context.z(1 - NUISANCE)
@@ -302,12 +302,12 @@ def _target(
     best = second - first * first / rows if rows > 0 else math.nan
     unit, most = question.width * decided["spread"], (0.5 / decided["spread"]) ** 2  # at most a quarter of the squared range
     # Σ(v - m)² is about n times the squared median of |v|, which the histogram of sizes shows with noise of its own.
-    foreseen = context.n * (typical(held["spread"], 1.0) / decided["spread"]) ** 2
+    foreseen = context.n * (typical(held["spread"], 1.0, scale["spread"]) / decided["spread"]) ** 2
     explained = context.score(
         ratio * square / best if best > 0 else math.nan,
         _hull(shares),
         (0.0, math.inf),
-        context.crowding(s * math.hypot(1.0, ratio), foreseen, "relative"),
+        context.crowding(s * math.hypot(1.0, ratio), foreseen, "r2"),  # the median is cautious by a factor of 2 to 4
     )
 
     def root(value: float) -> float:
@@ -345,11 +345,12 @@ def counts(
     def scaled(value: float) -> float:
         return unit * value
 
-    wide = context.crowding(s, context.n, "mean")
+    blind = decided["clip"] >= MOST_DEVIANCE  # nothing stood out of the histogram: the clip says nothing of the deviances
+    wide = MOST if blind else context.crowding(s, context.n, "mean")
     # Counts seen by the stage before, with noise of its own; the constant rate comes from there, and must be near the true one.
     seen = float(held["rates"][0])
-    rate_known = max(wide, min(12 * scale["rates"] / max(seen, 1e-300), 1e6))
-    foreseen = context.n * typical(held["deviances"], MOST_DEVIANCE) / decided["clip"]
+    rate_known = max(wide, min(8 * scale["rates"] / max(seen, 1e-300), 1e6))
+    foreseen = context.n * typical(held["deviances"], MOST_DEVIANCE, scale["deviances"]) / decided["clip"]
     explained = max(rate_known, context.crowding(math.sqrt(2) * s, foreseen, "relative"))
     return {
         "deviance": context.ratio(Ratio(a, rows, (aa, a, rows), noise), most, wide, scaled),

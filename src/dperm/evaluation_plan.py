@@ -23,14 +23,15 @@ USED = {
 }
 BINS = 20
 STANDS_OUT = 4.0  # deviations of noise above which a count is believed
+LEAST_BEYOND = 0.005  # share of the rows beyond the size that a clip is reckoned from
 TAIL = 1 / 3  # share of the rows that an exponential tail is taken to begin with
-MOST_DEVIANCE = 64.0  # a row's deviance counts at most this, in units of the largest count
+MOST_DEVIANCE = 8.0  # a row's deviance counts at most this, in units of the largest count
 # Shares of μ². The sums that scores are made of get most of it; where to clip and where to cut is known well enough from little.
 SHARES: dict[str, dict[str, float]] = {
     "binary": {"answers": 0.40, "grid": 0.08, "scores": 0.52},
     "multiclass": {"answers": 1.0},
-    "regression": {"centre": 0.03, "residuals": 0.06, "spread": 0.06, "moments": 0.85},
-    "counts": {"sizes": 0.06, "rates": 0.06, "deviances": 0.06, "moments": 0.82},
+    "regression": {"centre": 0.03, "residuals": 0.10, "spread": 0.10, "moments": 0.77},
+    "counts": {"sizes": 0.08, "rates": 0.08, "deviances": 0.08, "moments": 0.76},
 }
 
 
@@ -193,23 +194,23 @@ def _mean(top: float, bottom: float, scale: float, bounds: tuple[float, float], 
 def clip_of(counts: Sequence[float], top: float, scale: float, later: float) -> float:
     """Where to clip sizes, from their noisy histogram: at most `top`. `later` is the noise of the sums that will be clipped.
 
-    From the largest bin down, the first bin where the rows counted so far stand out of their noise has an upper edge that a small
-    share f of the rows exceeds; f is what was counted above that edge and one deviation of its noise. From there the clip is
-    moved out until a tail that falls like ⅓·exp(-size/b) would leave a share of √(1 + 100·later²/n)/(30√n) beyond it: then what
-    the clip takes away is small against the error by sampling and noise. `top` where nothing stands out.
+    Rows are counted from the largest bin down, until the count stays above a share f of the rows: 0.5 %, or more where noise
+    demands it. The size with f of the rows beyond it is interpolated there, and from it the clip is moved out until a tail that
+    falls like ⅓·exp(-size/b) would leave a share of √(1 + 100·later²/n)/(60√n) beyond: then what the clip takes away is small
+    against the error by sampling and noise. `top` where nothing stands out.
     """
-    values = np.asarray(counts, dtype=np.float64)
-    seen = np.cumsum(values)
-    spread = scale * np.sqrt(np.arange(1, len(values) + 1))
-    out = np.flatnonzero(seen > STANDS_OUT * spread)
+    seen = np.cumsum(np.asarray(counts, dtype=np.float64))
     rows = float(seen[-1])
-    if len(out) == 0 or out[0] == 0 or rows <= STANDS_OUT * spread[-1]:
+    wanted = np.maximum(LEAST_BEYOND * rows, STANDS_OUT * scale * np.sqrt(np.arange(1, len(seen) + 1)))
+    hidden = np.flatnonzero(seen <= wanted)
+    if rows <= wanted[-1] or len(hidden) == 0 or wanted[hidden[-1] + 1] > 0.75 * TAIL * rows:
         return top
-    first = int(out[0])
-    beyond = (max(float(seen[first - 1]), 0.0) + spread[first - 1]) / rows
-    left = math.hypot(1.0, 10 * later / math.sqrt(rows)) / (30 * math.sqrt(rows))
-    reach = math.log(TAIL / min(left, 0.75 * TAIL)) / math.log(TAIL / min(beyond, 0.75 * TAIL))
-    return float(min(top, top * 2.0 ** (-first / 2) * min(max(reach, 1.0), 8.0)))
+    first = int(hidden[-1]) + 1
+    count = float(wanted[first])
+    part = (count - seen[first - 1]) / (seen[first] - seen[first - 1])
+    size = top * 2.0 ** (-(first + min(max(float(part), 0.0), 1.0)) / 2)
+    left = min(math.hypot(1.0, 10 * later / math.sqrt(rows)) / (60 * math.sqrt(rows)), 0.75 * TAIL)
+    return float(min(top, size * max(math.log(TAIL / left) / math.log(TAIL * rows / count), 1.0)))
 
 
 def bin_edges(counts: Sequence[float], bins: int, scale: float) -> list[int]:
@@ -225,8 +226,10 @@ def bin_edges(counts: Sequence[float], bins: int, scale: float) -> list[int]:
     return [*edges, of.GRID]
 
 
-def typical(counts: Sequence[float], top: float) -> float:
-    """The median size, from a noisy histogram: the middle of the bin where half of the rows have been counted."""
+def typical(counts: Sequence[float], top: float, scale: float) -> float:
+    """The median size, from a noisy histogram: the middle of the bin where half of the rows are counted; 0 if none are seen."""
     seen = np.cumsum(np.asarray(counts, dtype=np.float64))
+    if seen[-1] <= STANDS_OUT * scale * math.sqrt(len(seen)):
+        return 0.0
     place = int(np.argmax(seen >= seen[-1] / 2))
     return float(top * 2.0 ** (-(place + 0.5) / 2))

@@ -1,6 +1,6 @@
 """What one held-out row adds to each paid sum of an evaluation, and how far one row can move it.
 
-The rows of an evaluation are numbers computed row by row from model and row (`evaluation_rows`): for classes (class number, right,
+The rows of an evaluation are numbers computed row by row from model and row (`evaluation_rows`): for classes (class, right,
 loss/cap, probability), for regressions (residual/range, u = target in [-1, 1]), for counts (count/limit, predicted/limit,
 exposure/largest). Each term clips what it adds, turns NaN into 0, and adds nothing for a null row (label missing or undeclared,
 beyond a person's limit). "Known" rows are the others. Squares of the ℓ2-sensitivity, per row:
@@ -156,8 +156,8 @@ class CountSizes(Sizes):
 
 def deviance(y: Vector, predicted: Vector) -> Vector:
     """2(y·log(y/m) - y + m) ≥ 0, row by row; 2m where y = 0."""
-    y, m = tidy(y, 0.0, 1.0), tidy(predicted, 1e-300, 1e300)
-    return np.asarray(np.maximum(2.0 * (y * np.log(np.maximum(y, 1e-300) / m) - y + m), 0.0))
+    y, m = tidy(y, 0.0, 1.0), tidy(predicted, 1e-150, 1e150)
+    return np.asarray(np.maximum(2.0 * (y * np.log(np.maximum(y, 1e-150) / m) - y + m), 0.0))
 
 
 @dataclass(frozen=True, eq=False)
