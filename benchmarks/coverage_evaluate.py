@@ -179,6 +179,13 @@ def stored() -> dict[str, Any]:
     return json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
 
 
+def keep(found: Mapping[str, Any]) -> None:
+    """Whole or not at all: whoever reads beside it must not find half a file."""
+    part = RESULTS.with_suffix(".part")
+    part.write_text(json.dumps(found, indent=1), encoding="utf-8")
+    part.replace(RESULTS)
+
+
 def run(draws: int, only: str | None) -> None:
     for name, build in CASES.items():
         if only is not None and name != only:
@@ -192,7 +199,7 @@ def run(draws: int, only: str | None) -> None:
                 case = build() if case is None else case
                 measured = measure(case, n, epsilon, draws)
                 found = {**stored(), key: measured}  # read again: another case may be running beside this one
-                RESULTS.write_text(json.dumps(found, indent=1), encoding="utf-8")
+                keep(found)
                 said = [f"{score} {v['covered']}/{v['known']}" for score, v in found[key].items()]
                 print(key, "; ".join(said), flush=True)
 
@@ -248,7 +255,7 @@ def main() -> None:
         return
     if given.redo is not None:
         kept = {key: value for key, value in stored().items() if key.split(" | ")[0] != given.redo}
-        RESULTS.write_text(json.dumps(kept, indent=1), encoding="utf-8")
+        keep(kept)
     run(given.draws, given.redo or given.only)
 
 

@@ -1,8 +1,8 @@
 """Intervals of paid scores hold the score of the population, also where noise dominates. `benchmarks/coverage_evaluate.py` is the
 long form of this; here a few cells, through `evaluate` itself.
 
-False alarms: 200 draws per cell and score. An interval that covers 94 % has fewer than 170 hits with probability 1.3e-6; there are
-45 scores in all, so that one of them fails by chance once in 17,000 choices of seeds.
+False alarms: 200 draws per cell and score. An interval that covers 94 % has fewer than 170 hits with probability 1.3e-6; there
+are 45 scores in all, so that one of them fails by chance once in 17,000 choices of seeds.
 """
 
 from __future__ import annotations
