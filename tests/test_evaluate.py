@@ -7,6 +7,7 @@ import math
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from sklearn.metrics import log_loss, mean_poisson_deviance, r2_score, roc_auc_score
 from typer.testing import CliRunner
@@ -189,6 +190,22 @@ def test_an_evaluation_is_debited_and_refused_like_a_fit(classifier, tmp_path):
     assert ledger.verify([found.record]) == []
     with pytest.raises(BudgetExceeded):
         evaluate(classifier, X, Y, epsilon=0.9, ledger=ledger)
+
+
+def test_a_person_may_be_named_by_a_column_of_the_table():
+    schema = {
+        "columns": {"a": {"type": "numeric", "low": -1, "high": 1}},
+        "target": {"column": "y", "type": "classes", "classes": [0, 1]},
+    }
+    table = pa.table({"a": X[:, 0], "y": Y, "who": np.arange(len(Y)) // 4})
+    model = dperm.LogisticRegression(epsilon=5, schema=schema, random_state=0).fit(table.select(["a", "y"]))
+    found = evaluate(model, table, epsilon=4, groups="who", max_rows_per_person=2, random_state=0)
+    assert found.record["guarantee"]["unit"] == "person" and found.verify(allow_seeded=True).ok
+    rows = evaluate(model, table.select(["a", "y"]), epsilon=4, random_state=0)
+    scales = [[stage["settings"]["scale"] for stage in one.record["stages"]] for one in (found, rows)]
+    assert np.allclose(scales[0], 2 * np.array(scales[1]))  # two rows of a person move every sum twice as far
+    right, wrong = found.record["released"]["answers"][:2]
+    assert right + wrong == pytest.approx(len(Y) / 2, abs=8 * scales[0][0])
 
 
 def test_labels_outside_the_classes_do_not_stop_it(classifier):

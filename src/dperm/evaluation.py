@@ -115,8 +115,8 @@ def evaluate(
         raise ValueError("Expected max_exposure= with exposure=, found none. Declare the largest exposure a row may have.")
     model = getattr(model, "best_estimator_", model)  # a search answers as its best model does
     question = question_of(model, bins=bins, max_exposure=max_exposure)
-    _, people = person_column(X, groups)
-    rows, known = scored_rows(model, question, X, y, exposure)
+    held, people = person_column(X, groups)
+    rows, known = scored_rows(model, question, held, y, exposure)
     weight, per_person = person_weights(people, max_rows_per_person, known, len(known))
     n = nominal_n if nominal_n is not None else len(rows)
     target = Target.declare(epsilon=epsilon, delta=delta, relation=relation, n=n, rows_per_person=per_person)
