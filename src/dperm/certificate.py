@@ -57,6 +57,7 @@ class Claim:
     """A record as a JSON object that anyone can compute again, with the fields people ask for most as properties."""
 
     FORMAT: ClassVar[str] = ""
+    OLDER: ClassVar[tuple[str, ...]] = ()  # formats that are no longer written but still read
 
     record: Mapping[str, Any]
 
@@ -97,7 +98,7 @@ class Claim:
             record = json.loads(text, parse_constant=_refuse_constant)
         except (ValueError, RecursionError) as error:
             raise ValueError(f"Expected a certificate in JSON, found text that does not parse: {error}.") from error
-        if not isinstance(record, dict) or record.get("format") != cls.FORMAT:
+        if not isinstance(record, dict) or record.get("format") not in (cls.FORMAT, *cls.OLDER):
             raise ValueError(f"Expected a certificate with format {cls.FORMAT!r}, found another file. Pass certificate.json.")
         return cls(record)
 

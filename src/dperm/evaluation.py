@@ -1,20 +1,16 @@
 """Paid evaluation: how good is a released model on private held-out rows?
 
-Every score is post-processing of one or two booked releases, so it may be published; its interval covers both the sampling of the
-rows and the noise.
+Every score is post-processing of a few booked noisy sums, so it may be published. A small part of the budget finds where to clip
+residuals and how to cut probabilities; the rest pays for the sums that scores are made of. Intervals cover the sampling of the
+rows and the noise together, and hold where noise dominates: a score that the budget cannot show is given as not known.
 
-Classification   counts of right and wrong answers, and (two classes) a histogram over probability bins × true class:
-                 accuracy, AUC, calibration.  Δ = √2·k replacing a row (one cell loses, one gains), k otherwise.
-Regression       Σ (r², r, u, u², 1) over rows, r = residual/range and u = target scaled to [-1, 1], both clipped:
-                 R², root mean squared error, mean error.  Δ = √11·k replacing a row, √5·k otherwise.
+    plan (public numbers) → noisy sums in order, each decided by those before it → metrics(record)
 
-k is the number of rows a person may have. Sensitivities: each row adds one vector; nulling it removes its norm (1, or at most
-√(1+1+1+1+1)), replacing it moves two cells by one each, or each entry by its range (r², u² and the count by 1; r and u by 2).
+`evaluation_terms` derives the sensitivities, `evaluation_metrics` and `evaluation_ratio` the intervals.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -22,90 +18,29 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dperm.certificate import ARITHMETIC, TOLERANCE, Claim, _plain, coefficient_hash, differences, target_spec
+from dperm.estimators.persons import person_column, person_weights, unit_of
+from dperm.evaluation_first import FORMAT as FIRST
+from dperm.evaluation_first import plan_first, record_first
 from dperm.evaluation_metrics import metrics
-from dperm.mechanisms.base import Plan, Shape, Stage, Target, Vector
-from dperm.noise import gaussian_scale, noise_source
-from dperm.privacy import Gaussian, gaussian_mu
-from dperm.release.asks import Program, Sum
-from dperm.rows.base import Block
+from dperm.evaluation_plan import BINS, Question, decide, in_units, plan_evaluation, term_of
+from dperm.evaluation_rows import question_of, scored_rows
+from dperm.ledger import receipt_again
+from dperm.mechanisms.base import Outcome, Plan, Shape, Target
+from dperm.noise import noise_source
+from dperm.release.asks import Decide, Program, Sum
+from dperm.release.driver import replay
 from dperm.rows.memory import MemoryRows
 from dperm.walk import execute
 
-FORMAT = "dperm-evaluation/1"
-KINDS = ("binary", "multiclass", "regression")
-BINS = 20
+FORMAT = "dperm-evaluation/2"
 
 
-@dataclass(frozen=True)
-class CountTerm:
-    """Σ over rows of weight·e_{cell(row)}: a histogram of the column `column`; Δ = √2 replacing a row, 1 otherwise."""
-
-    cells: int
-    column: int
-
-    def __call__(self, block: Block) -> Vector:
-        places = np.asarray(block.X[:, self.column], dtype=np.int64)
-        return np.bincount(places, weights=block.weight, minlength=self.cells).astype(np.float64)
-
-    def sensitivity(self, relation: str) -> float:
-        return math.sqrt(2.0) if relation == "replace-one" else 1.0
-
-    @property
-    def row_bound(self) -> float:
-        return 1.0
-
-
-@dataclass(frozen=True)
-class MomentTerm:
-    """Σ over rows of weight·(r², r, u, u², 1) with r, u in [-1, 1]; Δ = √11 replacing a row, √5 otherwise."""
-
-    def __call__(self, block: Block) -> Vector:
-        r, u = np.clip(block.X[:, 0], -1.0, 1.0), np.clip(block.X[:, 1], -1.0, 1.0)
-        rows = np.stack([r * r, r, u, u * u, np.ones_like(r)], axis=1)
-        return np.asarray((rows * block.weight[:, None] if block.weight is not None else rows).sum(axis=0))
-
-    def sensitivity(self, relation: str) -> float:
-        return math.sqrt(11.0) if relation == "replace-one" else math.sqrt(5.0)
-
-    @property
-    def row_bound(self) -> float:
-        return 1.0
-
-
-def kind_of(model: Any) -> str:
-    if not hasattr(model, "classes_"):
-        return "regression"
-    return "binary" if len(model.classes_) == 2 else "multiclass"
-
-
-def terms(kind: str, bins: int) -> dict[str, Any]:
-    if kind == "regression":
-        return {"moments": MomentTerm()}
-    found: dict[str, Any] = {"answers": CountTerm(2, 0)}
-    if kind == "binary":
-        found["scores"] = CountTerm(2 * bins, 1)
-    return found
-
-
-def plan_evaluation(kind: str, shape: Shape, target: Target, *, bins: int = BINS) -> Plan:
-    """Fixed from public numbers: two classes give half of μ² to the accuracy and half to the histogram."""
-    if target.delta == 0:
-        raise ValueError("Expected delta > 0 for an evaluation, whose noise is Gaussian, found 0. Pass e.g. --delta 1e-6.")
-    if kind not in KINDS or not (isinstance(bins, int) and not isinstance(bins, bool) and 2 <= bins <= 200):
-        raise ValueError(f"Expected a kind in {KINDS} and 2 ≤ bins ≤ 200, found {kind!r} and {bins!r}.")
-    listed = terms(kind, bins)
-    mu = gaussian_mu(target.epsilon, target.delta) / math.sqrt(len(listed)) * (1 - 1e-12)
-    stages = tuple(
-        Stage(name, Gaussian(mu), {"scale": gaussian_scale(term.sensitivity(target.relation) * target.rows_per_person, mu)})
-        for name, term in listed.items()
-    )
-    return Plan("evaluation", {"kind": kind, "bins": bins}, stages, target, shape)
-
-
-def program(plan: Plan) -> Program:
-    """Every planned sum, in order; the scores are post-processing of the record."""
-    for name, term in terms(plan.options["kind"], plan.options["bins"]).items():
-        yield Sum(name, term)
+def program(plan: Plan, question: Question) -> Program:
+    """Every planned sum, in order: what a stage sums follows from those before it. The scores are post-processing."""
+    released: dict[str, Any] = {}
+    for stage in plan.stages:
+        released[stage.name] = yield Sum(stage.name, term_of(question, stage.name, decide(plan, question, released)))
+    yield Decide(decide(plan, question, released))
     return np.zeros(0)
 
 
@@ -113,13 +48,15 @@ def program(plan: Plan) -> Program:
 class Evaluation(Claim):
     """The record of an evaluation: what was released, what follows from it, and for whom it is private.
 
-    **Guarantee of a pass** of `verify`: everything follows from the released counts; a change to any number shows.
+    **Guarantee of a pass** of `verify`: everything follows from the released sums; a change to any number shows.
     """
 
     FORMAT: ClassVar[str] = FORMAT
+    OLDER: ClassVar[tuple[str, ...]] = (FIRST,)
 
     @property
     def metrics(self) -> Mapping[str, Any]:
+        """Scores by name: value, low and high; all None where the budget cannot show it, and `why` says what it would take."""
         found: Mapping[str, Any] = self.record["metrics"]
         return found
 
@@ -128,19 +65,24 @@ class Evaluation(Claim):
 
 
 def _again(record: Mapping[str, Any]) -> dict[str, Any]:
-    """The record that follows from the stated releases."""
+    """The record that follows from the stated releases, in the format that it states."""
     target = Target.declare(n=record["shape"]["n"], **record["target"])
     shape = Shape(record["shape"]["n"], record["shape"]["d"])
-    plan = plan_evaluation(record["kind"], shape, target, bins=record["bins"])
     noise = {"policy": record["noise"]["policy"]}
     if noise["policy"] == "seeded":
         noise["seed"] = record["noise"]["seed"]
-    receipt, older = None, "unit" not in record["target"]
-    if "ledger" in record:
-        from dperm.ledger import receipt_again
+    if record["format"] == FIRST:
+        plan = plan_first(record["kind"], record["bins"], shape, target)
+        return record_first(plan, record, noise, _receipt(record, plan, noise["policy"]))
+    question = Question(**record["question"])
+    plan = plan_evaluation(question, shape, target)
+    receipt = _receipt(record, plan, noise["policy"])
+    outcome = replay(program(plan, question), record["released"])
+    return _record(plan, question, outcome, noise, record["model"], record["level"], receipt)
 
-        receipt = receipt_again(record["ledger"], plan, noise["policy"])
-    return _record(plan, record["released"], noise, record["model"], record["range"], record["level"], receipt, older)
+
+def _receipt(record: Mapping[str, Any], plan: Plan, policy: str) -> dict[str, Any] | None:
+    return receipt_again(record["ledger"], plan, policy) if "ledger" in record else None
 
 
 def evaluate(
@@ -154,6 +96,8 @@ def evaluate(
     nominal_n: int | None = None,
     groups: Any = None,
     max_rows_per_person: int | None = None,
+    exposure: Any = None,
+    max_exposure: float | None = None,
     bins: int = BINS,
     level: float = 0.95,
     noise: str = "secure",
@@ -162,8 +106,12 @@ def evaluate(
 ) -> Evaluation:
     """Score a released model on private rows that its fit did not use.
 
-    **Guarantee**: the composition of two (regression, several classes: one) Gaussian releases, for the rows of X. The model must
-    not have been fitted on these rows, or its guarantee and this one add up for them: use one ledger.
+    Two classes: accuracy, log-loss, AUC, calibration; several classes: accuracy and log-loss; regressions: R², root mean squared,
+    mean absolute and mean error; counts: Poisson deviance and balance. What guessing without the row would score stands beside.
+    `exposure` (an array or a column's name) is for counts, with the declared `max_exposure`.
+
+    **Guarantee**: (ε, δ)-differential privacy for the rows of X, the composition of one to four Gaussian releases. The model
+    must not have been fitted on these rows, or its guarantee and this one add up for them: use one ledger.
 
     >>> import dperm, numpy as np
     >>> X = np.linspace(-1, 1, 2000).reshape(-1, 1)
@@ -173,103 +121,57 @@ def evaluate(
     >>> found.metrics["accuracy"]["value"] > 0.9, found.verify(allow_seeded=True).ok
     (True, True)
     """
-    from dperm.estimators.persons import person_weights, unit_of
-
     if not 0.5 <= level < 1:
         raise ValueError(f"Expected 0.5 ≤ level < 1, found {level}. Pass e.g. 0.95.")
-    kind = kind_of(model)
-    cells, weight = _cells(model, kind, X, y, bins)
-    weight, per_person = person_weights(groups, max_rows_per_person, weight, len(weight))
     if relation == "add-remove" and nominal_n is None:
         raise ValueError("Expected nominal_n= under relation='add-remove', found none. Pass a public round number.")
-    n = nominal_n if nominal_n is not None else len(cells)
-    unit = unit_of(groups)
+    if exposure is not None and max_exposure is None:
+        raise ValueError("Expected max_exposure= with exposure=, found none. Declare the largest exposure a row may have.")
+    model = getattr(model, "best_estimator_", model)  # a search answers as its best model does
+    question = question_of(model, bins=bins, max_exposure=max_exposure)
+    held, people = person_column(X, groups)
+    rows, known = scored_rows(model, question, held, y, exposure)
+    weight, per_person = person_weights(people, max_rows_per_person, known, len(known))
+    n, unit = nominal_n if nominal_n is not None else len(rows), unit_of(people)
     target = Target.declare(epsilon=epsilon, delta=delta, relation=relation, n=n, rows_per_person=per_person, unit=unit)
-    plan = plan_evaluation(kind, Shape(n, model._encoding.d), target, bins=bins)
+    plan = plan_evaluation(question, Shape(n, model._encoding.d), target)
     source = noise_source(noise, random_state)
-    rows = MemoryRows(cells, np.zeros(len(cells)), weight)
-    outcome, receipt = execute(program(plan), plan, rows, source, ledger=ledger, fingerprint=X, note="evaluation")
-    released = _plain(outcome.released)
+    asked = program(plan, question)
+    scored = MemoryRows(rows, known, weight)
+    outcome, receipt = execute(asked, plan, scored, source, ledger=ledger, fingerprint=X, note="evaluation")
     about = {"estimator": type(model).__name__, "sha256": coefficient_hash(model.w_)}
-    span = [float(model._y_low), float(model._y_high)] if kind == "regression" and hasattr(model, "_y_low") else None
-    return Evaluation(_record(plan, released, source.spec(), about, span, level, None if receipt is None else _plain(receipt)))
-
-
-def _cells(model: Any, kind: str, X: Any, y: Any, bins: int) -> tuple[np.ndarray, np.ndarray]:
-    """Cell numbers (or scaled residual and target) of every row, and weights: 0 where the label is missing or undeclared."""
-    from dperm.cells import numbers
-    from dperm.estimators.labels import classify, label_column
-    from dperm.tables import cells, column_names, is_table
-
-    schema = model._declared_schema()
-    if y is None:
-        if schema is None or schema.target is None or not is_table(X):
-            raise ValueError("Expected y, or a table with the schema's target column, found neither. Pass the labels.")
-        if schema.target.column not in column_names(X):
-            raise ValueError(f"Expected the target column {schema.target.column!r} in the data, found none. Scores need it.")
-        y = schema.labels(cells(X, schema.target.column))
-    y = label_column(y, len(y))
-    if kind == "regression":
-        if not hasattr(model, "_y_low"):
-            raise ValueError(f"Expected a classifier or a bounded regression, found {type(model).__name__}.")
-        low, high = model._y_low, model._y_high
-        truth = numbers(y)
-        known = np.isfinite(truth)
-        truth = np.clip(np.where(known, truth, low), low, high)
-        residual = (truth - np.asarray(model.predict(X), dtype=np.float64)) / (high - low)
-        return np.stack([residual, (2 * truth - low - high) / (high - low)], axis=1), known.astype(np.float64)
-    labels, weight, _ = classify(y, model.classes_)
-    known = np.ones(len(labels)) if weight is None else weight
-    index = ((labels + 1) / 2).astype(np.int64) if kind == "binary" else labels
-    right = np.asarray(model.predict(X)) == model.classes_[index]
-    columns = [1.0 - right]
-    if kind == "binary":
-        if hasattr(model, "predict_proba"):
-            chance = np.asarray(model.predict_proba(X))[:, 1]
-        else:
-            from scipy.special import expit
-
-            chance = expit(np.asarray(model.decision_function(X)))
-        place = np.clip((chance * bins).astype(np.int64), 0, bins - 1)
-        columns.append(place + bins * index)
-    return np.stack(columns, axis=1).astype(np.float64), known
+    return Evaluation(_record(plan, question, outcome, source.spec(), about, level, receipt))
 
 
 def _record(
     plan: Plan,
-    released: Mapping[str, Any],
+    question: Question,
+    outcome: Outcome,
     noise: Mapping[str, Any],
     model: Mapping[str, Any],
-    span: Any,
     level: float,
     receipt: Mapping[str, Any] | None,
-    older: bool = False,
 ) -> dict[str, Any]:
-    target = plan.target
+    target, released = plan.target, _plain(outcome.released)
     composed = plan.guarantee.epsilon(target.delta)
     if composed > target.epsilon * (1 + TOLERANCE):
         raise ValueError("the plan costs more than its target")
     unit = target.unit
+    budget = {"epsilon": target.epsilon, "delta": target.delta, "relation": target.relation}
     return {
         "format": FORMAT,
         "statement": f"({target.epsilon:g}, {target.delta:g})-differential privacy of the scores per {unit} ({target.relation})",
-        "guarantee": {
-            "epsilon": target.epsilon,
-            "delta": target.delta,
-            "relation": target.relation,
-            "unit": unit,
-            "composed_epsilon": composed,
-        },
-        "target": target_spec(target, older),
+        "guarantee": {**budget, "unit": unit, "composed_epsilon": composed},
+        "target": target_spec(target),
         "shape": {"n": plan.shape.n, "d": plan.shape.d},
-        "kind": plan.options["kind"],
-        "bins": plan.options["bins"],
+        "question": question.spec(),
         "level": level,
-        "range": span if plan.options["kind"] == "regression" else None,
         "model": dict(model),
         "stages": [_plain(stage.spec()) for stage in plan.stages],
-        "released": dict(released),
-        "metrics": metrics(plan, released, span, level),
+        "released": released,
+        "decided": in_units(question, outcome.decided),
+        "digest": coefficient_hash([value for stage in plan.stages for value in released[stage.name]]),
+        "metrics": metrics(plan, question, released, level),
         "noise": {**noise, "private": noise["policy"] != "seeded", "claim": ARITHMETIC[noise["policy"]]},
-        **({} if receipt is None else {"ledger": dict(receipt)}),
+        **({} if receipt is None else {"ledger": _plain(receipt)}),
     }

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import typer
 
@@ -17,6 +19,8 @@ def evaluate(
     delta: float | None = typer.Option(None, help="Default min(1e-6, 0.1/n)."),
     relation: str = typer.Option("replace-one", help="replace-one, zero-out or add-remove."),
     nominal_n: int | None = typer.Option(None, help="Public nominal number of rows, for add-remove."),
+    exposure: str | None = typer.Option(None, help="Column with the exposures, for counts."),
+    max_exposure: float | None = typer.Option(None, help="Largest exposure that a row may have, declared."),
     bins: int = typer.Option(20, help="Probability bins of the histogram behind AUC and calibration."),
     level: float = typer.Option(0.95, help="Level of the intervals."),
     ledger: Path | None = typer.Option(None, envvar="DPERM_LEDGER", help="Budget ledger of the held-out data set."),
@@ -25,9 +29,10 @@ def evaluate(
     overwrite: bool = typer.Option(False, "--overwrite", help="Replace an evaluation that is there already."),
     as_json: bool = JSON_OPTION,
 ) -> None:
-    """Accuracy, AUC and calibration, or R², of a released model on private rows, as booked queries with intervals.
+    """Scores of a released model on private rows, as booked queries with intervals.
 
-    A plain score on private rows would leak them; this one is differentially private by itself. Use rows that the fit did not
+    Classes get accuracy, log-loss, AUC and calibration; numbers R² and errors; counts the Poisson deviance and the balance. A
+    plain score on private rows would leak them; these are differentially private by themselves. Use rows that the fit did not
     see, or one ledger for both.
 
     Example: dperm evaluate model/model.json held-out.csv --epsilon 0.5
@@ -41,7 +46,8 @@ def evaluate(
     if out is not None:
         check_room(out.parent, [out.name], overwrite=overwrite)
     if ledger is not None:
-        _check_first(fitted, file, ledger, epsilon, delta, relation, nominal_n, bins)
+        budget = {"epsilon": epsilon, "delta": delta, "relation": relation}
+        _check_first(fitted, file, ledger, budget, nominal_n, bins, max_exposure)
     found = evaluated(
         fitted,
         read_table(file),
@@ -49,6 +55,8 @@ def evaluate(
         delta=delta,
         relation=relation,
         nominal_n=nominal_n,
+        exposure=exposure,
+        max_exposure=max_exposure,
         bins=bins,
         level=level,
         random_state=random_state,
@@ -59,22 +67,38 @@ def evaluate(
     if as_json:
         show({"epsilon": epsilon, "statement": found.record["statement"], "metrics": dict(found.metrics)}, True)
         return
+    show({**score_lines(found.metrics, level), "privacy": found.record["statement"]}, False)
+
+
+def score_lines(metrics: Mapping[str, Any], level: float) -> dict[str, str]:
+    """A line per score, with its interval or why it is not known, and a line per bin of the calibration."""
     lines = {}
-    for name, score in found.metrics.items():
+    for name, score in metrics.items():
         if isinstance(score, dict) and "value" in score:
-            lines[name] = f"{score['value']:.4f}   {level:.0%} interval {score['low']:.4f} … {score['high']:.4f}"
-    for row in found.metrics.get("calibration", []):
+            lines[name] = score.get("why") or (
+                f"{score['value']:.4f}   {level:.0%} interval {score['low']:.4f} … {score['high']:.4f}"
+            )
+    for row in metrics.get("calibration", []):
         lines[f"predicted {row['predicted']:.3f}"] = f"observed {row['observed']:.3f}  ({row['low']:.3f} … {row['high']:.3f})"
-    show({**lines, "privacy": found.record["statement"]}, False)
+    return lines
 
 
-def _check_first(fitted, file, ledger, epsilon, delta, relation, nominal_n, bins) -> None:  # type: ignore[no-untyped-def]
+def _check_first(
+    fitted: Any,
+    file: Path,
+    ledger: Path,
+    budget: Mapping[str, Any],
+    nominal_n: int | None,
+    bins: int,
+    max_exposure: float | None,
+) -> None:
     """The refusal that needs no data comes before the file is opened."""
     from dperm.commands.planning import row_count
-    from dperm.evaluation import kind_of, plan_evaluation
+    from dperm.evaluation_plan import plan_evaluation
+    from dperm.evaluation_rows import question_of
     from dperm.ledger import Ledger
     from dperm.mechanisms.base import Shape, Target
 
     n = nominal_n if nominal_n is not None else row_count(file)
-    target = Target.declare(epsilon=epsilon, delta=delta, relation=relation, n=n)
-    Ledger(ledger).check(plan_evaluation(kind_of(fitted), Shape(n, fitted._encoding.d), target, bins=bins))
+    question = question_of(fitted, bins=bins, max_exposure=max_exposure)
+    Ledger(ledger).check(plan_evaluation(question, Shape(n, fitted._encoding.d), Target.declare(n=n, **budget)))

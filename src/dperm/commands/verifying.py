@@ -34,7 +34,7 @@ def verify(
         certificate = in_folder(certificate, "certificate.json")
     model = None if model is None else in_folder(model, "model.json")
     record = read_json(certificate)
-    if isinstance(record, dict) and record.get("format") == "dperm-evaluation/1":
+    if isinstance(record, dict) and record.get("format") in ("dperm-evaluation/1", "dperm-evaluation/2"):
         from dperm.evaluation import Evaluation
 
         found: Any = Evaluation(record)

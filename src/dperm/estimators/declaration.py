@@ -108,7 +108,7 @@ def encoding_before_rows(estimator: Any, d: int | None) -> Encoding:
         return schema.encoding()
     if d is None:
         raise ValueError("Expected d=, the number of columns, or a schema, found neither. Pass e.g. d=20.")
-    kinds = {name: getattr(estimator, name) for name in ("bounds", "x_norm", "categorical", "boolean", "sparse")}
+    kinds = {name: getattr(estimator, name) for name in ("bounds", "x_norm", "categorical", "boolean", "sparse", "missing")}
     return Encoding.from_declaration(d, **kinds)
 
 

@@ -137,14 +137,17 @@ def _quality(scores: Mapping[str, str], evaluation: Mapping[str, Any] | None) ->
 
 def _evaluation(record: Mapping[str, Any]) -> list[Block]:
     found = record["metrics"]
+    scores = {name: score for name, score in found.items() if isinstance(score, Mapping) and "value" in score}
     rows = [
         (name, f"{score['value']:.4f}", f"{score['low']:.4f} … {score['high']:.4f}")
-        for name, score in found.items()
-        if isinstance(score, Mapping) and "value" in score
+        for name, score in scores.items()
+        if score["value"] is not None
     ]
+    unknown = [Text(f"{name}: {score['why']}.", "soft") for name, score in scores.items() if score["value"] is None]
     blocks: list[Block] = [
         Text(f"Paid for: {record['statement']}."),
         Table(("", "value", f"{record['level']:.0%} interval"), rows, "Scores on held-out rows", frozenset({1, 2})),
+        *unknown,
     ]
     if found.get("calibration"):
         points = [(row["predicted"], row["observed"]) for row in found["calibration"]]
