@@ -34,7 +34,7 @@ def counts(seeds: int, done: dict[str, Any]) -> Iterator[tuple[Cell, dict[str, f
     from sklearn.model_selection import train_test_split
 
     import dperm
-    from dperm.tables import cells
+    from dperm.tables.tables import cells
 
     for name in ("bike_sharing_hour", "randhie"):
         schema = dperm.Schema.load(DATA / "schemas" / f"{name}.json")

@@ -50,8 +50,8 @@ def load(name: str):
     import pyarrow.parquet as pq
     from sklearn.model_selection import train_test_split
 
-    from dperm.schema import Schema
-    from dperm.tables import cells
+    from dperm.tables.schema import Schema
+    from dperm.tables.tables import cells
 
     schema = Schema.load(DATA / "schemas" / f"{name}.json")
     table = pq.read_table(DATA / f"{name}.parquet")
@@ -78,7 +78,7 @@ def load(name: str):
 
 def widened(schema, factor: float):
     """The same schema with numeric ranges `factor` times too wide about their middle."""
-    from dperm.schema import Schema
+    from dperm.tables.schema import Schema
 
     spec = schema.spec()
     for column in spec["columns"].values():

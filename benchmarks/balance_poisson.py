@@ -66,7 +66,7 @@ def balance(name: str, n: int, epsilon: float, seed: int) -> float:
     if name in REAL:
         import pyarrow.parquet as pq
 
-        from dperm.tables import cells
+        from dperm.tables.tables import cells
 
         schema = dperm.Schema.load(DATA / "schemas" / f"{name}.json")
         table = pq.read_table(DATA / f"{name}.parquet")

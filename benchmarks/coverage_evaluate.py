@@ -23,14 +23,14 @@ from scipy.stats import binom
 from sklearn.metrics import log_loss, mean_poisson_deviance, roc_auc_score
 
 import dperm
-from dperm.evaluation import program
-from dperm.evaluation_metrics import metrics
-from dperm.evaluation_plan import Question, plan_evaluation
-from dperm.evaluation_rows import question_of, scored_rows
-from dperm.evaluation_terms import GRID, cell_of
-from dperm.mechanisms.base import Shape, Target
-from dperm.noise import SeededNoise
-from dperm.release.driver import run
+from dperm.evaluation.evaluate import program
+from dperm.evaluation.metrics import metrics
+from dperm.evaluation.plan import Question, plan_evaluation
+from dperm.evaluation.rows import question_of, scored_rows
+from dperm.evaluation.terms import GRID, cell_of
+from dperm.release import driver
+from dperm.release.noise import SeededNoise
+from dperm.release.plan import Shape, Target
 from dperm.rows.memory import MemoryRows
 
 HERE = Path(__file__).resolve().parent
@@ -59,7 +59,7 @@ class Case:
         target = Target.declare(epsilon=epsilon, delta=1e-6, n=n)
         plan = plan_evaluation(self.question, Shape(n, 2), target)
         rows = MemoryRows(self.rows[picked], self.known[picked], self.known[picked])
-        outcome = run(program(plan, self.question), plan, rows, SeededNoise(10**6 * seed + n))
+        outcome = driver.run(program(plan, self.question), plan, rows, SeededNoise(10**6 * seed + n))
         released = outcome.released
         truth = dict(self.truth)
         if "log-loss" in truth and self.question.kind == "binary":

@@ -69,9 +69,9 @@ def private_rows(X: np.ndarray, y: np.ndarray) -> Any:
 
 
 def term_of(d: int, clip: float = 0.5) -> Any:
-    from dperm.features import Features
     from dperm.problem import LogisticLoss
-    from dperm.terms import GradientTerm
+    from dperm.terms.affine import Features
+    from dperm.terms.gradient import GradientTerm
 
     return GradientTerm(LogisticLoss(), np.linspace(-1, 1, d), clip, Features())
 
@@ -106,7 +106,7 @@ def adult() -> tuple[Any, Any] | None:
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
-    from dperm.schema import Schema
+    from dperm.tables.schema import Schema
 
     table = pq.read_table(DATA / "adult.parquet")
     if "split" in table.column_names:
@@ -115,7 +115,7 @@ def adult() -> tuple[Any, Any] | None:
 
 
 def adult_matrix(table: Any, schema: Any) -> tuple[Any, np.ndarray]:
-    from dperm.tables import cells
+    from dperm.tables.tables import cells
 
     labels = schema.labels(cells(table, schema.target.column))
     return schema.encoded(table), (labels == schema.target.classes[1]).astype(int)

@@ -20,12 +20,12 @@ from speed_device_tiles import SHAPES, TYPES, ceiling, data, milliseconds
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
 import dperm
-from dperm.features import Features
 from dperm.mechanisms import Gradient, Target
-from dperm.noise import RELEASE_SLACK
 from dperm.problem import LOSSES, DataBounds, Interval, LogisticLoss, MultinomialLoss, Problem, Ridge
+from dperm.release.noise import RELEASE_SLACK
 from dperm.rows import DeviceRows, kernels, sum_step
-from dperm.terms import GradientTerm
+from dperm.terms.affine import Features
+from dperm.terms.gradient import GradientTerm
 
 CLIP = 0.2
 

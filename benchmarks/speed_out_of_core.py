@@ -17,11 +17,11 @@ from pathlib import Path
 import numpy as np
 
 import dperm
-from dperm.features import Features
 from dperm.mechanisms import Gradient
 from dperm.problem import DataBounds, Interval, LogisticLoss
 from dperm.rows import ArrowRows, MemoryRows, sum_step
-from dperm.terms import GradientTerm
+from dperm.terms.affine import Features
+from dperm.terms.gradient import GradientTerm
 
 PREFIX = 200_000
 

@@ -20,13 +20,14 @@ with atheris.instrument_imports(include=["dperm"]):
     import pyarrow as pa
 
     import dperm
-    from dperm.certificate import Certificate
     from dperm.cli import _defaults
-    from dperm.evaluation import Evaluation, evaluate
+    from dperm.estimators.model_file import model_from_record, model_record
+    from dperm.evaluation.evaluate import Evaluation, evaluate
     from dperm.mechanisms import Gradient
-    from dperm.model_file import model_from_record, model_record, read_json
-    from dperm.schema import Schema
-    from dperm.tables import read_table
+    from dperm.tables.json_files import read_json
+    from dperm.tables.schema import Schema
+    from dperm.tables.tables import read_table
+    from dperm.walk.certificate import Certificate
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 from hostile import mutated, through_json

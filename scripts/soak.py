@@ -21,9 +21,10 @@ from pathlib import Path
 import numpy as np
 
 from dperm import LogisticRegression
-from dperm.ledger import BudgetExceeded, Ledger
+from dperm.estimators.model_file import model_record
 from dperm.mechanisms import Gradient
-from dperm.model_file import model_record, write_whole
+from dperm.release.ledger.book import BudgetExceeded, Ledger
+from dperm.tables.json_files import write_whole
 
 ROWS = np.linspace(-1, 1, 300).reshape(-1, 1)
 LABELS = (ROWS[:, 0] > 0).astype(int)

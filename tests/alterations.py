@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dperm.certificate import Certificate, coefficient_hash
+from dperm.walk.certificate import Certificate, coefficient_hash
 
 
 def leaves(value: Any, path: tuple[Any, ...] = ()) -> Any:

@@ -13,8 +13,8 @@ from sklearn.linear_model import LogisticRegression as NonPrivate
 
 import dperm
 from dperm.data import adult, adult_schema
-from dperm.schema import Schema
-from dperm.tables import cells, read_table
+from dperm.tables.schema import Schema
+from dperm.tables.tables import cells, read_table
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 COMMON = {"delta": 1e-6, "relation": "zero-out"}

@@ -10,13 +10,11 @@ import pytest
 
 import dperm
 from dperm.audit.transcript import exchanged
-from dperm.features import Features
-from dperm.mechanisms.base import Target, UnmetNeeds, mechanism_of_record, options_of
 from dperm.mechanisms.gradient import Gradient
-from dperm.mechanisms.objective import Objective
+from dperm.mechanisms.objective.mechanism import Objective
 from dperm.mechanisms.output import FadedRows, Output
-from dperm.mechanisms.scaled_objective import ScaledObjective
-from dperm.noise import RELEASE_SLACK, SeededNoise, noise_source
+from dperm.mechanisms.registry import mechanism_of_record
+from dperm.mechanisms.scaled.objective import ScaledObjective
 from dperm.privacy import gaussian_mu
 from dperm.problem import (
     Ball,
@@ -33,11 +31,14 @@ from dperm.problem import (
 )
 from dperm.release.asks import Secret
 from dperm.release.driver import watching
+from dperm.release.noise import RELEASE_SLACK, SeededNoise, noise_source
+from dperm.release.plan import Target, UnmetNeeds, options_of
 from dperm.rows import BLOCK_ROWS, DaskRows, DeviceRows, MemoryRows, sum_step
 from dperm.rows.base import add_limbs, from_counts, split
-from dperm.statistics_terms import PositiveCount
-from dperm.terms import GradientTerm
-from dperm.walk import fit
+from dperm.terms.affine import Features
+from dperm.terms.gradient import GradientTerm
+from dperm.terms.statistics import PositiveCount
+from dperm.walk.fitting import fit
 
 LABELS = Interval(-1.0, 1.0)
 
@@ -320,7 +321,7 @@ def test_every_estimator_fits_a_table_without_rows_where_their_number_is_protect
 
 def test_sums_with_weights_of_any_size_go_through_a_solve(generator):
     """Inside a solve too: the secret sums of a minimiser cut weights, so that no row counts more than the bound says."""
-    from dperm.mechanisms.objective_terms import MinimiserTerm
+    from dperm.terms.objective import MinimiserTerm
 
     rows = Output()._rows(SOLVED[0])
     X, y = np.ones((BLOCK_ROWS + 5, 1)), np.ones(BLOCK_ROWS + 5)

@@ -30,7 +30,7 @@ def test_white_box_sees_an_honest_run_without_exceeding_it():
 
 
 def test_white_box_catches_noise_that_is_too_small(monkeypatch):
-    from dperm import noise as noise_module
+    from dperm.release import noise as noise_module
 
     honest = noise_module.gaussian_scale
     monkeypatch.setattr(noise_module, "gaussian_scale", lambda sensitivity, mu: honest(sensitivity, mu) / 8)
@@ -40,7 +40,7 @@ def test_white_box_catches_noise_that_is_too_small(monkeypatch):
 
 @pytest.mark.parametrize("factor", [1.0, 1 / 8])
 def test_black_box(factor, monkeypatch):
-    from dperm import noise as noise_module
+    from dperm.release import noise as noise_module
 
     honest = noise_module.gaussian_scale
     monkeypatch.setattr(noise_module, "gaussian_scale", lambda sensitivity, mu: honest(sensitivity, mu) * factor)

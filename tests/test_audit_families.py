@@ -14,8 +14,8 @@ import pytest
 
 import dperm
 from dperm.audit import distinguish
-from dperm.hypotheses import Thresholds
 from dperm.mechanisms import FiniteExponential, Mean, QuantileExponential, Statistics, Target, Zeroth
+from dperm.mechanisms.hypotheses.classes import Thresholds
 from dperm.privacy import gaussian_mu
 from dperm.problem import (
     DataBounds,

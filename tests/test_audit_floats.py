@@ -8,8 +8,8 @@ from scipy.stats import chi2, norm
 
 from dperm.audit import distinguish
 from dperm.audit.bits import lowest_bits, spacing_exponent, unreachable
-from dperm.noise import ExactNoise, SecureNoise, SeededNoise, gaussian_scale, grid_step, release
 from dperm.privacy import GDP
+from dperm.release.noise import ExactNoise, SecureNoise, SeededNoise, gaussian_scale, grid_step, release
 
 CLAIM = GDP(0.1, "replace-one")  # noise ten times the sensitivity: statistically close to nothing can be seen
 

@@ -15,7 +15,7 @@ import pytest
 
 import dperm
 from dperm.mechanisms import Gradient
-from dperm.noise import ExactNoise, SecureNoise, SeededNoise, gamma_norm_vector, release
+from dperm.release.noise import ExactNoise, SecureNoise, SeededNoise, gamma_norm_vector, release
 
 X = np.linspace(-1, 1, 30).reshape(-1, 1)
 Y = (X[:, 0] > 0).astype(int)

@@ -9,7 +9,6 @@ from typer.testing import CliRunner
 
 import dperm
 import dperm.estimators as estimators
-from dperm import noise as noise_module
 from dperm.audit import cases, page, suite
 from dperm.audit.closed_form import gradient_rows
 from dperm.audit.planted import planted
@@ -18,6 +17,7 @@ from dperm.audit.trials import distinguish
 from dperm.cli import app
 from dperm.mechanisms import Gradient
 from dperm.privacy import RELATIONS, PureDP
+from dperm.release import noise as noise_module
 
 FEW = Gradient(steps=3, clip=0.25)
 
@@ -32,7 +32,7 @@ def test_every_estimator_relation_and_policy_has_a_case():
     listed = [(case.name, case.relation, case.noise) for case in suite.estimator_cases()]
     assert listed == [(n, r, p) for n in estimators.__all__ for r in RELATIONS for p in ("secure", "exact")]
     methods = {case.method for case in suite.mechanism_cases()}
-    from dperm.mechanisms.base import MECHANISMS
+    from dperm.release.plan import MECHANISMS
 
     assert methods == set(MECHANISMS)
 

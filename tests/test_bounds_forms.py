@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import dperm
-from dperm.encoding import Encoding
+from dperm.tables.encoding import Encoding
 
 
 def sides(bounds, d, **options):

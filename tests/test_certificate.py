@@ -11,9 +11,9 @@ import pytest
 
 import dperm
 from alterations import unnoticed
-from dperm.certificate import Certificate, coefficient_hash
 from dperm.mechanisms import Gradient
 from dperm.problem import ElasticNet
+from dperm.walk.certificate import Certificate, coefficient_hash
 
 # What recomputation cannot bind: any seed is equally not private (docs/certificate.md has the list for consistent forgeries).
 UNBOUND = ("noise.seed",)

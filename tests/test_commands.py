@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from dperm.cli import app
 from dperm.commands import COMMANDS
-from dperm.ledger import BudgetExceeded, Ledger
+from dperm.release.ledger.book import BudgetExceeded, Ledger
 
 RUN = CliRunner().invoke
 

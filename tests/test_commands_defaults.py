@@ -11,10 +11,10 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 import dperm
-from dperm import advice
 from dperm.cli import app
 from dperm.commands import benching
 from dperm.commands.planning import theorem
+from dperm.estimators import outlook as advice
 from dperm.theory import THEOREMS, pac_sample_size
 
 RUN = CliRunner().invoke

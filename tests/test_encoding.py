@@ -11,17 +11,10 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import dperm
-from dperm.encoding import Encoding
-from dperm.private_bounds import (
-    CellHistogram,
-    OctaveHistogram,
-    coarse_ranges,
-    decoded,
-    outermost,
-    stored,
-    tight_ranges,
-)
 from dperm.rows.base import Block
+from dperm.tables.encoding import Encoding
+from dperm.tables.scale import decoded, stored
+from dperm.terms.ranges import CellHistogram, OctaveHistogram, coarse_ranges, outermost, tight_ranges
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False, width=64)
 ANY = st.floats(width=64)

@@ -15,8 +15,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 import dperm
-from dperm.estimators.persons import person_weights
-from dperm.notices import PrivacyWarning
+from dperm.tables.persons import person_weights
+from dperm.words.notices import PrivacyWarning
 
 
 def two_classes(n=600):

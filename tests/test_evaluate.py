@@ -15,12 +15,12 @@ from typer.testing import CliRunner
 import dperm
 from alterations import leaves, other
 from dperm.cli import app
-from dperm.evaluation import Evaluation, evaluate
-from dperm.evaluation_metrics import order_kernel
-from dperm.evaluation_plan import Question
-from dperm.evaluation_ratio import Ratio, known, share, unknown
-from dperm.ledger import BudgetExceeded, Ledger
+from dperm.evaluation.evaluate import Evaluation, evaluate
+from dperm.evaluation.metrics import order_kernel
+from dperm.evaluation.plan import Question
+from dperm.evaluation.ratio import Ratio, known, share, unknown
 from dperm.mechanisms import Gradient
+from dperm.release.ledger.book import BudgetExceeded, Ledger
 
 RNG = np.random.default_rng(7)
 X = RNG.uniform(-1, 1, (4000, 2))

@@ -12,8 +12,8 @@ import pytest
 from sklearn.metrics import log_loss, mean_poisson_deviance, roc_auc_score
 
 import dperm
-from dperm.evaluation import evaluate
-from dperm.evaluation_terms import GRID, cell_of, grid_edges
+from dperm.evaluation.evaluate import evaluate
+from dperm.evaluation.terms import GRID, cell_of, grid_edges
 
 POOL, DRAWS, ENOUGH = 60_000, 200, 170
 

@@ -10,18 +10,18 @@ import pytest
 from scipy.spatial.distance import cdist
 
 import dperm
-from dperm import evaluation_terms as of
-from dperm.estimators.persons import person_weights
-from dperm.evaluation import evaluate, program
-from dperm.evaluation_plan import SHARES, Question, bin_edges, clip_of, plan_evaluation, term_of
-from dperm.evaluation_rows import question_of, scored_rows
+from dperm.evaluation import terms as of
+from dperm.evaluation.evaluate import evaluate, program
+from dperm.evaluation.plan import SHARES, Question, bin_edges, clip_of, plan_evaluation, term_of
+from dperm.evaluation.rows import question_of, scored_rows
 from dperm.mechanisms import Gradient
-from dperm.mechanisms.base import Shape, Target
-from dperm.noise import RELEASE_SLACK, SeededNoise
 from dperm.privacy import gaussian_mu
 from dperm.release.driver import run
+from dperm.release.noise import RELEASE_SLACK, SeededNoise
+from dperm.release.plan import Shape, Target
 from dperm.rows.base import Block, sum_step
 from dperm.rows.memory import MemoryRows
+from dperm.tables.persons import person_weights
 
 ODD = [math.nan, math.inf, -math.inf, -1.0, -0.3, 0.0, 0.05, 0.1, 0.5, 0.9, 1.0, 2.0, 1e300]
 TERMS = {

@@ -10,11 +10,12 @@ import pytest
 from scipy import stats
 from scipy.special import logsumexp
 
-from dperm.hypotheses import Boxes, Thresholds
 from dperm.mechanisms import Exponential, FiniteExponential, QuantileExponential, Shape, Target
-from dperm.mechanisms.exponential_finite import ErrorTerm
-from dperm.mechanisms.exponential_laws import LAWS, gumbel_law, permute_and_flip_law
-from dperm.mechanisms.exponential_quantile import quantile_law
+from dperm.mechanisms.exponential.finite import ErrorTerm
+from dperm.mechanisms.exponential.laws import LAWS, gumbel_law, permute_and_flip_law
+from dperm.mechanisms.exponential.quantile import quantile_law
+from dperm.mechanisms.hypotheses.classes import Boxes, Thresholds
+from dperm.mechanisms.hypotheses.stored import Predictions
 from dperm.privacy import gaussian_delta, gaussian_mu
 from dperm.problem import (
     AbsoluteLoss,
@@ -31,7 +32,6 @@ from dperm.problem import (
     ZeroOneLoss,
 )
 from dperm.rows import MemoryRows
-from dperm.rules import Predictions
 from dperm.theory import exponential_erm_risk
 from vectors import VECTORS, agrees
 

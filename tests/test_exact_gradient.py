@@ -97,7 +97,7 @@ def test_one_step_attains_its_certificate_within_two_per_cent(relation):
 
 @pytest.mark.parametrize("steps", [1, 2, 3])
 def test_half_the_noise_breaks_the_certificate(steps, monkeypatch):
-    from dperm import noise as noise_module
+    from dperm.release import noise as noise_module
 
     honest = noise_module.gaussian_scale
     monkeypatch.setattr(noise_module, "gaussian_scale", lambda sensitivity, mu: honest(sensitivity, mu) / 2)

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from dperm.mechanisms import Objective, Shape, Target
-from dperm.mechanisms.objective_accounting import loss_form, pure_epsilon, pure_rate
-from dperm.noise import RELEASE_SLACK
+from dperm.mechanisms.objective.accounting import loss_form, pure_epsilon, pure_rate
 from dperm.privacy import Gaussian, ObjectiveEvent, calibrate_shift, compose, gaussian_delta, gaussian_mu
 from dperm.privacy.objective_loss import hockey_stick
 from dperm.problem import (
@@ -25,6 +24,7 @@ from dperm.problem import (
     Problem,
     SoftplusHingeLoss,
 )
+from dperm.release.noise import RELEASE_SLACK
 from exact_density import Line, gamma_norm_noise, gaussian_noise, plane_profile, softmax_profile
 from vectors import VECTORS, agrees
 

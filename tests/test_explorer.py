@@ -12,7 +12,7 @@ import pytest
 
 import dperm
 from browser import chromium, resize, whole_page
-from dperm import advice
+from dperm.estimators import outlook as advice
 from dperm.mechanisms import Gradient
 from dperm.report.explorer import curve, numbers, serve
 

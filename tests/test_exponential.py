@@ -12,9 +12,8 @@ from scipy.special import logsumexp
 import dperm
 from alterations import unnoticed
 from dperm.mechanisms import Exponential, Shape, Target, UnmetNeeds
-from dperm.mechanisms.exponential import exact_objective
-from dperm.mechanisms.exponential_samplers import cover, grid_cells, partition, propose
-from dperm.noise import noise_source
+from dperm.mechanisms.exponential.continuous import exact_objective
+from dperm.mechanisms.exponential.samplers import cover, grid_cells, partition, propose
 from dperm.problem import (
     AbsoluteLoss,
     Ball,
@@ -31,6 +30,7 @@ from dperm.problem import (
     ZeroOneLoss,
 )
 from dperm.release.asks import Secret
+from dperm.release.noise import noise_source
 from dperm.rows import MemoryRows
 
 UNIT = DataBounds(1.0, Interval(-1, 1))

@@ -10,7 +10,6 @@ from scipy.optimize import minimize
 
 import dperm
 from dperm.mechanisms import Gradient, Shape, Target, UnmetNeeds
-from dperm.noise import gaussian_scale
 from dperm.privacy import Gaussian, HiddenState, Sampled, gaussian_epsilon, gaussian_mu
 from dperm.problem import (
     AbsoluteLoss,
@@ -28,8 +27,9 @@ from dperm.problem import (
     SquaredLoss,
     ZeroOneLoss,
 )
+from dperm.release.noise import gaussian_scale
 from dperm.rows import MemoryRows
-from dperm.walk import fit, plan
+from dperm.walk.fitting import fit, plan
 
 LABELS = Interval(-1.0, 1.0)
 HUGE = Target(1e18, 1e-6)
@@ -237,8 +237,8 @@ def test_exercise_without_a_bound_the_privacy_loss_has_no_limit():
     """Lecture 13, exercise 2.1: with an unclipped gradient the two noisy gradients separate by as many σ as one likes."""
     p = Problem(SquaredLoss(), data=DataBounds(1.0, LABELS))
     mechanism = Gradient(steps=1, step_size=1.0, bound="assumed", assumed_bound=1.0, momentum=0.0, output="last")
-    from dperm.features import Features
-    from dperm.terms import GradientTerm, UnclippedGradientTerm
+    from dperm.terms.affine import Features
+    from dperm.terms.gradient import GradientTerm, UnclippedGradientTerm
 
     sigma = gaussian_scale(2.0, gaussian_mu(1.0, 1e-6))
     gaps = []

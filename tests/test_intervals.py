@@ -15,11 +15,11 @@ from typer.testing import CliRunner
 import dperm
 from alterations import unnoticed
 from dperm.cli import app
-from dperm.features import Features
 from dperm.mechanisms import Gradient, Objective
-from dperm.mechanisms.information import InformationTerm
 from dperm.problem import LogisticLoss
 from dperm.rows.base import Block
+from dperm.terms.affine import Features
+from dperm.terms.information import InformationTerm
 
 SCRIPT = Path(__file__).resolve().parents[1] / "scripts" / "coverage.py"
 spec = importlib.util.spec_from_file_location("coverage_script", SCRIPT)
@@ -41,7 +41,7 @@ def test_coverage_within_three_points(name, n, epsilon):
 
 def test_intervals_without_the_privacy_noise_would_be_too_short(monkeypatch):
     """The simulation can fail: drop the noise from the formula and coverage collapses."""
-    import dperm.intervals as intervals
+    import dperm.inference.intervals as intervals
 
     real = intervals._statistics
 

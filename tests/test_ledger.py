@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 
 import dperm
-from dperm.filters import Filter, renyi_curve
-from dperm.ledger import BudgetExceeded, Ledger
 from dperm.mechanisms import Gradient
-from dperm.mechanisms.base import Plan, Shape, Stage, Target
 from dperm.privacy import GDP, Approximate, Gaussian, ObjectiveEvent, Pure, Sampled, gaussian_mu
 from dperm.privacy.conversions import rdp_epsilon
+from dperm.privacy.filters import Filter, renyi_curve
+from dperm.release.ledger.book import BudgetExceeded, Ledger
+from dperm.release.plan import Plan, Shape, Stage, Target
 
 
 def planned(*events, epsilon=1.0, delta=1e-6, relation="zero-out", rows_per_person=1) -> Plan:
@@ -189,7 +189,7 @@ def test_over_budget_is_refused_before_a_row_is_read_or_noise_is_drawn(ledger, m
         raise AssertionError("a row was read")
 
     monkeypatch.setattr(dperm.MemoryRows, "sum", forbidden)
-    monkeypatch.setattr("dperm.ledger.digest", forbidden)
+    monkeypatch.setattr("dperm.release.ledger.book.digest", forbidden)
     with pytest.raises(BudgetExceeded):
         small_model(ledger).fit(X, Y)
 

@@ -11,15 +11,15 @@ from scipy import sparse
 import dperm
 from alterations import unnoticed
 from dperm.estimators.location import MeanEstimator, MedianEstimator
-from dperm.ledger import Ledger
 from dperm.mechanisms import Mean, QuantileExponential, Shape, Target, UnmetNeeds
-from dperm.mechanisms.exponential_quantile import HistogramTerm
+from dperm.mechanisms.exponential.quantile import HistogramTerm
 from dperm.mechanisms.mean import SumTerm, pure_release
-from dperm.noise import noise_source
 from dperm.privacy import Gaussian, Pure
 from dperm.problem import DataBounds, Interval, Problem, QuantileLoss, SquaredLoss
+from dperm.release.ledger.book import Ledger
+from dperm.release.noise import noise_source
 from dperm.rows import MemoryRows
-from dperm.walk import plan
+from dperm.walk.fitting import plan
 
 NO_LABELS = Interval(0.0, 0.0)
 BOX = DataBounds.box([0.0, -5.0], [10.0, 5.0], NO_LABELS)

@@ -21,20 +21,21 @@ from hypothesis.extra.numpy import arrays
 from scipy import sparse
 
 import dperm
-from dperm.certificate import Certificate, declaration
-from dperm.encoding import Encoding
-from dperm.features import Features
-from dperm.mechanisms import scaled_rule as rule
-from dperm.mechanisms.base import Shape, Target
-from dperm.model_file import model_from_record, model_record
+from dperm.estimators.model_file import model_from_record, model_record
+from dperm.mechanisms.scaled import settings as rule
 from dperm.problem import DataBounds, Interval, Problem, SquaredLoss
+from dperm.release.plan import Shape, Target
 from dperm.rows import ArrowRows, DeviceRows, MemoryRows
 from dperm.rows.base import Block
-from dperm.rows.gaps import GAP, Filling, is_gap, with_gaps_stored
-from dperm.schema import Schema
-from dperm.statistics_terms import LogHistogram, RowNorms, RowSum, SquareSum
-from dperm.tables import cells, read_table
-from dperm.terms import GradientTerm
+from dperm.rows.gaps import Filling
+from dperm.tables.encoding import Encoding
+from dperm.tables.gaps import GAP, is_gap, with_gaps_stored
+from dperm.tables.schema import Schema
+from dperm.tables.tables import cells, read_table
+from dperm.terms.affine import Features
+from dperm.terms.gradient import GradientTerm
+from dperm.terms.statistics import LogHistogram, RowNorms, RowSum, SquareSum
+from dperm.walk.certificate import Certificate, declaration
 
 D = 4
 LOW, HIGH = np.array([0.0, -9.0, 100.0, -1.0]), np.array([40.0, 3.0, 200.0, 1.0])

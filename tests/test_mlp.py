@@ -13,13 +13,13 @@ from typer.testing import CliRunner
 import dperm
 from alterations import unnoticed
 from dperm import MLPClassifier
-from dperm.certificate import coefficient_hash
 from dperm.cli import app
+from dperm.estimators.model_file import load_model, model_record
 from dperm.mechanisms import Network
-from dperm.mechanisms.network_terms import Inputs, Layout, NetworkGradient, RowMap, SecondMoments, VmapGradient, symmetric
-from dperm.model_file import load_model, model_record
 from dperm.privacy import Gaussian, Sampled, gaussian_mu, kappa
 from dperm.rows.base import Block
+from dperm.terms.network import Inputs, Layout, NetworkGradient, RowMap, SecondMoments, VmapGradient, symmetric
+from dperm.walk.certificate import coefficient_hash
 
 
 def rings(n: int = 3000, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

@@ -6,12 +6,9 @@ import numpy as np
 import pytest
 
 from alterations import unnoticed
-from dperm.features import Features
 from dperm.mechanisms import Newton, Shape, Target, UnmetNeeds
 from dperm.mechanisms.newton import HessianTerm, majoriser, newton_sensitivity
-from dperm.mechanisms.objective_solve import weighted_rows
-from dperm.mechanisms.objective_terms import MinimiserTerm
-from dperm.noise import SeededNoise, gaussian_scale
+from dperm.mechanisms.objective.solve import weighted_rows
 from dperm.privacy import GDP, gaussian_delta, gaussian_mu
 from dperm.privacy.objective_loss import hockey_stick
 from dperm.problem import (
@@ -29,9 +26,12 @@ from dperm.problem import (
     SoftplusHingeLoss,
     SquaredLoss,
 )
+from dperm.release.noise import SeededNoise, gaussian_scale
 from dperm.rows.base import Block
 from dperm.rows.memory import MemoryRows
-from dperm.walk import fit, plan
+from dperm.terms.affine import Features
+from dperm.terms.objective import MinimiserTerm
+from dperm.walk.fitting import fit, plan
 
 UNIT = Interval(-1.0, 1.0)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dperm.noise import (
+from dperm.release.noise import (
     RELEASE_SLACK,
     SecureNoise,
     SeededNoise,

@@ -8,7 +8,7 @@ import pytest
 import dperm
 from alterations import unnoticed
 from dperm.mechanisms import Objective, Shape, Target, UnmetNeeds
-from dperm.mechanisms.objective_accounting import (
+from dperm.mechanisms.objective.accounting import (
     cms_rate,
     compare_accounting,
     kst_sigma,
@@ -44,7 +44,7 @@ from dperm.problem import (
     SquaredLoss,
 )
 from dperm.rows.memory import MemoryRows
-from dperm.walk import fit, plan
+from dperm.walk.fitting import fit, plan
 from vectors import VECTORS, agrees
 
 UNIT = Interval(-1.0, 1.0)

@@ -6,11 +6,8 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from dperm.features import Features
 from dperm.mechanisms import Objective, Shape, Target
-from dperm.mechanisms.objective_solve import gradient_error, gradient_tolerance, norm_bound, solve_objective, weighted_rows
-from dperm.mechanisms.objective_terms import HessianProductTerm, MinimiserTerm
-from dperm.noise import SeededNoise
+from dperm.mechanisms.objective.solve import gradient_error, gradient_tolerance, norm_bound, solve_objective, weighted_rows
 from dperm.problem import (
     DataBounds,
     HuberLoss,
@@ -22,10 +19,13 @@ from dperm.problem import (
     Ridge,
 )
 from dperm.release.asks import Secret
+from dperm.release.noise import SeededNoise
 from dperm.rows.base import Block
 from dperm.rows.memory import MemoryRows
 from dperm.solvers import minimise
-from dperm.walk import fit
+from dperm.terms.affine import Features
+from dperm.terms.objective import HessianProductTerm, MinimiserTerm
+from dperm.walk.fitting import fit
 
 UNIT = Interval(-1.0, 1.0)
 

@@ -17,12 +17,12 @@ import pytest
 
 import dperm
 import odd_cells
-from dperm.cells import codes, nulls, number, numbers, objects, person, persons, truth, truth_value
-from dperm.estimators.labels import bounded_labels, classify, label_column
 from dperm.mechanisms.gradient import Gradient
 from dperm.problem import DataBounds, Interval
 from dperm.rows import ArrowRows, DaskRows, MemoryRows
-from dperm.schema import Schema
+from dperm.tables.cells import codes, nulls, number, numbers, objects, person, persons, truth, truth_value
+from dperm.tables.labels import bounded_labels, classify, label_column
+from dperm.tables.schema import Schema
 from odd_cells import COLUMNS, CONTAINERS, ODD, ROWS, TEXTS, changed, container, usual
 
 LEVELS: list[list[Any]] = [

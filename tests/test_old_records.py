@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import dperm
-from dperm.certificate import Certificate
+from dperm.estimators.model_file import model_from_record
 from dperm.estimators.search import SearchCertificate
-from dperm.evaluation import Evaluation
-from dperm.ledger import Ledger
-from dperm.model_file import model_from_record
+from dperm.evaluation.evaluate import Evaluation
+from dperm.release.ledger.book import Ledger
+from dperm.walk.certificate import Certificate
 from test_estimator_matrix import rows
 
 OLD = Path(__file__).parent / "fixtures" / "0.1.0"

@@ -10,18 +10,18 @@ import pandas as pd
 import pytest
 
 from dperm import FiniteClassLearner, LinearRegression, LogisticRegression, MeanEstimator
-from dperm.cells import numbers, positions
-from dperm.estimators.labels import bounded_labels, classify, label_column
-from dperm.estimators.persons import person_weights
 from dperm.estimators.search import PrivateGridSearch, row_scores
-from dperm.features import Features
-from dperm.ledger import Ledger
 from dperm.problem import DataBounds, Interval, LogisticLoss
+from dperm.release.ledger.book import Ledger
 from dperm.rows.base import sum_step
 from dperm.rows.device import DeviceRows
 from dperm.rows.memory import MemoryRows
-from dperm.tables import parsed
-from dperm.terms import GradientTerm
+from dperm.tables.cells import numbers, positions
+from dperm.tables.labels import bounded_labels, classify, label_column
+from dperm.tables.persons import person_weights
+from dperm.tables.tables import parsed
+from dperm.terms.affine import Features
+from dperm.terms.gradient import GradientTerm
 
 X = np.random.default_rng(0).uniform(-1, 1, (60, 1))
 Y = (X[:, 0] > 0).astype(int)

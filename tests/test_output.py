@@ -9,7 +9,6 @@ import pytest
 from alterations import unnoticed
 from dperm.mechanisms import Output, Shape, Target, UnmetNeeds
 from dperm.mechanisms.output import sgd_sensitivity
-from dperm.noise import RELEASE_SLACK
 from dperm.privacy import Gaussian, Pure, gaussian_delta, gaussian_mu
 from dperm.problem import (
     Ball,
@@ -24,8 +23,9 @@ from dperm.problem import (
     Ridge,
     SquaredLoss,
 )
+from dperm.release.noise import RELEASE_SLACK
 from dperm.rows.memory import MemoryRows
-from dperm.walk import fit, plan
+from dperm.walk.fitting import fit, plan
 from vectors import VECTORS, agrees
 
 UNIT = Interval(-1.0, 1.0)

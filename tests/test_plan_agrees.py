@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import dperm
-from dperm.advice import default_relation
+from dperm.estimators.outlook import default_relation
 
 N = 120
 CLASSIFIERS = ["LogisticRegression", "LinearSVC", "MLPClassifier"]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import dperm
-from dperm import planner
+from dperm.choose import table as planner
 from dperm.mechanisms import Gradient, Objective, ScaledGradient, Shape, Target
 from dperm.problem import DataBounds, HingeLoss, Interval, LogisticLoss, MultinomialLoss, Problem, SquaredLoss
 from dperm.problem import Ridge as RidgePenalty

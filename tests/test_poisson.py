@@ -9,10 +9,10 @@ import pytest
 
 from alterations import unnoticed
 from dperm import PoissonRegressor, Schema
-from dperm.features import Features
-from dperm.mechanisms import poisson_rule
+from dperm.mechanisms.scaled import poisson_settings as poisson_rule
 from dperm.privacy import kappa
 from dperm.rows.base import Block
+from dperm.terms.affine import Features
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 

@@ -16,12 +16,12 @@ import pytest
 
 from alterations import unnoticed
 from dperm import PoissonRegressor
-from dperm.certificate import Certificate
-from dperm.features import Features
-from dperm.mechanisms import poisson_counts
-from dperm.mechanisms.poisson import ScaledPoisson
-from dperm.model_file import load_model, model_from_record, model_record
+from dperm.estimators.model_file import load_model, model_from_record, model_record
+from dperm.mechanisms.scaled import poisson_counts
+from dperm.mechanisms.scaled.poisson import ScaledPoisson
 from dperm.rows.base import Block
+from dperm.terms.affine import Features
+from dperm.walk.certificate import Certificate
 
 FIXTURES = Path(__file__).parent / "fixtures"
 SLOPES = np.array([1.5, -1.0, 0.5])

@@ -7,10 +7,10 @@ import pytest
 
 from alterations import unnoticed
 from dperm import QuantileRegressor
-from dperm.features import Features
-from dperm.mechanisms.quantile import PinballGradient
+from dperm.mechanisms.scaled.quantile import PinballGradient
 from dperm.privacy import kappa
 from dperm.rows.base import Block
+from dperm.terms.affine import Features
 
 
 def skewed(n: int = 8000) -> tuple[np.ndarray, np.ndarray]:

@@ -7,16 +7,16 @@ import pandas as pd
 import pytest
 
 from dperm import LogisticRegression, MeanEstimator
-from dperm.estimators.labels import classify, label_column
-from dperm.estimators.persons import person_weights
-from dperm.features import Features
-from dperm.ledger import Ledger
 from dperm.problem import DataBounds, Interval, LogisticLoss
+from dperm.release.ledger.book import Ledger
 from dperm.rows.base import sum_step
 from dperm.rows.device import DeviceRows
 from dperm.rows.memory import MemoryRows
-from dperm.tables import parsed
-from dperm.terms import GradientTerm
+from dperm.tables.labels import classify, label_column
+from dperm.tables.persons import person_weights
+from dperm.tables.tables import parsed
+from dperm.terms.affine import Features
+from dperm.terms.gradient import GradientTerm
 
 X = np.random.default_rng(0).uniform(-1, 1, (60, 1))
 Y = (X[:, 0] > 0).astype(int)
@@ -66,7 +66,7 @@ def test_a_loss_that_overflows_on_one_row_moves_a_sum_by_at_most_the_clip(kind: 
     """NaN was INT64_MIN in the sum: the whole block, and the noise, were gone."""
     from dperm.mechanisms.zeroth import TwoPointTerm
     from dperm.problem import CustomLoss, LossBounds
-    from dperm.statistics_terms import LogHistogram, Residuals, WeightedGradientTerm
+    from dperm.terms.statistics import LogHistogram, Residuals, WeightedGradientTerm
 
     def fragile(function):  # as a naive exp would: right for |z| < 8, NaN beyond
         return lambda z, y: np.where(np.abs(z) < 8, function(z, y), np.nan) if z.dtype == kind else function(z, y)

@@ -11,8 +11,10 @@ import pytest
 
 import dperm
 from browser import chromium, resize
-from dperm.advice import advise, compare_accounting, declared, odds, odds_sentence, percent
-from dperm.evaluation import evaluate
+from dperm.choose.odds import odds, odds_sentence, percent
+from dperm.choose.risks import compare_accounting
+from dperm.estimators.outlook import advise, declared
+from dperm.evaluation.evaluate import evaluate
 from dperm.mechanisms import Gradient
 from dperm.report.page import certificate_page, report_markdown, report_page
 

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from dperm.features import Features
-from dperm.noise import RELEASE_SLACK
 from dperm.problem import DataBounds, HuberLoss, Interval, LogisticLoss, MultinomialLoss, SquaredLoss
+from dperm.release.noise import RELEASE_SLACK
 from dperm.rows import BLOCK_ROWS, MemoryRows, sum_step
 from dperm.rows.base import block_counts, from_counts, total_of
-from dperm.terms import GradientTerm, SampledTerm, UnclippedGradientTerm
+from dperm.terms.affine import Features
+from dperm.terms.gradient import GradientTerm, SampledTerm, UnclippedGradientTerm
 
 LABELS = Interval(-1.0, 1.0)
 

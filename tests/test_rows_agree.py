@@ -15,11 +15,11 @@ from scipy import sparse
 from threadpoolctl import threadpool_limits
 
 import dperm
-from dperm.features import Features
 from dperm.problem import DataBounds, Interval, LogisticLoss, MultinomialLoss
 from dperm.rows import BLOCK_ROWS, ArrowRows, DeviceRows, MemoryRows, sum_step
 from dperm.rows.memory import cut_block, inside
-from dperm.terms import GradientTerm
+from dperm.terms.affine import Features
+from dperm.terms.gradient import GradientTerm
 
 N, D = 2 * BLOCK_ROWS + 500, 5
 NAMES = [f"x{j}" for j in range(D)]

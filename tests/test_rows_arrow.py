@@ -17,14 +17,14 @@ import pyarrow.parquet as pq
 import pytest
 
 import dperm
-from dperm.estimators.labels import bounded_labels, classify
-from dperm.features import Features
 from dperm.mechanisms import Gradient, Target
 from dperm.problem import DataBounds, Interval, LogisticLoss, Problem, Ridge
 from dperm.rows import BLOCK_ROWS, ArrowRows, MemoryRows, sum_step
-from dperm.schema import Schema
-from dperm.tables import cells, read_table
-from dperm.terms import GradientTerm
+from dperm.tables.labels import bounded_labels, classify
+from dperm.tables.schema import Schema
+from dperm.tables.tables import cells, read_table
+from dperm.terms.affine import Features
+from dperm.terms.gradient import GradientTerm
 
 SCHEMA = {
     "columns": {
@@ -199,9 +199,9 @@ MEASURE = """
 import resource, sys
 import numpy as np
 from dperm.rows import ArrowRows, sum_step
-from dperm.features import Features
+from dperm.terms.affine import Features
 from dperm.problem import DataBounds, Interval, LogisticLoss
-from dperm.terms import GradientTerm
+from dperm.terms.gradient import GradientTerm
 import pyarrow.dataset
 def peak(): return int(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM"))) / 1e3
 schema = {"columns": {f"x{j}": {"type": "numeric", "low": -1, "high": 1} for j in range(32)},

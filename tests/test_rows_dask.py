@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 import dperm
-from dperm.features import Features
 from dperm.mechanisms import Gradient, Target
 from dperm.problem import DataBounds, Interval, LogisticLoss, Problem, Ridge
 from dperm.rows import BLOCK_ROWS, MemoryRows, sum_step
-from dperm.statistics_terms import RowSum
-from dperm.terms import GradientTerm, SampledTerm
+from dperm.terms.affine import Features
+from dperm.terms.gradient import GradientTerm, SampledTerm
+from dperm.terms.statistics import RowSum
 
 pytest.importorskip("distributed", reason="rows on a cluster need dask: pip install dperm[dask]")
 # A cluster that loses a worker on purpose leaves sockets and tasks behind, which Python warns about.

@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 
 import dperm
-from dperm.features import Features
 from dperm.mechanisms import Gradient
-from dperm.mechanisms.objective_terms import HessianProductTerm, MinimiserTerm, WeightedRows
-from dperm.noise import RELEASE_SLACK
 from dperm.problem import LOSSES, DataBounds, Interval, LogisticLoss, MultinomialLoss, ScaledLoss, SquaredLoss
+from dperm.release.noise import RELEASE_SLACK
 from dperm.rows import BLOCK_ROWS, DeviceRows, MemoryRows, sum_step
 from dperm.rows.kernels import LOSS_CODES, ROWS_PER_FLUSH, excess, grid_of, slope_of, tile_of
-from dperm.statistics_terms import RowSum, WeightedGradientTerm
-from dperm.terms import GradientTerm, SampledTerm, UnclippedGradientTerm
+from dperm.terms.affine import Features
+from dperm.terms.gradient import GradientTerm, SampledTerm, UnclippedGradientTerm
+from dperm.terms.objective import HessianProductTerm, MinimiserTerm, WeightedRows
+from dperm.terms.statistics import RowSum, WeightedGradientTerm
 
 torch = pytest.importorskip("torch", reason="device rows need torch: pip install dperm[torch]")
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dperm.features import Features
-from dperm.mechanisms.network_terms import Inputs, Layout, NetworkGradient, RowMap
 from dperm.problem import DataBounds, Interval, LogisticLoss
 from dperm.rows import BLOCK_ROWS, MemoryRows, sum_step
 from dperm.rows.double import DoubleRows
-from dperm.terms import GradientTerm
+from dperm.terms.affine import Features
+from dperm.terms.gradient import GradientTerm
+from dperm.terms.network import Inputs, Layout, NetworkGradient, RowMap
 
 N = 12 * BLOCK_ROWS
 DATA = DataBounds(1.0, Interval(-1.0, 1.0), 1.0)

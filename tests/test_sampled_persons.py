@@ -13,8 +13,8 @@ from dperm.mechanisms import Gradient, Network, Shape, Target
 from dperm.privacy import Sampled
 from dperm.problem import DataBounds, Interval, LogisticLoss, MultinomialLoss, Problem
 from dperm.rows.memory import MemoryRows
-from dperm.terms import person_rate
-from dperm.walk import fit
+from dperm.terms.gradient import person_rate
+from dperm.walk.fitting import fit
 
 
 def profile(shares, shifts, epsilon: float) -> float:

@@ -11,18 +11,18 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from dperm.features import Features
 from dperm.mechanisms import ScaledGradient, ScaledObjective, Shape, Target
-from dperm.mechanisms import scaled_rule as rule
-from dperm.noise import RELEASE_SLACK, SeededNoise, gaussian_scale
+from dperm.mechanisms.scaled import settings as rule
 from dperm.privacy import gaussian_mu
 from dperm.problem import Ball, DataBounds, HuberLoss, Interval, LogisticLoss, MultinomialLoss, Problem, SquaredLoss
 from dperm.problem import Ridge as RidgePenalty
 from dperm.release.driver import watching
+from dperm.release.noise import RELEASE_SLACK, SeededNoise, gaussian_scale
 from dperm.rows.base import Block
-from dperm.rows.gaps import GAP, with_gaps_stored
 from dperm.rows.memory import MemoryRows
-from dperm.statistics_terms import (
+from dperm.tables.gaps import GAP, with_gaps_stored
+from dperm.terms.affine import Features
+from dperm.terms.statistics import (
     LabelSum,
     LogHistogram,
     PositiveCount,
@@ -34,7 +34,7 @@ from dperm.statistics_terms import (
     WeightedGradientTerm,
     upper_quantile,
 )
-from dperm.walk import fit, plan
+from dperm.walk.fitting import fit, plan
 
 RELATIONS = ("replace-one", "zero-out")
 SHIFT = np.array([0.2, -0.1, 0.3])

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import dperm
-from dperm.mechanisms import poisson_rule
-from dperm.mechanisms import scaled_rule as rule
-from dperm.mechanisms.base import Shape, Target
+from dperm.mechanisms.scaled import poisson_settings as poisson_rule
+from dperm.mechanisms.scaled import settings as rule
 from dperm.problem import DataBounds, Interval, LogisticLoss, MultinomialLoss, Problem, SquaredLoss
+from dperm.release.plan import Shape, Target
 
 SQUARED = Problem(SquaredLoss(), data=DataBounds(2.0, Interval(-1.0, 1.0), 1.0))
 

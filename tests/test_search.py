@@ -14,10 +14,10 @@ from scipy.stats import norm
 from dperm import LinearRegression, LogisticRegression, PoissonRegressor
 from dperm.estimators import search as module
 from dperm.estimators.search import PrivateGridSearch, SearchCertificate, draw, law_of, row_scores, run_mu
-from dperm.filters import renyi_curve
-from dperm.ledger import BudgetExceeded, Ledger
-from dperm.mechanisms.base import Target
 from dperm.privacy import GDP, Gaussian, PoissonRuns, Selection, compose, event_from_spec, gaussian_mu, selection_epsilon
+from dperm.privacy.filters import renyi_curve
+from dperm.release.ledger.book import BudgetExceeded, Ledger
+from dperm.release.plan import Target
 
 LAWS = ("geometric", "logarithmic", "poisson")
 
@@ -251,7 +251,7 @@ def test_the_command_verifies_a_search_and_its_model(tmp_path) -> None:
     from typer.testing import CliRunner
 
     from dperm.cli import app
-    from dperm.model_file import model_record
+    from dperm.estimators.model_file import model_record
 
     found = search().fit(*threshold(300))
     (tmp_path / "c.json").write_text(found.certificate_.to_json())
@@ -262,8 +262,8 @@ def test_the_command_verifies_a_search_and_its_model(tmp_path) -> None:
 
 
 def test_certificates_of_searches_fits_and_evaluations_are_read_and_checked_alike(tmp_path):
-    from dperm.certificate import Certificate, Claim
-    from dperm.evaluation import Evaluation, evaluate
+    from dperm.evaluation.evaluate import Evaluation, evaluate
+    from dperm.walk.certificate import Certificate, Claim
 
     X = np.random.default_rng(0).uniform(-1, 1, (300, 2))
     y = (X[:, 0] > 0).astype(int)

@@ -18,16 +18,17 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import dperm
-from dperm.certificate import Certificate
 from dperm.cli import app
 from dperm.commands.fitting import csv_cell
-from dperm.evaluation import Evaluation, evaluate
-from dperm.ledger import Ledger
+from dperm.estimators.model_file import load_model, model_from_record, model_record
+from dperm.evaluation.evaluate import Evaluation, evaluate
 from dperm.mechanisms import Gradient
-from dperm.model_file import load_model, model_from_record, model_record, read_json
+from dperm.release.ledger.book import Ledger
 from dperm.report.page import certificate_page
-from dperm.schema import Schema
-from dperm.tables import read_table
+from dperm.tables.json_files import read_json
+from dperm.tables.schema import Schema
+from dperm.tables.tables import read_table
+from dperm.walk.certificate import Certificate
 from hostile import NASTY, mutated, through_json
 
 RNG = np.random.default_rng(5)

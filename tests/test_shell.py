@@ -16,7 +16,7 @@ from dperm.cli import app
 from dperm.commands.fitting import csv_cell
 from dperm.report.page import report_markdown, report_page
 from dperm.rows import ArrowRows, DaskRows, DeviceRows, MemoryRows
-from dperm.wording import markdown_line, markdown_text, printable
+from dperm.words.wording import markdown_line, markdown_text, printable
 
 SCHEMA = {
     "columns": {"a": {"type": "numeric", "low": -1, "high": 1}, "b": {"type": "numeric", "low": 0, "high": 9}},

@@ -11,15 +11,15 @@ from scipy import stats
 
 import dperm
 from alterations import unnoticed
-from dperm.certificate import Certificate, coefficient_hash
-from dperm.features import Features
 from dperm.mechanisms import Shape, Statistics, Target, UnmetNeeds
-from dperm.mechanisms.moments import CrossTerm, GramTerm, smat, svec
 from dperm.mechanisms.statistics import Moments, adaptive_as_published
-from dperm.noise import RELEASE_SLACK
 from dperm.privacy import gaussian_mu
 from dperm.problem import AbsoluteLoss, Ball, DataBounds, Interval, Lasso, Problem, Ridge, SquaredLoss
+from dperm.release.noise import RELEASE_SLACK
 from dperm.rows import MemoryRows
+from dperm.terms.affine import Features
+from dperm.terms.moments import CrossTerm, GramTerm, smat, svec
+from dperm.walk.certificate import Certificate, coefficient_hash
 from vectors import VECTORS, agrees
 
 RELATIONS = ("replace-one", "zero-out", "add-remove")

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dperm.mechanisms.objective_accounting import kst_sigma
+from dperm.mechanisms.objective.accounting import kst_sigma
 from dperm.privacy import ObjectiveEvent, gaussian_delta
 from vectors import VECTORS, agrees
 

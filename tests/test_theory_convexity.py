@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dperm import theory
-from dperm.mechanisms.network_terms import Layout
 from dperm.problem import AbsoluteLoss, HingeLoss, LogisticLoss, check_convexity
+from dperm.terms.network import Layout
 from dperm.theory.sampling import ball_rows, sphere
 from theory_registry import property_of, simulates
 

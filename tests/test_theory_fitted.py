@@ -16,7 +16,7 @@ from dperm import theory
 from dperm.mechanisms import MECHANISMS, Gradient, Target
 from dperm.problem import DataBounds, Interval, LogisticLoss, Problem, Ridge, ZeroOneLoss
 from dperm.rows import MemoryRows
-from dperm.walk import fit
+from dperm.walk.fitting import fit
 from theory_registry import simulates
 
 LABELS = Interval(-1.0, 1.0)

@@ -15,11 +15,11 @@ from scipy.special import betaincinv
 
 from dperm import theory
 from dperm.mechanisms import Target
-from dperm.mechanisms.exponential_finite import FiniteExponential
+from dperm.mechanisms.exponential.finite import FiniteExponential
+from dperm.mechanisms.hypotheses.stored import Predictions
 from dperm.problem import DataBounds, Interval, Problem, ZeroOneLoss
 from dperm.rows import MemoryRows
-from dperm.rules import Predictions
-from dperm.walk import fit
+from dperm.walk.fitting import fit
 from theory_registry import simulates
 
 

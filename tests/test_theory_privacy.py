@@ -14,17 +14,17 @@ import pytest
 from scipy.special import expit
 
 from dperm import theory
-from dperm.features import Features
 from dperm.mechanisms import MECHANISMS, Exponential, Gradient, Target
-from dperm.mechanisms.base import Plan, Shape, Stage
-from dperm.noise import noise_source
 from dperm.privacy import Gaussian, gaussian_mu
 from dperm.problem import AbsoluteLoss, Ball, DataBounds, Interval, Problem, Ridge, SoftplusHingeLoss
 from dperm.release.asks import Sum
 from dperm.release.driver import run
+from dperm.release.noise import noise_source
+from dperm.release.plan import Plan, Shape, Stage
 from dperm.rows import MemoryRows
-from dperm.terms import GradientTerm
-from dperm.walk import fit
+from dperm.terms.affine import Features
+from dperm.terms.gradient import GradientTerm
+from dperm.walk.fitting import fit
 from theory_registry import simulates
 
 LABELS = Interval(-1.0, 1.0)

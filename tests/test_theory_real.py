@@ -15,7 +15,7 @@ import dperm.theory as theory
 from dperm.mechanisms import MECHANISMS, Gradient, Shape, Target
 from dperm.problem import AbsoluteLoss, Ball, DataBounds, Interval, LogisticLoss, Problem, Ridge
 from dperm.rows import MemoryRows
-from dperm.walk import fit, plan
+from dperm.walk.fitting import fit, plan
 from theory_registry import simulates
 
 LABELS = Interval(-1.0, 1.0)

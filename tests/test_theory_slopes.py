@@ -19,7 +19,7 @@ from dperm.mechanisms import MECHANISMS, Gradient, Target
 from dperm.problem import AbsoluteLoss, DataBounds, Interval, LogisticLoss, Problem, Ridge
 from dperm.rows import MemoryRows
 from dperm.theory import simulate
-from dperm.walk import fit
+from dperm.walk.fitting import fit
 from theory_registry import simulates
 
 BASE: dict[str, Any] = {"n": 400, "d": 4, "epsilon": 1.0}

@@ -12,17 +12,17 @@ import pytest
 from typer.testing import CliRunner
 
 import dperm
-from dperm.certificate import Certificate
 from dperm.cli import app
 from dperm.estimators import PrivateGridSearch
-from dperm.estimators.persons import person_weights, unit_of
 from dperm.estimators.search import SearchCertificate
-from dperm.evaluation import evaluate
-from dperm.ledger import Ledger
-from dperm.mechanisms.base import Target
-from dperm.mechanisms.exponential import Exponential
+from dperm.evaluation.evaluate import evaluate
+from dperm.mechanisms.exponential.continuous import Exponential
 from dperm.mechanisms.gradient import Gradient
+from dperm.release.ledger.book import Ledger
+from dperm.release.plan import Target
 from dperm.rows import DaskRows, DeviceRows, MemoryRows
+from dperm.tables.persons import person_weights, unit_of
+from dperm.walk.certificate import Certificate
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-1, 1, (400, 2))

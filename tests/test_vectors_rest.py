@@ -16,14 +16,14 @@ from dp_accounting import (
 from dp_accounting.rdp import RdpAccountant
 from scipy.stats import norm
 
-from dperm.features import Features
 from dperm.mechanisms import Gradient, Target
-from dperm.noise import gaussian_scale
 from dperm.privacy import ObjectiveEvent, gaussian_delta, gaussian_epsilon, gaussian_mu
 from dperm.problem import DataBounds, Interval, LogisticLoss, Problem, SquaredLoss
+from dperm.release.noise import gaussian_scale
 from dperm.rows import MemoryRows
-from dperm.terms import GradientTerm
-from dperm.walk import fit
+from dperm.terms.affine import Features
+from dperm.terms.gradient import GradientTerm
+from dperm.walk.fitting import fit
 from vectors import VECTORS, agrees
 
 

@@ -7,15 +7,15 @@ import pytest
 
 import dperm
 from dperm.mechanisms import Gradient, Newton, Target
-from dperm.mechanisms.base import Plan, Shape, Stage
-from dperm.noise import SeededNoise
 from dperm.privacy import Gaussian, Pure
 from dperm.problem import DataBounds, Interval, LogisticLoss, Problem
 from dperm.release.asks import Close, Decide, Open, Solve, Sum
 from dperm.release.driver import PlanMismatch, replay, run
+from dperm.release.noise import SeededNoise
+from dperm.release.plan import Plan, Shape, Stage
 from dperm.rows import MemoryRows
-from dperm.statistics_terms import PositiveCount
-from dperm.walk import fit
+from dperm.terms.statistics import PositiveCount
+from dperm.walk.fitting import fit
 
 PROBLEM = Problem(LogisticLoss(), data=DataBounds(1.0, Interval(-1.0, 1.0), 1.0))
 TARGET = Target(1.0, 1e-6)
@@ -213,7 +213,7 @@ def test_default_delta_is_a_public_function_of_n():
 
 @pytest.mark.parametrize("delta", [None, 0.0])
 def test_auto_is_the_table_of_the_planner(delta):
-    from dperm.planner import choose
+    from dperm.choose.table import choose
 
     X = np.random.default_rng(0).uniform(-1, 1, (300, 2))
     problem = dperm.Problem(LogisticLoss(), data=dperm.DataBounds(2.0, dperm.Interval(-1, 1), 1.0))

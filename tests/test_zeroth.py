@@ -10,7 +10,6 @@ import pytest
 
 import dperm
 from alterations import unnoticed
-from dperm.features import Features
 from dperm.mechanisms import Gradient, Shape, Target, UnmetNeeds, Zeroth
 from dperm.mechanisms.zeroth import TwoPointTerm, directions
 from dperm.privacy import gaussian_mu
@@ -29,6 +28,7 @@ from dperm.problem import (
     ZeroOneLoss,
 )
 from dperm.rows import MemoryRows
+from dperm.terms.affine import Features
 
 UNIT = DataBounds(1.0, Interval(-1, 1))
 RELATIONS = ("replace-one", "zero-out", "add-remove")

@@ -9,6 +9,7 @@ Names are imported when first used, so that `import dperm` is quick.
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import Any
 
 __version__ = "0.1.0"
@@ -27,14 +28,14 @@ _HOMES = {
     "PrivateGridSearch": "dperm.estimators",
     "QuantileRegressor": "dperm.estimators",
     "Ridge": "dperm.estimators",
-    "evaluate": "dperm.evaluation",
-    "fit": "dperm.walk",
-    "load": "dperm.model_file",
-    "plan": "dperm.walk",
-    "Release": "dperm.walk",
-    "Certificate": "dperm.certificate",
-    "PrivacyWarning": "dperm.notices",
-    "Ledger": "dperm.ledger",
+    "evaluate": "dperm.evaluation.evaluate",
+    "fit": "dperm.walk.fitting",
+    "load": "dperm.estimators.model_file",
+    "plan": "dperm.walk.fitting",
+    "Release": "dperm.walk.fitting",
+    "Certificate": "dperm.walk.certificate",
+    "PrivacyWarning": "dperm.words.notices",
+    "Ledger": "dperm.release.ledger.book",
     "ArrowRows": "dperm.rows",
     "DaskRows": "dperm.rows",
     "DeviceRows": "dperm.rows",
@@ -51,9 +52,27 @@ _HOMES = {
     "ScaledGradient": "dperm.mechanisms",
     "Statistics": "dperm.mechanisms",
     "Zeroth": "dperm.mechanisms",
-    "Schema": "dperm.schema",
+    "Schema": "dperm.tables.schema",
 }
 _NAMES = {"load": "load_model"}  # where the name at home is longer
+# Modules of version 0.1 that stand elsewhere now; the old names work, with a warning, until the next version.
+_MOVED = {
+    "advice": "estimators.outlook",
+    "cells": "tables.cells",
+    "certificate": "walk.certificate",
+    "encoding": "tables.encoding",
+    "features": "terms.affine",
+    "filters": "privacy.filters",
+    "hypotheses": "mechanisms.hypotheses",
+    "intervals": "inference.intervals",
+    "ledger": "release.ledger",
+    "mechanisms.base": "release.plan",
+    "model_file": "estimators.model_file",
+    "noise": "release.noise",
+    "planner": "choose.table",
+    "schema": "tables.schema",
+    "statistics_terms": "terms.statistics",
+}
 _MODULES = ("audit", "estimators", "mechanisms", "privacy", "problem", "rows", "theory")
 
 __all__ = ["__version__", *_HOMES, *_MODULES]
@@ -69,3 +88,32 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+class _OldNames:
+    """Finds the modules of `_MOVED` at their new places."""
+
+    @staticmethod
+    def find_spec(name: str, path: Any = None, target: Any = None) -> Any:
+        if not name.startswith("dperm.") or name.removeprefix("dperm.") not in _MOVED:
+            return None
+        from importlib.machinery import ModuleSpec
+
+        return ModuleSpec(name, _OldNames)  # type: ignore[arg-type]
+
+    @staticmethod
+    def create_module(spec: Any) -> Any:
+        import warnings
+
+        new = "dperm." + _MOVED[spec.name.removeprefix("dperm.")]
+        warnings.warn(f"{spec.name} is {new} now; the old name ends with the next version.", DeprecationWarning, stacklevel=2)
+        module = importlib.import_module(new)
+        spec.loader_state = module.__spec__
+        return module
+
+    @staticmethod
+    def exec_module(module: Any) -> None:
+        module.__spec__ = module.__spec__.loader_state  # a module has one specification, that of its own place
+
+
+sys.meta_path.append(_OldNames)  # type: ignore[arg-type]

@@ -91,7 +91,7 @@ class SearchBuilder(Builder):
 
     def fit(self, *data: Any) -> Any:
         from dperm.estimators.search import search_plan
-        from dperm.mechanisms.base import Target
+        from dperm.release.plan import Target
 
         model = super().__call__().fit(*data)
         best, base = model.best_estimator_, self.options["estimator"]
@@ -130,7 +130,7 @@ def mechanism_cases() -> list[Case]:
     claim is the same for every such setting.
     """
     import dperm.estimators as estimators
-    from dperm.mechanisms.base import MECHANISMS
+    from dperm.release.plan import MECHANISMS
 
     found = []
     for method in sorted(MECHANISMS):
@@ -142,7 +142,7 @@ def mechanism_cases() -> list[Case]:
 
 
 def _case(name: str, cls: Any, method: str, relation: str, policy: str, delta: float) -> Case:
-    from dperm.mechanisms.base import mechanism_from_spec
+    from dperm.mechanisms.registry import mechanism_from_spec
 
     fields = {field.name for field in dataclasses.fields(cls)}
     options: dict[str, Any] = {"epsilon": EPSILON, "delta": delta, "bounds": (-1, 1), "relation": relation, "noise": policy}
@@ -161,7 +161,7 @@ def _case(name: str, cls: Any, method: str, relation: str, policy: str, delta: f
         low, high, null = (0.0, 4.0, np.nan) if name == "PoissonRegressor" else (-1.0, 1.0, np.nan)
         options["y_bounds"] = (low, high)
     if name == "FiniteClassLearner":
-        from dperm.hypotheses import Thresholds
+        from dperm.mechanisms.hypotheses.classes import Thresholds
 
         options |= {"delta": 0.0, "hypotheses": Thresholds(-1.0, 1.0, 2)}
     if name == "MLPClassifier":

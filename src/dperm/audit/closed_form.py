@@ -8,11 +8,11 @@ import numpy as np
 
 from dperm.audit import densities
 from dperm.audit.quadrature import ExactProfile, exact, neighbour_pairs
-from dperm.mechanisms.base import Shape, Target
 from dperm.mechanisms.gradient import Gradient
 from dperm.privacy import RELATIONS, Guarantee, compose
 from dperm.problem import DataBounds, Interval, LogisticLoss, Problem
-from dperm.walk import plan
+from dperm.release.plan import Shape, Target
+from dperm.walk.fitting import plan
 
 REST = (np.array([0.7, -0.4, 0.2]), np.array([1.0, 1.0, -1.0]))
 LOGISTIC = Problem(LogisticLoss(), data=DataBounds(1.0, Interval(-1.0, 1.0)))
@@ -77,7 +77,7 @@ def objective_rows(relations: tuple[str, ...] = RELATIONS) -> list[ExactRow]:
 
     The claim compared is that of the perturbed minimiser itself; the tiny output noise that covers the solver comes on top.
     """
-    from dperm.mechanisms.base import mechanism_from_spec
+    from dperm.mechanisms.registry import mechanism_from_spec
 
     rows = []
     for relation in relations:

@@ -19,15 +19,15 @@ from numpy.typing import NDArray
 from dperm.audit.objective import chaudhuri_calibration, minimise
 from dperm.audit.repeated import repeated
 from dperm.audit.trials import Distinguished, distinguish
-from dperm.features import Features
-from dperm.mechanisms.base import Plan, Shape, Target
 from dperm.mechanisms.gradient import Gradient
-from dperm.noise import SecureNoise, gamma_norm_vector
 from dperm.privacy import GDP, ApproxDP, Guarantee, PureDP, gaussian_mu
 from dperm.problem import DataBounds, Interval, LogisticLoss, Problem, Ridge, SquaredLoss
 from dperm.release.asks import Close, Open, Program, See, Sum
+from dperm.release.noise import SecureNoise, gamma_norm_vector
+from dperm.release.plan import Plan, Shape, Target
 from dperm.rows.base import Block, Rows, SeenThrough, sum_step
-from dperm.terms import GradientTerm
+from dperm.terms.affine import Features
+from dperm.terms.gradient import GradientTerm
 
 Vector = NDArray[np.float64]
 Data = tuple[Vector, Vector]

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from dperm.audit.cases import Case
-from dperm.certificate import Certificate
-from dperm.mechanisms.base import Target, mechanism_of_record
+from dperm.mechanisms.registry import mechanism_of_record
 from dperm.problem import Problem
+from dperm.release.plan import Target
 from dperm.rows import MemoryRows
-from dperm.walk import fit
+from dperm.walk.certificate import Certificate
+from dperm.walk.fitting import fit
 
 MOST_ROWS = 2000  # the neighbours are made up: more rows would cost time and hide the one that differs
 

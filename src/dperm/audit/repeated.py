@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dperm.mechanisms.base import Plan, Shape, Target
-from dperm.noise import Noise, noise_source
 from dperm.problem import Problem
+from dperm.release.noise import Noise, noise_source
+from dperm.release.plan import Plan, Shape, Target
 from dperm.rows import MemoryRows
-from dperm.walk import execute, plan
+from dperm.walk.fitting import execute, plan
 
 Vector = NDArray[np.float64]
 

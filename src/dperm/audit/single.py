@@ -162,8 +162,8 @@ def noisy_gradients(problem: Any, target: Any, mechanism: Any, *, noise: Any = N
 
     **Guarantee** audited: that of the composition of the booked events, which covers everything the run let out.
     """
-    from dperm.mechanisms.base import Shape
-    from dperm.noise import noise_source
+    from dperm.release.noise import noise_source
+    from dperm.release.plan import Shape
     from dperm.rows import MemoryRows
 
     def fit(X: Any, y: Any) -> Vector:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from dperm.release.driver import Drawn, watching
 from dperm.rows.base import sum_step
-from dperm.terms import SampledTerm
+from dperm.terms.gradient import SampledTerm
 
 Vector = NDArray[np.float64]
 

@@ -23,7 +23,7 @@ from dperm.audit.bounds import check_levels, epsilon_lower, limits, mu_lower, pr
 from dperm.audit.scores import Matrix, ScoreFunction, best_tests, candidates
 from dperm.audit.workers import Progress, run_chunks
 from dperm.privacy import ApproxDP, Guarantee, PureDP
-from dperm.report.progress import step_printer
+from dperm.words.progress import step_printer
 
 CHUNK = 50
 

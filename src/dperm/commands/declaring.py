@@ -52,7 +52,7 @@ def class_weights(words: list[str] | None, classes: Any) -> dict[Any, float] | N
 def taken_out(table: Any, schema: Any, **columns: str | None) -> tuple[Any, dict[str, Any]]:
     """The table without the named columns, which are no features, and their cells under the words of `fit`."""
     from dperm.estimators.engines import is_rows
-    from dperm.tables import cells, column_names, without_column
+    from dperm.tables.tables import cells, column_names, without_column
 
     found = {}
     for word, column in columns.items():

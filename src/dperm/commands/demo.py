@@ -27,8 +27,8 @@ def demo(
 
     import dperm
     from dperm.data import adult, adult_schema
-    from dperm.model_file import check_room
-    from dperm.tables import cells
+    from dperm.tables.json_files import check_room
+    from dperm.tables.tables import cells
 
     check_room(out, [], overwrite=True)
     schema, train, test = adult_schema(), adult("train"), adult("test")

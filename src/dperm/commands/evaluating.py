@@ -37,10 +37,11 @@ def evaluate(
 
     Example: dperm evaluate model/model.json held-out.csv --epsilon 0.5
     """
-    from dperm.evaluation import evaluate as evaluated
-    from dperm.ledger import Ledger
-    from dperm.model_file import check_room, load_model, write_whole
-    from dperm.tables import read_table
+    from dperm.estimators.model_file import load_model
+    from dperm.evaluation.evaluate import evaluate as evaluated
+    from dperm.release.ledger.book import Ledger
+    from dperm.tables.json_files import check_room, write_whole
+    from dperm.tables.tables import read_table
 
     fitted = load_model(model)
     if out is not None:
@@ -94,10 +95,10 @@ def _check_first(
 ) -> None:
     """The refusal that needs no data comes before the file is opened."""
     from dperm.commands.planning import row_count
-    from dperm.evaluation_plan import plan_evaluation
-    from dperm.evaluation_rows import question_of
-    from dperm.ledger import Ledger
-    from dperm.mechanisms.base import Shape, Target
+    from dperm.evaluation.plan import plan_evaluation
+    from dperm.evaluation.rows import question_of
+    from dperm.release.ledger.book import Ledger
+    from dperm.release.plan import Shape, Target
 
     n = nominal_n if nominal_n is not None else row_count(file)
     question = question_of(fitted, bins=bins, max_exposure=max_exposure)

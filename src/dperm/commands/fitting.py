@@ -20,8 +20,8 @@ from dperm.commands.declaring import (
     taken_out,
 )
 from dperm.commands.shared import JSON_OPTION, notices_said, save_model, show, summary, verbosity
-from dperm.suggestions import closest
-from dperm.wording import printable
+from dperm.words.spelling import closest
+from dperm.words.wording import printable
 
 
 def fit(
@@ -59,9 +59,9 @@ def fit(
 
     Example: dperm fit people.csv --schema people.json --target income --epsilon 1
     """
-    from dperm.model_file import check_room
     from dperm.rows.arrow import byte_count
-    from dperm.schema import Schema
+    from dperm.tables.json_files import check_room
+    from dperm.tables.schema import Schema
 
     byte_count(memory)  # a mistake in it is said before anything is read, also where the file turns out small
     declared = Schema.load(schema)
@@ -95,7 +95,7 @@ def fit(
     check_room(out, ["model.json", "certificate.json"], overwrite=overwrite)  # before anything is read or spent
     if ledger is not None:
         from dperm.commands.planning import row_count
-        from dperm.ledger import Ledger
+        from dperm.release.ledger.book import Ledger
 
         book = Ledger(ledger, data=file)
         book.check(estimator.plan(nominal_n if nominal_n is not None else row_count(file)))
@@ -128,11 +128,11 @@ def open_rows(
     """A table in memory when the file is small; rows that stream when it is large, neither CSV nor Parquet, or with a cache."""
     size = sum(part.stat().st_size for part in (file.rglob("*") if file.is_dir() else [file]) if part.is_file())
     if file.exists() and (size > STREAM_BYTES or cache is not None or file.suffix in (".arrow", ".ipc", ".feather")):
-        from dperm.report.progress import row_printer
         from dperm.rows import ArrowRows
+        from dperm.words.progress import row_printer
 
         return ArrowRows(file, schema, memory=memory, cache=cache, progress=None if quiet else row_printer())
-    from dperm.tables import read_table
+    from dperm.tables.tables import read_table
 
     used = [c.name for c in schema.columns if c.type != "ignored"]
     return read_table(file, list(dict.fromkeys([*used, schema.target.column, *(extra or [])])))
@@ -143,8 +143,8 @@ def estimator_for(name: str | None, schema: Any) -> Any:
     from sklearn.base import ClassifierMixin
 
     import dperm.estimators as estimators
-    from dperm.advice import SHORT
     from dperm.estimators.base import PrivateEstimator
+    from dperm.estimators.outlook import SHORT
 
     # Those that read a schema and have a JSON form; the others are for Python. Said before anything is spent.
     found = {label: getattr(estimators, label) for label in estimators.__all__}
@@ -178,8 +178,9 @@ def predict(
 
     Example: dperm predict dperm-model/model.json new.csv --out predictions.csv
     """
-    from dperm.model_file import load_model, write_whole
-    from dperm.tables import read_table
+    from dperm.estimators.model_file import load_model
+    from dperm.tables.json_files import write_whole
+    from dperm.tables.tables import read_table
 
     fitted = load_model(model)
     table = read_table(file)

@@ -60,7 +60,7 @@ def create(
 
     Example: dperm ledger create --dataset people --epsilon 3 --delta 1e-6
     """
-    from dperm.ledger import Ledger
+    from dperm.release.ledger.book import Ledger
 
     place = file or file_of(dataset)
     made = Ledger.create(
@@ -79,7 +79,7 @@ def show_command(
 
     Example: dperm ledger show, or dperm ledger show people.ledger
     """
-    from dperm.ledger import Ledger
+    from dperm.release.ledger.book import Ledger
 
     opened = Ledger.open(ledger_file(file, "show {}"))
     account = opened.account(delta)
@@ -120,8 +120,8 @@ def export(
 
     Example: dperm ledger export people.ledger --out people-ledger.json
     """
-    from dperm.ledger import Ledger
-    from dperm.model_file import write_whole
+    from dperm.release.ledger.book import Ledger
+    from dperm.tables.json_files import write_whole
 
     opened = Ledger.open(ledger_file(file, "export {}"))
     entries = [{key: value for key, value in entry.items() if key != "secret"} for entry in opened.entries()]
@@ -149,8 +149,8 @@ def verify(
 
     Example: dperm ledger verify people.ledger --certificate model/certificate.json
     """
-    from dperm.ledger import Ledger
-    from dperm.model_file import read_json
+    from dperm.release.ledger.book import Ledger
+    from dperm.tables.json_files import read_json
 
     file = ledger_file(file, "verify {}")
     allowed = {"allow_seeded": allow_seeded, "accept_assumptions": accept_assumptions}
@@ -177,7 +177,7 @@ def admit(
 
     Example: dperm ledger admit people.ledger people.parquet
     """
-    from dperm.ledger import Ledger
+    from dperm.release.ledger.book import Ledger
 
     if data is None:
         file, data = None, file  # one name alone is the data

@@ -21,7 +21,7 @@ from dperm.commands.declaring import (
     made,
 )
 from dperm.commands.shared import JSON_OPTION, say, show
-from dperm.suggestions import closest
+from dperm.words.spelling import closest
 
 EXAMPLES = {"n": "10000", "d": "50", "delta": "1e-6", "alpha": "0.1", "beta": "0.05", "steps": "100", "hypotheses": "1000"}
 EXAMPLES |= {"rank": "20", "rho": "0.001", "count": "100", "noise": "0.001", "gap": "10"}
@@ -95,7 +95,7 @@ def plan(
 
     Example: dperm plan --model logistic --compare-accounting
     """
-    from dperm import advice
+    from dperm.estimators import outlook as advice
     from dperm.estimators.declaration import before_rows
 
     if n is None and compare_accounting:
@@ -119,7 +119,7 @@ def plan(
     fit = before_rows(_estimator(schema, model, class_weight, given), n, None if schema is not None else d)
     found, planned = advice.advise_for(fit, target_risk=target_risk, radius=radius), fit.plan()
     if ledger is not None:
-        from dperm.ledger import Ledger
+        from dperm.release.ledger.book import Ledger
 
         Ledger(ledger).check(planned)
     if compare_accounting:
@@ -148,9 +148,9 @@ def plan(
 
 def _estimator(schema: Path | None, model: str | None, class_weight: list[str], given: dict[str, Any]) -> Any:
     """The estimator of a schema's columns, or over columns with range [0, 1]."""
-    from dperm import advice
     from dperm.commands.fitting import estimator_for
-    from dperm.schema import Schema
+    from dperm.estimators import outlook as advice
+    from dperm.tables.schema import Schema
 
     if schema is None:
         kind, declared, classes = advice.reference(model or "LogisticRegression", given)
@@ -164,7 +164,7 @@ def _estimator(schema: Path | None, model: str | None, class_weight: list[str], 
 
 def _objective_table(model: str | None, delta: float | None, as_json: bool) -> None:
     """σ of logistic objective perturbation at rows of norm 1, by accounting, for both kinds of neighbours."""
-    from dperm.mechanisms.objective_accounting import compare_accounting as compare
+    from dperm.mechanisms.objective.accounting import compare_accounting as compare
 
     if model not in ("logistic", "LogisticRegression"):
         raise ValueError(f"Expected --model logistic for the table of noise levels, found {model!r}. Or pass --n and --epsilon.")

@@ -19,10 +19,10 @@ def report(
 
     Example: dperm report dperm-model/certificate.json --evaluation evaluation.json --out report.html
     """
-    from dperm.certificate import Certificate, coefficient_hash
-    from dperm.evaluation import Evaluation
-    from dperm.model_file import in_folder, read_json, write_whole
+    from dperm.evaluation.evaluate import Evaluation
     from dperm.report.page import certificate_page
+    from dperm.tables.json_files import in_folder, read_json, write_whole
+    from dperm.walk.certificate import Certificate, coefficient_hash
 
     certificate = in_folder(certificate, "certificate.json")
     read_json(certificate)

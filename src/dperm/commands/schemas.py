@@ -20,9 +20,9 @@ def schema(
 
     Example: dperm schema people.csv --out people.json
     """
-    from dperm.model_file import write_whole
-    from dperm.schema import Schema
-    from dperm.tables import storage_types
+    from dperm.tables.json_files import write_whole
+    from dperm.tables.schema import Schema
+    from dperm.tables.tables import storage_types
 
     text = json.dumps(Schema.draft(storage_types(file)), indent=1, ensure_ascii=False)
     if out is None:

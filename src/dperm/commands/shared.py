@@ -13,8 +13,8 @@ from typing import Any, get_type_hints
 
 import typer
 
-from dperm.notices import PrivacyWarning
-from dperm.wording import printable
+from dperm.words.notices import PrivacyWarning
+from dperm.words.wording import printable
 
 SETTINGS: dict[str, bool] = {"quiet": False}  # set once by the common options, before any command runs
 JSON_OPTION = typer.Option(False, "--json", help="Print one JSON object instead of text.")
@@ -79,8 +79,9 @@ def show(values: dict[str, Any], as_json: bool) -> None:
 
 def save_model(model: Any, folder: Path, scores: dict[str, str] | None = None) -> Path:
     """certificate.json, model.json, report.html and report.md, all or none; the path of the report."""
-    from dperm.model_file import model_record, write_whole
+    from dperm.estimators.model_file import model_record
     from dperm.report.page import report_markdown, report_page
+    from dperm.tables.json_files import write_whole
 
     write_whole(
         folder,

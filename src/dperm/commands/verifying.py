@@ -25,8 +25,8 @@ def verify(
 
     Example: dperm verify dperm-model/certificate.json --model dperm-model/model.json
     """
-    from dperm.certificate import Certificate, coefficient_hash
-    from dperm.model_file import in_folder, read_json
+    from dperm.tables.json_files import in_folder, read_json
+    from dperm.walk.certificate import Certificate, coefficient_hash
 
     if certificate.is_dir():  # what `dperm fit` wrote: the certificate, and that it speaks of the model beside it
         beside = certificate / "model.json"
@@ -35,7 +35,7 @@ def verify(
     model = None if model is None else in_folder(model, "model.json")
     record = read_json(certificate)
     if isinstance(record, dict) and record.get("format") in ("dperm-evaluation/1", "dperm-evaluation/2"):
-        from dperm.evaluation import Evaluation
+        from dperm.evaluation.evaluate import Evaluation
 
         found: Any = Evaluation(record)
     elif isinstance(record, dict) and record.get("format") == "dperm-search/1":

@@ -13,9 +13,7 @@ DEPENDENCIES = ("numpy", "scipy", "scikit-learn", "dp-accounting", "randomgen", 
 
 def version_lines() -> list[str]:
     """The first line is `dperm VERSION (commit …)`; then Python and every dependency that is installed."""
-    from dperm import __version__
-
-    lines = [f"dperm {__version__} (commit {commit()})", f"python {platform.python_version()}"]
+    lines = [f"dperm {metadata.version('dperm')} (commit {commit()})", f"python {platform.python_version()}"]
     for name in DEPENDENCIES:
         try:
             lines.append(f"{name} {metadata.version(name)}")

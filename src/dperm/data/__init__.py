@@ -23,6 +23,6 @@ def adult_schema() -> Any:
     """Its public schema: bounds and levels a person would know without the data."""
     import json
 
-    from dperm.schema import Schema
+    from dperm.tables.schema import Schema
 
     return Schema.from_dict(json.loads((files("dperm.data") / "adult-schema.json").read_text(encoding="utf-8")))

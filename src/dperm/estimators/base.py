@@ -11,16 +11,10 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from dperm.cells import numbers
-from dperm.encoding import Encoding
 from dperm.estimators.declaration import NO_ROWS, Declaration, before_rows, declaration, declared_unit, encoding_before_rows
 from dperm.estimators.declared import check_declared, check_shape
 from dperm.estimators.engines import declared_rows, engine_rows, in_memory, parts_of
-from dperm.estimators.labels import label_column
 from dperm.estimators.matrix import read_matrix
-from dperm.estimators.persons import person_column, person_weights, unit_of, without_person
-from dperm.mechanisms.base import MECHANISMS, Plan
-from dperm.notices import repeated_fits, speak
 from dperm.problem import (
     Ball,
     DataBounds,
@@ -32,10 +26,17 @@ from dperm.problem import (
     Ridge,
     WholeSpace,
 )
-from dperm.rows.memory import MemoryRows, is_sparse
-from dperm.schema import Schema
-from dperm.tables import cells, column_names, is_table
-from dperm.walk import Release, fit
+from dperm.problem.arrays import is_sparse
+from dperm.release.plan import MECHANISMS, Plan
+from dperm.rows.memory import MemoryRows
+from dperm.tables.cells import numbers
+from dperm.tables.encoding import Encoding
+from dperm.tables.labels import label_column
+from dperm.tables.persons import person_column, person_weights, unit_of, without_person
+from dperm.tables.schema import Schema
+from dperm.tables.tables import cells, column_names, is_table
+from dperm.walk.fitting import Release, fit
+from dperm.words.notices import repeated_fits, speak
 
 INTERCEPT = 1.0
 
@@ -189,29 +190,29 @@ class PrivateEstimator(BaseEstimator):
 
         `dperm.load(path)` gives it back. Nothing about the rows is in it but what was released.
         """
-        from dperm.model_file import save
+        from dperm.estimators.model_file import save
 
         check_is_fitted(self, "certificate_")
         return save(self, path)
 
     def confidence_interval(self, level: float = 0.95) -> np.ndarray:
-        """(low, high) per coefficient, the intercept last: for fits by `statistics` or `objective`; see `dperm.intervals`."""
+        """(low, high) per coefficient, the intercept last: for fits by `statistics` or `objective`; see `intervals`."""
         return np.asarray(self.summary(level).interval)
 
     def summary(self, level: float = 0.95) -> Any:
         """Estimate, standard error with privacy noise, z and interval per coefficient; refused with the reason for other fits."""
-        from dperm.intervals import summary
+        from dperm.inference.intervals import summary
 
         check_is_fitted(self, "certificate_")
         return summary(self, level)
 
     def release_information(self, X: Any, y: Any = None, *, epsilon: float, **options: Any) -> Any:
-        """Pay for the curvature matrix that intervals of a fit by `objective` need; see `dperm.intervals`.
+        """Pay for the curvature matrix that intervals of a fit by `objective` need; see `dperm.inference.intervals`.
 
         `certificate_` goes on to speak of the fit alone; `total_epsilon_` is what fit and matrix cost together if this
         second budget was fixed before the fit was seen. A ledger states the total otherwise.
         """
-        from dperm.intervals import release_information
+        from dperm.inference.intervals import release_information
 
         check_is_fitted(self, "certificate_")
         self.information_ = release_information(self, X, y, epsilon=epsilon, **options)
@@ -328,7 +329,7 @@ class PrivateEstimator(BaseEstimator):
     def _progress(self) -> Any:
         if not self.verbose:
             return None
-        from dperm.report.progress import step_printer
+        from dperm.words.progress import step_printer
 
         return step_printer("fit")
 

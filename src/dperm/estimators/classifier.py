@@ -10,9 +10,9 @@ import numpy as np
 from sklearn.base import ClassifierMixin
 
 from dperm.estimators.base import PrivateEstimator
-from dperm.estimators.labels import classify, declared_classes
 from dperm.problem import Interval
-from dperm.walk import Release
+from dperm.tables.labels import classify, declared_classes
+from dperm.walk.fitting import Release
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

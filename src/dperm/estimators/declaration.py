@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from dperm.encoding import Encoding
+from dperm.choose.table import choose
 from dperm.estimators.declared import check_declared
-from dperm.interval_outlook import Outlook, outlook
-from dperm.mechanisms.base import Plan, Shape, Target
-from dperm.planner import choose
+from dperm.inference.outlook import Outlook, outlook
 from dperm.problem import Interval, Problem
-from dperm.walk import check_noise, plan
+from dperm.release.plan import Plan, Shape, Target
+from dperm.tables.encoding import Encoding
+from dperm.walk.fitting import check_noise, plan
 
 
 @dataclass(frozen=True)

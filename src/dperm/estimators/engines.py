@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from dperm.encoding import Encoding
 from dperm.estimators.declared import check_one_declaration
 from dperm.rows.memory import MemoryRows
+from dperm.tables.encoding import Encoding
 
 
 def engine_rows(X: Any, y: Any, schema: Any = None) -> Any:

@@ -10,18 +10,18 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from dperm.estimators.declared import check_declared
-from dperm.estimators.labels import declared_classes, label_column
 from dperm.estimators.matrix import read_matrix
-from dperm.estimators.persons import person_column, person_weights, unit_of, without_person
-from dperm.hypotheses import GRIDS, Hypotheses, on_grid
-from dperm.mechanisms.base import Target
-from dperm.mechanisms.exponential_finite import FiniteExponential
-from dperm.notices import repeated_fits
+from dperm.mechanisms.exponential.finite import FiniteExponential
+from dperm.mechanisms.hypotheses.classes import GRIDS, Hypotheses, on_grid
+from dperm.mechanisms.hypotheses.stored import Predictions, Rules, class_numbers
 from dperm.problem import DataBounds, Interval, Problem, ZeroOneLoss
+from dperm.release.plan import Target
 from dperm.rows.memory import MemoryRows
-from dperm.rules import Predictions, Rules, class_numbers
-from dperm.tables import columns, is_table
-from dperm.walk import fit
+from dperm.tables.labels import declared_classes, label_column
+from dperm.tables.persons import person_column, person_weights, unit_of, without_person
+from dperm.tables.tables import columns, is_table
+from dperm.walk.fitting import fit
+from dperm.words.notices import repeated_fits
 
 
 @dataclass(eq=False, repr=False)
@@ -29,7 +29,8 @@ class FiniteClassLearner(ClassifierMixin, BaseEstimator):
     """argmin over a finite class of the number of mistakes, released with ε-differential privacy.
 
     hypotheses   "thresholds", "stumps" (the default), "boxes" or "separators" on a grid over `bounds=(low, high)`, or one of
-                 `dperm.hypotheses.Thresholds`, `Stumps`, `Boxes`, `Separators` with a grid of your own (class 1 is classes[1]);
+                 `Thresholds`, `Stumps`, `Boxes`, `Separators` of `dperm.mechanisms.hypotheses` with a grid of your own (class 1
+                 is classes[1]);
                  a callable (X, start, stop) ↦ labels with `count=`; a list of callables X ↦ labels; or "predictions", when X is
                  the matrix whose column h holds the labels that hypothesis h gives
     classes      the labels that can occur, declared
@@ -40,7 +41,7 @@ class FiniteClassLearner(ClassifierMixin, BaseEstimator):
     `dperm.theory.pac_sample_size(size, α, β, ε)` independent rows, the error exceeds the best in the class by more than α with
     probability at most β (sampler "gumbel": the theorem; "permute-and-flip" has the same tail bound).
 
-    >>> from dperm.hypotheses import Thresholds
+    >>> from dperm.mechanisms.hypotheses.classes import Thresholds
     >>> X = np.linspace(0, 1, 500).reshape(-1, 1)
     >>> model = FiniteClassLearner(1.0, hypotheses=Thresholds(0.0, 1.0, 101), classes=[0, 1], random_state=0)
     >>> model = model.fit(X, X[:, 0] >= 0.3)
@@ -123,7 +124,8 @@ class FiniteClassLearner(ClassifierMixin, BaseEstimator):
             found = Rules(given, self.count, classes=tuple(self.classes_.tolist()))
         else:
             raise ValueError(
-                f"Expected hypotheses= as one of {', '.join(GRIDS)}, rules of dperm.hypotheses, callables or 'predictions', "
+                f"Expected hypotheses= as one of {', '.join(GRIDS)}, rules of dperm.mechanisms.hypotheses, "
+                "callables or 'predictions', "
                 f"found {type(given).__name__}. A matrix of predictions goes in place of X: "
                 "FiniteClassLearner(hypotheses='predictions', ...).fit(matrix, y)."
             )

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from dperm.estimators.linear import PrivateRegressor
-from dperm.notices import BUDGET, speak
 from dperm.problem import HuberLoss, Loss
+from dperm.words.notices import BUDGET, speak
 
 OTHER_EPSILON = 1.35  # scikit-learn's default for another number of the same name
 

@@ -9,13 +9,13 @@ import numpy as np
 
 from dperm.estimators.declaration import declared_unit, target_of
 from dperm.estimators.linear import PrivateRegressor
-from dperm.mechanisms.base import Shape
 from dperm.mechanisms.gradient import Gradient
+from dperm.mechanisms.scaled.selection import Selection
 from dperm.mechanisms.schedule import MOMENTUM, schedule
-from dperm.mechanisms.selection import Selection
 from dperm.privacy import gaussian_mu, kappa
 from dperm.problem import DataBounds, Interval, Loss, NoRegularizer, Problem, Regularizer, SquaredLoss
 from dperm.problem import Lasso as LassoPenalty
+from dperm.release.plan import Shape
 
 PROXIMAL = Gradient(momentum=MOMENTUM, output="last")  # an average of sparse iterates would not be sparse
 

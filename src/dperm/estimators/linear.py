@@ -9,10 +9,10 @@ import numpy as np
 from sklearn.base import RegressorMixin
 
 from dperm.estimators.base import PrivateEstimator
-from dperm.estimators.labels import bounded_labels
 from dperm.problem import HuberLoss, Interval, Loss, Regularizer, SquaredLoss
 from dperm.problem import Ridge as RidgePenalty
-from dperm.walk import Release
+from dperm.tables.labels import bounded_labels
+from dperm.walk.fitting import Release
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

@@ -8,19 +8,19 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from dperm.cells import column
-from dperm.declared_columns import declared_bounds
 from dperm.estimators.declaration import Declaration, before_rows, declared_unit, target_of
 from dperm.estimators.declared import check_declared
 from dperm.estimators.matrix import read_matrix
-from dperm.estimators.persons import person_column, person_weights
-from dperm.mechanisms.base import Plan, Shape
-from dperm.mechanisms.exponential_quantile import QuantileExponential
+from dperm.mechanisms.exponential.quantile import QuantileExponential
 from dperm.mechanisms.mean import Mean
 from dperm.problem import DataBounds, Interval, Loss, Problem, QuantileLoss, SquaredLoss
+from dperm.release.plan import Plan, Shape
 from dperm.rows.memory import MemoryRows
-from dperm.tables import is_table
-from dperm.walk import fit
+from dperm.tables.cells import column
+from dperm.tables.declared import declared_bounds
+from dperm.tables.persons import person_column, person_weights
+from dperm.tables.tables import is_table
+from dperm.walk.fitting import fit
 
 NO_LABELS = Interval(0.0, 0.0)
 

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import expit, softmax
 
 from dperm.estimators.classifier import PrivateClassifier
-from dperm.mechanisms.objective import Objective
+from dperm.mechanisms.objective.mechanism import Objective
 from dperm.problem import LogisticLoss, Loss, MultinomialLoss
 
 INFORMATION_SHARE = 0.2  # of μ²: the fit keeps 89 % of its μ, and the matrix stands out of its noise for n·μ in the hundreds

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.utils.validation import check_array, validate_data
 
 from dperm.estimators.declared import fewest_rows
-from dperm.tables import is_table, parsed
+from dperm.tables.tables import is_table, parsed
 
 
 def read_matrix(estimator: Any, X: Any, *, sparse: bool = False, reset: bool = True, named: bool = True) -> Any:

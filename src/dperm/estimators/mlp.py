@@ -9,12 +9,12 @@ import numpy as np
 from scipy.special import softmax
 
 from dperm.estimators.classifier import PrivateClassifier
-from dperm.estimators.labels import declared_classes
 from dperm.mechanisms.network import Network
-from dperm.mechanisms.network_terms import Inputs, Layout, RowMap, import_torch
 from dperm.problem import Interval, Loss, MultinomialLoss
-from dperm.rows.memory import is_sparse
-from dperm.walk import Release
+from dperm.problem.arrays import is_sparse
+from dperm.tables.labels import declared_classes
+from dperm.terms.network import Inputs, Layout, RowMap, import_torch
+from dperm.walk.fitting import Release
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

@@ -6,7 +6,7 @@ import functools
 import inspect
 from typing import Any
 
-from dperm.suggestions import closest
+from dperm.words.spelling import closest
 
 # Parameters of scikit-learn, diffprivlib and others, and what takes their place.
 ELSEWHERE = {

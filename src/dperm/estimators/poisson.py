@@ -9,14 +9,14 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.metrics import d2_tweedie_score
 
-from dperm.cells import numbers
+from dperm.choose.table import automatic
 from dperm.estimators.base import PrivateEstimator
 from dperm.estimators.declaration import Declaration
-from dperm.mechanisms.base import Shape, Target
-from dperm.mechanisms.poisson import ScaledPoisson
-from dperm.planner import automatic
+from dperm.mechanisms.scaled.poisson import ScaledPoisson
 from dperm.problem import Interval, Loss, PoissonLoss
-from dperm.walk import Release
+from dperm.release.plan import Shape, Target
+from dperm.tables.cells import numbers
+from dperm.walk.fitting import Release
 
 LOWEST = -12.0  # rates below y_max·e^-12 are as good as none
 

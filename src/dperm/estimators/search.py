@@ -26,15 +26,9 @@ from sklearn.model_selection import ParameterGrid
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 
-from dperm.cells import column, numbers, positions
-from dperm.certificate import Certificate, Claim, differences
 from dperm.estimators.base import PrivateEstimator
 from dperm.estimators.declaration import declaration
 from dperm.estimators.declared import check_declared
-from dperm.estimators.labels import label_column
-from dperm.estimators.persons import person_weights
-from dperm.mechanisms.base import Plan, Shape, Stage, Target
-from dperm.noise import Noise, SeededNoise, noise_source, release
 from dperm.privacy import (
     GDP,
     PoissonRuns,
@@ -43,6 +37,12 @@ from dperm.privacy import (
     law_of,
     selection_epsilon,
 )
+from dperm.release.noise import Noise, SeededNoise, noise_source, release
+from dperm.release.plan import Plan, Shape, Stage, Target
+from dperm.tables.cells import column, numbers, positions
+from dperm.tables.labels import label_column
+from dperm.tables.persons import person_weights
+from dperm.walk.certificate import Certificate, Claim, differences
 
 FORMAT = "dperm-search/1"
 FORBIDDEN = {"epsilon", "delta", "relation", "nominal_n", "random_state", "noise", "groups", "ledger"}
@@ -163,7 +163,7 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):
         """The debit of the whole search, on disk before anything is drawn."""
         if self.ledger is None:
             return None
-        from dperm.ledger import Ledger
+        from dperm.release.ledger.book import Ledger
 
         return Ledger.open(self.ledger).debit(planned, noise=source.policy, data=X)
 
@@ -307,7 +307,7 @@ class SearchCertificate(Claim):
         return Certificate(self.record["best"]).assumptions
 
     def disagreements(self) -> Iterator[str]:
-        from dperm.ledger import receipt_again
+        from dperm.release.ledger.book import receipt_again
 
         given, run = self.record["guarantee"], self.record["run"]
         target = Target.declare(epsilon=given["epsilon"], delta=given["delta"], relation=given["relation"], n=given["n"])

@@ -1,33 +1,23 @@
 """One file per theorem."""
 
-from dperm.mechanisms.base import (
-    MECHANISMS,
-    Mechanism,
-    Outcome,
-    Plan,
-    Shape,
-    Stage,
-    Target,
-    UnmetNeeds,
-    mechanism_from_spec,
-    register,
-)
-from dperm.mechanisms.exponential import Exponential
-from dperm.mechanisms.exponential_finite import FiniteExponential
-from dperm.mechanisms.exponential_quantile import QuantileExponential
+from dperm.mechanisms.exponential.continuous import Exponential
+from dperm.mechanisms.exponential.finite import FiniteExponential
+from dperm.mechanisms.exponential.quantile import QuantileExponential
 from dperm.mechanisms.gradient import Gradient
 from dperm.mechanisms.mean import Mean
 from dperm.mechanisms.network import Network
 from dperm.mechanisms.newton import Newton
-from dperm.mechanisms.objective import Objective
+from dperm.mechanisms.objective.mechanism import Objective
 from dperm.mechanisms.output import Output
-from dperm.mechanisms.poisson import ScaledPoisson
-from dperm.mechanisms.quantile import ScaledQuantile
-from dperm.mechanisms.scaled import ScaledGradient
-from dperm.mechanisms.scaled_objective import ScaledObjective
-from dperm.mechanisms.selection import Selection
+from dperm.mechanisms.registry import mechanism_from_spec
+from dperm.mechanisms.scaled.gradient import ScaledGradient
+from dperm.mechanisms.scaled.objective import ScaledObjective
+from dperm.mechanisms.scaled.poisson import ScaledPoisson
+from dperm.mechanisms.scaled.quantile import ScaledQuantile
+from dperm.mechanisms.scaled.selection import Selection
 from dperm.mechanisms.statistics import Moments, Statistics
 from dperm.mechanisms.zeroth import Zeroth
+from dperm.release.plan import MECHANISMS, Mechanism, Outcome, Plan, Shape, Stage, Target, UnmetNeeds, register
 
 __all__ = [
     "MECHANISMS",

@@ -20,10 +20,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dperm.features import Features
-from dperm.mechanisms.base import Plan, Settings, Shape, Stage, Target, Vector, options_of, register
 from dperm.mechanisms.schedule import schedule
-from dperm.noise import gaussian_scale
 from dperm.privacy import (
     Event,
     Gaussian,
@@ -37,8 +34,11 @@ from dperm.privacy import (
 from dperm.privacy.as_printed import claim_sigma, slides_sigma
 from dperm.problem import Problem
 from dperm.release.asks import Close, Open, Program, Secret, Solve, Sum
-from dperm.statistics_terms import WeightedGradientTerm
-from dperm.terms import GradientTerm, UnclippedGradientTerm, person_rate
+from dperm.release.noise import gaussian_scale
+from dperm.release.plan import Plan, Settings, Shape, Stage, Target, Vector, options_of, register
+from dperm.terms.affine import Features
+from dperm.terms.gradient import GradientTerm, UnclippedGradientTerm, person_rate
+from dperm.terms.statistics import WeightedGradientTerm
 
 OUTPUTS = ("tail", "average", "last")
 BOUNDS = ("clip", "data", "assumed")

@@ -19,15 +19,15 @@ from typing import ClassVar
 
 import numpy as np
 
-from dperm.features import Features
-from dperm.mechanisms.base import Plan, Shape, Stage, Target, Vector, options_of, register
-from dperm.mechanisms.moments import row_weights
-from dperm.noise import RELEASE_SLACK, Noise, gamma_norm_vector, grid_step
 from dperm.privacy import Event, Gaussian, Pure, gaussian_mu, kappa
 from dperm.problem import Problem
+from dperm.problem.arrays import is_sparse
 from dperm.release.asks import Decide, Program, Secret, Solve, Sum
+from dperm.release.noise import RELEASE_SLACK, Noise, gamma_norm_vector, grid_step
+from dperm.release.plan import Plan, Shape, Stage, Target, Vector, options_of, register
 from dperm.rows.base import Block
-from dperm.rows.memory import is_sparse
+from dperm.terms.affine import Features
+from dperm.terms.moments import row_weights
 
 NOISES = ("auto", "gaussian", "pure")
 COUNTS = ("public", "released")

@@ -19,9 +19,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dperm.mechanisms import scaled_rule as rule
-from dperm.mechanisms.base import Plan, Shape, Stage, Target, options_of, register
-from dperm.mechanisms.network_terms import (
+from dperm.mechanisms.scaled import settings as rule
+from dperm.privacy import Event, Gaussian, Sampled, calibrate, gaussian_mu
+from dperm.problem import Problem
+from dperm.release.asks import Close, Decide, Draw, Open, Program, Publish, Sum
+from dperm.release.plan import Plan, Shape, Stage, Target, options_of, register
+from dperm.terms.gradient import person_rate
+from dperm.terms.network import (
     Inputs,
     Layout,
     Matrix,
@@ -31,10 +35,6 @@ from dperm.mechanisms.network_terms import (
     VmapGradient,
     symmetric,
 )
-from dperm.privacy import Event, Gaussian, Sampled, calibrate, gaussian_mu
-from dperm.problem import Problem
-from dperm.release.asks import Close, Decide, Draw, Open, Program, Publish, Sum
-from dperm.terms import person_rate
 
 DIRECTIONS_SHARE = 0.08
 LENGTH = 4.0

@@ -22,16 +22,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dperm.features import Features
-from dperm.mechanisms.base import Plan, Shape, Stage, Target, Vector, options_of, register
-from dperm.mechanisms.objective_solve import weighted_rows
-from dperm.mechanisms.objective_terms import MinimiserTerm, WeightedRows, in_double, scaled, second_moments
-from dperm.noise import release
+from dperm.mechanisms.objective.solve import weighted_rows
 from dperm.privacy import Gaussian, gaussian_mu, kappa
 from dperm.problem import Loss, Problem
 from dperm.release.asks import Close, Decide, Open, Program, Publish, Secret, Solve, Sum
+from dperm.release.noise import release
+from dperm.release.plan import Plan, Shape, Stage, Target, Vector, options_of, register
 from dperm.rows.base import Block
 from dperm.solvers import DENSE_LIMIT
+from dperm.terms.affine import Features
+from dperm.terms.objective import MinimiserTerm, WeightedRows, in_double, scaled, second_moments
 
 CURVATURES = ("majoriser", "hessian")
 

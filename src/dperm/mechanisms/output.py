@@ -30,17 +30,17 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dperm.features import Features
-from dperm.mechanisms.base import Plan, Settings, Shape, Stage, Target, Vector, options_of, register
-from dperm.mechanisms.objective_accounting import pure_is_better
-from dperm.mechanisms.objective_solve import gradient_error, norm_bound, solve_objective
-from dperm.mechanisms.objective_terms import MinimiserTerm, WeightedRows
-from dperm.noise import RELEASE_SLACK, gamma_norm_vector, release
+from dperm.mechanisms.objective.accounting import pure_is_better
+from dperm.mechanisms.objective.solve import gradient_error, norm_bound, solve_objective
 from dperm.privacy import Gaussian, Pure, gaussian_mu, kappa
 from dperm.problem import DataBounds, ElasticNet, FeatureMap, Lasso, Problem, WholeSpace
 from dperm.release.asks import Program, Secret, Solve
+from dperm.release.noise import RELEASE_SLACK, gamma_norm_vector, release
+from dperm.release.plan import Plan, Settings, Shape, Stage, Target, Vector, options_of, register
 from dperm.rows.base import Block, Rows, RowsBehind, Term
 from dperm.solvers import Solution, minimise_over
+from dperm.terms.affine import Features
+from dperm.terms.objective import MinimiserTerm, WeightedRows
 
 NOISE_KINDS = ("auto", "gaussian", "pure")
 SOLVERS = ("certified", "permutation-sgd")

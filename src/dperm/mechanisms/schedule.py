@@ -15,8 +15,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from dperm.mechanisms.base import Settings, Shape
 from dperm.problem import Problem
+from dperm.release.plan import Settings, Shape
 
 if TYPE_CHECKING:
     from dperm.mechanisms.gradient import Gradient

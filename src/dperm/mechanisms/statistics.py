@@ -23,16 +23,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from scipy.special import ndtri
 
-from dperm.features import Features
-from dperm.mechanisms.base import Plan, Settings, Shape, Stage, Target, UnmetNeeds, Vector, options_of, register
-from dperm.mechanisms.moments import CrossTerm, GramTerm, smat
-from dperm.noise import gaussian_scale, release
 from dperm.privacy import Gaussian, gaussian_mu
 from dperm.problem import Problem
 from dperm.release.asks import Decide, Program, Secret, Solve, Sum
+from dperm.release.noise import gaussian_scale, release
+from dperm.release.plan import Plan, Settings, Shape, Stage, Target, UnmetNeeds, Vector, options_of, register
+from dperm.terms.affine import Features
+from dperm.terms.moments import CrossTerm, GramTerm, smat
 
 if TYPE_CHECKING:
-    from dperm.walk import Release
+    from dperm.walk.fitting import Release
 
 VARIANTS = ("eigen-floor", "adaptive")
 LARGEST = 1000  # columns: half a million released numbers

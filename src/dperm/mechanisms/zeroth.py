@@ -23,13 +23,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from dperm.features import Features, settled
-from dperm.mechanisms.base import Plan, Shape, Stage, Target, Vector, options_of, register
-from dperm.noise import gaussian_scale
 from dperm.privacy import Gaussian, gaussian_mu, kappa
 from dperm.problem import Loss, Problem
 from dperm.release.asks import Close, Open, Program, Sum
+from dperm.release.noise import gaussian_scale
+from dperm.release.plan import Plan, Shape, Stage, Target, Vector, options_of, register
 from dperm.rows.base import Block
+from dperm.terms.affine import Features, settled
 
 OUTPUTS = ("tail", "last")
 REACH = 5.0  # nominal norm of the solution, in units of 1/R, where the domain is unbounded

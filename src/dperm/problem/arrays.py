@@ -139,3 +139,8 @@ def scalar_sigmoid(t: float) -> float:
     """
     small = math.exp(-abs(t))
     return (1.0 if t >= 0 else small) / (1.0 + small)
+
+
+def is_sparse(X: Any) -> bool:
+    """Without importing SciPy for people who never use it."""
+    return hasattr(X, "tocsr")

@@ -1,1 +1,1 @@
-"""The walk from a plan to a release: what a mechanism may ask (`asks`), and the one place that answers (`driver`)."""
+"""From a plan to a release: what a mechanism may ask (`asks`), the one place that answers (`driver`), noise, and the ledger."""

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dperm.noise import Noise, release
+from dperm.release.noise import Noise, release
 from dperm.rows.base import Rows, Term, sum_step
 
 Vector = NDArray[np.float64]

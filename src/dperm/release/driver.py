@@ -17,14 +17,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dperm.mechanisms.base import Outcome, Plan, Stage
-from dperm.noise import Noise, gaussian_scale, release
 from dperm.privacy import Event, Gaussian, Sampled
 from dperm.privacy.relations import ADD_REMOVE
 from dperm.release.asks import Ask, Close, Decide, Draw, Open, Program, Publish, Secret, See, Solve, Sum
+from dperm.release.noise import Noise, gaussian_scale, release
+from dperm.release.plan import Outcome, Plan, Stage
 from dperm.rows.base import Rows, Term, sum_step
 from dperm.rows.double import DoubleRows
-from dperm.terms import SampledTerm, person_rate
+from dperm.terms.gradient import SampledTerm, person_rate
 
 Vector = NDArray[np.float64]
 Progress = Callable[[int, int], None]

@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from dperm.advice import alternatives, odds, odds_sentence, percent
-from dperm.certificate import Certificate
-from dperm.mechanisms.base import MECHANISMS
+from dperm.choose.odds import odds, odds_sentence, percent
+from dperm.choose.risks import alternatives
 from dperm.problem import Problem
+from dperm.release.plan import MECHANISMS
 from dperm.report.document import Bars, Block, Code, Curve, Section, Table, Text
-from dperm.walk import rebuilt_plan
+from dperm.walk.certificate import Certificate
+from dperm.walk.fitting import rebuilt_plan
 
 MOST_BARS = 25
 REFERENCES = (

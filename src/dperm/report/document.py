@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from dperm.wording import markdown_line, markdown_text, printable
+from dperm.words.wording import markdown_line, markdown_text, printable
 
 STYLE = """
 :root{color-scheme:light dark;--ink:#1b1f24;--soft:#4b535d;--line:#d0d7de;--bar:#0b5cad;--neg:#a4450b;--paper:#fff;--box:#f6f8fa}

@@ -2,7 +2,7 @@
 
 It listens on the loopback address only, answers GET only, refuses requests whose Host or Origin is another one (a page of another
 site cannot use it, whatever name it resolves to here), sends a content-security policy, and loads nothing from elsewhere. All
-numbers come from `dperm.advice`, the same function that `dperm plan` prints.
+numbers come from `dperm.estimators.outlook`, the same function that `dperm plan` prints.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import parse_qs, urlsplit
 
-from dperm import advice
+from dperm.estimators import outlook as advice
 from dperm.privacy import RELATIONS
 
 ASSETS = {
@@ -173,8 +173,8 @@ def serve(port: int = 0, model: Path | None = None) -> ThreadingHTTPServer:
     """A server on 127.0.0.1, not yet running; `model` is the folder of a fit, whose report is shown too."""
     certificate = None
     if model is not None:
-        from dperm.certificate import Certificate
-        from dperm.model_file import read_json
+        from dperm.tables.json_files import read_json
+        from dperm.walk.certificate import Certificate
 
         file = model / "certificate.json" if model.is_dir() else model
         read_json(file)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dperm.certificate import Certificate
 from dperm.report.content import sections
 from dperm.report.document import Section, to_html, to_markdown
+from dperm.walk.certificate import Certificate
 
 FOOTER = "Made by dperm from the certificate. This page loads nothing from the network and runs no script."
 

@@ -21,12 +21,12 @@ from numpy.typing import NDArray
 
 from dperm.problem import DataBounds, FeatureMap
 from dperm.rows.arrow_cache import EncodedCache
-from dperm.rows.arrow_files import Files
 from dperm.rows.base import BLOCK_ROWS, Block, Term, from_counts, total_counts
 from dperm.rows.labelled import LabelRule, Labels, rule_of_schema
 from dperm.rows.memory import cut_block
-from dperm.schema import Schema
-from dperm.tables import cells
+from dperm.tables.files import Files
+from dperm.tables.schema import Schema
+from dperm.tables.tables import cells
 
 Progress = Callable[[int, int, float], None]
 Piece = tuple[Any, NDArray[np.float64]]

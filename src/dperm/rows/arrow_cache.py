@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dperm.problem.arrays import is_sparse
 from dperm.rows.base import BLOCK_ROWS
-from dperm.rows.memory import is_sparse
 
 Piece = tuple[Any, NDArray[np.float64]]
 Blocks = Iterator[tuple[int, Callable[[], Piece]]]

@@ -20,14 +20,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dperm.cells import column, numbers
-from dperm.fingerprints import digest
 from dperm.problem import DataBounds, FeatureMap
+from dperm.problem.arrays import is_sparse
 from dperm.rows.base import BLOCK_ROWS, Block, Limbs, Term, from_counts, total_counts, total_of
 from dperm.rows.labelled import LabelRule, Labels, rule_of_schema
-from dperm.rows.memory import cut_block, is_sparse, numeric
-from dperm.schema import Schema
-from dperm.tables import cells, columns
+from dperm.rows.memory import cut_block, numeric
+from dperm.tables.cells import column, numbers
+from dperm.tables.fingerprint import digest
+from dperm.tables.schema import Schema
+from dperm.tables.tables import cells, columns
 
 # Sums that one task of the tree adds.
 BRANCHES = 16

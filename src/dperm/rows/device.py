@@ -16,16 +16,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dperm.cells import column
 from dperm.problem import DataBounds, FeatureMap
 from dperm.rows.base import BLOCK_ROWS, Block, Term, add_limbs, from_counts, total_counts
 from dperm.rows.device_products import PRODUCTS, product_counts
 from dperm.rows.device_sums import CHUNK_ENTRIES, clipped_rows, device_labels, filled_entries, fused_sum, takes_fused
-from dperm.rows.gaps import GAP, Filling
+from dperm.rows.gaps import Filling
 from dperm.rows.labelled import LabelRule
 from dperm.rows.memory import MemoryRows, cut_block, numeric, tame
-from dperm.statistics_terms import WeightedGradientTerm
-from dperm.terms import GradientTerm, SampledTerm
+from dperm.tables.cells import column
+from dperm.tables.gaps import GAP
+from dperm.terms.gradient import GradientTerm, SampledTerm
+from dperm.terms.statistics import WeightedGradientTerm
 
 # Blocks that one product step holds in float64 at a time.
 PRODUCT_BYTES = 1 << 28

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from dperm.features import Features
-from dperm.mechanisms.objective_terms import HessianProductTerm, MinimiserTerm, WeightedRows
 from dperm.problem import Loss
 from dperm.rows.base import BLOCK_ROWS, Term, add_limbs, split
-from dperm.statistics_terms import WeightedGradientTerm
-from dperm.terms import GradientTerm, UnclippedGradientTerm
+from dperm.terms.affine import Features
+from dperm.terms.gradient import GradientTerm, UnclippedGradientTerm
+from dperm.terms.objective import HessianProductTerm, MinimiserTerm, WeightedRows
+from dperm.terms.statistics import WeightedGradientTerm
 
 Array = Any
 Pairs = Iterator[tuple[Array, Array]]

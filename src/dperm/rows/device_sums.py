@@ -12,7 +12,7 @@ from dperm.problem import DataBounds
 from dperm.problem.arrays import shrink_to_norm
 from dperm.problem.bounds import rounding_margin
 from dperm.rows import kernels
-from dperm.terms import GradientTerm
+from dperm.terms.gradient import GradientTerm
 
 # Rows that one launch of the kernel takes when X streams from the host.
 STREAM_ROWS = 1 << 20

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dperm.problem import DataBounds, FeatureMap
+from dperm.problem.arrays import is_sparse
 from dperm.rows.base import Block, Rows, RowsBehind, SeenThrough, Term
 from dperm.rows.gaps import Filling
-from dperm.rows.memory import is_sparse
 
 
 @dataclass(frozen=True, eq=False)

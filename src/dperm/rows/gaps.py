@@ -1,9 +1,6 @@
 """Missing cells of encoded rows.
 
-A missing cell is stored as **-0.0**, and no present cell is: the encoding adds 0.0 to those, which turns -0.0 into 0.0. So every
-engine, dtype and file keeps the mark without storing anything beside the rows. To a term that does not ask, a missing cell is
-the number 0, which is the middle of the bounds in encoded units: bounds on the norm of a row hold as they are, and a missing cell
-adds nothing to a sum of rows. Clipping a row multiplies it by a positive number, which keeps the mark.
+`dperm.tables.gaps` says how they are marked.
 
 Once a fit has released the centre m of the rows, it looks at them through `Filling(m)`: a missing cell is then m_j, so that
 x_j - m_j = 0. m is public by then and the map looks at each row alone, so a term shown the filled rows keeps the sensitivity
@@ -13,31 +10,16 @@ that it enforces.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dperm.problem.arrays import is_sparse
 from dperm.rows.base import Block, Rows
-from dperm.rows.memory import is_sparse
 from dperm.rows.recoded import RecodedRows
+from dperm.tables.gaps import is_gap
 
 Vector = NDArray[np.float64]
-GAP = -0.0
-
-
-def is_gap(X: Any) -> NDArray[np.bool_]:
-    """Which entries of a NumPy array are missing cells.
-
-    >>> is_gap(np.array([0.0, -0.0, -1.0])).tolist()
-    [False, True, False]
-    """
-    array = np.asarray(X)
-    if array.dtype == np.float64:
-        return np.asarray(array.view(np.int64) == np.iinfo(np.int64).min)  # one comparison: only the sign bit is set
-    if array.dtype == np.float32:
-        return np.asarray(array.view(np.int32) == np.iinfo(np.int32).min)
-    return np.asarray((array == 0) & np.signbit(array)) if array.dtype.kind == "f" else np.zeros(array.shape, dtype=bool)
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,15 +53,3 @@ class Filling:
         return Block(X, block.y, block.weight, block.start)
 
 
-def with_gaps_stored(rows: NDArray[Any]) -> Any:
-    """A dense array as CSR that stores missing cells beside the entries that are not 0."""
-    from scipy.sparse import csr_array
-
-    return kept_entries(rows, np.broadcast_to(np.arange(rows.shape[1], dtype=np.int32), rows.shape), rows.shape[1], csr_array)
-
-
-def kept_entries(values: NDArray[Any], columns: NDArray[Any], d: int, kind: Any) -> Any:
-    """CSR rows from n × k values and their columns, without the zeros that mark nothing."""
-    kept = (values != 0) | is_gap(values)
-    ends = np.concatenate([[0], np.cumsum(kept.sum(axis=1))]).astype(np.int32)
-    return kind((values[kept], columns[kept].astype(np.int32), ends), shape=(len(values), d))

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dperm.cells import codes, numbers
-from dperm.schema import Schema, TargetColumn
+from dperm.tables.cells import codes, numbers
+from dperm.tables.schema import Schema, TargetColumn
 
 # y → (labels, weights or None, anything else): `PrivateEstimator._labels`, or a function like it.
 LabelRule = Callable[[Any], tuple[Any, ...]]
@@ -17,7 +17,7 @@ LabelRule = Callable[[Any], tuple[Any, ...]]
 
 def rule_of_schema(schema: Schema) -> LabelRule:
     """The rule that the schema's target implies: classes to -1/+1 or 0..K-1, numbers clipped and mapped to [-1, 1]."""
-    from dperm.estimators.labels import bounded_labels, classify, declared_classes
+    from dperm.tables.labels import bounded_labels, classify, declared_classes
 
     target = schema.target
     if target is None:

@@ -10,18 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dperm.cells import column, numbers
 from dperm.problem import DataBounds, FeatureMap
+from dperm.problem.arrays import is_sparse
 from dperm.problem.bounds import rounding_margin
 from dperm.rows.base import BLOCK_ROWS, Block, Term, from_counts, total_counts
+from dperm.tables.cells import column, numbers
 
 # Starting threads for fewer stored numbers costs more than they save. Bits do not depend on it.
 FEW_NUMBERS = 1 << 20
-
-
-def is_sparse(X: Any) -> bool:
-    """Without importing SciPy for people who never use it."""
-    return hasattr(X, "tocsr")
 
 
 class MemoryRows:

@@ -1,0 +1,206 @@
+"""Every mechanism for a problem: what it lacks, and the worst-case risk that its theorem predicts.
+
+Worst-case bounds inform; they do not rank mechanisms at real n.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from dperm import theory
+from dperm.choose.table import automatic, build
+from dperm.mechanisms.scaled.noise_ratio import expectation, expected_noise_ratio
+from dperm.privacy import compose
+from dperm.privacy.conversions import rdp_epsilon, zcdp_epsilon
+from dperm.privacy.filters import renyi_curve
+from dperm.problem import Problem
+from dperm.release.plan import MECHANISMS, Plan, Shape, Target
+
+ALTERNATIVES = ("scaled-gradient", "scaled-objective", "gradient", "objective", "output", "statistics", "newton", "exponential")
+RISK_NAMES = ("gradient", "objective", "output", "exponential")
+RISK_NOTE = (
+    "Bounds of the theorems, over all data with a best fit of norm at most the radius: they inform, they do not rank. The "
+    "gradient's assumes as many plain steps as help (more cost no privacy); the planned schedule takes fewer, faster ones, for "
+    "which no such bound is proved. The scaled methods show the bound of their family."
+)
+NO_RISK_NOTE = "No theorem here bounds the risk of this model: the plan and its privacy are exact, its accuracy is not predicted."
+
+
+def predicted_risks(problem: Problem, shape: Shape, target: Target, *, radius: float = 1.0) -> dict[str, float | None]:
+    """Worst-case excess risk (mean scale) of every mechanism with a theorem, for a best fit of norm at most `radius`.
+
+    They inform; they do not rank mechanisms at real n. None where the theorem does not speak.
+    """
+    return {name: _value(lambda name=name: risk(name, problem, shape.n, shape, target, radius)) for name in RISK_NAMES}
+
+
+def risk(name: str, problem: Problem, n: float, shape: Shape, target: Target, radius: float) -> float:
+    """The bound of `dperm.theory` for one mechanism at n records."""
+    row = problem.row_norm * target.rows_per_person
+    slope = problem.loss.bounds(problem.row_norm * radius, problem.data.y).slope
+    common: dict[str, Any] = {"n": n, "d": shape.parameters(problem), "lipschitz": slope * row, "relation": target.relation}
+    delta = target.delta or None
+    if name == "exponential":
+        return theory.exponential_erm_risk(**common, radius=radius, epsilon=target.epsilon, convex=problem.loss.convex)
+    if name == "gradient":
+        if delta is None:
+            raise theory.ConditionError("Gaussian noise needs delta > 0")
+        return theory.gradient_descent_risk(**common, radius=radius, epsilon=target.epsilon, delta=delta)
+    if name == "output":
+        return theory.output_perturbation_risk(**common, radius=radius, epsilon=target.epsilon, delta=delta)
+    curvature = problem.loss.bounds(problem.row_norm * radius, problem.data.y).curvature
+    if not (math.isfinite(curvature) and math.isfinite(problem.loss.bounds(math.inf, problem.data.y).slope)):
+        raise theory.ConditionError("the loss has no bounded slope and curvature")
+    bounding = getattr(problem.loss, "self_bounding", None)
+    options = {"smoothness": curvature * problem.row_norm**2} | ({"self_bounding": bounding} if bounding else {})
+    return theory.objective_perturbation_risk(**common, radius=radius, epsilon=target.epsilon, delta=delta, **options)
+
+
+def _value(bound: Callable[[], float]) -> float | None:
+    try:
+        found = float(bound())
+    except (ValueError, ArithmeticError, RuntimeError):  # the theorem does not speak here, or only beyond floats
+        return None
+    return found if math.isfinite(found) else None
+
+
+def sample_sizes(problem: Problem, shape: Shape, target: Target, goal: float, *, radius: float = 1.0) -> dict[str, int | None]:
+    """Smallest n at which each bound meets the goal, δ kept fixed."""
+    if not goal > 0:
+        raise ValueError(f"Expected a target risk > 0, found {goal}. Pass e.g. 0.01.")
+
+    def size(name: str) -> int | None:
+        def at(n: float) -> float:
+            return risk(name, problem, n, shape, target, radius)
+
+        found = _crossing(at, goal, shape.n)
+        if found is None:
+            found = _value(lambda: theory.sample_size(at, goal))
+        return None if found is None else int(found)
+
+    return {name: size(name) for name in RISK_NAMES}
+
+
+def epsilons(problem: Problem, shape: Shape, target: Target, goal: float, *, radius: float = 1.0) -> dict[str, float | None]:
+    """Smallest ε at which each bound meets the goal with these n rows, δ kept fixed."""
+
+    def smallest(name: str) -> float | None:
+        def at(epsilon: float) -> float:
+            return risk(name, problem, shape.n, shape, replace(target, epsilon=epsilon), radius)
+
+        return _value(lambda: theory.required_epsilon(at, goal))
+
+    return {name: smallest(name) for name in RISK_NAMES}
+
+
+def _crossing(at: Callable[[float], float], goal: float, start: int) -> int | None:
+    """The n with at(n) ≤ goal < at(n - 1), by a few steps in logarithms: the bounds are close to powers of n and not cheap.
+
+    None when a step fails; then `theory.sample_size` bisects.
+    """
+    n = max(2, start)
+    try:
+        for _ in range(12):
+            here, before = at(n), at(n - 1)
+            if here <= goal < before:
+                return n
+            power = (math.log(before) - math.log(here)) / (math.log(n) - math.log(n - 1))
+            step = n * (here / goal) ** (1 / min(max(power, 0.3), 4.0))
+            if not 2 <= step < 1e15:
+                return None
+            n = math.ceil(step - 1e-9) if math.ceil(step - 1e-9) != n else n + (1 if here > goal else -1)
+    except (ValueError, ArithmeticError, RuntimeError):
+        return None
+    return None
+
+
+def alternatives(
+    problem: Problem, shape: Shape, target: Target, *, asked_for: str, kinds: Any, radius: float = 1.0, planned: bool = True
+) -> list[dict[str, Any]]:
+    """Every mechanism for coefficients: what it lacks for this problem, or what it would do, with its predicted risk.
+
+    Planning the others can take seconds of calibration; `planned=False` leaves it out.
+    """
+    risks = predicted_risks(problem, shape, target, radius=radius)
+    listed = []
+    for name in ALTERNATIVES:
+        if name not in MECHANISMS:
+            continue
+        entry: dict[str, Any] = {"mechanism": name, "needs": [], "passes": None}
+        try:
+            mechanism = build(name, asked_for=asked_for, kinds=kinds, problem=problem)
+            entry["needs"] = list(mechanism.missing(problem, target))
+            if planned and not entry["needs"]:
+                entry["passes"] = sum(event.total() for event in mechanism.plan(problem, shape, target).events)
+        except (ValueError, TypeError, ArithmeticError, RuntimeError) as error:
+            entry["needs"] = [str(error)]
+        entry["predicted_risk"] = risks.get(name.removeprefix("scaled-"))
+        listed.append(entry)
+    return listed
+
+
+def compare_accounting(plan: Plan) -> dict[str, float | None]:
+    """ε of the same plan at the target's δ by several rules: what exact composition saves. None where a rule does not apply."""
+
+    delta, relation, events = plan.target.delta, plan.target.relation, plan.events
+    count = sum(event.total() for event in events)
+    found: dict[str, float | None] = {"exact composition": compose(events, relation).epsilon(delta)}
+    if not delta:
+        return found
+    orders = tuple(1 + 1.25**k for k in range(-8, 28))
+    curves = [renyi_curve(event, orders) for event in events]
+    spare = delta - sum(mass for _, mass in curves)
+    total = [sum(values) for values in zip(*(curve for curve, _ in curves))]
+    found["renyi"] = min(rdp_epsilon(a, value, spare) for a, value in zip(orders, total)) if spare > 0 else None
+    rho = [event.zcdp() for event in events]
+    found["zcdp"] = None if None in rho else zcdp_epsilon(math.fsum(value for value in rho if value is not None), delta)
+    single = [(replace(event, count=1), event.total()) if hasattr(event, "count") else (event, 1) for event in events]  # type: ignore[type-var]
+    found["basic (sum of epsilons)"] = sum(times * compose([one], relation).epsilon(delta / count) for one, times in single)
+    return {key: value if value is not None and math.isfinite(value) else None for key, value in found.items()}
+
+
+@dataclasses.dataclass(frozen=True)
+class Alternative:
+    """One mechanism for a problem: whether its theorem applies, why not, and the worst-case excess risk it predicts."""
+
+    name: str
+    applicable: bool
+    reason: str
+    predicted_risk: float | None
+    chosen: bool
+
+
+def compare(
+    problem: Problem,
+    shape: Shape,
+    target: Target,
+    *,
+    asked_for: str = "coefficients",
+    kinds: Sequence[str] = (),
+    radius: float = 1.0,
+) -> list[Alternative]:
+    """Every mechanism beside the chosen one, from public numbers alone.
+
+    `predicted_risk` is the theorem's bound on the mean excess risk for a best fit of norm at most `radius`; None where no theorem
+    speaks.
+
+    >>> from dperm.problem import DataBounds, Interval, LogisticLoss
+    >>> problem = Problem(LogisticLoss(), data=DataBounds(1.0, Interval(-1, 1), 1.0))
+    >>> listed = compare(problem, Shape(10_000, 5), Target.declare(epsilon=1.0, n=10_000), asked_for="probabilities")
+    >>> [entry.name for entry in listed if entry.chosen]
+    ['scaled-objective']
+    """
+    chosen = automatic(problem, shape, target, asked_for=asked_for)
+    hopeful = expectation(expected_noise_ratio(problem, shape, target)) if target.delta else ""
+    listed = []
+    for entry in alternatives(problem, shape, target, asked_for=asked_for, kinds=kinds, radius=radius):
+        name, needs = entry["mechanism"], entry["needs"]
+        reason = "needs " + "; ".join(needs) if needs else "its theorem applies"
+        if name == chosen and not needs:
+            reason = f"the default here: expect {hopeful}" if name.startswith("scaled") else "the default here"
+        listed.append(Alternative(name, not needs, reason, entry["predicted_risk"], name == chosen and not needs))
+    return listed

@@ -1,0 +1,144 @@
+"""method="auto": a published decision table over public numbers. It never sees a row.
+
+| asked for                                             | the first of these whose needs are met              |
+|-------------------------------------------------------|-----------------------------------------------------|
+| accuracy or coefficients, δ > 0                       | scaled-gradient, gradient                           |
+| probabilities, δ > 0, noise ratio ν₀ ≤ 0.017          | scaled-objective, scaled-gradient, gradient         |
+| probabilities, δ > 0, above it                        | scaled-gradient with clip 0.7·S, gradient           |
+| pure privacy (δ = 0)                                  | objective, output, exponential                      |
+
+Under add-remove the two objective methods need a declared bound on the number of rows (`most_rows=`): the table passes them over.
+
+`compare` lists every alternative with what it lacks and the worst-case risk that its theorem predicts. Worst-case bounds inform;
+they do not rank mechanisms at real n, so the table does not use them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from dperm.mechanisms.exponential.continuous import DIMENSIONS
+from dperm.mechanisms.registry import mechanism_from_spec
+from dperm.mechanisms.scaled.noise_ratio import expected_noise_ratio
+from dperm.problem import Problem
+from dperm.release.plan import MECHANISMS, Shape, Target
+from dperm.words.spelling import closest
+
+# Above it the ridge that pays for objective perturbation costs more log-loss than the clip of the gradients: measured on adult,
+# bank_full and synthetic rows (6 and 30 columns, 1,000 to 100,000 rows, both relations, ε from 0.1 to 3).
+QUIET = 0.017
+MOST_ROWS = 10  # of one person: beyond, the bound on so many Hessians wastes noise
+
+
+def choose(
+    method: Any,
+    problem: Problem,
+    shape: Shape,
+    target: Target,
+    *,
+    asked_for: str,
+    kinds: Sequence[str] = (),
+    max_weight: float | None = None,
+    exact: bool = False,
+    gaps: Sequence[int] = (),
+) -> Any:
+    """The mechanism for `method`: a name, "auto", or a mechanism object that is taken as it is.
+
+    `asked_for` is "probabilities", "accuracy" or "coefficients"; `kinds` are the declared kinds of the encoded columns;
+    `max_weight` the declared bound on sample weights, None without weights; `exact` that only the exact sampler may draw noise;
+    `gaps` the columns whose missing cells take the private centre, where the method releases one.
+    """
+    if not isinstance(method, str):
+        if "private" in kinds and "private" not in getattr(method, "kinds", ()):
+            raise ValueError("Expected a method that pays for bounds, found one that does not. Use 'auto', or declare bounds.")
+        return _weighed(_with_gaps(method, gaps), problem, max_weight)
+    if method != "auto" and method not in MECHANISMS:
+        known = ", ".join(repr(name) for name in ["auto", *sorted(MECHANISMS)])
+        raise ValueError(f"Expected method in {known}, found {method!r}.{closest(method, MECHANISMS)} 'auto' suits most.")
+    name = automatic(problem, shape, target, asked_for=asked_for, exact=exact) if method == "auto" else method
+    if "private" in kinds and name not in ("scaled-gradient", "scaled-objective"):
+        raise ValueError(f"Expected declared bounds for method={name!r}, found bounds='private'. Scaled methods pay for them.")
+    built = build(name, asked_for=asked_for, kinds=kinds, problem=problem)
+    return _weighed(_with_gaps(built, gaps), problem, max_weight)
+
+
+def automatic(problem: Problem, shape: Shape, target: Target, *, asked_for: str, exact: bool = False) -> str:
+    """The decision table. The first mechanism in the row whose needs are met; the last one if none is."""
+    if target.delta == 0:
+        row = list(PURE)
+    elif asked_for == "probabilities" and not exact and quiet(problem, shape, target):  # a tilt is no noisy sum: no exact sampler
+        row = ["scaled-objective", "scaled-gradient", "gradient"]
+    else:
+        row = ["scaled-gradient", "scaled-poisson", "gradient"]
+    known = [name for name in row if name in MECHANISMS] or ["gradient"]
+    for name in known:
+        if not mechanism_from_spec(name, {}).missing(problem, target):
+            return name
+    return known[-1]
+
+
+PURE = ("objective", "output", "exponential")
+
+
+def pure_advice(refused: str, problem: Problem, shape: Shape, target: Target) -> str:
+    """What to do where `refused` does not cover a problem under δ = 0: which mechanisms do, or what each of them lacks."""
+    lacking, fitting = [], []
+    for name in PURE:
+        needs = list(mechanism_from_spec(name, {}).missing(problem, target))
+        short = [re.sub(r" \((?!radius=)[^()]*\)", "", need) for need in needs if name != refused]  # its own were listed already
+        if name == "exponential" and shape.parameters(problem) > DIMENSIONS:
+            short.append(f"at most {DIMENSIONS} parameters, not {shape.parameters(problem)}")
+        if short:
+            lacking.append(f"{name!r} needs {' and '.join(short)}")
+        elif not needs:
+            fitting.append(repr(name))
+    if fitting:
+        return f" With delta=0 use {' or '.join(fitting)}; otherwise pass delta > 0."
+    return f" With delta=0 no mechanism covers this problem as it is: {'; '.join(lacking)}. Pass delta > 0 unless one can be met."
+
+
+def quiet(problem: Problem, shape: Shape, target: Target) -> bool:
+    """Little noise for these public numbers, and few rows of one person."""
+    return target.rows_per_person <= MOST_ROWS and expected_noise_ratio(problem, shape, target) <= QUIET
+
+
+def build(name: str, *, asked_for: str, kinds: Sequence[str], problem: Problem) -> Any:
+    """A mechanism by name, with the declared kinds where it takes them, and what an estimator asks for beyond its defaults."""
+    options: dict[str, Any] = {}
+    fields = {field.name for field in dataclasses.fields(MECHANISMS[name])}
+    if "kinds" in fields:
+        options["kinds"] = tuple(kinds)
+    if name == "scaled-gradient" and asked_for == "probabilities" and problem.loss.name == "logistic":
+        options |= {"clip_factor": 0.7, "horizon": 1.0, "start": "rate"}
+    if name == "scaled-poisson":
+        options["labels"] = "counts"
+    return mechanism_from_spec(name, options)
+
+
+def _with_gaps(mechanism: Any, gaps: Sequence[int]) -> Any:
+    """The mechanism that counts the present cells of these columns, if it releases a centre; otherwise as it is."""
+    takes = "gaps" in {field.name for field in dataclasses.fields(mechanism)}
+    return dataclasses.replace(mechanism, gaps=tuple(gaps)) if takes and gaps else mechanism
+
+
+def _weighed(mechanism: Any, problem: Problem, max_weight: float | None) -> Any:
+    """The mechanism with the declared bound on weights, or a refusal where its theorem has no weights."""
+    if max_weight is None:
+        return mechanism
+    if mechanism.name == "gradient" and mechanism.bound == "clip":
+        # Its clip comes after the weight, so weights cannot break it; without a wider clip they would have no effect.
+        lipschitz = problem.row_norm * problem.loss.bounds(math.inf, problem.data.y).slope
+        if mechanism.accounting == "hidden-state":
+            mechanism = dataclasses.replace(mechanism, max_weight=max_weight)
+        wanted = mechanism.clip is None and math.isfinite(lipschitz)
+        return dataclasses.replace(mechanism, clip=lipschitz * max_weight) if wanted else mechanism
+    if mechanism.name != "gradient" and "max_weight" in {field.name for field in dataclasses.fields(mechanism)}:
+        return dataclasses.replace(mechanism, max_weight=max_weight)
+    raise ValueError(
+        f"Expected a method that takes sample weights, found {mechanism.name!r}, whose theorem has none. "
+        "Use method='gradient' (or 'scaled-gradient'), or leave the weights out."
+    )

@@ -1,0 +1,151 @@
+"""Models on disk: JSON, never pickle, so that opening one runs no code."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import dperm.estimators as estimators
+from dperm.estimators.search import SearchCertificate
+from dperm.tables.encoding import Encoding
+from dperm.tables.json_files import in_folder, read_json, write_whole
+from dperm.walk.certificate import Certificate, coefficient_hash
+from dperm.walk.fitting import Release, rebuilt_plan
+
+FORMAT = "dperm-model/1"
+# Parameters that name files, seeds or the data of one fit stay out of a model; those with a place of their own too.
+KEPT_OUT = frozenset({"schema", "fit_intercept", "ledger", "random_state", "verbose", "nominal_n"})
+PLAIN = (bool, int, float, str)
+
+
+def model_record(estimator: Any) -> dict[str, Any]:
+    """Everything needed to predict, as a JSON object."""
+    schema = estimator._declared_schema()
+    record: dict[str, Any] = {
+        "format": FORMAT,
+        "estimator": type(estimator).__name__,
+        "schema": None if schema is None else schema.spec(),
+        "encoding": estimator._encoding.spec(),
+        "fit_intercept": bool(estimator.fit_intercept),
+        "w": np.asarray(estimator.w_).tolist(),
+        "parameters": {
+            name: value
+            for name, value in estimator.get_params(deep=False).items()
+            if name not in KEPT_OUT and type(value) in PLAIN and value not in (math.inf, -math.inf) and value == value
+        },
+        "columns": list(map(str, getattr(estimator, "feature_names_in_", ()))),
+    }
+    record["extra"] = estimator._extra_record()
+    return record
+
+
+def model_from_record(record: Any) -> Any:
+    """Rebuild a fitted estimator; anything that is not a model is refused with a sentence."""
+    if not isinstance(record, dict) or record.get("format") != FORMAT:
+        raise ValueError(f"Expected a model with format {FORMAT!r}, found another file. Pass model.json.")
+    names = set(estimators.__all__)
+    if not isinstance(record.get("estimator"), str) or record["estimator"] not in names:
+        raise ValueError(f"Expected an estimator in {sorted(names)}, found {str(record.get('estimator'))[:60]!r}.")
+    # A schema that is a word would be taken for the path of a file: a stranger's model must not name one.
+    schema, intercept = record.get("schema"), record.get("fit_intercept")
+    if not (schema is None or isinstance(schema, dict)) or not isinstance(intercept, bool):
+        raise ValueError("Expected a complete model, found a damaged one: its schema or intercept has the wrong type.")
+    try:
+        kind = getattr(estimators, record["estimator"])
+        model = kind(schema=record["schema"], fit_intercept=record["fit_intercept"], **_parameters(kind, record))
+        declared = model._declared_schema()
+        model._encoding = Encoding.from_spec(record["encoding"])
+        model.w_ = np.array(record["w"], dtype=np.float64)
+        model.n_features_in_ = model._encoding.d
+        model.certificate_ = None
+        if model.w_.ndim not in (1, 2) or not np.isfinite(model.w_).all():
+            raise ValueError("coefficients that are no list of finite numbers")
+        if model.per_column and model.w_.shape[-1] != model._encoding.d + int(model.fit_intercept):
+            raise ValueError("coefficients that do not fit the columns")
+        model._restore(record["extra"])
+        model._in_callers_units()
+        model._person = getattr(model, "groups", None)
+        columns = _columns(record) or [c.name for c in getattr(declared, "columns", ()) if c.type != "ignored"]
+        if columns:
+            model.feature_names_in_ = np.array(columns, dtype=object)
+    except (KeyError, TypeError, AttributeError, ValueError, IndexError, ArithmeticError, RecursionError) as error:
+        raise ValueError(f"Expected a complete model, found a damaged one: {error}.") from error
+    return model
+
+
+def _parameters(kind: Any, record: Mapping[str, Any]) -> dict[str, Any]:
+    """The stated constructor parameters: plain values of known names only; models of earlier versions state none."""
+    stated, known = record.get("parameters", {}), kind().get_params(deep=False)
+    if not isinstance(stated, dict) or not all(name in known and name not in KEPT_OUT for name in stated):
+        raise ValueError("parameters that the estimator does not have")
+    if not all(type(value) in PLAIN for value in stated.values()):
+        raise ValueError("parameters that are no plain values")
+    return stated
+
+
+def _columns(record: Mapping[str, Any]) -> list[str]:
+    columns = record.get("columns", [])
+    if not isinstance(columns, list) or not all(isinstance(name, str) for name in columns):
+        raise ValueError("names of columns that are no words")
+    return columns
+
+
+def load_model(path: str | Path) -> Any:
+    """A fitted model from `model.save` or `dperm fit`: its file, or the folder that holds model.json.
+
+    It has `coef_`, `predict` and, where its certificate is in the file or beside it, `certificate_`, `plan_` and `summary()`.
+    """
+    file = in_folder(path, "model.json")
+    record = read_json(file)
+    model = model_from_record(record)
+    beside = file.with_name("certificate.json")
+    if record.get("certificate") is not None:
+        _certified(model, record["certificate"])
+    elif beside.is_file():
+        claim = read_json(beside)
+        if _certified_hash(claim) == coefficient_hash(model.w_):  # another model's certificate says nothing about this one
+            _certified(model, claim)
+    return model
+
+
+def _certified_hash(claim: Any) -> Any:
+    """The hash of the coefficients that a certificate speaks of; None where it speaks of none."""
+    fit = claim.get("best", claim) if isinstance(claim, dict) else {}
+    coefficients = fit.get("coefficients") if isinstance(fit, dict) else None
+    return coefficients.get("sha256") if isinstance(coefficients, dict) else None
+
+
+def _certified(model: Any, claim: Any) -> None:
+    """Give the model its certificate, and the plan and release that follow from it."""
+    if _certified_hash(claim) != coefficient_hash(model.w_):
+        raise ValueError("Expected the certificate of this model, found one of other coefficients. Save the model again.")
+    search = claim.get("format") == "dperm-search/1"
+    fit = claim["best"] if search else claim
+    try:
+        plan, _ = rebuilt_plan(fit)
+        certificate = Certificate.from_json(json.dumps(fit))
+        model.certificate_ = SearchCertificate(claim) if search else certificate
+        model.release_ = Release(model.w_, certificate, plan, dict(fit["released"]), {})
+        model.plan_ = plan
+    except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RuntimeError) as error:
+        raise ValueError(f"Expected a whole certificate with the model, found a damaged one: {error}.") from error
+
+
+def save(model: Any, path: str | Path) -> Path:
+    """Write a fitted model: into one file if the name ends in .json, else into a folder as `dperm fit` does, without a report."""
+    target, record = Path(path), model_record(model)
+    claim = model.certificate_
+    if target.suffix == ".json":
+        whole = {**record, "certificate": None if claim is None else claim.record}
+        write_whole(target.parent, {target.name: json.dumps(whole, indent=1, allow_nan=False)})
+        return target
+    certificate = {} if claim is None else {"certificate.json": claim.to_json()}
+    write_whole(target, {"model.json": json.dumps(record, indent=1, allow_nan=False), **certificate})
+    return target
+
+

@@ -1,0 +1,172 @@
+"""What can be said before a row is read: the chosen mechanism, its plan, every alternative with its predicted risk, odds.
+
+One function for `dperm plan`, the explorer and the reports, so that they cannot disagree.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from dperm.choose.odds import odds, odds_sentence
+from dperm.choose.risks import NO_RISK_NOTE, RISK_NAMES, RISK_NOTE, alternatives, epsilons, predicted_risks, sample_sizes
+from dperm.estimators.declaration import Declaration, before_rows
+from dperm.mechanisms.scaled.noise_ratio import expected_noise_ratio
+from dperm.problem import Problem
+from dperm.release.plan import Plan
+from dperm.words.spelling import closest
+
+LINEAR = ("LogisticRegression", "LinearSVC", "LinearRegression", "Ridge", "HuberRegressor")
+BOUNDED = (*LINEAR, "QuantileRegressor", "PoissonRegressor")
+LOCATIONS = ("MeanEstimator", "MedianEstimator")
+MODELS = (*BOUNDED, "Lasso", "MLPClassifier", *LOCATIONS)
+"""Models that public numbers are enough to plan; the risk theorems speak of the first group."""
+CLASSIFIERS = ("LogisticRegression", "LinearSVC", "MLPClassifier")
+SHORT = {
+    "logistic": "LogisticRegression",
+    "svm": "LinearSVC",
+    "linear": "LinearRegression",
+    "ridge": "Ridge",
+    "huber": "HuberRegressor",
+    "quantile": "QuantileRegressor",
+    "poisson": "PoissonRegressor",
+    "lasso": "Lasso",
+    "mlp": "MLPClassifier",
+    "mean": "MeanEstimator",
+    "median": "MedianEstimator",
+}
+
+
+def declared(
+    model: str, n: int, d: int, *, epsilon: float, delta: float | None, relation: str, method: Any = "auto"
+) -> Declaration:
+    """The fit of an estimator over d columns with range [0, 1]: its problem, size, target and mechanism."""
+    given: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "relation": relation, "method": method}
+    kind, extra, _ = reference(model, given)
+    return before_rows(kind(**given, **extra), n, d)
+
+
+def reference(model: str, given: dict[str, Any]) -> tuple[Any, dict[str, Any], list[int]]:
+    """(the estimator class, what declares columns with range [0, 1] and a target to it, the classes of the target).
+
+    `given` loses what a location does not have: it has one mechanism, and the median no delta.
+    """
+    import dperm.estimators as estimators
+
+    model = named(model)
+    kind = getattr(estimators, model)
+    if model in LOCATIONS:
+        if (method := given.pop("method", "auto")) != "auto":
+            raise ValueError(f"Expected method='auto' for {model}, found {method!r}. It has one mechanism.")
+        if given.get("delta") is None and model == "MedianEstimator":
+            given["delta"] = 0.0
+        return kind, {"bounds": (0, 1)}, []
+    if model in CLASSIFIERS:
+        return kind, {"bounds": (0, 1), "classes": [0, 1]}, [0, 1]
+    return kind, {"bounds": (0, 1), "y_bounds": (0.0, 1.0)}, []
+
+
+def named(model: str) -> str:
+    """The estimator's name, from that or a short word.
+
+    >>> named("Median"), named("Lasso")
+    ('MedianEstimator', 'Lasso')
+    """
+    found = SHORT.get(model.lower(), model)
+    if found == "FiniteClassLearner":
+        raise ValueError(
+            "Expected a model that n and d are enough to plan, found 'FiniteClassLearner', which needs its class of rules. Run "
+            "`dperm theory pac hypotheses=1000 alpha=0.1 beta=0.05 epsilon=1` for the rows that a class of that size needs."
+        )
+    if found not in MODELS:
+        known = (*MODELS, *SHORT)
+        raise ValueError(f"Expected a model in {', '.join(known)}, found {model[:60]!r}.{closest(model, known)}")
+    return found
+
+
+def default_relation(model: str) -> str:
+    """The relation that an estimator takes when none is asked for.
+
+    >>> default_relation("ridge"), default_relation("mlp")
+    ('replace-one', 'zero-out')
+    """
+    import dperm.estimators as estimators
+
+    return str(getattr(estimators, named(model))().relation)
+
+
+def advise(
+    *,
+    n: int,
+    d: int,
+    epsilon: float,
+    delta: float | None = None,
+    relation: str = "replace-one",
+    model: str = "LogisticRegression",
+    method: Any = "auto",
+    target_risk: float | None = None,
+    radius: float = 1.0,
+    planned: bool = True,
+) -> dict[str, Any]:
+    """Everything above as one JSON object.
+
+    >>> found = advise(n=10_000, d=10, epsilon=1.0)
+    >>> found["mechanism"] in MECHANISMS, found["odds"]["factor"] == math.e
+    (True, True)
+    """
+    fit = declared(model, n, d, epsilon=epsilon, delta=delta, relation=relation, method=method)
+    return advise_for(fit, radius=radius, planned=planned, target_risk=target_risk)
+
+
+def advise_for(
+    fit: Declaration, *, radius: float = 1.0, planned: bool = True, target_risk: float | None = None
+) -> dict[str, Any]:
+    """The same for a declared fit."""
+    plan, target = fit.plan(), fit.target
+    found: dict[str, Any] = {
+        "model": type(fit.estimator).__name__,
+        "n": fit.shape.n,
+        "d": fit.shape.d,
+        "epsilon": target.epsilon,
+        "delta": target.delta,
+        "relation": target.relation,
+        "mechanism": plan.mechanism,
+        "stages": [{"name": stage.name, "event": stage.event.spec()} for stage in plan.stages],
+        "explanation": plan.explain(),
+        "warnings": list(plan.warnings),
+        **({} if (expected := fit.intervals()) is None else {"intervals": expected.words}),
+        "odds": odds(target.epsilon),
+        "odds_sentence": odds_sentence(target.epsilon, target.delta, target.relation, target.unit),
+    }
+    return found | outlook(fit.estimator, plan, fit.problem, radius=radius, planned=planned, target_risk=target_risk)
+
+
+def outlook(
+    estimator: Any, plan: Plan, problem: Problem, *, radius: float = 1.0, planned: bool = True, target_risk: float | None = None
+) -> dict[str, Any]:
+    """Predicted risks, the alternatives, and the n or ε that a target risk needs; None where no theorem speaks of the model."""
+    if not 0 < radius < math.inf:
+        raise ValueError(f"Expected a radius > 0, found {radius:g}. Pass the norm of the best coefficients, e.g. 1.")
+    if target_risk is not None and not 0 < target_risk < math.inf:
+        raise ValueError(f"Expected a target risk > 0, found {target_risk:g}. Pass e.g. 0.01.")
+    shape, target, none = plan.shape, plan.target, dict.fromkeys(RISK_NAMES)
+    spoken = type(estimator).__name__ in BOUNDED
+    found: dict[str, Any] = {
+        "noise_ratio": expected_noise_ratio(problem, shape, target) if spoken and target.delta else None,
+        "predicted_risk": predicted_risks(problem, shape, target, radius=radius) if spoken else none,
+        "risk_note": RISK_NOTE if spoken else NO_RISK_NOTE,
+        "alternatives": [],
+    }
+    if spoken:
+        kinds = estimator._encoding.kinds
+        common: dict[str, Any] = {"asked_for": estimator.asked_for, "kinds": kinds, "radius": radius, "planned": planned}
+        found["alternatives"] = alternatives(problem, shape, target, **common)
+    if plan.mechanism not in [entry["mechanism"] for entry in found["alternatives"]]:
+        passes = sum(event.total() for event in plan.events)
+        own = {"mechanism": plan.mechanism, "needs": [], "passes": passes, "predicted_risk": None}
+        found["alternatives"].insert(0, own)
+    if target_risk is not None:
+        given: tuple[Any, ...] = (problem, shape, target, target_risk)
+        found["sample_size"] = {"target_risk": target_risk, **(sample_sizes(*given, radius=radius) if spoken else none)}
+        found["epsilon_needed"] = epsilons(*given, radius=radius) if spoken else none
+    return found

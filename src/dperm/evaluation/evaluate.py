@@ -1,0 +1,177 @@
+"""Paid evaluation: how good is a released model on private held-out rows?
+
+Every score is post-processing of a few booked noisy sums, so it may be published. A small part of the budget finds where to clip
+residuals and how to cut probabilities; the rest pays for the sums that scores are made of. Intervals cover the sampling of the
+rows and the noise together, and hold where noise dominates: a score that the budget cannot show is given as not known.
+
+    plan (public numbers) → noisy sums in order, each decided by those before it → metrics(record)
+
+`evaluation_terms` derives the sensitivities, `evaluation_metrics` and `evaluation_ratio` the intervals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dperm.evaluation.first import FORMAT as FIRST
+from dperm.evaluation.first import plan_first, record_first
+from dperm.evaluation.metrics import metrics
+from dperm.evaluation.plan import BINS, Question, decide, in_units, plan_evaluation, term_of
+from dperm.evaluation.rows import question_of, scored_rows
+from dperm.release.asks import Decide, Program, Sum
+from dperm.release.driver import replay
+from dperm.release.ledger.book import receipt_again
+from dperm.release.noise import noise_source
+from dperm.release.plan import Outcome, Plan, Shape, Target
+from dperm.rows.memory import MemoryRows
+from dperm.tables.persons import person_column, person_weights, unit_of
+from dperm.walk.certificate import ARITHMETIC, TOLERANCE, Claim, _plain, coefficient_hash, differences, target_spec
+from dperm.walk.fitting import execute
+
+FORMAT = "dperm-evaluation/2"
+
+
+def program(plan: Plan, question: Question) -> Program:
+    """Every planned sum, in order: what a stage sums follows from those before it. The scores are post-processing."""
+    released: dict[str, Any] = {}
+    for stage in plan.stages:
+        released[stage.name] = yield Sum(stage.name, term_of(question, stage.name, decide(plan, question, released)))
+    yield Decide(decide(plan, question, released))
+    return np.zeros(0)
+
+
+@dataclass(frozen=True, repr=False)
+class Evaluation(Claim):
+    """The record of an evaluation: what was released, what follows from it, and for whom it is private.
+
+    **Guarantee of a pass** of `verify`: everything follows from the released sums; a change to any number shows.
+    """
+
+    FORMAT: ClassVar[str] = FORMAT
+    OLDER: ClassVar[tuple[str, ...]] = (FIRST,)
+
+    @property
+    def metrics(self) -> Mapping[str, Any]:
+        """Scores by name: value, low and high; all None where the budget cannot show it, and `why` says what it would take."""
+        found: Mapping[str, Any] = self.record["metrics"]
+        return found
+
+    def disagreements(self) -> Iterator[str]:
+        return iter(differences(_again(self.record), self.record))
+
+
+def _again(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The record that follows from the stated releases, in the format that it states."""
+    target = Target.declare(n=record["shape"]["n"], **record["target"])
+    shape = Shape(record["shape"]["n"], record["shape"]["d"])
+    noise = {"policy": record["noise"]["policy"]}
+    if noise["policy"] == "seeded":
+        noise["seed"] = record["noise"]["seed"]
+    if record["format"] == FIRST:
+        plan = plan_first(record["kind"], record["bins"], shape, target)
+        return record_first(plan, record, noise, _receipt(record, plan, noise["policy"]))
+    question = Question(**record["question"])
+    plan = plan_evaluation(question, shape, target)
+    receipt = _receipt(record, plan, noise["policy"])
+    outcome = replay(program(plan, question), record["released"])
+    return _record(plan, question, outcome, noise, record["model"], record["level"], receipt)
+
+
+def _receipt(record: Mapping[str, Any], plan: Plan, policy: str) -> dict[str, Any] | None:
+    return receipt_again(record["ledger"], plan, policy) if "ledger" in record else None
+
+
+def evaluate(
+    model: Any,
+    X: Any,
+    y: Any = None,
+    *,
+    epsilon: float,
+    delta: float | None = None,
+    relation: str = "replace-one",
+    nominal_n: int | None = None,
+    groups: Any = None,
+    max_rows_per_person: int | None = None,
+    exposure: Any = None,
+    max_exposure: float | None = None,
+    bins: int = BINS,
+    level: float = 0.95,
+    noise: str = "secure",
+    random_state: Any = None,
+    ledger: Any = None,
+) -> Evaluation:
+    """Score a released model on private rows that its fit did not use.
+
+    Two classes: accuracy, log-loss, AUC, calibration; several classes: accuracy and log-loss; regressions: R², root mean squared,
+    mean absolute and mean error; counts: Poisson deviance and balance. What guessing without the row would score stands beside.
+    `exposure` (an array or a column's name) is for counts, with the declared `max_exposure`.
+
+    **Guarantee**: (ε, δ)-differential privacy for the rows of X, the composition of one to four Gaussian releases. The model
+    must not have been fitted on these rows, or its guarantee and this one add up for them: use one ledger.
+
+    >>> import dperm, numpy as np
+    >>> X = np.linspace(-1, 1, 2000).reshape(-1, 1)
+    >>> y = (X[:, 0] > 0).astype(int)
+    >>> model = dperm.LogisticRegression(epsilon=2, bounds=(-1, 1), classes=[0, 1], random_state=0).fit(X, y)
+    >>> found = evaluate(model, X, y, epsilon=1.0, random_state=0)
+    >>> found.metrics["accuracy"]["value"] > 0.9, found.verify(allow_seeded=True).ok
+    (True, True)
+    """
+    if not 0.5 <= level < 1:
+        raise ValueError(f"Expected 0.5 ≤ level < 1, found {level}. Pass e.g. 0.95.")
+    if relation == "add-remove" and nominal_n is None:
+        raise ValueError("Expected nominal_n= under relation='add-remove', found none. Pass a public round number.")
+    if exposure is not None and max_exposure is None:
+        raise ValueError("Expected max_exposure= with exposure=, found none. Declare the largest exposure a row may have.")
+    model = getattr(model, "best_estimator_", model)  # a search answers as its best model does
+    question = question_of(model, bins=bins, max_exposure=max_exposure)
+    held, people = person_column(X, groups)
+    rows, known = scored_rows(model, question, held, y, exposure)
+    weight, per_person = person_weights(people, max_rows_per_person, known, len(known))
+    n, unit = nominal_n if nominal_n is not None else len(rows), unit_of(people)
+    target = Target.declare(epsilon=epsilon, delta=delta, relation=relation, n=n, rows_per_person=per_person, unit=unit)
+    plan = plan_evaluation(question, Shape(n, model._encoding.d), target)
+    source = noise_source(noise, random_state)
+    asked = program(plan, question)
+    scored = MemoryRows(rows, known, weight)
+    outcome, receipt = execute(asked, plan, scored, source, ledger=ledger, fingerprint=X, note="evaluation")
+    about = {"estimator": type(model).__name__, "sha256": coefficient_hash(model.w_)}
+    return Evaluation(_record(plan, question, outcome, source.spec(), about, level, receipt))
+
+
+def _record(
+    plan: Plan,
+    question: Question,
+    outcome: Outcome,
+    noise: Mapping[str, Any],
+    model: Mapping[str, Any],
+    level: float,
+    receipt: Mapping[str, Any] | None,
+) -> dict[str, Any]:
+    target, released = plan.target, _plain(outcome.released)
+    composed = plan.guarantee.epsilon(target.delta)
+    if composed > target.epsilon * (1 + TOLERANCE):
+        raise ValueError("the plan costs more than its target")
+    unit = target.unit
+    budget = {"epsilon": target.epsilon, "delta": target.delta, "relation": target.relation}
+    return {
+        "format": FORMAT,
+        "statement": f"({target.epsilon:g}, {target.delta:g})-differential privacy of the scores per {unit} ({target.relation})",
+        "guarantee": {**budget, "unit": unit, "composed_epsilon": composed},
+        "target": target_spec(target),
+        "shape": {"n": plan.shape.n, "d": plan.shape.d},
+        "question": question.spec(),
+        "level": level,
+        "model": dict(model),
+        "stages": [_plain(stage.spec()) for stage in plan.stages],
+        "released": released,
+        "decided": in_units(question, outcome.decided),
+        "digest": coefficient_hash([value for stage in plan.stages for value in released[stage.name]]),
+        "metrics": metrics(plan, question, released, level),
+        "noise": {**noise, "private": noise["policy"] != "seeded", "claim": ARITHMETIC[noise["policy"]]},
+        **({} if receipt is None else {"ledger": _plain(receipt)}),
+    }

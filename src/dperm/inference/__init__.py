@@ -1,0 +1,1 @@
+"""Standard errors and intervals: post-processing of released matrices."""

@@ -1,0 +1,334 @@
+"""Confidence intervals for private linear and logistic regression: sampling and privacy noise together.
+
+statistics (linear)    ŵ = A⁻¹c from released moments, A = Σzzᵀ + E, symmetric noise E of deviation s (s/√2 off the diagonal):
+                       Cov ŵ ≈ A⁻¹(σ²A + (s²/2)(‖u‖²I + uuᵀ))A⁻¹,  u = (-w, 1), σ² the residual variance from the same moments
+objective (logistic)   ŵ = argmin Σℓ + (λ/2)‖w‖² + ⟨b, w⟩. With H = Σφ''zzᵀ at ŵ, released for a budget of its own:
+                       w̃ = ŵ + λH⁻¹ŵ (one Newton step takes the ridge's bias away, since ∇Σℓ(ŵ) = -λŵ - b), and
+                       Cov w̃ ≈ H⁻¹(H + σ_b²I)H⁻¹ + λ²H⁻¹((s²/2)(‖v‖²I + vvᵀ))H⁻¹,  v = H⁻¹ŵ
+
+H estimates both the curvature and, when the logistic model holds, the covariance of the scores. σ_b², s are public. Everything is
+first order in 1/n; a matrix whose eigenvalues do not stand out of its noise is refused rather than inverted.
+
+**Why not for the other methods.** Clipped descent has a bias without closed form; private scaling adds random units; pure output
+and exponential noise have their own laws. They are refused by name.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+
+from dperm.privacy import Event, Gaussian, compose, gaussian_mu
+from dperm.problem import Problem
+from dperm.release.asks import Program, Sum
+from dperm.release.noise import gaussian_scale, noise_source
+from dperm.release.plan import Plan, Shape, Stage, Target, Vector
+from dperm.rows.memory import MemoryRows
+from dperm.terms.information import InformationTerm, information_term
+from dperm.terms.moments import smat
+from dperm.walk.fitting import execute
+from dperm.words.wording import printable
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One line per coefficient, in the units of `coef_`, the intercept last."""
+
+    names: tuple[str, ...]
+    estimate: Vector
+    standard_error: Vector
+    level: float
+    note: str
+
+    @property
+    def z(self) -> Vector:
+        return self.estimate / self.standard_error
+
+    @property
+    def interval(self) -> Vector:
+        """(low, high) per coefficient."""
+        reach = float(ndtri((1 + self.level) / 2)) * self.standard_error
+        return np.column_stack([self.estimate - reach, self.estimate + reach])
+
+    def rows(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "name": name,
+                "estimate": float(self.estimate[j]),
+                "standard_error": float(self.standard_error[j]),
+                "z": float(self.z[j]),
+                "p": float(2 * ndtr(-abs(self.z[j]))),
+                "low": float(self.interval[j, 0]),
+                "high": float(self.interval[j, 1]),
+            }
+            for j, name in enumerate(self.names)
+        ]
+
+    def __str__(self) -> str:
+        width = max(9, *(len(printable(name)) for name in self.names))
+        lines = [f"{'':<{width}} {'estimate':>11} {'std. error':>11} {'z':>8}   {self.level:.0%} interval"]
+        for row in self.rows():
+            lines.append(
+                f"{printable(row['name']):<{width}} {row['estimate']:>11.4g} {row['standard_error']:>11.4g} {row['z']:>8.2f}   "
+                f"{row['low']:.4g} … {row['high']:.4g}"
+            )
+        return "\n".join([*lines, self.note])
+
+
+@dataclass(frozen=True)
+class Information:
+    """A released curvature matrix, what it cost, and what fit and release cost together."""
+
+    matrix: Vector
+    scale: float
+    epsilon: float
+    delta: float
+    total_epsilon: float
+    plan: Plan
+    events: tuple[Event, ...] = ()  # of this release and of earlier ones for the same fit
+    seeded: bool = False
+
+    @property
+    def condition(self) -> str:
+        """What the total rests on when the matrix was paid for after the fit; nothing when the fit's own plan held it."""
+        if not self.events:
+            return ""
+        return (
+            ", provided that this second budget was fixed before the fit was seen (otherwise the total is what a ledger "
+            "that was debited for both states)"
+        )
+
+    @property
+    def statement(self) -> str:
+        """What fit and matrix cost together; the certificate speaks of the fit alone."""
+        text = f"({self.total_epsilon:.4g}, {self.delta:g})-differential privacy for the fit and its curvature matrix together"
+        return f"{text}{self.condition}." + (" THIS RELEASE IS NOT PRIVATE: noise was seeded." if self.seeded else "")
+
+
+def release_information(
+    model: Any,
+    X: Any,
+    y: Any = None,
+    *,
+    epsilon: float,
+    delta: float | None = None,
+    ledger: Any = None,
+    random_state: Any = None,
+    groups: Any = None,
+) -> Information:
+    """Pay for the curvature matrix that intervals of an objective-perturbation fit need, from the rows of the fit.
+
+    **Guarantee**: one Gaussian release of a matrix with sensitivity as in `InformationTerm`. Beside the fit it costs
+    `total_epsilon` at the larger of the two δ, by exact composition; a second release adds to it. Exact composition
+    needs budgets that do not depend on what was released before: the total holds if ε and δ of this release were fixed
+    before the fit was seen. If they were chosen after looking at it, the total is what a ledger debited for both states,
+    because its filters allow budgets chosen on the way. The fit's certificate stays what it was, a statement about the fit.
+    """
+    from dperm.tables.persons import person_weights, unit_of
+
+    problem, record = _objective_problem(model)
+    rows, labels, groups = model._unpack(X, y, groups)
+    labels, weight, _ = model._labels(labels)
+    weight, per_person = person_weights(groups, model.max_rows_per_person, weight, len(labels))
+    shape = Shape(record["shape"]["n"], record["shape"]["d"])
+    target = Target.declare(
+        epsilon=epsilon,
+        delta=model.certificate_.delta or None if delta is None else delta,
+        relation=model.certificate_.relation,
+        n=shape.n,
+        rows_per_person=per_person,
+        unit=unit_of(groups),
+    )
+    if target.delta == 0:
+        raise ValueError("Expected delta > 0 for the curvature matrix, whose noise is Gaussian, found 0. Pass delta=1e-6.")
+    term = information_term(problem, model.w_)
+    mu = gaussian_mu(target.epsilon, target.delta) * (1 - 1e-12)
+    scale = gaussian_scale(term.sensitivity(target.relation) * per_person, mu)
+    plan = Plan("information", {}, (Stage("information", Gaussian(mu), {"scale": scale}),), target, shape)
+    source = noise_source(model.noise, random_state if random_state is not None else model.random_state)
+    book = model.ledger if ledger is None else ledger
+    held = MemoryRows(rows, labels, weight).bounded(problem.data, problem.feature_map)
+    outcome, _ = execute(_information(term), plan, held, source, ledger=book, fingerprint=X, note="information")
+    matrix = smat(outcome.w, shape.parameters(problem))
+    earlier = getattr(model, "information_", None)
+    events = (*(() if earlier is None else earlier.events), *plan.events)
+    delta = max(target.delta, model.certificate_.delta)
+    together = compose([*model.plan_.events, *events], target.relation).epsilon(delta)
+    seeded = source.policy == "seeded" or model.certificate_.noise == "seeded" or (earlier is not None and earlier.seeded)
+    return Information(matrix, scale, target.epsilon, delta, together, plan, events, seeded)
+
+
+def _information(term: InformationTerm) -> Program:
+    return (yield Sum("information", term))
+
+
+def summary(model: Any, level: float = 0.95) -> Summary:
+    """The table for a fitted model, or a refusal that says why there is none."""
+    if not 0 < level < 1:
+        raise ValueError(f"Expected 0 < level < 1, found {level}. Pass e.g. 0.95.")
+    mechanism = _mechanism(model)
+    kept = contrasts(model)
+    w, covariance, note = _statistics(model, kept) if mechanism == "statistics" else _objective(model, kept)
+    note += "; a level's line compares it with the first level of its column" if kept.references else ""
+    # In the units of coef_: slopes w/width, intercept c₀·w₀ - Σ w·anchor/width, both times half the range of y for a regression.
+    columns = kept.places[kept.places < model._encoding.d]
+    width, anchor, d = model._encoding.width[columns], model._encoding.anchor[columns], len(columns)
+    half, middle = 1.0, 0.0
+    if hasattr(model, "_y_low"):
+        half, middle = (model._y_high - model._y_low) / 2, (model._y_high + model._y_low) / 2
+    lift = np.zeros((d + 1, len(w)))
+    lift[np.arange(d), np.arange(d)] = half / width
+    lift[d, :d] = -half * anchor / width
+    names = [model._encoding.names[j] for j in columns]
+    if model.fit_intercept:
+        lift[d, d] = half
+        names.append("intercept")
+    else:
+        lift = lift[:d]
+    estimate = lift @ w + (np.r_[np.zeros(d), middle] if model.fit_intercept else 0.0)
+    errors = np.sqrt(np.einsum("ij,jk,ik->i", lift, covariance, lift))
+    return Summary(tuple(names), np.asarray(estimate), errors, level, note)
+
+
+@dataclass(frozen=True)
+class Contrasts:
+    """The coefficients that data can tell apart: without the first level of each one-hot group, where there is an intercept.
+
+    The columns of a group add up to the intercept's, so levels and intercept are determined only up to a shift. With z_ref =
+    1 - Σ others the margins are ⟨z_kept, Mᵀw⟩: levels become differences from the first, the intercept takes up the first.
+    """
+
+    places: Any
+    references: tuple[int, ...]
+    map: Vector
+
+
+def contrasts(model: Any) -> Contrasts:
+    encoding, d = model._encoding, model._encoding.d
+    p = d + int(model.fit_intercept)
+    members: dict[int, list[int]] = {}
+    for j, group in enumerate(encoding.groups):
+        if group >= 0 and model.fit_intercept and encoding.anchor[j] == 0 and encoding.width[j] == 1:
+            members.setdefault(group, []).append(j)
+    references = tuple(group[0] for group in members.values())
+    places = np.array([j for j in range(p) if j not in references], dtype=np.int64)
+    matrix = np.eye(p)[:, places]
+    for first, *others in members.values():
+        matrix[first, places == d] = 1.0
+        matrix[first, np.isin(places, others)] = -1.0
+    return Contrasts(places, references, matrix)
+
+
+def _mechanism(model: Any) -> str:
+    certificate = getattr(model, "certificate_", None)
+    if certificate is None or not hasattr(model, "plan_"):
+        raise ValueError("Expected a model fresh from fit, found one without its plan. Ask for intervals where it was fitted.")
+    name = certificate.mechanism
+    if name in ("statistics", "objective"):
+        return str(name)
+    reasons = {
+        "scaled-gradient": "clipped gradients have a bias without closed form",
+        "gradient": "its steps are clipped and stopped early, a bias without closed form",
+        "scaled-objective": "its columns are scaled by private estimates, whose error has no closed form here",
+        "newton": "its damping depends on private estimates",
+        "output": "its ridge bias is of the size of its noise",
+        "exponential": "its law is not Gaussian",
+    }
+    why = reasons.get(name, "its error has no closed form here")
+    advice = "Fit with intervals=True (--intervals), which chooses the method that has them."
+    if not hasattr(model, "intervals") or len(getattr(model, "classes_", ())) > 2:
+        what = "a fit of several classes" if hasattr(model, "intervals") else type(model).__name__
+        advice = (
+            f"{what[0].upper()}{what[1:]} has none by any method: use LinearRegression, Ridge or, for two classes, "
+            "LogisticRegression, with intervals=True."
+        )
+    raise ValueError(
+        f"Expected a fit by 'statistics' (linear) or 'objective' (logistic) for intervals, found {name!r}: {why}. {advice}"
+    )
+
+
+def _statistics(model: Any, kept: Contrasts) -> tuple[Vector, Vector, str]:
+    from dperm.mechanisms.statistics import Moments
+
+    moments = Moments.of(model.release_)
+    chosen = np.r_[kept.places, len(moments.matrix) - 1]
+    moments = replace(moments, matrix=moments.matrix[np.ix_(chosen, chosen)])
+    p = len(kept.places)
+    gram, cross = moments.matrix[:p, :p], moments.matrix[:p, p] / moments.target_scale
+    _standing_out(gram, moments.floor)
+    inverse = np.linalg.inv(gram)
+    w = inverse @ cross  # without a ridge: intervals are for the least-squares target
+    lifted = np.r_[-w, 1.0 / moments.target_scale]
+    # Expectation of the released residual form: Σ(y - zw)² + noise with variance known; its own value is the estimate.
+    u = np.r_[-moments.target_scale * w, 1.0]
+    rest = float(u @ moments.matrix @ u) / moments.target_scale**2
+    variance = max(rest, moments.scale / moments.target_scale**2) / max(moments.n - p, 1)
+    # E(-w, 1/τ): Cov(Eu)= (s²/2)(‖u‖²I + uuᵀ); only the first p entries act on w.
+    noise = moments.scale**2 / 2 * ((lifted @ lifted) * np.eye(p) + np.outer(w, w))
+    covariance = inverse @ (variance * gram + noise) @ inverse
+    note = "estimates of the least-squares coefficients without a ridge; errors include sampling and privacy noise"
+    return w, covariance, note
+
+
+def _objective_problem(model: Any) -> tuple[Problem, Mapping[str, Any]]:
+    if _mechanism(model) != "objective":
+        raise ValueError("Expected a fit by 'objective', found 'statistics', whose intervals need no further release.")
+    record: Mapping[str, Any] = model.certificate_.record
+    problem = Problem.from_spec(record["problem"])
+    if problem.loss.name != "logistic":
+        raise ValueError(f"Expected a logistic regression with two classes for intervals, found the loss {problem.loss.name!r}.")
+    if record["mechanism"]["options"].get("max_weight", 1.0) not in (None, 1.0):
+        raise ValueError("Expected a fit without sample or class weights for intervals, found weights. Fit without them.")
+    return problem, record
+
+
+def _objective(model: Any, kept: Contrasts) -> tuple[Vector, Vector, str]:
+    _objective_problem(model)
+    information = getattr(model, "information_", None) or _planned_information(model)
+    if information is None:
+        raise ValueError(
+            "Expected a released curvature matrix for the intervals of an objective-perturbation fit, found none: the sampling "
+            "part cannot be known from the coefficients alone. Fit with intervals=True (--intervals), which pays for it out of "
+            "the same epsilon, or pay extra for this fit: model.release_information(X, y, epsilon=...)."
+        )
+    settings = model.plan_.stage("objective").settings
+    p = len(kept.places)
+    H, s, ridge = information.matrix[np.ix_(kept.places, kept.places)], information.scale, float(settings["ridge"])
+    _standing_out(H, 2 * s * math.sqrt(p))
+    inverse = np.linalg.inv(H)
+    v = inverse @ model.w_[kept.places]
+    w = kept.map.T @ model.w_ + ridge * v
+    # Gaussian tilt: variance σ²; Gamma-norm tilt: E‖b‖²/p = (p + 1)·scale² per coordinate of all of w.
+    tilt = float(settings["noise_scale"]) ** 2 * (len(model.w_) + 1 if settings["noise"] == "pure" else 1)
+    of_matrix = s**2 / 2 * ((v @ v) * np.eye(p) + np.outer(v, v))
+    covariance = inverse @ (H + tilt * np.eye(p) + ridge**2 * of_matrix) @ inverse
+    note = (
+        "estimates with the ridge's bias taken away; errors include sampling (if the logistic model holds) and privacy noise; "
+        f"fit and curvature together cost epsilon {information.total_epsilon:.4g}{information.condition}"
+    )
+    return w, covariance, note
+
+
+def _planned_information(model: Any) -> Information | None:
+    """The matrix that the fit itself released, where it was planned with one."""
+    values = model.release_.released.get("information")
+    if values is None:
+        return None
+    stage, target = model.plan_.stage("information"), model.plan_.target
+    matrix = smat(np.asarray(values, dtype=np.float64), len(model.w_))
+    scale, seeded = float(stage.settings["scale"]), model.certificate_.noise == "seeded"
+    return Information(matrix, scale, target.epsilon, target.delta, target.epsilon, model.plan_, seeded=seeded)
+
+
+def _standing_out(matrix: Vector, floor: float) -> None:
+    smallest = float(np.linalg.eigvalsh(matrix)[0])
+    if smallest <= floor:
+        raise ValueError(
+            f"Expected a matrix whose eigenvalues stand out of its noise for intervals, found {smallest:.3g} below {floor:.3g}. "
+            "Use more rows, fewer columns, narrower bounds or a larger epsilon."
+        )

@@ -1,0 +1,138 @@
+"""The exponential mechanism over a finite class: the private PAC learner.
+
+    score(h) = -number of rows that h gets wrong;  release ĥ with P(ĥ = h) set by k·score,  k = ε/(κ·m)
+
+**Theorem.** One row changes each score by 0 or 1 in one direction (nulled, added, removed: the changes span a range of 1) or
+by at most 1 either way (replaced: range 2). Both samplers are (k·range)-DP, so k = ε/κ gives ε-DP, and k = ε/(κm) for a person
+with m rows. The exponential law is also (k·range)²/8-zCDP (bounded range), which is what to book when many selections compose.
+Proofs, and the sample sizes that follow: `docs/theorems/exponential.md`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dperm.mechanisms.exponential.laws import SAMPLERS, draw
+from dperm.mechanisms.hypotheses.classes import Hypotheses, hypotheses_from_spec
+from dperm.privacy import Concentrated, Event, Pure, calibrate, kappa
+from dperm.problem import Problem
+from dperm.release.asks import Decide, Program, Secret, Solve
+from dperm.release.plan import Plan, Shape, Stage, Target, Vector, register
+from dperm.rows.base import Block
+
+ACCOUNTING = ("pure", "concentrated")
+
+
+@dataclass(frozen=True, eq=False)
+class ErrorTerm:
+    """Number of mistakes of every hypothesis; a row adds 0 or 1 (times a weight in [0, 1]) to each.
+
+    **Sensitivity** √|H| in ℓ2 under every relation: each of |H| entries moves by at most 1. The selection does not use it; it
+    uses that all entries move within one interval of length κ.
+    """
+
+    hypotheses: Hypotheses
+
+    def __call__(self, block: Block) -> Vector:
+        weight = np.ones(len(block.y)) if block.weight is None else np.clip(block.weight, 0.0, 1.0)
+        return self.hypotheses.errors(block.X, np.asarray(block.y, dtype=np.float64), weight)
+
+    def sensitivity(self, relation: str) -> float:
+        return math.sqrt(self.hypotheses.size)
+
+    @property
+    def row_bound(self) -> float:
+        return 1.0
+
+
+@register
+@dataclass(frozen=True)
+class FiniteExponential:
+    """Choose one of finitely many hypotheses privately.
+
+    hypotheses   a `Hypotheses` object (or its spec)
+    sampler      "permute-and-flip" (default: never a larger expected error at the same ε) or "gumbel" (the exponential law)
+    accounting   "pure" books `Pure(ε)`; "concentrated" books `Concentrated(ε'²/8)` for the exponential law with ε' fitted to
+    (ε, δ)
+
+    **Guarantee**: ε-DP (pure), or ρ-zCDP with ρ fitted to (ε, δ), for the target's relation.
+
+    >>> from dperm.mechanisms.hypotheses.classes import Thresholds
+    >>> FiniteExponential(Thresholds(0.0, 1.0, 11)).sampler
+    'permute-and-flip'
+    """
+
+    hypotheses: Any = None
+    sampler: str | None = None
+    accounting: str = "pure"
+
+    name: ClassVar[str] = "finite-exponential"
+
+    def __post_init__(self) -> None:
+        if self.accounting not in ACCOUNTING:
+            raise ValueError(f"Expected accounting in {ACCOUNTING}, found {self.accounting!r}.")
+        if self.sampler is None:
+            object.__setattr__(self, "sampler", "permute-and-flip" if self.accounting == "pure" else "gumbel")
+        if self.sampler not in SAMPLERS:
+            raise ValueError(f"Expected sampler in {SAMPLERS}, found {self.sampler!r}.")
+        if isinstance(self.hypotheses, Mapping):
+            object.__setattr__(self, "hypotheses", hypotheses_from_spec(self.hypotheses))
+
+    def missing(self, problem: Problem, target: Target) -> list[str]:
+        needs = []
+        if not isinstance(self.hypotheses, Hypotheses):
+            needs.append("hypotheses= (for instance Thresholds(low, high, count))")
+        if problem.loss.name != "zero-one":
+            needs.append(f"the zero-one loss, whose sum counts mistakes (found {problem.loss.name!r})")
+        if problem.data.intercept:
+            needs.append("rows without an intercept column (rules carry their own offsets)")
+        if self.accounting == "concentrated" and target.delta == 0:
+            needs.append("delta > 0 with accounting='concentrated'")
+        if self.accounting == "concentrated" and self.sampler != "gumbel":
+            needs.append("sampler='gumbel' with accounting='concentrated' (bounded range is proven for the exponential law)")
+        return needs
+
+    def plan(self, problem: Problem, shape: Shape, target: Target) -> Plan:
+        columns = self.hypotheses.columns
+        if columns is not None and columns != shape.d:
+            raise ValueError(f"Expected {columns} columns, as the hypotheses declare, found {shape.d}. Pass those columns.")
+        event, budget = self._event(target)
+        settings = {
+            "rate": budget / (kappa(target.relation) * target.rows_per_person),
+            "size": self.hypotheses.size,
+            "columns": shape.d,
+            "classes": [problem.data.y.low, problem.data.y.high],
+            "sampler": self.sampler,
+            "accounting": self.accounting,
+            "hypotheses": self.hypotheses.spec(),
+        }
+        options = {"hypotheses": self.hypotheses.spec(), "sampler": self.sampler, "accounting": self.accounting}
+        return Plan(self.name, options, (Stage("selection", event, settings),), target, shape, parameters=1)
+
+    def _event(self, target: Target) -> tuple[Event, float]:
+        if self.accounting == "pure":
+            return Pure(target.epsilon), target.epsilon
+
+        def build(scale: float) -> list[Event]:
+            return [Concentrated(scale**2 / 8)]
+
+        budget = calibrate(build, epsilon=target.epsilon, delta=target.delta, relation=target.relation)
+        return Concentrated(budget**2 / 8), budget
+
+    def program(self, plan: Plan, problem: Problem) -> Program:
+        stage = plan.stage("selection")
+
+        def select(secret: Secret) -> int:
+            errors = secret.sum(ErrorTerm(self.hypotheses))
+            return draw(-errors, stage.settings["rate"], str(self.sampler), secret.noise)
+
+        index = yield Solve(("selection",), select, kept="number")
+        if not isinstance(index, int) or not 0 <= index < self.hypotheses.size:
+            raise ValueError(f"hypothesis {index!r} is not one of the {self.hypotheses.size} declared")
+        yield Decide({"hypothesis": self.hypotheses.describe(index), "coefficients": [float(index)]})
+        return np.array([float(index)])

@@ -1,0 +1,151 @@
+"""Median and quantiles by the exponential mechanism on a public grid of cells.
+
+    below(t) = Σ_i weight_i·1{x_i < t},  total = Σ_i weight_i
+    score(cell [a, b)) = -dist(q·total, [below(a), below(b)]),   P(cell) ∝ (b - a)·exp(k·score),  uniform inside
+
+A cell that contains the quantile scores 0; ties (ages, prices, counts) are then no obstacle, as they are for the classical
+form on the gaps between sorted values, to which this one tends as cells shrink.
+
+**Theorem.** One row changes below(·) - q·total by numbers in [-q, 1-q] (present or absent) or in [-1, 1] (replaced); the
+distance of 0 to an interval moves by no more than its ends do. So the scores move within an interval of length 2·max(q, 1-q),
+or 2, and k = ε over that length gives ε-DP. Proof: `docs/theorems/exponential.md`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dperm.mechanisms.hypotheses.classes import dense
+from dperm.privacy import Pure, kappa
+from dperm.problem import Problem
+from dperm.release.asks import Program, Secret, Solve
+from dperm.release.plan import Plan, Shape, Stage, Target, Vector, options_of, register
+from dperm.rows.base import Block
+from dperm.terms.moments import row_weights
+
+LOSSES = ("quantile", "absolute")
+STEPS = 2**16  # points of a cell that can be released
+
+
+@dataclass(frozen=True, eq=False)
+class HistogramTerm:
+    """Weighted counts of one column in cells of equal width from low to high.
+
+    **Sensitivity** 1 for one row present or absent, √2 for one replaced: a row is in one cell.
+    """
+
+    low: float
+    high: float
+    cells: int
+    column: int = 0
+
+    def __call__(self, block: Block) -> Vector:
+        values = np.asarray(dense(block.X[:, [self.column]])[:, 0], dtype=np.float64)
+        place = np.floor((values - self.low) / (self.high - self.low) * self.cells)
+        place = np.clip(place, 0, self.cells - 1).astype(np.int64)
+        return np.asarray(np.bincount(place, weights=row_weights(block), minlength=self.cells), dtype=np.float64)
+
+    def sensitivity(self, relation: str) -> float:
+        return 2.0**0.5 if kappa(relation) == 2 else 1.0
+
+    @property
+    def row_bound(self) -> float:
+        return 1.0
+
+
+def quantile_scores(counts: Vector, level: float) -> Vector:
+    """-dist(q·total, [below(a), below(b)]) for every cell.
+
+    >>> quantile_scores(np.array([1.0, 0.0, 1.0, 1.0]), 0.5).tolist()
+    [-0.5, -0.5, -0.0, -0.5]
+    """
+    above = np.cumsum(counts)
+    aim = level * above[-1]
+    below = above - counts
+    return np.asarray(-np.maximum(np.maximum(below - aim, aim - above), 0.0))
+
+
+def quantile_span(level: float, relation: str) -> float:
+    """How far apart two cells' scores can move when one row changes: 2 replaced, 2·max(q, 1-q) present or absent."""
+    return 2.0 if kappa(relation) == 2 else 2.0 * max(level, 1 - level)
+
+
+def quantile_law(counts: Vector, widths: Vector, level: float, rate: float) -> Vector:
+    """P(cell) ∝ width·exp(k·score)."""
+    scaled = rate * quantile_scores(counts, level)
+    chance = widths * np.exp(scaled - scaled.max())
+    return np.asarray(chance / chance.sum())
+
+
+@register
+@dataclass(frozen=True)
+class QuantileExponential:
+    """The quantile of every column, released with ε-DP; d columns take ε/d each.
+
+    cells   of the public grid over the declared range of a column
+
+    >>> QuantileExponential().cells
+    65536
+    """
+
+    cells: int = 65536
+
+    name: ClassVar[str] = "quantile-exponential"
+
+    def __post_init__(self) -> None:
+        if int(self.cells) != self.cells or not 1 <= self.cells <= 2**24:
+            raise ValueError(f"Expected 1 ≤ cells ≤ 2^24, found {self.cells!r}. Leave it out to take 65536.")
+
+    def missing(self, problem: Problem, target: Target) -> list[str]:
+        needs = []
+        if problem.loss.name not in LOSSES:
+            needs.append(f"the quantile or absolute loss (found {problem.loss.name!r})")
+        low, high = problem.data.low, problem.data.high
+        if low is None or high is None or not all(math.isfinite(a) and math.isfinite(b) and a < b for a, b in zip(low, high)):
+            needs.append("declared finite bounds of every column (bounds=)")
+        if problem.data.intercept or problem.data.y.radius != 0 or problem.regularizer.name != "none":
+            needs.append("rows without labels or an intercept column, and no regularizer")
+        if problem.domain.name != "whole-space" or problem.feature_map is not None:
+            needs.append("no domain (the answer lies in the declared bounds) and no feature map")
+        return needs
+
+    def plan(self, problem: Problem, shape: Shape, target: Target) -> Plan:
+        level, low, high = level_of(problem), problem.data.low or (), problem.data.high or ()
+        share = target.epsilon / shape.d
+        stages = []
+        for column in range(shape.d):
+            settings = {
+                "rate": share / (quantile_span(level, target.relation) * target.rows_per_person),
+                "level": level,
+                "low": low[column],
+                "high": high[column],
+                "cells": self.cells,
+            }
+            stages.append(Stage(f"column {column}", Pure(share), settings))
+        return Plan(self.name, options_of(self), tuple(stages), target, shape)
+
+    def program(self, plan: Plan, problem: Problem) -> Program:
+        answers = []
+        for column, stage in enumerate(plan.stages):
+            settings = stage.settings
+
+            def select(secret: Secret, column: int = column, settings: Mapping[str, Any] = settings) -> float:
+                low, high = settings["low"], settings["high"]
+                scores = quantile_scores(secret.sum(HistogramTerm(low, high, self.cells, column)), settings["level"])
+                generator = secret.noise.generator()
+                cell = int(np.argmax(settings["rate"] * scores + generator.gumbel(size=self.cells)))
+                inside = int(generator.integers(STEPS)) / STEPS  # uniform on a public grid of the cell
+                return float(low + (high - low) * (cell + inside) / self.cells)
+
+            answers.append((yield Solve((stage.name,), select)))
+        return np.array(answers, dtype=np.float64)
+
+
+def level_of(problem: Problem) -> float:
+    """q of the pinball loss; ½ for the absolute loss."""
+    return float(getattr(problem.loss, "level", 0.5))

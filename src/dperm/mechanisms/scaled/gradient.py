@@ -1,0 +1,323 @@
+"""Scaled gradient descent: private centring and scaling, then clipped noisy descent whose settings follow from one number.
+
+    m = (Σ x + noise)/n;   v = Σ (x - m)² + noise;   z = (1, (x - m)/√(v/n)),   z_j = 0 where x_j is missing
+    θ ← θ - η·V,   V ← 0.9·V + ( Σ_i clip_C(φ'(⟨z_i, θ⟩; y_i)·z_i) + N(0, σ²I) )/n,   C = c·S,   S² = E‖z‖² (released)
+
+**Theorem.** Every release is a Gaussian mechanism on a sum whose sensitivity its term enforces: κR for the mean, √p for counts of
+present cells (by which m divides where p columns may have missing ones), √2 or 1 for a histogram, √2·r² or r² for squares, κC for
+a gradient. Stage k has the fixed budget μ_k; what later stages do (clip, steps, step size) is a function of public numbers and
+earlier releases. By adaptive composition the whole is √(Σμ_k²) = μ(ε, δ)-GDP.
+
+Why it needs no tuning: after scaling the problem is dimensionless, and ν = S²/(μn) fixes how long to descend. More steps average
+the noise out, so their number costs time only. `docs/theorems/scaled-gradient.md` has the proof and the measurements.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dperm.mechanisms.scaled import gaps as gaps_rule
+from dperm.mechanisms.scaled import settings as rule
+from dperm.mechanisms.scaled.noise_ratio import noise_warning
+from dperm.privacy import Gaussian
+from dperm.problem import Problem
+from dperm.problem.arrays import is_sparse
+from dperm.release.asks import Ask, Close, Decide, Open, Program, See, Sum
+from dperm.release.plan import Plan, Settings, Shape, Stage, Target, Vector, options_of, register
+from dperm.rows.base import Block, Rows
+from dperm.rows.gaps import Filling
+from dperm.rows.memory import MemoryRows
+from dperm.rows.recoded import RecodedRows
+from dperm.terms.affine import Features
+from dperm.terms.ranges import CellHistogram, OctaveHistogram, Recoding, private_columns
+from dperm.terms.statistics import (
+    PLAIN,
+    LabelSum,
+    LogHistogram,
+    PositiveCount,
+    PresentCount,
+    Residuals,
+    RowNorms,
+    RowSum,
+    SquareSum,
+    gradient_term,
+)
+
+
+@register
+@dataclass(frozen=True)
+class ScaledGradient:
+    """Clipped noisy descent after private centring and scaling; nothing to tune.
+
+    kinds        "numeric", "categorical", "boolean", "sparse", "free" or "private" per encoded column; all "free" if left out
+    clip_factor  the clip in units of S (accuracy: 0.25; probabilities: 0.7; regression: by the rule)
+    horizon      norm that the noise may reach in a flat direction (accuracy: from 2, more for many classes; probabilities: 1;
+                 regression: at most 3)
+    start        "zero", or "rate": release the positive rate (0.5 % of μ²) and start at its log-odds, as the rule always does
+                 where boolean or sparse columns are declared
+    max_weight   declared bound on sample weights, or None when there are none
+    gaps         columns whose missing cells take the released centre; their present cells are counted
+
+    **Guarantee**: μ(ε, δ)-GDP in stages, for the target's relation. The domain, if bounded, is enforced by projecting the answer.
+
+    >>> ScaledGradient().name
+    'scaled-gradient'
+    """
+
+    kinds: tuple[str, ...] = ()
+    clip_factor: float | None = None
+    horizon: float | None = None
+    start: str = "zero"
+    max_weight: float | None = None
+    gaps: tuple[int, ...] = ()
+
+    name: ClassVar[str] = "scaled-gradient"
+    UNSTATED: ClassVar[dict[str, Any]] = {"gaps": ()}  # version 0.1.0 had no such option
+    last: ClassVar[str] = "descent"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kinds", tuple(self.kinds))
+        rule.check_kinds(self.kinds)
+        object.__setattr__(self, "gaps", gaps_rule.check_gaps(self.gaps))
+        if self.start not in ("zero", "rate"):
+            raise ValueError(f"Expected start in ('zero', 'rate'), found {self.start!r}.")
+        for label in ("clip_factor", "horizon", "max_weight"):
+            value = getattr(self, label)
+            if value is not None and not (value > 0 and math.isfinite(value)):
+                raise ValueError(f"Expected {label} > 0, found {value}. Leave it out to take the rule's.")
+
+    def missing(self, problem: Problem, target: Target) -> list[str]:
+        needs = scaling_needs(problem, target)
+        if not math.isfinite(problem.loss.bounds(math.inf, problem.data.y).curvature):
+            needs.append("a smooth loss whose curvature is bounded (its step size follows from it)")
+        if not math.isfinite(problem.regularizer.smoothness):
+            needs.append("a smooth regularizer (ridge or none)")
+        return needs
+
+    def plan(self, problem: Problem, shape: Shape, target: Target) -> Plan:
+        kinds = rule.column_kinds(self.kinds, shape)
+        budget = rule.shares(problem, shape, target, kinds, self.last, positives=self.start == "rate", gaps=self.gaps)
+        public = {name: rule.described(name, mu, target) for name, mu in budget.items()}
+        public[self.last] |= self._public(kinds, shape)
+        stages = tuple(Stage(name, Gaussian(mu), public[name]) for name, mu in budget.items())
+        return Plan(self.name, options_of(self), stages, target, shape, warnings=self._warnings(problem, shape, target, budget))
+
+    def _public(self, kinds: tuple[str, ...], shape: Shape) -> Settings:
+        return {
+            "columns": rule.kinds_in_words(kinds),
+            "declared_kinds": len(self.kinds),
+            "clip_factor": "rule" if self.clip_factor is None else self.clip_factor,
+            "horizon": "rule" if self.horizon is None else self.horizon,
+            "start": self.start,
+            "max_weight": "none" if self.max_weight is None else self.max_weight,
+            "momentum": rule.MOMENTUM,
+            **gaps_rule.gaps_in_words(self.gaps, shape),
+        }
+
+    def _warnings(self, problem: Problem, shape: Shape, target: Target, budget: Mapping[str, float]) -> tuple[str, ...]:
+        return noise_warning(problem, shape, target)
+
+    def _clip(
+        self, plan: Plan, problem: Problem, settings: Settings, scaled: Settings, released: Mapping[str, Any], name: str
+    ) -> float:
+        """C = c·S, times the private scale of the residuals in a regression."""
+        clip: float = settings["clip_factor"] * scaled["size"]
+        if name in released:
+            clip *= rule.residual_scale(problem, plan.shape, plan.target, budget_of(plan)[name], released[name])
+        return clip
+
+    def program(self, plan: Plan, problem: Problem) -> Program:
+        w, settings, released = yield from self.fitted(plan, problem)
+        yield Decide({**settings, "released": rule.digest(released)})
+        return w
+
+    def fitted(self, plan: Plan, problem: Problem) -> Generator[Ask, Any, tuple[Vector, Settings, dict[str, Any]]]:
+        """(coefficients, what was decided, what was released): the whole fit, for mechanisms that build on it too."""
+        shape, target, kinds = plan.shape, plan.target, rule.column_kinds(self.kinds, plan.shape)
+        budget = budget_of(plan)
+        released = yield from known_bounds(plan, kinds)
+        released |= yield from scaling_releases(problem, plan, kinds, self.gaps)
+        scaled = rule.centred_and_scaled(problem, shape, target, kinds, budget, released, self.gaps)
+        settings = rule.descent_settings(
+            problem, shape, target, kinds, budget, released, scaled,
+            clip_factor=self.clip_factor, horizon=self.horizon, max_weight=self.max_weight,
+        )  # fmt: skip
+        features = yield See(Standardised(features_of(problem, scaled)))
+        trust = rule.trust_in_label_mean(problem, shape, target, budget)
+        theta = start(problem, shape, released, settings["positive_rate"], trust)
+        theta = yield from self._descend(plan, problem, features, scaled, settings, theta, released)
+        clips = [self._clip(plan, problem, settings, scaled, released, name) for name in ("residuals", "residuals again")]
+        settings["clip"] = clips[0] if clips[0] == clips[1] else clips
+        settings["mean_radius"] = rule.mean_radius(problem, shape, released)
+        settings |= bounds_settings(plan, kinds, released)
+        w = rule.original_coefficients(theta, scaled, problem.data.intercept)
+        return np.asarray(problem.domain.project(w.reshape(-1))), scaled | settings, released
+
+    def _descend(
+        self,
+        plan: Plan,
+        problem: Problem,
+        features: Features,
+        scaled: Settings,
+        settings: Settings,
+        theta: Vector,
+        released: dict[str, Any],
+    ) -> Generator[Ask, Any, Vector]:
+        """Heavy ball; the mean of the second half of the iterates. Returns θ with shape (margins?, width)."""
+        steps, step_size, n, waiting = settings["steps"], settings["step_size"], plan.shape.n, budget_of(plan)
+
+        def residual_clip(name: str) -> Generator[Ask, Any, float]:
+            if name in waiting:
+                released[name] = yield Sum(name, LogHistogram(Residuals(features, theta), _reach(problem)))
+            return self._clip(plan, problem, settings, scaled, released, name)
+
+        clip = yield from residual_clip("residuals")
+        yield Open(self.last, sums=steps)
+        velocity, kept = np.zeros_like(theta), np.zeros_like(theta)
+        ridge = problem.regularizer.smoothness > 0
+        for step in range(steps):
+            if step == settings["second_clip_at"]:
+                clip = yield from residual_clip("residuals again")
+            term = gradient_term(problem.loss, theta, clip, features, self.max_weight)
+            gradient = yield Sum(self.last, term, mu=settings["step_mu"], shape=theta.shape)
+            if ridge:
+                w = rule.original_coefficients(theta, scaled, problem.data.intercept)
+                slope = np.asarray(problem.regularizer.gradient(w.reshape(-1))).reshape(w.shape)
+                gradient = gradient + rule.pulled_back(slope, scaled, problem.data.intercept)
+            velocity = rule.MOMENTUM * velocity + gradient / n
+            theta = theta - step_size * velocity
+            if step >= steps // 2:
+                kept = kept + theta
+        yield Close(self.last)
+        return np.asarray(kept / (steps - steps // 2))
+
+
+def scaling_needs(problem: Problem, target: Target) -> list[str]:
+    """What every method that starts with the private scaling needs."""
+    needs = []
+    if target.delta == 0:
+        needs.append("delta > 0, because its noise is Gaussian (pass delta=1e-6)")
+    if problem.feature_map is not None:
+        needs.append("rows without a feature map (it scales the declared columns itself)")
+    if not math.isfinite(problem.data.x_norm):
+        needs.append("a finite bound on the norm of a row (x_norm= or bounds=)")
+    if not problem.loss.classification and not math.isfinite(problem.data.y.radius):
+        needs.append("finite bounds on the target (y_bounds=)")
+    if problem.loss.name == "poisson":
+        needs.append("a loss of the residual or of the margin (counts need their own scale)")
+    return needs
+
+
+def budget_of(plan: Plan) -> dict[str, float]:
+    """Stage name → its μ, for the stages with Gaussian events."""
+    return {stage.name: stage.event.mu for stage in plan.stages if isinstance(stage.event, Gaussian)}
+
+
+def features_of(problem: Problem, scaled: Settings) -> Features:
+    """z = (scale∘(x - shift), 1), or without the 1 when the problem has no intercept."""
+    return Features(1.0 if problem.data.intercept else 0.0, np.asarray(scaled["shift"]), np.asarray(scaled["scale"]))
+
+
+def known_bounds(plan: Plan, kinds: tuple[str, ...]) -> Generator[Ask, Any, dict[str, Any]]:
+    """Release the ranges of private columns, and see the rows through them from then on; nothing to do without such columns."""
+    columns, budget = private_columns(kinds), budget_of(plan)
+    if not columns:
+        return {}
+    released: dict[str, Any] = {"octaves": (yield Sum("octaves", OctaveHistogram(columns)))}
+    low, high = rule.private_ranges(plan.shape, plan.target, kinds, budget, released)
+    released["cells"] = yield Sum("cells", CellHistogram(columns, low, high))
+    low, high = rule.private_ranges(plan.shape, plan.target, kinds, budget, released)
+    yield See(Recoding(columns, low, high))
+    return released
+
+
+def bounds_settings(plan: Plan, kinds: tuple[str, ...], released: Mapping[str, Any]) -> Settings:
+    """What was found for private columns, for the record and for encoding new rows."""
+    if not private_columns(kinds):
+        return {}
+    low, high = rule.private_ranges(plan.shape, plan.target, kinds, budget_of(plan), released)
+    return {"low": low, "high": high}
+
+
+@dataclass(frozen=True, eq=False)
+class Standardised:
+    """The same sums over rows that are already scaled, where that saves work: dense float32 rows in memory.
+
+    Such rows are scaled once and kept with the block, where every pass would have to centre them again. What the program is told
+    is the map that is left to do.
+    """
+
+    features: Features
+
+    def of(self, rows: Rows) -> tuple[Rows, Features]:
+        held = rows.rows if isinstance(rows, RecodedRows) and isinstance(rows.recoding, Filling) else rows
+        if not isinstance(held, MemoryRows) or is_sparse(held.X) or held.X.dtype != np.float32:
+            return rows, self.features
+        return RecodedRows(rows, self), Features(self.features.intercept)
+
+    def unseen(self) -> Features:
+        return self.features
+
+    def block(self, block: Block) -> Block:
+        def scaled() -> Block:
+            Z = self.features.centred(block.X)
+            if self.features.scale is not None:
+                Z = Z * self.features.scale.astype(Z.dtype)
+            return Block(Z, block.y, block.weight, block.start)
+
+        found: Block = block.remember((self, "scaled"), scaled)
+        return found
+
+
+def _reach(problem: Problem) -> float:
+    """Top of the residual histogram: the width of the label interval (2 for labels in [-1, 1])."""
+    return problem.data.y.width
+
+
+def start(problem: Problem, shape: Shape, released: Mapping[str, Any], rate: float | None, trust: float = 1.0) -> Vector:
+    """θ₀ = 0, with the intercept at the private label mean (regression) or log-odds (when released).
+
+    `trust` in (0, 1] draws a noisy label mean towards the middle of the bounds.
+    """
+    width = shape.d + (1 if problem.data.intercept else 0)
+    theta = np.zeros((problem.loss.margins, width) if problem.loss.margins > 1 else width)
+    if "label mean" in released:
+        mean = float(np.asarray(released["label mean"]).reshape(-1)[0]) / shape.n
+        middle = (problem.data.y.low + problem.data.y.high) / 2
+        theta[-1] = min(max(middle + trust * (mean - middle), problem.data.y.low), problem.data.y.high)
+    elif rate is not None:
+        theta[-1] = rule.logit(rate)
+    return theta
+
+
+def scaling_releases(
+    problem: Problem, plan: Plan, kinds: tuple[str, ...], gaps: tuple[int, ...]
+) -> Generator[Ask, Any, dict[str, Any]]:
+    """Row norms, mean, present cells, centred norms, squares and label statistics, each a booked noisy sum, in the plan's order;
+    missing cells are seen at the centre from then on."""
+    shape, budget = plan.shape, budget_of(plan)
+    released: dict[str, Any] = {}
+    if "row norms" in budget:
+        released["row norms"] = yield Sum("row norms", LogHistogram(RowNorms(PLAIN), problem.data.x_norm))
+    if "mean" in budget:
+        released["mean"] = yield Sum("mean", RowSum(rule.mean_radius(problem, shape, released)))
+    if "present" in budget:
+        released["present"] = yield Sum("present", PresentCount(gaps))
+    shift = rule.centre(problem, shape, plan.target, kinds, gaps, budget, released)
+    if "present" in budget:
+        yield See(Filling(gaps_rule.filling(shape, gaps, shift)))
+    centred = Features(shift=shift)
+    released["radius"] = yield Sum("radius", LogHistogram(RowNorms(centred), 2 * problem.data.x_norm))
+    radius = rule.centred_radius(problem, shape, released)
+    released["squares"] = yield Sum("squares", SquareSum(centred, radius))
+    if "positives" in budget:
+        released["positives"] = yield Sum("positives", PositiveCount())
+    if "label mean" in budget:
+        y = problem.data.y
+        released["label mean"] = yield Sum("label mean", LabelSum(y.low, y.high))
+    return released

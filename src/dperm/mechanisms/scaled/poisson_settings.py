@@ -1,0 +1,273 @@
+"""The rule of Poisson regression: from public numbers to budget shares, and from released counts to every setting.
+
+Counts are declared in [0, y_max] and stored in units of y_max, so that labels lie in [0, 1]. The descent works in units of a
+private mean, so that a problem with a thousand rentals an hour and one with three visits a year look alike. What is said here of
+rates (`CountResiduals`, `CountSum`, `mean_rate`, `rare`) is the rule of `labels="rates"`, where
+
+    E[rate] = exp(⟨x, w⟩) ≤ 1,   rate = count/exposure, of weight `exposure` (1 without exposures);
+
+`poisson_counts` has its counterparts for `labels="counts"`. Everything here is pure; `verify` replays it on the released values.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dperm.mechanisms.scaled import gaps as gaps_rule
+from dperm.mechanisms.scaled import settings as rule
+from dperm.privacy import gaussian_mu, kappa
+from dperm.problem import Problem
+from dperm.release.plan import Settings, Shape, Target
+from dperm.rows.base import Block
+from dperm.terms.affine import Features
+from dperm.terms.statistics import upper_quantile
+
+Vector = NDArray[np.float64]
+
+SHARES = {
+    "present": gaps_rule.PRESENT_SHARE,
+    "radius": 0.02,
+    "squares": 0.10,
+    "count scale": 0.01,
+    "count sum": 0.02,
+    "exposure sum": 0.02,
+    "residuals": 0.03,
+    "residuals again": 0.03,
+    "signed residuals": 0.02,
+}
+BLIND = 8.0  # counts are cut at an eighth of the declared bound where noise hides their histogram
+LOWEST = -6.0  # a rate e^6 times below the mean is as good as none
+STEP = 1.65  # times 1/S²: half of what the squared loss takes, because e^η curves more where it is large
+MOST_STEPS = 800
+HORIZON = 2.0
+
+
+def shares(
+    problem: Problem, shape: Shape, target: Target, *, exposed: bool, balanced: bool = False, gaps: Sequence[int] = ()
+) -> dict[str, float]:
+    """Stage name → μ of its event; the squares add up to μ(ε, δ)²."""
+    mu = gaussian_mu(target.epsilon, target.delta)
+    names = [*gaps_rule.centring(problem, gaps), "radius", "squares", "count scale", "count sum"]
+    names += [*(["exposure sum"] if exposed else []), "residuals", "descent", "residuals again"]
+    names += ["signed residuals"] if balanced else []
+    parts = {name: SHARES[name] for name in names if name in SHARES}
+    if "mean" in names:
+        parts["mean"] = min(max(shape.d / (0.1 * rule.effective_mu(mu, target) * shape.n) ** 2, 0.01), 0.25)
+    parts["count sum"] = max(parts["count sum"], rule.label_share(shape, target))
+    parts["descent"] = 1.0 - sum(parts.values())
+    return {name: mu * math.sqrt(parts[name]) * (1 - 1e-12) for name in names}
+
+
+def count_limit(problem: Problem, shape: Shape, target: Target, mu: float, released: Mapping[str, Any]) -> float:
+    """Counts are cut here before they are summed: a private 90 % quantile, never above what is declared.
+
+    Only bins that noise cannot explain (three deviations) count, and never the last one, which holds the zeros: where nine rows
+    in ten are zero the answer is the size of the other rows' counts. Without any such bin it is a fixed part of the bound.
+    """
+    top, counts = problem.data.y.high, np.asarray(released["count scale"], dtype=np.float64)
+    noise = math.sqrt(kappa(target.relation)) * target.rows_per_person / mu
+    held = np.flatnonzero(counts[:-1] > 3.0 * noise)
+    if len(held) == 0:
+        return top / BLIND
+    above = np.cumsum(counts)[held]
+    passed = held[above > 0.1 * shape.n]
+    return float(top * 2.0 ** (-(passed[0] if len(passed) else held[-1]) / 2))
+
+
+def rare(shape: Shape, released: Mapping[str, Any]) -> bool:
+    """Whether more than nine rows in ten are zero, which the last bin of the histogram holds."""
+    return float(np.asarray(released["count scale"])[-1]) > 0.9 * shape.n
+
+
+def residual_scale(shape: Shape, target: Target, mu: float, counts: Sequence[float], top: float, *, rare: bool) -> float:
+    """Private 75 % quantile of |e^η - y/ȳ|, or 1, the mean rate, where noise hides it or where it is a zero's residual anyway."""
+    noise = math.sqrt(kappa(target.relation)) * target.rows_per_person / mu
+    if rare or 2 * math.sqrt(12.0) * noise > 0.25 * shape.n:
+        return min(1.0, top)
+    return upper_quantile(np.asarray(counts), top, shape.n, 0.75)
+
+
+def mean_rate(
+    problem: Problem, shape: Shape, target: Target, budget: Mapping[str, float], released: Mapping[str, Any], heaviest: float
+) -> float:
+    """ȳ = (Σ weight·min(y, y₀) + noise)/(n or Σ weight + noise), kept above its own noise and at most the declared bound."""
+    persons = target.rows_per_person
+    limit = count_limit(problem, shape, target, budget["count scale"], released)
+    noise = persons * limit * heaviest / budget["count sum"]
+    total = max(float(np.ravel(released["count sum"])[0]), noise, limit * 1e-3)
+    weight = float(shape.n)
+    if "exposure sum" in released:
+        unsure = persons * heaviest / budget["exposure sum"]
+        weight = max(float(np.ravel(released["exposure sum"])[0]), unsure, heaviest * 1e-3)
+    return min(total / weight, problem.data.y.high)
+
+
+def settings(
+    problem: Problem,
+    shape: Shape,
+    target: Target,
+    budget: Mapping[str, float],
+    scaled: Settings,
+    rate: float,
+    smallest_clip: float,
+    *,
+    clip_factor: float | None,
+    horizon: float | None,
+) -> Settings:
+    """Clip, flow time, steps and step size, as in the squared loss but with a shorter step.
+
+    `smallest_clip` is the residual of a typical count above zero where such counts are rare: a smaller clip would cut each of
+    them and no zero, and the fitted rates would be too low throughout.
+    """
+    size = scaled["size"]
+    nu = size * size / (rule.effective_mu(budget["descent"], target) * shape.n)
+    clip = max(min(max(math.sqrt(0.05 / nu), 0.4), 5.0), smallest_clip) if clip_factor is None else clip_factor
+    columns = max(shape.d / size**2, 1.0)
+    reach = min(HORIZON, 2.0 * rule.NOISE_LIMIT / (clip * nu * columns)) if horizon is None else horizon
+    tau = min(reach / (clip * nu), 1000.0)
+    gain, longest = 1 - rule.MOMENTUM, STEP / size**2
+    steps = int(min(max(math.ceil(gain * tau / longest), 100), MOST_STEPS))
+    return {
+        "noise_ratio": nu,
+        "mean_rate": rate,
+        "lowest": LOWEST,
+        "highest": math.log(problem.data.y.high / rate),
+        "clip_factor": clip,
+        "flow_time": tau,
+        "steps": steps,
+        "step_size": min(gain * tau / steps, longest),
+        "step_mu": budget["descent"] / math.sqrt(steps),
+        "second_clip_at": steps // 3,
+    }
+
+
+def residual_top(problem: Problem, rate: float, heaviest: float) -> float:
+    """No residual is larger: weight·|e^η - y/ȳ| with both terms in [0, y_max/ȳ]."""
+    return heaviest * problem.data.y.high / rate
+
+
+class Slopes(Protocol):
+    """Slopes of the Poisson loss, one per row, and the features that they multiply."""
+
+    @property
+    def features(self) -> Features: ...
+
+    def slopes(self, block: Block) -> Vector: ...
+
+
+@dataclass(frozen=True, eq=False)
+class CountResiduals:
+    """weight·(e^η - y/ȳ), the slope of the Poisson loss in units of the mean rate; 0 for a null row.
+
+    The block's weight is the exposure (times the sample weight), cut into [0, heaviest]; without weights every row has weight 1.
+    """
+
+    features: Features
+    theta: Vector
+    rate: float
+    lowest: float
+    highest: float
+    heaviest: float = 1.0
+
+    def slopes(self, block: Block) -> Vector:
+        margins = np.asarray(self.features.margins(block.X, self.theta), dtype=np.float64)
+        slopes = np.exp(np.clip(margins, self.lowest, self.highest)) - np.asarray(block.y, dtype=np.float64) / self.rate
+        return slopes * weights_of(block, self.heaviest)
+
+    def __call__(self, block: Block) -> Vector:
+        """The measure of a histogram: |residual|."""
+        return np.abs(self.slopes(block))
+
+
+@dataclass(frozen=True, eq=False)
+class CountGradient:
+    """Σ clip_C(residual · z).
+
+    **Sensitivity** κC: the clip acts on the whole product, exposure included, so one row has norm ≤ C whatever its count, its
+    exposure or its features.
+    """
+
+    residuals: Slopes
+    clip: float
+
+    def __call__(self, block: Block) -> Vector:
+        features = self.residuals.features
+        limit = self.clip / np.maximum(features.norms(block), 1e-300)
+        return features.pull(block.X, np.clip(self.residuals.slopes(block), -limit, limit))
+
+    def sensitivity(self, relation: str) -> float:
+        return kappa(relation) * self.clip
+
+    @property
+    def row_bound(self) -> float:
+        return self.clip
+
+
+def weights_of(block: Block, heaviest: float) -> Vector:
+    """Weights cut into [0, heaviest]; 1 without weights."""
+    return np.ones(len(block.y)) if block.weight is None else np.clip(block.weight, 0.0, heaviest)
+
+
+@dataclass(frozen=True, eq=False)
+class CountSum:
+    """Σ weight·min(y, limit) for y ≥ 0.
+
+    **Sensitivity** heaviest·limit under every relation: one row's part moves within [0, heaviest·limit].
+    """
+
+    limit: float
+    heaviest: float
+
+    def __call__(self, block: Block) -> Vector:
+        counts = np.clip(np.asarray(block.y, dtype=np.float64), 0.0, self.limit)
+        return np.array([np.sum(weights_of(block, self.heaviest) * counts)])
+
+    def sensitivity(self, relation: str) -> float:
+        return self.row_bound
+
+    @property
+    def row_bound(self) -> float:
+        return self.heaviest * self.limit
+
+
+@dataclass(frozen=True, eq=False)
+class ExposureSum:
+    """Σ weight, each cut into [0, heaviest].
+
+    **Sensitivity** `heaviest` under every relation: one row's exposure moves within [0, heaviest].
+    """
+
+    heaviest: float
+
+    def __call__(self, block: Block) -> Vector:
+        return np.array([np.sum(weights_of(block, self.heaviest))])
+
+    def sensitivity(self, relation: str) -> float:
+        return self.heaviest
+
+    @property
+    def row_bound(self) -> float:
+        return self.heaviest
+
+
+@dataclass(frozen=True, eq=False)
+class Counts:
+    """The label itself, as the measure of a histogram."""
+
+    def __call__(self, block: Block) -> Vector:
+        return np.asarray(block.y, dtype=np.float64)
+
+
+def kinds_of(declared: Sequence[str], shape: Shape) -> tuple[str, ...]:
+    """One kind per column; all "free" if none is declared."""
+    if not declared:
+        return ("free",) * shape.d
+    if len(declared) != shape.d:
+        raise ValueError(f"Expected one kind per column ({shape.d}), found {len(declared)}. Correct kinds=.")
+    return tuple(declared)

@@ -1,0 +1,389 @@
+"""The rule of the scaled methods: from public numbers to budget shares, and from released numbers to every setting.
+
+Everything here is pure. `shares` fixes the events before the data are read; `centred_and_scaled` and `descent_settings` are what
+`verify` replays on the released values. The one quantity that matters is the noise ratio
+
+    ν = S²/(μ·n)   (S·√p/(μ·n) where only numeric and one-hot columns are declared),
+
+the noise of a mean gradient relative to its size, with S² the private estimate of E‖z‖² after centring and scaling.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dperm.mechanisms.scaled.gaps import PRESENT_SHARE, centring, filling, present_cells
+from dperm.privacy import gaussian_mu, kappa
+from dperm.problem import Problem
+from dperm.release.noise import RELEASE_SLACK
+from dperm.release.plan import Settings, Shape, Target
+from dperm.terms.ranges import coarse_ranges, private_columns, tight_ranges
+from dperm.terms.statistics import SquareSum, upper_quantile
+
+Vector = NDArray[np.float64]
+
+KINDS = ("numeric", "categorical", "boolean", "sparse", "free", "private")
+MOMENTUM = 0.9
+# A standard deviation below the floor is treated as the floor: a rarer level is not blown up beyond 1/floor.
+FLOORS = {"numeric": 0.005, "categorical": 0.2, "boolean": 0.1, "sparse": 0.02}
+REGRESSION_FLOORS = {**FLOORS, "categorical": 0.1}
+NOISE_LIMIT = 0.06  # share of the residual variance that noise may add to the predictions of a regression
+LABEL_PRIOR = 0.1  # variance of a label mean about the middle of its bounds, in units of half their width squared
+BLIND = 8.0  # the residual scale is taken to be 1/8 of the labels' range where noise hides their histogram
+LONG_ENOUGH = 250.0  # flow time of a binary classification that more noise than the usual is accepted for
+RARE = 0.25  # a 0/1 column that is 1 less often than this keeps 0 as its centre, which costs no noise
+SHARES = {
+    "octaves": 0.03,
+    "cells": 0.03,
+    "row norms": 0.01,
+    "present": PRESENT_SHARE,
+    "radius": 0.02,
+    "squares": 0.10,
+    "positives": 0.005,
+    "residuals": 0.03,
+    "residuals again": 0.03,
+}
+
+
+# What each stage lets out, for people who read a plan.
+RELEASES = {
+    "octaves": "histogram of signs and magnitudes of each column without declared bounds",
+    "cells": "histogram of each such column inside the range that the first one found",
+    "row norms": "histogram of the rows' norms",
+    "mean": "sum of the rows",
+    "present": "number of present cells of each column that may have missing ones",
+    "radius": "histogram of the centred rows' norms",
+    "squares": "sum of squares of each centred column",
+    "positives": "number of positive labels",
+    "label mean": "sum of the labels",
+    "residuals": "histogram of the residuals at the start",
+    "residuals again": "histogram of the residuals after a third of the steps",
+    "descent": "sums of clipped gradients, as many as the released scale asks for",
+}
+
+
+def described(name: str, mu: float, target: Target) -> Settings:
+    """What a stage releases and its share of the budget μ²."""
+    return {"releases": RELEASES[name], "share": mu**2 / gaussian_mu(target.epsilon, target.delta) ** 2}
+
+
+def is_regression(problem: Problem) -> bool:
+    return not problem.loss.classification
+
+
+def has_flags(kinds: Sequence[str]) -> bool:
+    """Whether boolean or sparse columns are declared: then rows are short, and zero is their natural centre."""
+    return any(kind in ("boolean", "sparse") for kind in kinds)
+
+
+def kinds_in_words(kinds: Sequence[str]) -> str:
+    """Run lengths, so that a stage says in one line which columns it was planned for.
+
+    >>> kinds_in_words(("numeric", "numeric", "categorical"))
+    '2 numeric, 1 categorical'
+    """
+    return ", ".join(f"{len(list(run))} {kind}" for kind, run in groupby(kinds))
+
+
+def check_kinds(kinds: Sequence[str]) -> None:
+    for kind in kinds:
+        if kind not in KINDS:
+            raise ValueError(f"Expected kinds in {KINDS}, found {kind!r}. Declare what each column is.")
+
+
+def column_kinds(kinds: Sequence[str], shape: Shape) -> tuple[str, ...]:
+    """The declared kinds, one per column; all "free" when none were declared."""
+    if not kinds:
+        return ("free",) * shape.d
+    if len(kinds) != shape.d:
+        raise ValueError(f"Expected one kind per column ({shape.d}), found {len(kinds)}. Correct kinds=.")
+    return tuple(kinds)
+
+
+def effective_mu(mu: float, target: Target) -> float:
+    """μ per unit of a clipped row sum: what one row can change is κ clips, and a person owns several rows."""
+    return mu / (kappa(target.relation) * target.rows_per_person)
+
+
+def statistics(problem: Problem, kinds: Sequence[str], *, positives: bool, gaps: Sequence[int] = ()) -> list[str]:
+    """Names of the releases before the fit itself, in order."""
+    centred = problem.data.intercept != 0
+    names = [*centring(problem, gaps), "radius", "squares"]
+    flags = has_flags(kinds) and not is_regression(problem)
+    if flags and centred:
+        names = ["row norms", *names]
+    if centred and not is_regression(problem) and problem.loss.margins == 1 and (flags or positives):
+        names.append("positives")
+    if "private" in kinds:
+        names = ["octaves", "cells", *names]
+    return [*names, "label mean"] if is_regression(problem) and centred else names
+
+
+def private_ranges(
+    shape: Shape, target: Target, kinds: Sequence[str], budget: Mapping[str, float], released: Mapping[str, Any]
+) -> tuple[Vector, Vector]:
+    """(low, high) of the private columns, coarse after the first histogram and tight after the second."""
+    columns = len(private_columns(kinds))
+    unit = RELEASE_SLACK * math.sqrt(kappa(target.relation) * columns) * target.rows_per_person
+    low, high = coarse_ranges(np.asarray(released["octaves"]), unit / budget["octaves"], shape.n)
+    if "cells" not in released:
+        return low, high
+    return tight_ranges(np.asarray(released["cells"]), low, high, unit / budget["cells"], shape.n)
+
+
+def settled(kinds: Sequence[str]) -> tuple[str, ...]:
+    """Kinds after private bounds are known: those columns are numeric."""
+    return tuple("numeric" if kind == "private" else kind for kind in kinds)
+
+
+def mean_share(shape: Shape, target: Target) -> float:
+    """d/(0.1·μn)² kept in 1 … 25 %: what it takes to know each column's mean to a tenth of a standard error."""
+    mu = effective_mu(gaussian_mu(target.epsilon, target.delta), target)
+    return min(max(shape.d / (0.1 * mu * shape.n) ** 2, 0.01), 0.25)
+
+
+def label_share(shape: Shape, target: Target) -> float:
+    """(1/(0.02·μn))² kept in 1 … 10 %: what it takes to know the label mean to a hundredth of its range."""
+    mu = effective_mu(gaussian_mu(target.epsilon, target.delta), target)
+    return min(max((1.0 / (0.02 * mu * shape.n)) ** 2, 0.01), 0.1)
+
+
+def shares(
+    problem: Problem, shape: Shape, target: Target, kinds: Sequence[str], last: str, *, positives: bool = False,
+    gaps: Sequence[int] = (),
+) -> dict[str, float]:  # fmt: skip
+    """Stage name → μ of its event; the squares add up to μ(ε, δ)², and the last stage has what the others leave."""
+    names = statistics(problem, kinds, positives=positives, gaps=gaps)
+    names += ["residuals", last, "residuals again"] if is_regression(problem) else [last]
+    parts = parts_of(names, shape, target)
+    parts[last] = 1.0 - sum(parts.values())
+    mu = gaussian_mu(target.epsilon, target.delta)
+    # The square roots round; a factor below one keeps the sum of squares from exceeding μ².
+    return {name: mu * math.sqrt(parts[name]) * (1 - 1e-12) for name in names}
+
+
+def parts_of(names: Sequence[str], shape: Shape, target: Target) -> dict[str, float]:
+    """Shares of μ² of the named statistics."""
+    table = {**SHARES, "mean": mean_share(shape, target), "label mean": label_share(shape, target)}
+    return {name: table[name] for name in names if name in table}
+
+
+def floors(problem: Problem, kinds: Sequence[str]) -> Vector:
+    """Smallest standard deviation that is believed, per column of encoded rows."""
+    table = dict(REGRESSION_FLOORS if is_regression(problem) else FLOORS)
+    table["free"] = 0.04 * problem.data.x_norm / math.sqrt(max(len(kinds), 1))
+    return np.array([table[kind] for kind in settled(kinds)])
+
+
+def mean_radius(problem: Problem, shape: Shape, released: Mapping[str, Any]) -> float:
+    """Clip of the rows whose mean is taken: the declared norm, or a private 90 % quantile of the norms below it."""
+    limit = problem.data.x_norm
+    if "row norms" not in released:
+        return limit
+    return min(limit, upper_quantile(np.asarray(released["row norms"]), limit, shape.n, 0.9))
+
+
+def centre(
+    problem: Problem,
+    shape: Shape,
+    target: Target,
+    kinds: Sequence[str],
+    gaps: Sequence[int],
+    budget: Mapping[str, float],
+    released: Mapping[str, Any],
+) -> Vector:
+    """Noisy mean of the present cells; zero where zero is the better guess (sparse columns, rare levels, hardly any cell)."""
+    if "mean" not in released:
+        return np.zeros(shape.d)
+    cells = present_cells(shape, target, gaps, budget, released)
+    mean = np.where(cells > 0, np.asarray(released["mean"], dtype=np.float64) / np.maximum(cells, 1.0), 0.0)
+    if "present" in released:  # a mean over few cells is noisy: it stays where a row can be
+        mean = np.where(cells < shape.n, np.clip(mean, -problem.data.x_norm, problem.data.x_norm), mean)
+    if is_regression(problem) or has_flags(kinds):
+        rare = np.array([kind in ("categorical", "boolean") for kind in kinds], dtype=bool) & (mean < RARE)
+        sparse = np.array([kind == "sparse" for kind in kinds], dtype=bool)
+        mean = np.where(rare | sparse, 0.0, mean)
+    return mean
+
+
+def centred_radius(problem: Problem, shape: Shape, released: Mapping[str, Any]) -> float:
+    """Private 75 % quantile of ‖x - m‖."""
+    return upper_quantile(np.asarray(released["radius"]), 2 * problem.data.x_norm, shape.n, 0.75)
+
+
+def centred_and_scaled(
+    problem: Problem,
+    shape: Shape,
+    target: Target,
+    kinds: Sequence[str],
+    budget: Mapping[str, float],
+    released: Mapping[str, Any],
+    gaps: Sequence[int] = (),
+) -> Settings:
+    """shift m, scale 1/standard deviation, S² = E‖z‖² and the radii, from the released statistics; what missing cells become."""
+    shift = centre(problem, shape, target, kinds, gaps, budget, released)
+    radius = centred_radius(problem, shape, released)
+    noise = SquareSum(_NO_FEATURES, radius).sensitivity(target.relation) * target.rows_per_person / budget["squares"]
+    squares = np.asarray(released["squares"], dtype=np.float64)
+    floor = floors(problem, kinds)
+    believed = np.maximum(np.maximum(squares, noise), shape.n * floor * floor)
+    size = max(1.0, float(np.sum(np.maximum(squares, 0.0) / believed)))
+    return {
+        "shift": shift,
+        "scale": np.sqrt(shape.n / believed),
+        "size": math.sqrt((1.0 if problem.data.intercept else 0.0) + size),
+        "centred_radius": radius,
+        **({"fill": filling(shape, gaps, shift)} if "present" in released else {}),
+    }
+
+
+def positive_rate(shape: Shape, target: Target, budget: Mapping[str, float], released: Mapping[str, Any]) -> float | None:
+    """Noisy share of positives, kept away from 0 and 1 by its own noise."""
+    if "positives" not in released:
+        return None
+    away = target.rows_per_person / (budget["positives"] * shape.n) + 2.0 / shape.n
+    rate = float(np.asarray(released["positives"]).reshape(-1)[0]) / shape.n
+    return 0.5 if away >= 0.5 else min(max(rate, away), 1.0 - away)
+
+
+def trust_in_label_mean(problem: Problem, shape: Shape, target: Target, budget: Mapping[str, float]) -> float:
+    """v/(v + noise²): the part of a noisy label mean's distance from the middle of the bounds that is believed."""
+    if "label mean" not in budget:
+        return 1.0
+    y = problem.data.y
+    noise = y.radius / (effective_mu(budget["label mean"], target) * shape.n)
+    prior = LABEL_PRIOR * (y.width / 2) ** 2
+    return prior / (prior + noise**2)
+
+
+def residual_scale(problem: Problem, shape: Shape, target: Target, mu: float, counts: Sequence[float]) -> float:
+    """Private 75 % quantile of the residuals; a fixed part of the labels' range where half of the bins hold more noise than rows.
+
+    Otherwise noise in the first bins would pass for residuals as wide as the range, and the clip and its noise would be as wide.
+    """
+    top = problem.data.y.width
+    noise = math.sqrt(kappa(target.relation)) * target.rows_per_person / mu
+    if math.sqrt(12.0) * noise > 0.25 * shape.n:
+        return top / BLIND
+    return upper_quantile(np.asarray(counts), top, shape.n, 0.75)
+
+
+def logit(rate: float) -> float:
+    return math.log(rate / (1.0 - rate))
+
+
+def noise_ratio(problem: Problem, shape: Shape, target: Target, kinds: Sequence[str], mu: float, size: float) -> float:
+    """ν: the noise of a mean gradient in units of its size."""
+    margins = problem.loss.margins
+    spread = size * math.sqrt(margins) if is_regression(problem) or has_flags(kinds) else math.sqrt(shape.d * margins)
+    return size * spread / (effective_mu(mu, target) * shape.n)
+
+
+def descent_settings(
+    problem: Problem,
+    shape: Shape,
+    target: Target,
+    kinds: Sequence[str],
+    budget: Mapping[str, float],
+    released: Mapping[str, Any],
+    scaled: Settings,
+    *,
+    clip_factor: float | None,
+    horizon: float | None,
+    max_weight: float | None,
+) -> Settings:
+    """Clip, flow time, steps, step size and start of the descent.
+
+    τ = κ/(cν): after flow time τ = step·T/(1 - momentum) the noise in a flat direction has norm κ, for every n, d and ε.
+
+    In a regression κ = 3, and less where noise would add more than `NOISE_LIMIT` of the residual variance: along a column of unit
+    variance the noise of θ settles at (κρ/S)²/(2τ) with ρ the residual scale, so d columns add κcν·d/(2S²) of ρ². A classifier
+    needs the sign alone and takes κ = 0.5/ν in 2√(K/2) … max(4, 2√(K/2)), where K classes share the noise; with two classes in
+    2 … 3, and above 2 only while the flow is short and no boolean or sparse column is declared.
+    """
+    regression, margins = is_regression(problem), problem.loss.margins
+    heaviest = 1.0 if max_weight is None else max_weight
+    nu = noise_ratio(problem, shape, target, kinds, budget["descent"] / heaviest, scaled["size"])
+    rate = positive_rate(shape, target, budget, released)
+    if regression:
+        clip = min(max(math.sqrt(0.05 / nu), 0.4), 5.0)
+        columns = max(shape.d / scaled["size"] ** 2, 1.0)
+        reach = min(3.0, 2.0 * NOISE_LIMIT / (clip * nu * columns))
+    else:
+        clip = 0.25 * (math.sqrt(2.0) if margins > 1 else 1.0)
+        if rate is not None and has_flags(kinds):
+            clip *= (4.0 * rate * (1.0 - rate)) ** -0.25
+        least = 2.0 * math.sqrt(max(margins, 2) / 2)  # κ is the noise of all classes together
+        reach = min(max(0.5 / nu, least), max(4.0, least))
+        if margins == 1:
+            reach = 2.0 if has_flags(kinds) else max(2.0, min(reach, 3.0, LONG_ENOUGH * clip * nu))
+    clip = clip if clip_factor is None else clip_factor
+    reach = reach if horizon is None else horizon
+    if rate is not None and has_flags(kinds):
+        reach = max(reach, abs(logit(rate)))
+    curvature = problem.loss.bounds(math.inf, problem.data.y).curvature
+    # Heavy ball is stable below 2(1 + momentum)/(curvature·λ_max), and λ_max ≤ trace = S²; 0.85 of it leaves room.
+    stiffness = curvature * scaled["size"] ** 2 * heaviest
+    stiffness += problem.regularizer.smoothness * _map_norm(scaled, problem.data.intercept) ** 2 / shape.n
+    longest = 0.855 * 2 * (1 + MOMENTUM) / stiffness
+    tau = min(reach / (clip * nu), 1000.0)
+    gain = 1 - MOMENTUM
+    steps = int(min(max(math.ceil(gain * tau / longest), 100), 500))
+    return {
+        "noise_ratio": nu,
+        "positive_rate": rate,
+        "clip_factor": clip,
+        "flow_time": tau,
+        "steps": steps,
+        "step_size": min(gain * tau / steps, longest),
+        "step_mu": budget["descent"] / math.sqrt(steps),
+        "second_clip_at": steps // 3 if regression else None,
+    }
+
+
+def _map_norm(scaled: Settings, intercept: float) -> float:
+    """Bound on the norm of θ ↦ w: w = scale∘θ, and the intercept takes -⟨shift, w⟩ along."""
+    largest = float(np.max(scaled["scale"], initial=1.0))
+    if not intercept:
+        return largest
+    return math.hypot(largest, (1.0 + float(np.linalg.norm(scaled["shift"] * scaled["scale"]))) / intercept)
+
+
+def original_coefficients(theta: Vector, scaled: Settings, intercept: float) -> Vector:
+    """Coefficients of encoded rows from those of z = (scale∘(x - shift), 1): linear, so it commutes with averaging."""
+    scale, shift = np.asarray(scaled["scale"]), np.asarray(scaled["shift"])
+    d = len(scale)
+    slopes = theta[..., :d] * scale
+    if not intercept:
+        return np.asarray(slopes)
+    constant = (theta[..., d] - slopes @ shift) / intercept
+    return np.concatenate([slopes, np.asarray(constant)[..., None]], axis=-1)
+
+
+def pulled_back(gradient: Vector, scaled: Settings, intercept: float) -> Vector:
+    """The transpose of `original_coefficients`: a gradient in w becomes one in θ."""
+    scale, shift = np.asarray(scaled["scale"]), np.asarray(scaled["shift"])
+    d = len(scale)
+    if not intercept:
+        return np.asarray(gradient[..., :d] * scale)
+    constant = gradient[..., d] / intercept
+    return np.concatenate([scale * (gradient[..., :d] - constant[..., None] * shift), constant[..., None]], axis=-1)
+
+
+def digest(released: Mapping[str, Any]) -> str:
+    """SHA-256 over all released numbers in order: a rule may round a number away, the record must still hold all of them."""
+    text = hashlib.sha256()
+    for name in released:
+        text.update(name.encode())
+        text.update(np.ascontiguousarray(released[name], dtype="<f8").tobytes())
+    return text.hexdigest()
+
+
+_NO_FEATURES: Any = None

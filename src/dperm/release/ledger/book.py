@@ -1,0 +1,391 @@
+"""A durable record of what has been spent on a data set, shared by processes and people.
+
+One SQLite file. The debit of a whole plan is committed, to disk, before any noise is drawn: a crash can over-count, never
+under-count. What may still be spent is decided by a privacy filter (`dperm.privacy.filters`), proven for analysts who choose each
+fit after seeing the ones before.
+
+An entry has a public body, which the certificate of the fit repeats, and a secret part (a keyed fingerprint of the data) that
+stays in the file; the body holds the hash of the secret part.
+
+Tamper-evident: hash_k = SHA-256(hash_{k-1} ‖ body_k), and certificates carry the entry and head that they saw. `verify` finds
+an altered or removed row by itself, and a tail that was cut off (or a chain written anew) from a certificate that saw it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import json
+import math
+import os
+import secrets
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from dperm.privacy import RELATIONS, event_from_spec
+from dperm.privacy.filters import Cost, Filter
+from dperm.release.plan import UNITS, Plan
+from dperm.tables.fingerprint import digest, recognisable
+
+FORMAT = "dperm-ledger/1"
+_APPLICATION = 0x64706C31  # "dpl1", so that another SQLite file is not taken for a ledger
+_WAIT = 120.0  # seconds to wait for another process that is writing
+_TABLES = """
+CREATE TABLE entries (number INTEGER PRIMARY KEY, body TEXT NOT NULL, secret TEXT NOT NULL, hash TEXT NOT NULL);
+CREATE TABLE tail (only INTEGER PRIMARY KEY CHECK (only = 1), number INTEGER NOT NULL, hash TEXT NOT NULL);
+"""
+
+
+class BudgetExceeded(ValueError):
+    """The request does not fit into what is left. Nothing was read, nothing was spent."""
+
+
+@dataclass(frozen=True)
+class Account:
+    """What a ledger says now."""
+
+    dataset: str
+    epsilon: float
+    delta: float
+    relation: str
+    unit: str
+    fits: int
+    spent_share: float
+    left_epsilon: float
+    rule: str
+    head: str
+    seeded: int
+
+    def spec(self) -> dict[str, Any]:
+        return dict(self.__dict__)
+
+
+def entry_hash(previous: str, body: str) -> str:
+    """SHA-256 of the hash before and the canonical text of the entry."""
+    return hashlib.sha256(f"{previous}\n{body}".encode()).hexdigest()
+
+
+def canonical(value: Any) -> str:
+    """One text per value: sorted keys, no spaces, no NaN."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+class Ledger:
+    """A budget ledger on disk.
+
+    **Guarantee**: everything released under its debits is together (ε, δ)-DP for its relation and unit, whatever the analysts
+    chose after seeing what; see `dperm.privacy.filters` for the proof.
+
+    >>> import tempfile, dperm
+    >>> file = Path(tempfile.mkdtemp()) / "people.ledger"
+    >>> ledger = Ledger.create(file, dataset="people", epsilon=3.0, delta=1e-6)
+    >>> ledger.account().fits, round(ledger.account().left_epsilon, 2)
+    (0, 2.96)
+    """
+
+    def __init__(self, path: str | Path, *, data: Any = None) -> None:
+        """`data`: recognise the data set by this (a path to its file) instead of by the array or table that is fitted."""
+        self.path = Path(path)
+        self.data = data
+        if not self.path.is_file():
+            raise ValueError(f"Expected a ledger at {self.path}, found no file. Make one with `dperm ledger create`.")
+
+    # -- making and opening ------------------------------------------------------------------------------------------
+
+    @classmethod
+    def create(
+        cls,
+        path: str | Path,
+        *,
+        dataset: str,
+        epsilon: float,
+        delta: float,
+        relation: str = "replace-one",
+        unit: str = "row",
+        rule: str = "auto",
+        data: Any = None,
+    ) -> Ledger:
+        """A new file; an existing one is never overwritten. `data` (a path, table or array) fixes the fingerprint now."""
+        file = Path(path)
+        if relation not in RELATIONS:
+            raise ValueError(f"Expected relation in {RELATIONS}, found {relation!r}. Most ledgers want 'replace-one'.")
+        if unit not in UNITS:
+            raise ValueError(f"Expected unit in {UNITS}, found {unit!r}. 'person' is for fits with groups=.")
+        if not dataset or len(dataset) > 200 or not dataset.isprintable():
+            raise ValueError(f"Expected a short printable name for the data set, found {dataset[:80]!r}.")
+        Filter.declare(epsilon, delta, rule)
+        salt = secrets.token_hex(32)
+        body = {
+            "kind": "create",
+            "number": 0,
+            "format": FORMAT,
+            "time": _now(),
+            "dataset": dataset,
+            "epsilon": float(epsilon),
+            "delta": float(delta),
+            "relation": relation,
+            "unit": unit,
+            "rule": rule,
+        }
+        secret = {"salt": salt, "fingerprint": None if data is None else _keyed(salt, digest(data))}
+        try:
+            handle = os.open(file, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
+        except FileExistsError as error:
+            raise ValueError(f"Expected a new file, found {file} there already. A ledger is never overwritten.") from error
+        except OSError as error:
+            raise ValueError(f"Expected to write {file}, found: {error.strerror}.") from error
+        os.close(handle)
+        made = cls(file)
+        with made._connection() as connection:
+            connection.executescript(_TABLES)
+            connection.execute(f"PRAGMA application_id = {_APPLICATION}")
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute("INSERT INTO tail VALUES (1, 0, '')")
+            made._append(connection, "", body, secret)
+        return made
+
+    @classmethod
+    def open(cls, ledger: Any) -> Ledger:
+        """A ledger from a path; a `Ledger` is given back as it is."""
+        if isinstance(ledger, Ledger):
+            return ledger
+        if isinstance(ledger, str | Path):
+            return cls(ledger)
+        raise ValueError(f"Expected ledger= as a path or a Ledger, found {type(ledger).__name__}.")
+
+    @contextlib.contextmanager
+    def _connection(self) -> Iterator[sqlite3.Connection]:
+        try:
+            connection = sqlite3.connect(self.path, timeout=_WAIT, isolation_level=None)
+        except sqlite3.Error as error:
+            raise ValueError(f"Expected a ledger in {self.path.name}, found: {error}.") from error
+        try:
+            connection.execute("PRAGMA synchronous = EXTRA")  # committed means on disk, the journal's removal included
+            yield connection
+        except sqlite3.OperationalError as error:
+            raise ValueError(f"Expected to use the ledger {self.path.name}, found: {error}. Nothing was spent.") from error
+        except sqlite3.DatabaseError as error:
+            raise ValueError(f"Expected a ledger in {self.path.name}, found a file that is not one: {error}.") from error
+        finally:
+            connection.close()
+
+    # -- reading -----------------------------------------------------------------------------------------------------
+
+    def entries(self) -> list[dict[str, Any]]:
+        """Every entry in order, parsed; each with its hash."""
+        with self._connection() as connection:
+            connection.execute("BEGIN")
+            return self._read(connection)
+
+    def _read(self, connection: sqlite3.Connection) -> list[dict[str, Any]]:
+        mark = connection.execute("PRAGMA application_id").fetchone()[0]
+        if mark != _APPLICATION:
+            raise ValueError(f"Expected a ledger in {self.path.name}, found another SQLite file.")
+        parsed = []
+        for number, text, secret, found in connection.execute("SELECT number, body, secret, hash FROM entries ORDER BY number"):
+            try:
+                body = {**json.loads(text), "secret": dict(json.loads(secret)), "hash": found}
+                if body["kind"] == "debit":
+                    _costs([body]), body["plan"]["mechanism"], body["branch"], body["noise"]
+            except (LookupError, ValueError, TypeError, AttributeError, RecursionError) as error:
+                raise ValueError(f"Expected readable entries in {self.path.name}, found entry {number} damaged.") from error
+            parsed.append(body)
+        if not parsed or parsed[0].get("format") != FORMAT:
+            raise ValueError(f"Expected a ledger with format {FORMAT!r} in {self.path.name}, found none.")
+        return parsed
+
+    def account(self, delta: float | None = None) -> Account:
+        """What is spent and left; `left_epsilon` is that of one more Gaussian fit at `delta` (default: the ledger's)."""
+        entries = self.entries()
+        head, rule = entries[0], _filter(entries[0])
+        costs = _costs(entries)
+        closed = any(entry.get("branch") == "single" for entry in entries)
+        debits = [entry for entry in entries if entry["kind"] == "debit"]
+        return Account(
+            head["dataset"],
+            head["epsilon"],
+            head["delta"],
+            head["relation"],
+            head["unit"],
+            len(debits),
+            1.0 if closed else rule.spent_share(costs),
+            0.0 if closed else rule.left_epsilon(costs, head["delta"] if delta is None else delta),
+            debits[-1]["branch"] if debits else head["rule"],
+            entries[-1]["hash"],
+            sum(entry["noise"] == "seeded" for entry in debits),
+        )
+
+    # -- spending ----------------------------------------------------------------------------------------------------
+
+    def check(self, plan: Plan) -> None:
+        """Raise as `debit` would, spending nothing: for a refusal before data are opened."""
+        entries = self.entries()
+        self._matches(entries[0], plan)
+        self._admit(entries, plan)
+
+    def debit(self, plan: Plan, *, noise: str = "secure", data: Any = None, note: str = "") -> dict[str, Any]:
+        """Commit the cost of the whole plan, or raise; call it before any noise is drawn.
+
+        Gives the receipt that goes into the certificate: the entry, the hash before it, and the new head.
+        """
+        entries = self.entries()
+        self._matches(entries[0], plan)
+        self._admit(entries, plan)  # the refusal that needs no data comes first
+        shown = data if self.data is None else self.data
+        seen = _keyed(entries[0]["secret"]["salt"], digest(shown)) if recognisable(shown) else None
+        cost = _filter(entries[0]).cost(plan.events)  # may take a second: not while others wait
+        with self._connection() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            entries = self._read(connection)
+            known = {entry["secret"].get("fingerprint") for entry in entries} - {None}
+            if seen is not None and known and seen not in known:
+                raise ValueError(
+                    f"Expected the data set that ledger {self.path.name} was made for ({entries[0]['dataset']!r}), found other "
+                    "content. Use that data set's own ledger; if these are the same people in another form, admit it first: "
+                    "`dperm ledger admit`."
+                )
+            branch = self._admit(entries, plan, cost)
+            body = {
+                "kind": "debit",
+                "number": len(entries),
+                "time": _now(),
+                "dataset": entries[0]["dataset"],
+                "plan": plan_record(plan),
+                "cost": cost.spec(),
+                "branch": branch,
+                "noise": noise,
+                "note": note,
+            }
+            return self._append(connection, entries[-1]["hash"], body, {"fingerprint": seen, "nonce": secrets.token_hex(16)})
+
+    def admit(self, data: Any) -> None:
+        """Accept another form of the same people's data (other columns, another file format) for later fits."""
+        with self._connection() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            entries = self._read(connection)
+            found = _keyed(entries[0]["secret"]["salt"], digest(data))
+            body = {"kind": "admit", "number": len(entries), "time": _now()}
+            self._append(connection, entries[-1]["hash"], body, {"fingerprint": found, "nonce": secrets.token_hex(16)})
+
+    def _append(
+        self, connection: sqlite3.Connection, previous: str, body: Mapping[str, Any], secret: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        hidden = canonical(secret)
+        entry = {**body, "sealed": hashlib.sha256(hidden.encode()).hexdigest()}
+        text = canonical(entry)
+        head = entry_hash(previous, text)
+        connection.execute("INSERT INTO entries VALUES (?, ?, ?, ?)", (body["number"], text, hidden, head))
+        connection.execute("UPDATE tail SET number = ?, hash = ? WHERE only = 1", (body["number"], head))
+        connection.execute("COMMIT")
+        return {"entry": entry, "previous": previous, "head": head}
+
+    def _matches(self, head: Mapping[str, Any], plan: Plan) -> None:
+        if plan.target.relation != head["relation"]:
+            raise ValueError(
+                f"Expected relation={head['relation']!r}, which ledger {self.path.name} is kept for, "
+                f"found {plan.target.relation!r}. Change one."
+            )
+        unit = plan.target.unit
+        if unit != head["unit"]:
+            advice = "Pass groups= and max_rows_per_person=." if head["unit"] == "person" else "Use a ledger with unit person."
+            raise ValueError(
+                f"Expected a fit per {head['unit']}, which ledger {self.path.name} is kept for, found one per {unit}. {advice}"
+            )
+
+    def _admit(self, entries: Sequence[Mapping[str, Any]], plan: Plan, cost: Cost | None = None) -> str:
+        rule, costs = _filter(entries[0]), _costs(entries)
+        if not any(entry.get("branch") == "single" for entry in entries):
+            branch = rule.accepts([*costs, rule.cost(plan.events) if cost is None else cost])
+            if branch is not None:
+                return branch
+            if not costs and rule.alone(plan.events, plan.target.relation):
+                return "single"
+            left = rule.left_epsilon(costs, plan.target.delta or rule.delta)
+        else:
+            left = 0.0
+        at = f" at delta={plan.target.delta:g}" if plan.target.delta else ""
+        raise BudgetExceeded(
+            f"Expected a fit within what is left in ledger {self.path.name} of data set {entries[0]['dataset']!r}, found one "
+            f"that would exceed its budget of epsilon={rule.epsilon:g}, delta={rule.delta:g}: asked for "
+            f"epsilon={plan.target.epsilon:g}{at}, left is about epsilon={math.floor(left * 1000) / 1000:g}{at} for one more "
+            f"Gaussian fit after {len(costs)} fits. Ask for less. No data were read, nothing was spent."
+        )
+
+    # -- checking ----------------------------------------------------------------------------------------------------
+
+    def verify(
+        self,
+        certificates: Sequence[Mapping[str, Any]] = (),
+        *,
+        allow_seeded: bool = False,
+        accept_assumptions: bool = False,
+    ) -> list[str]:
+        """Reasons why the ledger cannot be trusted, each a sentence; empty when all agrees. See `dperm.release.ledger.check`."""
+        from dperm.release.ledger.check import problems
+
+        return problems(self, certificates, allow_seeded=allow_seeded, accept_assumptions=accept_assumptions)
+
+
+def plan_record(plan: Plan) -> dict[str, Any]:
+    """What the ledger keeps of a plan: public numbers only."""
+    target = plan.target
+    return {
+        "mechanism": plan.mechanism,
+        "epsilon": target.epsilon,
+        "delta": target.delta,
+        "relation": target.relation,
+        "rows_per_person": target.rows_per_person,
+        "unit": target.unit,
+        "assumptions": list(plan.assumptions),
+        "n": plan.shape.n,
+        "d": plan.shape.d,
+        "events": [event.spec() for event in plan.events],
+    }
+
+
+def _filter(head: Mapping[str, Any]) -> Filter:
+    return Filter.declare(head["epsilon"], head["delta"], head["rule"])
+
+
+def _costs(entries: Sequence[Mapping[str, Any]]) -> list[Cost]:
+    found = []
+    for entry in entries:
+        if entry.get("kind") == "debit":
+            cost = entry["cost"]
+            found.append(Cost(cost["square"], tuple(cost["curve"]), cost["failure"], cost["pure"]))
+    return found
+
+
+def _keyed(salt: str, found: bytes) -> str:
+    """The fingerprint under the ledger's own key: without the ledger nobody can test a guess of the data against it."""
+    return hmac.new(bytes.fromhex(salt), found, hashlib.sha256).hexdigest()
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="microseconds")
+
+
+def events_of(record: Mapping[str, Any]) -> list[Any]:
+    """The events of a stored plan."""
+    return [event_from_spec(spec) for spec in record["events"]]
+
+
+def receipt_again(stated: Mapping[str, Any], plan: Plan, policy: str) -> dict[str, Any]:
+    """The receipt that a certificate must carry for this plan: verification compares it with the one stated.
+
+    The plan, the noise and the head are recomputed. When the entry was written, which entry came before and what its filter said
+    about other fits cannot be recomputed without the ledger: a change to them shows in the head, and `dperm ledger verify` with
+    the certificate compares all of it.
+    """
+    record = plan_record(plan)
+    if "unit" not in stated["entry"]["plan"]:  # as entries were written before they stated it
+        record = {name: value for name, value in record.items() if name not in ("unit", "assumptions")}
+    entry = {**stated["entry"], "kind": "debit", "plan": record, "noise": policy}
+    # The head is that of the stated text: another machine's last digits must not break the chain; events are compared as numbers.
+    head = entry_hash(stated["previous"], canonical(stated["entry"]))
+    return {"entry": entry, "previous": stated["previous"], "head": head}

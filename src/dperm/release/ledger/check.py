@@ -1,0 +1,136 @@
+"""Checking a ledger by computing it again: chain, costs, every decision of the filter, and the certificates that saw it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import sqlite3
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from dperm.privacy import Event
+from dperm.privacy.filters import Cost
+from dperm.release.ledger.book import _APPLICATION, FORMAT, _filter, canonical, entry_hash, events_of
+
+if TYPE_CHECKING:
+    from dperm.release.ledger.book import Ledger
+
+
+def problems(
+    ledger: Ledger, certificates: Sequence[Mapping[str, Any]], *, allow_seeded: bool, accept_assumptions: bool = False
+) -> list[str]:
+    """Every reason not to trust the file; empty when all agrees."""
+    try:
+        with ledger._connection() as connection:
+            connection.execute("BEGIN")
+            if connection.execute("PRAGMA application_id").fetchone()[0] != _APPLICATION:
+                return ["this is another SQLite file, not a ledger"]
+            damage = [str(row[0]) for row in connection.execute("PRAGMA integrity_check") if row[0] != "ok"]
+            rows = connection.execute("SELECT number, body, secret, hash FROM entries ORDER BY number").fetchall()
+            tail = connection.execute("SELECT number, hash FROM tail").fetchall()
+    except (ValueError, sqlite3.Error) as error:
+        return [f"the file does not open as a ledger: {error}"]
+    reasons = [f"the file is damaged: {text}" for text in damage]
+    bodies = _chain(rows, reasons)
+    if not rows or tail != [(rows[-1][0], rows[-1][3])]:
+        reasons.append("the last entries are cut off: the file's own mark of its end names another entry")
+    if reasons or not bodies:
+        return reasons or ["the ledger has no entries"]
+    _replay(bodies, reasons, allow_seeded)
+    if not accept_assumptions:
+        reasons += _assumed(bodies)
+    heads = {row[3] for row in rows}
+    for number, certificate in enumerate(certificates, 1):
+        _saw(number, certificate, heads, bodies, reasons)
+    return reasons
+
+
+def _chain(rows: Sequence[tuple[int, str, str, str]], reasons: list[str]) -> list[dict[str, Any]]:
+    previous, bodies = "", []
+    for place, (number, text, secret, found) in enumerate(rows):
+        if number != place:
+            reasons.append(f"entry {place} is missing (found {number} in its place)")
+            return []
+        try:
+            body = json.loads(text)
+            same = isinstance(body, dict) and canonical(body) == text
+        except (ValueError, TypeError, RecursionError):
+            body, same = {}, False
+        sealed = isinstance(secret, str) and hashlib.sha256(secret.encode()).hexdigest()
+        if not same or body.get("number") != number or body.get("sealed") != sealed:
+            reasons.append(f"entry {number} was altered: its text does not agree with itself")
+        elif entry_hash(previous, text) != found:
+            reasons.append(f"entry {number} was altered, or one before it: its hash does not follow")
+        previous = found
+        bodies.append(body if isinstance(body, dict) else {})
+    if bodies and (bodies[0].get("kind") != "create" or bodies[0].get("format") != FORMAT):
+        reasons.append("entry 0 does not create a ledger")
+    return bodies
+
+
+def _replay(bodies: Sequence[Mapping[str, Any]], reasons: list[str], allow_seeded: bool) -> None:
+    try:
+        rule = _filter(bodies[0])
+        costs: list[Cost] = []
+        closed = False
+        for body in bodies[1:]:
+            if body["kind"] != "debit":
+                continue
+            events: list[Event] = events_of(body["plan"])
+            cost = rule.cost(events)
+            if not _same(cost.spec(), body["cost"]):
+                reasons.append(f"entry {body['number']} states another cost than its events have")
+            if body["plan"]["relation"] != bodies[0]["relation"]:
+                reasons.append(f"entry {body['number']} is for another relation")
+            if body["plan"].get("unit", bodies[0]["unit"]) != bodies[0]["unit"]:
+                reasons.append(f"entry {body['number']} protects another unit")
+            branch = rule.accepts([*costs, cost])
+            if branch is None and not costs and rule.alone(events, bodies[0]["relation"]):
+                branch = "single"
+            if closed or branch is None:
+                reasons.append(f"entry {body['number']} exceeds the budget of epsilon={rule.epsilon:g}, delta={rule.delta:g}")
+            elif branch != body["branch"]:
+                reasons.append(f"entry {body['number']} was admitted as {body['branch']!r}, recomputed {branch!r}")
+            if body["noise"] == "seeded" and not allow_seeded:
+                reasons.append(f"entry {body['number']} used seeded noise: its release is NOT private")
+            closed = closed or branch == "single"
+            costs.append(cost)
+    except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
+        reasons.append(f"the entries cannot be recomputed: {type(error).__name__}: {error}")
+
+
+def _assumed(bodies: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What the guarantees of the debited fits rest on and no code enforces."""
+    found = []
+    for body in bodies:
+        plan = body.get("plan") if isinstance(body.get("plan"), Mapping) else {}
+        for text in plan.get("assumptions", ()):  # type: ignore[union-attr]
+            found.append(f"entry {body['number']}: {text}: pass --accept-assumptions to accept that")
+    return found
+
+
+def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    if set(one) != set(other):
+        return False
+    pairs = [(one[key], other[key]) for key in ("square", "failure", "pure")] + list(zip(one["curve"], other["curve"]))
+    if len(one["curve"]) != len(other["curve"]):
+        return False
+    return all(
+        a == b or (a is not None and b is not None and math.isclose(a, b, rel_tol=1e-6, abs_tol=1e-20)) for a, b in pairs
+    )
+
+
+def _saw(
+    number: int, certificate: Mapping[str, Any], heads: set[str], bodies: Sequence[Mapping[str, Any]], reasons: list[str]
+) -> None:
+    """The certificate's entry must still be in the chain, as it was."""
+    record = certificate.get("ledger") if isinstance(certificate, Mapping) else None
+    if not isinstance(record, Mapping) or not isinstance(record.get("entry"), Mapping):
+        reasons.append(f"certificate {number} carries no ledger entry: its fit was not debited here")
+        return
+    if record.get("head") not in heads:
+        entry = record["entry"].get("number")
+        reasons.append(f"certificate {number} saw entry {entry}, which is not in this ledger: it was cut off or rewritten")
+    elif record["entry"] not in [dict(body) for body in bodies]:
+        reasons.append(f"certificate {number} states another entry than the ledger has")

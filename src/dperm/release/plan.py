@@ -1,0 +1,205 @@
+"""The shapes of a plan: what will happen, decided from public numbers before any row is read."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dperm.privacy import RELATIONS, Event, Guarantee, compose
+from dperm.problem import Problem
+
+if TYPE_CHECKING:
+    from dperm.release.asks import Program
+
+Vector = NDArray[np.float64]
+Settings = dict[str, Any]
+UNITS = ("row", "person")
+
+
+@dataclass(frozen=True)
+class Target:
+    """How much privacy to spend, against which neighbour.
+
+    `unit` says what one neighbour differs by: a "row", or a "person" with all their rows, of which at most `rows_per_person`
+    count. A person with one row is no row: whoever replaces a row together with its id also decides which of *other* rows count.
+    Left out (as older records do), it is a person where several rows count.
+
+    >>> Target.declare(epsilon=1.0, n=1000)
+    Target(epsilon=1.0, delta=1e-06, relation='replace-one', rows_per_person=1, unit='row')
+    """
+
+    epsilon: float
+    delta: float
+    relation: str = "replace-one"
+    rows_per_person: int = 1
+    unit: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.unit:
+            object.__setattr__(self, "unit", "person" if self.rows_per_person > 1 else "row")
+
+    def spec(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def declare(
+        cls,
+        *,
+        epsilon: float,
+        delta: float | None = None,
+        relation: str = "replace-one",
+        n: int,
+        rows_per_person: int = 1,
+        unit: str = "",
+    ) -> Target:
+        """Check the declaration; `delta=None` means min(1e-6, 0.1/n) from the public n."""
+        truth = bool | np.bool_
+        if isinstance(epsilon, truth) or not (isinstance(epsilon, int | float | np.number) and 0 < epsilon < math.inf):
+            raise ValueError(f"Expected epsilon > 0, found {epsilon}. Pass a positive privacy budget, e.g. epsilon=1.0.")
+        if not n >= 1:
+            raise ValueError(f"Expected at least one row (n ≥ 1), found {n}. Pass the public number of rows.")
+        if epsilon > 1e12:
+            raise ValueError(f"Expected epsilon ≤ 1e12, found {epsilon:g}: nothing is private there. Use a non-private library.")
+        if relation not in RELATIONS:
+            raise ValueError(f"Expected relation in {RELATIONS}, found {relation!r}. Most users want 'replace-one'.")
+        if rows_per_person < 1:
+            raise ValueError(f"Expected max_rows_per_person ≥ 1, found {rows_per_person}. Pass a positive whole number.")
+        if unit not in ("", *UNITS) or (unit == "row" and rows_per_person > 1):
+            raise ValueError(f"Expected unit in {UNITS}, and 'person' where several rows count, found {unit!r}.")
+        if delta is None:
+            delta = min(1e-6, 0.1 / n)
+        if isinstance(delta, truth) or not (isinstance(delta, int | float | np.number) and 0 <= delta < 1):
+            raise ValueError(f"Expected 0 ≤ delta < 1, found {delta}. Pass e.g. delta=1e-6, or delta=0 for pure privacy.")
+        if delta >= 1 / n:
+            raise ValueError(
+                f"Expected delta < 1/n = {1 / n:.3g}, found {delta}: such a delta permits publishing a whole record. "
+                "Pass a smaller delta, or leave it out for the default."
+            )
+        return cls(float(epsilon), float(delta), relation, int(rows_per_person), unit)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Public size of the data: n rows (nominal under add-remove) and d columns before the intercept."""
+
+    n: int
+    d: int
+
+    def parameters(self, problem: Problem) -> int:
+        """Number of coefficients: margins × (columns + intercept)."""
+        columns = self.d if problem.feature_map is None else problem.feature_map.output_dimension
+        return problem.loss.margins * (columns + (1 if problem.data.intercept else 0))
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One booked step of a plan: a fixed event, and the public numbers known before the data are read."""
+
+    name: str
+    event: Event
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def spec(self) -> dict[str, Any]:
+        return {"name": self.name, "event": self.event.spec(), "settings": dict(self.settings)}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Stages in order. Their composition is the guarantee; nothing in it depends on the data."""
+
+    mechanism: str
+    options: Mapping[str, Any]
+    stages: tuple[Stage, ...]
+    target: Target
+    shape: Shape
+    assumptions: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    parameters: int | None = None  # how many numbers are released, where it is not one per coefficient of the problem
+    most_rows: int | None = None  # the largest table that the guarantee speaks of, where it was declared (add-remove)
+    notes: tuple[str, ...] = ()  # what a reader should know and nobody need be warned of
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        return tuple(stage.event for stage in self.stages)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        return compose(self.events, self.target.relation)
+
+    def stage(self, name: str) -> Stage:
+        return next(stage for stage in self.stages if stage.name == name)
+
+    def explain(self) -> str:
+        """The plan in lines that a person reads before agreeing to it."""
+        lines = [f"mechanism  {self.mechanism}", f"target     {self.target.epsilon:g} at delta {self.target.delta:g}"]
+        lines[1] += f", {self.target.relation}, n = {self.shape.n:,}, d = {self.shape.d:,}"
+        for stage in self.stages:
+            shown = ", ".join(f"{key} = {_short(value)}" for key, value in stage.settings.items())
+            event = re.sub(r"\d+\.\d{5,}(e[-+]?\d+)?", lambda found: f"{float(found[0]):.4g}", str(stage.event))
+            lines.append(f"stage      {stage.name}: {event}" + (f" ({shown})" if shown else ""))
+        lines += [f"assumes    {text}" for text in self.assumptions]
+        lines += [f"note       {text}" for text in (*self.warnings, *self.notes)]
+        return "\n".join(lines)
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run lets out: the coefficients, every value released on the way (a private scale, private bounds), and what
+    followed from those."""
+
+    w: Vector
+    released: Mapping[str, Any] = field(default_factory=dict)
+    decided: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Mechanism(Protocol):
+    """One theorem. `plan` is pure, and so is `program` between its asks: it sees neither rows nor noise."""
+
+    name: ClassVar[str]
+
+    def missing(self, problem: Problem, target: Target) -> list[str]:
+        """What the theorem needs and the problem does not have, each in words; empty when all is met."""
+        ...
+
+    def plan(self, problem: Problem, shape: Shape, target: Target) -> Plan: ...
+
+    def program(self, plan: Plan, problem: Problem) -> Program:
+        """What the mechanism asks of the driver, in order; returns the coefficients. `verify` replays it."""
+        ...
+
+
+MECHANISMS: dict[str, type] = {}
+
+
+def register(cls: type) -> type:
+    """Make a mechanism known by its name, for certificates and for `method=`."""
+    MECHANISMS[cls.name] = cls  # type: ignore[attr-defined]
+    return cls
+
+
+def options_of(mechanism: Any) -> dict[str, Any]:
+    """The public options of a mechanism (a frozen dataclass), as the certificate stores them.
+
+    An option that came later is left out where it has the meaning that records without it have (`UNSTATED` of its class).
+    """
+    later = getattr(mechanism, "UNSTATED", {})
+    return {name: value for name, value in asdict(mechanism).items() if name not in later or value != later[name]}
+
+
+class UnmetNeeds(ValueError):
+    """The problem lacks something that the mechanism's theorem needs; the message lists all of it."""
+
+    def __init__(self, mechanism: str, needs: list[str], advice: str = "") -> None:
+        listed = "; ".join(needs)
+        super().__init__(f"Expected a problem that {mechanism!r} covers, found these needs unmet: {listed}.{advice}")
+        self.mechanism, self.needs = mechanism, needs

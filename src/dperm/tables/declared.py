@@ -1,0 +1,145 @@
+"""What a person declares about the columns of an array: `bounds=` in each of its forms, lists of columns, one-hot groups."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dperm.words.spelling import closest
+
+Vector = NDArray[np.float64]
+FORMS = (
+    'one pair (low, high) for all columns, one pair per column [(low, high), ...], a dict {"name": (low, high), ...}, or '
+    "(lows, highs) with one number per column each"
+)
+
+
+def declared_bounds(
+    bounds: Any, d: int, names: Sequence[str] | None = None, others: Sequence[int] = ()
+) -> tuple[Vector, Vector]:
+    """(lows, highs) of d columns, called x0, x1, ... where they have no names.
+
+    `others` are columns whose kind has its own bounds (0/1 columns): a dict may leave them out.
+    Which form was meant is decided by its structure and by d, which are public.
+
+    >>> [side.tolist() for side in declared_bounds([(0, 100), (50, 200), (0, 1)], 3, ("a", "b", "c"))]
+    [[0.0, 50.0, 0.0], [100.0, 200.0, 1.0]]
+    >>> [side.tolist() for side in declared_bounds({"b": (50, 200), "a": (0, 100)}, 2, ("a", "b"))]
+    [[0.0, 50.0], [100.0, 200.0]]
+    """
+    names = [f"x{j}" for j in range(d)] if names is None or len(names) != d else [str(name) for name in names]
+    if isinstance(bounds, Mapping):
+        low, high = _by_name(bounds, names, others)
+    else:
+        low, high = _by_place(bounds, d, names)
+    if not (np.isfinite(low).all() and np.isfinite(high).all()):
+        raise ValueError("Expected finite bounds, found inf or NaN. Pass numbers that hold for every record, loose if need be.")
+    return low, high
+
+
+def _by_name(bounds: Mapping[Any, Any], names: Sequence[str], others: Sequence[int]) -> tuple[Vector, Vector]:
+    places = {name: j for j, name in enumerate(names)}
+    low, high = np.zeros(len(names)), np.ones(len(names))
+    open_columns = set(range(len(names))) - set(others)
+    for name, pair in bounds.items():
+        j = name if isinstance(name, int) and not isinstance(name, bool) and 0 <= name < len(names) else places.get(str(name))
+        if j is None:
+            raise ValueError(
+                f"Expected bounds= to name columns of X, found {str(name)[:60]!r}.{closest(str(name), names)} Columns: "
+                f"{', '.join(names[:20])}."
+            )
+        found = _numbers(pair)
+        if found is None or found.shape != (2,):
+            raise ValueError(f"Expected a pair (low, high) as bounds of column {names[j]!r}, found {pair!r}.")
+        low[j], high[j] = found
+        open_columns.discard(j)
+    if open_columns:
+        absent = ", ".join(repr(names[j]) for j in sorted(open_columns)[:12])
+        raise ValueError(f"Expected bounds of every numeric column, found none for {absent}. Add them to bounds=.")
+    return low, high
+
+
+def _by_place(bounds: Any, d: int, names: Sequence[str]) -> tuple[Vector, Vector]:
+    table = _numbers(bounds)
+    if table is not None and table.shape == (d, 2) and d != 2:
+        return table[:, 0].copy(), table[:, 1].copy()
+    try:
+        low, high = (np.broadcast_to(np.asarray(side, dtype=np.float64), (d,)).copy() for side in _pair(bounds))
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"Expected bounds= as {FORMS}; X has {d} columns. Found {bounds!r}.") from error
+    # Nobody writes a pair as an array.
+    arrays = isinstance(bounds, tuple) and all(isinstance(side, np.ndarray) for side in bounds)
+    if d == 2 and not arrays and table is not None and table.shape == (2, 2):
+        return _two_columns(table, names)
+    return low, high
+
+
+def _two_columns(table: Vector, names: Sequence[str]) -> tuple[Vector, Vector]:
+    """Two columns and a 2 × 2 table: pairs per column are its rows, lows and highs are its rows too. Only one may make sense."""
+    pairs, sides = bool(np.all(table[:, 0] < table[:, 1])), bool(np.all(table[0] < table[1]))
+    if pairs and sides and not np.array_equal(table, table.T):
+        (a, b), (c, d) = table.tolist()
+        first, second = (repr(name) for name in names)
+        raise ValueError(
+            "Expected bounds= that can be read in one way, found two numbers twice for two columns. One pair per column would "
+            f"mean {first} from {a:g} to {b:g} and {second} from {c:g} to {d:g}; (lows, highs) would mean {first} from {a:g} to "
+            f"{c:g} and {second} from {b:g} to {d:g}. Write a dict by column name: bounds={{{first}: (low, high), {second}: "
+            "(low, high)}."
+        )
+    return (table[:, 0].copy(), table[:, 1].copy()) if pairs else (table[0].copy(), table[1].copy())
+
+
+def _pair(bounds: Any) -> tuple[Any, Any]:
+    if isinstance(bounds, str):
+        raise TypeError("a word")
+    low, high = bounds
+    return low, high
+
+
+def _numbers(values: Any) -> Vector | None:
+    """As an array of numbers, or None for what is none (words, ragged lists)."""
+    try:
+        return None if isinstance(values, str) else np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        return None
+
+
+def listed_columns(declared: Any, labels: tuple[str, ...], kind: str) -> list[int]:
+    """Column indices from a list of indices or names, or "all"."""
+    if declared is None:
+        return []
+    if isinstance(declared, str):
+        if declared != "all":
+            raise ValueError(f'Expected {kind}= as a list of columns or "all", found {declared!r}.')
+        return list(range(len(labels)))
+    found = []
+    for item in declared:
+        if isinstance(item, str):
+            if item not in labels:
+                raise ValueError(f"Expected {kind}= to name columns of X, found {item!r}. Columns: {', '.join(labels[:20])}.")
+            found.append(labels.index(item))
+        else:
+            if not -len(labels) <= int(item) < len(labels):
+                raise ValueError(f"Expected {kind}= column numbers below {len(labels)}, found {item}.")
+            found.append(int(item) % len(labels))
+    return found
+
+
+def grouped_columns(declared: Any, labels: tuple[str, ...]) -> list[list[int]]:
+    """Groups of one-hot columns; a flat list is one group."""
+    if declared is None:
+        return []
+    if isinstance(declared, str):
+        return [listed_columns(declared, labels, "categorical")]
+    items = list(declared)
+    nested = [list(item) for item in items if not isinstance(item, str | int | np.integer)]
+    if nested and len(nested) != len(items):
+        raise ValueError("Expected categorical= as a list of groups, found columns and groups mixed. Write [[0, 1], [2, 3, 4]].")
+    groups = [listed_columns(group, labels, "categorical") for group in (nested or [items])]
+    flat = [j for group in groups for j in group]
+    if len(set(flat)) != len(flat):
+        raise ValueError("Expected each column in one categorical group, found a column in two.")
+    return groups

@@ -1,0 +1,265 @@
+"""Files as streams of record batches: CSV, Parquet (one file or a partitioned folder) and Arrow IPC, in a fixed order.
+
+Everything that can be wrong with the files as files is found here, before a fit begins: a Parquet or IPC file that ends early has
+no footer, a partition with other types is compared with the first one, a ragged CSV line shows when rows are counted.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+NULL_WORDS = ["", "NA", "NaN", "null"]
+SUFFIXES = {
+    ".csv": "csv",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".arrow": "ipc",
+    ".ipc": "ipc",
+    ".feather": "ipc",
+}
+
+
+@contextmanager
+def readable(where: str) -> Iterator[None]:
+    """Arrow's errors in our words. Arrow quotes the offending line, which is a person's record: that part is cut off."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        first = str(error).splitlines()[0].split(": Expected")[0].split(". Conversion error")[0][:160]
+        raise ValueError(
+            f"Expected a table that reads to its end in {where}, found a broken file: {first}. Write the file again; nothing was "
+            "released."
+        ) from error
+
+
+@dataclass(frozen=True)
+class Files:
+    """A table on disk: files in the order of their names, one format, the columns that will be read.
+
+    `read_ahead` batches are decoded while the caller works on one.
+    """
+
+    root: Path
+    names: tuple[str, ...]
+    format: str
+    columns: tuple[str, ...]
+    read_ahead: int = 4
+
+    @classmethod
+    def open(cls, path: str | Path, columns: list[str], read_ahead: int = 4) -> Files:
+        """Find the files and check every one of them against the columns that are needed."""
+        root = Path(path)
+        if not root.exists():
+            raise ValueError(f"Expected a file or folder at {root}, found none. Check the path.")
+        found = [root]
+        if root.is_dir():
+            found = sorted(file for file in root.rglob("*") if file.suffix.lower() in SUFFIXES and _plain(file, root))
+        if not found:
+            raise ValueError(f"Expected CSV, Parquet or Arrow files in {root.name}, found none. Check the folder.")
+        kinds = sorted({SUFFIXES.get(file.suffix.lower(), "csv") for file in found})
+        if len(kinds) > 1:
+            raise ValueError(f"Expected files of one format in {root.name}, found {' and '.join(kinds)}. Separate them.")
+        files = cls(root, tuple(str(file) for file in found), kinds[0], tuple(columns), read_ahead)
+        files.check()
+        return files
+
+    def check(self) -> None:
+        """Every file has the needed columns, with the types of the first file; no column is stored as "null"."""
+        import pyarrow as pa
+
+        first: dict[str, Any] = {}
+        for name in self.names:
+            types = {**self._partition_types(name), **self._types(name)}
+            missing = [column for column in self.columns if column not in types]
+            if missing:
+                raise ValueError(
+                    f"Expected the declared columns {', '.join(map(repr, missing))} in {Path(name).name}, found "
+                    f"{', '.join(map(repr, list(types)[:30]))}. Correct the names in the schema, or mark a column as ignored."
+                )
+            for column in self.columns:
+                if types[column] == pa.null():
+                    raise ValueError(
+                        f"Expected values in column {column!r} of {Path(name).name}, found a column stored with type null. "
+                        "Mark it as ignored in the schema, or write it with a type."
+                    )
+                if first.setdefault(column, types[column]) != types[column]:
+                    raise ValueError(
+                        f"Expected column {column!r} with type {first[column]} as in {Path(self.names[0]).name}, found "
+                        f"{types[column]} in {Path(name).name}. Write all partitions with one schema."
+                    )
+
+    def _types(self, name: str) -> dict[str, Any]:
+        import pyarrow as pa
+
+        with readable(Path(name).name):
+            if self.format == "parquet":
+                import pyarrow.parquet
+
+                found = pyarrow.parquet.read_schema(name)
+            elif self.format == "ipc":
+                with pa.memory_map(name) as file:
+                    found = pa.ipc.open_file(file).schema
+            else:
+                return dict.fromkeys(csv_header(Path(name)), pa.string())
+        if len(set(found.names)) != len(found.names):
+            raise ValueError("Expected column names that differ, found a name twice. Rename the columns of the table.")
+        return {field.name: field.type for field in found}
+
+    def _partition_types(self, name: str) -> dict[str, Any]:
+        """Columns that folder names carry, as in year=2020/part-0.parquet; read as text."""
+        import pyarrow as pa
+
+        parts = Path(name).relative_to(self.root).parts[:-1] if self.root.is_dir() else ()
+        return {part.split("=", 1)[0]: pa.string() for part in parts if "=" in part}
+
+    @cached_property
+    def dataset(self) -> Any:
+        import pyarrow as pa
+        import pyarrow.dataset as ds
+
+        folders = self._partition_types(self.names[0])
+        partitioning = ds.partitioning(pa.schema(list(folders.items())), flavor="hive") if folders else None
+        schema = None
+        form: Any = self.format
+        if self.format == "csv":
+            schema = pa.schema([(column, pa.string()) for column in csv_header(Path(self.names[0]))])
+            form = ds.CsvFileFormat()
+        with readable(self.root.name):
+            return ds.dataset(
+                list(self.names),
+                schema=schema,
+                format=form,
+                partitioning=partitioning,
+                partition_base_dir=str(self.root) if folders else None,
+            )
+
+    @cached_property
+    def n(self) -> int:
+        """Rows: from the footers of Parquet and IPC files; a CSV is read once to its end."""
+        import pyarrow.parquet as pq
+
+        with readable(self.root.name):
+            if self.format == "csv":
+                rows = sum(batch.num_rows for batch in self._scan(self.columns[:1], 1 << 16))
+            elif self.format == "parquet":
+                rows = sum(pq.read_metadata(name).num_rows for name in self.names)
+            else:
+                rows = self.dataset.count_rows()
+        if rows == 0:
+            raise ValueError(f"Expected at least one row in {self.root.name}, found none.")
+        return int(rows)
+
+    def batches(self, size: int) -> Iterator[Any]:
+        """Record batches of at most `size` rows, in file order, with the needed columns only."""
+        with readable(self.root.name):
+            if self.format == "parquet":
+                yield from ahead(self._pages(size), self.read_ahead)
+            else:
+                yield from self._scan(self.columns, size)
+
+    def _pages(self, size: int) -> Iterator[Any]:
+        """Parquet page by page. A dataset scan would decode whole row groups, several at once: no budget could be kept."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        for name in self.names:
+            folders = dict(part.split("=", 1) for part in Path(name).relative_to(self.root).parts[:-1] if "=" in part)
+            stored = [column for column in self.columns if column not in folders]
+            with pq.ParquetFile(name, buffer_size=1 << 18, pre_buffer=False) as file:
+                for batch in file.iter_batches(size, columns=stored, use_threads=True):
+                    for column in self.columns:
+                        if column in folders:
+                            batch = batch.append_column(column, pa.repeat(folders[column], batch.num_rows))
+                    yield batch
+
+    def _scan(self, columns: tuple[str, ...], size: int) -> Iterator[Any]:
+        import pyarrow.csv
+        import pyarrow.dataset as ds
+
+        options = None
+        if self.format == "csv":
+            options = ds.CsvFragmentScanOptions(
+                # A cell that is no UTF-8 is a missing cell, not a broken file: `dperm.tables.cells` reads the bytes.
+                convert_options=pyarrow.csv.ConvertOptions(check_utf8=False, strings_can_be_null=True, null_values=NULL_WORDS),
+                read_options=pyarrow.csv.ReadOptions(block_size=1 << 20),
+            )
+        yield from self.dataset.to_batches(
+            columns=list(columns),
+            batch_size=size,
+            batch_readahead=self.read_ahead,
+            fragment_readahead=1,
+            fragment_scan_options=options,
+        )
+
+    def fingerprint(self) -> list[list[Any]]:
+        """Name, size and time of every file: what a cache must match."""
+        found = []
+        for name in self.names:
+            state = Path(name).stat()
+            found.append([name, state.st_size, state.st_mtime_ns])
+        return found
+
+
+def ahead(batches: Iterator[Any], count: int) -> Iterator[Any]:
+    """The same batches, with up to `count` of them read by another thread while the caller works."""
+    waiting: queue.Queue[Any] = queue.Queue(count)
+    ended = threading.Event()
+
+    def put(item: Any) -> bool:
+        while not ended.is_set():
+            try:
+                waiting.put(item, timeout=0.1)
+                return True
+            except queue.Full:
+                continue
+        return False
+
+    def read() -> None:
+        try:
+            for batch in batches:
+                if not put((batch, None)):
+                    return
+            put((None, None))
+        except BaseException as error:  # handed to the caller, who raises it
+            put((None, error))
+
+    reader = threading.Thread(target=read, name="dperm read-ahead", daemon=True)
+    reader.start()
+    try:
+        while True:
+            batch, error = waiting.get()
+            if error is not None:
+                raise error
+            if batch is None:
+                return
+            yield batch
+    finally:  # also when the caller stops early
+        ended.set()
+        reader.join()
+
+
+def _plain(file: Path, root: Path) -> bool:
+    """Files that writers leave beside the data (_metadata, .crc, hidden folders) are no data."""
+    return file.is_file() and not any(part.startswith((".", "_")) for part in file.relative_to(root).parts)
+
+
+def csv_header(file: Path) -> list[str]:
+    import pyarrow.csv
+
+    with file.open("rb") as handle:
+        if not handle.readline().decode("utf-8-sig", errors="replace").strip():
+            raise ValueError(f"Expected a header line in {file.name}, found an empty file.")
+    with readable(file.name), pyarrow.csv.open_csv(file) as reader:
+        names = list(reader.schema.names)
+    if len(set(names)) != len(names):
+        raise ValueError("Expected column names that differ, found a name twice. Rename the columns of the table.")
+    return names

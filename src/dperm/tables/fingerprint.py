@@ -1,0 +1,97 @@
+"""A digest of a data set's content: a file's bytes, a table's columns, arrays, or rows of an engine.
+
+It is private: the ledger keeps it. Rows say themselves what they are recognised by, whatever was declared about them: rows
+on disk by the bytes of their files (as `Ledger(path, data=file)` is), rows in memory or on a card by their array, rows on a
+cluster by their cells in blocks of 8,192 rows, whatever the partitions.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dperm.tables.cells import column, objects
+
+
+def digest(data: Any) -> bytes:
+    """SHA-256 of a path's bytes, of a table's named columns, of a tuple of arrays, or of ready-made bytes.
+
+    >>> digest(np.zeros(3)) == digest(np.zeros(3)), digest(np.zeros(3)) == digest(np.ones(3))
+    (True, False)
+    """
+    found = hashlib.sha256()
+    _feed(found, data)
+    return found.digest()
+
+
+def recognisable(data: Any) -> bool:
+    """Whether `digest` has a rule for it."""
+    from dperm.tables.tables import is_table
+
+    if hasattr(data, "recognised_by"):
+        return True
+    known = bytes | str | Path | tuple | list | np.ndarray
+    return isinstance(data, known) or (data is not None and (is_table(data) or hasattr(data, "tocsr")))
+
+
+def _feed(found: Any, data: Any) -> None:
+    from dperm.tables.tables import cells, column_names, is_table
+
+    if isinstance(data, bytes):
+        found.update(b"bytes" + data)
+    elif isinstance(data, str | Path):
+        _feed_path(found, Path(data))
+    elif isinstance(data, tuple):
+        for part in data:
+            _feed(found, part)
+    elif hasattr(data, "recognised_by"):
+        _feed(found, data.recognised_by())
+    elif data is None:
+        found.update(b"none")
+    elif is_table(data):
+        for name in column_names(data):
+            found.update(f"column {name}".encode())
+            values = cells(data, name)
+            _feed(found, values if values.dtype.kind in "fiub" else objects(map(_present, values)))
+    elif hasattr(data, "tocsr"):
+        rows = data.tocsr()
+        _feed(found, (np.array(rows.shape), rows.indptr, rows.indices, rows.data))
+    else:
+        try:
+            array = np.ascontiguousarray(np.asarray(data))
+        except Exception:  # a list among numbers: the cells stay as they are
+            array = column(data)
+        found.update(f"array {array.dtype.str} {array.shape}".encode())
+        found.update(_written(array.tolist()) if array.dtype.hasobject else array.tobytes())
+
+
+def _present(cell: Any) -> Any:
+    """The cell, or None for the nulls of other libraries, so that a table keeps its digest in each of them."""
+    try:
+        return None if type(cell).__name__ == "NAType" or bool(cell != cell) else cell
+    except Exception:  # an array, a signalling NaN
+        return cell
+
+
+def _written(cells: Any) -> bytes:
+    """The cells as Python writes them; one that cannot be written leaves its type."""
+    try:
+        return repr(cells).encode(errors="backslashreplace")
+    except Exception:  # an integer of 5,000 digits, an object that raises
+        if isinstance(cells, list):
+            return b"[" + b", ".join(map(_written, cells)) + b"]"
+        return f"<{type(cells).__name__}>".encode()
+
+
+def _feed_path(found: Any, path: Path) -> None:
+    files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
+    if not files or not files[0].exists():
+        raise ValueError(f"Expected a file at {path}, found none. Check the path.")
+    for file in files:
+        found.update(b"file")
+        with file.open("rb") as handle:
+            while chunk := handle.read(1 << 20):
+                found.update(chunk)

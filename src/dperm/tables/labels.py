@@ -1,0 +1,111 @@
+"""Labels: declared classes and declared bounds, never those found in the data."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from sklearn.exceptions import DataConversionWarning
+
+from dperm.problem import Interval
+from dperm.tables.cells import column, key, numbers, plain, positions
+from dperm.tables.tables import columns, is_table
+
+
+def declared_classes(classes: Any, schema: Any) -> np.ndarray:
+    """The classes the caller declared, as an array; for two classes the second is the positive one."""
+    of_schema = None if schema is None or schema.target is None else schema.target.classes
+    if classes is None:
+        classes = of_schema
+    if classes is None:
+        raise ValueError(
+            "Expected classes=, the labels that can occur, found none. Pass e.g. classes=[0, 1]: which labels exist must be "
+            "declared, because reading them off the data would reveal a rare one."
+        )
+    if isinstance(classes, str | bytes | set | frozenset | Mapping) or not isinstance(classes, Iterable):
+        raise ValueError(
+            f"Expected classes= as a list of labels, found {classes!r}. Write e.g. classes=[0, 1]; the last of two is the "
+            "positive one."
+        )
+    classes = list(classes)
+    found = np.asarray(classes)
+    if found.ndim != 1 or len(found) < 2 or len(set(positions(classes, classes).tolist())) != len(found):
+        raise ValueError(f"Expected at least two different classes, found {classes!r}. Pass e.g. classes=[0, 1].")
+    if of_schema is not None and set(positions(classes, found_in := list(of_schema)).tolist()) != set(range(len(found_in))):
+        raise ValueError(
+            f"Expected the classes of the schema's target {schema.target.column!r}, {found_in!r}, found classes={classes!r}. "
+            "Leave classes= out, or correct the schema."
+        )
+    return found
+
+
+def label_column(y: Any, n: int) -> np.ndarray:
+    """y as one column of n labels, each as it is. Missing and odd ones pass: refusing them would let one person's row stop a fit.
+
+    scikit-learn's own check of y raises on the first NaN, which is a message about a row, and quotes complex labels.
+    """
+    if isinstance(y, np.ndarray) and y.dtype.kind == "c":  # one cell makes a complex column of a table: there each is read alone
+        raise ValueError("Complex data not supported: expected real labels, found complex ones. Pass real numbers.")
+    tables = columns(y) if is_table(y) else []
+    labels = column(y) if not tables else tables[0][:, None] if len(tables) == 1 else np.stack(tables, axis=1)
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        warnings.warn(
+            "A column-vector y was passed when a 1d array was expected. Pass one label per row, e.g. y.ravel().",
+            DataConversionWarning,
+            stacklevel=2,
+        )
+        labels = labels[:, 0]
+    if labels.ndim != 1:
+        raise ValueError("y should be a 1d array, got an array of another shape instead. Pass one label for every row.")
+    if len(labels) != n:
+        raise ValueError(
+            "Found input variables with inconsistent numbers of samples: expected one label for every row. Pass as many labels "
+            "as rows."
+        )
+    return labels
+
+
+def check_label_type(y: Any, classes: np.ndarray) -> None:
+    """Refuse an array of numbers where no class is a number: the type is public, and every row would be a null row.
+
+    In lists and arrays of objects each label is read alone, so nothing is refused there.
+    """
+    kind = getattr(getattr(y, "dtype", None), "kind", "O")
+    comparable = [isinstance(key(plain(label)), float) for label in classes.tolist()]
+    if kind in "iub" and not any(comparable):  # floats may be the missing ones of a column of words
+        raise ValueError(
+            f"Expected labels among the classes {classes.tolist()!r}, found an array of type {y.dtype}, which holds none of "
+            "them. Pass the labels themselves, or declare the numbers that stand for them, e.g. "
+            f"classes={list(range(len(classes)))}."
+        )
+
+
+def classify(y: Any, classes: np.ndarray) -> tuple[np.ndarray, np.ndarray | None, Interval]:
+    """(-1/+1 or class numbers, weights, interval). A label outside the classes gets weight 0: a public rule, no error."""
+    check_label_type(y, classes)
+    place = positions(y, classes.tolist())
+    index, weight = np.maximum(place, 0), (place >= 0).astype(np.float64)
+    if len(classes) == 2:
+        return 2.0 * index - 1.0, weight, Interval(-1.0, 1.0)
+    return index.astype(np.int64), weight, Interval(0.0, float(len(classes) - 1))
+
+
+def bounded_labels(y: Any, y_bounds: Any) -> tuple[np.ndarray, np.ndarray | None, tuple[float, float]]:
+    """(labels mapped to [-1, 1], weights, (low, high)). A missing label gets weight 0; others are clipped to the bounds."""
+    if y_bounds is None:
+        raise ValueError(
+            "Expected y_bounds=(low, high), found none. Pass the range that the target can have; it must not be computed "
+            "from the data."
+        )
+    try:
+        low, high = (float(side) for side in y_bounds)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"Expected y_bounds=(low, high), found {y_bounds!r}.") from error
+    if not (np.isfinite([low, high]).all() and low < high):
+        raise ValueError(f"Expected finite y_bounds with low < high, found {y_bounds!r}.")
+    values = numbers(y)
+    known = np.isfinite(values)
+    scaled = (np.clip(np.where(known, values, low), low, high) - (low + high) / 2) / ((high - low) / 2)
+    return scaled, known.astype(np.float64), (low, high)

@@ -1,0 +1,77 @@
+"""Person-level privacy: at most k rows of a person take part, by a public rule."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dperm.tables.cells import column, persons
+from dperm.tables.tables import cells, column_names, is_table, without_column
+
+
+def person_column(X: Any, groups: Any) -> tuple[Any, Any]:
+    """(X without the person column, its cells) where `groups` is the name of a column; otherwise both as they are.
+
+    Who a row belongs to is no feature: a model that had seen it could not predict for anybody else.
+    """
+    if not isinstance(groups, str):
+        return X, groups
+    names = column_names(X) if is_table(X) else []
+    if names.count(groups) != 1:
+        raise ValueError(
+            f"Expected a table with one person column {groups!r}, found {'it twice' if groups in names else 'none'}. Correct the "
+            "name, or pass groups= to fit: one entry per row."
+        )
+    return without_column(X, groups), cells(X, groups, exact=True)
+
+
+def without_person(X: Any, groups: Any) -> Any:
+    """New rows without the person column of the fit, where they have it."""
+    named = isinstance(groups, str) and is_table(X) and groups in column_names(X)
+    return without_column(X, groups) if named else X
+
+
+def unit_of(groups: Any) -> str:
+    """What one neighbour differs by: a person where the rows have owners, however many of them count, a row otherwise.
+
+    >>> unit_of(["a", "b"]), unit_of(None)
+    ('person', 'row')
+    """
+    return "row" if groups is None else "person"
+
+
+def person_weights(
+    groups: Any, limit: int | None, weight: np.ndarray | None, n: int
+) -> tuple[np.ndarray | None, int]:
+    """Row weights with every person's rows after the first `limit` set to 0, and the factor for sensitivities.
+
+    The rule is the order of the rows, so which rows stay depends on that person's rows alone. Replacing one person's rows by
+    those of another who has no others here, nulling them, or adding or removing them, takes at most k counted rows out of the sum
+    and puts at most k into it: it moves by at most k times what one replaced, nulled or added row can, the factor returned. That
+    holds for a *person*. Replacing a single row together with its id is another change: the row's owner gets room for one more
+    row and the new owner loses one, so that two persons' rows move. No statement is made about it: `unit_of` is "person". Rows
+    without an owner (missing, empty) get weight 0: counted as one person's they would make room for each other, and one person
+    who goes would move 2k rows. `dperm.tables.cells.person`
+    says which ids are the same person; ids above 2⁵³ are best kept as text, because tables round them when one is missing.
+
+    >>> person_weights(["a", "a", "b"], 1, None, 3)
+    (array([1., 0., 1.]), 1)
+    """
+    if groups is None:
+        if limit is not None:
+            raise ValueError("Expected groups= with max_rows_per_person=, found none. Pass the column that names the person.")
+        return weight, 1
+    if limit is None:
+        raise ValueError("Expected max_rows_per_person= with groups=, found none. Pass how many rows of a person may count.")
+    people = column(groups, exact=True)
+    if people.shape != (n,):
+        raise ValueError("Expected groups= with one entry per row, found another number of them. Pass one id for every row.")
+    person = persons(people)
+    order = np.argsort(person, kind="stable")
+    first = np.r_[0, np.flatnonzero(np.diff(person[order])) + 1]
+    rank = np.empty(n, dtype=np.int64)
+    rank[order] = np.arange(n) - np.repeat(first, np.diff(np.r_[first, n]))
+    kept = ((rank < limit) & (person >= 0)).astype(np.float64)
+    return (kept if weight is None else kept * weight), int(limit)
+

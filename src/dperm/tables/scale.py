@@ -1,0 +1,35 @@
+"""The public logarithmic scale on which a column without declared bounds is stored.
+
+    u = sign(x)·log₂(1 + |x|·2³²)/128 ∈ [-1/2, 1/2]
+
+It covers every magnitude from 2⁻³² to 2³², so that rows are bounded before anything is known about them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Vector = NDArray[np.float64]
+
+
+OCTAVES = 64
+SMALLEST = 2.0**-32
+
+
+def stored(values: Any) -> Vector:
+    """The public logarithmic scale.
+
+    >>> stored(np.array([0.0, 2.0**32, -(2.0**32)])).round(6).tolist()
+    [0.0, 0.5, -0.5]
+    """
+    x = np.asarray(values, dtype=np.float64)
+    size = np.log2(1.0 + np.minimum(np.abs(x), SMALLEST * 2.0**OCTAVES) / SMALLEST) / (2 * OCTAVES)
+    return np.asarray(np.sign(x) * np.minimum(size, 0.5))
+
+
+def decoded(u: Vector) -> Vector:
+    """The inverse of `stored`."""
+    return np.asarray(np.sign(u) * (np.exp2(2 * OCTAVES * np.abs(u)) - 1.0) * SMALLEST)

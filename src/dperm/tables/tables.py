@@ -1,0 +1,211 @@
+"""Reading tables: CSV and Parquet files, and pandas, polars or Arrow tables in memory, as columns of cells.
+
+CSV cells are read as text, so that a cell that does not parse is a missing value by the public rule and never an error about
+one person's row. A broken file (ragged lines, wrong columns, nothing in it) is an error before anything is spent.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dperm.tables.cells import column, numbers
+
+
+def is_table(X: Any) -> bool:
+    """A data frame or Arrow table, rather than an array."""
+    return hasattr(X, "columns") or hasattr(X, "column_names")
+
+
+def column_names(table: Any) -> list[str]:
+    names = table.column_names if hasattr(table, "column_names") else table.columns
+    return [str(name) for name in names]
+
+
+def without_column(table: Any, name: str) -> Any:
+    """The table without one column: pandas, polars or Arrow."""
+    if hasattr(table, "drop_columns"):
+        return table.drop_columns([name])
+    return table.drop(columns=[name]) if hasattr(table, "assign") else table.drop(name)
+
+
+def cells(table: Any, name: str, *, exact: bool = False) -> np.ndarray:
+    """One column as a NumPy array of cells as they are; see `dperm.tables.cells.column`."""
+    return column(table.column(name) if hasattr(type(table), "column_names") else table[name], exact=exact)
+
+
+def columns(table: Any) -> list[np.ndarray]:
+    """Every column of a table, in order, whatever its name is."""
+    if hasattr(table, "iloc"):
+        return [column(table.iloc[:, place]) for place in range(table.shape[1])]
+    return [cells(table, name) for name in column_names(table)]
+
+
+def parsed(X: Any) -> Any:
+    """A matrix of numbers: float32 and float64 arrays and sparse matrices as they are, of anything else every cell read alone.
+
+    One person's cell must never become an error that quotes it, so text is read cell by cell instead of being refused. Tables
+    become float64: one odd cell would make such a column of a float32 one, and the others must not round differently for it.
+
+    >>> parsed(np.array([["1.5", "x"]], dtype=object)).tolist()
+    [[1.5, nan]]
+    """
+    if hasattr(X, "bounded") and hasattr(X, "sum"):  # the reader's own message would print the rows' parts
+        raise ValueError(f"Expected an array or a table, found {type(X).__name__}. Pass the arrays that the rows were made from.")
+    _check_types(X)
+    if is_table(X):
+        found = [numbers(values) for values in columns(X)]
+        return np.stack(found, axis=1) if found else np.zeros((len(X), 0))
+    if not hasattr(X, "tocsr"):
+        X = column(X)
+    _check_matrix(X)
+    if isinstance(X, np.ndarray) and X.dtype not in (np.float32, np.float64):
+        return numbers(X)
+    return X
+
+
+def _check_types(X: Any) -> None:
+    """Refuse columns of a table whose type holds no numbers: words, categories, dates. Types are public, cells are not.
+
+    A pandas column of mixed objects passes: one person's cell can make a column that, so it is read cell by cell.
+    """
+    if not is_table(X):
+        if getattr(getattr(X, "dtype", None), "kind", "-") in "mMV":
+            raise ValueError(f"Expected an array of numbers, found the type {X.dtype}. Pass numbers, e.g. days since a date.")
+        return
+    found = X.schema.types if hasattr(X, "column_names") else getattr(X, "dtypes", ())
+    if len(set(column_names(X))) != len(column_names(X)):
+        raise ValueError("Expected column names that differ, found a name twice. Rename the columns of the table.")
+    for name, kind in zip(column_names(X), found):
+        if not _is_numeric(kind):
+            raise ValueError(
+                f"Expected columns of numbers in a table without a schema, found {name!r} of type {kind}. Write a schema "
+                "(`dperm schema` or Schema.from_table drafts one), or drop the column."
+            )
+
+
+def _is_numeric(kind: Any) -> bool:
+    """Whether a column type of pandas, polars or Arrow holds numbers or truth values, or whatever a cell says."""
+    if hasattr(kind, "kind"):  # NumPy's and pandas' types; categories and words are their own classes of kind "O"
+        return kind.kind in "biufc" or (isinstance(kind, np.dtype) and kind.hasobject)
+    if hasattr(kind, "is_numeric"):
+        return bool(kind.is_numeric()) or str(kind) in ("Boolean", "Null", "Object")
+    from pyarrow import types
+
+    tests = (types.is_integer, types.is_floating, types.is_decimal, types.is_boolean, types.is_null)
+    return any(test(kind) for test in tests)
+
+
+_COMPLEX = "Complex data not supported: expected columns of real numbers, found complex ones. Pass their real parts."
+
+
+def _check_matrix(X: Any) -> None:
+    """Refuse what is no matrix of real numbers by its shape and type: scikit-learn's own messages would print the array."""
+    if getattr(getattr(X, "dtype", None), "kind", "") == "c":
+        raise ValueError(_COMPLEX)
+    if isinstance(X, np.ndarray | np.generic) and X.ndim < 2:
+        raise ValueError(
+            f"Expected 2D array, got {X.ndim}D array instead. Reshape your data to (rows, columns), e.g. by X.reshape(-1, 1) for "
+            "one column."
+        )
+
+
+def read_table(path: str | Path, columns: list[str] | None = None) -> Any:
+    """An Arrow table from a CSV or Parquet file."""
+    import pyarrow as pa
+
+    file = Path(path)
+    if not file.exists():
+        raise ValueError(f"Expected a file at {file}, found none. Check the path.")
+    try:
+        table = _read_parquet(file, columns) if _is_parquet(file) else _read_csv(file)
+    except (pa.ArrowInvalid, OSError, UnicodeDecodeError) as error:
+        raise _unreadable(file, error) from error
+    if table.num_rows == 0:
+        raise ValueError(f"Expected at least one row in {file.name}, found none.")
+    return table
+
+
+def _unreadable(file: Path, error: Exception) -> ValueError:
+    """What a file that is no table should have been, without a word from its rows."""
+    start = f"Expected a CSV or Parquet table in {file.resolve().name}, found"
+    if file.is_dir():
+        return ValueError(f"{start} a folder with other files than Parquet. Pass the file itself, or a folder of Parquet files.")
+    if file.suffix.lower() in (".xlsx", ".xls", ".ods"):
+        return ValueError(f"{start} a spreadsheet. Save it as CSV (UTF-8, commas) and pass that.")
+    if isinstance(error, UnicodeDecodeError) or "utf8" in str(error).lower().replace("-", ""):
+        return ValueError(f"{start} text in another encoding than UTF-8. Save it as CSV in UTF-8.")
+    if "straddling" in str(error):
+        return ValueError(f"{start} a line that is too long to be one. Check for a quote that never closes.")
+    first = str(error).splitlines()[0].split(": Expected")[0].rstrip(".")
+    return ValueError(f"{start} a file that does not read: {first}. Check that it is a table with a header line.")
+
+
+def _check_separator(file: Path, names: list[str]) -> None:
+    """One column whose name holds another separator: a header is public, so this says nothing about a row."""
+    for mark, word in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars")):
+        if len(names) == 1 and mark in names[0]:
+            raise ValueError(
+                f"Expected commas between the columns of {file.name}, found {word}. Save the file as CSV with commas and decimal "
+                f"points, e.g. pandas.read_csv(..., sep={mark!r}).to_csv(..., index=False)."
+            )
+
+
+def storage_types(path: str | Path) -> dict[str, str]:
+    """Column names with their storage types: all that a draft of a schema may use."""
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    file = Path(path)
+    if not file.exists():
+        raise ValueError(f"Expected a file at {file}, found none. Check the path.")
+    try:
+        if _is_parquet(file):
+            schema = pyarrow.parquet.read_schema(file)
+        else:
+            _header(file)
+            with pyarrow.csv.open_csv(file) as reader:
+                schema = reader.schema
+    except (pyarrow.ArrowInvalid, OSError, UnicodeDecodeError) as error:
+        raise _unreadable(file, error) from error
+    _check_separator(file, schema.names)
+    return {field.name: str(field.type) for field in schema}
+
+
+def _is_parquet(file: Path) -> bool:
+    return file.is_dir() or file.suffix in (".parquet", ".pq")
+
+
+def _read_parquet(file: Path, columns: list[str] | None) -> Any:
+    import pyarrow.parquet
+
+    if columns is None:
+        return pyarrow.parquet.read_table(file)
+    known = set(pyarrow.parquet.read_schema(file).names) if file.is_file() else set(columns)
+    return pyarrow.parquet.read_table(file, columns=[name for name in columns if name in known])
+
+
+def _header(file: Path) -> None:
+    with file.open("rb") as handle:
+        header = handle.readline().decode("utf-8-sig").strip()
+    if not header:
+        raise ValueError(f"Expected a header line with the names of the columns in {file.name}, found an empty one.")
+
+
+def _read_csv(file: Path) -> Any:
+    import pyarrow as pa
+    import pyarrow.csv
+
+    _header(file)
+    with pyarrow.csv.open_csv(file) as reader:
+        names = reader.schema.names
+    _check_separator(file, names)
+    options = pyarrow.csv.ConvertOptions(
+        check_utf8=False,  # a cell that is no UTF-8 is missing: `dperm.tables.cells` reads the bytes
+        column_types={name: pa.string() for name in names},
+        strings_can_be_null=True,
+        null_values=["", "NA", "NaN", "null"],
+    )
+    return pyarrow.csv.read_csv(file, convert_options=options)

@@ -1,0 +1,167 @@
+"""The affine map between stored rows and the rows of the problem: z = (scale∘(x - shift), intercept).
+
+Margins, norms and gradients of z are taken from x without forming z, so a sparse matrix stays sparse and X is read once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dperm.problem.arrays import is_sparse
+from dperm.rows.base import Block
+
+Vector = NDArray[np.float64]
+
+# Float32 sums must keep to the release slack (0.1 % of the sensitivity) for every data set. With u = 2⁻²⁴ and rows g_i of norm
+# ≤ C, a float32 sum over m rows errs in column j by at most γ_m·Σ_i|g_ij|, γ_m = m·u/(1 - m·u), whatever the order of adding and
+# with or without fused multiply-add; over all columns that is γ_m·Σ_i‖g_i‖ ≤ m·γ_m·C by the triangle inequality. One changed row
+# touches one run of m = 64 rows, so two neighbours differ by at most 2·64·γ_64·C = 4.9e-4·C more than the real sums do, less than
+# half of the slack even where the sensitivity is C (zero-out; under add-remove see `rows/double.py`). Runs then add
+# in float64: 8,192·2⁻⁵³ is nothing.
+# Twice as many rows in a run would break it. A float64 block needs no runs: 8,192²·2⁻⁵³ is 7e-9.
+FLOAT32_ROWS = 64
+# A product with at most so many columns is taken in runs of so many rows (`tall_product`).
+FEW_COLUMNS, SHORT_RUN = 32, 64
+HALF_UNIT = {np.dtype(np.float32): 2.0**-24, np.dtype(np.float64): 2.0**-53}
+
+
+@dataclass(frozen=True, eq=False)
+class Features:
+    """z = (scale∘(x - shift), intercept); `None` means no shift, unit scale; intercept 0 means no intercept column.
+
+    >>> features = Features(intercept=1.0)
+    >>> features.width(3)
+    4
+    """
+
+    intercept: float = 0.0
+    shift: Vector | None = None
+    scale: Vector | None = None
+
+    def width(self, d: int) -> int:
+        """Number of columns of z."""
+        return d + (1 if self.intercept else 0)
+
+    def margins(self, X: Any, weights: Vector) -> Vector:
+        """Z @ weights.T for weights of shape (width,) or (K, width), in the precision of X.
+
+        A rounded margin changes a row's slope a little, and never its bound: the clip comes after.
+        """
+        d = X.shape[1]
+        slopes = weights[..., :d] if self.scale is None else weights[..., :d] * self.scale
+        products = tall_product(X, slopes.T.astype(X.dtype, copy=False))
+        if not self.intercept and self.shift is None:
+            return products
+        constant = self.intercept * weights[..., d] if self.intercept else np.zeros(weights.shape[:-1])
+        if self.shift is not None:
+            constant = constant - slopes @ self.shift
+        return products + np.asarray(constant, dtype=products.dtype)
+
+    def norms(self, block: Block) -> Vector:
+        """‖z_i‖₂ of every row, kept with the block; rounded so that it is never below the true norm."""
+        return np.asarray(block.remember(self.key, lambda: np.sqrt(self.squared_norms(block.X))))
+
+    @cached_property
+    def key(self) -> tuple[Any, ...]:
+        """The map's numbers: a term that was sent to a worker finds the norms of the one sent before."""
+        return ("norms", self.intercept, *(None if part is None else part.tobytes() for part in (self.shift, self.scale)))
+
+    def squared_norms(self, X: Any) -> Vector:
+        """‖z_i‖₂², raised by its own rounding error; the sparse form expands the square so that zeros stay unstored."""
+        shift = 0.0 if self.shift is None else self.shift
+        scale = np.ones(X.shape[1]) if self.scale is None else self.scale
+        if is_sparse(X):
+            weights = scale * scale
+            # `power` squares stored numbers, which are the entries only where none is stored in parts.
+            squares = X.power(2) if X.has_canonical_format else X.multiply(X)
+            total = squares @ weights - 2.0 * (X @ (weights * shift)) + float(np.sum(weights * shift * shift))
+            # The expansion can cancel; a floor of rounding size keeps a computed norm from falling below the true one.
+            total = np.maximum(total, 0.0) * (1 + 1e-12) + 1e-15
+        else:
+            Z = self.centred(X)
+            if self.scale is not None:
+                Z = Z * self.scale.astype(Z.dtype)
+            total = row_squares(Z)
+        return np.asarray(total, dtype=np.float64) + self.intercept**2
+
+    def centred(self, X: Any) -> Any:
+        """x - shift in the precision of X. For float32 rows the map is defined with the shift rounded to float32: a difference of
+        two float32 numbers is exact up to half a unit of itself, so nothing cancels however large the shift is."""
+        return X if self.shift is None else X - self.shift.astype(X.dtype)
+
+    def pull(self, X: Any, slopes: Vector) -> Vector:
+        """Σ_i slopes_i·z_i for slopes of shape (n,) or (n, K); shaped like the weights. A NaN slope adds nothing."""
+        slopes = settled(slopes)
+        total = slopes.sum(axis=0, dtype=np.float64) if self.intercept or self.shift is not None else 0.0
+        if is_sparse(X) or X.dtype != np.float32:
+            rows = weighted_row_sum(X, slopes)
+            if self.shift is not None:
+                rows = rows - np.multiply.outer(total, self.shift)
+        else:
+            rows = weighted_row_sum(self.centred(X), slopes)
+        if self.scale is not None:
+            rows = rows * self.scale
+        if self.intercept:
+            rows = np.concatenate([rows, np.asarray(self.intercept * total)[..., None]], axis=-1)
+        return np.asarray(rows, dtype=np.float64)
+
+
+def settled(values: Vector) -> Vector:
+    """What rows add, with 0 for NaN, as on a card: a loss that overflows on one row must not be the whole block's sum."""
+    nothing = np.isnan(values)
+    return np.where(nothing, values.dtype.type(0), values) if nothing.any() else values
+
+
+def row_squares(Z: Any) -> Vector:
+    """Upper bounds on Σ_j Z_ij².
+
+    The computed sum of d non-negative products is within a factor 1 ± γ_(d+2) of the real one (two more for a shift and a scale),
+    so 1 + 2(d + 2)u raises it above; the last term covers squares that underflow.
+    """
+    d = Z.shape[1]
+    unit = HALF_UNIT.get(Z.dtype, 2.0**-53)
+    with np.errstate(over="ignore"):  # an infinite norm means a slope of 0: safe
+        total = np.vecdot(Z, Z) if d else np.zeros(len(Z))
+    return np.asarray(total, dtype=np.float64) * (1 + 2 * (d + 2) * unit) + d * 2.0**-126
+
+
+def tall_product(X: Any, weights: Any) -> Any:
+    """X @ weights. A few columns of weights go through BLAS in runs of 64 rows: its kernels for small matrices are up to four
+    times as fast as those for a tall one, which are made for many columns."""
+    if is_sparse(X) or weights.ndim == 1 or weights.shape[1] > FEW_COLUMNS:
+        return np.asarray(X @ weights)
+    whole, (d, columns) = len(X) - len(X) % SHORT_RUN, weights.shape
+    products = np.empty((len(X), columns), dtype=X.dtype)
+    np.matmul(X[:whole].reshape(-1, SHORT_RUN, d), weights, out=products[:whole].reshape(-1, SHORT_RUN, columns))
+    np.matmul(X[whole:], weights, out=products[whole:])
+    return products
+
+
+def transposed(X: Any) -> Any:
+    """X.T of a sparse block, kept with it: SciPy checks a new matrix on every call, a tenth of a step on small blocks."""
+    kept = getattr(X, "_kept_transpose", None)
+    if kept is None:
+        kept = X._kept_transpose = X.T
+    return kept
+
+
+def weighted_row_sum(X: Any, slopes: Vector) -> Vector:
+    """slopesᵀ X with an error that fits the release slack, whatever the data: float32 blocks add in short runs."""
+    if is_sparse(X):  # a float64 vector makes SciPy add in float64, also where the entries are float32
+        return np.asarray((transposed(X) @ slopes.astype(np.float64, copy=False)).T, dtype=np.float64)
+    if X.dtype != np.float32:
+        return np.asarray(slopes.T @ X)
+    whole = len(X) - len(X) % FLOAT32_ROWS
+    narrow = slopes.astype(np.float32, copy=False)
+    runs = narrow[:whole].reshape(-1, FLOAT32_ROWS, *slopes.shape[1:])
+    parts = X[:whole].reshape(-1, FLOAT32_ROWS, X.shape[1])
+    sums = (runs[:, None, :] @ parts)[:, 0, :] if slopes.ndim == 1 else runs.transpose(0, 2, 1) @ parts
+    result = np.asarray(sums.sum(axis=0, dtype=np.float64))
+    if whole < len(X):
+        result += slopes[whole:].T.astype(np.float64) @ X[whole:].astype(np.float64)
+    return result

@@ -1,0 +1,109 @@
+"""Second moments of rows in isometric coordinates of the symmetric matrices.
+
+    svec(S) = (S_jj for all j, √2·S_ij for i < j),   ‖svec(S)‖₂ = ‖S‖_F
+
+Equal Gaussian noise in these coordinates is the symmetric noise that belongs to the Frobenius norm: standard deviation s on the
+diagonal, s/√2 off it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dperm.privacy import kappa
+from dperm.problem.arrays import is_sparse
+from dperm.rows.base import Block
+from dperm.terms.affine import Features
+
+Vector = NDArray[np.float64]
+
+
+def svec(matrix: Vector) -> Vector:
+    """Isometric coordinates of a symmetric matrix: the diagonal, then √2 times the upper triangle by rows.
+
+    >>> svec(np.array([[1.0, 2.0], [2.0, 3.0]])).round(4).tolist()
+    [1.0, 3.0, 2.8284]
+    """
+    upper = np.triu_indices(len(matrix), 1)
+    return np.concatenate([np.diag(matrix), math.sqrt(2.0) * matrix[upper]])
+
+
+def smat(coordinates: Vector, p: int) -> Vector:
+    """The symmetric matrix with these coordinates.
+
+    >>> smat(svec(np.array([[1.0, 2.0], [2.0, 3.0]])), 2).round(9).tolist()
+    [[1.0, 2.0], [2.0, 3.0]]
+    """
+    coordinates = np.asarray(coordinates, dtype=np.float64)
+    if coordinates.shape != (p * (p + 1) // 2,):
+        raise ValueError(f"Expected {p * (p + 1) // 2} coordinates for {p} columns, found {coordinates.shape}.")
+    matrix = np.zeros((p, p))
+    matrix[np.triu_indices(p, 1)] = coordinates[p:] / math.sqrt(2.0)
+    matrix += matrix.T
+    matrix[np.diag_indices(p)] = coordinates[:p]
+    return matrix
+
+
+@dataclass(frozen=True, eq=False)
+class GramTerm:
+    """svec(Σ weight·a aᵀ) with a = (z, target_scale·y), or a = z when target_scale is 0; ‖a‖ ≤ norm, weights in [0, W].
+
+    **Sensitivity** W·norm² for one row nulled, added or removed: ‖aaᵀ‖_F = ‖a‖². √2·W·norm² for one replaced:
+    ‖v·aaᵀ - w·bbᵀ‖_F² = v²‖a‖⁴ + w²‖b‖⁴ - 2vw⟨a, b⟩² ≤ 2·W²·norm⁴, with equality for orthogonal rows of full norm.
+    """
+
+    features: Features
+    norm: float
+    target_scale: float = 0.0
+    max_weight: float = 1.0
+
+    def __call__(self, block: Block) -> Vector:
+        weight = row_weights(block, self.max_weight)
+        z = design(block, self.features)
+        if self.target_scale:
+            z = np.column_stack([z, self.target_scale * np.asarray(block.y, dtype=np.float64)])
+        return svec((z * weight[:, None]).T @ z)
+
+    def sensitivity(self, relation: str) -> float:
+        return (math.sqrt(2.0) if kappa(relation) == 2 else 1.0) * self.norm**2 * self.max_weight
+
+    @property
+    def row_bound(self) -> float:
+        return self.norm**2 * self.max_weight
+
+
+@dataclass(frozen=True, eq=False)
+class CrossTerm:
+    """Σ weight·y·z with ‖z‖ ≤ norm, |y| ≤ label, weights in [0, W]. **Sensitivity** κ·W·norm·label."""
+
+    features: Features
+    norm: float
+    label: float
+    max_weight: float = 1.0
+
+    def __call__(self, block: Block) -> Vector:
+        weight = row_weights(block, self.max_weight)
+        return self.features.pull(block.X, weight * np.asarray(block.y, dtype=np.float64))
+
+    def sensitivity(self, relation: str) -> float:
+        return kappa(relation) * self.row_bound
+
+    @property
+    def row_bound(self) -> float:
+        return self.norm * self.label * self.max_weight
+
+
+def row_weights(block: Block, largest: float = 1.0) -> Vector:
+    """Weights kept in [0, largest], so that a row never counts for more than was declared."""
+    return np.ones(len(block.y)) if block.weight is None else np.clip(block.weight, 0.0, largest)
+
+
+def design(block: Block, features: Features) -> Vector:
+    """The rows z of a block as a dense float64 array, intercept column included."""
+    X = block.X.toarray() if is_sparse(block.X) else block.X
+    z = np.asarray(X, dtype=np.float64)
+    return np.column_stack([z, np.full(len(z), features.intercept)]) if features.intercept else z

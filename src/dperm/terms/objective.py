@@ -1,0 +1,164 @@
+"""Sums that a minimiser needs, over rows that are capped at r_m and weighted by ω = min(1, R_z/‖z‖).
+
+With z' = z·min(1, r_m/‖z‖) the loss of a row is W_i·ω·φ(⟨z', w⟩; y): its gradient has norm at most W·L·R_z and its Hessian at
+most W·sup φ''·R_z·r_m. R_z = r_m = R is the plain, unweighted loss of rows inside the declared bound. Everything is computed in
+double precision, whatever the rows are stored in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dperm.privacy import kappa
+from dperm.problem import Loss
+from dperm.problem.arrays import is_sparse
+from dperm.rows.base import Block
+from dperm.terms.affine import Features, settled
+
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class WeightedRows:
+    """Which loss, on which rows: the public part of an objective. `max_weight` clips sample weights into [0, W].
+
+    >>> from dperm.problem import LogisticLoss
+    >>> WeightedRows(LogisticLoss(), Features(1.0), row_radius=2.0, row_cap=3.0, slope=1.0, curvature=0.25).gradient_bound
+    2.0
+    """
+
+    loss: Loss
+    features: Features
+    row_radius: float
+    row_cap: float
+    slope: float
+    curvature: float
+    max_weight: float = 1.0
+
+    @property
+    def gradient_bound(self) -> float:
+        """W·L·R_z."""
+        return self.max_weight * self.slope * self.row_radius
+
+    @property
+    def hessian_bound(self) -> float:
+        """W·sup φ''·R_z·r_m."""
+        return self.max_weight * self.curvature * self.row_radius * self.row_cap
+
+    def shaped(self, w: Vector) -> Vector:
+        """Weights in the shape that `Features` takes."""
+        return w if self.loss.margins == 1 else w.reshape(self.loss.margins, -1)
+
+    def factors(self, block: Block) -> tuple[Vector, Vector]:
+        """(cap factor, weight ω·W_i) of every row, kept with the block."""
+        cap, weight = block.remember((self.features.key, "cap", self.row_radius, self.row_cap), lambda: self._factors(block))
+        if block.weight is not None:
+            weight = weight * np.clip(block.weight, 0.0, self.max_weight)
+        return cap, weight
+
+    def _factors(self, block: Block) -> tuple[Vector, Vector]:
+        sizes = np.maximum(self.features.norms(block), 1e-300)
+        cap = np.minimum(1.0, self.row_cap / sizes)
+        return cap, np.minimum(1.0, self.row_radius / (sizes * cap))
+
+
+@dataclass(frozen=True, eq=False)
+class MinimiserTerm:
+    """Σ ω∇φ, followed by the flattened Hessian Σ ω∇²φ when asked for: one pass for both.
+
+    **Sensitivity** κ·W·L·R_z of the gradient part: each row's gradient has norm at most W·L·R_z.
+    """
+
+    rows: WeightedRows
+    w: Vector
+    hessian: bool
+
+    def __call__(self, block: Block) -> Vector:
+        rows, X = self.rows, in_double(block.X)
+        cap, weight = rows.factors(block)
+        margins = scaled(rows.features.margins(X, rows.shaped(self.w)), cap)
+        slopes = scaled(np.asarray(rows.loss.slope(margins, block.y), dtype=np.float64), weight * cap)
+        gradient = rows.features.pull(X, slopes).reshape(-1)
+        if not self.hessian:
+            return gradient
+        curvatures = np.asarray(rows.loss.curvature(margins, block.y), dtype=np.float64)
+        return np.concatenate([gradient, second_moments(rows.features, X, curvatures, weight * cap * cap).reshape(-1)])
+
+    def sensitivity(self, relation: str) -> float:
+        return kappa(relation) * self.rows.gradient_bound
+
+    @property
+    def row_bound(self) -> float:
+        return max(self.rows.gradient_bound, self.rows.hessian_bound if self.hessian else 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class HessianProductTerm:
+    """Σ ω∇²φ·v without forming a matrix."""
+
+    rows: WeightedRows
+    w: Vector
+    direction: Vector
+
+    def __call__(self, block: Block) -> Vector:
+        rows, X = self.rows, in_double(block.X)
+        cap, weight = rows.factors(block)
+        margins = scaled(rows.features.margins(X, rows.shaped(self.w)), cap)
+        moved = scaled(rows.features.margins(X, rows.shaped(self.direction)), cap)
+        curvatures = np.asarray(rows.loss.curvature(margins, block.y), dtype=np.float64)
+        slopes = curvatures * moved if moved.ndim == 1 else np.einsum("ikl,il->ik", curvatures, moved)
+        return rows.features.pull(X, scaled(slopes, weight * cap)).reshape(-1)
+
+    def sensitivity(self, relation: str) -> float:
+        return kappa(relation) * self.row_bound
+
+    @property
+    def row_bound(self) -> float:
+        return self.rows.hessian_bound * float(np.linalg.norm(self.direction))
+
+
+def in_double(X: Any) -> Any:
+    """The block's rows in float64: a float32 product would need a far larger public tolerance."""
+    return X if X.dtype == np.float64 else X.astype(np.float64)
+
+
+def scaled(values: Vector, factor: Vector) -> Vector:
+    """values·factor row by row, for one or several margins."""
+    return np.asarray(values * (factor if values.ndim == 1 else factor[:, None]))
+
+
+def second_moments(features: Features, X: Any, curvatures: Vector, weight: Vector) -> Vector:
+    """Σ_i weight_i·curvature_i ⊗ z_i z_iᵀ: p × p, or (K·p) × (K·p) for K margins."""
+    if curvatures.ndim == 1:
+        return second_moment(features, X, curvatures * weight)
+    K = curvatures.shape[1]
+    width = features.width(X.shape[1])
+    whole = np.zeros((K, width, K, width))
+    for k in range(K):
+        for other in range(k, K):
+            part = second_moment(features, X, curvatures[:, k, other] * weight)
+            whole[k, :, other, :] = part
+            whole[other, :, k, :] = part
+    return whole.reshape(K * width, K * width)
+
+
+def second_moment(features: Features, X: Any, h: Vector) -> Vector:
+    """Σ h_i z_i z_iᵀ from the stored rows: (X − shift)ᵀ diag(h) (X − shift) is expanded, so that zeros stay unstored."""
+    sparse, h = is_sparse(X), settled(h)
+    inner = (X.T @ X.multiply(h[:, None])).toarray() if sparse else X.T @ (X * h[:, None])
+    first, total = np.asarray(X.T @ h), float(h.sum())
+    if features.shift is not None:
+        cross = np.multiply.outer(features.shift, first)
+        inner = inner - cross - cross.T + total * np.multiply.outer(features.shift, features.shift)
+        first = first - total * features.shift
+    if features.scale is not None:
+        inner = inner * np.multiply.outer(features.scale, features.scale)
+        first = first * features.scale
+    if not features.intercept:
+        return np.asarray(inner)
+    c = features.intercept
+    return np.block([[inner, c * first[:, None]], [c * first[None, :], np.array([[c * c * total]])]])

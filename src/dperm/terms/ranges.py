@@ -1,0 +1,158 @@
+"""Private bounds of columns: two noisy histograms per column, booked in the plan of the fit.
+
+A column whose bounds are not declared is stored on a public logarithmic scale that covers every magnitude from 2⁻³² to 2³²,
+
+    u = sign(x)·log₂(1 + |x|·2³²)/128 ∈ [-1/2, 1/2],
+
+so that rows are bounded before anything is known about them. The first histogram counts signs and octaves; the outermost octaves
+with more rows than the noise explains give a coarse range. The second counts 64 equal cells of that range and tightens it. The
+column is then decoded, clipped to the range and treated as a numeric column with those bounds.
+
+**Sensitivity** of a histogram over p columns: a row adds one count per column, so √p when it is nulled and √(2p) when replaced. A
+missing cell adds none, which can only shorten what a row adds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dperm.privacy import kappa
+from dperm.rows.base import Block, Rows
+from dperm.rows.recoded import RecodedRows
+from dperm.tables.gaps import GAP, is_gap
+from dperm.tables.scale import OCTAVES, SMALLEST, decoded
+from dperm.terms.statistics import present
+
+Vector = NDArray[np.float64]
+CELLS = 64
+
+
+@dataclass(frozen=True, eq=False)
+class OctaveHistogram:
+    """Counts of (sign, octave) for every private column, flattened: negative octaves first, then positive."""
+
+    columns: tuple[int, ...]
+
+    def __call__(self, block: Block) -> Vector:
+        here, total = present(block), np.zeros((len(self.columns), 2 * OCTAVES))
+        for place, j in enumerate(self.columns):
+            u = np.asarray(block.X[:, j], dtype=np.float64)
+            octave = np.minimum((2 * OCTAVES * np.abs(u)).astype(np.int64), OCTAVES - 1)
+            counted = np.where(is_gap(u), 0.0, here)
+            total[place] = np.bincount(np.where(u < 0, octave, OCTAVES + octave), weights=counted, minlength=2 * OCTAVES)
+        return total.reshape(-1)
+
+    def sensitivity(self, relation: str) -> float:
+        return math.sqrt(kappa(relation) * len(self.columns))
+
+    @property
+    def row_bound(self) -> float:
+        return 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class CellHistogram:
+    """Counts of 64 equal cells of each private column's coarse range; values outside count in the end cells."""
+
+    columns: tuple[int, ...]
+    low: Vector
+    high: Vector
+
+    def __call__(self, block: Block) -> Vector:
+        here, total = present(block), np.zeros((len(self.columns), CELLS))
+        for place, j in enumerate(self.columns):
+            u = np.asarray(block.X[:, j], dtype=np.float64)
+            x, counted = decoded(u), np.where(is_gap(u), 0.0, here)
+            share = (x - self.low[place]) / (self.high[place] - self.low[place])
+            cell = np.clip(np.floor(share * CELLS), 0, CELLS - 1).astype(np.int64)
+            total[place] = np.bincount(cell, weights=counted, minlength=CELLS)
+        return total.reshape(-1)
+
+    def sensitivity(self, relation: str) -> float:
+        return math.sqrt(kappa(relation) * len(self.columns))
+
+    @property
+    def row_bound(self) -> float:
+        return 1.0
+
+
+def outermost(counts: Vector, noise: float, bins: int, n: int) -> int | None:
+    """First bin, in the order given, where rows must be: its own count, or all counts up to it, exceed what noise explains.
+
+    `bins` is how many counts were released together: noise alone passes in none of them with probability about 95 %. A thin tail
+    is found by its running sum, whose noise grows as √j only. At least 0.1 % of the rows must lie there.
+    """
+    sure = math.sqrt(2.0 * math.log(max(bins, 2))) + 1.0
+    running = np.cumsum(counts) / np.sqrt(np.arange(1, len(counts) + 1))
+    found = np.flatnonzero((np.maximum(counts, running) > noise * sure) & (np.cumsum(counts) > 0.001 * n))
+    return int(found[0]) if len(found) else None
+
+
+def coarse_ranges(counts: Vector, noise: float, n: int) -> tuple[Vector, Vector]:
+    """(low, high) of each column from its octaves: powers of two, and 0 where a side is empty."""
+    table = np.asarray(counts, dtype=np.float64).reshape(-1, 2, OCTAVES)
+    ends = np.zeros((len(table), 2))
+    for place in range(len(table)):
+        for side in (0, 1):
+            found = outermost(table[place, side, :0:-1], noise, table.size, n)  # from the largest; octave 0 is zero itself
+            if found is not None:
+                ends[place, side] = SMALLEST * 2.0 ** (OCTAVES - found)
+        if not ends[place].any():
+            ends[place, 1] = 1.0
+    return 0.0 - ends[:, 0], ends[:, 1]
+
+
+def tight_ranges(counts: Vector, low: Vector, high: Vector, noise: float, n: int) -> tuple[Vector, Vector]:
+    """From the outermost cells where rows must be, and half as much more on each side for tails that the noise hides.
+
+    A range twice too wide costs little (the scale is private too), while a range that cuts real rows costs much.
+    """
+    table = np.asarray(counts, dtype=np.float64).reshape(-1, CELLS)
+    tight_low, tight_high = low.copy(), high.copy()
+    for place, row in enumerate(table):
+        first, last = outermost(row, noise, table.size, n), outermost(row[::-1], noise, table.size, n)
+        if first is None or last is None:
+            continue
+        width = (high[place] - low[place]) / CELLS
+        start, stop = min(first, CELLS - 1 - last), max(first, CELLS - 1 - last) + 1
+        spare = 0.5 * (stop - start) + 1
+        tight_low[place] = max(low[place], low[place] + width * (start - spare))
+        tight_high[place] = min(high[place], low[place] + width * (stop + spare))
+    return tight_low, tight_high
+
+
+@dataclass(frozen=True, eq=False)
+class Recoding:
+    """Private columns decoded, clipped to their released range and mapped to [-1/2, 1/2]; other columns and missing cells as they
+    are, so that a missing cell becomes the middle of the range."""
+
+    columns: tuple[int, ...]
+    low: Vector
+    high: Vector
+
+    def block(self, block: Block) -> Block:
+        def recoded() -> Block:
+            X = np.array(block.X, dtype=np.float64)
+            for place, j in enumerate(self.columns):
+                low, high = self.low[place], self.high[place]
+                inside = (np.clip(decoded(X[:, j]), low, high) - (low + high) / 2) / (high - low)
+                X[:, j] = np.where(is_gap(X[:, j]), GAP, inside + 0.0)
+            return Block(X, block.y, block.weight, block.start)
+
+        found: Block = block.remember((self, "recoded"), recoded)
+        return found
+
+    def of(self, rows: Rows) -> tuple[Rows, None]:
+        return RecodedRows(rows, self), None
+
+    def unseen(self) -> None:
+        return None
+
+
+def private_columns(kinds: Sequence[str]) -> tuple[int, ...]:
+    return tuple(j for j, kind in enumerate(kinds) if kind == "private")

@@ -1,0 +1,150 @@
+"""Columns chosen privately: the scores they are chosen by, and rows that show only the chosen columns.
+
+| term            | one row adds                                   | null one row | replace one row |
+|-----------------|------------------------------------------------|--------------|-----------------|
+| LabelSpread     | (measure) |y - m|                              |              |                 |
+| CentredLabelSum | y - m cut to [-c, c]                           | c            | 2c              |
+| CorrelationTerm | x_j/reach_j · (cut label)/(its bound), in [-1, 1] for every column | √d | 2√d     |
+
+The selection does not use the ℓ2 sensitivity of the last one. It uses that every |Σ_i ·| moves within [-κ, κ], so that the scores
+of two neighbours differ by numbers within one interval of length 2κ.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dperm.privacy import kappa
+from dperm.problem.arrays import is_sparse
+from dperm.rows.base import Block, Rows, RowsBehind, SeenThrough, Term
+
+Vector = NDArray[np.float64]
+
+
+def _weights(block: Block, heaviest: float) -> Vector:
+    """Weights as shares of the declared bound; 1 without weights."""
+    return np.ones(len(block.y)) if block.weight is None else np.clip(block.weight, 0.0, heaviest) / heaviest
+
+
+@dataclass(frozen=True, eq=False)
+class LabelSpread:
+    """|y - m|, as the measure of a histogram."""
+
+    middle: float
+
+    def __call__(self, block: Block) -> Vector:
+        return np.abs(np.asarray(block.y, dtype=np.float64) - self.middle)
+
+
+@dataclass(frozen=True, eq=False)
+class CentredLabelSum:
+    """Σ clip(y - m, -c, c), null rows left out.
+
+    **Sensitivity** κc.
+    """
+
+    middle: float
+    spread: float
+
+    def __call__(self, block: Block) -> Vector:
+        present = 1.0 if block.weight is None else (block.weight > 0).astype(np.float64)
+        cut = np.clip(np.asarray(block.y, dtype=np.float64) - self.middle, -self.spread, self.spread)
+        return np.array([np.sum(present * cut)])
+
+    def sensitivity(self, relation: str) -> float:
+        return kappa(relation) * self.spread
+
+    @property
+    def row_bound(self) -> float:
+        return self.spread
+
+
+@dataclass(frozen=True, eq=False)
+class CorrelationTerm:
+    """Σ_i weight_i · clip(x_ij/reach_j, -1, 1) · (clip(y_i - m, ±c) - m₂)/(c + |m₂|) for every column j.
+
+    Every factor lies in [-1, 1], so one row moves every entry by at most 1 (replaced: 2).
+    **Sensitivity** κ√d in ℓ2; the selection uses the bound per entry.
+    """
+
+    reach: Vector
+    middle: float
+    spread: float
+    rest: float
+    heaviest: float = 1.0
+
+    def __call__(self, block: Block) -> Vector:
+        cut = np.clip(np.asarray(block.y, dtype=np.float64) - self.middle, -self.spread, self.spread) - self.rest
+        pull = _weights(block, self.heaviest) * cut / (self.spread + abs(self.rest))
+        if is_sparse(block.X):
+            X = block.X.copy()
+            X.data = np.clip(X.data / self.reach[X.indices], -1.0, 1.0)
+            return np.asarray(X.T @ pull, dtype=np.float64)
+        return np.asarray(pull @ np.clip(np.asarray(block.X, dtype=np.float64) / self.reach, -1.0, 1.0))
+
+    def sensitivity(self, relation: str) -> float:
+        return kappa(relation) * math.sqrt(len(self.reach))
+
+    @property
+    def row_bound(self) -> float:
+        return 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class OnColumns(SeenThrough):
+    """Another term, shown only the chosen columns: it clips what it is shown."""
+
+    columns: tuple[int, ...]
+
+    def __call__(self, block: Block) -> Vector:
+        return np.asarray(self.term(block.remember(("columns", self.columns), lambda: self._narrow(block))))
+
+    def _narrow(self, block: Block) -> Block:
+        X = block.X[:, list(self.columns)]
+        if not is_sparse(X):
+            X = np.ascontiguousarray(X, dtype=np.float64)
+        return Block(X, block.y, block.weight, block.start)
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnRows(RowsBehind):
+    """Rows with only the chosen columns."""
+
+    columns: tuple[int, ...]
+
+    @property
+    def d(self) -> int:
+        return len(self.columns)
+
+    def bounded(self, data: Any, feature_map: Any = None) -> ColumnRows:
+        """Refused: the rows below are bounded already, and a second rule would not be the declared one."""
+        raise RuntimeError("Expected rows that are bounded already, found a second set of bounds.")
+
+    def sum(self, term: Term, step: float) -> Vector:
+        return self.rows.sum(OnColumns(term, self.columns), step)
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The view of rows that shows only the chosen columns."""
+
+    columns: tuple[int, ...]
+
+    def of(self, rows: Rows) -> tuple[Rows, None]:
+        return ColumnRows(rows, self.columns), None
+
+    def unseen(self) -> None:
+        return None
+
+
+def reaches(kinds: Sequence[str]) -> Vector:
+    """Largest size that an entry of an encoded column is allowed in the score: ½ for a numeric column (encoded around its
+    midpoint), 1 for flags, and three typical entries of a unit row for columns with only a norm declared. Larger ones are cut."""
+    free = min(1.0, 3.0 / math.sqrt(max(len(kinds), 1)))
+    return np.array([{"numeric": 0.5, "free": free}.get(kind, 1.0) for kind in kinds])

@@ -1,0 +1,270 @@
+"""Terms for private preprocessing: sums of rows, squares, labels, and histograms of magnitudes.
+
+Each term clips what one row adds, so that its sensitivity is a fact about the code and not about the data. A row of weight 0
+(a null row: a label outside the classes, a row beyond a person's limit) adds nothing to any of them.
+
+| term           | one row adds                   | null one row | replace one row |
+|----------------|--------------------------------|--------------|-----------------|
+| RowSum         | x clipped to norm r            | r            | 2r              |
+| PresentCount   | 1 per present cell, p columns  | √p           | √p              |
+| SquareSum      | (x - m)∘(x - m), norm ≤ r²     | r²           | √2·r²           |
+| LogHistogram   | one count of one bin           | 1            | √2              |
+| PositiveCount  | 1 or 0                         | 1            | 1               |
+| LabelSum       | y in [low, high]               | max|y|       | high - low      |
+| ColumnHistogram| one count per column, p columns| √p           | √(2p)           |
+| GradientTerm   | clipped gradient × weight ≤ W  | W·C          | 2W·C            |
+
+√2 and not 2 for squares: both vectors are non-negative, so ‖a - b‖² = ‖a‖² + ‖b‖² - 2⟨a, b⟩ ≤ 2r⁴.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dperm.privacy import kappa
+from dperm.problem import Loss
+from dperm.problem.arrays import is_sparse
+from dperm.rows.base import Block
+from dperm.tables.gaps import is_gap
+from dperm.terms.affine import Features, settled
+from dperm.terms.gradient import GradientTerm
+
+Vector = NDArray[np.float64]
+BINS = 24
+
+
+def present(block: Block) -> Vector:
+    """1 for a row that takes part, 0 for a null row."""
+    if block.weight is None:
+        return np.ones(len(block.y))
+    return np.asarray(block.weight > 0, dtype=np.float64)
+
+
+def _replaced(relation: str) -> bool:
+    return kappa(relation) == 2
+
+
+@dataclass(frozen=True, eq=False)
+class RowSum:
+    """Σ x_i·min(1, r/‖x_i‖).
+
+    **Sensitivity** κr: each clipped row has norm ≤ r.
+    """
+
+    radius: float
+
+    def __call__(self, block: Block) -> Vector:
+        sizes = PLAIN.norms(block)
+        factor = present(block) * np.minimum(1.0, self.radius / np.maximum(sizes, 1e-300))
+        return _weighted(block.X, factor)
+
+    def sensitivity(self, relation: str) -> float:
+        return kappa(relation) * self.radius
+
+    @property
+    def row_bound(self) -> float:
+        return self.radius
+
+
+@dataclass(frozen=True, eq=False)
+class PresentCount:
+    """Number of rows whose cell is present, for every one of p columns.
+
+    **Sensitivity** √p under every relation. One row adds a vector a in {0, 1}^p, of norm ≤ √p; nulled, added or removed it moves
+    the sum by a. Replaced by a row that adds b it moves the sum by a - b, whose entries lie in {-1, 0, 1}: √p again, and not
+    √(2p) as for a histogram, where leaving one bin means entering another.
+    """
+
+    columns: tuple[int, ...]
+
+    def __call__(self, block: Block) -> Vector:
+        here, X = present(block), block.X
+        if not is_sparse(X):
+            return np.asarray(here @ ~is_gap(X[:, list(self.columns)]))
+        gap = is_gap(X.data)
+        weights = np.repeat(here, np.diff(X.indptr))[gap]
+        absent = np.bincount(X.indices[gap], weights=weights, minlength=X.shape[1])
+        return np.asarray(here.sum() - absent[list(self.columns)])
+
+    def sensitivity(self, relation: str) -> float:
+        return math.sqrt(len(self.columns))
+
+    @property
+    def row_bound(self) -> float:
+        return 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class SquareSum:
+    """Σ x'_i∘x'_i with x'_i = (x_i - m)·min(1, r/‖x_i - m‖).
+
+    **Sensitivity**: ‖x'∘x'‖₂ ≤ ‖x'‖₂² ≤ r²; √2·r² between two such vectors, which are non-negative.
+    """
+
+    features: Features
+    radius: float
+
+    def __call__(self, block: Block) -> Vector:
+        sizes = self.features.norms(block)
+        factor = present(block) * np.minimum(1.0, self.radius / np.maximum(sizes, 1e-300)) ** 2
+        X, shift = block.X, self.features.shift
+        if is_sparse(X):  # Σf(x - m)² = Σfx² - 2mΣfx + m²Σf keeps zeros unstored
+            total = np.asarray(X.multiply(X).T @ factor, dtype=np.float64)
+            if shift is not None:
+                total = total - 2.0 * shift * np.asarray(X.T @ factor) + shift * shift * factor.sum()
+            return np.maximum(total, 0.0)
+        centred = np.asarray(X, dtype=np.float64) if shift is None else X - shift
+        return np.asarray(factor @ (centred * centred))
+
+    def sensitivity(self, relation: str) -> float:
+        return (math.sqrt(2.0) if _replaced(relation) else 1.0) * self.radius**2
+
+    @property
+    def row_bound(self) -> float:
+        return self.radius**2
+
+
+@dataclass(frozen=True, eq=False)
+class LogHistogram:
+    """Counts of magnitudes v ≥ 0 in 24 bins with edges top·2^(-k/2): bin k holds (top·2^(-(k+1)/2), top·2^(-k/2)].
+
+    Larger values fall in the first bin, tiny ones in the last. `measure` gives one magnitude per row.
+
+    **Sensitivity** 1 (a row is in one bin), √2 when a row is replaced (it leaves one bin and enters another).
+    """
+
+    measure: Callable[[Block], Vector]
+    top: float
+
+    def __call__(self, block: Block) -> Vector:
+        values = np.maximum(settled(np.asarray(self.measure(block), dtype=np.float64)), self.top * 1e-30)
+        place = np.clip(np.floor(2.0 * np.log2(self.top / values)), 0, BINS - 1).astype(np.int64)
+        return np.asarray(np.bincount(place, weights=present(block), minlength=BINS), dtype=np.float64)
+
+    def sensitivity(self, relation: str) -> float:
+        return math.sqrt(2.0) if _replaced(relation) else 1.0
+
+    @property
+    def row_bound(self) -> float:
+        return 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class RowNorms:
+    """‖z_i‖ under an affine map, as the measure of a histogram."""
+
+    features: Features
+
+    def __call__(self, block: Block) -> Vector:
+        return self.features.norms(block)
+
+
+@dataclass(frozen=True, eq=False)
+class Residuals:
+    """|⟨z_i, w⟩ - y_i|, as the measure of a histogram."""
+
+    features: Features
+    w: Vector
+
+    def __call__(self, block: Block) -> Vector:
+        return np.abs(self.features.margins(block.X, self.w) - block.y)
+
+
+def upper_quantile(counts: Vector, top: float, n: float, level: float) -> float:
+    """Upper edge of the first bin, from the top, where the noisy count of larger values passes (1 - level)·n.
+
+    >>> counts = np.zeros(24)
+    >>> counts[4] = 100.0
+    >>> upper_quantile(counts, 8.0, 100, 0.75)
+    2.0
+    """
+    above = np.cumsum(np.asarray(counts, dtype=np.float64))
+    place = 0
+    while place + 1 < len(above) and above[place] <= (1.0 - level) * n:
+        place += 1
+    return float(top * 2.0 ** (-place / 2))
+
+
+@dataclass(frozen=True, eq=False)
+class PositiveCount:
+    """Number of rows with label +1. **Sensitivity** 1 under every relation: one row's indicator is 0 or 1."""
+
+    def __call__(self, block: Block) -> Vector:
+        return np.array([np.sum(present(block) * (np.asarray(block.y) > 0))])
+
+    def sensitivity(self, relation: str) -> float:
+        return 1.0
+
+    @property
+    def row_bound(self) -> float:
+        return 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class LabelSum:
+    """Σ y_i for labels in [low, high]. **Sensitivity** max(|low|, |high|); high - low when a row is replaced."""
+
+    low: float
+    high: float
+
+    def __call__(self, block: Block) -> Vector:
+        return np.array([np.sum(present(block) * np.clip(block.y, self.low, self.high))])
+
+    def sensitivity(self, relation: str) -> float:
+        # A null row adds 0, which may lie outside [low, high]: the difference is then one label's size.
+        return max(self.high - self.low, self.row_bound) if _replaced(relation) else self.row_bound
+
+    @property
+    def row_bound(self) -> float:
+        return max(abs(self.low), abs(self.high))
+
+
+@dataclass(frozen=True, eq=False)
+class WeightedGradientTerm(GradientTerm):
+    """weight · clip_C(slope · z) with weights in [0, W].
+
+    The clip acts before the weight: a row that counts double pulls twice as hard even where its gradient is clipped.
+
+    **Sensitivity** κ·W·C.
+    """
+
+    max_weight: float = 1.0
+
+    def __call__(self, block: Block) -> Vector:
+        margins = self.loss.margins
+        weights = self.w if margins == 1 else self.w.reshape(margins, -1)
+        slopes = np.asarray(self.loss.slope(self.features.margins(block.X, weights), block.y), dtype=np.float64)
+        slopes = self.limited(slopes, block)
+        if block.weight is not None:
+            limited = np.clip(block.weight, 0.0, self.max_weight)
+            slopes = slopes * (limited if margins == 1 else limited[:, None])
+        return self.features.pull(block.X, slopes).reshape(-1)
+
+    def sensitivity(self, relation: str) -> float:
+        return kappa(relation) * self.clip * self.max_weight
+
+    @property
+    def row_bound(self) -> float:
+        return self.clip * self.max_weight
+
+
+def gradient_term(loss: Loss, w: Vector, clip: float, features: Features, max_weight: float | None) -> GradientTerm:
+    """The plain term where no weights were declared (0/1 weights commute with the clip), the weighted one otherwise."""
+    if max_weight is None:
+        return GradientTerm(loss, w, clip, features)
+    return WeightedGradientTerm(loss, w, clip, features, max_weight)
+
+
+def _weighted(X: object, factor: Vector) -> Vector:
+    if is_sparse(X):
+        return np.asarray(X.T @ factor, dtype=np.float64)  # type: ignore[attr-defined]
+    return np.asarray(factor @ np.asarray(X, dtype=np.float64))
+
+
+# One shared object, so that the norms of the stored rows are remembered once per block.
+PLAIN = Features()

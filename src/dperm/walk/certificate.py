@@ -1,0 +1,446 @@
+"""The certificate: what was claimed, in enough detail that anyone can compute it again without the data.
+
+`verify` rebuilds the problem from its description, plans again, replays every decision on the released values, composes the
+events and compares each number with what the certificate says. A change to any field shows because the recomputation
+disagrees; no checksum is trusted for it. `docs/certificate.md` lists what recomputation cannot bind: it shows that a claim is
+consistent, not that the run took place.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+
+from dperm.mechanisms.registry import mechanism_of_record
+from dperm.problem import Problem
+from dperm.release.driver import replay
+from dperm.release.plan import Plan, Shape, Target, UnmetNeeds, Vector
+from dperm.words.wording import printable
+
+if TYPE_CHECKING:
+    from dperm.release.noise import Noise
+    from dperm.release.plan import Outcome
+    from dperm.tables.encoding import Encoding
+
+FORMAT = "dperm-certificate/1"
+SEEDED = "NOT PRIVATE: reproducible noise was asked for"
+TOLERANCE = 1e-9  # another machine's mathematical library may differ in the last digits
+ARITHMETIC = {
+    "secure": "differential privacy in the real-arithmetic model; every release lies on a public grid",
+    "exact": "integer noise from an exact sampler on a public grid",
+    "seeded": "NOT PRIVATE: the noise is reproducible by whoever knows the seed",
+}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The answer of `verify`: true when everything recomputed agrees; otherwise the reasons, each a sentence."""
+
+    reasons: tuple[str, ...]
+
+    @property
+    def ok(self) -> bool:
+        return not self.reasons
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+
+@dataclass(frozen=True, repr=False)
+class Claim:
+    """A record as a JSON object that anyone can compute again, with the fields people ask for most as properties."""
+
+    FORMAT: ClassVar[str] = ""
+    OLDER: ClassVar[tuple[str, ...]] = ()  # formats that are no longer written but still read
+
+    record: Mapping[str, Any]
+
+    @property
+    def epsilon(self) -> float:
+        return float(self.record["guarantee"]["epsilon"])
+
+    @property
+    def delta(self) -> float:
+        return float(self.record["guarantee"]["delta"])
+
+    @property
+    def relation(self) -> str:
+        return str(self.record["guarantee"]["relation"])
+
+    @property
+    def noise(self) -> str:
+        return str(self.record["noise"]["policy"])
+
+    @property
+    def statement(self) -> str:
+        return str(self.record["statement"])
+
+    def __repr__(self) -> str:
+        """One line: what is promised and by what; `to_json()` has the whole record."""
+        promise, made_by = self.record.get("guarantee"), self.record.get("mechanism")
+        parts = {**(promise if isinstance(promise, Mapping) else {}), **(made_by if isinstance(made_by, Mapping) else {})}
+        shown = [f"{key}={parts[key]!r}" for key in ("epsilon", "delta", "relation", "unit", "name") if key in parts]
+        return printable(f"{type(self).__name__}({', '.join(shown)})".replace("name=", "mechanism="))
+
+    def to_json(self) -> str:
+        return json.dumps(self.record, indent=1, allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Read a record; anything that is not one is refused with a sentence."""
+        try:
+            record = json.loads(text, parse_constant=_refuse_constant)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"Expected a certificate in JSON, found text that does not parse: {error}.") from error
+        if not isinstance(record, dict) or record.get("format") not in (cls.FORMAT, *cls.OLDER):
+            raise ValueError(f"Expected a certificate with format {cls.FORMAT!r}, found another file. Pass certificate.json.")
+        return cls(record)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        return cls.from_json(Path(path).read_text(encoding="utf-8"))
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What the guarantee rests on and no code enforces (seeded noise is another matter: see `noise`)."""
+        return tuple(text for text in self.record.get("assumptions", ()) if text != SEEDED)
+
+    def disagreements(self) -> Iterator[str]:
+        """Compute everything again; a sentence for each disagreement. What cannot be computed may raise."""
+        raise NotImplementedError
+
+    def verify(self, *, allow_seeded: bool = False, accept_assumptions: bool = False) -> Verdict:
+        """Compute everything again and compare; seeded noise, and assumptions, are refused unless allowed."""
+        found: list[str] = []
+        try:
+            with np.errstate(all="ignore"):  # a hostile number shows as a disagreement, not as a warning
+                found.extend(self.disagreements())
+        except UnmetNeeds as error:
+            found.append(f"the mechanism does not cover the stated problem: {error}")
+        except (LookupError, ValueError, TypeError, ArithmeticError, AttributeError, StopIteration, RuntimeError) as error:
+            found.append(f"the record cannot be recomputed: {type(error).__name__}: {error}")
+        if reproducible(self.record) and not allow_seeded:
+            found.append("the noise was seeded, so the release is NOT private (pass --allow-seeded to check the rest)")
+        if not accept_assumptions and not found:
+            found.extend(f"{text}: pass --accept-assumptions to accept that" for text in self.assumptions)
+        return Verdict(tuple(found))
+
+
+@dataclass(frozen=True, repr=False)
+class Certificate(Claim):
+    """The record of a fit.
+
+    **Guarantee of a pass** of `verify`: the stated (ε, δ) follows from the stated events; the events follow from the stated
+    problem, size, target and options; every decision follows from the released values; the coefficients match their hash and
+    units.
+    """
+
+    FORMAT: ClassVar[str] = FORMAT
+
+    @property
+    def unit(self) -> str:
+        return str(self.record["guarantee"]["unit"])
+
+    @property
+    def mechanism(self) -> str:
+        return str(self.record["mechanism"]["name"])
+
+    def disagreements(self) -> Iterator[str]:
+        return iter(differences(_recompute(self.record), self.record))
+
+
+def reproducible(record: Mapping[str, Any]) -> bool:
+    """Whether the record says that its noise was seeded."""
+    noise = record.get("noise")
+    return isinstance(noise, Mapping) and noise.get("policy") == "seeded"
+
+
+def _refuse_constant(name: str) -> float:
+    raise ValueError(f"{name} is not a number")
+
+
+def certify(
+    problem: Problem,
+    plan: Plan,
+    outcome: Outcome,
+    noise: Noise,
+    encoding: Encoding | None,
+    receipt: Mapping[str, Any] | None = None,
+) -> Certificate:
+    """Write the record of a finished run; `receipt` is the ledger's, where one was debited."""
+    return Certificate(
+        _record(
+            problem=problem,
+            plan=plan,
+            decided=outcome.decided,
+            released=_plain(outcome.released),
+            noise=noise.spec(),
+            # A fit that paid for bounds knows them now.
+            encoding=None if encoding is None else encoding.resolved(outcome.decided),
+            w=outcome.w,
+            receipt=None if receipt is None else _plain(receipt),
+        )
+    )
+
+
+def _record(
+    *,
+    problem: Problem,
+    plan: Plan,
+    decided: Mapping[str, Any],
+    released: Any,
+    noise: Mapping[str, Any],
+    encoding: Encoding | None,
+    w: Vector,
+    receipt: Mapping[str, Any] | None = None,
+    older: bool = False,
+) -> dict[str, Any]:
+    """`older`: as a record was written before it stated its unit (`target.unit`)."""
+    target, shape = plan.target, plan.shape
+    composed = plan.guarantee.epsilon(target.delta)
+    # A plan never exceeds its target; the lectures' printed calibrations do, and then the truth is what is stated.
+    epsilon = target.epsilon if composed <= target.epsilon * (1 + TOLERANCE) else composed
+    guarantee = {
+        "epsilon": epsilon,
+        "delta": target.delta,
+        "relation": target.relation,
+        "unit": target.unit,
+        "composed_epsilon": composed,
+        "kind": plan.guarantee.spec(),
+    }
+    assumptions = list(plan.assumptions)
+    if noise["policy"] == "seeded":
+        assumptions.append(SEEDED)
+    return {
+        "format": FORMAT,
+        "statement": statement(guarantee, plan, noise["policy"], older=older),
+        "guarantee": guarantee,
+        "target": target_spec(target, older),
+        "shape": {"n": shape.n, "d": shape.d, "parameters": released_size(plan, problem)},
+        "problem": problem.spec(),
+        "constants": _constants(problem),
+        "mechanism": {"name": plan.mechanism, "options": _plain(dict(plan.options))},
+        "stages": [_plain(stage.spec()) for stage in plan.stages],
+        "decided": _plain(dict(decided)),
+        "released": released,
+        "assumptions": assumptions,
+        "noise": {**noise, "private": noise["policy"] != "seeded", "claim": ARITHMETIC[noise["policy"]]},
+        "encoding": None if encoding is None else encoding.spec(),
+        "declaration": [] if encoding is None else declaration(encoding),
+        "coefficients": _coefficients(problem, encoding, w),
+        **({} if receipt is None else {"ledger": dict(receipt)}),
+    }
+
+
+def _constants(problem: Problem) -> dict[str, Any]:
+    """Derived constants, with the labels' range and the regularizer's value at w = 1 so that no declared number stands alone."""
+    own = {"label_low": problem.data.y.low, "label_high": problem.data.y.high}
+    own["regularizer_at_one"] = float(problem.regularizer.value(np.ones(1)))
+    return {**problem.constants.spec(), **own}
+
+
+def declaration(encoding: Encoding) -> list[str]:
+    """What the caller declared about each column, in words a privacy officer can check against common knowledge."""
+    lines = []
+    for name, kind, low, high, missing, group, rule in zip(
+        encoding.names, encoding.kinds, encoding.low, encoding.high, encoding.missing, encoding.groups, encoding.rules
+    ):
+        text = f"{name}: {kind}" + (f" of group {group}" if group >= 0 else "")
+        # Columns that are not centred, and those without bounds, have 0 where others have their middle.
+        middle = "the middle of its bounds, " if kind == "numeric" and encoding.centred else ""
+        value = missing if middle or rule in ("value", "released") else 0.0
+        origin = {"value": "", "released": "the released mean of the present ones, "}.get(rule, middle)
+        lines.append(f"{text}, from {low:.17g} to {high:.17g}, missing counts as {origin}{value:.17g}")
+    lines.append(f"numeric columns count from {'the middle of their bounds' if encoding.centred else '0'}")
+    if encoding.x_norm is not None:
+        lines.append(f"norm of a row at most {encoding.x_norm:.17g}")
+    return lines
+
+
+def _coefficients(problem: Problem, encoding: Encoding | None, w: Vector) -> dict[str, Any]:
+    values = [float(v) for v in np.ravel(w)]
+    stored: dict[str, Any] = {"encoded": values, "sha256": coefficient_hash(w)}
+    linear = problem.loss.margins * ((0 if encoding is None else encoding.d) + (1 if problem.data.intercept else 0))
+    if encoding is not None and values and len(values) == linear:  # a network has no coefficients per column
+        margins = problem.loss.margins
+        slopes, constant = encoding.original(w if margins == 1 else w.reshape(margins, -1), problem.data.intercept)
+        stored["original"] = {"slopes": slopes.tolist(), "intercept": np.asarray(constant).tolist()}
+    return stored
+
+
+def coefficient_hash(w: Any) -> str:
+    """SHA-256 of the coefficients as IEEE doubles, little-endian."""
+    return hashlib.sha256(np.ascontiguousarray(np.ravel(w), dtype="<f8").tobytes()).hexdigest()
+
+
+def target_spec(target: Target, older: bool = False) -> dict[str, Any]:
+    """The target as records state it; an older one did not state its unit."""
+    return {name: value for name, value in target.spec().items() if not (older and name == "unit")}
+
+
+def statement(guarantee: Mapping[str, Any], plan: Plan, policy: str, *, older: bool = False) -> str:
+    """The guarantee in words that a person can repeat, with everything that it rests on."""
+    epsilon, delta, target, shape = guarantee["epsilon"], guarantee["delta"], plan.target, plan.shape
+    nominal = target.relation == "add-remove"
+    size = f"with nominal n = {shape.n} (the number of rows is protected)" if nominal else f"with n = {shape.n} public"
+    if plan.most_rows is not None:
+        size += f", in tables of at most {plan.most_rows} rows"
+    odds = math.exp(min(epsilon, 700.0))
+    text = (
+        f"({epsilon:g}, {delta:g})-differential privacy for {_change(target, older)}, {size}: the odds of any "
+        f"conclusion about that {'person' if target.unit == 'person' and not older else 'record'} change by a factor of at most "
+        f"{odds:.4g}"
+    )
+    text += f", except with probability {delta:g}." if delta else "."
+    if plan.assumptions and not older:
+        text += f" This rests on an assumption that nothing enforces: {'; '.join(plan.assumptions)}."
+    if policy == "seeded":
+        text += " THIS RELEASE IS NOT PRIVATE: its noise was seeded."
+    return text
+
+
+def _change(target: Target, older: bool) -> str:
+    """What two neighbouring tables differ by, as the code enforces it.
+
+    A person is replaced by one who is new to the table: whoever took the id of somebody else would also decide which of that
+    one's rows are the first k, and move twice as many.
+    """
+    k = target.rows_per_person
+    if older or target.unit == "row":
+        who = "one row" if k == 1 else f"one person (at most {k} rows)"
+        return {
+            "replace-one": f"replacing {who} by any other",
+            "zero-out": f"replacing {who} by a null row",
+            "add-remove": f"adding or removing {who}",
+        }[target.relation]
+    rows = f"of which at most {k} {'counts' if k == 1 else 'count'}"
+    return {
+        "replace-one": f"replacing one person's rows, {rows}, by those of another person who has no other rows here",
+        "zero-out": f"replacing one person's rows, {rows}, by null rows",
+        "add-remove": f"adding or removing one person's rows, {rows}",
+    }[target.relation]
+
+
+def _recompute(record: Mapping[str, Any]) -> dict[str, Any]:
+    from dperm.tables.encoding import Encoding
+
+    problem = Problem.from_spec(record["problem"])
+    target = Target.declare(n=record["shape"]["n"], **record["target"])
+    shape = Shape(record["shape"]["n"], record["shape"]["d"])
+    mechanism = mechanism_of_record(record["mechanism"]["name"], record["mechanism"]["options"])
+    needs = mechanism.missing(problem, target)
+    if needs:
+        raise UnmetNeeds(mechanism.name, needs)
+    plan = mechanism.plan(problem, shape, target)
+    encoding = None if record["encoding"] is None else Encoding.from_spec(record["encoding"])
+    if encoding is not None:
+        if encoding.d != shape.d:
+            raise ValueError(f"the encoding has {encoding.d} features and the shape says {shape.d}")
+        if not math.isclose(encoding.norm, problem.data.x_norm, rel_tol=TOLERANCE):
+            raise ValueError("the declared columns imply another bound on the rows than the problem states")
+    decided = replay(mechanism.program(plan, problem), record["released"]).decided
+    if encoding is not None:
+        _check_gaps(encoding, mechanism, decided)
+        encoding = encoding.resolved(decided)
+    w = np.array(record["coefficients"]["encoded"], dtype=np.float64)
+    if w.size != released_size(plan, problem):
+        raise ValueError(f"{w.size} coefficients are stated where the problem has {released_size(plan, problem)}")
+    noise = {"policy": record["noise"]["policy"]}
+    if noise["policy"] == "seeded":
+        noise["seed"] = record["noise"]["seed"]
+    return _record(
+        problem=problem,
+        plan=plan,
+        decided=_bound(decided, w),
+        released=record["released"],
+        noise=noise,
+        encoding=encoding,
+        w=w,
+        receipt=_receipt(record["ledger"], plan, noise["policy"]) if "ledger" in record else None,
+        older="unit" not in record["target"],
+    )
+
+
+def _check_gaps(encoding: Encoding, mechanism: Any, decided: Mapping[str, Any]) -> None:
+    """Columns said to take the released centre are those whose present cells were counted, and there are none without a count."""
+    counted = tuple(getattr(mechanism, "gaps", ())) if "fill" in decided else ()
+    if counted != tuple(j for j, rule in enumerate(encoding.rules) if rule == "released"):
+        raise ValueError("the columns whose missing cells take the centre are not those whose present cells were counted")
+
+
+def _receipt(stated: Mapping[str, Any], plan: Plan, policy: str) -> dict[str, Any]:
+    """The ledger entry as the plan implies it: costs and place in the chain are recomputed, the rest is bound by its hash."""
+    from dperm.release.ledger.book import receipt_again
+
+    return receipt_again(stated, plan, policy)
+
+
+def released_size(plan: Plan, problem: Problem) -> int:
+    """How many numbers leave: one per coefficient of the problem, unless the plan says otherwise (the number of a hypothesis)."""
+    return plan.shape.parameters(problem) if plan.parameters is None else plan.parameters
+
+
+def _bound(decided: Mapping[str, Any], w: Vector) -> Mapping[str, Any]:
+    """A mechanism whose coefficients follow from released values decides them: then the stated ones must be those."""
+    if "coefficients" in decided:
+        follow = np.asarray(decided["coefficients"], dtype=np.float64)
+        if not (np.isfinite(follow).all() and np.isfinite(w).all()):
+            raise ValueError("the coefficients are not finite")
+        if follow.shape != w.shape or not np.allclose(w, follow, rtol=TOLERANCE, atol=TOLERANCE * float(np.abs(follow).max())):
+            raise ValueError("the coefficients do not follow from the released values")
+    return decided
+
+
+def _plain(value: Any) -> Any:
+    """JSON form: arrays to lists, NumPy numbers to Python's, infinities to strings (JSON has none)."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, np.ndarray):
+        return _plain(value.tolist())
+    if isinstance(value, np.generic):
+        return _plain(value.item())
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value
+
+
+def differences(expected: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
+    """A sentence for every leaf where the recomputed record and the stated one differ."""
+    reasons: list[str] = []
+    _compare("", expected, found, reasons)
+    return reasons
+
+
+def _compare(path: str, expected: Any, found: Any, reasons: list[str]) -> None:
+    """Walk both records; name every leaf where the recomputed value and the stated one differ."""
+    where = path or "record"
+    if isinstance(expected, Mapping) and isinstance(found, Mapping):
+        for key in [*expected, *(key for key in found if key not in expected)]:
+            inner = f"{path}.{key}" if path else str(key)
+            if key not in found or key not in expected:
+                reasons.append(f"{inner} is {'missing' if key not in found else 'not part of a certificate'}")
+            else:
+                _compare(inner, expected[key], found[key], reasons)
+    elif isinstance(expected, list) and isinstance(found, list):
+        if len(expected) != len(found):
+            reasons.append(f"{where} has {len(found)} entries, recomputed {len(expected)}")
+        for number, (one, other) in enumerate(zip(expected, found)):
+            _compare(f"{path}[{number}]", one, other, reasons)
+    elif _is_number(expected) and _is_number(found):
+        if not math.isclose(expected, found, rel_tol=TOLERANCE, abs_tol=0.0):
+            reasons.append(f"{where} says {found}, recomputed {expected}")
+    elif expected != found or type(expected) is not type(found):
+        reasons.append(f"{where} says {found!r}, recomputed {expected!r}")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

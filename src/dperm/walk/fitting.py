@@ -1,0 +1,179 @@
+"""The walk: declare → plan → check → run → reconcile → release. Short on purpose; read it first.
+
+    release = dperm.fit(problem, rows, target, mechanism=Gradient())
+
+Nothing flows back. The plan is a pure function of public numbers; the check lists everything the theorem lacks; the driver
+(`release/driver.py`) answers the mechanism's program, checks each ask against the plan and books its event before it draws; a
+stage that is left over is an error; only then is anything released. Fits, evaluations and information matrices all `execute`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dperm.mechanisms.registry import mechanism_from_spec, mechanism_of_record
+from dperm.privacy import Event, Gaussian, HiddenState
+from dperm.problem import Problem
+from dperm.release import driver
+from dperm.release.asks import Program
+from dperm.release.driver import Progress
+from dperm.release.ledger.book import Ledger
+from dperm.release.noise import ExactNoise, Noise, noise_source
+from dperm.release.plan import Outcome, Plan, Shape, Target, UnmetNeeds, Vector
+from dperm.walk.certificate import Certificate, certify
+from dperm.words.notices import speak
+
+if TYPE_CHECKING:
+    from dperm.rows.base import Rows
+    from dperm.tables.encoding import Encoding
+
+
+@dataclass(frozen=True)
+class Release:
+    """What leaves: coefficients, the certificate, the plan, values released on the way, and public statistics."""
+
+    w: Vector
+    certificate: Certificate
+    plan: Plan
+    released: Mapping[str, Any]
+    stats: Mapping[str, Any]
+
+
+def plan(
+    problem: Problem, shape: Shape, target: Target, mechanism: Any = "gradient", encoding: Encoding | None = None
+) -> Plan:
+    """Decide from public numbers, by a mechanism, its name or "auto" (the table of `dperm.choose.table`).
+
+    `encoding` says what the columns are; the plan then notes where missing cells are not at a released centre.
+    Raises `UnmetNeeds` with the whole list when the mechanism's theorem does not apply.
+    """
+    chosen = _named(mechanism, problem, shape, target, encoding)
+    try:
+        needs = chosen.missing(problem, target)
+        if needs:
+            raise UnmetNeeds(chosen.name, needs)
+        planned: Plan = chosen.plan(problem, shape, target)
+    except UnmetNeeds as error:
+        if target.delta or not getattr(chosen, "linear", True):
+            raise
+        from dperm.choose.table import pure_advice
+
+        raise UnmetNeeds(error.mechanism, error.needs, pure_advice(error.mechanism, problem, shape, target)) from error
+    if encoding is None or not encoding.gaps or any(stage.name == "present" for stage in planned.stages):
+        return planned
+    return replace(planned, notes=(*planned.notes, NO_CENTRE))
+
+
+NO_CENTRE = "a missing number counts as the middle of its column's bounds: this fit releases no centre of the columns"
+
+
+
+def check_noise(policy: str, mechanism: Any, planned: Plan) -> None:
+    """Refuse the exact sampler, before anything is debited, where a run draws anything but Gaussian noise on sums."""
+    sums = getattr(mechanism, "only_sums", True) and all(isinstance(event, Gaussian | HiddenState) for event in planned.events)
+    if policy == "exact" and not sums:
+        ExactNoise().generator()  # raises, in the words of a draw
+
+
+def _named(mechanism: Any, problem: Problem, shape: Shape, target: Target, encoding: Encoding | None = None) -> Any:
+    if isinstance(mechanism, str) and mechanism == "auto":
+        from dperm.choose.table import choose
+
+        likelihood = problem.loss.name in ("logistic", "multinomial")
+        asked_for = "probabilities" if likelihood else "coefficients"
+        declared: dict[str, Any] = {} if encoding is None else {"kinds": encoding.kinds, "gaps": encoding.gaps}
+        return choose("auto", problem, shape, target, asked_for=asked_for, **declared)
+    return mechanism_from_spec(mechanism, {}) if isinstance(mechanism, str) else mechanism
+
+
+def rebuilt_plan(record: Mapping[str, Any]) -> tuple[Plan, Problem]:
+    """The plan and the problem, computed again from the record of a certificate."""
+    problem = Problem.from_spec(record["problem"])
+    target = Target.declare(n=record["shape"]["n"], **record["target"])
+    mechanism = mechanism_of_record(record["mechanism"]["name"], record["mechanism"]["options"])
+    return mechanism.plan(problem, Shape(record["shape"]["n"], record["shape"]["d"]), target), problem
+
+
+def execute(
+    program: Program,
+    planned: Plan,
+    rows: Rows,
+    source: Noise,
+    *,
+    ledger: Any = None,
+    fingerprint: Any = None,
+    note: str = "",
+    on_book: Callable[[Event], None] | None = None,
+    progress: Progress | None = None,
+) -> tuple[Outcome, dict[str, Any] | None]:
+    """Debit the whole plan, answer the program, reconcile: the one way from a plan to a release. Returns (outcome, receipt).
+
+    `ledger` (a path or `Ledger`) is debited, on disk, before any row is summed; `fingerprint` is what it knows the data set by.
+    """
+    receipt = None
+    if ledger is not None:
+        receipt = Ledger.open(ledger).debit(planned, noise=source.policy, data=fingerprint, note=note)
+    outcome = driver.run(program, planned, rows, source, on_book=on_book, progress=progress)
+    if not np.all(np.isfinite(outcome.w)):
+        raise FloatingPointError("Expected finite coefficients, found overflow. Choose a smaller step_size or a bounded domain.")
+    return outcome, receipt
+
+
+def fit(
+    problem: Problem,
+    rows: Rows,
+    target: Target,
+    mechanism: Any = "gradient",
+    *,
+    nominal_n: int | None = None,
+    noise: Noise | str = "secure",
+    random_state: Any = None,
+    encoding: Encoding | None = None,
+    on_book: Callable[[Event], None] | None = None,
+    progress: Progress | None = None,
+    ledger: Any = None,
+    fingerprint: Any = None,
+) -> Release:
+    """Fit `problem` on `rows` so that the answer satisfies `target`.
+
+    `mechanism` is an object, a name, or "auto": the table of `dperm.choose.table`, as the estimators use it.
+    `ledger` (a path or `Ledger`) is debited for the whole plan before any row is summed; `fingerprint` is what it recognises the
+    data set by.
+
+    **Guarantee**: the composition of the certificate's events under `target.relation`, for rows clipped into `problem.data`.
+    """
+    if target.relation == "add-remove" and nominal_n is None:
+        raise ValueError(
+            "Expected nominal_n= (--nominal-n) under relation='add-remove', where the number of rows is protected, found none. "
+            "Pass a public round number, or use relation='zero-out' if n is public."
+        )
+    if target.relation != "add-remove" and nominal_n not in (None, rows.n):
+        raise ValueError(
+            f"Expected nominal_n= to be left out, or {rows.n:,}, the number of rows, which is public under "
+            f"relation={target.relation!r}, found {nominal_n:,}. To protect it use relation='add-remove'."
+        )
+    if rows.n == 0 and target.relation != "add-remove":
+        raise ValueError("Expected at least one row, found none. Check that the file or array is not empty.")
+    shape = Shape(nominal_n if nominal_n is not None else rows.n, rows.d)
+    chosen = _named(mechanism, problem, shape, target, encoding)
+    planned = plan(problem, shape, target, chosen, encoding)
+    source = noise_source(noise, random_state) if isinstance(noise, str) else noise
+    check_noise(source.policy, chosen, planned)
+    speak(planned.warnings)  # public numbers decide them, and nothing is spent yet
+    outcome, receipt = execute(
+        chosen.program(planned, problem),
+        planned,
+        rows.bounded(problem.data, problem.feature_map),
+        source,
+        ledger=ledger,
+        fingerprint=fingerprint,
+        on_book=on_book,
+        progress=progress,
+    )
+    certificate = certify(problem, planned, outcome, source, encoding, receipt)
+    return Release(outcome.w, certificate, planned, outcome.released, {"passes": sum(e.total() for e in planned.events)})
+

@@ -1,0 +1,1 @@
+"""Leaves: how things are spelt, worded, announced and counted while they run."""
