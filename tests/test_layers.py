@@ -34,7 +34,12 @@ def modules() -> dict[str, Path]:
     return found
 
 
-def imported(name: str) -> Iterator[str]:
+@cache
+def imported(name: str) -> frozenset[str]:
+    return frozenset(_imported(name))
+
+
+def _imported(name: str) -> Iterator[str]:
     """Modules of the package that one module imports at any depth; those for annotations alone do not count."""
     tree = ast.parse(modules()[name].read_text(encoding="utf-8"))
     typing_only = {

@@ -16,7 +16,8 @@ import pytest
 
 from alterations import unnoticed
 from dperm import PoissonRegressor
-from dperm.estimators.model_file import load_model, model_from_record, model_record
+from dperm.estimators.model_file import load_model, model_from_record
+from dperm.estimators.saving import model_record
 from dperm.mechanisms.scaled import poisson_counts
 from dperm.mechanisms.scaled.poisson import ScaledPoisson
 from dperm.rows.base import Block

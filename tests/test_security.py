@@ -20,7 +20,8 @@ from typer.testing import CliRunner
 import dperm
 from dperm.cli import app
 from dperm.commands.fitting import csv_cell
-from dperm.estimators.model_file import load_model, model_from_record, model_record
+from dperm.estimators.model_file import load_model, model_from_record
+from dperm.estimators.saving import model_record
 from dperm.evaluation.evaluate import Evaluation, evaluate
 from dperm.mechanisms import Gradient
 from dperm.release.ledger.book import Ledger

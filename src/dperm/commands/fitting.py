@@ -94,7 +94,7 @@ def fit(
     check_declared_columns(person, max_rows_per_person, weight, max_weight, exposure, max_exposure)
     check_room(out, ["model.json", "certificate.json"], overwrite=overwrite)  # before anything is read or spent
     if ledger is not None:
-        from dperm.commands.planning import row_count
+        from dperm.commands.shared import row_count
         from dperm.release.ledger.book import Ledger
 
         book = Ledger(ledger, data=file)

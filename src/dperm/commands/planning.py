@@ -38,26 +38,6 @@ ALSO = {  # one of several numbers that a theorem can do with
 PLAIN = {"True": "true", "False": "false", "None": "null"}  # as Python writes them
 
 
-def row_count(file: Path) -> int:
-    """Number of rows from a Parquet file's own metadata, or the number of lines of a CSV; no record is parsed."""
-    if not file.exists():
-        raise ValueError(f"Expected a file at {file}, found none. Check the path.")
-    if file.is_dir() or file.suffix in (".parquet", ".pq"):
-        import pyarrow.parquet
-
-        parts = sorted(file.rglob("*.parquet")) if file.is_dir() else [file]
-        return max(1, sum(pyarrow.parquet.read_metadata(part).num_rows for part in parts))
-    if file.suffix in (".arrow", ".ipc", ".feather"):
-        import pyarrow.dataset
-
-        return max(1, pyarrow.dataset.dataset(file, format="ipc").count_rows())
-    lines = 0
-    with file.open("rb") as handle:
-        while chunk := handle.read(1 << 20):
-            lines += chunk.count(b"\n")
-    return max(1, lines - 1)
-
-
 def plan(
     n: int | None = typer.Option(None, help="Public (or nominal) number of rows."),
     d: int | None = typer.Option(None, help="Number of columns after encoding, each with a declared range; or pass --schema."),

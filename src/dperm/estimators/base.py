@@ -15,6 +15,7 @@ from dperm.estimators.declaration import NO_ROWS, Declaration, before_rows, decl
 from dperm.estimators.declared import check_declared, check_shape
 from dperm.estimators.engines import declared_rows, engine_rows, in_memory, parts_of
 from dperm.estimators.matrix import read_matrix
+from dperm.estimators.saving import save
 from dperm.problem import (
     Ball,
     DataBounds,
@@ -190,8 +191,6 @@ class PrivateEstimator(BaseEstimator):
 
         `dperm.load(path)` gives it back. Nothing about the rows is in it but what was released.
         """
-        from dperm.estimators.model_file import save
-
         check_is_fitted(self, "certificate_")
         return save(self, path)
 
