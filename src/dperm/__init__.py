@@ -116,4 +116,4 @@ class _OldNames:
         module.__spec__ = module.__spec__.loader_state  # a module has one specification, that of its own place
 
 
-sys.meta_path.append(_OldNames)  # type: ignore[arg-type]
+sys.meta_path.append(_OldNames)

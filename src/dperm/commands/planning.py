@@ -75,6 +75,7 @@ def plan(
 
     Example: dperm plan --model logistic --compare-accounting
     """
+    from dperm.choose import risks
     from dperm.estimators import outlook as advice
     from dperm.estimators.declaration import before_rows
 
@@ -103,7 +104,7 @@ def plan(
 
         Ledger(ledger).check(planned)
     if compare_accounting:
-        found["accounting"] = advice.compare_accounting(planned)
+        found["accounting"] = risks.compare_accounting(planned)
     if as_json:
         show(found, True)
         return

@@ -56,7 +56,7 @@ def notices_said() -> Iterator[None]:
             else:
                 usual(message, category, *place)
 
-        warnings.showwarning = shown
+        warnings.showwarning = shown  # type: ignore[assignment]
         yield
 
 
@@ -116,11 +116,11 @@ def row_count(file: Path) -> int:
         import pyarrow.parquet
 
         parts = sorted(file.rglob("*.parquet")) if file.is_dir() else [file]
-        return max(1, sum(pyarrow.parquet.read_metadata(part).num_rows for part in parts))
+        return int(max(1, sum(pyarrow.parquet.read_metadata(part).num_rows for part in parts)))
     if file.suffix in (".arrow", ".ipc", ".feather"):
         import pyarrow.dataset
 
-        return max(1, pyarrow.dataset.dataset(file, format="ipc").count_rows())
+        return int(max(1, pyarrow.dataset.dataset(file, format="ipc").count_rows()))
     lines = 0
     with file.open("rb") as handle:
         while chunk := handle.read(1 << 20):

@@ -150,7 +150,8 @@ class PrivateEstimator(BaseEstimator):
         self, rows: Any, interval: Interval, heaviest: float | None, per_person: int, unit: str, seen: Any = None
     ) -> Any:
         """The walk, on rows of any engine that are encoded and labelled by the declarations."""
-        n, encoding = self.nominal_n if self.nominal_n is not None else rows.n, self._encoding
+        n = self.nominal_n if self.nominal_n is not None else rows.n
+        encoding: Encoding = self._encoding
         declared = declaration(self, interval, n, per_person, heaviest, unit)
         if (expected := declared.intervals()) is not None:
             speak([expected.words])

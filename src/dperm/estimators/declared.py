@@ -27,7 +27,7 @@ def check_declared(estimator: Any) -> None:
     for name, value in given.items():
         if name in POSITIVE and not (is_real(value) and 0 < value < math.inf):
             raise ValueError(f"Expected {name} > 0, found {value!r}. Pass {POSITIVE[name]}, or leave it out.")
-        if name in WHOLE and not (is_real(value) and isinstance(value, Integral) and value >= 1):
+        if name in WHOLE and not (is_real(value) and isinstance(value, Integral) and int(value) >= 1):
             raise ValueError(f"Expected {name} ≥ 1, a whole number, found {value!r}. Pass {WHOLE[name]}, or leave it out.")
     if getattr(estimator, "relation", None) == "add-remove" and getattr(estimator, "nominal_n", None) is None:
         # Before anything is computed from the number of rows: an error about delta would state it.

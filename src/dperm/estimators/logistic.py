@@ -62,4 +62,4 @@ class LogisticRegression(PrivateClassifier):
         return np.asarray(softmax(scores, axis=1))
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
-        return np.log(np.maximum(self.predict_proba(X), 1e-300))
+        return np.asarray(np.log(np.maximum(self.predict_proba(X), 1e-300)))

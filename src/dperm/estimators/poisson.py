@@ -73,11 +73,11 @@ class PoissonRegressor(RegressorMixin, PrivateEstimator):
             self.__dict__["_given"] = np.clip(np.where(np.isnan(given), 0.0, given), 0.0, self.max_exposure)
         self.__dict__["_weighed"] = sample_weight
         try:
-            fitted = super().fit(X, y, sample_weight, groups=groups)
+            super().fit(X, y, sample_weight, groups=groups)
         finally:
             self.__dict__.pop("_given", None)
             self.__dict__.pop("_weighed", None)
-        return fitted
+        return self
 
     def _labels(self, y: Any) -> tuple[np.ndarray, np.ndarray | None, Interval]:
         """Counts (times sample weights) in units of the largest, or rates in units of y_max for methods that fit rates."""
@@ -138,7 +138,7 @@ class PoissonRegressor(RegressorMixin, PrivateEstimator):
         if isinstance(declared, int | float):
             declared = (0.0, declared)
         try:
-            low, high = (float(side) for side in declared)  # type: ignore[union-attr]
+            low, high = (float(side) for side in declared)
         except (TypeError, ValueError) as error:
             raise ValueError(
                 f"Expected y_bounds=(0, y_max) for counts, found {declared!r}. Pass the largest count a row may have; it must "

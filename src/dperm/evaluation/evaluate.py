@@ -169,7 +169,7 @@ def _record(
         "model": dict(model),
         "stages": [_plain(stage.spec()) for stage in plan.stages],
         "released": released,
-        "decided": in_units(question, outcome.decided),
+        "decided": in_units(question, dict(outcome.decided)),
         "digest": coefficient_hash([value for stage in plan.stages for value in released[stage.name]]),
         "metrics": metrics(plan, question, released, level),
         "noise": {**noise, "private": noise["policy"] != "seeded", "claim": ARITHMETIC[noise["policy"]]},

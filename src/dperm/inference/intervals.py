@@ -164,7 +164,7 @@ def release_information(
 
 
 def _information(term: InformationTerm) -> Program:
-    return (yield Sum("information", term))
+    return np.asarray((yield Sum("information", term)))
 
 
 def summary(model: Any, level: float = 0.95) -> Summary:

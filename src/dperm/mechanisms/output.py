@@ -152,12 +152,12 @@ class Output:
         )
         if self.solver == "permutation-sgd":
             # η_t-weighted errors of contracting steps add up to at most (error of the mean gradient)/γ; each batch rounds anew.
-            return settings["batches"] * error / ridge
+            return float(settings["batches"] * error / ridge)
         # The proximal residual 2‖G‖ cannot fall below rounding of M·w; Newton's tolerance is the smaller of the two.
         smoothness = n * problem.constants.smoothness + ridge
         tolerance = max(error, 16 * 2.0**-53 * smoothness * norm, rows.gradient_bound * 2.0**-40)
         settings["gradient_tolerance"] = tolerance
-        return 2 * tolerance / ridge
+        return float(2 * tolerance / ridge)
 
     def _rows(self, problem: Problem) -> WeightedRows:
         R = problem.row_norm
@@ -256,7 +256,7 @@ def balanced_ridge(problem: Problem, n: int, noise: float) -> float:
     `noise` is the root mean square of b per coordinate times λ; tr ∇²F ≤ nβ. B is the domain's radius, or 5/R for a free one.
     """
     reach = problem.domain.radius if math.isfinite(problem.domain.radius) else 5.0 / problem.row_norm
-    return (2 * n * problem.constants.smoothness * noise**2 / reach**2) ** (1 / 3)
+    return float((2 * n * problem.constants.smoothness * noise**2 / reach**2) ** (1 / 3))
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import parse_qs, urlsplit
 
+from dperm.choose.risks import RISK_NAMES, predicted_risks
 from dperm.estimators import outlook as advice
 from dperm.privacy import RELATIONS
 
@@ -85,10 +86,10 @@ def curve(**values: Any) -> dict[str, Any]:
     places = [low * (high / low) ** (k / (CURVE_POINTS - 1)) for k in range(CURVE_POINTS)]
     rows = []
     for epsilon in places:
-        kept = {key: values.get(key) for key in ("delta", "relation")}
+        kept: dict[str, Any] = {key: values.get(key) for key in ("delta", "relation")}
         fit = advice.declared(values["model"], values["n"], values["d"], epsilon=epsilon, **kept)
-        rows.append(advice.predicted_risks(fit.problem, fit.shape, fit.target))
-    return {"epsilon": places, "risks": {name: [row[name] for row in rows] for name in advice.RISK_NAMES}}
+        rows.append(predicted_risks(fit.problem, fit.shape, fit.target))
+    return {"epsilon": places, "risks": {name: [row[name] for row in rows] for name in RISK_NAMES}}
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -128,7 +129,7 @@ class Handler(BaseHTTPRequestHandler):
     do_POST = do_PUT = do_DELETE = do_PATCH = do_OPTIONS = do_HEAD
 
     def _local(self) -> bool:
-        port = self.server.server_address[1]
+        port = self.server.server_address[1]  # type: ignore[index]
         names = {f"127.0.0.1:{port}", f"localhost:{port}"}
         if self.headers.get("Host", "") not in names:
             return False

@@ -244,7 +244,9 @@ def column(values: Any, *, exact: bool = False) -> NDArray[Any]:
     A list of lists becomes a matrix; see `shaped`. With `exact`, whole numbers beside a missing one do not become floats.
     """
     if isinstance(values, np.ma.MaskedArray):
-        return np.where(np.ma.getmaskarray(values), None, np.asarray(values.data).astype(object))
+        plain = np.asarray(values.data).astype(object)
+        plain[np.ma.getmaskarray(values)] = None
+        return plain
     if isinstance(values, np.ndarray):
         return values
     if isinstance(values, list | tuple):

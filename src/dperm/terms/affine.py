@@ -56,11 +56,11 @@ class Features:
         slopes = weights[..., :d] if self.scale is None else weights[..., :d] * self.scale
         products = tall_product(X, slopes.T.astype(X.dtype, copy=False))
         if not self.intercept and self.shift is None:
-            return products
+            return np.asarray(products)
         constant = self.intercept * weights[..., d] if self.intercept else np.zeros(weights.shape[:-1])
         if self.shift is not None:
             constant = constant - slopes @ self.shift
-        return products + np.asarray(constant, dtype=products.dtype)
+        return np.asarray(products + np.asarray(constant, dtype=products.dtype))
 
     def norms(self, block: Block) -> Vector:
         """‖z_i‖₂ of every row, kept with the block; rounded so that it is never below the true norm."""
@@ -127,7 +127,7 @@ def row_squares(Z: Any) -> Vector:
     unit = HALF_UNIT.get(Z.dtype, 2.0**-53)
     with np.errstate(over="ignore"):  # an infinite norm means a slope of 0: safe
         total = np.vecdot(Z, Z) if d else np.zeros(len(Z))
-    return np.asarray(total, dtype=np.float64) * (1 + 2 * (d + 2) * unit) + d * 2.0**-126
+    return np.asarray(np.asarray(total, dtype=np.float64) * (1 + 2 * (d + 2) * unit) + d * 2.0**-126)
 
 
 def tall_product(X: Any, weights: Any) -> Any:

@@ -43,7 +43,7 @@ class RowMap:
         rows = np.asarray(X.toarray() if is_sparse(X) else X)
         rows = rows.astype(np.float32) if rows.dtype != np.float64 else rows
         if not self.centred:
-            return rows / rows.dtype.type(self.radius * (1 + 1e-6))
+            return np.asarray(rows / rows.dtype.type(self.radius * (1 + 1e-6)))
         rows = rows - rows.mean(axis=1, keepdims=True)
         size = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))[:, None]
         unit = np.where(size > 1e-9 * self.radius, rows / np.maximum(size, 1e-300), 0.0) * (1 - 1e-6)

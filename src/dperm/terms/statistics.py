@@ -172,7 +172,7 @@ class Residuals:
     w: Vector
 
     def __call__(self, block: Block) -> Vector:
-        return np.abs(self.features.margins(block.X, self.w) - block.y)
+        return np.asarray(np.abs(self.features.margins(block.X, self.w) - block.y))
 
 
 def upper_quantile(counts: Vector, top: float, n: float, level: float) -> float:
