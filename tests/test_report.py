@@ -61,7 +61,7 @@ def test_the_page_is_self_contained_and_accessible(model):
 def test_the_page_says_what_it_must(model):
     for text in (report_page(model, {}), report_markdown(model, {})):
         assert "differential privacy for replacing one row" in text
-        assert "An attacker who knows everyone else" in text and "73.1 %" in text
+        assert "An attacker who knows every other record" in text and "73.1 %" in text
         assert "NOT PRIVATE" in text  # seeded
         assert "No score is shown" in text and "No intervals" in text
         assert "absent on purpose" in text and "dperm verify" in text and "scaled-gradient" in text

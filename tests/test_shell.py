@@ -161,7 +161,7 @@ def test_numbers_and_words_stay_what_they_are(cell):
 
 # -- saved models -------------------------------------------------------------------------------------------------------
 
-BOUNDS = {"bounds": ([-1, 0], [1, 9])}
+BOUNDS = {"bounds": {"a": (-1, 1), "b": (0, 9)}}
 MODELS = [
     dperm.LogisticRegression(3.0, classes=["no", "yes"], **BOUNDS),
     dperm.LogisticRegression(5.0, classes=["no", "yes"], intervals=True, **BOUNDS),

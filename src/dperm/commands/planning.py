@@ -34,6 +34,7 @@ ALSO = {  # one of several numbers that a theorem can do with
     "gradient-sensitivity": ("n=10000",),
     "lower-bound": ("kind=convex",),
     "generalisation-gap": ("hypotheses=1000", "beta=0.05"),
+    "phased-sgd": ("smoothness=1",),
 }
 PLAIN = {"True": "true", "False": "false", "None": "null"}  # as Python writes them
 

@@ -150,7 +150,10 @@ class _Run:
         if allowance.sampling_rate is not None:
             term = SampledTerm(term, allowance.sampling_rate, allowance.key, allowance.done)
         allowance.spend(ask.mu)
-        value = self._noisy(term, self._exact(term), ask.mu).reshape(ask.shape)
+        exact = self._exact(term)  # first: rows that fail to read must not cost budget
+        if ask.stage in self.waiting:
+            self._book(allowance.stage)
+        value = self._noisy(term, exact, ask.mu).reshape(ask.shape)
         if self.progress is not None:
             self.progress(allowance.done, allowance.sums)
         return value
@@ -169,7 +172,6 @@ class _Run:
         if not isinstance(event, Gaussian):
             raise PlanMismatch(f"Expected a Gaussian allowance for stage {ask.stage!r}, found {event}.")
         whole = event.mu**2 * event.count
-        self._book(stage)
         self.allowance = Allowance(stage, whole, whole, ask.sums, ask.sampling_rate, key)
 
     def _opened(self, name: str) -> Allowance:
