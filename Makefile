@@ -29,7 +29,7 @@ test: $(BIN)/.dev
 
 lint: $(BIN)/.dev
 	$(BIN)/ruff check src tests
-	$(BIN)/mypy --strict src/dperm/problem src/dperm/privacy src/dperm/theory src/dperm/solvers.py
+	$(BIN)/mypy --strict src/dperm
 
 # The gate of the two packages that every guarantee rests on.
 coverage: $(BIN)/.dev

@@ -151,7 +151,7 @@ class PrivateEstimator(BaseEstimator):
     ) -> Any:
         """The walk, on rows of any engine that are encoded and labelled by the declarations."""
         n = self.nominal_n if self.nominal_n is not None else rows.n
-        encoding: Encoding = self._encoding
+        encoding: Encoding = vars(self)["_encoding"]
         declared = declaration(self, interval, n, per_person, heaviest, unit)
         if (expected := declared.intervals()) is not None:
             speak([expected.words])

@@ -145,7 +145,7 @@ class EncodedCache:
 
 
 def _fill(file: Any, array: NDArray[Any]) -> None:
-    view = memoryview(array).cast("B")
+    view = memoryview(array.data).cast("B")
     done = 0
     while done < len(view):
         count = file.readinto(view[done:])
