@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -94,3 +96,8 @@ def test_modules_form_no_cycle() -> None:
 
 def test_few_modules_stand_at_the_top() -> None:
     assert {file.name for file in SOURCE.glob("*.py")} == AT_THE_TOP
+
+
+def test_the_page_shows_the_rooms_as_they_are() -> None:
+    done = subprocess.run([sys.executable, str(SOURCE.parents[1] / "scripts" / "draw_layers.py"), "--check"], check=False)
+    assert done.returncode == 0, "run python scripts/draw_layers.py"
