@@ -12,7 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
-from test_layers import ORDER, imported, modules
+from test_layers import ORDER, imported, modules  # noqa: E402
 
 PAGE = ROOT / "docs" / "architecture.md"
 START, END = "<!-- rooms: drawn by scripts/draw_layers.py -->", "<!-- end of rooms -->"
