@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 FORMAT = "dperm-certificate/1"
 SEEDED = "NOT PRIVATE: reproducible noise was asked for"
 TOLERANCE = 1e-9  # another machine's mathematical library may differ in the last digits
+PROBES = (-100.0, -10.0, -1.0, 0.0, 1.0, 10.0, 100.0)  # margins at which a record states its loss
 ARITHMETIC = {
     "secure": "differential privacy in the real-arithmetic model; every release lies on a public grid",
     "exact": "integer noise from an exact sampler on a public grid",
@@ -225,7 +226,7 @@ def _record(
         "target": target_spec(target, older),
         "shape": {"n": shape.n, "d": shape.d, "parameters": released_size(plan, problem)},
         "problem": problem.spec(),
-        "constants": _constants(problem),
+        "constants": _constants(problem, older),
         "mechanism": {"name": plan.mechanism, "options": _plain(dict(plan.options))},
         "stages": [_plain(stage.spec()) for stage in plan.stages],
         "decided": _plain(dict(decided)),
@@ -239,10 +240,15 @@ def _record(
     }
 
 
-def _constants(problem: Problem) -> dict[str, Any]:
-    """Derived constants, with the labels' range and the regularizer's value at w = 1 so that no declared number stands alone."""
-    own = {"label_low": problem.data.y.low, "label_high": problem.data.y.high}
+def _constants(problem: Problem, older: bool) -> dict[str, Any]:
+    """Derived constants, with the labels' range, the regularizer's value at w = 1 and the loss at some margins, so that no
+    declared number stands alone. An older record did not state the loss."""
+    own: dict[str, Any] = {"label_low": problem.data.y.low, "label_high": problem.data.y.high}
     own["regularizer_at_one"] = float(problem.regularizer.value(np.ones(1)))
+    if not older and problem.loss.margins == 1:
+        for side, label in (("low", problem.data.y.low), ("high", problem.data.y.high)):
+            values = problem.loss.value(np.array(PROBES), np.full(len(PROBES), label))
+            own[f"loss_at_{side}"] = _plain(np.asarray(values, dtype=np.float64))
     return {**problem.constants.spec(), **own}
 
 
