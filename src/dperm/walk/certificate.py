@@ -247,7 +247,8 @@ def _constants(problem: Problem, older: bool) -> dict[str, Any]:
     own["regularizer_at_one"] = float(problem.regularizer.value(np.ones(1)))
     if not older and problem.loss.margins == 1:
         for side, label in (("low", problem.data.y.low), ("high", problem.data.y.high)):
-            values = problem.loss.value(np.array(PROBES), np.full(len(PROBES), label))
+            with np.errstate(all="ignore"):
+                values = problem.loss.value(np.array(PROBES), np.full(len(PROBES), label))
             own[f"loss_at_{side}"] = _plain(np.asarray(values, dtype=np.float64))
     return {**problem.constants.spec(), **own}
 
