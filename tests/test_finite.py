@@ -171,7 +171,7 @@ def test_built_in_classes_by_name_on_the_declared_bounds(name, d):
 @pytest.mark.parametrize(
     ("hypotheses", "words"),
     [
-        ("tresholds", r"'stumps'.*Did you mean 'thresholds'.*dperm\.hypotheses\.Thresholds"),
+        ("tresholds", r"'stumps'.*Did you mean 'thresholds'.*dperm\.mechanisms\.hypotheses"),
         ("thresholds", r"one column for 'thresholds', found 4.*'stumps'"),
         ("boxes", "at most three columns"),
         (np.zeros((50, 3)), r"hypotheses='predictions', \.\.\.\)\.fit\(matrix, y\)"),

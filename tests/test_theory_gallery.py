@@ -12,8 +12,9 @@ from xml.etree import ElementTree
 import pytest
 from typer.testing import CliRunner
 
-from dperm import advice, theory
+from dperm import theory
 from dperm.cli import app
+from dperm.estimators import outlook as advice
 from dperm.report import gallery, gallery_curve
 from theory_table import CALLS
 
@@ -95,7 +96,7 @@ def test_plan_answers_how_many_rows_and_which_epsilon() -> None:
     problem, shape, target = fit.problem, fit.shape, fit.target
 
     def risk(n: int, budget: float) -> float:
-        return advice.risk("gradient", problem, n, shape, replace(target, epsilon=budget), 1.0)
+        return risks.risk("gradient", problem, n, shape, replace(target, epsilon=budget), 1.0)
 
     assert risk(size, 1.0) <= 0.005 < risk(size - 1, 1.0)
     assert risk(10_000, epsilon) <= 0.005 < risk(10_000, epsilon * (1 - 1e-4))
