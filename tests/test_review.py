@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+from typing import Any
+
 import numpy as np
+import pytest
 
 import dperm
+from dperm.evaluation.rows import question_of, scored_rows
+from dperm.mechanisms import Gradient, Newton, ScaledGradient, Stage, Zeroth
 from dperm.mechanisms.output import Output
+from dperm.privacy import Gaussian, Sampled
+from dperm.problem import DataBounds, Interval, LogisticLoss, Problem
+from dperm.release.asks import Close, Open, Sum
+from dperm.release.driver import PlanMismatch, run
+from dperm.release.noise import noise_source
+from dperm.terms.statistics import PositiveCount
 
 
 def test_rows_beyond_a_persons_limit_do_not_fade_the_others() -> None:
@@ -32,3 +45,61 @@ def test_rows_beyond_a_persons_limit_do_not_fade_the_others() -> None:
     without = coefficients(0)
     for owned in (1, 1000, 8 * n):
         assert np.linalg.norm(coefficients(owned) - without) <= bound[0]
+
+
+def test_a_sampled_allowance_is_not_spent_on_one_large_sum() -> None:
+    """One sampled sum of μ√T costs far more than T sums of μ: the booked event covers the latter alone."""
+    target, shape = dperm.Target(1.0, 1e-6, "zero-out"), dperm.Shape(100, 1)
+    stage = Stage("descent", Sampled(0.01, Gaussian(0.1, 100)), {})
+    plan = dperm.Plan("gradient", {}, (stage,), target, shape)
+
+    def program() -> Any:
+        yield Open("descent", sums=1, sampling_rate=0.01)
+        yield Sum("descent", PositiveCount(), mu=1.0, shape=(1,))
+        yield Close("descent")
+        return np.zeros(1)
+
+    with pytest.raises(PlanMismatch):
+        run(program(), plan, dperm.MemoryRows(np.zeros((100, 1)), np.ones(100)), noise_source(random_state=0))
+
+
+@pytest.mark.parametrize(("place", "value"), [("d", 10**12), ("d", 10**9), ("steps", 10**9)])
+def test_a_strangers_certificate_neither_fills_the_memory_nor_hangs(place: str, value: int) -> None:
+    problem = Problem(LogisticLoss(), data=DataBounds(1.0, Interval(-1, 1), 1.0))
+    rows = dperm.MemoryRows(np.zeros((50, 2)), np.ones(50))
+    for mechanism in (Gradient(steps=3), Newton(steps=3), Zeroth(steps=3), ScaledGradient()):
+        record = json.loads(dperm.fit(problem, rows, dperm.Target(1.0, 1e-6), mechanism).certificate.to_json())
+        record["shape" if place == "d" else "mechanism"].update({"d": value} if place == "d" else {})
+        if place == "steps":
+            record["mechanism"]["options"]["steps"] = value
+        assert not dperm.Certificate(record).verify().ok
+
+
+def test_an_endless_plan_is_refused_before_anything_is_spent() -> None:
+    model = dperm.LogisticRegression(1.0, bounds=(-1, 1), classes=[0, 1], method=Gradient(steps=2_000_000))
+    with pytest.raises(ValueError, match="fewer steps"):
+        model.fit(np.zeros((50, 1)), np.arange(50) % 2)
+
+
+def test_a_selection_of_columns_without_bounds_is_refused_before_the_debit(tmp_path: Path) -> None:
+    """Its plan never paid for bounds, while its program asked for them: a crash after the whole budget was booked."""
+    ledger = dperm.Ledger.create(tmp_path / "l", dataset="people", epsilon=3.0, delta=1e-5)
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    with pytest.raises(ValueError, match="declared bounds"):
+        dperm.Lasso(1.0, bounds="private", y_bounds=(-3, 3), ledger=ledger).fit(X, X[:, 0])
+    assert ledger.account().fits == 0
+
+
+def test_counts_are_scored_as_the_model_predicts_them() -> None:
+    """A short exposure at a high rate: the model cuts the count, and an evaluation must not cut the rate instead."""
+    generator = np.random.default_rng(0)
+    X, exposure = generator.uniform(0, 1, (400, 1)), np.full(400, 0.1)
+    y = generator.poisson(8, 400)  # 80 per unit of exposure; no count is above 20
+    model = dperm.PoissonRegressor(5.0, bounds=(0, 1), y_bounds=(0, 20), max_exposure=10.0, random_state=0)
+    model.fit(X, y, exposure=exposure)
+    question = question_of(model, max_exposure=10.0)
+    rows, _ = scored_rows(model, question, X, y, exposure)
+    assert np.allclose(rows[:, 1] * question.high, model.predict(X, exposure))
+    with pytest.raises(ValueError, match="another number") as found:
+        scored_rows(model, question, X, y, exposure[:-1])
+    assert "400" not in str(found.value)  # under add-remove it is private
