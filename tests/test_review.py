@@ -18,6 +18,7 @@ from dperm.problem import DataBounds, Interval, LogisticLoss, Problem
 from dperm.release.asks import Close, Open, Sum
 from dperm.release.driver import PlanMismatch, run
 from dperm.release.noise import noise_source
+from dperm.tables.cells import numbers
 from dperm.terms.statistics import PositiveCount
 
 
@@ -103,3 +104,30 @@ def test_counts_are_scored_as_the_model_predicts_them() -> None:
     with pytest.raises(ValueError, match="another number") as found:
         scored_rows(model, question, X, y, exposure[:-1])
     assert "400" not in str(found.value)  # under add-remove it is private
+
+
+class Lazy:
+    """A column that is not computed yet, as a cell: it has one dimension, and no length."""
+
+    ndim = 1
+
+    def __len__(self) -> int:
+        raise RuntimeError("not computed")
+
+
+class Liar(Lazy):
+    """It says two cells and has three."""
+
+    def __len__(self) -> int:
+        return 2
+
+    def __iter__(self) -> Any:
+        return iter([1.0, 1.0, 1.0])
+
+
+@pytest.mark.parametrize("odd", [Lazy(), Liar()])
+def test_an_entry_that_cannot_say_its_length_is_missing(odd: Any) -> None:
+    usual = [[0.5, -0.5]] * 20
+    found = numbers([*usual, odd])
+    assert found.shape == (21, 2) and np.isnan(found[-1]).all() and (found[:-1] == usual[0]).all()
+    assert np.isnan(numbers([0.5, 0.5, odd])[-1])
