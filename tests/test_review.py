@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import sqlite3
 from pathlib import Path
 from typing import Any
 
+import dask.dataframe
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import dperm
@@ -19,6 +24,7 @@ from dperm.release.asks import Close, Open, Sum
 from dperm.release.driver import PlanMismatch, run
 from dperm.release.noise import noise_source
 from dperm.tables.cells import numbers
+from dperm.tables.tables import read_table
 from dperm.terms.statistics import PositiveCount
 
 
@@ -131,3 +137,57 @@ def test_an_entry_that_cannot_say_its_length_is_missing(odd: Any) -> None:
     found = numbers([*usual, odd])
     assert found.shape == (21, 2) and np.isnan(found[-1]).all() and (found[:-1] == usual[0]).all()
     assert np.isnan(numbers([0.5, 0.5, odd])[-1])
+
+
+def test_an_empty_table_on_disk_or_on_a_cluster_is_fitted_where_n_is_protected(tmp_path: Path) -> None:
+    """A table of one row and the same without it are neighbours under add-remove: an error would tell them apart."""
+    schema = {
+        "columns": {"a": {"type": "numeric", "low": 0, "high": 1}},
+        "target": {"column": "t", "type": "classes", "classes": ["no", "yes", "perhaps"]},
+    }
+    found = []
+    for rows in (0, 1):
+        table = pa.table({"a": pa.array([0.5] * rows, pa.float64()), "t": pa.array(["yes"] * rows, pa.string())})
+        pq.write_table(table, tmp_path / "t.parquet")
+        (tmp_path / "t.csv").write_text("a,t\n" + "0.5,yes\n" * rows)
+        forms = [
+            table,
+            dask.dataframe.from_pandas(table.to_pandas(), npartitions=1),
+            dperm.ArrowRows(tmp_path / "t.parquet", schema),
+            dperm.ArrowRows(tmp_path / "t.parquet", schema, cache=tmp_path / f"cache {rows}"),
+            dperm.ArrowRows(tmp_path / "t.csv", schema),
+            read_table(tmp_path / "t.csv"),
+        ]
+        options = {"schema": schema, "relation": "add-remove", "nominal_n": 100, "random_state": 0}
+        found.append({dperm.LogisticRegression(1.0, **options).fit(form).w_.tobytes() for form in forms})
+    assert [len(same) for same in found] == [1, 1] and found[0] != found[1]
+
+
+@pytest.mark.parametrize(
+    ("place", "damage"),
+    [
+        ("secret", {"fingerprint": []}),
+        ("secret", {"salt": None}),
+        ("cost", {"square": "x"}),
+        ("cost", {"curve": [None]}),
+        ("cost", {"failure": {}}),
+        ("plan", {"assumptions": 5}),
+    ],
+)
+def test_a_damaged_ledger_is_named_as_one(tmp_path: Path, place: str, damage: dict[str, Any]) -> None:
+    X, y = np.zeros((50, 1)), np.arange(50) % 2
+    ledger = dperm.Ledger.create(tmp_path / "l", dataset="people", epsilon=3.0, delta=1e-5)
+    model = dperm.LogisticRegression(1.0, bounds=(-1, 1), classes=[0, 1], ledger=ledger).fit(X, y)
+    number = 0 if "salt" in damage else 1
+    with contextlib.closing(sqlite3.connect(tmp_path / "l")) as connection:
+        column = "secret" if place == "secret" else "body"
+        text = connection.execute(f"SELECT {column} FROM entries WHERE number = {number}").fetchone()[0]
+        entry = json.loads(text)
+        (entry if place == "secret" else entry[place]).update(damage)
+        connection.execute(f"UPDATE entries SET {column} = ? WHERE number = {number}", (json.dumps(entry),))
+        connection.commit()
+    assert ledger.verify()
+    if place != "plan":
+        for use in (ledger.account, lambda: model.fit(X, y)):
+            with pytest.raises(ValueError, match="damaged"):
+                use()

@@ -72,6 +72,7 @@ class Allowance:
     key: int
     most: float = math.inf  # the largest μ of one sum
     done: int = 0
+    booked: bool = False
 
     def spend(self, mu: float) -> None:
         self.left -= mu * mu
@@ -152,7 +153,11 @@ class _Run:
         if allowance.sampling_rate is not None:
             term = SampledTerm(term, allowance.sampling_rate, allowance.key, allowance.done)
         allowance.spend(ask.mu)
-        value = self._noisy(term, self._exact(term), ask.mu).reshape(ask.shape)
+        exact = self._exact(term)
+        if not allowance.booked:  # the whole stage, before its first draw and after a first read: as in `_sum`
+            self._book(allowance.stage)
+            allowance.booked = True
+        value = self._noisy(term, exact, ask.mu).reshape(ask.shape)
         if self.progress is not None:
             self.progress(allowance.done, allowance.sums)
         return value
@@ -173,7 +178,6 @@ class _Run:
         whole = event.mu**2 * event.count
         # Σμ² says it all for Gaussians; a sample hides the less the larger one μ is, so there every sum keeps to the booked one.
         most = math.inf if ask.sampling_rate is None else event.mu * (1 + 1e-9)
-        self._book(stage)
         self.allowance = Allowance(stage, whole, whole, ask.sums, ask.sampling_rate, key, most)
 
     def _opened(self, name: str) -> Allowance:
