@@ -19,12 +19,15 @@ from dperm.evaluation.rows import question_of, scored_rows
 from dperm.mechanisms import Gradient, Newton, ScaledGradient, Stage, Zeroth
 from dperm.mechanisms.output import Output
 from dperm.privacy import Gaussian, Sampled
-from dperm.problem import DataBounds, Interval, LogisticLoss, Problem
+from dperm.problem import DataBounds, Interval, LogisticLoss, MultinomialLoss, Problem
 from dperm.release.asks import Close, Open, Sum
 from dperm.release.driver import PlanMismatch, run
 from dperm.release.noise import noise_source
 from dperm.tables.cells import numbers
+from dperm.tables.encoding import Encoding
 from dperm.tables.tables import read_table
+from dperm.terms.affine import Features
+from dperm.terms.gradient import GradientTerm
 from dperm.terms.statistics import PositiveCount
 
 
@@ -191,3 +194,25 @@ def test_a_damaged_ledger_is_named_as_one(tmp_path: Path, place: str, damage: di
         for use in (ledger.account, lambda: model.fit(X, y)):
             with pytest.raises(ValueError, match="damaged"):
                 use()
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("cells", [0.0, np.nan, 1e30])
+def test_an_empty_row_beside_a_large_norm_warns_nobody(dtype: type, cells: float) -> None:
+    """x_norm / ‖x‖ of a row of zeros overflowed from x_norm = 1.8e8 on: a warning that told of one row."""
+    X = np.random.default_rng(0).normal(size=(50, 2)).astype(dtype)
+    X[0] = cells
+    Encoding.from_declaration(2, x_norm=1e9).transform(X)  # warnings are errors here
+    term = GradientTerm(MultinomialLoss(3), np.zeros(6), 1e9, Features())
+    rows = dperm.MemoryRows(np.zeros((3, 2)), np.zeros(3, dtype=int), np.zeros(3)).bounded(DataBounds(1.0, Interval(0, 2)))
+    assert np.array_equal(rows.sum(term, 1.0), np.zeros(6))
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [{"bounds": (-1e308, 1e308)}, {"bounds": (0, 5e-324)}, {"bounds": (0, 1e-200)}, {"x_norm": 1e-300}, {"x_norm": 1e200}],
+)
+def test_bounds_that_floats_cannot_keep_are_refused(declared: dict[str, Any]) -> None:
+    """Such a fit was made, warned or not, and its certificate did not verify."""
+    with pytest.raises(ValueError, match="e-150"):
+        dperm.LogisticRegression(1.0, classes=[0, 1], **declared).fit(np.zeros((20, 2)), np.arange(20) % 2)
