@@ -216,3 +216,18 @@ def test_bounds_that_floats_cannot_keep_are_refused(declared: dict[str, Any]) ->
     """Such a fit was made, warned or not, and its certificate did not verify."""
     with pytest.raises(ValueError, match="e-150"):
         dperm.LogisticRegression(1.0, classes=[0, 1], **declared).fit(np.zeros((20, 2)), np.arange(20) % 2)
+
+
+def test_a_cache_behind_a_link_is_replaced_and_a_spoilt_one_is_read(tmp_path: Path) -> None:
+    schema = {
+        "columns": {"a": {"type": "numeric", "low": 0, "high": 1}},
+        "target": {"column": "t", "type": "classes", "classes": ["no", "yes"]},
+    }
+    (tmp_path / "link").symlink_to(tmp_path / "cache", target_is_directory=True)
+    for rows in (10, 12):
+        (tmp_path / "t.csv").write_text("a,t\n" + "0.5,yes\n" * rows)
+        assert dperm.ArrowRows(tmp_path / "t.csv", schema, cache=tmp_path / "link").n == rows
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "cache" / "key.json").is_file()
+    np.array([np.nan, np.inf, -np.inf, -7.0, 1e300, 2.0, *[0.0] * 6]).tofile(tmp_path / "cache" / "cells")
+    spoilt = dperm.ArrowRows(tmp_path / "t.csv", schema, cache=tmp_path / "cache")
+    assert [block().weight.tolist() for block in spoilt.blocks()] == [[0.0] * 6 + [1.0] * 6]

@@ -287,8 +287,8 @@ class Encoding:
             raise ValueError("Expected column names that differ, found a name twice. Rename the columns.")
         if x_norm is not None and not (isinstance(x_norm, Real) and LEAST < x_norm < MOST):
             raise ValueError(
-                f"Expected x_norm > 0, between {LEAST:g} and {MOST:g}, found {x_norm!r}. Pass the largest Euclidean norm a row may "
-                "have."
+                f"Expected x_norm > 0, between {LEAST:g} and {MOST:g}, found {x_norm!r}. Pass the largest Euclidean norm that a "
+                "row may have."
             )
         asked = isinstance(bounds, str)
         if asked and x_norm is not None:
