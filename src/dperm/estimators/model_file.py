@@ -14,7 +14,7 @@ from dperm.estimators.saving import FORMAT, KEPT_OUT, PLAIN
 from dperm.estimators.search import SearchCertificate
 from dperm.tables.encoding import Encoding
 from dperm.tables.json_files import in_folder, read_json
-from dperm.walk.certificate import Certificate, coefficient_hash
+from dperm.walk.certificate import HOSTILE, Certificate, coefficient_hash
 from dperm.walk.fitting import Release, rebuilt_plan
 
 
@@ -106,7 +106,7 @@ def _certified(model: Any, claim: Any) -> None:
         model.certificate_ = SearchCertificate(claim) if search else certificate
         model.release_ = Release(model.w_, certificate, plan, dict(fit["released"]), {})
         model.plan_ = plan
-    except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RuntimeError) as error:
+    except HOSTILE as error:
         raise ValueError(f"Expected a whole certificate with the model, found a damaged one: {error}.") from error
 
 

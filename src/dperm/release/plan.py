@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 Vector = NDArray[np.float64]
 Settings = dict[str, Any]
 UNITS = ("row", "person")
+# A stranger's record must neither fill the memory of whoever checks it nor keep him waiting.
+MOST_COLUMNS = 10**8
+MOST_RELEASES = 10**6
 
 
 @dataclass(frozen=True)
@@ -91,6 +94,10 @@ class Shape:
     n: int
     d: int
 
+    def __post_init__(self) -> None:
+        if self.d > MOST_COLUMNS:
+            raise ValueError(f"Expected at most {MOST_COLUMNS:,} columns, found {self.d:,}.")
+
     def parameters(self, problem: Problem) -> int:
         """Number of coefficients: margins × (columns + intercept)."""
         columns = self.d if problem.feature_map is None else problem.feature_map.output_dimension
@@ -123,6 +130,13 @@ class Plan:
     parameters: int | None = None  # how many numbers are released, where it is not one per coefficient of the problem
     most_rows: int | None = None  # the largest table that the guarantee speaks of, where it was declared (add-remove)
     notes: tuple[str, ...] = ()  # what a reader should know and nobody need be warned of
+
+    def __post_init__(self) -> None:
+        if (found := sum(stage.event.total() for stage in self.stages)) > MOST_RELEASES:
+            raise ValueError(
+                f"Expected at most {MOST_RELEASES:,} noisy releases in a plan, found {found:,}. Whoever checks the certificate "
+                "goes through all of them: take fewer steps."
+            )
 
     @property
     def events(self) -> tuple[Event, ...]:

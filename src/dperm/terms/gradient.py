@@ -47,7 +47,7 @@ class GradientTerm:
             low, high = self._limits(block, slopes.dtype)
             return np.maximum(np.minimum(slopes, high), low)
         lengths = np.linalg.norm(slopes, axis=1) * self.features.norms(block)
-        return np.asarray(slopes * np.minimum(1.0, self.clip / np.maximum(lengths, 1e-300))[:, None])
+        return np.asarray(slopes * (self.clip / np.maximum(lengths, self.clip))[:, None])
 
     def _limits(self, block: Block, dtype: Any) -> tuple[Vector, Vector]:
         """(-C/‖z‖, C/‖z‖) of every row, kept with the block until another clip or map asks.

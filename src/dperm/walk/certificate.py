@@ -33,6 +33,7 @@ FORMAT = "dperm-certificate/1"
 SEEDED = "NOT PRIVATE: reproducible noise was asked for"
 TOLERANCE = 1e-9  # another machine's mathematical library may differ in the last digits
 PROBES = (-100.0, -10.0, -1.0, 0.0, 1.0, 10.0, 100.0)  # margins at which a record states its loss
+HOSTILE = (LookupError, ValueError, TypeError, ArithmeticError, AttributeError, StopIteration, RuntimeError, MemoryError)
 ARITHMETIC = {
     "secure": "differential privacy in the real-arithmetic model; every release lies on a public grid",
     "exact": "integer noise from an exact sampler on a public grid",
@@ -125,7 +126,7 @@ class Claim:
                 found.extend(self.disagreements())
         except UnmetNeeds as error:
             found.append(f"the mechanism does not cover the stated problem: {error}")
-        except (LookupError, ValueError, TypeError, ArithmeticError, AttributeError, StopIteration, RuntimeError) as error:
+        except HOSTILE as error:
             found.append(f"the record cannot be recomputed: {type(error).__name__}: {error}")
         if reproducible(self.record) and not allow_seeded:
             found.append("the noise was seeded, so the release is NOT private (pass --allow-seeded to check the rest)")
@@ -345,20 +346,20 @@ def _recompute(record: Mapping[str, Any]) -> dict[str, Any]:
     needs = mechanism.missing(problem, target)
     if needs:
         raise UnmetNeeds(mechanism.name, needs)
-    plan = mechanism.plan(problem, shape, target)
     encoding = None if record["encoding"] is None else Encoding.from_spec(record["encoding"])
     if encoding is not None:
         if encoding.d != shape.d:
             raise ValueError(f"the encoding has {encoding.d} features and the shape says {shape.d}")
         if not math.isclose(encoding.norm, problem.data.x_norm, rel_tol=TOLERANCE):
             raise ValueError("the declared columns imply another bound on the rows than the problem states")
+    plan = mechanism.plan(problem, shape, target)
+    w = np.array(record["coefficients"]["encoded"], dtype=np.float64)
+    if w.size != released_size(plan, problem):  # before the replay, which would make as many
+        raise ValueError(f"{w.size} coefficients are stated where the problem has {released_size(plan, problem)}")
     decided = replay(mechanism.program(plan, problem), record["released"]).decided
     if encoding is not None:
         _check_gaps(encoding, mechanism, decided)
         encoding = encoding.resolved(decided)
-    w = np.array(record["coefficients"]["encoded"], dtype=np.float64)
-    if w.size != released_size(plan, problem):
-        raise ValueError(f"{w.size} coefficients are stated where the problem has {released_size(plan, problem)}")
     noise = {"policy": record["noise"]["policy"]}
     if noise["policy"] == "seeded":
         noise["seed"] = record["noise"]["seed"]

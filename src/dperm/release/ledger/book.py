@@ -182,7 +182,8 @@ class Ledger:
                 body = {**json.loads(text), "secret": dict(json.loads(secret)), "hash": found}
                 if body["kind"] == "debit":
                     _costs([body]), body["plan"]["mechanism"], body["branch"], body["noise"]
-            except (LookupError, ValueError, TypeError, AttributeError, RecursionError) as error:
+                _keyed(body["secret"].get("salt", ""), b""), hash(body["secret"].get("fingerprint"))
+            except (LookupError, ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
                 raise ValueError(f"Expected readable entries in {self.path.name}, found entry {number} damaged.") from error
             parsed.append(body)
         if not parsed or parsed[0].get("format") != FORMAT:
@@ -341,8 +342,16 @@ def _costs(entries: Sequence[Mapping[str, Any]]) -> list[Cost]:
     for entry in entries:
         if entry.get("kind") == "debit":
             cost = entry["cost"]
-            found.append(Cost(cost["square"], tuple(cost["curve"]), cost["failure"], cost["pure"]))
+            curve = tuple(_amount(value) for value in cost["curve"])
+            square, pure = (None if cost[name] is None else _amount(cost[name]) for name in ("square", "pure"))
+            found.append(Cost(square, curve, _amount(cost["failure"]), pure))
     return found
+
+
+def _amount(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError("a cost that is no number")
+    return float(value)
 
 
 def _keyed(salt: str, found: bytes) -> str:

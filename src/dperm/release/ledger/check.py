@@ -105,7 +105,8 @@ def _assumed(bodies: Sequence[Mapping[str, Any]]) -> list[str]:
     found = []
     for body in bodies:
         plan = body.get("plan") if isinstance(body.get("plan"), Mapping) else {}
-        for text in plan.get("assumptions", ()):  # type: ignore[union-attr]
+        texts = plan.get("assumptions", [])  # type: ignore[union-attr]
+        for text in texts if isinstance(texts, list) else [texts]:
             found.append(f"entry {body['number']}: {text}: pass --accept-assumptions to accept that")
     return found
 
