@@ -24,6 +24,7 @@ from dperm.mechanisms.output import Output
 from dperm.mechanisms.poisson import ScaledPoisson
 from dperm.mechanisms.quantile import ScaledQuantile
 from dperm.mechanisms.scaled import ScaledGradient
+from dperm.mechanisms.scaled_inference import ScaledInference
 from dperm.mechanisms.scaled_objective import ScaledObjective
 from dperm.mechanisms.selection import Selection
 from dperm.mechanisms.statistics import Moments, Statistics
@@ -45,6 +46,7 @@ __all__ = [
     "Plan",
     "QuantileExponential",
     "ScaledGradient",
+    "ScaledInference",
     "ScaledObjective",
     "ScaledPoisson",
     "ScaledQuantile",
