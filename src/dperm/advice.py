@@ -151,7 +151,7 @@ def plan_of(estimator: Any, problem: Problem, shape: Shape, target: Target) -> P
     if type(estimator).__name__ in LOCATIONS:
         return plan(problem, shape, target, estimator._mechanism())
     mechanism = choose(
-        estimator._method(), problem, shape, target, asked_for=estimator.asked_for, kinds=estimator._encoding.kinds
+        estimator._asked_method(), problem, shape, target, asked_for=estimator.asked_for, kinds=estimator._encoding.kinds
     )
     return plan(problem, shape, target, mechanism)
 

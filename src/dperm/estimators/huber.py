@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from dperm.estimators.linear import PrivateRegressor
 from dperm.problem import HuberLoss, Loss
+
+ROBUST = 2.0  # residual scales at which errors start to count linearly, where intervals are asked for without a threshold
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class HuberRegressor(PrivateRegressor):
     """argmin_w Σ h(⟨x, w⟩ - y) + r(w) with h(t) = t²/2 up to a threshold and linear beyond it.
 
-    threshold   in units of the target; None takes a tenth of the declared range of the target.
+    threshold   in units of the target; None takes a tenth of the declared range of the target, and with `intervals=True` twice the
+                private 75 % quantile of the residuals where that is less.
 
     **Guarantee**: that of `certificate_`, for rows clipped into the declared bounds.
 
@@ -24,6 +28,10 @@ class HuberRegressor(PrivateRegressor):
     """
 
     threshold: float | None = None
+
+    def _inference(self) -> Any:
+        chosen = super()._inference()
+        return replace(chosen, clip_factor=ROBUST) if self.threshold is None else chosen
 
     def _loss(self) -> Loss:
         if self.threshold is None:

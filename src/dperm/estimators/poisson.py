@@ -10,7 +10,7 @@ from sklearn.base import RegressorMixin
 from sklearn.metrics import d2_tweedie_score
 
 from dperm.cells import numbers
-from dperm.estimators.base import PrivateEstimator
+from dperm.estimators.base import PrivateEstimator, score_interval
 from dperm.problem import Interval, Loss, PoissonLoss
 from dperm.walk import Release
 
@@ -25,6 +25,8 @@ class PoissonRegressor(RegressorMixin, PrivateEstimator):
                    exposures are given. Larger ones are cut to it, negative ones to 0; a missing one makes the row a null row.
                    Predicted rates never exceed y_max.
     max_exposure   the largest exposure that a row may have; needed with exposure= or offset= in fit
+    intervals      pay, out of the same epsilon, for standard errors: `summary()`, `confidence_interval()`,
+                   `predict(X, interval=0.95)`
 
     `fit(X, y, exposure=e)` models E[y] = e·exp(⟨x, w⟩); `offset=` is log e. It is the regression of the rate y/e with weight
     e, so sample weights multiply. `score` is D², the share of the Poisson deviance that the model explains.
@@ -41,8 +43,11 @@ class PoissonRegressor(RegressorMixin, PrivateEstimator):
 
     _given: ClassVar[Any] = None  # exposures, during a fit that has them
 
+    has_intervals: ClassVar[bool] = True
+
     y_bounds: Any = None
     max_exposure: float | None = None
+    intervals: bool = False
 
     def fit(
         self,
@@ -57,6 +62,11 @@ class PoissonRegressor(RegressorMixin, PrivateEstimator):
         """Fit privately. Exposures outside [0, max_exposure] are cut into it; a missing one counts as 0."""
         if not self.fit_intercept:
             raise ValueError("Expected fit_intercept=True for counts, found False. The intercept carries the mean rate.")
+        if self.intervals and sample_weight is not None:
+            raise ValueError(
+                "Expected no sample_weight= with intervals=True, found one: only exposures have a derivation. Pass exposure=, or "
+                "leave one of the two out."
+            )
         if exposure is not None and offset is not None:
             raise ValueError("Expected exposure= or offset= (its logarithm), found both. Pass one.")
         if offset is not None:
@@ -132,10 +142,19 @@ class PoissonRegressor(RegressorMixin, PrivateEstimator):
         if not (np.isfinite(self._y_high) and self._y_high > 0):
             raise ValueError("a largest count that is no positive number")
 
-    def predict(self, X: Any, exposure: Any = None) -> np.ndarray:
-        """Expected counts, at most y_max (times the exposure)."""
-        scores = np.clip(self._scores(X), LOWEST, 0.0)
-        rates = self._y_high * np.exp(scores)
+    def predict(self, X: Any, exposure: Any = None, interval: float | None = None) -> Any:
+        """Expected counts, at most y_max (times the exposure).
+
+        With `interval=0.95`, for a fit with `intervals=True`: (predictions, array of low and high), where the interval is for the
+        expected count and not for a new count.
+        """
+        if interval is None:
+            return self._counts(self._scores(X), exposure)
+        score, low, high = score_interval(self, X, interval)
+        return self._counts(score, exposure), np.column_stack([self._counts(low, exposure), self._counts(high, exposure)])
+
+    def _counts(self, scores: np.ndarray, exposure: Any) -> np.ndarray:
+        rates = self._y_high * np.exp(np.clip(scores, LOWEST, 0.0))
         return np.asarray(rates if exposure is None else rates * np.asarray(exposure, dtype=np.float64))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:

@@ -160,7 +160,7 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):
             kinds, exact = model._encoding.kinds, model.noise == "exact"
             problem = model._problem(interval)
             options = {"asked_for": model.asked_for, "kinds": kinds, "max_weight": heaviest, "exact": exact}
-            _gaussian(plan(problem, shape, target, choose(model._method(), problem, shape, target, **options)), mu)
+            _gaussian(plan(problem, shape, target, choose(model._asked_method(), problem, shape, target, **options)), mu)
         return shape.d
 
     def _debited(self, planned: Plan, source: Noise, X: Any) -> dict[str, Any] | None:

@@ -19,6 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import null_space
 
+from dperm.inference.errors import Errors
+
 Vector = NDArray[np.float64]
 
 
@@ -72,29 +74,20 @@ class Released:
 
 @dataclass(frozen=True, eq=False)
 class OneStep:
-    """Estimate and the three parts of its covariance, in the coordinates of θ.
+    """The estimate with its errors in the coordinates of θ, and the curvature that they rest on.
 
     `eigenvalues` (ascending) and `directions` are those of the released curvature with its penalty; `deviation` is σ.
     """
 
-    estimate: Vector
-    model: Vector
-    robust: Vector
-    privacy: Vector
+    errors: Errors
     shift: float
     deviation: float
     eigenvalues: Vector
     directions: Vector
 
-    def variances(self, combinations: Vector) -> tuple[Vector, Vector]:
-        """(sampling, privacy) variance of each row of `combinations` times θ̂."""
-        model, robust, privacy = (_forms(combinations, part) for part in (self.model, self.robust, self.privacy))
-        return np.maximum(model, robust), privacy
-
-    def covariance(self, combinations: Vector) -> Vector:
-        """Covariance of several combinations together; its sampling part is not below either estimate in any direction."""
-        model, robust, privacy = (combinations @ part @ combinations.T for part in (self.model, self.robust, self.privacy))
-        return np.asarray(dominating(model, robust) + privacy)
+    def unresolved(self) -> Vector:
+        """Directions whose eigenvalue is within two deviations (√2·σ each) of zero: the data cannot tell them from none."""
+        return self.directions[:, self.eigenvalues < 2.0 * math.sqrt(2.0) * self.deviation]
 
 
 def one_step(released: Released) -> OneStep:
@@ -109,32 +102,10 @@ def one_step(released: Released) -> OneStep:
     lowered = np.maximum(values + shift - sigma / math.sqrt(2.0), sigma / math.sqrt(2.0))
     bread = (directions / lowered) @ directions.T
     middle = (released.gradient_noise**2 + sigma**2 * float(step @ step)) * np.eye(p) + sigma**2 * np.outer(step, step)
-    return OneStep(
+    errors = Errors(
         released.mean - step,
         released.dispersion * bread / released.n,
         bread @ released.scores @ bread / released.n,
         bread @ middle @ bread,
-        shift,
-        sigma,
-        values,
-        directions,
     )
-
-
-def dominating(first: Vector, second: Vector) -> Vector:
-    """A matrix that exceeds both symmetric matrices in every direction; `first` must be positive definite.
-
-    With first = LLᵀ and L⁻¹·second·L⁻ᵀ = UDUᵀ it is LU·max(D, 1)·UᵀLᵀ; for a single number it is the larger one.
-
-    >>> dominating(np.array([[2.0]]), np.array([[3.0]])).tolist()
-    [[3.0000000000000004]]
-    """
-    lower = np.linalg.cholesky(first)
-    ratio = np.linalg.solve(lower, np.linalg.solve(lower, second).T)
-    values, vectors = np.linalg.eigh((ratio + ratio.T) / 2)
-    factor = lower @ vectors
-    return np.asarray((factor * np.maximum(values, 1.0)) @ factor.T)
-
-
-def _forms(combinations: Vector, matrix: Vector) -> Vector:
-    return np.asarray(np.einsum("ij,jk,ik->i", combinations, matrix, combinations))
+    return OneStep(errors, shift, sigma, values, directions)

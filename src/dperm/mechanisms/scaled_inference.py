@@ -178,7 +178,7 @@ class ScaledInference:
         )
         step = self.inference(plan, problem, released)
         lift = rule.original_coefficients(np.eye(shape.parameters(problem)), scaled, problem.data.intercept).T
-        sampling, privacy = step.variances(lift)
+        sampling, privacy = step.errors.variances(lift)
         return {
             **scaled,
             "mean_radius": rule.mean_radius(problem, shape, released),
@@ -189,7 +189,7 @@ class ScaledInference:
             "radius": [first.radius, last.radius],
             "clip": [first.clip, last.clip],
             "correction": step.shift,
-            "coefficients": self._coefficients(step.estimate, scaled, counts, problem),
+            "coefficients": self._coefficients(step.errors.estimate, scaled, counts, problem),
             "sampling_error": np.sqrt(sampling),
             "privacy_error": np.sqrt(privacy),
             "released": rule.digest(released),
@@ -258,7 +258,7 @@ class ScaledInference:
         released["scores"] = curator.noisy_sum(ScoreMatrix(at, bound.radius), mu=budget["scores"])
         if "scale numbers" in budget:
             released["scale numbers"] = curator.noisy_sum(ScaleNumbers(at, bound.radius), mu=budget["scale numbers"])
-        estimate = self.inference(plan, problem, released).estimate
+        estimate = self.inference(plan, problem, released).errors.estimate
         return Outcome(self._coefficients(estimate, scaled, counts, problem), released)
 
     def _count(self, plan: Plan, problem: Problem, released: dict[str, Any], curator: Curator) -> None:
