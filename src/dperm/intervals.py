@@ -118,8 +118,8 @@ def summary(model: Any, level: float = 0.95, *, exponentiate: bool = False) -> S
     reach(level)
     if exponentiate and not (hasattr(model, "classes_") or model._loss().name == "poisson"):
         raise ValueError(
-            "Expected a logistic or a Poisson regression for exponentiate=True, whose coefficients are logarithms of ratios, found "
-            f"{type(model).__name__}. Leave exponentiate= out."
+            "Expected a logistic or a Poisson regression for exponentiate=True, whose coefficients are logarithms of ratios, "
+            f"found {type(model).__name__}. Leave exponentiate= out."
         )
     mechanism = _mechanism(model)
     kept = contrasts(model)
@@ -216,8 +216,8 @@ def _mechanism(model: Any) -> str:
     if several or not getattr(model, "has_intervals", False):
         what = "A fit of several classes" if several else type(model).__name__
         advice = (
-            f"{what} has none by any method: use LinearRegression, Ridge, HuberRegressor, QuantileRegressor, PoissonRegressor or, "
-            "for two classes, LogisticRegression, with intervals=True."
+            f"{what} has none by any method: use LinearRegression, Ridge, HuberRegressor, QuantileRegressor, PoissonRegressor "
+            "or, for two classes, LogisticRegression, with intervals=True."
         )
     raise ValueError(f"Expected a fit with intervals=True, found one by {name!r}: {why}. {advice}")
 
@@ -246,8 +246,8 @@ def target_sentence(model: Any) -> str:
     weights = "rows weighted down by min(1, (R/length)²)"
     sentence = {
         "logistic": f"log-odds of the logistic model on {weights}, the ordinary ones if the model holds",
-        "squared": f"least squares with residuals clipped at {clip} and {weights}: the ordinary coefficients if the mean is linear "
-        "and errors are symmetric or independent of the columns",
+        "squared": f"least squares with residuals clipped at {clip} and {weights}: the ordinary coefficients if the mean is "
+        "linear and errors are symmetric or independent of the columns",
         "huber": f"Huber regression with threshold {clip} on {weights}: the coefficients of the mean if it is linear and errors "
         "are symmetric",
         "poisson": f"Poisson regression with Pearson residuals clipped at {clip} (in units of the mean rate) and {weights}: the "

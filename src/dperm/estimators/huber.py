@@ -15,8 +15,8 @@ ROBUST = 2.0  # residual scales at which errors start to count linearly, where i
 class HuberRegressor(PrivateRegressor):
     """argmin_w Σ h(⟨x, w⟩ - y) + r(w) with h(t) = t²/2 up to a threshold and linear beyond it.
 
-    threshold   in units of the target; None takes a tenth of the declared range of the target, and with `intervals=True` twice the
-                private 75 % quantile of the residuals where that is less.
+    threshold   in units of the target; None takes a tenth of the declared range of the target, and with `intervals=True` twice
+                the private 75 % quantile of the residuals where that is less.
 
     **Guarantee**: that of `certificate_`, for rows clipped into the declared bounds.
 

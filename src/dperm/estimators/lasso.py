@@ -49,8 +49,8 @@ class Lasso(PrivateRegressor):
     def _method(self) -> Any:
         if self.intervals:
             raise ValueError(
-                "Expected intervals=False for Lasso, found True: which columns were kept depends on the data, and an interval that "
-                "ignores it is too short. Use LinearRegression(intervals=True) on columns chosen beforehand, or on other rows."
+                "Expected intervals=False for Lasso, found True: which columns were kept depends on the data, and an interval "
+                "that ignores it is too short. Use LinearRegression(intervals=True) on columns chosen beforehand."
             )
         if not isinstance(self.method, str):
             return self.method

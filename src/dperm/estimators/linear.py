@@ -21,7 +21,8 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):
 
     y_bounds   the range that the target can have, (low, high): labels are clipped to it and mapped to [-1, 1]; coefficients come
                back in the caller's units; predictions are clipped to it, which is free.
-    intervals  pay, out of the same epsilon, for standard errors: `summary()`, `confidence_interval()`, `predict(X, interval=0.95)`
+    intervals  pay, out of the same epsilon, for standard errors: `summary()`, `confidence_interval()` and
+               `predict(X, interval=0.95)`
     """
 
     has_intervals: ClassVar[bool] = True
@@ -70,8 +71,8 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):
 class LinearRegression(PrivateRegressor):
     """argmin_w Σ ½(⟨x, w⟩ - y)² + r(w), released with (ε, δ)-differential privacy.
 
-    intervals   pay, out of the same epsilon, for what `summary()` and `confidence_interval()` need; with `method="statistics"` they
-                rest on released second moments instead
+    intervals   pay, out of the same epsilon, for what `summary()` and `confidence_interval()` need; with `method="statistics"`
+                they rest on released second moments instead
 
     Under pure privacy (delta=0) without a `radius`, residuals wider than the whole declared range of the target count linearly:
     pure mechanisms need a bounded slope, and no prediction inside the range has such a residual.

@@ -43,7 +43,7 @@ class JointTest:
 class Summary:
     """One line per coefficient, in the units of `coef_`, the intercept last.
 
-    With `exponentiated`, estimates and intervals are ratios (odds ratios, rate ratios); errors stay on the scale of the logarithm.
+    With `exponentiated`, estimates and intervals are ratios (odds ratios, rate ratios); errors stay on the logarithm's scale.
     `note` says what the estimates are of.
     """
 

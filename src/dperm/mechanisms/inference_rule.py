@@ -54,7 +54,7 @@ MOST_COLUMNS = 500  # the record holds both matrices
 
 
 class Limits(NamedTuple):
-    """R, and the clip of residuals (the smoothing width of a quantile; unused for log-odds), with the residual scale behind it."""
+    """R, the clip of residuals (the smoothing width of a quantile; unused for log-odds), and the residual scale behind it."""
 
     radius: float
     clip: float
@@ -143,7 +143,13 @@ def limits(
 
 
 def descent_settings(
-    problem: Problem, shape: Shape, target: Target, kinds: Sequence[str], budget: Mapping[str, float], scaled: Settings, bound: Limits
+    problem: Problem,
+    shape: Shape,
+    target: Target,
+    kinds: Sequence[str],
+    budget: Mapping[str, float],
+    scaled: Settings,
+    bound: Limits,
 ) -> Settings:
     """Flow time, steps and step size, by the same rule as `scaled-gradient`: noise in a flat direction reaches `horizon`."""
     named, size = family(problem), scaled["size"]

@@ -3,10 +3,10 @@
     θ ← θ - η·V,   V ← 0.9·V + ( Σ_i ω_i·ψ_i·u_i + N(0, σ²I) )/n,   ω = min(1, (R/‖u‖)²)
     θ̄, ḡ: means over the last two thirds;   A = (Σ ω·v·uuᵀ + E)/n,  V̂ = (Σ ω²ψ²uuᵀ + E')/n at θ̄;   θ̂ = θ̄ - (A + xI)⁻¹ḡ
 
-**Theorem.** Every release is a Gaussian mechanism on a sum whose sensitivity its term enforces (κ·t·R for a gradient, κ_m·v_max·R²
-and κ_m·t²R² for the matrices, κ_m = 1 or √2). Stage k has the fixed budget μ_k; R, clips, steps and step size are functions of
-public numbers and earlier releases. By adaptive composition the whole is √(Σμ_k²) = μ(ε, δ)-GDP; estimate and errors are
-post-processing, which `verify` repeats.
+**Theorem.** Every release is a Gaussian mechanism on a sum whose sensitivity its term enforces (κ·t·R for a gradient,
+κ_m·v_max·R² and κ_m·t²R² for the matrices, κ_m = 1 or √2). Stage k has the fixed budget μ_k; R, clips, steps and step size
+are functions of public numbers and earlier releases. By adaptive composition the whole is √(Σμ_k²) = μ(ε, δ)-GDP; estimate and
+errors are post-processing, which `verify` repeats.
 
 What the errors are about, when they are right and what is heuristic in them: `docs/theorems/intervals.md`.
 """
@@ -113,7 +113,7 @@ class ScaledInference:
         if problem.domain.name != "whole-space":
             needs.append("coefficients without a bound (leave radius= out): an estimate at the edge has no normal law")
         if target.rows_per_person > 1:
-            needs.append("one row per person: the scores of a person's rows belong together, and the rows do not say whose they are")
+            needs.append("one row per person (a person's scores belong together, and the rows do not say whose they are)")
         if self.max_weight is not None and not counts:
             needs.append("rows without sample or class weights (only the exposures of counts have a derivation)")
         return needs
@@ -127,7 +127,9 @@ class ScaledInference:
             raise UnmetNeeds(self.name, [f"at most {most} coefficients (two matrices of that size are released)"])
         budget = inference_rule.shares(problem, shape, target, kinds, exposed=self.max_weight is not None)
         whole = sum(mu * mu for mu in budget.values())
-        public: dict[str, Settings] = {name: {"releases": RELEASES[name], "share": mu * mu / whole} for name, mu in budget.items()}
+        public: dict[str, Settings] = {
+            name: {"releases": RELEASES[name], "share": mu * mu / whole} for name, mu in budget.items()
+        }
         public["descent"] |= {
             "columns": rule.kinds_in_words(kinds),
             "declared_kinds": len(self.kinds),
@@ -137,6 +139,8 @@ class ScaledInference:
             "momentum": rule.MOMENTUM,
             "early_share": inference_rule.EARLY_SHARE,
         }
+        if problem.loss.name == "poisson":
+            public["descent"]["declared_range"] = [problem.loss.low, problem.loss.high]  # type: ignore[attr-defined]
         stages = tuple(Stage(name, Gaussian(mu), public[name]) for name, mu in budget.items())
         from dperm.planner import noise_warning
 
@@ -158,7 +162,14 @@ class ScaledInference:
         return scaled, rule.positive_rate(shape, target, budget, released), counts
 
     def _limits(
-        self, plan: Plan, problem: Problem, size: float, rate: float | None, counts: Settings, released: Mapping[str, Any], name: str
+        self,
+        plan: Plan,
+        problem: Problem,
+        size: float,
+        rate: float | None,
+        counts: Settings,
+        released: Mapping[str, Any],
+        name: str,
     ) -> Limits:
         shape, target, budget = plan.shape, plan.target, budget_of(plan)
         scale = 1.0
