@@ -5,9 +5,9 @@
     python benchmarks/coverage_intervals.py --write                   the tables of docs/intervals.md from what is measured
 
 Draws are kept in benchmarks/results/coverage_intervals.json, in chunks of ten: a run that is stopped goes on where it was.
-"cover" is the share of slopes (not the intercept) whose 95 % interval holds the truth, "worst" that of the worst slope; "width" is
-the median length over that of the non-private interval (least squares, maximum likelihood, the median's asymptotic one), and
-"error" the same ratio for the actual error of the estimate. Data and noise are fresh in every draw.
+"cover" is the share of slopes (not the intercept) whose 95 % interval holds the truth, "worst" that of the worst slope, "width"
+is the median length over that of the non-private interval (least squares, maximum likelihood, the asymptotic one of the median),
+and "error" the same ratio for the actual error of the estimate. Data and noise are fresh in every draw.
 """
 
 from __future__ import annotations
@@ -19,15 +19,17 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
+from scipy.special import ndtri
 
 import dperm
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "coverage_intervals.json"
 PAGE = ROOT / "docs" / "intervals.md"
+BEGIN, END = "<!-- study: written by benchmarks/coverage_intervals.py -->", "<!-- end of study -->"
 DELTA, CHUNK = 1e-6, 10
 
 
@@ -44,6 +46,12 @@ class Cell:
     @property
     def key(self) -> str:
         return f"{self.model} {self.design} n={self.n} d={self.d} eps={self.epsilon:g} {self.relation}"
+
+
+class Draw(TypedDict):
+    hits: str
+    width: float
+    error: float
 
 
 class Columns(NamedTuple):
@@ -93,8 +101,8 @@ def ordinary(X: np.ndarray, weight: np.ndarray | float) -> np.ndarray:
     return np.sqrt(np.diag(np.linalg.inv((design * np.reshape(weight, (-1, 1))).T @ design)))[:-1]
 
 
-def draw(cell: Cell, number: int) -> dict[str, list[float]]:
-    """One data set, one private fit: error of each slope, its standard error, and the non-private standard error."""
+def draw(cell: Cell, number: int) -> Draw:
+    """One data set, one private fit: which slopes are covered, and the median width and error in non-private standard errors."""
     rng = np.random.default_rng([number, cell.n, cell.d, round(100 * cell.epsilon)])
     columns = DESIGNS[cell.design](rng, cell.n, cell.d)
     X, truth = columns.X, slopes(columns)
@@ -121,24 +129,23 @@ def draw(cell: Cell, number: int) -> dict[str, list[float]]:
         y, model = X @ truth + 0.3 + rng.standard_normal(cell.n), kinds[cell.model](y_bounds=(-8, 8), **options)
         usual = ordinary(X, 2 / np.pi if cell.model == "quantile" else 1.0)
     table = model.fit(X, y).summary()
-    d = cell.d
+    error, stated = table.estimate[: cell.d] - truth, table.standard_error[: cell.d]
     return {
-        "error": (table.estimate[:d] - truth).tolist(),
-        "standard_error": table.standard_error[:d].tolist(),
-        "usual": usual.tolist(),
+        "hits": "".join("1" if hit else "0" for hit in np.abs(error) <= 1.959964 * stated),
+        "width": round(float(np.median(stated / usual)), 4),
+        "error": round(float(np.median(np.abs(error) / usual) / 0.67449), 4),
     }
 
 
-def summarised(cell: Cell, found: list[dict[str, list[float]]]) -> dict[str, float]:
-    error, stated, usual = (np.array([one[key] for one in found]) for key in ("error", "standard_error", "usual"))
-    hits = np.abs(error) <= 1.959964 * stated
+def summarised(found: list[Draw]) -> dict[str, float]:
+    hits = np.array([[mark == "1" for mark in one["hits"]] for one in found])
     return {
         "draws": len(found),
         "cover": float(hits.mean()),
         "spread": float(hits.mean(axis=1).std() / np.sqrt(len(found))),
         "worst": float(hits.mean(axis=0).min()),
-        "width": float(np.median(stated / usual)),
-        "error": float(np.median(np.abs(error) / usual) / 0.67449),
+        "width": float(np.median([one["width"] for one in found])),
+        "error": float(np.median([one["error"] for one in found])),
     }
 
 
@@ -159,7 +166,7 @@ def cells() -> list[Cell]:
     return listed
 
 
-def chunk(cell: Cell, numbers: list[int]) -> list[dict[str, list[float]]]:
+def chunk(cell: Cell, numbers: list[int]) -> list[Draw]:
     return [draw(cell, number) for number in numbers]
 
 
@@ -186,8 +193,31 @@ def measure(chosen: list[Cell], processes: int) -> None:
             for job in as_completed(jobs):
                 entry["draws"] |= {str(number): one for number, one in zip(jobs[job], job.result())}
                 keep(results)
-            found = summarised(cell, list(entry["draws"].values()))
+            found = summarised(list(entry["draws"].values()))
             print(cell.key, {key: round(value, 3) for key, value in found.items()}, flush=True)
+
+
+def tables(results: dict[str, Any]) -> str:
+    """One table per design and relation; a cell whose mean is below 94 % beyond the luck of all of them is marked."""
+    measured = {cell: results[cell.key] for cell in cells() if cell.key in results}
+    limit = -float(ndtri(0.05 / max(len(measured), 1)))
+    lines: list[str] = []
+    for design, relation in dict.fromkeys((cell.design, cell.relation) for cell in measured):
+        lines += [f"\n**{design} columns, {relation}**\n", "| model | n | d | ε | draws | cover | worst | width | error |"]
+        lines.append("|---|---|---|---|---|---|---|---|---|")
+        for cell, entry in measured.items():
+            if (cell.design, cell.relation) != (design, relation):
+                continue
+            found = summarised(list(entry["draws"].values()))
+            low = " (low)" if (found["cover"] - 0.94) < -limit * max(found["spread"], 1e-9) else ""
+            shares = f"{found['cover']:.1%}{low} | {found['worst']:.1%} | {found['width']:.2f} | {found['error']:.2f}"
+            lines.append(f"| {cell.model} | {cell.n:,} | {cell.d} | {cell.epsilon:g} | {found['draws']} | {shares} |")
+    return "\n".join(lines).strip()
+
+
+def write(text: str) -> None:
+    before, rest = PAGE.read_text(encoding="utf-8").split(BEGIN)
+    PAGE.write_text(f"{before}{BEGIN}\n{text}\n{END}{rest.split(END)[1]}", encoding="utf-8")
 
 
 def main() -> None:
@@ -195,7 +225,11 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--draws", type=int, help="fewer draws per cell than the study's")
     parser.add_argument("--only", default="", help="cells whose name holds this text, or 'small' for n ≤ 5,000")
+    parser.add_argument("--write", action="store_true", help="write the tables of docs/intervals.md and measure nothing")
     given = parser.parse_args()
+    if given.write:
+        write(tables(stored()))
+        return
     chosen = [cell for cell in cells() if (cell.n <= 5000 if given.only == "small" else given.only in cell.key)]
     if given.draws is not None:
         chosen = [Cell(**{**asdict(cell), "draws": min(cell.draws, given.draws)}) for cell in chosen]

@@ -4,6 +4,7 @@ Seeds are fixed. Where a share is asserted, the docstring says how often a right
 """
 
 import importlib.util
+import json
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -14,12 +15,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
+from typer.testing import CliRunner
 
 import dperm
+from dperm.cli import app
 from dperm.inference.errors import Errors, dominating
 from dperm.inference.one_step import Released, one_step, pastur_shift
+from dperm.mechanisms import Shape, Target, scaled_inference
+from dperm.mechanisms import inference_outlook as outlook
 from dperm.mechanisms import inference_rule as rule
-from dperm.mechanisms import scaled_inference
+from dperm.problem import (
+    DataBounds,
+    HuberLoss,
+    Interval,
+    LogisticLoss,
+    PoissonLoss,
+    Problem,
+    QuantileLoss,
+    SquaredLoss,
+)
 
 SCRIPT = Path(__file__).resolve().parents[1] / "benchmarks" / "coverage_intervals.py"
 spec = importlib.util.spec_from_file_location("coverage_intervals", SCRIPT)
@@ -127,7 +141,7 @@ CELLS = [("linear", 2000, 5, 1.0), ("logistic", 2000, 5, 1.0), ("poisson", 5000,
 def test_coverage_of_cells_of_the_study(model, n, d, epsilon):
     """150 draws of 5 slopes at a nominal 95 %: a right (96 … 98 %) interval falls below 92 % less than once in 1,000."""
     cell = study.Cell(model, "mixed", n, d, epsilon, "zero-out", 150)
-    found = study.summarised(cell, [study.draw(cell, number) for number in range(cell.draws)])
+    found = study.summarised([study.draw(cell, number) for number in range(cell.draws)])
     assert found["cover"] >= 0.92 and found["worst"] >= 0.86
     assert found["width"] < 4.0
 
@@ -142,7 +156,7 @@ def test_the_study_can_fail(monkeypatch):
 
     monkeypatch.setattr(scaled_inference.inference_rule, "one_step", careless)
     cell = study.Cell("linear", "mixed", 2000, 5, 0.5, "zero-out", 40)
-    assert study.summarised(cell, [study.draw(cell, number) for number in range(40)])["cover"] < 0.75
+    assert study.summarised([study.draw(cell, number) for number in range(40)])["cover"] < 0.75
 
 
 # -- the surface ---------------------------------------------------------------------------------------------------------
@@ -332,3 +346,68 @@ def test_models_without_intervals_are_as_before():
         assert model.certificate_.mechanism == "scaled-gradient"
         with pytest.raises(ValueError, match="intervals=True"):
             model.predict(X[:2], interval=0.9)
+
+
+# -- the prediction ------------------------------------------------------------------------------------------------------
+
+NUMBERS = DataBounds(1.0, Interval(-1, 1), 1.0)
+PREDICTED = {
+    "linear": Problem(SquaredLoss(), data=NUMBERS),
+    "logistic": Problem(LogisticLoss(), data=NUMBERS),
+    "poisson": Problem(PoissonLoss(-12.0, 0.0), data=DataBounds(1.0, Interval(0, 1), 1.0)),
+    "quantile": Problem(QuantileLoss(0.5), data=NUMBERS),
+    "huber": Problem(HuberLoss(0.2), data=NUMBERS),
+}
+
+
+@pytest.mark.parametrize("model", PREDICTED)
+@pytest.mark.parametrize(("n", "d", "epsilon"), [(2000, 5, 1.0), (5000, 5, 3.0), (2000, 20, 3.0)])
+def test_the_predicted_width_is_about_the_measured_one(model, n, d, epsilon):
+    """Seeds are fixed: the median width of 12 draws of the study is within a factor 1.5 of what public numbers predict."""
+    cell = study.Cell(model, "mixed", n, d, epsilon, "zero-out", 12)
+    measured = study.summarised([study.draw(cell, number) for number in range(12)])["width"]
+    predicted = outlook.predicted_width(PREDICTED[model], Shape(n, d), Target(epsilon, 1e-6, "zero-out"))
+    assert predicted / 1.5 < measured < predicted * 1.5
+
+
+@pytest.mark.parametrize("model", PREDICTED)
+def test_the_inverse_of_the_prediction_reaches_the_width(model):
+    problem, shape, target = PREDICTED[model], Shape(3000, 15), Target(0.5, 1e-6, "replace-one")
+    width = 2.0
+    epsilon, n = outlook.epsilon_for(problem, shape, target, width), outlook.n_for(problem, shape, target, width)
+    assert outlook.predicted_width(problem, shape, replace(target, epsilon=epsilon)) <= width
+    assert outlook.predicted_width(problem, shape, replace(target, epsilon=epsilon / 1.06)) > width
+    assert outlook.predicted_width(problem, Shape(n, 15), target) <= width * 1.01
+    assert outlook.predicted_width(problem, Shape(round(n / 1.06), 15), target) > width
+    assert f"epsilon ≥ {epsilon:.2g} or n ≥ {n:,} would make it 2 ×" in outlook.sentence(problem, shape, target)
+    assert outlook.n_for(problem, shape, target, 0.1) is None
+
+
+def test_the_plan_command_says_it_before_it_is_paid():
+    words = ["plan", "--n", "2000", "--d", "20", "--epsilon", "1", "--model", "linear", "--intervals", "--target-width", "3"]
+    answer = CliRunner().invoke(app, [*words, "--json"])
+    found = json.loads(answer.output)["intervals"]
+    assert answer.exit_code == 0 and found["width"] > 3 and found["target_width"] == 3
+    assert found["epsilon_needed"] > 1 and found["rows_needed"] > 2000
+    plain = CliRunner().invoke(app, words)
+    assert found["sentence"] in plain.output and "scaled-inference" in plain.output
+    for wrong, message in ((["--model", "svm"], "a model with intervals"), (["--method", "statistics"], "--method auto")):
+        refused = CliRunner().invoke(app, [*words, *wrong])
+        assert isinstance(refused.exception, ValueError) and message in str(refused.exception)
+    alone = CliRunner().invoke(app, [*words[:-3], "--target-width", "2"])
+    assert "--intervals with --target-width" in str(alone.exception)
+
+
+def test_the_fit_command_has_the_errors_in_its_json(tmp_path):
+    generator = np.random.default_rng(3)
+    x = generator.uniform(-1, 1, 2000)
+    y = generator.poisson(np.exp(1 + x))
+    np.savetxt(tmp_path / "d.csv", np.c_[x, y], delimiter=",", header="x,y", comments="", fmt=["%.5f", "%d"])
+    columns = {"x": {"type": "numeric", "low": -1, "high": 1}}
+    (tmp_path / "s.json").write_text(json.dumps({"columns": columns, "target": {"column": "y", "type": "count", "high": 30}}))
+    words = ["fit", str(tmp_path / "d.csv"), "--schema", str(tmp_path / "s.json"), "--epsilon", "3", "--intervals", "--json"]
+    answer = CliRunner().invoke(app, [*words, "--out", str(tmp_path / "m")])
+    assert answer.exit_code == 0, answer.exception
+    found = json.loads(answer.output)
+    assert [row["name"] for row in found["coefficients"]] == ["x", "intercept"] and found["coefficients"][0]["low"] > 0.5
+    assert "Poisson regression" in found["target"] and "of privacy" in (tmp_path / "m" / "report.html").read_text()

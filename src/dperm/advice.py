@@ -88,11 +88,21 @@ def percent(share: float) -> str:
 
 
 def declared(
-    model: str, n: int, d: int, *, epsilon: float, delta: float | None, relation: str, method: Any = "auto", groups: int = 1
+    model: str,
+    n: int,
+    d: int,
+    *,
+    epsilon: float,
+    delta: float | None,
+    relation: str,
+    method: Any = "auto",
+    groups: int = 1,
+    intervals: bool = False,
 ) -> tuple[Any, Problem, Shape, Target]:
     """An estimator over d columns with range [0, 1], its problem, size and target."""
     import dperm.estimators as estimators
     from dperm.encoding import Encoding
+    from dperm.estimators.declared import asked_intervals
 
     model = named(model)
     if not (isinstance(n, int) and n >= 1 and isinstance(d, int) and 1 <= d <= 10**6):
@@ -107,7 +117,7 @@ def declared(
         target = Target.declare(epsilon=epsilon, delta=numbers["delta"], relation=relation, n=n, rows_per_person=groups)
         return estimator, Problem(estimator._loss(), data=estimator._data(d, None)), Shape(n, d), target
     extra = {"classes": [0, 1]} if model in CLASSIFIERS else {"y_bounds": (0.0, 1.0)}
-    estimator = kind(**numbers, method=method, **extra)
+    estimator = kind(**numbers, method=method, **extra, **asked_intervals(kind, intervals))
     estimator._encoding = Encoding.from_declaration(d, bounds=(0, 1))
     estimator._size = (n, groups)
     _, _, interval = estimator._labels([0])
@@ -314,6 +324,7 @@ def advise(
     target_risk: float | None = None,
     radius: float = 1.0,
     planned: bool = True,
+    intervals: bool = False,
 ) -> dict[str, Any]:
     """Everything above as one JSON object.
 
@@ -321,7 +332,8 @@ def advise(
     >>> found["mechanism"] in MECHANISMS, found["odds"]["factor"] == math.e
     (True, True)
     """
-    estimator, problem, shape, target = declared(model, n, d, epsilon=epsilon, delta=delta, relation=relation, method=method)
+    numbers: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "relation": relation}
+    estimator, problem, shape, target = declared(model, n, d, method=method, intervals=intervals, **numbers)
     plan = plan_of(estimator, problem, shape, target)
     found: dict[str, Any] = {
         "model": named(model),

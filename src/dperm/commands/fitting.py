@@ -38,6 +38,7 @@ def fit(
 
     Example: dperm fit people.csv --schema people.json --target income --epsilon 1
     """
+    from dperm.estimators.declared import asked_intervals
     from dperm.model_file import check_room
     from dperm.rows.arrow import byte_count
     from dperm.schema import Schema
@@ -58,13 +59,7 @@ def fit(
         verbose=verbosity(as_json),
         **({} if relation is None else {"relation": relation}),
     )
-    if intervals:
-        if "intervals" not in estimator.get_params():
-            raise ValueError(
-                f"Expected a linear or logistic regression for --intervals, found {type(estimator).__name__}. Leave --intervals "
-                "or --model out."
-            )
-        estimator.set_params(intervals=True)
+    estimator.set_params(**asked_intervals(type(estimator), intervals))
     check_room(out, ["model.json", "certificate.json"], overwrite=overwrite)  # before anything is read or spent
     if ledger is not None:
         from dperm.commands.planning import estimator_plan, row_count
@@ -82,6 +77,9 @@ def fit(
     if hasattr(fitted, "classes_"):
         # Always said, whatever the data: a misspelt class makes rows empty and must not become an error about them.
         lines["labels"] = f"{', '.join(map(str, fitted.classes_.tolist()))} (a row with any other label counts as empty)"
+    if intervals and as_json:
+        table = fitted.summary()
+        lines |= {"coefficients": table.rows(), "level": table.level, "target": table.note}
     show({**lines, "model": str(out / "model.json"), "report": str(report)}, as_json)
 
 

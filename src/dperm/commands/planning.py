@@ -89,6 +89,10 @@ def plan(
         None, help="Also say how many rows, or which epsilon, each bound needs for this risk."
     ),
     radius: float = typer.Option(1.0, help="Norm of the best coefficients, for the predicted risks."),
+    intervals: bool = typer.Option(False, "--intervals", help="Plan for intervals, and predict how wide they will be."),
+    target_width: float | None = typer.Option(
+        None, help="With --intervals: which epsilon, or how many rows, give intervals so many times as wide as without privacy."
+    ),
     compare_accounting: bool = typer.Option(
         False, "--compare-accounting", help="The same by other accountants; alone with --model logistic, a table of noise levels."
     ),
@@ -112,13 +116,21 @@ def plan(
         raise ValueError("Expected --n and --epsilon, found one missing. Pass e.g. --n 10000 --epsilon 1.")
     if schema is None and d is None:
         raise ValueError("Expected --d or --schema, found neither. Pass the number of columns, e.g. --d 20.")
+    if target_width is not None and not intervals:
+        raise ValueError("Expected --intervals with --target-width, found --target-width alone. Pass both.")
     if schema is not None:
-        found, planned = _advice_for(schema, model, n, epsilon, delta, relation, method, target_risk, radius)
+        found, planned, problem = _advice_for(
+            schema, model, n, epsilon, delta, relation, method, target_risk, radius, intervals
+        )
     else:
         name = advice.named(model or "LogisticRegression")
         numbers: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "relation": relation or advice.default_relation(name)}
-        found = advice.advise(n=n, d=int(d or 0), model=name, method=method, target_risk=target_risk, radius=radius, **numbers)
-        planned = advice.plan_of(*advice.declared(name, n, int(d or 0), method=method, **numbers))
+        numbers |= {"method": method, "intervals": intervals}
+        found = advice.advise(n=n, d=int(d or 0), model=name, target_risk=target_risk, radius=radius, **numbers)
+        probe = advice.declared(name, n, int(d or 0), **numbers)
+        problem, planned = probe[1], advice.plan_of(*probe)
+    if intervals:
+        found["intervals"] = _widths(problem, planned, target_width)
     if ledger is not None:
         from dperm.ledger import Ledger
 
@@ -135,6 +147,8 @@ def plan(
         text = f"needs {row['needs'][0]}" if row["needs"] else f"{row['passes']} releases"
         say(f"  {'*' if row['mechanism'] == found['mechanism'] else ' '} {row['mechanism']:<17} {bound:<10} {text}")
     say(found["risk_note"])
+    if intervals:
+        say("\n" + found["intervals"]["sentence"])
     for title in ("sample_size", "epsilon_needed", "accounting"):
         if title in found:
             say("\n" + title.replace("_", " "))
@@ -147,18 +161,20 @@ def plan(
 
 def _advice_for(
     schema: Path, model: str | None, n: int, epsilon: float, delta: float | None, relation: str | None, method: str,
-    target_risk: float | None, radius: float,
-) -> tuple[dict[str, Any], Any]:  # fmt: skip
+    target_risk: float | None, radius: float, intervals: bool,
+) -> tuple[dict[str, Any], Any, Any]:  # fmt: skip
     """As `advise`, for the columns of a schema."""
     from dperm import advice
     from dperm.commands.fitting import estimator_for
+    from dperm.estimators.declared import asked_intervals
     from dperm.schema import Schema
 
     loaded = Schema.load(schema)
     if loaded.target is None:
         raise ValueError('Expected a target in the schema, found none. Add "target" to it.')
-    asked = {} if relation is None else {"relation": relation}
-    estimator = estimator_for(model, loaded)(epsilon=epsilon, delta=delta, method=method, schema=loaded, **asked)
+    kind = estimator_for(model, loaded)
+    asked = ({} if relation is None else {"relation": relation}) | asked_intervals(kind, intervals)
+    estimator = kind(epsilon=epsilon, delta=delta, method=method, schema=loaded, **asked)
     probe, problem, shape, target = _declared(estimator, n)
     planned = advice.plan_of(probe, problem, shape, target)
     found = {
@@ -173,7 +189,18 @@ def _advice_for(
         "odds_sentence": advice.odds_sentence(target.epsilon, target.delta, target.relation),
     }
     found |= advice.outlook(probe, planned, problem, radius=radius, target_risk=target_risk)
-    return found, planned
+    return found, planned, problem
+
+
+def _widths(problem: Any, planned: Any, target_width: float | None) -> dict[str, Any]:
+    """The predicted width of the intervals, where they are those of `scaled-inference`."""
+    from dperm.mechanisms.inference_outlook import widths
+
+    if planned.mechanism != "scaled-inference":
+        raise ValueError(
+            f"Expected --method auto for a prediction of the intervals' width, found {planned.mechanism!r}. Leave --method out."
+        )
+    return widths(problem, planned.shape, planned.target, target_width)
 
 
 def _objective_table(model: str | None, delta: float | None, as_json: bool) -> None:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from dperm.inference.one_step import OneStep
-from dperm.mechanisms import inference_rule, poisson_rule
+from dperm.mechanisms import inference_outlook, inference_rule, poisson_rule
 from dperm.mechanisms import scaled_rule as rule
 from dperm.mechanisms.base import Outcome, Plan, Settings, Shape, Stage, Target, UnmetNeeds, Vector, options_of, register
 from dperm.mechanisms.inference_rule import Limits
@@ -144,7 +144,8 @@ class ScaledInference:
         stages = tuple(Stage(name, Gaussian(mu), public[name]) for name, mu in budget.items())
         from dperm.planner import noise_warning
 
-        return Plan(self.name, options_of(self), stages, target, shape, warnings=noise_warning(problem, shape, target))
+        notes = (inference_outlook.sentence(problem, shape, target), *noise_warning(problem, shape, target))
+        return Plan(self.name, options_of(self), stages, target, shape, warnings=notes)
 
     # -- what follows from released values ---------------------------------------------------------------------------
 
