@@ -101,6 +101,28 @@ def ordinary(X: np.ndarray, weight: np.ndarray | float) -> np.ndarray:
     return np.sqrt(np.diag(np.linalg.inv((design * np.reshape(weight, (-1, 1))).T @ design)))[:-1]
 
 
+# Size and constant of the log-odds: even classes, 3 % positives, and log-odds of deviation about 4.
+LOGITS = {"logistic": (1.3, -0.3), "rare": (1.3, -3.9), "steep": (5.5, 0.0)}
+
+
+def errors(model: str, rng: np.random.Generator, X: np.ndarray) -> np.ndarray:
+    """Of variance 1: normal, exponential, Student's t with 4 degrees, or normal with a size that follows the first column."""
+    n = len(X)
+    if model == "skewed":
+        return rng.exponential(size=n) - 1.0
+    if model == "student":
+        return rng.standard_t(4, n) / np.sqrt(2.0)
+    size = 0.5 + np.abs(X[:, 0]) / np.abs(X[:, 0]).mean() / 2 if model == "uneven" else 1.0
+    return size * rng.standard_normal(n)
+
+
+def robust(X: np.ndarray, error: np.ndarray) -> np.ndarray:
+    """Standard errors of least squares whatever the size of the errors."""
+    design = np.column_stack([X, np.ones(len(X))])
+    inverse = np.linalg.inv(design.T @ design)
+    return np.sqrt(np.diag(inverse @ ((design * (error**2)[:, None]).T @ design) @ inverse))[:-1]
+
+
 def draw(cell: Cell, number: int) -> Draw:
     """One data set, one private fit: which slopes are covered, and the median width and error in non-private standard errors."""
     rng = np.random.default_rng([number, cell.n, cell.d, round(100 * cell.epsilon)])
@@ -114,9 +136,10 @@ def draw(cell: Cell, number: int) -> Draw:
         "intervals": True,
         "random_state": int(rng.integers(2**31)),
     }
-    if cell.model == "logistic":
-        truth = 1.3 * truth
-        share = 1 / (1 + np.exp(-(X @ truth - 0.3)))
+    if cell.model in LOGITS:
+        size, constant = LOGITS[cell.model]
+        truth = size * truth
+        share = 1 / (1 + np.exp(-(X @ truth + constant - (X @ truth).mean() * (cell.model == "rare"))))
         y, model = (rng.uniform(size=cell.n) < share).astype(int), dperm.LogisticRegression(classes=[0, 1], **options)
         usual = ordinary(X, share * (1 - share))
     elif cell.model == "poisson":
@@ -125,9 +148,10 @@ def draw(cell: Cell, number: int) -> Draw:
         y, model = np.minimum(rng.poisson(rate), 40), dperm.PoissonRegressor(y_bounds=(0, 40), **options)
         usual = ordinary(X, rate)
     else:
-        kinds = {"linear": dperm.LinearRegression, "huber": dperm.HuberRegressor, "quantile": dperm.QuantileRegressor}
-        y, model = X @ truth + 0.3 + rng.standard_normal(cell.n), kinds[cell.model](y_bounds=(-8, 8), **options)
-        usual = ordinary(X, 2 / np.pi if cell.model == "quantile" else 1.0)
+        kinds: dict[str, Any] = {"huber": dperm.HuberRegressor, "quantile": dperm.QuantileRegressor}
+        error = errors(cell.model, rng, X)
+        y, model = X @ truth + 0.3 + error, kinds.get(cell.model, dperm.LinearRegression)(y_bounds=(-8, 8), **options)
+        usual = robust(X, error) if cell.model == "uneven" else ordinary(X, 2 / np.pi if cell.model == "quantile" else 1.0)
     table = model.fit(X, y).summary()
     error, stated = table.estimate[: cell.d] - truth, table.standard_error[: cell.d]
     return {
@@ -163,6 +187,9 @@ def cells() -> list[Cell]:
     for n, epsilon in ((5000, 1.0), (5000, 3.0), (50_000, 1.0)):
         draws = 300 if n <= 5000 else 100
         listed += [Cell(model, "AR(0.9)", n, 20, epsilon, "zero-out", draws) for model in ("linear", "logistic", "poisson")]
+    for n, d in ((5000, 5), (20_000, 20)):
+        others = ("skewed", "student", "uneven", "rare", "steep")
+        listed += [Cell(model, "mixed", n, d, 1.0, "zero-out", 300 if n <= 5000 else 100) for model in others]
     return listed
 
 

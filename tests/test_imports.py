@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(__file__).resolve().parents[1] / "src" / "dperm"
-PURE = ["problem", "privacy", "theory", "solvers.py"]
+PURE = ["problem", "privacy", "theory", "inference", "solvers.py"]
 ALLOWED = {"problem": {"problem"}, "privacy": {"privacy", "problem"}, "theory": {"theory", "privacy", "problem"}}
+ALLOWED["inference"] = {"inference"}
 FORBIDDEN = {
     "os", "io", "sys", "pathlib", "json", "tomllib", "sqlite3", "socket", "subprocess", "shutil", "tempfile", "csv", "pickle",
     "random", "secrets", "randomgen", "sklearn", "pyarrow", "pandas", "polars", "torch", "dask", "matplotlib", "typer", "rich",

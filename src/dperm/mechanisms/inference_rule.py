@@ -169,7 +169,7 @@ def descent_settings(
     tau = min(reach / (strength * nu), 1000.0)
     gain = 1 - rule.MOMENTUM
     stiffness = curvature * size**2
-    stiffness += problem.regularizer.smoothness * rule._map_norm(scaled, problem.data.intercept) ** 2 / shape.n
+    stiffness += problem.regularizer.smoothness * rule.map_norm(scaled, problem.data.intercept) ** 2 / shape.n
     longest = poisson_rule.STEP / size**2 if named == "counts" else 0.855 * 2 * (1 + rule.MOMENTUM) / stiffness
     steps = int(min(max(math.ceil(gain * tau / longest), 120), 500))
     first = steps // 3
