@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -34,6 +35,8 @@ from dperm.problem import (
     QuantileLoss,
     SquaredLoss,
 )
+from dperm.rows import ArrowRows
+from dperm.schema import Schema
 
 SCRIPT = Path(__file__).resolve().parents[1] / "benchmarks" / "coverage_intervals.py"
 spec = importlib.util.spec_from_file_location("coverage_intervals", SCRIPT)
@@ -411,3 +414,23 @@ def test_the_fit_command_has_the_errors_in_its_json(tmp_path):
     found = json.loads(answer.output)
     assert [row["name"] for row in found["coefficients"]] == ["x", "intercept"] and found["coefficients"][0]["low"] > 0.5
     assert "Poisson regression" in found["target"] and "of privacy" in (tmp_path / "m" / "report.html").read_text()
+
+
+# -- other engines -------------------------------------------------------------------------------------------------------
+
+
+def test_rows_on_disk_and_single_precision_give_the_same_errors(tmp_path):
+    X, score, generator = sample(3000)
+    y = np.where(generator.uniform(size=len(X)) < 1 / (1 + np.exp(-score)), "1", "0")
+    table = pa.table({"a": X[:, 0], "b": X[:, 1], "y": y})
+    pq.write_table(table, tmp_path / "rows.parquet")
+    columns = {name: {"type": "numeric", "low": 10, "high": 30} for name in ("a", "b")}
+    schema = {"columns": columns, "target": {"column": "y", "type": "classes", "classes": ["0", "1"]}}
+    options = {"epsilon": 3.0, "intervals": True, "random_state": 0}
+    held = dperm.LogisticRegression(schema=schema, **options).fit(table).confidence_interval()
+    rows = ArrowRows(tmp_path / "rows.parquet", Schema.from_dict(schema))
+    streamed = dperm.LogisticRegression(**options).fit(rows).confidence_interval()
+    assert streamed == pytest.approx(held, rel=1e-9)
+    single = dperm.LogisticRegression(bounds=(10, 30), classes=["0", "1"], **options).fit(X.astype(np.float32), y)
+    assert single.confidence_interval() == pytest.approx(held, rel=1e-3)
+    assert single.certificate_.verify(allow_seeded=True).ok
