@@ -45,9 +45,9 @@ EARLY_SHARE = 0.15  # of the descent's μ², for the first third of the steps; t
 ACCEPTED = {"logistic": 0.5, "quantile": 0.5, "linear": 0.7, "counts": 0.7}
 SPREAD = {"quantile": 0.5, "linear": 0.71, "counts": 0.71}
 STEEP = {"logistic": 1.7, "quantile": 1.3, "linear": 1.3, "counts": 1.3}
-RESOLVED = 0.35  # the matrix' noise edge over the usual curvature that the radius leaves
-# While weights still move the target of a table with long rows, 1.6 times as much noise is accepted.
-GENEROUS, WIDE_ENOUGH = 1.6, 1.75
+RESOLVED = 0.5  # the matrix' noise edge over the usual curvature that the radius leaves
+# While weights still move the target of a table with long rows, 2.4 times as much noise is accepted.
+GENEROUS, WIDE_ENOUGH = 2.4, 1.75
 SMALLEST_CLIP = {"linear": 1.5, "counts": 2.0}
 LARGEST_CLIP, LARGEST_RADIUS = 6.0, 4.0
 SMOOTHING = 0.7  # of the residuals' scale, for a quantile
