@@ -422,7 +422,8 @@ def test_the_plan_command_says_it_before_it_is_paid():
     assert found["epsilon_needed"] > 1 and found["rows_needed"] > 2000
     plain = CliRunner().invoke(app, words)
     assert found["sentence"] in plain.output and "scaled-inference" in plain.output
-    for wrong, message in ((["--model", "svm"], "a model with intervals"), (["--method", "statistics"], "--method auto")):
+    older = ["--method", "statistics", "--epsilon", "90"]
+    for wrong, message in ((["--model", "svm"], "a model with intervals"), (older, "--method auto")):
         refused = CliRunner().invoke(app, [*words, *wrong])
         assert isinstance(refused.exception, ValueError) and message in str(refused.exception)
     alone = CliRunner().invoke(app, [*words[:-3], "--target-width", "2"])

@@ -13,6 +13,7 @@ from dperm.choose.table import automatic
 from dperm.estimators.base import PrivateEstimator
 from dperm.estimators.declaration import Declaration
 from dperm.inference.intervals import score_interval
+from dperm.mechanisms.scaled.inference import ScaledInference
 from dperm.mechanisms.scaled.poisson import ScaledPoisson
 from dperm.problem import Interval, Loss, PoissonLoss
 from dperm.release.plan import Shape, Target
@@ -136,13 +137,14 @@ class PoissonRegressor(RegressorMixin, PrivateEstimator):
         chosen = super()._method()
         return replace(chosen, labels="counts") if isinstance(chosen, ScaledPoisson) else chosen
 
-    def _with_intervals(self) -> Any:
-        if self._weighed is not None:
+    def _asked_method(self) -> Any:
+        chosen = super()._asked_method()
+        if isinstance(chosen, ScaledInference) and self._weighed is not None:
             raise ValueError(
                 "Expected no sample weights with intervals=True, found some (or max_weight=): only exposures have a derivation. "
                 "Pass exposure=, or leave one of the two out."
             )
-        return super()._with_intervals()
+        return chosen
 
     def _declared_limit(self) -> float:
         declared = self.y_bounds

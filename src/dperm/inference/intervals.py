@@ -41,6 +41,7 @@ from dperm.rows.memory import MemoryRows
 from dperm.terms.information import InformationTerm, information_term
 from dperm.terms.moments import smat
 from dperm.walk.fitting import execute
+from dperm.words.wording import printable
 
 
 @dataclass(frozen=True)
@@ -305,7 +306,7 @@ def _weak_directions(model: Any, step: OneStep) -> str:
         return ""
     if len(weak) > max(2, len(step.eigenvalues) // 3):
         return "; the curvature does not stand out of its noise, so intervals are wide"
-    names = [*model._encoding.names, "intercept"]
+    names = [*map(printable, model._encoding.names), "intercept"]
     told = [" and ".join(names[j] for j in np.flatnonzero(np.abs(direction) > 0.3)[:6]) for direction in weak]
     return f"; the data can hardly tell apart {'; '.join(told)}: their intervals have no guarantee"
 

@@ -37,7 +37,8 @@ class JointTest:
     p: float
 
     def __str__(self) -> str:
-        return f"{', '.join(self.names)} all 0: chi² = {self.statistic:.4g} with {self.degrees} degrees, p = {self.p:.3g}"
+        names = ", ".join(map(printable, self.names))
+        return f"{names} all 0: chi² = {self.statistic:.4g} with {self.degrees} degrees, p = {self.p:.3g}"
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,8 @@ class Summary:
         for word in wanted:
             found = [j for j, name in enumerate(self.names) if name == word or name.startswith(f"{word}=")]
             if not found:
-                raise ValueError(f"Expected names of coefficients, found {word!r}. Names: {', '.join(self.names[:20])}.")
+                known = ", ".join(map(printable, self.names[:20]))
+                raise ValueError(f"Expected names of coefficients, found {word!r}. Names: {known}.")
             places += [j for j in found if j not in places]
         few = self.errors.mapped(np.eye(len(self.names))[places])
         statistic = float(few.estimate @ np.linalg.solve(few.covariance(), few.estimate))
