@@ -50,7 +50,7 @@ def declarations(seed):
     options |= {"delta": dice.choice([None, None, 0.0]), "method": dice.choice(METHODS)}
     options["radius"] = dice.choice([None, None, 2.0])
     if name not in ("LinearSVC", "MLPClassifier"):
-        options["intervals"] = random.Random(-1 - seed).random() < 0.4
+        options["intervals"] = random.Random(-1 - seed).random() < 0.2
     if name in CLASSIFIERS:
         classes = dice.choice([["no", "yes"], ["no", "yes", "perhaps"]])
         y = np.array(classes)[rng.integers(0, len(classes), N)]
@@ -88,7 +88,7 @@ def said(action):
 def test_plan_and_fit_never_disagree(part):
     """`model.plan`, which the command and the ledger's check use, against the plan of the fit itself."""
     compared = [agree(seed) for seed in range(40 * part, 40 * part + 40)]
-    assert sum(compared) >= 10  # most of the others are refused, by both in the same words
+    assert sum(compared) >= 8  # most of the others are refused, by both in the same words
 
 
 def agree(seed):
