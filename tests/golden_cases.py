@@ -80,6 +80,21 @@ def other_cases() -> Iterator[tuple[str, Any]]:
     )
 
 
+    yield from inference_cases(common)
+
+
+def inference_cases(common: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Fits with intervals, with missing cells and exposures."""
+    options = common | {"bounds": (-1, 1), "intervals": True}
+    X, y = rows("logistic")
+    gaps = np.where(np.arange(N)[:, None] % 7 == np.arange(X.shape[1]), np.nan, X)
+    yield "logistic/inference", dperm.LogisticRegression(classes=[0, 1], **options).fit(X, y)
+    yield "linear/inference", dperm.LinearRegression(y_bounds=(-3, 3), **options).fit(gaps, rows("linear")[1])
+    X, y = rows("poisson")
+    exposed = dperm.PoissonRegressor(y_bounds=(0, 20), max_exposure=2.0, **options)
+    yield "poisson/inference", exposed.fit(X, y, exposure=1.0 + np.arange(N) % 2)
+
+
 def digest(record: Any) -> str:
     return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()[:16]
 

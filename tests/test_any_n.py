@@ -263,9 +263,10 @@ def watched(moves, other, relation):
     return watching(see)
 
 
-REGRESSIONS = ("statistics", "gradient", "scaled-gradient")
+REGRESSIONS = ("statistics", "gradient", "scaled-gradient", "scaled-inference")
 MECHANISMS = [
     *(("logistic", name) for name in ("gradient", "scaled-gradient", "newton", "zeroth", "scaled-objective", "objective")),
+    ("logistic", "scaled-inference"),
     *(("squared", name) for name in REGRESSIONS),
 ]
 

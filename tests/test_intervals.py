@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -46,15 +47,10 @@ def test_intervals_without_the_privacy_noise_would_be_too_short(monkeypatch):
     real = intervals._statistics
 
     def careless(model, kept):
-        w, _, note = real(model, kept)
-        from dperm.mechanisms.statistics import Moments
+        errors, note = real(model, kept)
+        return replace(errors, privacy=0.0 * errors.privacy), note
 
-        moments = Moments.of(model.release_)
-        p = len(w)
-        gram = moments.matrix[:p, :p]
-        return w, np.linalg.inv(gram) / 12, note
-
-    monkeypatch.setattr(intervals, "_statistics", careless)
+    monkeypatch.setitem(intervals.ROUTES, "statistics", careless)
     assert simulation.coverage("linear, statistics", 3000, 0.5, draws=60, seed=3)["at 95 %"] < 0.9
 
 
@@ -130,7 +126,7 @@ def logistic(n: int = 3000) -> tuple[np.ndarray, np.ndarray]:
 def test_one_option_plans_the_curvature_in_the_same_budget(relation, tmp_path):
     X, y = logistic()
     ledger = dperm.Ledger.create(tmp_path / "l", dataset="x", epsilon=4.0, delta=1e-5, relation=relation)
-    method = Objective(most_rows=4000) if relation == "add-remove" else "auto"  # the arithmetic of a minimiser needs a bound
+    method = Objective(most_rows=4000) if relation == "add-remove" else "objective"  # the arithmetic of a minimiser needs a bound
     model = dperm.LogisticRegression(
         epsilon=2.0, delta=1e-6, bounds=(-1, 1), classes=[0, 1], intervals=True, relation=relation, nominal_n=3000, ledger=ledger,
         method=method,
@@ -147,14 +143,15 @@ def test_the_planned_matrix_is_the_one_that_a_paid_release_would_give():
     """Without noise to speak of both are Σφ''zzᵀ at the released coefficients."""
     X, y = logistic()
     options = {"bounds": (-1, 1), "classes": [0, 1], "relation": "zero-out", "random_state": 0}
-    planned = dperm.LogisticRegression(epsilon=1e4, intervals=True, **options).fit(X, y)
+    planned = dperm.LogisticRegression(epsilon=1e4, intervals=True, method="objective", **options).fit(X, y)
     paid = dperm.LogisticRegression(epsilon=1e4, method="objective", **options).fit(X, y).release_information(X, y, epsilon=1e4)
     assert np.allclose(planned.confidence_interval(), paid.confidence_interval(), atol=0.02)
 
 
 def test_every_leaf_of_a_certificate_with_a_curvature_matrix_is_bound():
     X, y = logistic(1000)
-    model = dperm.LogisticRegression(epsilon=3, bounds=(-1, 1), classes=[0, 1], intervals=True, random_state=0).fit(X, y)
+    options = {"intervals": True, "method": "objective", "random_state": 0}
+    model = dperm.LogisticRegression(epsilon=3, bounds=(-1, 1), classes=[0, 1], **options).fit(X, y)
     assert unnoticed(model.certificate_) == {"noise.seed"}
 
 
@@ -183,20 +180,21 @@ def test_the_refusals_name_the_option():
         with pytest.raises(ValueError, match=r"Fit with intervals=True \(--intervals\)"):
             model.confidence_interval()
     linear = dperm.LinearRegression(epsilon=4, bounds=(-1, 1), y_bounds=(0, 1), intervals=True).fit(X, y)
-    assert linear.certificate_.mechanism == "statistics" and linear.confidence_interval().shape == (3, 2)
+    assert linear.certificate_.mechanism == "scaled-inference" and linear.confidence_interval().shape == (3, 2)
+    moments = dperm.LinearRegression(epsilon=4, bounds=(-1, 1), y_bounds=(0, 1), intervals=True, method="statistics").fit(X, y)
+    assert moments.certificate_.mechanism == "statistics" and moments.confidence_interval().shape == (3, 2)
 
 
 @pytest.mark.parametrize(
     "model",
     [
         dperm.LinearSVC(2.0, bounds=(-1, 1), classes=[0, 1]),
-        dperm.HuberRegressor(2.0, bounds=(-1, 1), y_bounds=(0, 1)),
         dperm.Lasso(2.0, bounds=(-1, 1), y_bounds=(0, 1), n_nonzero_coefs=1),
     ],
 )
 def test_models_without_intervals_name_those_that_have_them(model):
     X, y = logistic(300)
-    words = rf"{type(model).__name__} has none by any method: use LinearRegression, Ridge or, .* LogisticRegression, with"
+    words = rf"{type(model).__name__} has none by any method: use LinearRegression, Ridge, .* LogisticRegression, with"
     with pytest.raises(ValueError, match=words):
         model.fit(X, y).confidence_interval()
 

@@ -139,7 +139,7 @@ def test_hostile_names_stay_text_in_every_printed_form(name):
         assert not re.search(r"(?<!\\)" + re.escape(mark), prose), mark
     assert "<script>alert" not in shown["page"] and "<img" not in shown["page"]
     counts = {len(re.findall(r"(?<!\\)\|", line)) for line in lines if line.startswith("| ") and "alert" in line and "b" in line}
-    assert counts <= {3, 6}  # two or five cells, as the tables have
+    assert counts <= {3, 9}  # two or eight cells, as the tables have
 
 
 def test_text_that_markdown_would_read_is_escaped():
@@ -172,6 +172,7 @@ MODELS = [
     dperm.HuberRegressor(3.0, y_bounds=(0, 3), threshold=0.5, **BOUNDS),
     dperm.QuantileRegressor(3.0, y_bounds=(0, 3), quantile=0.9, **BOUNDS),
     dperm.PoissonRegressor(3.0, y_bounds=(0, 3), **BOUNDS),
+    dperm.PoissonRegressor(5.0, y_bounds=(0, 3), intervals=True, **BOUNDS),
     dperm.Lasso(3.0, y_bounds=(0, 3), **BOUNDS),
 ]
 
@@ -263,13 +264,13 @@ def test_intervals_that_cannot_come_out_are_refused_before_anything_is_spent(tmp
     rng = np.random.default_rng(0)
     X, y = rng.uniform(-1, 1, (5000, 15)), rng.integers(0, 2, 5000)
     ledger = dperm.Ledger.create(tmp_path / "l", dataset="x", epsilon=9, delta=1e-5)
-    model = dperm.LogisticRegression(1.0, bounds=(-1, 1), classes=[0, 1], intervals=True, ledger=ledger)
+    model = dperm.LogisticRegression(1.0, bounds=(-1, 1), classes=[0, 1], intervals=True, method="objective", ledger=ledger)
     with pytest.raises(ValueError, match=r"About n = 14,000 or epsilon = 2\.8 would be enough.*Nothing was spent") as refused:
         model.fit(X, y)
     with pytest.raises(ValueError) as planned:
         model.plan(5000, 15)
     assert ledger.account().fits == 0 and str(planned.value) == str(refused.value)
-    words = ["plan", "--n", 5000, "--d", 15, "--epsilon", 1, "--intervals"]
+    words = ["plan", "--n", 5000, "--d", 15, "--epsilon", 1, "--intervals", "--method", "objective"]
     with pytest.raises(ValueError, match="would be enough"):
         command(*words)
     # What is said to be enough is enough for columns that are spread evenly, and said to be unsure.
@@ -278,6 +279,9 @@ def test_intervals_that_cannot_come_out_are_refused_before_anything_is_spent(tmp
         model.fit(X, y)
     assert np.isfinite(model.summary().standard_error).all()
     assert "standard deviation above about" in command(*[3 if word == 1 else word for word in words])["text"]
+    # The default has intervals at every n and ε: wide ones, and the plan says how wide.
+    assert "× as wide as without privacy" in command(*words[:-2])["text"]
+    assert np.isfinite(model.set_params(epsilon=1.0, method="auto").fit(X, y).summary().standard_error).all()
 
 
 # -- options of the command ---------------------------------------------------------------------------------------------

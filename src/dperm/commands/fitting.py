@@ -59,6 +59,7 @@ def fit(
 
     Example: dperm fit people.csv --schema people.json --target income --epsilon 1
     """
+    from dperm.estimators.declared import asked_intervals
     from dperm.rows.arrow import byte_count
     from dperm.tables.json_files import check_room
     from dperm.tables.schema import Schema
@@ -70,10 +71,6 @@ def fit(
     if declared.target is None:
         raise ValueError("Expected a target, found none. Pass --target or add \"target\" to the schema.")
     kind = estimator_for(model, declared)
-    if intervals and not hasattr(kind, "intervals"):
-        raise ValueError(
-            f"Expected a linear or logistic regression for --intervals, found {kind.__name__}. Leave --intervals or --model out."
-        )
     estimator = made(
         kind,
         epsilon=epsilon,
@@ -81,7 +78,7 @@ def fit(
         schema=declared,
         method=method,
         nominal_n=nominal_n,
-        intervals=intervals,
+        **asked_intervals(kind, intervals),
         noise=noise,
         class_weight=class_weights(class_weight, declared.target.classes),
         groups=person,
@@ -116,6 +113,9 @@ def fit(
         lines["labels"] = f"{known} (a row with any other label counts as empty)"
     if fitted.plan_.warnings:
         lines["note"] = list(fitted.plan_.warnings) if as_json else "; ".join(fitted.plan_.warnings)
+    if intervals and as_json:
+        table = fitted.summary()
+        lines |= {"coefficients": table.rows(), "level": table.level, "target": table.note}
     show({**lines, "model": str(out / "model.json"), "report": str(report)}, as_json)
 
 

@@ -16,6 +16,8 @@ from dperm.estimators.declared import check_declared, check_shape
 from dperm.estimators.engines import declared_rows, engine_rows, in_memory, parts_of
 from dperm.estimators.matrix import read_matrix
 from dperm.estimators.saving import save
+from dperm.inference.intervals import scaled_inference
+from dperm.mechanisms.scaled.inference import ScaledInference
 from dperm.problem import (
     Ball,
     DataBounds,
@@ -66,6 +68,8 @@ class PrivateEstimator(BaseEstimator):
 
     asked_for: ClassVar[str] = "coefficients"
     per_column: ClassVar[bool] = True  # whether w_ has one coefficient per encoded column
+    has_intervals: ClassVar[bool] = False  # whether intervals=True is an option
+    older_intervals: ClassVar[str] = ""  # another method of this model that intervals may rest on, asked for by name
     # A dataclass writes the constructor that scikit-learn reads its parameters from: subclasses add only their own.
 
     epsilon: float = 1.0
@@ -117,10 +121,33 @@ class PrivateEstimator(BaseEstimator):
 
     def _method(self) -> Any:
         """The method as the planner takes it; an estimator with its own mechanism or options builds it here."""
+        if isinstance(self.method, str) and self.method == ScaledInference.name:
+            return self._inference()
         chosen = MECHANISMS.get(self.method) if isinstance(self.method, str) else self.method
         if not getattr(chosen, "linear", True):
             raise ValueError(f"Expected a method with one coefficient per column, found {self.method!r}. Use its own estimator.")
         return self.method
+
+    def _asked_method(self) -> Any:
+        """`_method`, or the method of `intervals=True` where that is asked for."""
+        return self._with_intervals() if self.has_intervals and getattr(self, "intervals", False) else self._method()
+
+    def _inference(self) -> Any:
+        """The method of `intervals=True`."""
+        return scaled_inference(self)
+
+    def _with_intervals(self) -> Any:
+        """The method that `intervals=True` takes: its own, or an older one that was asked for by name."""
+        found = getattr(self.method, "name", self.method)
+        if found in ("auto", ScaledInference.name):
+            return self._inference() if isinstance(self.method, str) else self.method
+        if found == self.older_intervals:
+            return self.method
+        older = f" or {self.older_intervals!r}" if self.older_intervals else ""
+        raise ValueError(
+            f"Expected method='auto'{older} with intervals=True, found {found!r}, whose error has no closed form here. Leave "
+            "method= out."
+        )
 
     # -- the fit -----------------------------------------------------------------------------------------------------
 
@@ -172,7 +199,7 @@ class PrivateEstimator(BaseEstimator):
         self.plan_ = release.plan
         self.certificate_ = release.certificate
         self.release_ = release
-        self._encoding = encoding.resolved(release.certificate.record["decided"])
+        self._encoding: Encoding = encoding.resolved(release.certificate.record["decided"])
         self.feature_names_out_ = np.array(encoding.names, dtype=object)
         self._store(release)
         return self
@@ -196,15 +223,23 @@ class PrivateEstimator(BaseEstimator):
         return save(self, path)
 
     def confidence_interval(self, level: float = 0.95) -> np.ndarray:
-        """(low, high) per coefficient, the intercept last: for fits by `statistics` or `objective`; see `intervals`."""
+        """(low, high) per coefficient, the intercept last, for fits with `intervals=True`; see `dperm.inference.intervals`."""
         return np.asarray(self.summary(level).interval)
 
-    def summary(self, level: float = 0.95) -> Any:
-        """Estimate, standard error with privacy noise, z and interval per coefficient; refused with the reason for other fits."""
+    def summary(self, level: float = 0.95, *, exponentiate: bool = False) -> Any:
+        """Estimate, standard error (of sampling, of privacy, of both), z, p and interval per coefficient.
+
+        `exponentiate=True` shows odds ratios (logistic) or rate ratios (Poisson). Refused with the reason for fits without
+        intervals.
+        """
         from dperm.inference.intervals import summary
 
         check_is_fitted(self, "certificate_")
-        return summary(self, level)
+        return summary(self, level, exponentiate=exponentiate)
+
+    def joint_test(self, names: Any) -> Any:
+        """Wald's test that all named coefficients are 0; the name of a column with levels stands for all of its contrasts."""
+        return self.summary().joint_test(names)
 
     def release_information(self, X: Any, y: Any = None, *, epsilon: float, **options: Any) -> Any:
         """Pay for the curvature matrix that intervals of a fit by `objective` need; see `dperm.inference.intervals`.

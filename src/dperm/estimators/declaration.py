@@ -70,7 +70,7 @@ def declaration(
     estimator._size = (n, per_person)
     problem, shape = estimator._problem(interval), Shape(n, encoding.d)
     mechanism = choose(
-        estimator._method(),
+        estimator._asked_method(),
         problem,
         shape,
         target,

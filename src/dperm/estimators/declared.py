@@ -66,3 +66,15 @@ def check_one_declaration(estimator: Any, other: str) -> None:
 def is_real(value: Any) -> bool:
     """A real number, Python's or NumPy's, and not a truth value."""
     return isinstance(value, Real) and not isinstance(value, bool | np.bool_)
+
+
+def asked_intervals(kind: Any, intervals: bool) -> dict[str, bool]:
+    """The option of an estimator class that pays for intervals, or a refusal where it has none."""
+    if not intervals:
+        return {}
+    if not getattr(kind, "has_intervals", False):
+        raise ValueError(
+            f"Expected a model with intervals for --intervals, found {kind.__name__}. Use LinearRegression, Ridge, "
+            "HuberRegressor, QuantileRegressor, PoissonRegressor or LogisticRegression, or leave --intervals out."
+        )
+    return {"intervals": True}

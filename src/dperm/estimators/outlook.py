@@ -11,6 +11,8 @@ from typing import Any
 from dperm.choose.odds import odds, odds_sentence
 from dperm.choose.risks import NO_RISK_NOTE, RISK_NAMES, RISK_NOTE, alternatives, epsilons, predicted_risks, sample_sizes
 from dperm.estimators.declaration import Declaration, before_rows
+from dperm.mechanisms.scaled.inference import ScaledInference
+from dperm.mechanisms.scaled.inference_outlook import widths
 from dperm.mechanisms.scaled.noise_ratio import expected_noise_ratio
 from dperm.problem import Problem
 from dperm.release.plan import Plan
@@ -111,15 +113,20 @@ def advise(
     """Everything above as one JSON object.
 
     >>> found = advise(n=10_000, d=10, epsilon=1.0)
-    >>> found["mechanism"] == "scaled-objective", found["odds"]["factor"] == math.e
-    (True, True)
+    >>> found["mechanism"], found["odds"]["factor"] == math.e
+    ('scaled-objective', True)
     """
     fit = declared(model, n, d, epsilon=epsilon, delta=delta, relation=relation, method=method)
     return advise_for(fit, radius=radius, planned=planned, target_risk=target_risk)
 
 
 def advise_for(
-    fit: Declaration, *, radius: float = 1.0, planned: bool = True, target_risk: float | None = None
+    fit: Declaration,
+    *,
+    radius: float = 1.0,
+    planned: bool = True,
+    target_risk: float | None = None,
+    target_width: float | None = None,
 ) -> dict[str, Any]:
     """The same for a declared fit."""
     plan, target = fit.plan(), fit.target
@@ -134,11 +141,23 @@ def advise_for(
         "stages": [{"name": stage.name, "event": stage.event.spec()} for stage in plan.stages],
         "explanation": plan.explain(),
         "warnings": list(plan.warnings),
-        **({} if (expected := fit.intervals()) is None else {"intervals": expected.words}),
+        **foreseen_intervals(fit, plan, target_width),
         "odds": odds(target.epsilon),
         "odds_sentence": odds_sentence(target.epsilon, target.delta, target.relation, target.unit),
     }
     return found | outlook(fit.estimator, plan, fit.problem, radius=radius, planned=planned, target_risk=target_risk)
+
+
+def foreseen_intervals(fit: Declaration, plan: Plan, target_width: float | None) -> dict[str, Any]:
+    """What can be said of the intervals: how wide they will be, or what the older methods need for any; nothing without them."""
+    if plan.mechanism == ScaledInference.name:
+        return {"intervals": widths(fit.problem, plan.shape, plan.target, target_width)}
+    if target_width is not None:
+        raise ValueError(
+            f"Expected --method auto for a prediction of the intervals' width, found {plan.mechanism!r}. Leave --method out."
+        )
+    expected = fit.intervals()
+    return {} if expected is None else {"intervals": {"sentence": expected.words}}
 
 
 def outlook(

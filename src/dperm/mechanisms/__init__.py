@@ -11,6 +11,7 @@ from dperm.mechanisms.objective.mechanism import Objective
 from dperm.mechanisms.output import Output
 from dperm.mechanisms.registry import mechanism_from_spec
 from dperm.mechanisms.scaled.gradient import ScaledGradient
+from dperm.mechanisms.scaled.inference import ScaledInference
 from dperm.mechanisms.scaled.objective import ScaledObjective
 from dperm.mechanisms.scaled.poisson import ScaledPoisson
 from dperm.mechanisms.scaled.quantile import ScaledQuantile
@@ -35,6 +36,7 @@ __all__ = [
     "Plan",
     "QuantileExponential",
     "ScaledGradient",
+    "ScaledInference",
     "ScaledObjective",
     "ScaledPoisson",
     "ScaledQuantile",

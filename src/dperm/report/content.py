@@ -184,13 +184,14 @@ def _coefficients(record: Mapping[str, Any], table: Any, no_table: str) -> list[
         )
     if table is not None:
         # The interval comes second: on a phone the columns after it are reached by scrolling.
-        parts = (("estimate", ""), ("low", "high"), ("standard_error", ""), ("z", ""))
+        single = ("standard_error", "sampling_error", "privacy_error", "z", "p")
+        parts = (("estimate", ""), ("low", "high"), *((key, "") for key in single))
         rows = [
             (r["name"], *(f"{r[a]:.3g} … {r[b]:.3g}" if b else f"{r[a]:.3g}" for a, b in parts))
             for r in table.rows()
         ]
-        head = ("", "estimate", f"{table.level:.0%} interval", "standard error", "z")
-        blocks += [Table(head, rows, "In the units of the data", frozenset({1, 2, 3, 4})), Text(table.note, "soft")]
+        head = ("", "estimate", f"{table.level:.0%} interval", "standard error", "of sampling", "of privacy", "z", "p")
+        blocks += [Table(head, rows, "In the units of the data", frozenset(range(1, 8))), Text(table.note, "soft")]
     elif not linear:
         blocks.append(Text("This model has no coefficient per column; its weights are in the certificate below.", "soft"))
     elif no_table:

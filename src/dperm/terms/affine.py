@@ -94,6 +94,13 @@ class Features:
         two float32 numbers is exact up to half a unit of itself, so nothing cancels however large the shift is."""
         return X if self.shift is None else X - self.shift.astype(X.dtype)
 
+    def dense(self, X: Any) -> Vector:
+        """The rows z themselves, in float64, intercept column last."""
+        Z = np.asarray(self.centred(X.toarray() if is_sparse(X) else X), dtype=np.float64)
+        if self.scale is not None:
+            Z = Z * self.scale
+        return np.column_stack([Z, np.full(len(Z), self.intercept)]) if self.intercept else Z
+
     def pull(self, X: Any, slopes: Vector) -> Vector:
         """Σ_i slopes_i·z_i for slopes of shape (n,) or (n, K); shaped like the weights. A NaN slope adds nothing."""
         slopes = settled(slopes)

@@ -331,7 +331,7 @@ def descent_settings(
     curvature = problem.loss.bounds(math.inf, problem.data.y).curvature
     # Heavy ball is stable below 2(1 + momentum)/(curvature·λ_max), and λ_max ≤ trace = S²; 0.85 of it leaves room.
     stiffness = curvature * scaled["size"] ** 2 * heaviest
-    stiffness += problem.regularizer.smoothness * _map_norm(scaled, problem.data.intercept) ** 2 / shape.n
+    stiffness += problem.regularizer.smoothness * map_norm(scaled, problem.data.intercept) ** 2 / shape.n
     longest = 0.855 * 2 * (1 + MOMENTUM) / stiffness
     tau = min(reach / (clip * nu), 1000.0)
     gain = 1 - MOMENTUM
@@ -348,7 +348,7 @@ def descent_settings(
     }
 
 
-def _map_norm(scaled: Settings, intercept: float) -> float:
+def map_norm(scaled: Settings, intercept: float) -> float:
     """Bound on the norm of θ ↦ w: w = scale∘θ, and the intercept takes -⟨shift, w⟩ along."""
     largest = float(np.max(scaled["scale"], initial=1.0))
     if not intercept:
