@@ -48,26 +48,22 @@ def stages_of(question: Question) -> list[str]:
     return [name for name in SHARES if wanted.get(name, True) and (question.parts == "all" or name not in SHOWN)]
 
 
-def plan_profile(question: Question, shape: Shape, target: Target, *, mu: float | None = None) -> Plan:
-    """Fixed from public numbers: stage k has the share q_k of μ², so that together they are (ε, δ)-DP.
-
-    `mu` is the whole μ where a caller keeps a budget of its own; by default it is that of (ε, δ).
-    """
+def plan_profile(question: Question, shape: Shape, target: Target) -> Plan:
+    """Fixed from public numbers: stage k has the share q_k of μ², so that together they are (ε, δ)-DP."""
     if target.delta == 0:
         raise ValueError("Expected delta > 0 for a profile, whose noise is Gaussian, found 0. Pass e.g. --delta 1e-6.")
     names = stages_of(question)
     if not names:
         raise ValueError("Expected columns whose bounds, levels or types are to be found, found none. The schema is complete.")
     failure = FAILURE * target.delta if "levels" in names else 0.0
-    whole = gaussian_mu(target.epsilon, (target.delta - failure) / (1 - failure)) * (1 - 1e-9) if mu is None else mu
+    whole = gaussian_mu(target.epsilon, (target.delta - failure) / (1 - failure)) * (1 - 1e-9)
     total = sum(SHARES[name] for name in names)
     stages = []
     for name in names:
         part = whole * math.sqrt(SHARES[name] / total)
         event: Event = Levels(part, failure) if name == "levels" else Gaussian(part)
         stages.append(Stage(name, event))
-    options = {**question.spec(), **({} if mu is None else {"mu": mu})}
-    return Plan("profile", options, tuple(stages), target, shape)
+    return Plan("profile", question.spec(), tuple(stages), target, shape)
 
 
 def noise_of(plan: Plan, name: str, term: of.ColumnTerm) -> float:

@@ -83,7 +83,7 @@ class Profile(Claim):
 def _planned(record: Mapping[str, Any]) -> Plan:
     target = Target.declare(n=record["shape"]["n"], **record["target"])
     shape = Shape(record["shape"]["n"], record["shape"]["d"])
-    return plan_profile(Question.from_spec(record["question"]), shape, target, mu=record["mu"])
+    return plan_profile(Question.from_spec(record["question"]), shape, target)
 
 
 def _again(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -95,7 +95,7 @@ def _again(record: Mapping[str, Any]) -> dict[str, Any]:
     receipt = receipt_again(record["ledger"], plan, noise["policy"]) if "ledger" in record else None
     outcome = replay(program(plan, question), record["released"])
     _check_shown(plan, record["released"])
-    return _record(plan, question, outcome, noise, record["level"], record["mu"], record["schema"], receipt)
+    return _record(plan, question, outcome, noise, record["level"], record["schema"], receipt)
 
 
 def _check_shown(plan: Plan, released: Mapping[str, Any]) -> None:
@@ -122,7 +122,6 @@ def profile(
     groups: Any = None,
     max_rows_per_person: int | None = None,
     parts: str = "all",
-    mu: float | None = None,
     level: float = 0.95,
     noise: str = "secure",
     random_state: Any = None,
@@ -131,8 +130,7 @@ def profile(
     """Look at a table privately: types, levels, histograms, quantiles, means, spreads and shares missing, with error bars.
 
     `schema` says what is known (a `Schema`, its JSON form or a path); without one, names of columns are public and everything
-    else is paid for. `groups` names the person column. `parts="schema"` pays for types, levels and ranges only. `mu` is for
-    callers with a budget of their own: the μ of all stages together instead of that of (ε, δ).
+    else is paid for. `groups` names the person column. `parts="schema"` pays for types, levels and ranges only.
 
     **Guarantee**: (ε, δ)-differential privacy for the rows (or persons) of the table: the composition of Gaussian releases and,
     where levels are found, one `Levels` event.
@@ -154,14 +152,14 @@ def profile(
     n = nominal_n if nominal_n is not None else len(held)
     weight, per_person = person_weights(people, max_rows_per_person, None, len(held))
     asked = Target.declare(epsilon=epsilon, delta=delta, relation=relation, n=n, rows_per_person=per_person, unit=unit_of(people))
-    plan = plan_profile(question, Shape(n, len(question.columns)), asked, mu=mu)
+    plan = plan_profile(question, Shape(n, len(question.columns)), asked)
     source = noise_source(noise, random_state)
     looked = looked_at(held, question)
     rows = MemoryRows(looked.X, np.zeros(len(looked.X)), weight)
     outcome, receipt = execute(
         program(plan, question, looked.words), plan, rows, source, ledger=ledger, fingerprint=table, note="profile"
     )
-    return Profile(_record(plan, question, outcome, source.spec(), level, mu, declared, receipt))
+    return Profile(_record(plan, question, outcome, source.spec(), level, declared, receipt))
 
 
 def question_about(
@@ -187,7 +185,6 @@ def _record(
     outcome: Outcome,
     noise: Mapping[str, Any],
     level: float,
-    mu: float | None,
     schema: Mapping[str, Any] | None,
     receipt: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
@@ -205,7 +202,6 @@ def _record(
         "shape": {"n": plan.shape.n, "d": plan.shape.d},
         "question": _plain(question.spec()),
         "schema": None if schema is None else _plain(dict(schema)),
-        "mu": mu,
         "level": level,
         "stages": [_plain(stage.spec()) for stage in plan.stages],
         "released": released,
