@@ -60,7 +60,7 @@ def fit(
 ) -> None:
     """Fit a private model of TARGET and write model.json, certificate.json and report.html.
 
-    Without --schema, with --bounds private and --levels private, a fifth of the budget finds types, bounds and levels first.
+    Without --schema, with --bounds private and --levels private, a tenth of the budget finds types, bounds and levels first.
 
     Example: dperm fit people.csv --schema people.json --target income --epsilon 1
     """

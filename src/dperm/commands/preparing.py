@@ -17,7 +17,7 @@ import typer
 
 BOUNDS = typer.Option(None, "--bounds", help='"private", without --schema: bounds of numbers are found and paid for.')
 LEVELS = typer.Option(None, "--levels", help='"private", without --schema: levels of text and classes are found and paid for.')
-SHARE = 0.2  # of μ², for types, levels and ranges
+SHARE = 0.1  # of μ², for types, levels and ranges
 
 
 def check_found(schema: Path | None, bounds: str | None, levels: str | None, target: str | None) -> None:
@@ -62,20 +62,19 @@ class Prepared:
     statement: str
 
     def within_budget(self, estimator: Any) -> Any:
-        """The estimator with the largest ε whose plan the rule accepts after the profile; Gaussian plans get all that is left."""
-        if self._accepted(estimator, self.epsilon):
-            return estimator
-        low, high = 0.0, self.epsilon
-        for _ in range(20):
-            middle = (low + high) / 2
-            low, high = (middle, high) if self._accepted(estimator, middle) else (low, middle)
-        if low == 0.0:
-            raise ValueError("Expected a method whose cost the rest of the budget covers, found none. Pass --method gradient.")
-        return estimator.set_params(epsilon=low)
+        """The estimator with an ε whose plan the rule accepts after the profile; Gaussian plans get all that is left.
 
-    def _accepted(self, estimator: Any, epsilon: float) -> bool:
-        events = estimator.set_params(epsilon=epsilon).plan(self.n).events
-        return self.rule.accepts([self.spent, self.rule.cost(events)]) is not None
+        Other plans have a Rényi curve that falls about as ε², so that two or three tries find how much of it there is room for.
+        """
+        epsilon = self.epsilon
+        for _ in range(12):
+            cost = self.rule.cost(estimator.set_params(epsilon=epsilon).plan(self.n).events)
+            if self.rule.accepts([self.spent, cost]) is not None:
+                return estimator
+            rooms = zip(self.rule.limits, self.spent.curve, cost.curve)
+            share = max((limit - spent) / asked if asked > 0 else 1.0 for limit, spent, asked in rooms)
+            epsilon *= min(max(0.98 * math.sqrt(max(share, 0.0)), 0.1), 0.98)
+        raise ValueError("Expected a method whose cost the rest of the budget covers, found none. Pass --method gradient.")
 
 
 def prepared(

@@ -212,11 +212,12 @@ def first_scale(
     first = outermost(positive, noise, bins, n)  # from the smallest; octave 0 is zero itself
     if least == 0 and first is not None and first > 0 and outermost(negative, noise, bins, n) is None:
         least = SMALLEST * 2.0 ** (first - 1)
-    most = max(most, least + SMALLEST)
+        least = least if least < most else 0.0  # noise found rows above the largest octave that stands out
     if asked.low is not None and asked.high is not None:
-        if not (least < asked.high and most > asked.low):  # nothing was found where the declared bounds are
-            least, most = asked.low, asked.high
-        least, most = max(least, asked.low), min(most, asked.high)
+        largest = SMALLEST * 2.0**OCTAVES  # the octaves end there, and say nothing about what is beyond
+        low = asked.low if least <= -largest else max(least, asked.low)
+        high = asked.high if most >= largest else min(most, asked.high)
+        least, most = (low, high) if low < high else (asked.low, asked.high)
     return of.Scale(least, most, is_wide(least, most))
 
 

@@ -82,8 +82,8 @@ class Profile(Claim):
 
 def _planned(record: Mapping[str, Any]) -> Plan:
     target = Target.declare(n=record["shape"]["n"], **record["target"])
-    shape = Shape(record["shape"]["n"], record["shape"]["d"])
-    return plan_profile(Question.from_spec(record["question"]), shape, target)
+    question = Question.from_spec(record["question"])
+    return plan_profile(question, Shape(record["shape"]["n"], len(question.columns)), target)
 
 
 def _again(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -193,10 +193,11 @@ def _record(
     if composed > target.epsilon * (1 + TOLERANCE):
         raise ValueError("the plan costs more than its target")
     budget = {"epsilon": target.epsilon, "delta": target.delta, "relation": target.relation}
+    size = "nominal" if target.relation == "add-remove" else "public"
     return {
         "format": FORMAT,
         "statement": f"({target.epsilon:g}, {target.delta:g})-differential privacy of the profile per {target.unit} "
-        f"({target.relation})",
+        f"({target.relation}), with {size} n = {plan.shape.n}",
         "guarantee": {**budget, "unit": target.unit, "composed_epsilon": composed},
         "target": target_spec(target),
         "shape": {"n": plan.shape.n, "d": plan.shape.d},

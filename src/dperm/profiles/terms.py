@@ -165,7 +165,8 @@ class Moments(NumberTerm):
     def part(self, place: int, X: Vector, here: Vector) -> Vector:
         x, known = self.seen(place, X)
         low, high = self.scales[place].low, self.scales[place].high
-        v, counted = np.clip((2 * x - low - high) / (high - low), -1.0, 1.0), np.where(known, here, 0.0)
+        inside, counted = np.clip(x, low, high), np.where(known, here, 0.0)
+        v = np.clip(2 * (inside - low) / (high - low) - 1, -1.0, 1.0)
         return np.array([counted @ v, counted @ (v * v), counted.sum()])
 
 
