@@ -159,7 +159,7 @@ def main() -> None:
                 for epsilon in EPSILONS:
                     cell = f"{name}|{n}|{epsilon:g}"
                     if cell not in results:
-                        results[cell] = coverage(make(n), epsilon, given.repetitions)
+                        results[cell] = coverage(make(n), epsilon, given.repetitions, 10_000 * len(results))
                         RESULTS.write_text(json.dumps(results, indent=1) + "\n")
     text = PAGE.read_text(encoding="utf-8")
     start, stop = text.index(BEGIN) + len(BEGIN), text.index(END)

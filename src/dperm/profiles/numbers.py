@@ -62,7 +62,7 @@ def not_known(why: str) -> dict[str, Any]:
 
 def ratio(top: float, bottom: float, reach: float, low: float, high: float) -> dict[str, Any]:
     """top/bottom within [low, high], by Fieller; `reach` is zσ of both."""
-    if bottom <= reach:  # the set of ratios is unbounded: nothing is excluded
+    if bottom <= 2 * reach:  # below `reach` the set of ratios is unbounded; twice that is not reached by noise alone
         return not_known("too few rows for this budget")
     middle, half = top * bottom, reach * math.sqrt(max(top * top + bottom * bottom - reach * reach, 0.0))
     below = bottom * bottom - reach * reach
@@ -97,7 +97,7 @@ def quantile(counts: Vector, edges: Vector, q: float, reach: float) -> dict[str,
     """The q-quantile from noisy counts of bins, with its error bar."""
     m, below = len(counts), np.concatenate([[0.0], np.cumsum(counts)])
     whole = float(below[-1])
-    if whole <= reach * math.sqrt(m):
+    if whole <= 2 * reach * math.sqrt(m):
         return not_known("too few rows for this budget")
     j = np.arange(m + 1)
     excess = below - q * whole

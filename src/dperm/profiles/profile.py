@@ -8,6 +8,8 @@ Types of undeclared columns, then levels, then ranges, then what is shown: count
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -206,6 +208,7 @@ def _record(
         "level": level,
         "stages": [_plain(stage.spec()) for stage in plan.stages],
         "released": released,
+        "digest": hashlib.sha256(json.dumps(released, sort_keys=True).encode()).hexdigest(),
         "profile": _plain(described(plan, question, released, level)),
         "noise": {**noise, "private": noise["policy"] != "seeded", "claim": ARITHMETIC[noise["policy"]]},
         **({} if receipt is None else {"ledger": _plain(receipt)}),

@@ -66,9 +66,11 @@ class Column:
                 if not finite(value):
                     found = "nothing" if value is None else repr(value)
                     quotes = " Write it without quotes." if isinstance(value, str) else ""
+                    private = ' Or write "bounds": "private" instead, and it is found and paid for.' if value is None else ""
+                    private = private if self.type == "numeric" else ""
                     raise ValueError(
                         f"Expected a number for {side} of {where}, found {found}.{quotes} Fill in a bound that holds for every "
-                        "record; do not compute it from the data."
+                        f"record; do not compute it from the data.{private}"
                     )
             if not self.low < self.high:  # type: ignore[operator]
                 raise ValueError(f"Expected low < high for {where}, found {self.low} and {self.high}. Exchange or correct them.")
@@ -79,9 +81,10 @@ class Column:
         different = self.private_levels or len({str(level) for level in self.levels}) == len(self.levels) > 0
         if self.type in ("categorical", "ordinal") and not different:
             found = repr(list(self.levels)) if self.levels else "none"
+            private = ', or write "levels": "private"' if self.type == "categorical" else ""
             raise ValueError(
-                f"Expected different levels for {where}, found {found}. List once every level that may occur; do not read them "
-                'off the data. A column that is not a feature gets "type": "ignored".'
+                f"Expected different levels for {where}, found {found}. List once every level that may occur{private}; do not read "
+                'them off the data. A column that is not a feature gets "type": "ignored".'
             )
 
     @property
