@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,9 @@ def profile(
     check_room(out, ["profile.json"], overwrite=overwrite)
     if out_schema is not None:
         check_room(out_schema.parent, [out_schema.name], overwrite=overwrite)
+    if ledger is not None:
+        budget = {"epsilon": epsilon, "delta": delta, "relation": relation}
+        _check_first(file, schema, target, ledger, budget, nominal_n, person, max_rows_per_person)
     found = profiled(
         read_table(file),
         epsilon=epsilon,
@@ -72,6 +76,31 @@ def profile(
         show({"epsilon": epsilon, "statement": found.statement, **told, **found.record["profile"]}, True)
         return
     show({**column_lines(found), "privacy": found.statement, **told}, False)
+
+
+def _check_first(
+    file: Path,
+    schema: Path | None,
+    target: str | None,
+    ledger: Path,
+    budget: Mapping[str, Any],
+    nominal_n: int | None,
+    person: str | None,
+    rows_per_person: int | None,
+) -> None:
+    """The refusal that needs no data comes before the file is opened."""
+    from dperm.commands.planning import row_count
+    from dperm.profiles.plan import plan_profile
+    from dperm.profiles.profile import question_about
+    from dperm.release.ledger.book import Ledger
+    from dperm.release.plan import Shape, Target
+    from dperm.tables.tables import storage_types
+
+    n = nominal_n if nominal_n is not None else row_count(file)
+    question, _ = question_about([name for name in storage_types(file) if name != person], schema, target)
+    unit = "row" if person is None else "person"
+    asked = Target.declare(n=n, rows_per_person=rows_per_person or 1, unit=unit, **budget)
+    Ledger(ledger).check(plan_profile(question, Shape(n, len(question.columns)), asked))
 
 
 def column_lines(found: Any) -> dict[str, str]:

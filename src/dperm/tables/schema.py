@@ -83,8 +83,8 @@ class Column:
             found = repr(list(self.levels)) if self.levels else "none"
             private = ', or write "levels": "private"' if self.type == "categorical" else ""
             raise ValueError(
-                f"Expected different levels for {where}, found {found}. List once every level that may occur{private}; do not read "
-                'them off the data. A column that is not a feature gets "type": "ignored".'
+                f"Expected different levels for {where}, found {found}. List once every level that may occur{private}; do not "
+                'read them off the data. A column that is not a feature gets "type": "ignored".'
             )
 
     @property
