@@ -7,6 +7,7 @@ seeds (normal approximation, 5 deviations: 3e-7 each).
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -39,3 +40,12 @@ def test_half_the_noise_that_is_there_would_be_found():
     for kind in ("level", "mean", "spread"):
         share, error, _ = found[kind]
         assert share + max(5 * error, 0.03) < LEAST, kind
+
+
+def test_the_table_of_the_page_is_that_of_the_script():
+    from coverage_profile import PAGE, page
+
+    results = json.loads((PAGE.parents[2] / "benchmarks" / "results" / "coverage_profile.json").read_text(encoding="utf-8"))
+    text = page(results)
+    assert text in PAGE.read_text(encoding="utf-8")
+    assert "significantly" not in text
