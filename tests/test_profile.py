@@ -202,6 +202,18 @@ def test_a_target_of_few_numbers_has_classes_and_one_of_many_has_bounds():
     assert "counts" not in many.record["released"]
 
 
+@pytest.mark.parametrize("entry", [None, {"type": "categorical", "levels": "private"}])
+def test_a_target_that_the_schema_leaves_open_is_found(entry):
+    schema = {"columns": {"age": {"type": "numeric", "low": 0, "high": 120}, **({} if entry is None else {"bought": entry})}}
+    found = dperm.profile(people(3000), schema=schema, target="bought", epsilon=3.0, random_state=0)
+    assert found.verify(allow_seeded=True).ok
+    filled = found.schema()
+    assert filled.target.classes == ("no", "yes")
+    assert [column.name for column in filled.columns] == ["age"]
+    with pytest.raises(ValueError, match="among the columns"):
+        dperm.profile(people(100), schema={"columns": {"age": schema["columns"]["age"]}}, target="nobody", epsilon=1.0)
+
+
 def test_a_ledger_books_the_profile_and_refuses_the_next(tmp_path):
     ledger = dperm.Ledger.create(tmp_path / "l", dataset="people", epsilon=1.5, delta=1e-6)
     table = people(2000)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,7 +21,7 @@ from dperm.profiles.filled import filled_schema
 from dperm.profiles.levels import found_levels
 from dperm.profiles.numbers import described
 from dperm.profiles.plan import decide, plan_profile, term_of, to_find
-from dperm.profiles.question import Question, asked_by_names, asked_by_schema
+from dperm.profiles.question import Asked, Question, asked_by_names, asked_by_schema
 from dperm.profiles.rows import Vocabulary, looked_at
 from dperm.release.asks import Program, Secret, Solve, Sum
 from dperm.release.driver import replay
@@ -30,7 +30,7 @@ from dperm.release.noise import noise_source
 from dperm.release.plan import Outcome, Plan, Shape, Target
 from dperm.rows.memory import MemoryRows
 from dperm.tables.persons import person_column, person_weights, unit_of
-from dperm.tables.schema import Schema
+from dperm.tables.schema import Column, Schema
 from dperm.tables.tables import column_names, is_table
 from dperm.walk.certificate import ARITHMETIC, TOLERANCE, Claim, _plain, differences, target_spec
 from dperm.walk.fitting import execute
@@ -172,13 +172,24 @@ def question_about(
         return Question(asked_by_names(names, target), parts), None
     if not isinstance(schema, Schema):
         schema = Schema.from_dict(schema) if isinstance(schema, Mapping) else Schema.load(schema)
-    if target is not None and not (schema.target is None and target not in [column.name for column in schema.columns]):
+    extra: tuple[Asked, ...] = ()
+    named = {column.name: column for column in schema.columns}
+    if target is not None and schema.target is None and (target not in named or _is_open(named[target])):
+        # A target that the schema does not know, or leaves open: found like everything else.
+        kind = "unknown" if target not in named else "levels" if named[target].private_levels else "numeric"
+        extra = (Asked(target, kind, target=True),)
+        schema = replace(schema, columns=tuple(column for column in schema.columns if column.name != target))
+    elif target is not None:
         schema = schema.with_target(target)
     schema.check(names)
-    columns = asked_by_schema(schema)
-    if target is not None and schema.target is None:  # a target that the schema does not know: found like everything else
-        columns = (*columns, *asked_by_names([name for name in names if name == target], target))
+    if extra and target not in names:
+        raise ValueError(f"Expected the target {target!r} among the columns, found none. Correct the name.")
+    columns = (*asked_by_schema(schema), *extra)
     return Question(columns, parts), schema.spec()
+
+
+def _is_open(column: Column) -> bool:
+    return column.private_levels or column.bounds is not None
 
 
 def _record(
