@@ -67,9 +67,11 @@ def table_of(n: int) -> pd.DataFrame:
 class Case:
     """A table, what is asked about it, and the person limit."""
 
-    def __init__(self, n: int, schema: Any = None, per_person: int = 1) -> None:
+    def __init__(self, n: int, schema: Any = None, per_person: int = 1, target: str | None = None) -> None:
         table = table_of(n)
-        self.question, _ = question_about(list(table.columns), schema, None)
+        if target is not None:
+            table["balance"] += 2 * (table["age"].fillna(54) - 54) + 60 * (table["flag"] == "yes")
+        self.question, _ = question_about(list(table.columns), schema, target, correlations=target is not None)
         self.looked, self.n, self.per_person = looked_at(table, self.question), n, per_person
 
     def once(self, epsilon: float, seed: int, relation: str = "replace-one") -> dict[str, list[bool]]:
@@ -112,6 +114,11 @@ class Case:
                 check("quantile", entry, float(np.quantile(values, entry["share"], method="inverted_cdf")))
             check("mean", column["mean"], float(values.mean()))
             check("spread", column["spread"], float(values.std()))
+            if "correlation" in column:
+                joint = term_of("joint", self.question, found, self.looked.words)
+                v, vv, t, tt, vt, count = joint.part(joint.columns.index(j), self.looked.X, np.ones(self.n))
+                spreads = math.sqrt((vv * count - v * v) * (tt * count - t * t))
+                check("correlation", column["correlation"], (vt * count - v * t) / spreads)
         return hits
 
 
@@ -119,6 +126,8 @@ CASES = {
     "declared": lambda n: Case(n, SCHEMA),
     "no schema": lambda n: Case(n),
     "no schema, 3 rows a person": lambda n: Case(n, None, 3),
+    "correlations with a class": lambda n: Case(n, None, 1, "flag"),
+    "correlations with a number": lambda n: Case(n, SCHEMA, 1, "age"),
 }
 
 

@@ -55,6 +55,7 @@ def every_term(columns: int) -> list[of.ColumnTerm]:
         of.Octaves(places, kinds),
         of.Cells(places, kinds, scales),
         of.Moments(places, kinds, scales),
+        of.Joint(places, kinds, scales, columns, "numeric", of.Scale(-2.0, 3.0)),
         of.Counts(places, kinds, mixed, (3,) * columns, (None,) * columns),
     ]
 
@@ -71,8 +72,8 @@ def test_no_row_moves_a_sum_further_than_its_term_says_and_some_row_nearly_does(
     for term in every_term(columns):
         nulled = replaced = 0.0
         for _ in range(600):
-            one, other = (term(Block(random_row(rng, columns)[None], np.zeros(1), None, 0)) for _ in range(2))
-            nothing = term(Block(random_row(rng, columns)[None], np.zeros(1), np.zeros(1), 0))
+            one, other = (term(Block(random_row(rng, columns + 1)[None], np.zeros(1), None, 0)) for _ in range(2))
+            nothing = term(Block(random_row(rng, columns + 1)[None], np.zeros(1), np.zeros(1), 0))
             assert not nothing.any()
             assert np.abs(one).max() <= term.row_bound
             nulled = max(nulled, float(np.linalg.norm(one)))
@@ -212,6 +213,22 @@ def test_a_target_that_the_schema_leaves_open_is_found(entry):
     assert [column.name for column in filled.columns] == ["age"]
     with pytest.raises(ValueError, match="among the columns"):
         dperm.profile(people(100), schema={"columns": {"age": schema["columns"]["age"]}}, target="nobody", epsilon=1.0)
+
+
+def test_correlations_with_the_target_are_near_the_truth():
+    table = people(10_000)
+    table["spend"] = table["age"].fillna(0) + np.random.default_rng(1).normal(0, 20, len(table))
+    found = dperm.profile(table, target="spend", correlations=True, epsilon=3.0, random_state=0)
+    truth = table[["age", "spend"]].dropna().corr().iloc[0, 1]
+    assert found.columns["age"]["correlation"]["value"] == pytest.approx(truth, abs=0.05)
+    assert found.verify(allow_seeded=True).ok
+    two = dperm.profile(table.drop(columns="spend"), target="bought", correlations=True, epsilon=3.0, random_state=0)
+    goal = np.where(table["bought"] == "yes", 1.0, -1.0)[table["age"].notna()]
+    truth = np.corrcoef(table["age"].dropna(), goal)[0, 1]
+    assert two.columns["age"]["correlation"]["value"] == pytest.approx(truth, abs=0.05)
+    assert "correlation" not in two.columns["bought"]
+    with pytest.raises(ValueError, match="target for correlations"):
+        dperm.profile(table, correlations=True, epsilon=1.0)
 
 
 def test_a_ledger_books_the_profile_and_refuses_the_next(tmp_path):

@@ -23,6 +23,7 @@ def profile(
     nominal_n: int | None = typer.Option(None, help="Public nominal number of rows, for add-remove."),
     person: str | None = typer.Option(None, "--person", help="Column that names the person; with --max-rows-per-person."),
     max_rows_per_person: int | None = MAX_ROWS,
+    correlations: bool = typer.Option(False, "--correlations", help="Pay also for correlations of numbers with the target."),
     level: float = typer.Option(0.95, help="Level of the error bars."),
     noise: str = NOISE,
     ledger: Path | None = typer.Option(None, envvar="DPERM_LEDGER", help="Budget ledger of the data set."),
@@ -50,7 +51,7 @@ def profile(
         check_room(out_schema.parent, [out_schema.name], overwrite=overwrite)
     if ledger is not None:
         budget = {"epsilon": epsilon, "delta": delta, "relation": relation}
-        _check_first(file, schema, target, ledger, budget, nominal_n, person, max_rows_per_person)
+        _check_first(file, (schema, target, correlations), ledger, budget, nominal_n, person, max_rows_per_person)
     found = profiled(
         read_table(file),
         epsilon=epsilon,
@@ -61,6 +62,7 @@ def profile(
         nominal_n=nominal_n,
         groups=person,
         max_rows_per_person=max_rows_per_person,
+        correlations=correlations,
         level=level,
         noise=noise,
         random_state=random_state,
@@ -80,8 +82,7 @@ def profile(
 
 def _check_first(
     file: Path,
-    schema: Path | None,
-    target: str | None,
+    asked_for: tuple[Path | None, str | None, bool],
     ledger: Path,
     budget: Mapping[str, Any],
     nominal_n: int | None,
@@ -97,7 +98,9 @@ def _check_first(
     from dperm.tables.tables import storage_types
 
     n = nominal_n if nominal_n is not None else row_count(file)
-    question, _ = question_about([name for name in storage_types(file) if name != person], schema, target)
+    schema, target, correlations = asked_for
+    names = [name for name in storage_types(file) if name != person]
+    question, _ = question_about(names, schema, target, correlations=correlations)
     unit = "row" if person is None else "person"
     asked = Target.declare(n=n, rows_per_person=rows_per_person or 1, unit=unit, **budget)
     Ledger(ledger).check(plan_profile(question, Shape(n, len(question.columns)), asked))

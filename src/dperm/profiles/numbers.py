@@ -7,6 +7,7 @@ count      value ± zσ
 ratio      Fieller: all r with (A - rB)² ≤ z²σ²(1 + r²), for A/B with independent noise of the same σ
 quantile   a bin is kept unless its left end has significantly more than a share q of the rows below it, or its right end less:
            D_j = C_j - qP has variance σ²[j(1-q)² + (m-j)q²] for the count C_j below edge j and P in all m bins
+correlation  of rows where both are present, first order in the noise, wider by what smaller variances would make of it
 spread     √(S₂/S₀ - (S₁/S₀)²), first order in the noise; only where S₀ is far above it
 
 Means, spreads and quantiles are those of the column cut to the ends of its histogram.
@@ -47,6 +48,8 @@ def described(plan: Plan, question: Question, released: Mapping[str, Any], level
         told["rows"] = _counted(plan, question, released, found, columns, z)
     if "moments" in released:
         _averaged(plan, question, released, found, columns, z)
+    if "joint" in released:
+        _correlated(plan, question, released, found, columns, z)
     return told
 
 
@@ -136,6 +139,37 @@ def _spread(first: float, second: float, count: float, noise: float, z: float) -
     error = z * noise * math.sqrt(1 + 4 * mean * mean + (square - 2 * mean * mean) ** 2) / count
     ends = [math.sqrt(min(max(end, 0.0), 1.0)) for end in (variance - error, variance, variance + error)]
     return {"value": ends[1], "low": ends[0], "high": ends[2]}
+
+
+def _correlated(
+    plan: Plan, question: Question, released: Mapping[str, Any], found: tuple[Found, ...], columns: list[dict[str, Any]], z: float
+) -> None:
+    """Correlation of every numeric column with the target."""
+    term = term_of("joint", question, found)
+    noise = noise_of(plan, "joint", term)
+    table = numbers_of(released["joint"], max(6 * len(term.columns), 1))
+    for place, j in enumerate(term.columns):
+        columns[j]["correlation"] = _correlation(table[6 * place : 6 * place + 6], noise, z)
+
+
+def _correlation(sums: Vector, noise: float, z: float) -> dict[str, Any]:
+    """r = C/√(VT) with C = E vt - Ev·Et, V and T the variances; given where both variances are far above their own noise."""
+    count = float(sums[5])
+    if count <= FAR * noise:
+        return not_known("too few rows for this budget")
+    v, vv, t, tt, vt = (float(value) / count for value in sums[:5])
+    V, T, C = vv - v * v, tt - t * t, vt - v * t
+    unsure = [z * noise / count * math.sqrt(1 + 4 * m * m + (q - 2 * m * m) ** 2) for m, q in ((v, vv), (t, tt))]
+    if 3 * unsure[0] >= V or 3 * unsure[1] >= T:
+        return not_known("the values are too close together for this budget")
+    root = math.sqrt(V * T)
+    r = C / root
+    # dr by each of the six sums, times `count`
+    slopes = [-t / root + r * v / V, -r / (2 * V), -v / root + r * t / T, -r / (2 * T), 1 / root]
+    slopes.append(-sum(slope * mean for slope, mean in zip(slopes, (v, vv, t, tt, vt))))
+    reach = z * noise * math.sqrt(sum(slope * slope for slope in slopes)) / count
+    wider = 1 / math.sqrt((1 - unsure[0] / V) * (1 - unsure[1] / T))  # for what the first order leaves out: smaller variances
+    return bar(r, reach * wider, -1.0, 1.0)
 
 
 def _in_units(found: dict[str, Any], factor: float, shift: float) -> dict[str, Any]:

@@ -20,8 +20,8 @@ from dperm.tables.scale import OCTAVES, SMALLEST
 from dperm.terms.ranges import CELLS, coarse_ranges, outermost, tight_ranges
 
 # Shares of μ², before those of stages that are not asked for are given to the others. What is shown gets most of it.
-SHARES = {"types": 0.04, "levels": 0.16, "octaves": 0.05, "cells": 0.08, "counts": 0.42, "moments": 0.25}
-SHOWN = ("counts", "moments")  # not asked for where only a schema is wanted
+SHARES = {"types": 0.04, "levels": 0.16, "octaves": 0.05, "cells": 0.08, "counts": 0.42, "moments": 0.25, "joint": 0.3}
+SHOWN = ("counts", "moments", "joint")  # not asked for where only a schema is wanted
 FAILURE = 0.04  # share of δ that the threshold of private levels may fail with: within the 5 % that a ledger sets aside
 STANDS_OUT = 4.0  # deviations of noise above which a count is believed
 MOST_CLASSES = 20  # a target of numbers with at most so many levels is taken for classes
@@ -45,6 +45,7 @@ def stages_of(question: Question) -> list[str]:
     """The stages in order; which there are follows from the question alone."""
     wanted = {"types": bool(question.unknown), "levels": question.may_have_levels}
     wanted |= dict.fromkeys(("octaves", "cells", "moments"), question.may_have_numbers)
+    wanted["joint"] = question.correlations
     return [name for name in SHARES if wanted.get(name, True) and (question.parts == "all" or name not in SHOWN)]
 
 
@@ -84,6 +85,8 @@ def term_of(name: str, question: Question, found: tuple[Found, ...], words: Voca
     if name in ("cells", "moments"):
         scales = tuple(found[j].scale or of.Scale(0.0, 1.0) for j in numbers)
         return (of.Cells if name == "cells" else of.Moments)(numbers, kinds, scales)
+    if name == "joint":
+        return _joint(question, found, words)
     return of.Counts(
         tuple(range(len(found))),
         tuple(f.kind for f in found),
@@ -91,6 +94,18 @@ def term_of(name: str, question: Question, found: tuple[Found, ...], words: Voca
         tuple(len(f.levels or ()) for f in found),
         tuple(_renamed(f, None if words is None else words.get(j)) for j, f in enumerate(found)),
     )
+
+
+def _joint(question: Question, found: tuple[Found, ...], words: Vocabulary | None) -> of.Joint:
+    """Numeric columns beside the target; none of them where the target is neither numeric nor one of two levels."""
+    target = next(j for j, column in enumerate(question.columns) if column.target)
+    goal = found[target]
+    usable = goal.scale is not None or len(goal.levels or ()) == 2
+    columns = tuple(j for j in numeric(found) if j != target) if usable else ()
+    kinds = tuple(found[j].kind for j in columns)
+    scales = tuple(found[j].scale or of.Scale(0.0, 1.0) for j in columns)
+    names = _renamed(goal, None if words is None else words.get(target))
+    return of.Joint(columns, kinds, scales, target, goal.kind, goal.scale, names)
 
 
 def _renamed(found: Found, words: list[float | str] | None) -> NDArray[np.int64] | None:

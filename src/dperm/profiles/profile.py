@@ -124,6 +124,7 @@ def profile(
     groups: Any = None,
     max_rows_per_person: int | None = None,
     parts: str = "all",
+    correlations: bool = False,
     level: float = 0.95,
     noise: str = "secure",
     random_state: Any = None,
@@ -132,7 +133,9 @@ def profile(
     """Look at a table privately: types, levels, histograms, quantiles, means, spreads and shares missing, with error bars.
 
     `schema` says what is known (a `Schema`, its JSON form or a path); without one, names of columns are public and everything
-    else is paid for. `groups` names the person column. `parts="schema"` pays for types, levels and ranges only.
+    else is paid for. `groups` names the person column.
+    `parts="schema"` pays for types, levels and ranges only, `correlations=True` also for correlations of numeric columns with a
+    target that is numeric or has two classes.
 
     **Guarantee**: (ε, δ)-differential privacy for the rows (or persons) of the table: the composition of Gaussian releases and,
     where levels are found, one `Levels` event.
@@ -150,7 +153,7 @@ def profile(
     if relation == "add-remove" and nominal_n is None:
         raise ValueError("Expected nominal_n= under relation='add-remove', found none. Pass a public round number.")
     held, people = person_column(table, groups)
-    question, declared = question_about(column_names(held), schema, target, parts)
+    question, declared = question_about(column_names(held), schema, target, parts, correlations)
     n = nominal_n if nominal_n is not None else len(held)
     weight, per_person = person_weights(people, max_rows_per_person, None, len(held))
     asked = Target.declare(epsilon=epsilon, delta=delta, relation=relation, n=n, rows_per_person=per_person, unit=unit_of(people))
@@ -165,11 +168,11 @@ def profile(
 
 
 def question_about(
-    names: list[str], schema: Any, target: str | None, parts: str = "all"
+    names: list[str], schema: Any, target: str | None, parts: str = "all", correlations: bool = False
 ) -> tuple[Question, dict[str, Any] | None]:
     """The question, and the schema that it was asked with in its JSON form."""
     if schema is None:
-        return Question(asked_by_names(names, target), parts), None
+        return Question(asked_by_names(names, target), parts, correlations), None
     if not isinstance(schema, Schema):
         schema = Schema.from_dict(schema) if isinstance(schema, Mapping) else Schema.load(schema)
     extra: tuple[Asked, ...] = ()
@@ -185,7 +188,7 @@ def question_about(
     if extra and target not in names:
         raise ValueError(f"Expected the target {target!r} among the columns, found none. Correct the name.")
     columns = (*asked_by_schema(schema), *extra)
-    return Question(columns, parts), schema.spec()
+    return Question(columns, parts, correlations), schema.spec()
 
 
 def _is_open(column: Column) -> bool:

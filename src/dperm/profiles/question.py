@@ -50,16 +50,19 @@ class Question:
 
     columns: tuple[Asked, ...]
     parts: str = "all"
+    correlations: bool = False  # of numeric columns with the target
 
     def __post_init__(self) -> None:
         names = [column.name for column in self.columns]
         if not names or len(set(names)) != len(names) or sum(column.target for column in self.columns) > 1:
             raise ValueError("Expected columns with names that differ and at most one target, found others.")
-        if self.parts not in PARTS:
+        if self.correlations and (self.parts != "all" or not any(column.target for column in self.columns)):
+            raise ValueError("Expected a target for correlations, found none. Pass target= (--target).")
+        if self.parts not in PARTS or type(self.correlations) is not bool:
             raise ValueError(f"Expected parts in {PARTS}, found {self.parts!r}.")
 
     def spec(self) -> dict[str, Any]:
-        return {"columns": [column.spec() for column in self.columns], "parts": self.parts}
+        return {"columns": [column.spec() for column in self.columns], "parts": self.parts, "correlations": self.correlations}
 
     @classmethod
     def from_spec(cls, spec: Mapping[str, Any]) -> Question:
@@ -68,7 +71,7 @@ class Question:
             levels = entry["levels"]
             listed = None if levels is None else scalars(levels, f"levels of column {entry['name']!r}")
             columns.append(Asked(**{**entry, "levels": listed}))
-        return cls(tuple(columns), spec["parts"])
+        return cls(tuple(columns), spec["parts"], spec["correlations"])
 
     @property
     def unknown(self) -> tuple[int, ...]:

@@ -11,11 +11,12 @@ limit) adds nothing. Squares of the ℓ2-sensitivity for p columns:
 | Cells    | 1 to one cell, or nothing                                 | p        | 2p          |
 | Counts   | 1 to one cell, level, "other" or "missing"; once 1        | p + 1    | 2p          |
 | Moments  | v, v², 1 with v in [-1, 1], or nothing                    | 3p       | 4p          |
+| Joint    | v, v², t, t², vt, 1 with v, t in [-1, 1], or nothing      | 6p       | 12p         |
 
 Counts: the single 1 does not move when a row is replaced by a row; by a null row p + 1 ≤ 2p. Moments: between present cells
 (v - w)² + (v² - w²)² = (v - w)²(1 + (v + w)²). With v - w = s and v + w = t, |t| ≤ 2 - |s|, this is at most s²(1 + (2 - s)²),
 which on [0, 2] is 4 at s = 2 and never more: its derivative 2s(1 + (2-s)²) - 2s²(2-s) = 2s(2s² - 6s + 5) is positive. A present
-cell that goes missing moves it by at most 3.
+cell that goes missing moves it by at most 3. Joint: 4 for v and v², 4 for t and t², 2² for vt; going missing at most 6.
 """
 
 from __future__ import annotations
@@ -57,6 +58,10 @@ class Scale:
         first, last = self.ends
         inside = np.clip(x, self.low, self.high)
         return np.asarray(((np.log2(inside) if self.log else inside) - first) / (last - first))
+
+    def even(self, x: Vector) -> Vector:
+        """Where x lies between the ends in steps of x, also where the cells are logarithmic."""
+        return np.asarray(np.clip((np.clip(x, self.low, self.high) - self.low) / (self.high - self.low), 0.0, 1.0))
 
     def at(self, share: Vector) -> Vector:
         """The inverse of `share`."""
@@ -164,10 +169,50 @@ class Moments(NumberTerm):
 
     def part(self, place: int, X: Vector, here: Vector) -> Vector:
         x, known = self.seen(place, X)
-        low, high = self.scales[place].low, self.scales[place].high
-        inside, counted = np.clip(x, low, high), np.where(known, here, 0.0)
-        v = np.clip(2 * (inside - low) / (high - low) - 1, -1.0, 1.0)
+        v, counted = 2 * self.scales[place].even(x) - 1, np.where(known, here, 0.0)
         return np.array([counted @ v, counted @ (v * v), counted.sum()])
+
+
+@dataclass(frozen=True, eq=False)
+class Joint(NumberTerm):
+    """(Σv, Σv², Σt, Σt², Σvt, Σ1) over rows where the column and the target are present, t the target's place from -1 to 1.
+
+    `target` is a numeric column with its kind and scale, or one of two levels, which are -1 and 1.
+    """
+
+    scales: tuple[Scale, ...]
+    target: int = 0
+    target_kind: str = "numeric"
+    target_scale: Scale | None = None
+    target_names: NDArray[np.int64] | None = None
+
+    per_column_nulled = 6.0
+    per_column_replaced = 12.0
+
+    def part(self, place: int, X: Vector, here: Vector) -> Vector:
+        x, known = self.seen(place, X)
+        v = 2 * self.scales[place].even(x) - 1
+        t, there = self._target(X)
+        counted = np.where(known & there, here, 0.0)
+        return np.array([counted @ one for one in (v, v * v, t, t * t, v * t, np.ones(len(v)))])
+
+    def _target(self, X: Vector) -> tuple[Vector, NDArray[np.bool_]]:
+        first = PER_COLUMN * self.target
+        x, seen = X[:, first], X[:, first + 1]
+        if self.target_scale is not None:
+            known = np.isin(seen, ACCEPTED[self.target_kind]) & np.isfinite(x)
+            return 2 * self.target_scale.even(np.where(known, x, 0.0)) - 1, known
+        if self.target_kind == "boolean":
+            known = np.isin(seen, ACCEPTED["boolean"]) & np.isin(x, (0.0, 1.0))
+            return np.where(known, 2 * np.where(known, x, 0.0) - 1, 0.0), known
+        code = renamed(X[:, first + 2].astype(np.int64), self.target_names)
+        known = (code == 0) | (code == 1)
+        return np.where(known, 2.0 * code - 1, 0.0), known
+
+
+def renamed(code: NDArray[np.int64], names: NDArray[np.int64] | None) -> NDArray[np.int64]:
+    """Places in a private vocabulary as places among the levels shown; places among declared levels as they are."""
+    return code if names is None or not len(names) else np.where(code >= 0, names[np.maximum(code, 0)], -1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,9 +248,6 @@ class Counts(ColumnTerm):
             code = np.where(x == 0, 0, np.where(x == 1, 1, -1))
             code = np.where(np.isin(seen, ACCEPTED[kind]), code, -1).astype(np.int64)
         else:
-            code = X[:, first + 2].astype(np.int64)
-        names = self.renamed[place]
-        if names is not None and len(names):
-            code = np.where(code >= 0, names[np.maximum(code, 0)], -1)
+            code = renamed(X[:, first + 2].astype(np.int64), self.renamed[place])
         code = np.where(code >= 0, code, np.where(seen == MISSING, size + 1, size))
         return _counted(code, here, size + 2)

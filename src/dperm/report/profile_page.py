@@ -81,7 +81,7 @@ def in_words(column: Mapping[str, Any]) -> str:
     show = _shower(column)
     text = KINDS[column["kind"]]
     if column["kind"] == "levels":
-        text = f"{len(column['levels'] or ())} levels"
+        text = f"{len(column['levels'])} levels" if column["levels"] else "text, no level stands out"
     if column.get("scale"):
         text += f", {show(column['scale']['low'])} to {show(column['scale']['high'])}"
         text += ", on a logarithmic scale" if column["scale"]["log"] else ""
@@ -103,6 +103,8 @@ def _blocks(column: Mapping[str, Any]) -> list[Any]:
         rows = [(f"{100 * entry['share']:.0f} % lie below", *_cells(entry, show)) for entry in column["quantiles"]]
         spread = _shower({"kind": "numeric"})
         rows += [("mean", *_cells(column["mean"], show)), ("standard deviation", *_cells(column["spread"], spread))]
+        if "correlation" in column:
+            rows.append(("correlation with the target", *_cells(column["correlation"], spread)))
         blocks.append(Table(("", "value", "error bar"), rows, f"Numbers of {column['name']}", frozenset({1, 2})))
     elif "counts" in column:
         rows = [(str(entry["level"]), entry["value"], _bar(entry)) for entry in column["counts"]]
@@ -126,4 +128,4 @@ def _bar(found: Mapping[str, Any]) -> str:
 
 def _shower(column: Mapping[str, Any]) -> Any:
     """How values of a column are written: dates as dates."""
-    return iso if column["kind"] == "date" else lambda value: f"{value:.4g}"
+    return iso if column["kind"] == "date" else lambda value: f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
