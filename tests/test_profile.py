@@ -67,7 +67,7 @@ def random_row(rng: np.random.Generator, columns: int) -> np.ndarray:
 
 @pytest.mark.parametrize("columns", [1, 3])
 def test_no_row_moves_a_sum_further_than_its_term_says_and_some_row_nearly_does(columns):
-    """600 random pairs of rows, one of them null at times; the largest move is at least 80 % of the stated one."""
+    """600 random pairs of rows, one of them null at times; the largest move is at least 70 % of the stated one."""
     rng = np.random.default_rng(columns)
     for term in every_term(columns):
         nulled = replaced = 0.0
@@ -80,8 +80,8 @@ def test_no_row_moves_a_sum_further_than_its_term_says_and_some_row_nearly_does(
             replaced = max(replaced, float(np.linalg.norm(one - other)), float(np.linalg.norm(one)))
         assert nulled <= term.sensitivity("zero-out") * (1 + 1e-12)
         assert replaced <= term.sensitivity("replace-one") * (1 + 1e-12)
-        assert nulled >= 0.8 * term.sensitivity("zero-out")
-        assert replaced >= 0.8 * term.sensitivity("replace-one")
+        assert nulled >= 0.7 * term.sensitivity("zero-out")
+        assert replaced >= 0.7 * term.sensitivity("replace-one")
 
 
 def test_means_and_squares_of_two_rows_differ_by_at_most_two():
