@@ -32,6 +32,8 @@ _HOMES = {
     "fit": "dperm.walk.fitting",
     "load": "dperm.estimators.model_file",
     "plan": "dperm.walk.fitting",
+    "Profile": "dperm.profiles.profile",
+    "profile": "dperm.profiles.profile",
     "Release": "dperm.walk.fitting",
     "Certificate": "dperm.walk.certificate",
     "PrivacyWarning": "dperm.words.notices",

@@ -19,6 +19,7 @@ from dperm.commands.declaring import (
     made,
     taken_out,
 )
+from dperm.commands.preparing import BOUNDS, LEVELS, check_found, prepared, relation_of
 from dperm.commands.shared import JSON_OPTION, notices_said, save_model, show, summary, verbosity
 from dperm.words.spelling import closest
 from dperm.words.wording import printable
@@ -26,10 +27,12 @@ from dperm.words.wording import printable
 
 def fit(
     file: Path = typer.Argument(..., help="CSV or Parquet file with one record per row."),
-    schema: Path = typer.Option(..., help="Public schema, JSON or TOML (draft one with `dperm schema`)."),
+    schema: Path | None = typer.Option(None, help="Public schema, JSON or TOML (draft one with `dperm schema`)."),
     target: str | None = typer.Option(None, help="Column to predict; the schema's target if left out."),
     epsilon: float = typer.Option(..., help="Privacy budget."),
     delta: float | None = typer.Option(None, help="Default min(1e-6, 0.1/n); 0 asks for pure privacy."),
+    bounds: str | None = BOUNDS,
+    levels: str | None = LEVELS,
     model: str | None = typer.Option(
         None, help="Estimator name, or logistic, svm, linear, ridge, huber, lasso, mlp, …; by default from the target's type."
     ),
@@ -57,6 +60,8 @@ def fit(
 ) -> None:
     """Fit a private model of TARGET and write model.json, certificate.json and report.html.
 
+    Without --schema, with --bounds private and --levels private, a tenth of the budget finds types, bounds and levels first.
+
     Example: dperm fit people.csv --schema people.json --target income --epsilon 1
     """
     from dperm.estimators.declared import asked_intervals
@@ -65,7 +70,17 @@ def fit(
     from dperm.tables.schema import Schema
 
     byte_count(memory)  # a mistake in it is said before anything is read, also where the file turns out small
-    declared = Schema.load(schema)
+    check_found(schema, bounds, levels, target)
+    check_declared_columns(person, max_rows_per_person, weight, max_weight, exposure, max_exposure)
+    declared = None if schema is None else Schema.load(schema)
+    first = None
+    if declared is None or any(column.private_levels for column in declared.columns):
+        check_room(out, ["model.json", "certificate.json", "profile.json", "schema.json"], overwrite=overwrite)
+        budget = {"epsilon": epsilon, "delta": delta, "relation": relation_of(model, relation), "nominal_n": nominal_n}
+        given = {"groups": person, "max_rows_per_person": max_rows_per_person, "random_state": random_state, "noise": noise}
+        apart = [column for column in (weight, exposure) if column is not None]
+        first = prepared(file, declared, target, budget, given, ledger, out, apart)
+        declared, epsilon, delta, relation = first.schema, first.epsilon, first.delta, first.relation
     if target is not None:
         declared = declared.with_target(target)
     if declared.target is None:
@@ -88,8 +103,10 @@ def fit(
         random_state=random_state,
         relation=relation,
     ).set_params(verbose=verbosity(as_json))
-    check_declared_columns(person, max_rows_per_person, weight, max_weight, exposure, max_exposure)
-    check_room(out, ["model.json", "certificate.json"], overwrite=overwrite)  # before anything is read or spent
+    if first is None:
+        check_room(out, ["model.json", "certificate.json"], overwrite=overwrite)  # before anything is read or spent
+    else:
+        estimator = first.within_budget(estimator)
     if ledger is not None:
         from dperm.commands.shared import row_count
         from dperm.release.ledger.book import Ledger
@@ -111,6 +128,8 @@ def fit(
         # Always said, whatever the data: a misspelt class makes rows empty and must not become an error about them.
         known = ", ".join(printable(str(label)) for label in fitted.classes_.tolist())
         lines["labels"] = f"{known} (a row with any other label counts as empty)"
+    if first is not None:
+        lines["in all"] = first.statement
     if fitted.plan_.warnings:
         lines["note"] = list(fitted.plan_.warnings) if as_json else "; ".join(fitted.plan_.warnings)
     if intervals and as_json:
