@@ -23,8 +23,8 @@ from dperm.commands.fitting import csv_cell
 from dperm.estimators.model_file import load_model, model_from_record, model_record
 from dperm.evaluation.evaluate import Evaluation, evaluate
 from dperm.mechanisms import Gradient
+from dperm.pages.page import certificate_page
 from dperm.release.ledger.book import Ledger
-from dperm.report.page import certificate_page
 from dperm.tables.json_files import read_json
 from dperm.tables.schema import Schema
 from dperm.tables.tables import read_table

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import typer
 
@@ -12,15 +13,18 @@ from dperm.commands.shared import JSON_OPTION, show
 def report(
     certificate: Path = typer.Argument(..., help="certificate.json of a fit, or the folder that the fit wrote."),
     evaluation: Path | None = typer.Option(None, help="evaluation.json of `dperm evaluate`, for scores and their plots."),
+    title: str | None = typer.Option(None, help="Title of the page; by default that of the fit, or the target and data set."),
     out: Path = typer.Option(Path("report.html"), help="Where to write; a name that ends in .md gives Markdown."),
     as_json: bool = JSON_OPTION,
 ) -> None:
     """Write the report of a release again, with the paid-for scores of an evaluation where there is one.
 
+    The names of the target, the classes and the data set come from the model.json beside the certificate, if it is there.
+
     Example: dperm report dperm-model/certificate.json --evaluation evaluation.json --out report.html
     """
     from dperm.evaluation.evaluate import Evaluation
-    from dperm.report.page import certificate_page
+    from dperm.pages.page import certificate_page, write_report
     from dperm.tables.json_files import in_folder, read_json, write_whole
     from dperm.walk.certificate import Certificate, coefficient_hash
 
@@ -38,6 +42,20 @@ def report(
             raise ValueError(f"Expected an evaluation that verifies, found: {checked.reasons[0]}.")
         if scores["model"]["sha256"] != coefficient_hash(found.record["coefficients"]["encoded"]):
             raise ValueError("Expected an evaluation of this model, found one of other coefficients.")
-    text = certificate_page(found, scores, markdown=out.suffix == ".md")
-    write_whole(out.parent, {out.name: text})
+    model = certified_model(certificate.with_name("model.json"), found)
+    if model is not None:
+        write_report(model, out, title=title, evaluation=scores)
+    else:
+        write_whole(out.parent, {out.name: certificate_page(found, scores, markdown=out.suffix == ".md", title=title)})
     show({"report": str(out)}, as_json)
+
+
+def certified_model(file: Path, certificate: Any) -> Any:
+    """The model beside a certificate, if there is one and the certificate is its own; None otherwise."""
+    from dperm.estimators.model_file import load_model
+
+    if not file.is_file():
+        return None
+    model = load_model(file)
+    claim = model.certificate_
+    return model if claim is not None and claim.record == certificate.record else None

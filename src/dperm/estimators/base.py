@@ -15,6 +15,8 @@ from dperm.estimators.declaration import NO_ROWS, Declaration, before_rows, decl
 from dperm.estimators.declared import check_declared, check_shape
 from dperm.estimators.engines import declared_rows, engine_rows, in_memory, parts_of
 from dperm.estimators.matrix import read_matrix
+from dperm.estimators.showing import Shown, coefficient_summary
+from dperm.inference.intervals import summary
 from dperm.problem import (
     Ball,
     DataBounds,
@@ -42,7 +44,7 @@ INTERCEPT = 1.0
 
 
 @dataclass(eq=False, repr=False)
-class PrivateEstimator(BaseEstimator):
+class PrivateEstimator(Shown, BaseEstimator):
     """Parameters common to all estimators, and the fit.
 
     epsilon, delta     the budget; delta=None means min(1e-6, 0.1/n), delta=0 asks for pure privacy
@@ -166,7 +168,8 @@ class PrivateEstimator(BaseEstimator):
             ledger=self.ledger,
             fingerprint=seen,
         )
-        self.__dict__.pop("information_", None)  # of an earlier fit
+        for earlier in ("information_", "about_"):  # of an earlier fit
+            self.__dict__.pop(earlier, None)
         self.plan_ = release.plan
         self.certificate_ = release.certificate
         self.release_ = release
@@ -197,14 +200,16 @@ class PrivateEstimator(BaseEstimator):
 
     def confidence_interval(self, level: float = 0.95) -> np.ndarray:
         """(low, high) per coefficient, the intercept last: for fits by `statistics` or `objective`; see `intervals`."""
-        return np.asarray(self.summary(level).interval)
+        check_is_fitted(self, "certificate_")
+        return np.asarray(summary(self, level).interval)
 
     def summary(self, level: float = 0.95) -> Any:
-        """Estimate, standard error with privacy noise, z and interval per coefficient; refused with the reason for other fits."""
-        from dperm.inference.intervals import summary
+        """A table of the coefficients, in the units of `coef_`: with standard errors and intervals where the fit has them.
 
+        For other fits its note says why there are none.
+        """
         check_is_fitted(self, "certificate_")
-        return summary(self, level)
+        return coefficient_summary(self, level)
 
     def release_information(self, X: Any, y: Any = None, *, epsilon: float, **options: Any) -> Any:
         """Pay for the curvature matrix that intervals of a fit by `objective` need; see `dperm.inference.intervals`.

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr, ndtri
 
+from dperm.inference.table import Facts, table_html, table_text
 from dperm.privacy import Event, Gaussian, compose, gaussian_mu
 from dperm.problem import Problem
 from dperm.release.asks import Program, Sum
@@ -32,10 +33,9 @@ from dperm.rows.memory import MemoryRows
 from dperm.terms.information import InformationTerm, information_term
 from dperm.terms.moments import smat
 from dperm.walk.fitting import execute
-from dperm.words.wording import printable
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Summary:
     """One line per coefficient, in the units of `coef_`, the intercept last."""
 
@@ -44,6 +44,8 @@ class Summary:
     standard_error: Vector
     level: float
     note: str
+    title: str = ""
+    facts: Facts = ()
 
     @property
     def z(self) -> Vector:
@@ -70,14 +72,13 @@ class Summary:
         ]
 
     def __str__(self) -> str:
-        width = max(9, *(len(printable(name)) for name in self.names))
-        lines = [f"{'':<{width}} {'estimate':>11} {'std. error':>11} {'z':>8}   {self.level:.0%} interval"]
-        for row in self.rows():
-            lines.append(
-                f"{printable(row['name']):<{width}} {row['estimate']:>11.4g} {row['standard_error']:>11.4g} {row['z']:>8.2f}   "
-                f"{row['low']:.4g} … {row['high']:.4g}"
-            )
-        return "\n".join([*lines, self.note])
+        return table_text(self.title, self.facts, self.rows(), self.level, self.note)
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        return table_html(self.title, self.facts, self.rows(), self.level, self.note)
 
 
 @dataclass(frozen=True)

@@ -116,7 +116,7 @@ class Handler(BaseHTTPRequestHandler):
         elif address.path == "/api/model":
             self._json(200, {"fitted": self.certificate is not None})
         elif address.path == "/report" and self.certificate is not None:
-            from dperm.report.page import certificate_page
+            from dperm.pages.page import certificate_page
 
             self._send(200, "text/html; charset=utf-8", certificate_page(self.certificate).encode(), REPORT_POLICY)
         else:
