@@ -12,6 +12,7 @@ from dperm.commands.exploring import explore
 from dperm.commands.fitting import fit, predict
 from dperm.commands.ledgers import ledger
 from dperm.commands.planning import PlotCommand, plan, theory
+from dperm.commands.records import card, registry
 from dperm.commands.reporting import report
 from dperm.commands.schemas import schema
 from dperm.commands.verifying import verify
@@ -25,6 +26,8 @@ COMMANDS: dict[str, Any] = {
     "evaluate": evaluate,
     "verify": verify,
     "report": report,
+    "card": card,
+    "registry": registry,
     "audit": audit,
     "theory": theory,
     "explore": explore,

@@ -23,25 +23,12 @@ def report(
 
     Example: dperm report dperm-model/certificate.json --evaluation evaluation.json --out report.html
     """
-    from dperm.evaluation.evaluate import Evaluation
     from dperm.pages.page import certificate_page, write_report
-    from dperm.tables.json_files import in_folder, read_json, write_whole
-    from dperm.walk.certificate import Certificate, coefficient_hash
+    from dperm.tables.json_files import in_folder, write_whole
 
     certificate = in_folder(certificate, "certificate.json")
-    read_json(certificate)
-    found = Certificate.load(certificate)
-    verdict = found.verify(allow_seeded=True, accept_assumptions=True)
-    if not verdict.ok:
-        raise ValueError(f"Expected a certificate that verifies, found: {verdict.reasons[0]}. Run `dperm verify` for the rest.")
-    scores = None
-    if evaluation is not None:
-        scores = read_json(evaluation)
-        checked = Evaluation(scores if isinstance(scores, dict) else {}).verify(allow_seeded=True, accept_assumptions=True)
-        if not checked.ok:
-            raise ValueError(f"Expected an evaluation that verifies, found: {checked.reasons[0]}.")
-        if scores["model"]["sha256"] != coefficient_hash(found.record["coefficients"]["encoded"]):
-            raise ValueError("Expected an evaluation of this model, found one of other coefficients.")
+    found = verified_certificate(certificate)
+    scores = None if evaluation is None else paid_scores(evaluation, found)
     model = certified_model(certificate.with_name("model.json"), found)
     if model is not None:
         write_report(model, out, title=title, evaluation=scores)
@@ -59,3 +46,31 @@ def certified_model(file: Path, certificate: Any) -> Any:
     model = load_model(file)
     claim = model.certificate_
     return model if claim is not None and claim.record == certificate.record else None
+
+
+def verified_certificate(file: Path) -> Any:
+    """The certificate, if it verifies; seeded noise and assumptions are the page's to state."""
+    from dperm.tables.json_files import read_json
+    from dperm.walk.certificate import Certificate
+
+    read_json(file)
+    found = Certificate.load(file)
+    verdict = found.verify(allow_seeded=True, accept_assumptions=True)
+    if not verdict.ok:
+        raise ValueError(f"Expected a certificate that verifies, found: {verdict.reasons[0]}. Run `dperm verify` for the rest.")
+    return found
+
+
+def paid_scores(file: Path, certificate: Any) -> Any:
+    """The record of an evaluation of this model, if it verifies."""
+    from dperm.evaluation.evaluate import Evaluation
+    from dperm.tables.json_files import read_json
+    from dperm.walk.certificate import coefficient_hash
+
+    scores = read_json(file)
+    checked = Evaluation(scores if isinstance(scores, dict) else {}).verify(allow_seeded=True, accept_assumptions=True)
+    if not checked.ok:
+        raise ValueError(f"Expected an evaluation that verifies, found: {checked.reasons[0]}.")
+    if scores["model"]["sha256"] != coefficient_hash(certificate.record["coefficients"]["encoded"]):
+        raise ValueError("Expected an evaluation of this model, found one of other coefficients.")
+    return scores

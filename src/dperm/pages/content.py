@@ -56,7 +56,7 @@ def sections(
         Section("How good is it?", _quality(scores, evaluation)),
         Section(f"What this means for one {who}", _person(certificate)),
         Section("Coefficients", coefficient_blocks(subject, table, no_table)),
-        Section("What was declared", _declared(subject)),
+        Section("What was declared", declared_blocks(subject)),
         Section("Where the budget went", _budget(certificate)),
         Section("The guarantee", [_facts(certificate)]),
         Section("What is not on this page", [Text(_ABSENT)]),
@@ -222,7 +222,7 @@ def evaluation_blocks(record: Mapping[str, Any]) -> list[Block]:
     return blocks
 
 
-def _declared(subject: Subject) -> list[Block]:
+def declared_blocks(subject: Subject) -> list[Block]:
     """Bounds, levels and what a missing cell counts as: public facts that the guarantee rests on."""
     encoding = subject.encoding
     if encoding is None:
