@@ -119,8 +119,9 @@ def coefficient_blocks(subject: Subject, table: Any, no_table: str) -> list[Bloc
     own = _plain(subject)
     why = [Text(f"No intervals: {no_table}", "soft")] if no_table else []
     if own is None:
-        values = [(f"value {j + 1}", f"{v:.6g}") for j, v in enumerate(record["coefficients"]["encoded"][:200])]
-        return [Table(("", "value"), values, "What was released", frozenset({1})), *why]
+        numbers = record["coefficients"]["encoded"][:200]
+        names = subject.columns if len(subject.columns) == len(numbers) else [f"value {j + 1}" for j in range(len(numbers))]
+        return [Table(("", "value"), [(name, f"{v:.6g}") for name, v in zip(names, numbers)], "", frozenset({1}))]
     return [*own, *why]
 
 

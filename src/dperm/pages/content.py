@@ -55,7 +55,7 @@ def sections(
         *([Section("What moves the prediction", shown)] if shown else []),
         Section("How good is it?", _quality(scores, evaluation)),
         Section(f"What this means for one {who}", _person(certificate)),
-        Section("Coefficients", coefficient_blocks(subject, table, no_table)),
+        Section("Coefficients" if subject.encoding else "What was released", coefficient_blocks(subject, table, no_table)),
         Section("What was declared", declared_blocks(subject)),
         Section("Where the budget went", _budget(certificate)),
         Section("The guarantee", [_facts(certificate)]),
@@ -71,7 +71,7 @@ def _opening(subject: Subject, scores: Mapping[str, str], evaluation: Mapping[st
     cards = [_fitted(subject), _private(certificate), _good(scores, evaluation), _cost(certificate)]
     blocks += [Cards(cards), Text(certificate.statement, "say")]
     count = len(certificate.record["coefficients"]["encoded"])
-    what = f"{count} coefficients" if count > 1 else "one number"
+    what = f"{count} {'coefficients' if subject.encoding else 'numbers'}" if count > 1 else "one number"
     values = certificate.record["released"]
     more = f", and on the way the values named {', '.join(values)}" if values else ""
     words = f"Released: {what}{more}. Everything else on this page is computed from them, or was public before."
@@ -237,7 +237,7 @@ def declared_blocks(subject: Subject) -> list[Block]:
             continue
         rows.append((name, f"{kind}, {_range(encoding, j)}", _missing(encoding, j)))
     words = "Known without the data, or paid for. A value outside its bounds counts as the nearest bound."
-    blocks: list[Block] = [Table(("column", "declared as", "a missing cell counts as"), rows, words)]
+    blocks: list[Block] = [Table(("column", "declared as", "if missing"), rows, words)]
     if encoding.x_norm is not None:
         blocks.append(Text(f"The norm of a row is at most {encoding.x_norm:.4g}.", "soft"))
     return blocks
@@ -252,29 +252,33 @@ def _levels(encoding: Encoding, group: int) -> tuple[str, str, str]:
 
 def _range(encoding: Encoding, j: int) -> str:
     low, high = encoding.low[j], encoding.high[j]
-    return f"{low:.6g} to {high:.6g}" if math.isfinite(low) and math.isfinite(high) else "bounded by the norm of the row"
+    return f"{low:,.6g} to {high:,.6g}" if math.isfinite(low) and math.isfinite(high) else "bounded by the norm of the row"
 
 
 def _missing(encoding: Encoding, j: int) -> str:
     rule, value = encoding.rules[j], encoding.missing[j]
     if rule == "released":
-        return f"{value:.4g}, the released mean"
+        return f"{value:,.4g} (released mean)"
     if rule == "value":
-        return f"{value:.4g}"
+        return f"{value:,.4g}"
     return "the middle" if encoding.kinds[j] == "numeric" and encoding.centred else "0"
 
 
 def _budget(certificate: Certificate) -> list[Block]:
     plan, problem = rebuilt_plan(certificate.record)
     kinds = tuple((certificate.record["encoding"] or {}).get("kinds", ()))
+    stages = stage_blocks(certificate.record["stages"], certificate.delta, certificate.relation)
+    whole = Code(plan.explain(), "The plan with every number")
+    if certificate.record["encoding"] is None:  # a mean or a median has one mechanism
+        return [*stages, whole]
     rows = []
     for entry in alternatives(problem, plan.shape, plan.target, asked_for="coefficients", kinds=kinds, planned=False):
         bound = "no bound" if entry["predicted_risk"] is None else f"{entry['predicted_risk']:.3g}"
         can = "this fit" if entry["mechanism"] == plan.mechanism else "possible"
         rows.append((entry["mechanism"], bound, f"needs {entry['needs'][0]}" if entry["needs"] else can))
     return [
-        *stage_blocks(certificate.record["stages"], certificate.delta, certificate.relation),
-        Code(plan.explain(), "The plan with every number"),
+        *stages,
+        whole,
         Table(
             ("mechanism", "predicted excess risk", ""),
             rows,

@@ -30,6 +30,7 @@ class Subject:
     half: float | None = None
     slopes: Any = None  # coef_ and intercept_, in the caller's units, where the model has them
     intercept: Any = None
+    columns: tuple[str, ...] = ()  # of the input, where the certificate holds no encoding (means and medians)
 
     @property
     def problem(self) -> Problem:
@@ -83,6 +84,7 @@ def subject_of(model: Any, *, data: str | None = None, date: str | None = None) 
         half=half,
         slopes=getattr(model, "coef_", None),
         intercept=getattr(model, "intercept_", None),
+        columns=tuple(map(str, getattr(model, "feature_names_in_", ()))),
     )
 
 
