@@ -46,7 +46,8 @@ class Shown:
             chips = budget_chips(self.epsilon, self.delta, self.relation, declared_unit(self))
             state = "fitted, without its certificate" if hasattr(self, "w_") else "not fitted: nothing is spent yet"
             return box(name, state, chips=chips)
-        return box(name, f"fitted by {claim.made_by}; {claim.state}", mood=claim.mood, chips=claim.chips, note=claim.statement)
+        state, mood = claim.state()
+        return box(name, f"fitted by {claim.made_by}; certificate {state}", mood=mood, chips=claim.chips, note=claim.statement)
 
     def _repr_html_inner(self) -> str:
         return self._privacy_box() + str(super()._repr_html_inner())  # type: ignore[misc]

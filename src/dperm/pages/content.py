@@ -80,7 +80,7 @@ def _opening(subject: Subject, scores: Mapping[str, str], evaluation: Mapping[st
 
 def _fitted(subject: Subject) -> tuple[str, str, str]:
     shape = subject.certificate.record["shape"]
-    words = f"{shape['n']:,} records, {shape['d']:,} columns after encoding, method {subject.certificate.mechanism}"
+    words = f"{subject.size}, {shape['d']:,} columns after encoding, method {subject.certificate.mechanism}"
     if subject.classes:
         words += f"; classes {', '.join(subject.classes[:6])}" + (" …" if len(subject.classes) > 6 else "")
     return "What was fitted", subject.model or subject.certificate.mechanism, words

@@ -81,4 +81,4 @@ def _of_model(
 
 def _byline(subject: Subject) -> str:
     what = subject.model or f"a fit by {subject.certificate.mechanism}"
-    return f"{what} · {subject.certificate.record['shape']['n']:,} records · {day(subject.date)}"
+    return f"{what} · {subject.size} · {day(subject.date)}"

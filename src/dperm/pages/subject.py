@@ -48,6 +48,12 @@ class Subject:
         return f"{what}, data set {self.data}" if self.data else what
 
     @property
+    def size(self) -> str:
+        """How many records: the public number, or the nominal one where the true one is protected."""
+        count = f"{self.certificate.record['shape']['n']:,} records"
+        return f"nominally {count}" if self.certificate.relation == "add-remove" else count
+
+    @property
     def outcome(self) -> str:
         """What an effect is measured in."""
         name = self.problem.loss.name

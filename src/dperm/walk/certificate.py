@@ -96,19 +96,14 @@ class Claim:
         stated = self.record.get("mechanism")
         return str(stated.get("name", "")) if isinstance(stated, Mapping) else type(self).__name__.lower()
 
-    @property
-    def state(self) -> str:
-        """In a few words: whether the claim verifies, and what it rests on."""
+    def state(self) -> tuple[str, str]:
+        """Whether the claim verifies and what it rests on, in a few words, and whether that is "good", "plain" or "bad"."""
         if reproducible(self.record):
-            return "NOT PRIVATE: the noise was seeded"
+            return "NOT PRIVATE: the noise was seeded", "bad"
         verdict = self.verify(accept_assumptions=True)
         if not verdict.ok:
-            return f"DOES NOT VERIFY: {verdict.reasons[0]}"
-        return "verifies, resting on an assumption that nothing enforces" if self.assumptions else "verifies"
-
-    @property
-    def mood(self) -> str:
-        return {"verifies": "good"}.get(self.state, "plain" if self.state.startswith("verifies") else "bad")
+            return f"DOES NOT VERIFY: {verdict.reasons[0]}", "bad"
+        return ("verifies, resting on an assumption that nothing enforces", "plain") if self.assumptions else ("verifies", "good")
 
     @property
     def chips(self) -> list[str]:
@@ -117,8 +112,9 @@ class Claim:
         return budget_chips(self.epsilon, self.delta, self.relation, str(promise.get("unit", "row")))
 
     def _repr_html_(self) -> str:
-        name, rows, head = type(self).__name__, self._shown_rows(), ("", "value", "interval")
-        return box(name, self.state, mood=self.mood, chips=self.chips, rows=rows, head=head if rows else (), note=self.statement)
+        rows, (state, mood) = self._shown_rows(), self.state()
+        head = ("", "value", "interval") if rows else ()
+        return box(type(self).__name__, state, mood=mood, chips=self.chips, rows=rows, head=head, note=self.statement)
 
     def _shown_rows(self) -> list[tuple[str, ...]]:
         """A table under the facts, where the record has one."""
