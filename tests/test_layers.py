@@ -12,7 +12,7 @@ from pathlib import Path
 SOURCE = Path(__file__).resolve().parents[1] / "src" / "dperm"
 ORDER = (
     "problem", "privacy", "theory", "words", "solvers", "tables", "data", "rows", "terms", "release", "mechanisms", "choose",
-    "walk", "inference", "estimators", "evaluation", "profiles", "audit", "report", "commands", "cli", "__main__",
+    "walk", "inference", "pages", "estimators", "evaluation", "profiles", "audit", "report", "commands", "cli", "__main__",
 )  # fmt: skip
 # Engines on a device still know the terms that they compute there; this list may only become shorter.
 UPWARD = {

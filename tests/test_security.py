@@ -24,8 +24,8 @@ from dperm.estimators.model_file import load_model, model_from_record
 from dperm.estimators.saving import model_record
 from dperm.evaluation.evaluate import Evaluation, evaluate
 from dperm.mechanisms import Gradient
+from dperm.pages.page import certificate_page
 from dperm.release.ledger.book import Ledger
-from dperm.report.page import certificate_page
 from dperm.tables.json_files import read_json
 from dperm.tables.schema import Schema
 from dperm.tables.tables import read_table

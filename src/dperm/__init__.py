@@ -72,6 +72,7 @@ _MOVED = {
     "model_file": "estimators.model_file",
     "noise": "release.noise",
     "planner": "choose.table",
+    "report.page": "pages.page",
     "schema": "tables.schema",
     "statistics_terms": "terms.statistics",
 }

@@ -13,6 +13,7 @@ from dperm.commands.fitting import fit, predict
 from dperm.commands.ledgers import ledger
 from dperm.commands.planning import PlotCommand, plan, theory
 from dperm.commands.profiling import profile
+from dperm.commands.records import card, registry
 from dperm.commands.reporting import report
 from dperm.commands.schemas import schema
 from dperm.commands.verifying import verify
@@ -27,6 +28,8 @@ COMMANDS: dict[str, Any] = {
     "evaluate": evaluate,
     "verify": verify,
     "report": report,
+    "card": card,
+    "registry": registry,
     "audit": audit,
     "theory": theory,
     "explore": explore,

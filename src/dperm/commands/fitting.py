@@ -120,7 +120,7 @@ def fit(
     rows, given = taken_out(rows, declared, sample_weight=weight, exposure=exposure)
     with notices_said():
         fitted = estimator.fit(rows, **given)
-    report = save_model(fitted, out)
+    report = save_model(fitted, out, data=file.stem)
     lines = summary(fitted)
     if relation is None and lines["relation"] != "replace-one" and not as_json:
         lines["relation"] += f" (the default of {type(fitted).__name__}; see --relation)"

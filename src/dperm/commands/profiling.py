@@ -90,7 +90,7 @@ def _check_first(
     rows_per_person: int | None,
 ) -> None:
     """The refusal that needs no data comes before the file is opened."""
-    from dperm.commands.planning import row_count
+    from dperm.commands.shared import row_count
     from dperm.profiles.plan import plan_profile
     from dperm.profiles.profile import question_about
     from dperm.release.ledger.book import Ledger

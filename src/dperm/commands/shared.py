@@ -77,12 +77,17 @@ def show(values: dict[str, Any], as_json: bool) -> None:
         typer.echo(printable(f"  {key:<{width}}  {value}", keep="\n"))
 
 
-def save_model(model: Any, folder: Path, scores: dict[str, str] | None = None) -> Path:
-    """certificate.json, model.json, report.html and report.md, all or none; the path of the report."""
+def save_model(model: Any, folder: Path, scores: dict[str, str] | None = None, *, data: str = "") -> Path:
+    """certificate.json, model.json, report.html and report.md, all or none; the path of the report.
+
+    `data` names the data set where the schema does not; that name and the day stay in model.json for later reports.
+    """
     from dperm.estimators.saving import model_record
-    from dperm.report.page import report_markdown, report_page
+    from dperm.pages.page import report_markdown, report_page
+    from dperm.pages.subject import schema_name, today
     from dperm.tables.json_files import write_whole
 
+    model.about_ = {"data": schema_name(model) or data, "date": today()}
     write_whole(
         folder,
         {

@@ -16,7 +16,8 @@ from dperm.estimators.declared import check_declared, check_shape
 from dperm.estimators.engines import declared_rows, engine_rows, in_memory, parts_of
 from dperm.estimators.matrix import read_matrix
 from dperm.estimators.saving import save
-from dperm.inference.intervals import scaled_inference
+from dperm.estimators.showing import Shown, coefficient_summary
+from dperm.inference.intervals import scaled_inference, summary
 from dperm.mechanisms.scaled.inference import ScaledInference
 from dperm.problem import (
     Ball,
@@ -45,7 +46,7 @@ INTERCEPT = 1.0
 
 
 @dataclass(eq=False, repr=False)
-class PrivateEstimator(BaseEstimator):
+class PrivateEstimator(Shown, BaseEstimator):
     """Parameters common to all estimators, and the fit.
 
     epsilon, delta     the budget; delta=None means min(1e-6, 0.1/n), delta=0 asks for pure privacy
@@ -195,7 +196,8 @@ class PrivateEstimator(BaseEstimator):
             ledger=self.ledger,
             fingerprint=seen,
         )
-        self.__dict__.pop("information_", None)  # of an earlier fit
+        for earlier in ("information_", "about_"):  # of an earlier fit
+            self.__dict__.pop(earlier, None)
         self.plan_ = release.plan
         self.certificate_ = release.certificate
         self.release_ = release
@@ -224,22 +226,24 @@ class PrivateEstimator(BaseEstimator):
 
     def confidence_interval(self, level: float = 0.95) -> np.ndarray:
         """(low, high) per coefficient, the intercept last, for fits with `intervals=True`; see `dperm.inference.intervals`."""
-        return np.asarray(self.summary(level).interval)
+        check_is_fitted(self, "certificate_")
+        return np.asarray(summary(self, level).interval)
 
     def summary(self, level: float = 0.95, *, exponentiate: bool = False) -> Any:
-        """Estimate, standard error (of sampling, of privacy, of both), z, p and interval per coefficient.
+        """A table of the coefficients, in the units of `coef_`; where the fit has intervals, with standard errors (of sampling,
+        of privacy, of both), z, p and the interval.
 
-        `exponentiate=True` shows odds ratios (logistic) or rate ratios (Poisson). Refused with the reason for fits without
-        intervals.
+        `exponentiate=True` shows odds ratios (logistic) or rate ratios (Poisson).
+
+        For other fits its note says why there are none.
         """
-        from dperm.inference.intervals import summary
-
         check_is_fitted(self, "certificate_")
-        return summary(self, level, exponentiate=exponentiate)
+        return coefficient_summary(self, level, exponentiate=exponentiate)
 
     def joint_test(self, names: Any) -> Any:
         """Wald's test that all named coefficients are 0; the name of a column with levels stands for all of its contrasts."""
-        return self.summary().joint_test(names)
+        check_is_fitted(self, "certificate_")
+        return summary(self).joint_test(names)
 
     def release_information(self, X: Any, y: Any = None, *, epsilon: float, **options: Any) -> Any:
         """Pay for the curvature matrix that intervals of a fit by `objective` need; see `dperm.inference.intervals`.

@@ -44,6 +44,8 @@ def model_from_record(record: Any) -> Any:
         model._restore(record["extra"])
         model._in_callers_units()
         model._person = getattr(model, "groups", None)
+        if about := _about(record):
+            model.about_ = about
         columns = _columns(record) or [c.name for c in getattr(declared, "columns", ()) if c.type != "ignored"]
         if columns:
             model.feature_names_in_ = np.array(columns, dtype=object)
@@ -67,6 +69,14 @@ def _columns(record: Mapping[str, Any]) -> list[str]:
     if not isinstance(columns, list) or not all(isinstance(name, str) for name in columns):
         raise ValueError("names of columns that are no words")
     return columns
+
+
+def _about(record: Mapping[str, Any]) -> dict[str, str]:
+    """Title, data set and day, as the one who fitted named them; they say nothing that a certificate could confirm."""
+    about = record.get("about", {})
+    if not isinstance(about, dict) or not all(isinstance(word, str) for pair in about.items() for word in pair):
+        raise ValueError("names of the fit that are no words")
+    return about
 
 
 def load_model(path: str | Path) -> Any:

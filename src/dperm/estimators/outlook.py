@@ -129,8 +129,15 @@ def advise_for(
     target_width: float | None = None,
 ) -> dict[str, Any]:
     """The same for a declared fit."""
-    plan, target = fit.plan(), fit.target
-    found: dict[str, Any] = {
+    plan = fit.plan()
+    found = plan_facts(fit, plan, target_width)
+    return found | outlook(fit.estimator, plan, fit.problem, radius=radius, planned=planned, target_risk=target_risk)
+
+
+def plan_facts(fit: Declaration, plan: Plan, target_width: float | None = None) -> dict[str, Any]:
+    """What a plan says at once: no bound on a risk is computed, which may take seconds."""
+    target = fit.target
+    return {
         "model": type(fit.estimator).__name__,
         "n": fit.shape.n,
         "d": fit.shape.d,
@@ -145,7 +152,6 @@ def advise_for(
         "odds": odds(target.epsilon),
         "odds_sentence": odds_sentence(target.epsilon, target.delta, target.relation, target.unit),
     }
-    return found | outlook(fit.estimator, plan, fit.problem, radius=radius, planned=planned, target_risk=target_risk)
 
 
 def foreseen_intervals(fit: Declaration, plan: Plan, target_width: float | None) -> dict[str, Any]:

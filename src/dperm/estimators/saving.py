@@ -35,7 +35,8 @@ def model_record(estimator: Any) -> dict[str, Any]:
         "columns": list(map(str, getattr(estimator, "feature_names_in_", ()))),
     }
     record["extra"] = estimator._extra_record()
-    return record
+    about = getattr(estimator, "about_", None)
+    return {**record, "about": dict(about)} if about else record
 
 
 def save(model: Any, path: str | Path) -> Path:

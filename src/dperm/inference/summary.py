@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import chdtrc, ndtr, ndtri
 
+from dperm.inference.table import Facts, table_html, table_text
 from dperm.mechanisms.scaled.errors import Errors
 from dperm.words.wording import printable
 
@@ -41,7 +42,7 @@ class JointTest:
         return f"{names} all 0: chi² = {self.statistic:.4g} with {self.degrees} degrees, p = {self.p:.3g}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Summary:
     """One line per coefficient, in the units of `coef_`, the intercept last.
 
@@ -54,6 +55,8 @@ class Summary:
     level: float
     note: str
     exponentiated: bool = False
+    title: str = ""
+    facts: Facts = ()
 
     @property
     def estimate(self) -> Vector:
@@ -119,12 +122,14 @@ class Summary:
         return [{"name": name} | {key: float(values[j]) for key, values in columns.items()} for j, name in enumerate(self.names)]
 
     def __str__(self) -> str:
-        width = max(9, *(len(printable(name)) for name in self.names))
-        heads = ("ratio" if self.exponentiated else "estimate", "std. error", "sampling", "privacy", "z", "p")
-        lines = [" ".join([f"{'':<{width}}", *(f"{head:>10}" for head in heads), f"  {self.level:.0%} interval"])]
-        for row in self.rows():
-            numbers = [row[key] for key in ("estimate", "standard_error", "sampling_error", "privacy_error")]
-            cells = [f"{printable(row['name']):<{width}}", *(f"{number:>10.4g}" for number in numbers)]
-            cells += [f"{row['z']:>10.2f}", f"{row['p']:>10.2g}", f"  {row['low']:.4g} … {row['high']:.4g}"]
-            lines.append(" ".join(cells))
-        return "\n".join([*lines, self.note])
+        return table_text(self._heading, self.facts, self.rows(), self.level, self.note)
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        return table_html(self._heading, self.facts, self.rows(), self.level, self.note)
+
+    @property
+    def _heading(self) -> str:
+        return f"{self.title}: ratios".removeprefix(": ") if self.exponentiated else self.title

@@ -107,12 +107,12 @@ def _blocks(column: Mapping[str, Any]) -> list[Any]:
             rows.append(("correlation with the target", *_cells(column["correlation"], spread)))
         blocks.append(Table(("", "value", "error bar"), rows, f"Numbers of {column['name']}", frozenset({1, 2})))
     elif "counts" in column:
-        rows = [(str(entry["level"]), entry["value"], _bar(entry)) for entry in column["counts"]]
-        rows.append(("(any other)", column["other"]["value"], _bar(column["other"])))
-        blocks.append(Bars(rows, f"Rows per level of {column['name']}"))
+        bars = [(str(entry["level"]), float(entry["value"]), _bar(entry)) for entry in column["counts"]]
+        bars.append(("(any other)", float(column["other"]["value"]), _bar(column["other"])))
+        blocks.append(Bars(bars, f"Rows per level of {column['name']}"))
     if "reads_as" in column:
-        rows = [(name, _bar(count)) for name, count in column["reads_as"].items()]
-        blocks.append(Table(("cells that read as", "count"), rows, "What decided the type", frozenset({1})))
+        counts = [(name, _bar(count)) for name, count in column["reads_as"].items()]
+        blocks.append(Table(("cells that read as", "count"), counts, "What decided the type", frozenset({1})))
     return blocks
 
 

@@ -196,9 +196,9 @@ def _described(name: str, entry: Any) -> Column:
         hint = closest(unknown[0], ENTRIES)
         listed = ", ".join(ENTRIES[:-1])
         raise ValueError(f"Expected {listed} or {ENTRIES[-1]} for column {name!r}, found {unknown}.{hint}")
-    listed = entry.get("levels") or ()
-    private = isinstance(listed, str) and listed == "private"
-    levels = () if private else scalars(listed, f"levels of column {name!r}")
+    given = entry.get("levels") or ()
+    private = isinstance(given, str) and given == "private"
+    levels = () if private else scalars(given, f"levels of column {name!r}")
     missing = entry.get("missing")
     if missing is not None:
         (missing,) = scalars([missing], f"missing of column {name!r}")

@@ -22,6 +22,7 @@ from dperm.mechanisms.registry import mechanism_of_record
 from dperm.problem import Problem
 from dperm.release.driver import replay
 from dperm.release.plan import Plan, Shape, Target, UnmetNeeds, Vector
+from dperm.words.display import box, budget_chips
 from dperm.words.wording import printable
 
 if TYPE_CHECKING:
@@ -90,6 +91,36 @@ class Claim:
         parts = {**(promise if isinstance(promise, Mapping) else {}), **(made_by if isinstance(made_by, Mapping) else {})}
         shown = [f"{key}={parts[key]!r}" for key in ("epsilon", "delta", "relation", "unit", "name") if key in parts]
         return printable(f"{type(self).__name__}({', '.join(shown)})".replace("name=", "mechanism="))
+
+    @property
+    def made_by(self) -> str:
+        """The mechanism, or what else made the record."""
+        stated = self.record.get("mechanism")
+        return str(stated.get("name", "")) if isinstance(stated, Mapping) else type(self).__name__.lower()
+
+    def state(self) -> tuple[str, str]:
+        """Whether the claim verifies and what it rests on, in a few words, and whether that is "good", "plain" or "bad"."""
+        if reproducible(self.record):
+            return "NOT PRIVATE: the noise was seeded", "bad"
+        verdict = self.verify(accept_assumptions=True)
+        if not verdict.ok:
+            return f"DOES NOT VERIFY: {verdict.reasons[0]}", "bad"
+        return ("verifies, resting on an assumption that nothing enforces", "plain") if self.assumptions else ("verifies", "good")
+
+    @property
+    def chips(self) -> list[str]:
+        """ε, δ, relation and unit."""
+        promise = self.record["guarantee"]
+        return budget_chips(self.epsilon, self.delta, self.relation, str(promise.get("unit", "row")))
+
+    def _repr_html_(self) -> str:
+        rows, (state, mood) = self._shown_rows(), self.state()
+        head = ("", "value", "interval") if rows else ()
+        return box(type(self).__name__, state, mood=mood, chips=self.chips, rows=rows, head=head, note=self.statement)
+
+    def _shown_rows(self) -> list[tuple[str, ...]]:
+        """A table under the facts, where the record has one."""
+        return []
 
     def to_json(self) -> str:
         return json.dumps(self.record, indent=1, allow_nan=False)
