@@ -10,6 +10,7 @@ from dperm.mechanisms.newton import Newton
 from dperm.mechanisms.objective.mechanism import Objective
 from dperm.mechanisms.output import Output
 from dperm.mechanisms.registry import mechanism_from_spec
+from dperm.mechanisms.scaled.additive import Additive
 from dperm.mechanisms.scaled.gradient import ScaledGradient
 from dperm.mechanisms.scaled.objective import ScaledObjective
 from dperm.mechanisms.scaled.poisson import ScaledPoisson
@@ -21,6 +22,7 @@ from dperm.release.plan import MECHANISMS, Mechanism, Outcome, Plan, Shape, Stag
 
 __all__ = [
     "MECHANISMS",
+    "Additive",
     "Exponential",
     "FiniteExponential",
     "Gradient",
