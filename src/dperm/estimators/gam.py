@@ -13,31 +13,17 @@ from sklearn.utils.validation import check_is_fitted
 from dperm.estimators.base import PrivateEstimator
 from dperm.estimators.classifier import PrivateClassifier
 from dperm.estimators.linear import PrivateRegressor
+from dperm.estimators.shape_plot import Shape, draw_shapes
 from dperm.mechanisms.scaled.additive import MOST_COLUMNS, Additive
 from dperm.mechanisms.scaled.smoothness import columns_of
 from dperm.problem import HuberLoss, LogisticLoss, Loss, SquaredLoss
 from dperm.problem.arrays import is_sparse
 from dperm.release.plan import MECHANISMS
+from dperm.rows.base import Block
+from dperm.rows.gaps import Filling
 from dperm.tables.encoding import Encoding
 from dperm.terms.additive import CELLS, PLACES, cell_numbers
 from dperm.walk.fitting import Release
-
-
-@dataclass(frozen=True)
-class Shape:
-    """What one column adds to the margin (or to the prediction), centred so that its mean over the released marginals is 0.
-
-    grid      middles of the 256 cells in the column's units, or the levels of a group of one-hot columns
-    value     what a row adds that lies there
-    missing   what a row adds whose cell is missing
-    marginal  the released, denoised share of the rows in each cell
-    """
-
-    name: str
-    grid: np.ndarray
-    value: np.ndarray
-    missing: float
-    marginal: np.ndarray
 
 
 class Shapes(PrivateEstimator):
@@ -97,7 +83,8 @@ class Shapes(PrivateEstimator):
             low, high = float(encoding.low[j]), float(encoding.high[j])
             grid = low + (high - low) * (np.arange(CELLS) + 0.5) / CELLS
             value = unit * self._values[place]
-            found[encoding.names[j]] = Shape(encoding.names[j], grid, value[:CELLS], float(value[CELLS]), self._shares[place])
+            missing = float(value[CELLS]) if encoding.rules[j] in ("mean", "released") else None
+            found[encoding.names[j]] = Shape(encoding.names[j], grid, value[:CELLS], missing, self._shares[place])
         return found
 
     def _unit(self) -> float:
@@ -118,21 +105,12 @@ class Shapes(PrivateEstimator):
 
     def _parts(self, X: Any) -> tuple[Any, np.ndarray]:
         """Encoded rows, missing cells at the released centre, and their cell numbers."""
-        released = tuple(j for j, rule in enumerate(self._encoding.rules) if rule == "released")
-        marked = replace(self._encoding, rules=tuple("mean" if r == "released" else r for r in self._encoding.rules))
-        rows = self._marked(X, marked)
-        cells = cell_numbers(rows, self._columns, released)
-        if not released:
-            return rows, cells
-        return self._marked(X, self._encoding), cells
-
-    def _marked(self, X: Any, encoding: Encoding) -> Any:
-        """Rows encoded by `encoding`, by the one rule of `_encoded`."""
-        own, self._encoding = self._encoding, encoding
-        try:
-            return self._encoded(X)
-        finally:
-            self._encoding = own
+        encoding = self._encoding
+        released = tuple(j for j, rule in enumerate(encoding.rules) if rule == "released")
+        rules = tuple("mean" if rule == "released" else rule for rule in encoding.rules)  # keeps the marks of missing cells
+        marked = self._encoded(X, replace(encoding, rules=rules))
+        filled = Filling(encoding.fill).block(Block(marked, np.empty(0), None, 0)) if released else None
+        return marked if filled is None else filled.X, cell_numbers(marked, self._columns, released)
 
     def explain(self, X: Any) -> dict[str, np.ndarray]:
         """What each column adds to the margin of each row, the "intercept" last: the contributions add up to it.
@@ -156,10 +134,8 @@ class Shapes(PrivateEstimator):
 
     def plot(self, columns: Any = None) -> Any:
         """A matplotlib figure of the shapes, with the released marginal of each column below its curve."""
-        from dperm.report.shapes import draw_shapes
-
         check_is_fitted(self, "certificate_")
-        return draw_shapes(self, columns)
+        return draw_shapes(self.shapes_, columns)
 
     def _extra_record(self) -> dict[str, Any]:
         shapes = {"columns": list(self._columns), "shares": self._shares.tolist(), "centre": self._centre.tolist()}
@@ -174,7 +150,8 @@ class Shapes(PrivateEstimator):
         self._columns = tuple(columns)
         self._shares = np.array(shapes["shares"], dtype=np.float64).reshape(-1, PLACES)
         self._centre = np.array(shapes["centre"], dtype=np.float64)
-        fits = self.w_.shape == (d + 1 + PLACES * len(columns),) and len(self._shares) == len(columns) and self._centre.shape == (d,)
+        fits = self.w_.shape == (d + 1 + PLACES * len(columns),) and self._centre.shape == (d,)
+        fits = fits and len(self._shares) == len(columns)
         if not (fits and self.fit_intercept and np.isfinite(self._shares).all() and np.isfinite(self._centre).all()):
             raise ValueError("shapes that do not fit the coefficients")
         self.curves_ = str(shapes["curves"])
@@ -213,7 +190,7 @@ class GAMClassifier(Shapes, PrivateClassifier):
             raise ValueError(f"Expected loss='logistic' or 'hinge', found {self.loss!r}.")
         if len(self.classes_) != 2:
             raise ValueError(
-                f"Expected two classes for GAMClassifier, found {len(self.classes_)}. Use LogisticRegression or LinearSVC for more."
+                f"Expected two classes for GAMClassifier, found {len(self.classes_)}. Use LogisticRegression or LinearSVC."
             )
         return LogisticLoss()
 

@@ -1,7 +1,7 @@
 """Terms for additive models: histograms of columns, rows seen as cells, features of cells by table look-up, recalibration.
 
 A numeric column is cut into 256 cells of equal width inside its bounds, and one more for missing cells. What a column adds to a
-prediction is a number per cell, so a row is p cell numbers beside its linear columns: the wide matrix of features is never formed.
+prediction is a number per cell, so a row is p cell numbers beside its linear columns: no wide matrix of features is formed.
 
 | term          | one row adds                                       | null one row | replace one row |
 |---------------|----------------------------------------------------|--------------|-----------------|

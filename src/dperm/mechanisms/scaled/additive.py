@@ -4,8 +4,8 @@
 
 **Theorem.** Every release is a Gaussian mechanism on a sum whose sensitivity its term enforces: those of `scaled-gradient`; the
 histograms of p columns, √p (√(2p) replaced); gradients clipped to C in whatever coordinates, κC; the recalibration, 2 (2√2
-replaced). Basis, smoothness, clip and steps are functions of public numbers and earlier releases, the shares are fixed in the plan
-and add up to 1: by adaptive composition the whole is μ(ε, δ)-GDP. `docs/theorems/additive.md` has the proof and the rule.
+replaced). Basis, smoothness, clip and steps are functions of public numbers and earlier releases; the shares are fixed in the
+plan and add up to 1: by adaptive composition the whole is μ(ε, δ)-GDP. `docs/theorems/additive.md` has the proof and the rule.
 """
 
 from __future__ import annotations
@@ -146,14 +146,16 @@ class Additive:
         options = {"clip_factor": self.clip_factor, "horizon": self.horizon, "max_weight": self.max_weight}
         choice = choose_smoothness(problem, shape, target, kinds, budget, released, scaled, columns, options)
         tables = tables_of(columns, choice.kernel) if choice.rung is not None else np.zeros((0, PLACES, 0))
-        theta, features = yield from self._descend(plan, problem, scaled, choice, tables, released)
-        settings = {**scaled, **choice.settings, **in_words(choice)}
+        theta, features, clips = yield from self._descend(plan, problem, scaled, choice, tables, released)
+        settings = {**scaled, **choice.settings, **in_words(choice), "clips": clips}
         if "recalibration" in budget:
             theta, found = yield from self._recalibrated(plan, problem, choice.spectrum, theta, features, released)
             settings |= found
         settings |= bounds_settings(plan, kinds, released)
         yield Decide({**settings, "mean_radius": rule.mean_radius(problem, shape, released), "released": rule.digest(released)})
-        values = features.values(theta[shape.d + 1 :]) if choice.rung is not None else np.zeros(PLACES * len(self.curved))
+        values = np.zeros(PLACES * len(self.curved))
+        if isinstance(features, CurveFeatures):
+            values = features.values(theta[shape.d + 1 :])
         return np.concatenate([rule.original_coefficients(theta[: shape.d + 1], scaled, problem.data.intercept), values])
 
     def columns(self, plan: Plan, released: Mapping[str, Any]) -> list[Column]:
@@ -175,14 +177,14 @@ class Additive:
         choice: Choice,
         tables: Vector,
         released: dict[str, Any],
-    ) -> Generator[Ask, Any, tuple[Vector, CurveFeatures]]:
+    ) -> Generator[Ask, Any, tuple[Vector, Features, list[float]]]:
         """Heavy ball; the mean of the second half of the iterates. In a regression the line goes first, for a third of the steps:
         the noise of slow directions is then paid at the scale of the residuals and not of the labels."""
         shape, settings, budget = plan.shape, choice.settings, budget_of(plan)
         trust = rule.trust_in_label_mean(problem, shape, plan.target, budget)
         theta = start(problem, shape, released, settings["positive_rate"], trust)
         line, steps = features_of(problem, scaled), settings["steps"]
-        features = CurveFeatures(line.intercept, line.shift, line.scale, tables)
+        features = CurveFeatures(line.intercept, line.shift, line.scale, tables) if len(tables) else line
         velocity, ready = np.zeros_like(theta), False
         kept = np.zeros(features.width(shape.d))
 
@@ -193,12 +195,13 @@ class Additive:
             scale = rule.residual_scale(problem, shape, plan.target, budget[name], released[name])
             return float(settings["clip_factor"] * size * scale)
 
-        limit = yield from clip("residuals", line, scaled["size"])
+        first = limit = yield from clip("residuals", line, scaled["size"])
         yield Open("descent", sums=steps)
         for step in range(steps):
             if not ready and step == (settings["second_clip_at"] or 0):
                 limit = yield from clip("residuals again", line, settings["size_of_all"])
-                yield See(Curving())
+                if len(tables):
+                    yield See(Curving())
                 theta, velocity = (np.concatenate([part, np.zeros(len(kept) - len(part))]) for part in (theta, velocity))
                 ready = True
             term = gradient_term(problem.loss, theta, limit, features if ready else line, self.max_weight)
@@ -208,7 +211,7 @@ class Additive:
             if step >= steps // 2:
                 kept = kept + theta
         yield Close("descent")
-        return kept / (steps - steps // 2), features
+        return kept / (steps - steps // 2), features, [first, limit]
 
     def _recalibrated(
         self,
@@ -216,7 +219,7 @@ class Additive:
         problem: Problem,
         spectrum: Vector,
         theta: Vector,
-        features: CurveFeatures,
+        features: Features,
         released: dict[str, Any],
     ) -> Generator[Ask, Any, tuple[Vector, Settings]]:
         """θ with level and slope corrected: r ≈ a + b·(f - f₀)/s over clipped residuals, each shrunk by its noise.

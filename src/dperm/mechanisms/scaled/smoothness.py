@@ -9,7 +9,8 @@ Gaussian noise are invariant under rotations, so only this kernel matters, and n
 
 *Smoothness.* The noise that the descent adds to a prediction, with g = (cS/(μn))², S² = 1 + Σλ_j and h the curvature of the loss,
 is about N = g·Σ_j min(0.6·λ_j·τ², 2/(h²λ_j)): flat directions, and learned ones after averaging. The first (A, q) of the ladder
-whose noise exceeds the line's by little is taken; if none does, the model is the line.
+whose noise exceeds the line's by little, and whose flow is not cut short by its own noise, is taken; if none is, or if
+the line itself drowns in noise (ν > 0.2), the model is the line.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ EQUAL_WIDTH = 0.1  # part of a cell's position that is its place between the bou
 UNIFORM = 0.01  # part of p̃ that is spread over all cells: eigenfunctions stay bounded where no row was seen
 # (A, q, largest extra noise in units of the loss), from rough to smooth. Chosen on the tables that docs/accuracy.md names.
 LADDER = ((1.0, 0.25, 0.01), (1.0, 0.5, 0.05), (1.0, 1.0, 0.05), (0.5, 1.5, 0.05), (0.1, 1.5, 0.05))
+SHORTER, SETTLED = 0.4, 10.0  # a flow shorter than the line's by this factor must still be this long in units of 1/h
+HOPELESS = 0.2  # noise ratio of the line above which no curve is tried
 MOST_STEPS = 1000
 
 
@@ -150,7 +153,7 @@ def choose_smoothness(
         return float((found["clip_factor"] * found["size_of_all"] / (mu * shape.n)) ** 2 * settling.sum())
 
     def regression(curves: Vector) -> Settings:
-        """c = clip(√(0.05/max(ν, ν_e)), 0.4, 5) with ν_e = √(N/2)/c, at the flow time that ν asks for; N/c² depends on τ alone."""
+        """c = clip(√(0.05/max(ν, ν_e)), 0.4, 5) with ν_e = √(N/2)/c, at the flow time that ν asks for; N/c² follows from τ."""
         found = described(curves, None, None)
         nu, tau, clip = found["noise_ratio"], found["flow_time"], found["clip_factor"]
         effective = math.sqrt(noise(curves, found) / 2.0) / clip
@@ -159,11 +162,13 @@ def choose_smoothness(
 
     line = described(np.zeros(0), None, None)
     least = noise(np.zeros(0), line)
-    for rung, (scale, power, limit) in enumerate(LADDER if columns else ()):
+    for rung, (scale, power, limit) in enumerate(LADDER if columns and line["noise_ratio"] <= HOPELESS else ()):
         curves = np.concatenate([column.spectrum(scale, power) for column in columns])
         own = rule.is_regression(problem) and options["clip_factor"] is None
         found = regression(curves) if own else described(curves, None, None)
-        added = noise(curves, found)
-        if curvature * (added - least) <= limit:
+        added, tau = noise(curves, found), found["flow_time"]
+        # A flow that noise cuts short adds little noise and learns little: the line must not be given up for that.
+        long = tau >= SHORTER * line["flow_time"] or curvature * tau >= SETTLED
+        if long and curvature * (added - least) <= limit:
             return Choice(rung, added, least, found, np.concatenate([linear, curves]))
     return Choice(None, least, least, line, linear)
