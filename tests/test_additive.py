@@ -377,8 +377,8 @@ def altered(value: Any) -> Any:
         return not value
     if isinstance(value, int | float):
         return value + 1 if isinstance(value, int) else value * 1.001 + (value == 0)
-    if isinstance(value, dict):
-        return {"x": 1}
+    if isinstance(value, dict | list):
+        return {"x": 1} if isinstance(value, dict) else [0]
     others = {"boolean": "sparse", "numeric": "free", "replace-one": "zero-out", "zero": "rate"}
     return 0.7 if value is None else others.get(value, "x" if isinstance(value, str) else [0])
 

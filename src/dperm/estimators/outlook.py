@@ -32,6 +32,7 @@ SHORT = {
     "poisson": "PoissonRegressor",
     "lasso": "Lasso",
     "gam": "GAMClassifier",
+    "gamregressor": "GAMRegressor",
     "mlp": "MLPClassifier",
     "mean": "MeanEstimator",
     "median": "MedianEstimator",
