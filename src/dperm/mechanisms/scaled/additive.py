@@ -251,7 +251,7 @@ def correction(sums: Vector, bound: float, spread: float, noise: float, n: int) 
     residual, cross, mean, square = sums * np.array([bound, 2.0 * bound, 2.0, 4.0]) / n
     variance = float(square - mean**2)
     slope = 0.0
-    if variance > max(0.05, 16.0 * noise / n):
+    if variance > max(0.05, 10.0 * noise / n):  # 2.5 standard deviations of its noise
         slope = shrunk(float(cross - residual * mean) / variance, 2.0 * bound * noise / (n * variance))
         slope = min(max(slope, -spread / 2.0), spread / 2.0)
     return shrunk(float(residual - slope * mean), bound * noise / n), slope
