@@ -161,9 +161,9 @@ def test_denoising_keeps_what_stands_out_and_nothing_else() -> None:
 
 def test_the_recalibration_solves_the_normal_equations_and_shrinks() -> None:
     generator = np.random.default_rng(3)
-    g = np.clip(generator.normal(size=5000), -2, 2)
-    r = np.clip(0.05 + 0.02 * g, -0.5, 0.5)
-    sums = np.array([np.sum(r / 0.5), np.sum(r * g / 1.0), np.sum(g / 2), np.sum(g * g / 4)])
+    h = np.clip(generator.normal(size=5000), -1, 1)
+    r = np.clip(0.05 + 0.02 * h, -0.5, 0.5)
+    sums = np.array([np.sum(r / 0.5), np.sum(r * h / 0.5), np.sum(h), np.sum(h * h)])
     assert correction(sums, 0.5, 1.0, 0.0, 5000) == pytest.approx((0.05, 0.02), rel=1e-9)
     assert correction(sums, 0.5, 0.02, 0.0, 5000)[1] == 0.01  # at most half the spread
     assert correction(sums, 0.5, 1.0, 1e9, 5000) == (0.0, 0.0)  # all noise: nothing is believed

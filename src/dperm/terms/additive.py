@@ -195,7 +195,7 @@ class CurveFeatures(Features):
 
 @dataclass(frozen=True, eq=False)
 class Recalibration:
-    """Σ (u, uh, h, h²) with u = clip((y - f)/B, ±1) and h = clip((f - f₀)/(2s), ±1): the normal equations of r ≈ a + b·g.
+    """Σ (u, uh, h, h²) with u = clip((y - f)/B, ±1) and h = clip((f - f₀)/s, ±1): the normal equations of r ≈ a + b·h.
 
     **Sensitivity** 2 for a row that is nulled: ‖v‖² = (1 + h²)(u² + h²) ≤ 4. For a row that is replaced, v and v' have
     ⟨v, v'⟩ = (1 + t)(uu' + t) ≥ t² - 1 with t = hh', so ‖v - v'‖² ≤ (1 + h²)² + (1 + h'²)² + 2 - 2t²
@@ -211,7 +211,7 @@ class Recalibration:
     def __call__(self, block: Block) -> Vector:
         f = np.asarray(self.features.margins(block.X, self.w), dtype=np.float64)
         u = np.clip(settled((block.y - f) / self.bound), -1.0, 1.0) * present(block)
-        h = np.clip(settled((f - self.centre) / (2.0 * self.spread)), -1.0, 1.0) * present(block)
+        h = np.clip(settled((f - self.centre) / self.spread), -1.0, 1.0) * present(block)
         return np.array([u.sum(), u @ h, h.sum(), h @ h])
 
     def sensitivity(self, relation: str) -> float:

@@ -222,7 +222,7 @@ class Additive:
         features: Features,
         released: dict[str, Any],
     ) -> Generator[Ask, Any, tuple[Vector, Settings]]:
-        """θ with level and slope corrected: r ≈ a + b·(f - f₀)/s over clipped residuals, each shrunk by its noise.
+        """θ with level and slope corrected: r ≈ a + b·clip((f - f₀)/s, ±1) over clipped residuals, each shrunk by its noise.
 
         Small clips pull predictions to the median and make slopes too flat where the target is skewed.
         """
@@ -243,16 +243,16 @@ class Additive:
 
 
 def correction(sums: Vector, bound: float, spread: float, noise: float, n: int) -> tuple[float, float]:
-    """(a, b) of r ≈ a + b·g from Σ(r/B, rg/(2B), g/2, g²/4); each shrunk by (1 - noise²/value²)₊, |b| ≤ s/2.
+    """(a, b) of r ≈ a + b·h from Σ(r/B, rh/B, h, h²); each shrunk by (1 - noise²/value²)₊, |b| ≤ s/2.
 
     >>> correction(np.array([10.0, 0.0, 0.0, 25.0]), 1.0, 1.0, 0.0, 100)
     (0.1, 0.0)
     """
-    residual, cross, mean, square = sums * np.array([bound, 2.0 * bound, 2.0, 4.0]) / n
+    residual, cross, mean, square = sums * np.array([bound, bound, 1.0, 1.0]) / n
     variance = float(square - mean**2)
     slope = 0.0
-    if variance > max(0.05, 10.0 * noise / n):  # 2.5 standard deviations of its noise
-        slope = shrunk(float(cross - residual * mean) / variance, 2.0 * bound * noise / (n * variance))
+    if variance > max(0.02, 2.5 * noise / n):  # it stands out of its noise
+        slope = shrunk(float(cross - residual * mean) / variance, bound * noise / (n * variance))
         slope = min(max(slope, -spread / 2.0), spread / 2.0)
     return shrunk(float(residual - slope * mean), bound * noise / n), slope
 

@@ -107,6 +107,7 @@ def _column(counts: Vector, noise: float, sure: float, n: int) -> Column:
     root = np.sqrt(weight)
     values, vectors = np.linalg.eigh(root[:, None] * kernel * root[None, :])
     values, vectors = values[::-1][:FUNCTIONS], vectors[:, ::-1][:, :FUNCTIONS]
+    vectors = vectors * np.where(vectors[0] < 0, -1.0, 1.0)  # the sign is a matter of the library: seeded noise should not be
     functions = np.zeros((PLACES, FUNCTIONS + 1))
     functions[:CELLS, :FUNCTIONS] = vectors / root[:, None]
     if missing > 0:  # its own place: an indicator with mean 0 and variance 1
