@@ -257,8 +257,8 @@ def curves() -> list[str]:
         return []
     lines = ["## Curves: additive models beside the line", ""]
     lines += [
-        "`GAMRegressor`, `GAMClassifier` (`loss=\"logistic\"` for AUROC and log-loss, `\"hinge\"` for accuracy) and the line with the same",
-        "loss, the same seeds for both. The constants of the additive rule were chosen on test scores of all eight tables.",
+        '`GAMRegressor`, `GAMClassifier` (`loss="logistic"` for AUROC and log-loss, `"hinge"` for accuracy) and the line with',
+        "the same loss, with the same seeds. The constants of the additive rule were chosen on test scores of all eight tables.",
         "",
         "| what | model | " + " | ".join(f"ε = {e:g}" for e in EPSILONS[:4]) + " | runs a cell |",
         "|---" * 7 + "|",

@@ -15,7 +15,7 @@ from dperm.estimators.classifier import PrivateClassifier
 from dperm.estimators.linear import PrivateRegressor
 from dperm.estimators.shape_plot import Shape, draw_shapes
 from dperm.mechanisms.scaled.additive import MOST_COLUMNS, Additive
-from dperm.mechanisms.scaled.smoothness import columns_of
+from dperm.mechanisms.scaled.smoothness import shape_values
 from dperm.problem import HuberLoss, LogisticLoss, Loss, SquaredLoss
 from dperm.problem.arrays import is_sparse
 from dperm.release.plan import MECHANISMS
@@ -53,29 +53,19 @@ class Shapes(PrivateEstimator):
         self.w_ = release.w
         record = release.certificate.record
         self._columns = tuple(record["mechanism"]["options"]["curved"])
-        noise = Additive(**dict(release.plan.options)).marginal_noise(release.plan)
-        found = columns_of(np.asarray(release.released["marginals"]), noise, release.plan.shape.n) if self._columns else []
-        self._shares = np.array([np.append(column.share * (1 - column.missing), column.missing) for column in found])
+        found = Additive(**dict(release.plan.options)).columns(release.plan, release.released)
+        self._shares = np.array([column.places for column in found])
         self._centre = np.asarray(record["decided"]["shift"], dtype=np.float64)
         self.curves_ = str(record["decided"]["shapes"])
         self._in_callers_units()
 
     def _in_callers_units(self) -> None:
         """`shapes_` and `intercept_` from `w_`, the released marginals and the encoding."""
-        self._values, self._means = self._tables()
+        values = shape_values(self.w_, self._encoding.d, self._columns, self._centre, self._shares)
+        self._values, self._means = values
         constant = float(self.w_[self._encoding.d] + self._means.sum())
         self.intercept_ = self._level(constant)
         self.shapes_: Mapping[str, Shape] = self._shapes()
-
-    def _tables(self) -> tuple[np.ndarray, np.ndarray]:
-        """What every cell of every shaped column adds, its linear part included, less its mean; and those means."""
-        d, columns = self._encoding.d, list(self._columns)
-        values = self.w_[d + 1 :].reshape(len(columns), PLACES).copy()
-        middles = (np.arange(CELLS) + 0.5) / CELLS - 0.5
-        values[:, :CELLS] += np.outer(self.w_[columns], middles)
-        values[:, CELLS] += self.w_[columns] * self._centre[columns]
-        means = np.sum(values * self._shares.reshape(len(columns), PLACES), axis=1)
-        return values - means[:, None], means
 
     def _shapes(self) -> dict[str, Shape]:
         encoding, unit, found = self._encoding, self._unit(), {}

@@ -9,9 +9,12 @@ import numpy as np
 
 from dperm.choose.odds import odds, odds_sentence, percent
 from dperm.choose.risks import alternatives
+from dperm.mechanisms.scaled.additive import Additive
+from dperm.mechanisms.scaled.smoothness import shape_values
 from dperm.problem import Problem
 from dperm.release.plan import MECHANISMS
-from dperm.report.document import Bars, Block, Code, Curve, Section, Table, Text
+from dperm.report.document import Bars, Block, Code, Curve, Section, Steps, Table, Text
+from dperm.terms.additive import CELLS
 from dperm.walk.certificate import Certificate
 from dperm.walk.fitting import rebuilt_plan
 
@@ -191,10 +194,36 @@ def _coefficients(record: Mapping[str, Any], table: Any, no_table: str) -> list[
         ]
         head = ("", "estimate", f"{table.level:.0%} interval", "standard error", "z")
         blocks += [Table(head, rows, "In the units of the data", frozenset({1, 2, 3, 4})), Text(table.note, "soft")]
+    elif record["mechanism"]["name"] == Additive.name:
+        blocks += _shapes(record)
     elif not linear:
         blocks.append(Text("This model has no coefficient per column; its weights are in the certificate below.", "soft"))
     elif no_table:
         blocks.append(Text(f"No intervals: {no_table}", "soft"))
+    return blocks
+
+
+def _shapes(record: Mapping[str, Any]) -> list[Block]:
+    """The curves of an additive model, from its coefficients and the marginals that it released."""
+    plan, _ = rebuilt_plan(record)
+    mechanism = Additive(**dict(plan.options))
+    d, columns, encoding = plan.shape.d, mechanism.curved, record["encoding"]
+    if not columns or encoding is None:
+        return [Text("No column has a shape: this model is the line.", "soft")]
+    shares = np.array([column.places for column in mechanism.columns(plan, record["released"])])
+    w, centre = (np.array(part, dtype=np.float64) for part in (record["coefficients"]["encoded"], record["decided"]["shift"]))
+    values, _ = shape_values(w, d, columns, centre, shares)
+    span = (min(float(values[:, :CELLS].min()), -1e-9), max(float(values[:, :CELLS].max()), 1e-9))
+    words = "What each numeric column adds to the margin (in a regression: in halves of the target's range) over its bounds"
+    blocks: list[Block] = [
+        Text(f"{words}; below each curve the private histogram of its column. Smoothness: {record['decided']['shapes']}.", "soft")
+    ]
+    for place, j in enumerate(columns):
+        low, high = float(encoding["low"][j]), float(encoding["high"][j])
+        grid = low + (high - low) * (np.arange(CELLS) + 0.5) / CELLS
+        blocks.append(
+            Steps(encoding["names"][j][:60], grid.tolist(), values[place, :CELLS].tolist(), shares[place, :CELLS].tolist(), span)
+        )
     return blocks
 
 

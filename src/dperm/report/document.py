@@ -168,6 +168,45 @@ class Curve:
 
 
 @dataclass(frozen=True)
+class Steps:
+    """A curve over equal cells, with the share of the rows in each cell as bars below it: the shape of a column."""
+
+    name: str
+    grid: Sequence[float]
+    value: Sequence[float]
+    share: Sequence[float]
+    limits: tuple[float, float]
+
+    def html(self) -> str:
+        low, high = self.limits
+        width, tallest = 300 / len(self.value), max(*self.share, 1e-12)
+
+        def at(y: float) -> float:
+            return 150 - 120 * (y - low) / (high - low)
+
+        bars = "".join(
+            f'<rect fill="var(--line)" x="{50 + width * k:.1f}" y="{150 - 30 * s / tallest:.1f}" width="{width:.2f}" '
+            f'height="{30 * s / tallest:.1f}"/>'
+            for k, s in enumerate(self.share)
+            if s > 0.002 * tallest
+        )
+        path = " ".join(f"{50 + width * (k + 0.5):.1f},{at(v):.1f}" for k, v in enumerate(self.value))
+        ends = f'<text x="50" y="166">{self.grid[0]:.4g}</text><text x="350" y="166" text-anchor="end">{self.grid[-1]:.4g}</text>'
+        sides = "".join(f'<text x="44" y="{at(v) + 4:.0f}" text-anchor="end">{v:.2g}</text>' for v in self.limits)
+        label = html.escape(f"Shape of {printable(self.name)}", quote=True)
+        return (
+            f'<figure><figcaption>{_inline(self.name)}</figcaption>'
+            f'<svg viewBox="0 0 360 172" role="img" aria-label="{label}" class="plot">{bars}'
+            f'<line x1="50" x2="350" y1="{at(0.0):.1f}" y2="{at(0.0):.1f}" stroke="var(--soft)" stroke-dasharray="4 4"/>'
+            f'<polyline fill="none" stroke="var(--bar)" stroke-width="2" points="{path}"/>{ends}{sides}</svg></figure>'
+        )
+
+    def markdown(self) -> str:
+        rows = [(f"{self.grid[k]:.4g}", f"{self.value[k]:.4g}") for k in range(8, len(self.grid), 16)]
+        return Table(("at", "adds"), rows, self.name, frozenset({0, 1})).markdown()
+
+
+@dataclass(frozen=True)
 class Code:
     """Text as it is; folded where it is long."""
 
@@ -184,7 +223,7 @@ class Code:
         return f"{fence}\n{text}\n{fence}"
 
 
-Block = Text | Table | Bars | Curve | Code
+Block = Text | Table | Bars | Curve | Steps | Code
 
 
 @dataclass(frozen=True)

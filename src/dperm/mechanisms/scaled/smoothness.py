@@ -49,6 +49,11 @@ class Column:
     eigenvalues: Vector
     functions: Vector
 
+    @property
+    def places(self) -> Vector:
+        """Share of the rows at every one of the 257 places."""
+        return np.append(self.share * (1.0 - self.missing), self.missing)
+
     def spectrum(self, scale: float, power: float) -> Vector:
         """λ_k, and at the end that of the indicator of a missing cell (0 where none is believed)."""
         return np.append(scale * self.eigenvalues**power, scale if self.missing > 0 else 0.0)
@@ -120,6 +125,21 @@ def _column(counts: Vector, noise: float, sure: float, n: int) -> Column:
 def tables_of(columns: Sequence[Column], kernel: tuple[float, float]) -> Vector:
     """√λ_k·e_k at every place of every column."""
     return np.stack([column.functions * np.sqrt(column.spectrum(*kernel)) for column in columns])
+
+
+def shape_values(w: Vector, d: int, columns: Sequence[int], centre: Vector, shares: Vector) -> tuple[Vector, Vector]:
+    """(what every place of every shaped column adds, its linear part included and its mean taken out; those means).
+
+    `w` is what an additive fit releases: d slopes, an intercept, 257 numbers per column. A missing cell has the linear part of
+    the released centre; `shares` are those of the rows at the 257 places.
+    """
+    places = list(columns)
+    values = np.asarray(w[d + 1 :], dtype=np.float64).reshape(len(places), PLACES).copy()
+    middles = (np.arange(CELLS) + 0.5) / CELLS - 0.5
+    values[:, :CELLS] += np.outer(w[places], middles)
+    values[:, CELLS] += w[places] * centre[places]
+    means = np.sum(values * shares.reshape(len(places), PLACES), axis=1)
+    return values - means[:, None], means
 
 
 def choose_smoothness(
