@@ -63,7 +63,7 @@ def _panel(axes: Any, shape: Shape, *, first: bool) -> None:
     axes.patch.set_visible(False)
     axes.step(shape.grid, shape.value, where="mid", color=LINE, linewidth=1.4)
     axes.axhline(0.0, color="#888888", linewidth=0.6)
-    if shape.missing is not None:
+    if shape.missing is not None and shape.marginal[-1] > 0:  # some were found to be missing
         axes.plot([shape.grid[-1] + 6 * width], [shape.missing], marker="D", markersize=4, color=LINE)
         axes.annotate("missing", (shape.grid[-1], shape.missing), fontsize=7, ha="right", va="bottom")
     axes.set_title(shape.name, fontsize=9)
