@@ -13,8 +13,8 @@ import dperm
 from dperm.estimators.outlook import default_relation
 
 N = 120
-CLASSIFIERS = ["LogisticRegression", "LinearSVC", "MLPClassifier"]
-REGRESSORS = ["LinearRegression", "Ridge", "HuberRegressor", "QuantileRegressor", "PoissonRegressor", "Lasso"]
+CLASSIFIERS = ["LogisticRegression", "LinearSVC", "GAMClassifier", "MLPClassifier"]
+REGRESSORS = ["LinearRegression", "Ridge", "HuberRegressor", "QuantileRegressor", "PoissonRegressor", "Lasso", "GAMRegressor"]
 METHODS = ["auto", "auto", "auto", "gradient", "scaled-gradient", "objective", "output", "statistics", "newton"]
 METHODS += ["scaled-objective"]
 SCHEMA = {

@@ -168,6 +168,8 @@ MODELS = [
     dperm.LogisticRegression(5.0, classes=["no", "yes"], intervals=True, **BOUNDS),
     dperm.LinearSVC(3.0, classes=["no", "yes", "perhaps"], **BOUNDS),
     dperm.MLPClassifier(3.0, classes=["no", "yes"], hidden=4, **BOUNDS),
+    dperm.GAMClassifier(3.0, classes=["no", "yes"], **BOUNDS),
+    dperm.GAMRegressor(3.0, y_bounds=(0, 3), **BOUNDS),
     dperm.LinearRegression(5.0, y_bounds=(0, 3), intervals=True, **BOUNDS),
     dperm.Ridge(3.0, y_bounds=(0, 3), fit_intercept=False, **BOUNDS),
     dperm.HuberRegressor(3.0, y_bounds=(0, 3), threshold=0.5, **BOUNDS),

@@ -117,12 +117,13 @@ def test_one_person_moves_k_rows_and_a_row_with_its_id_moves_more():
 
 
 def test_reports_speak_of_a_person_only_where_one_is_protected():
-    from dperm.report.content import sections
+    from dperm.pages.content import sections
+    from dperm.pages.subject import from_certificate
 
-    titles = [part.title for part in sections(logistic().fit(X, Y).certificate_)]
+    titles = [part.title for part in sections(from_certificate(logistic().fit(X, Y).certificate_))]
     assert "What this means for one record" in titles
     owned = logistic(max_rows_per_person=1).fit(X, Y, groups=PEOPLE).certificate_
-    assert "What this means for one person" in [part.title for part in sections(owned)]
+    assert "What this means for one person" in [part.title for part in sections(from_certificate(owned))]
 
 
 # -- assumptions -------------------------------------------------------------------------------------------------------

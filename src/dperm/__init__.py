@@ -16,6 +16,8 @@ __version__ = "0.2.0"
 
 _HOMES = {
     "FiniteClassLearner": "dperm.estimators",
+    "GAMClassifier": "dperm.estimators",
+    "GAMRegressor": "dperm.estimators",
     "HuberRegressor": "dperm.estimators",
     "Lasso": "dperm.estimators",
     "LinearRegression": "dperm.estimators",

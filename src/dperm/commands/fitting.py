@@ -34,7 +34,7 @@ def fit(
     bounds: str | None = BOUNDS,
     levels: str | None = LEVELS,
     model: str | None = typer.Option(
-        None, help="Estimator name, or logistic, svm, linear, ridge, huber, lasso, mlp, …; by default from the target's type."
+        None, help="Estimator name, or logistic, svm, linear, ridge, huber, lasso, gam, …; by default from the target's type."
     ),
     method: str = typer.Option("auto", help="Mechanism."),
     relation: str | None = typer.Option(None, help="replace-one, zero-out or add-remove; the model's own default if left out."),
@@ -168,6 +168,8 @@ def estimator_for(name: str | None, schema: Any) -> Any:
     # Those that read a schema and have a JSON form; the others are for Python. Said before anything is spent.
     found = {label: getattr(estimators, label) for label in estimators.__all__}
     known = [label for label, kind in found.items() if issubclass(kind, PrivateEstimator)]
+    if name is not None and name.lower() == "gam":  # one word for both: the target says which
+        name = "GAMClassifier" if schema.target.type == "classes" else "GAMRegressor"
     name = None if name is None else SHORT.get(name.lower(), name)
     if name is None:
         wanted = {"classes": "LogisticRegression", "numeric": "LinearRegression", "count": "PoissonRegressor"}[schema.target.type]

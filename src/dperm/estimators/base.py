@@ -391,14 +391,16 @@ class PrivateEstimator(Shown, BaseEstimator):
         scores = encoded @ w[..., : encoded.shape[1]].T
         return np.asarray(scores + INTERCEPT * w[..., -1]) if self.fit_intercept else np.asarray(scores)
 
-    def _encoded(self, X: Any) -> Any:
+    def _encoded(self, X: Any, encoding: Encoding | None = None) -> Any:
+        """New rows, encoded as the fit's were, or by another encoding of the same columns."""
+        encoding = self._encoding if encoding is None else encoding
         X = without_person(X, getattr(self, "_person", None))
         schema = self._declared_schema()
         if schema is not None and is_table(X):
             schema.check(column_names(X), with_target=False)
-            return schema.encoded(X, self._encoding)
+            return schema.encoded(X, encoding)
         X = read_matrix(self, X, sparse=True, reset=False, named=schema is None)  # encoded columns have other names
-        return self._encoding.transform(X.toarray() if is_sparse(X) and self._encoding.centred else X)
+        return encoding.transform(X.toarray() if is_sparse(X) and encoding.centred else X)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

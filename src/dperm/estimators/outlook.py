@@ -21,9 +21,9 @@ from dperm.words.spelling import closest
 LINEAR = ("LogisticRegression", "LinearSVC", "LinearRegression", "Ridge", "HuberRegressor")
 BOUNDED = (*LINEAR, "QuantileRegressor", "PoissonRegressor")
 LOCATIONS = ("MeanEstimator", "MedianEstimator")
-MODELS = (*BOUNDED, "Lasso", "MLPClassifier", *LOCATIONS)
+MODELS = (*BOUNDED, "Lasso", "GAMClassifier", "GAMRegressor", "MLPClassifier", *LOCATIONS)
 """Models that public numbers are enough to plan; the risk theorems speak of the first group."""
-CLASSIFIERS = ("LogisticRegression", "LinearSVC", "MLPClassifier")
+CLASSIFIERS = ("LogisticRegression", "LinearSVC", "GAMClassifier", "MLPClassifier")
 SHORT = {
     "logistic": "LogisticRegression",
     "svm": "LinearSVC",
@@ -33,6 +33,8 @@ SHORT = {
     "quantile": "QuantileRegressor",
     "poisson": "PoissonRegressor",
     "lasso": "Lasso",
+    "gam": "GAMClassifier",
+    "gamregressor": "GAMRegressor",
     "mlp": "MLPClassifier",
     "mean": "MeanEstimator",
     "median": "MedianEstimator",

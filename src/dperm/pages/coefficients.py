@@ -10,6 +10,7 @@ import numpy as np
 from dperm.pages.charts import Bars, Panel, Panels
 from dperm.pages.document import Block
 from dperm.pages.effects import Effect, effects, spread_and_mean
+from dperm.pages.shapes import shape_blocks
 from dperm.pages.subject import Subject
 from dperm.pages.text import Code, Table, Text
 from dperm.release.plan import MECHANISMS
@@ -20,6 +21,8 @@ MULTIPLES = ("logistic", "poisson")  # losses whose effects are logarithms of a 
 
 def effect_blocks(subject: Subject, table: Any = None) -> list[Block]:
     """The columns by strength, then a small figure per column; nothing for models without a coefficient per column."""
+    if shapes := shape_blocks(subject):
+        return shapes
     found = effects(subject)
     if not found:
         return []

@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dperm.report.document import Bars, Section, Table, Text, to_html, to_markdown
+from dperm.pages.charts import Bars
+from dperm.pages.document import Page, Section, to_html, to_markdown
+from dperm.pages.text import Table, Text
 from dperm.tables.looks import iso
 from dperm.words.wording import printable
 
@@ -73,7 +75,8 @@ def profile_page(profile: Any, *, markdown: bool = False) -> str:
     lines = [(column["name"], in_words(column)) for column in told["columns"]]
     first.append(Table(("column", "what was found"), lines, "Columns"))
     parts = [Section("", first), *(Section(column["name"], _blocks(column)) for column in told["columns"])]
-    return (to_markdown if markdown else to_html)("Profile of a table, released with differential privacy", parts, FOOTER)
+    page = Page("Profile of a table, released with differential privacy", parts, FOOTER)
+    return (to_markdown if markdown else to_html)(page)
 
 
 def in_words(column: Mapping[str, Any]) -> str:
