@@ -45,7 +45,7 @@ def test_every_linear_model_prints_its_coefficients(model):
 def test_a_fit_with_intervals_prints_them_in_the_same_table():
     model = dperm.LinearRegression(20.0, y_bounds=(0, 1), intervals=True, **BOUNDS).fit(X, Y)
     text = str(model.summary(0.9))
-    assert all(word in text for word in ("coef", "std err", "P>|z|", "[0.05", "0.95]", "Method:    statistics"))
+    assert all(word in text for word in ("coef", "std err", "P>|z|", "[0.05", "0.95]", "Method:    scaled-inference"))
     with pytest.raises(ValueError, match="0 < level < 1"):
         model.summary(95)
     net = dperm.MLPClassifier(3.0, classes=[0, 1], **BOUNDS).fit(X, Y)

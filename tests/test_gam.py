@@ -232,7 +232,7 @@ def test_the_command_fits_explains_its_plan_and_predicts(target: str, tmp_path: 
     assert said.exit_code == 0, said.output
     assert CliRunner().invoke(app, ["verify", f"{out}/certificate.json"]).exit_code == 0
     report = (tmp_path / "out" / "report.html").read_text()
-    assert all(f'aria-label="Shape of {name}"' in report for name in "abc")
+    assert all(f'aria-label="{name}: from ' in report for name in "abc")
     predicted = CliRunner().invoke(app, ["predict", out, str(tmp_path / "d.csv")])
     assert predicted.exit_code == 0 and len(predicted.output.splitlines()) == 3001
     planned = CliRunner().invoke(app, ["plan", *words, "--n", "3000"])

@@ -213,7 +213,7 @@ def test_every_regression_has_a_summary_and_intervals_of_predictions(name):
     assert model.certificate_.mechanism == "scaled-inference" and model.certificate_.epsilon == 4.0
     assert model.certificate_.verify(allow_seeded=True).ok
     table = model.summary(0.9)
-    assert "sampling" in str(table) and "privacy" in str(table) and "90% interval" in str(table)
+    assert "sampling" in str(table) and "privacy" in str(table) and "0.95]" in str(table)
     assert "rows weighted down" in table.note and ("ridge" in table.note) == (name == "Ridge")
     assert table.standard_error == pytest.approx(np.hypot(table.sampling_error, table.privacy_error))
     row = table.rows()[0]

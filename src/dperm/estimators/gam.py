@@ -30,6 +30,7 @@ class Shapes(PrivateEstimator):
     """What additive models share: the mechanism, shapes, explanations, predictions by table look-up."""
 
     per_column: ClassVar[bool] = False
+    has_intervals: ClassVar[bool] = False
 
     def _curved(self) -> tuple[int, ...]:
         """Columns with a shape, by declaration alone: numeric ones, stored from the middle of their bounds."""
@@ -42,6 +43,11 @@ class Shapes(PrivateEstimator):
         return {}
 
     def _method(self) -> Any:
+        if getattr(self, "intervals", False):
+            raise ValueError(
+                "Expected intervals=False for an additive model, found True: no theorem covers the errors of its shapes. Use a "
+                "linear model with intervals=True."
+            )
         if isinstance(self.method, Additive):
             return self.method
         if isinstance(self.method, str) and self.method in ("auto", "additive"):
