@@ -37,7 +37,7 @@ from dperm.terms.statistics import BINS, present
 Vector = NDArray[np.float64]
 
 WANTED = 0.004  # relative standard deviation of the predicted total
-MOST = 0.25  # share of the descent's μ² that the balance may take
+MOST = 0.2  # share of the descent's μ² that the balance may take
 LEAST = 0.02
 USUAL = 3.0  # a usual count above zero, in mean counts; where it is larger, counts are rare and the clip must let them pass
 PRIOR = 0.15  # what the level of clipped gradients is off by, before the balance is seen
