@@ -118,7 +118,8 @@ class Case:
                 joint = term_of("joint", self.question, found, self.looked.words)
                 v, vv, t, tt, vt, count = joint.part(joint.columns.index(j), self.looked.X, np.ones(self.n))
                 spreads = math.sqrt((vv * count - v * v) * (tt * count - t * t))
-                check("correlation", column["correlation"], (vt * count - v * t) / spreads)
+                if spreads > 0:
+                    check("correlation", column["correlation"], (vt * count - v * t) / spreads)
         return hits
 
 

@@ -222,7 +222,7 @@ def test_a_command_debits_or_respects_its_ledger(people, name):
         "evaluate": ["evaluate", str(model / "model.json"), str(folder / "people.csv")],
         "fit": words,
         "plan": ["plan", "--schema", str(folder / "people.json"), "--n", "300"],
-        "profile": ["profile", str(folder / "people.csv"), "--schema", str(folder / "people.json"), "--out", str(folder / "p"), "--overwrite"],
+        "profile": ["profile", str(folder / "people.csv"), "--out", str(folder / "profile"), "--overwrite"],
     }[name]
     Ledger.create(ledger, dataset="people", epsilon=2.0, delta=1e-6)
     done = RUN(app, [*asked, "--epsilon", "1", "--ledger", ledger, "--json"])
