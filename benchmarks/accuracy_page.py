@@ -279,7 +279,7 @@ def page() -> str:
         "Written by `make bench-accuracy`; do not edit by hand. Every estimator is at its defaults. Splits are the file's own or",
         "a stratified 80/20 split with seed 0; all methods see the same public encoding. Ours: δ = 1e-6, zero-out.",
         "Opacus and AdaSSP: δ = 1e-6, add-remove. diffprivlib: pure, replace-one. Cells are mean ± standard deviation over noise",
-        "seeds; an empty cell was not run. Seconds are medians under load, ours with a dozen fits at once on sixteen cores, peers",
+        "seeds; an empty cell was not run. Seconds are medians under load, ours with a dozen fits at once on 16 cores, peers",
         "on a shared two-core machine: orders of magnitude only. `docs/performance.md` compares within one run.",
         "",
         f"The constants of our rules were chosen on {', '.join(TUNED_ON)}; the other sets of these two tables",
