@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from dperm.problem import DataBounds, FeatureMap
 from dperm.problem.arrays import is_sparse
-from dperm.rows.base import BLOCK_ROWS, Block, Limbs, Term, from_counts, total_counts, total_of
+from dperm.rows.base import BLOCK_ROWS, Block, Limbs, Term, real_sum, total_counts, total_of
 from dperm.rows.labelled import LabelRule, Labels, rule_of_schema
 from dperm.rows.memory import cut_block, numeric
 from dperm.tables.cells import column, numbers
@@ -152,7 +152,7 @@ class DaskRows:
         while len(counts) > 1:
             groups = [counts[first : first + BRANCHES] for first in range(0, len(counts), BRANCHES)]
             counts = [dask.delayed(add_counts, pure=False)(group) for group in groups]
-        return from_counts(np.asarray(self._compute(counts[0])), step)
+        return real_sum(term, np.asarray(self._compute(counts[0])), step)
 
     def parts(self) -> list[Any]:
         """Lists of blocks on the workers, one per partition that begins a block."""

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from dperm.problem import DataBounds, FeatureMap
 from dperm.problem.arrays import is_sparse
-from dperm.rows.base import Block, Rows, RowsBehind, SeenThrough, Term
+from dperm.rows.base import Block, Rows, RowsBehind, SeenThrough, Term, innermost
+from dperm.rows.exact import Paired
 from dperm.rows.gaps import Filling
 
 
@@ -24,11 +25,11 @@ from dperm.rows.gaps import Filling
 class DoubleTerm(SeenThrough):
     """A term on rows in float64."""
 
-    def __call__(self, block: Block) -> NDArray[np.float64]:
+    def seen(self, block: Block) -> Block:
         if is_sparse(block.X) or block.X.dtype != np.float32:
-            return self.term(block)
+            return block
         memory = block.remember("in double", dict)  # norms are kept, the wide rows are not
-        return self.term(Block(block.X.astype(np.float64), block.y, block.weight, block.start, memory))
+        return Block(block.X.astype(np.float64), block.y, block.weight, block.start, memory)
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,4 +47,4 @@ class DoubleRows(RowsBehind):
 
         if isinstance(self.rows, DeviceRows) and self.rows.computes(term):
             return self.rows.sum(term, step)
-        return self.rows.sum(DoubleTerm(term), step)
+        return self.rows.sum(term if isinstance(innermost(term), Paired) else DoubleTerm(term), step)
