@@ -33,6 +33,7 @@ from dperm.terms.gradient import GradientTerm, UnclippedGradientTerm
 from dperm.terms.information import InformationTerm
 from dperm.terms.moments import CrossTerm, GramTerm
 from dperm.terms.network import Inputs, Layout, NetworkGradient, RowMap, SecondMoments
+from dperm.terms.objective import CappedGradientTerm, WeightedRows
 from dperm.terms.selection import CentredLabelSum, CorrelationTerm
 from dperm.terms.statistics import LabelSum, LogHistogram, Residuals, RowNorms, RowSum, SquareSum, WeightedGradientTerm
 
@@ -51,6 +52,7 @@ TERMS: dict[str, Any] = {
     "mapped gradient": GradientTerm(HuberLoss(0.5), W, 0.3, MAPPED),
     "weighted gradient": WeightedGradientTerm(SquaredLoss(), W, 0.3, MAPPED, max_weight=1.5),
     "unclipped gradient": UnclippedGradientTerm(LogisticLoss(), W, 2.0, PLAIN),
+    "capped gradient": CappedGradientTerm(WeightedRows(LogisticLoss(), PLAIN, 0.8, 1.2, 1.0, 0.25, 1.5), W),
     "row sum": RowSum(0.7),
     "square sum": SquareSum(CENTRED, 0.8),
     "row norms": LogHistogram(RowNorms(CENTRED), 2.0),
@@ -118,6 +120,25 @@ def test_blocks_of_any_length_give_the_same_integers(name: str) -> None:
     whole = total([])
     assert whole.tobytes() == total([1, 7, 100, 101, 299]).tobytes() == total(list(range(1, 300))).tobytes()
     assert np.any(whole)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "sparse"])
+@pytest.mark.parametrize("name", sorted(TERMS))
+def test_a_removed_row_moves_the_sum_by_itself(name: str, dtype: str) -> None:
+    """Add-remove: all later rows stand elsewhere then, and add what they added before, to the last integer."""
+    X, y, weight = draw()
+    y, term = labels_for(name, y), TERMS[name]
+    stored = sparse.csr_array(X) if dtype == "sparse" else X.astype(dtype)
+
+    def counts(part: slice) -> list[int]:
+        rows = MemoryRows(stored[part], y[part], weight[part]).bounded(BOUNDS)
+        high, low = total_of([block_counts(term, block, 1.0) for block in rows.blocks()])
+        return [int(a) * 2**32 + int(b) for a, b in zip(high, low)]
+
+    whole, rest, first = (counts(part) for part in (slice(None), slice(1, None), slice(0, 1)))
+    flags = 1 if hasattr(term, "pairs") or name == "square sum" else 0  # a count of sparse blocks, which is no sum over rows
+    size = len(whole) - flags
+    assert [a - b for a, b in zip(whole, rest)][:size] == first[:size]
 
 
 @pytest.mark.parametrize("pieces", [1, 4, 7])
