@@ -57,6 +57,10 @@ class Block:
     start: int
     memory: dict[Hashable, Any] = field(default_factory=dict)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the memory, which can be made again where the block travels to."""
+        return {**self.__dict__, "memory": {}}
+
     def remember(self, key: Hashable, compute: Callable[[], Any]) -> Any:
         if key not in self.memory:
             self.memory[key] = compute()

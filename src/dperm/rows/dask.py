@@ -303,8 +303,11 @@ def part_counts(blocks: list[Block], term: Term, step: float) -> Limbs:
 
 
 def forgetful(block: Block) -> Block:
-    """The block with an empty memory: a term that travelled is a new object, and what it remembers would never be found again."""
-    return Block(block.X, block.y, block.weight, block.start)
+    """The block with nothing in its memory but the rows on their grid, which are found by the numbers of their map. A term that
+    travelled is a new object, and what it remembered under its own name would never be found again."""
+    for key in [key for key in block.memory if key != "gridded"]:
+        del block.memory[key]
+    return block
 
 
 def add_counts(counts: list[Limbs]) -> Limbs:
