@@ -187,7 +187,7 @@ def split_whole(counts: NDArray[np.int64]) -> Limbs:
 def block_counts(term: Term, block: Block, step: float) -> Limbs:
     """The block's sum as integers, in limbs: exact for pairs, otherwise the float sum as a count of grid steps."""
     while isinstance(term, SeenThrough):
-        term, block = term.term, term.seen(block)
+        block, term = term.seen(block), term.term
     if isinstance(term, Paired):
         return split_whole(products(term.factors(block)))
     return np.asarray(split(np.rint(np.asarray(term(block), dtype=np.float64) / step)))

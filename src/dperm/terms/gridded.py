@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 import threading
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -53,7 +54,16 @@ def exponents(largest: Vector) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
 
 
 def on_grid(weights: Vector, room: float) -> tuple[Vector, float]:
-    """Public weights as whole numbers of norm ≤ room (up to rounding), and their step: margins with them are exact sums."""
+    """Public weights as whole numbers of norm ≤ room (up to rounding), and their step: margins with them are exact sums.
+
+    Every block of a sum asks for the same ones, so they are kept.
+    """
+    return _on_grid(np.asarray(weights, dtype=np.float64).tobytes(), weights.shape, room)
+
+
+@lru_cache(maxsize=16)
+def _on_grid(numbers: bytes, shape: tuple[int, ...], room: float) -> tuple[Vector, float]:
+    weights = np.frombuffer(numbers).reshape(shape)
     size = float(np.linalg.norm(weights))
     if not (math.isfinite(size) and size > 0):
         return np.zeros_like(weights), 1.0 if size == 0 else math.nan
