@@ -262,6 +262,16 @@ def test_evaluations_on_permuted_rows(term: Any) -> None:
     assert one.tobytes() == other.tobytes()
 
 
+@pytest.mark.parametrize("name", ["gradient", "mapped gradient", "row sum", "square sum", "correlation"])
+def test_entries_that_are_stored_in_parts_count_once(name: str) -> None:
+    """1 = ½ + ½: were each part squared alone, the norm would be too small and the row longer than its bound."""
+    parts = sparse.csr_array((np.array([0.5, 0.5, 0.3]), np.array([1, 1, 4]), np.array([0, 3])), shape=(1, D))
+    once = sparse.csr_array(parts.toarray())
+    term = TERMS[name]
+    sums = [term(Block(X, np.ones(1), np.ones(1), 0)) for X in (parts, once)]
+    assert sums[0].tobytes() == sums[1].tobytes() and np.any(sums[0])
+
+
 @pytest.mark.parametrize("stored", ["dense", "sparse"])
 def test_far_more_rows_than_nominal_do_not_overflow(stored: str) -> None:
     """3,000 times the nominal n of full-length rows, by adding a full block's own integers as often: the total is exact."""

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dperm.problem.arrays import is_sparse
-from dperm.rows.base import Block
 from dperm.rows.exact import transposed
 
 Vector = NDArray[np.float64]
@@ -56,14 +55,10 @@ class Features:
             constant = constant - slopes @ self.shift
         return products + np.asarray(constant, dtype=products.dtype)
 
-    def norms(self, block: Block) -> Vector:
-        """‖z_i‖₂ of every row, kept with the block; rounded so that it is never below the true norm."""
-        return np.asarray(block.remember(self.key, lambda: np.sqrt(self.squared_norms(block.X))))
-
     @cached_property
     def key(self) -> tuple[Any, ...]:
-        """The map's numbers: a term that was sent to a worker finds the norms of the one sent before."""
-        return ("norms", self.intercept, *(None if part is None else part.tobytes() for part in (self.shift, self.scale)))
+        """The map's numbers: a term that was sent to a worker finds the gridded rows of the one sent before."""
+        return (self.intercept, *(None if part is None else part.tobytes() for part in (self.shift, self.scale)))
 
     def squared_norms(self, X: Any) -> Vector:
         """‖z_i‖₂², raised by its own rounding error; the sparse form expands the square so that zeros stay unstored."""

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dperm.rows.exact import Pair
 from dperm.terms.affine import Features
-from dperm.terms.gridded import centred_norms, scaled
+from dperm.terms.gridded import canonical, centred_norms, scaled
 
 Vector = NDArray[np.float64]
 MOST = 2.0**20
@@ -57,7 +57,7 @@ def sparse_squares(X: Any, weight: Vector, shift: Vector | None, radius: float) 
     """
     from scipy.sparse import csr_array
 
-    most = reach(shift, radius)
+    X, most = canonical(X), reach(shift, radius)
     spare = (math.sqrt(X.shape[1]) + 1) * most / MOST_SPARSE
     data = X.data.astype(np.float64)
     sizes = centred_norms(X, data, np.ones(X.shape[0]), Features(shift=shift))

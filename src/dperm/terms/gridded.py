@@ -166,6 +166,7 @@ class SparseGrid:
 
     @staticmethod
     def of(X: Any, features: Features) -> SparseGrid:
+        X = canonical(X)
         counts = np.diff(X.indptr)
         data = X.data.astype(np.float64)
         largest = np.full(X.shape[0], 1.0 if affine(features) else 0.0)
@@ -209,6 +210,15 @@ class SparseGrid:
 
 
 Grid = DenseGrid | SparseGrid
+
+
+def canonical(X: Any) -> Any:
+    """The CSR matrix with every entry stored once: the square of an entry is not the sum of the squares of its parts."""
+    if X.has_canonical_format:
+        return X
+    X = X.copy()
+    X.sum_duplicates()
+    return X
 
 
 def affine(features: Features) -> bool:

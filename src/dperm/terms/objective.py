@@ -62,7 +62,7 @@ class WeightedRows:
         return cap, weight
 
     def _factors(self, block: Block) -> tuple[Vector, Vector]:
-        return self.capped(self.features.norms(block))
+        return self.capped(np.sqrt(self.features.squared_norms(in_double(block.X))))
 
     def capped(self, norms: Vector) -> tuple[Vector, Vector]:
         """(cap factor, ω) of rows with these norms."""

@@ -24,6 +24,7 @@ from dperm.privacy import kappa
 from dperm.problem.arrays import is_sparse
 from dperm.rows.base import Block, Rows, RowsBehind, SeenThrough, Term
 from dperm.rows.exact import Pair, Paired, Tallied, whole
+from dperm.terms.gridded import canonical
 
 Vector = NDArray[np.float64]
 STEPS = 2.0**20  # of each factor of a correlation
@@ -87,7 +88,7 @@ class CorrelationTerm(Paired):
         pull = _weights(block, self.heaviest) * cut / (self.spread + abs(self.rest))
         left = whole(pull, 1.0, STEPS)
         if is_sparse(block.X):
-            X = block.X
+            X = canonical(block.X)
             shares = whole(X.data / self.reach[X.indices], 1.0, STEPS).astype(np.int64)
             return [Pair(left, type(X)((shares, X.indices, X.indptr), shape=X.shape))]
         return [Pair(left, whole(np.asarray(block.X, dtype=np.float64) / self.reach, 1.0, STEPS))]
