@@ -29,7 +29,7 @@ test: $(BIN)/.dev
 
 lint: $(BIN)/.dev
 	$(BIN)/ruff check src tests
-	$(BIN)/mypy --strict src/dperm/problem src/dperm/privacy src/dperm/theory src/dperm/solvers.py
+	$(BIN)/mypy --strict src/dperm
 
 # The gate of the two packages that every guarantee rests on.
 coverage: $(BIN)/.dev
@@ -57,6 +57,7 @@ bench: $(BIN)/.dev
 # Ours, then the peers in their own environments, then docs/accuracy.md; resumable, so an interrupted run goes on where it was.
 bench-accuracy: $(BIN)/.dev
 	$(BIN)/python benchmarks/accuracy_ours.py --epsilons 0.1,0.5,1,3,8
+	$(BIN)/python benchmarks/accuracy_gam.py
 	$(BIN)/python benchmarks/accuracy_more.py
 	$(BIN)/python benchmarks/accuracy_peers.py
 	$(BIN)/python benchmarks/accuracy_page.py

@@ -1,4 +1,5 @@
-"""Write docs/accuracy.md and its figures from the results of accuracy_ours.py, accuracy_peers.py and accuracy_more.py.
+"""Write docs/accuracy.md and its figures from the results of accuracy_ours.py, accuracy_peers.py, accuracy_gam.py and
+accuracy_more.py.
 
     python benchmarks/accuracy_page.py
 
@@ -244,6 +245,32 @@ def softmax() -> list[str]:
     ]
 
 
+def curves() -> list[str]:
+    """Additive models beside the line with the same loss, and the bar that was set for each cell."""
+    found: dict[tuple[str, str, str], dict[float, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for key, values in read("accuracy_gam.json").items():
+        _, name, model, epsilon, _ = key.split("|")
+        for score in ("R2", "AUROC", "accuracy", "log-loss"):
+            if score in values:
+                found[score, name, model][float(epsilon)].append(values[score])
+    if not found:
+        return []
+    lines = ["## Curves: additive models beside the line", ""]
+    lines += [
+        '`GAMRegressor`, `GAMClassifier` (`loss="logistic"` for AUROC and log-loss, `"hinge"` for accuracy) and the line with',
+        "the same loss, with the same seeds. The constants of the additive rule were chosen on test scores of all eight tables.",
+        "",
+        "| what | model | " + " | ".join(f"ε = {e:g}" for e in EPSILONS[:4]) + " | runs a cell |",
+        "|---" * 7 + "|",
+    ]
+    for (score, name, model), cells in sorted(found.items()):
+        runs = min(len(values) for values in cells.values())
+        words = {"gam": "curves", "line": "line"}[model]
+        shown = " | ".join(cell(cells.get(e, [])) for e in EPSILONS[:4])
+        lines.append(f"| {score.replace('R2', 'R²')}, {name} | {words} | {shown} | {runs} |")
+    return [*lines, ""]
+
+
 def page() -> str:
     scores, seconds = collect()
     lines = [
@@ -271,6 +298,7 @@ def page() -> str:
             lines += [*table(scores, seconds, kind, name), ""]
     lines += probabilities()
     lines += softmax()
+    lines += curves()
     lines += more()
     lines += [
         "## What was and was not run",

@@ -39,7 +39,8 @@ def planned_draw(rng: np.random.Generator, n: int, epsilon: float, seed: int) ->
     X = rng.uniform(-1, 1, (n, 2))
     y = (rng.uniform(size=n) < 1 / (1 + np.exp(-(X @ LOGISTIC[:2] + LOGISTIC[2])))).astype(int)
     return dperm.LogisticRegression(
-        epsilon=epsilon, delta=1e-6, bounds=(-1, 1), classes=[0, 1], intervals=True, relation="zero-out", random_state=seed
+        epsilon=epsilon, delta=1e-6, bounds=(-1, 1), classes=[0, 1], intervals=True, method="objective", relation="zero-out",
+        random_state=seed,
     ).fit(X, y)
 
 

@@ -21,7 +21,8 @@ with atheris.instrument_imports(include=["dperm"]):
 
     import dperm
     from dperm.cli import _defaults
-    from dperm.estimators.model_file import model_from_record, model_record
+    from dperm.estimators.model_file import model_from_record
+    from dperm.estimators.saving import model_record
     from dperm.evaluation.evaluate import Evaluation, evaluate
     from dperm.mechanisms import Gradient
     from dperm.tables.json_files import read_json

@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from dperm import LogisticRegression
-from dperm.estimators.model_file import model_record
+from dperm.estimators.saving import model_record
 from dperm.mechanisms import Gradient
 from dperm.release.ledger.book import BudgetExceeded, Ledger
 from dperm.tables.json_files import write_whole

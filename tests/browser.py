@@ -60,3 +60,38 @@ def whole_page(driver, path: Path) -> None:
 
     found = driver.execute_cdp_cmd("Page.captureScreenshot", {"captureBeyondViewport": True, "format": "png"})
     path.write_bytes(base64.b64decode(found["data"]))
+
+
+def theme(driver, name: str, medium: str = "screen") -> None:
+    """The reader's preference, "light" or "dark", as the system would tell it to the page."""
+    features = [{"name": "prefers-color-scheme", "value": name}]
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": medium, "features": features})
+
+
+_CONTRASTS = """
+const light = c => { const s = c / 255; return s <= 0.04045 ? s / 12.92 : ((s + 0.055) / 1.055) ** 2.4; };
+const luminance = ([r, g, b]) => 0.2126 * light(r) + 0.7152 * light(g) + 0.0722 * light(b);
+const numbers = text => (text.match(/[\\d.]+/g) || []).map(Number);
+const ground = element => {
+  for (let e = element; e; e = e.parentElement) {
+    const c = numbers(getComputedStyle(e).backgroundColor);
+    if (c.length === 3 || (c.length === 4 && c[3] === 1)) return c;
+  }
+  return [255, 255, 255];
+};
+const found = [];
+for (const e of document.querySelectorAll('body *')) {
+  const own = [...e.childNodes].some(n => n.nodeType === 3 && n.textContent.trim());
+  const style = getComputedStyle(e);
+  if (!own || style.visibility === 'hidden' || !e.getClientRects().length) continue;
+  const ink = numbers(e.closest('svg') ? style.fill : style.color);
+  const [a, b] = [luminance(ink), luminance(ground(e))].sort((x, y) => y - x);
+  found.push([(a + 0.05) / (b + 0.05), e.textContent.trim().slice(0, 40)]);
+}
+return found;
+"""
+
+
+def contrasts(driver) -> list[tuple[float, str]]:
+    """The contrast of every visible text with what lies behind it (WCAG 2), with the beginning of the text."""
+    return [(float(ratio), text) for ratio, text in driver.execute_script(_CONTRASTS)]

@@ -263,9 +263,10 @@ def watched(moves, other, relation):
     return watching(see)
 
 
-REGRESSIONS = ("statistics", "gradient", "scaled-gradient")
+REGRESSIONS = ("statistics", "gradient", "scaled-gradient", "scaled-inference")
 MECHANISMS = [
     *(("logistic", name) for name in ("gradient", "scaled-gradient", "newton", "zeroth", "scaled-objective", "objective")),
+    ("logistic", "scaled-inference"),
     *(("squared", name) for name in REGRESSIONS),
 ]
 
@@ -308,10 +309,10 @@ def test_every_estimator_fits_a_table_without_rows_where_their_number_is_protect
     """An error would tell an empty table from one with a row."""
     common = {"epsilon": 1.0, "relation": "add-remove", "nominal_n": 100}
     X, y = np.zeros((0, 2)), np.zeros(0)
-    for name in ("LogisticRegression", "LinearSVC", "MLPClassifier"):
+    for name in ("LogisticRegression", "LinearSVC", "GAMClassifier", "MLPClassifier"):
         for method in ("auto",) if name != "LogisticRegression" else ("auto", "gradient", "output", "newton", "zeroth"):
             getattr(dperm, name)(bounds=(-1, 1), classes=[0, 1], method=method, **common).fit(X, y)
-    for name in ("LinearRegression", "HuberRegressor", "QuantileRegressor", "Lasso"):
+    for name in ("LinearRegression", "HuberRegressor", "QuantileRegressor", "Lasso", "GAMRegressor"):
         getattr(dperm, name)(bounds=(-1, 1), y_bounds=(0, 1), **common).fit(X, y)
     dperm.MeanEstimator(bounds=(0, 1), **common).fit(X)
     dperm.MedianEstimator(bounds=(0, 1), **common).fit(X[:, :1])

@@ -138,7 +138,8 @@ def _without_values(record):
 def test_nothing_but_the_answer_depends_on_a_row(name):
     cls, options, y = MADE[name]
     expected = shown(cls, options, X, y)
-    assert expected["error"] is None and expected["warnings"] == []
+    # The plan may say that little can be learnt, which public numbers decide; every neighbour must then say the same.
+    assert expected["error"] is None and all("noise ratio" in text for text in expected["warnings"])
     for title, change in NEIGHBOURS.items():
         features, labels = change(y)
         if name == "single precision":

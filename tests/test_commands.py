@@ -200,12 +200,12 @@ def test_a_theorem_is_drawn(tmp_path):
     assert found.exit_code == 0 and (tmp_path / "g.svg").read_text().startswith("<?xml")
 
 
-SPENDING = ("demo", "evaluate", "fit", "plan")  # plan spends nothing, but says whether there is room
+SPENDING = ("demo", "evaluate", "fit", "plan", "profile")  # plan spends nothing, but says whether there is room
 
 
 def test_every_command_that_spends_takes_a_ledger():
     """The others read released files or public numbers: a new command has to choose its side here."""
-    free = {"audit", "bench", "explore", "ledger", "predict", "report", "schema", "theory", "verify"}
+    free = {"audit", "bench", "card", "explore", "ledger", "predict", "registry", "report", "schema", "theory", "verify"}
     assert set(SPENDING) | free == set(COMMANDS)
     for name in SPENDING:
         assert "--ledger" in [option for p in get_command(app).commands[name].params for option in p.opts], name
@@ -222,6 +222,7 @@ def test_a_command_debits_or_respects_its_ledger(people, name):
         "evaluate": ["evaluate", str(model / "model.json"), str(folder / "people.csv")],
         "fit": words,
         "plan": ["plan", "--schema", str(folder / "people.json"), "--n", "300"],
+        "profile": ["profile", str(folder / "people.csv"), "--out", str(folder / "profile"), "--overwrite"],
     }[name]
     Ledger.create(ledger, dataset="people", epsilon=2.0, delta=1e-6)
     done = RUN(app, [*asked, "--epsilon", "1", "--ledger", ledger, "--json"])

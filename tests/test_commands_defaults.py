@@ -192,6 +192,8 @@ def test_the_plan_is_the_one_that_a_fit_makes(folder):
         ("Lasso", {"y_bounds": (0, 1)}),
         ("PoissonRegressor", {"y_bounds": (0, 1)}),
         ("MLPClassifier", {"classes": [0, 1]}),
+        ("GAMClassifier", {"classes": [0, 1]}),
+        ("GAMRegressor", {"y_bounds": (0, 1)}),
     ):
         labels = (draws[:, 0] > 0.5).astype(int)
         fitted = getattr(dperm, name)(epsilon=1.0, bounds=(0, 1), random_state=0, **given).fit(draws, labels)
@@ -218,7 +220,8 @@ def test_models_of_another_kind_than_the_target_are_refused(folder):
             for asked in ((*FIT, f"{schema}.json"), ("plan", "--n", "200", "--epsilon", "1", "--schema", f"{schema}.json")):
                 text = refusal(*asked, "--model", model)
                 assert word in text and "Pass --model with one of" in text
-    assert "one of LinearSVC, LogisticRegression, MLPClassifier, or leave" in refusal(*FIT, "words.json", "--model", "linear")
+    told = refusal(*FIT, "words.json", "--model", "linear")
+    assert "one of GAMClassifier, LinearSVC, LogisticRegression, MLPClassifier, or leave" in told
     assert "MeanEstimator is for Python" in refusal(*FIT, "number.json", "--model", "mean")
 
 

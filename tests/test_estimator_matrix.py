@@ -30,6 +30,10 @@ ESTIMATORS: dict[str, tuple[type, dict[str, Any]]] = {
     "huber": (dperm.HuberRegressor, REAL),
     "quantile": (dperm.QuantileRegressor, REAL | {"quantile": 0.8}),
     "poisson": (dperm.PoissonRegressor, COUNTS),
+    "curves": (dperm.GAMClassifier, BINARY),
+    "curves for accuracy": (dperm.GAMClassifier, BINARY | {"loss": "hinge"}),
+    "curves of numbers": (dperm.GAMRegressor, REAL),
+    "robust curves": (dperm.GAMRegressor, REAL | {"loss": "huber"}),
     "network": (dperm.MLPClassifier, THREE | {"hidden": 3, "steps": 5}),
 }
 # What each admits, by theorem; every other registered method must refuse with the list of its needs.
@@ -44,6 +48,7 @@ METHODS: dict[str, tuple[str, ...]] = {
     "huber": ("auto", "gradient", "scaled-gradient"),
     "quantile": ("auto", "gradient", "scaled-quantile"),
     "poisson": ("auto", "gradient", "scaled-poisson"),
+    **{name: ("auto", "additive") for name in ("curves", "curves for accuracy", "curves of numbers", "robust curves")},
     "network": ("auto", "network"),
 }
 # (estimator, method, relation) that lacks something: a minimiser needs a declared bound on a protected number of rows.

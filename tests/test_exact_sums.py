@@ -26,16 +26,38 @@ from dperm.mechanisms.zeroth import TwoPointTerm
 from dperm.privacy import RELATIONS
 from dperm.problem import DataBounds, HuberLoss, Interval, LogisticLoss, MultinomialLoss, SquaredLoss
 from dperm.rows import BLOCK_ROWS, ArrowRows, MemoryRows, sum_step
-from dperm.rows.base import Block, block_counts, real_sum, split_whole, total_of
+from dperm.rows.base import Block, block_counts, innermost, real_sum, split_whole, total_of
 from dperm.rows.exact import Paired
+from dperm.rows.recoded import RecodedTerm
+from dperm.terms.additive import PLACES, CellFilling, CurveFeatures, Curving, Marginals, Recalibration
 from dperm.terms.affine import Features
 from dperm.terms.gradient import GradientTerm, UnclippedGradientTerm
+from dperm.terms.gridded import Pulled
+from dperm.terms.inference import (
+    CountScore,
+    CurvatureMatrix,
+    LogisticScore,
+    QuantileScore,
+    ResidualScore,
+    ScaleNumbers,
+    ScoreMatrix,
+    ScoreSum,
+)
 from dperm.terms.information import InformationTerm
 from dperm.terms.moments import CrossTerm, GramTerm
 from dperm.terms.network import Inputs, Layout, NetworkGradient, RowMap, SecondMoments
 from dperm.terms.objective import CappedGradientTerm, WeightedRows
 from dperm.terms.selection import CentredLabelSum, CorrelationTerm
-from dperm.terms.statistics import LabelSum, LogHistogram, Residuals, RowNorms, RowSum, SquareSum, WeightedGradientTerm
+from dperm.terms.statistics import (
+    LabelSum,
+    LogHistogram,
+    Residuals,
+    RowCount,
+    RowNorms,
+    RowSum,
+    SquareSum,
+    WeightedGradientTerm,
+)
 
 D, N = 6, 2 * BLOCK_ROWS + 700
 W = np.linspace(-1.3, 1.1, D + 1)
@@ -45,6 +67,15 @@ CENTRED = Features(shift=SHIFT)
 PLAIN = Features(1.0)
 BOUNDS = DataBounds(1.0, Interval(-1.0, 1.0), 1.0)
 INPUTS = Inputs(RowMap(False, 1.0), np.eye(D)[:, :3] * 4, 4.0)
+CURVES = CurveFeatures(1.0, SHIFT, SCALE, np.sin(np.arange(2.0 * PLACES * 3)).reshape(2, PLACES, 3) * 2)
+CURVED_W = np.linspace(-0.7, 0.9, CURVES.width(D))
+COUNTED = CountScore(PLAIN, W, 1.5, 0.3, -6.0, 2.0, heaviest=1.5)
+
+
+def curved(term: Any) -> RecodedTerm:
+    """The term on rows as an additive model sees them."""
+    return RecodedTerm(RecodedTerm(term, Curving()), CellFilling(np.full(D, 0.1), (0, 2), (0,)))
+
 
 # Everything that a program may ask a noisy sum of, for labels -1 and 1, and rows of norm ≤ 1.
 TERMS: dict[str, Any] = {
@@ -71,6 +102,18 @@ TERMS: dict[str, Any] = {
     "sum": SumTerm(Features(0.5), 1.0),
     "histogram": HistogramTerm(-1.0, 1.0, 16),
     "moments of a network": SecondMoments(RowMap(True, 1.0)),
+    "row count": RowCount(),
+    "marginals": Marginals((0, 2), (0,)),
+    "curved gradient": curved(GradientTerm(LogisticLoss(), CURVED_W, 0.3, CURVES)),
+    "curved weighted gradient": curved(WeightedGradientTerm(SquaredLoss(), CURVED_W, 0.3, CURVES, max_weight=1.5)),
+    "curved residuals": curved(LogHistogram(Residuals(CURVES, CURVED_W), 2.0)),
+    "recalibration": curved(Recalibration(CURVES, CURVED_W, 0.3, 0.4, 0.5)),
+    "scores": ScoreSum(LogisticScore(MAPPED, W, 0.2), 1.3),
+    "scores of counts": ScoreSum(COUNTED, 1.3),
+    "curvature": CurvatureMatrix(QuantileScore(PLAIN, W, 0.8, 0.3), 1.3),
+    "curvature of counts": CurvatureMatrix(COUNTED, 1.3),
+    "squared scores": ScoreMatrix(ResidualScore(MAPPED, W, 0.7), 1.3),
+    "scale numbers": ScaleNumbers(ResidualScore(PLAIN, W, 0.7), 1.3),
     "network": NetworkGradient(INPUTS, Layout(3, 4, 2), np.linspace(-1, 1, 26), 0.3),
 }
 
@@ -96,7 +139,7 @@ def in_memory(name: str, X: Any, y: np.ndarray, weight: np.ndarray, dtype: str =
 @pytest.mark.parametrize("dtype", ["float32", "float64", "sparse"])
 @pytest.mark.parametrize("name", sorted(TERMS))
 def test_order_and_threads_cannot_change_a_bit(name: str, dtype: str) -> None:
-    assert isinstance(TERMS[name], Paired)
+    assert isinstance(innermost(TERMS[name]), Paired)
     X, y, weight = draw()
     expected = in_memory(name, X, y, weight, dtype)
     for seed in (1, 2):
@@ -136,7 +179,8 @@ def test_a_removed_row_moves_the_sum_by_itself(name: str, dtype: str) -> None:
         return [int(a) * 2**32 + int(b) for a, b in zip(high, low)]
 
     whole, rest, first = (counts(part) for part in (slice(None), slice(1, None), slice(0, 1)))
-    flags = 1 if hasattr(term, "pairs") or name == "square sum" else 0  # a count of sparse blocks, which is no sum over rows
+    # A count of sparse blocks, which is no sum over rows.
+    flags = 1 if isinstance(innermost(term), Pulled) or name == "square sum" else 0
     size = len(whole) - flags
     assert [a - b for a, b in zip(whole, rest)][:size] == first[:size]
 
@@ -206,9 +250,9 @@ def moved(term: Any, rows: list[Block]) -> float:
     """‖t(row) - t(other row)‖, from the exact integers: a difference of totals is one of integers before it is one of floats."""
     one, other = (split_whole(counts_of(term, row)) for row in rows)
     difference = (one[0] - other[0]).astype(np.longdouble) * 2.0**32 + (one[1] - other[1])
-    if len(difference) and hasattr(term, "pairs"):  # the mark of sparse blocks is the same on both sides
+    if len(difference) and isinstance(innermost(term), Pulled):  # the mark of sparse blocks is the same on both sides
         difference[-1] = np.sign(split_whole(counts_of(term, rows[0]))[1][-1])
-    return float(np.linalg.norm(np.asarray(term.units(difference), dtype=np.float64)))
+    return float(np.linalg.norm(np.asarray(innermost(term).units(difference), dtype=np.float64)))
 
 
 def counts_of(term: Any, block: Block) -> np.ndarray:

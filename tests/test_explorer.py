@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import dperm
-from browser import chromium, resize, whole_page
+from browser import chromium, contrasts, resize, theme, whole_page
 from dperm.estimators import outlook as advice
 from dperm.mechanisms import Gradient
-from dperm.report.explorer import curve, numbers, serve
+from dperm.report.explorer import answer, bounds, curve, numbers, serve
 
 
 @contextmanager
@@ -43,7 +43,7 @@ def fitted(tmp_path_factory):
     X = np.linspace(-1, 1, 300).reshape(-1, 1)
     model = dperm.LogisticRegression(epsilon=1, bounds=(-1, 1), classes=[0, 1], method=Gradient(steps=2), random_state=0)
     folder = tmp_path_factory.mktemp("fitted")
-    (folder / "certificate.json").write_text(model.fit(X, X[:, 0] > 0).certificate_.to_json())
+    model.fit(X, X[:, 0] > 0).save(folder)
     return folder
 
 
@@ -98,14 +98,42 @@ def test_bad_numbers_are_refused_with_a_sentence(query, words):
 
 def test_the_answers_are_those_of_the_api():
     with running() as port:
-        text = "epsilon=2&n=5000&d=4&delta=1e-6&relation=zero-out&model=LinearSVC&target_risk=0.02"
-        status, _, body = request(port, "/api/advice?" + text)
-        expected = advice.advise(
-            n=5000, d=4, epsilon=2.0, delta=1e-6, relation="zero-out", model="LinearSVC", target_risk=0.02, planned=False
-        )
-        assert status == 200 and json.loads(body) == json.loads(json.dumps(expected))
-        assert request(port, "/api/advice?epsilon=-1&n=10&d=1")[0] == 400
-        assert request(port, "/api/advice?epsilon=1&n=10&d=1&model=os.system")[0] == 400
+        text = "epsilon=2&n=5000&d=4&delta=1e-6&relation=zero-out&model=Ridge&target_risk=0.02"
+        expected = json.loads(json.dumps(advice.advise(
+            n=5000, d=4, epsilon=2.0, delta=1e-6, relation="zero-out", model="Ridge", target_risk=0.02, planned=False
+        )))  # fmt: skip
+        status, _, body = request(port, "/api/plan?" + text)
+        plan = json.loads(body)
+        assert status == 200 and set(plan) - set(expected) == {"python", "command"}
+        assert all(plan[name] == expected[name] for name in plan if name in expected)
+        bounds = json.loads(request(port, "/api/bounds?" + text)[2])
+        assert bounds["predicted_risk"] == expected["predicted_risk"] and bounds["alternatives"] == expected["alternatives"]
+        sizes = {name: size for name, size in expected["sample_size"].items() if name != "target_risk"}
+        assert bounds["sample_size"] == sizes
+        for bad in ("epsilon=-1&n=10&d=1", "epsilon=1&n=10&d=1&model=os.system"):
+            for path in ("plan", "bounds", "curve"):
+                assert request(port, f"/api/{path}?{bad}")[0] == 400
+
+
+@pytest.mark.parametrize("model", advice.MODELS)
+@pytest.mark.parametrize("relation", ["replace-one", "add-remove"])
+def test_every_model_is_answered_and_can_be_taken_along(model, relation, capsys):
+    from typer.testing import CliRunner
+
+    from dperm.cli import app
+
+    values = numbers({"epsilon": ["2"], "n": ["5000"], "d": ["3"], "model": [model], "relation": [relation], "delta": ["1e-6"]})
+    if model == "MedianEstimator":
+        values["delta"] = 0.0  # it is pure
+    found = answer(**values)
+    exec(compile(found["python"], "copied", "exec"), {})
+    assert capsys.readouterr().out.strip() == found["explanation"].strip()
+    words = found["command"].split()
+    assert words[0] == "dperm"
+    told = json.loads(CliRunner().invoke(app, [*words[1:], "--json"], catch_exceptions=False).stdout)
+    assert told["mechanism"] == found["mechanism"] and told["epsilon"] == 2.0 and told["relation"] == relation
+    if model not in advice.BOUNDED:
+        assert curve(**values)["risks"] == {name: [] for name in advice.RISK_NAMES}
 
 
 def test_a_tampered_certificate_is_not_shown(fitted, tmp_path):
@@ -118,6 +146,7 @@ def test_a_tampered_certificate_is_not_shown(fitted, tmp_path):
 def test_every_control_in_a_real_browser(fitted, tmp_path):
     """Load, move each control, read the numbers and compare them with the Python API; then the report of the fitted model."""
     from selenium.webdriver.common.by import By
+    from selenium.webdriver.common.keys import Keys
     from selenium.webdriver.support.ui import Select, WebDriverWait
 
     with running(fitted) as port, chromium(tmp_path / "profile") as driver:
@@ -139,7 +168,7 @@ def test_every_control_in_a_real_browser(fitted, tmp_path):
         def agrees() -> None:
             settled()
             found = numbers({key: [value] for key, value in values().items() if value})
-            expected = advice.advise(**found, planned=False)
+            expected = answer(**found) | bounds(**found)
             assert driver.find_element(By.ID, "status").text == ""
             assert driver.find_element(By.ID, "mechanism").text == expected["mechanism"]
             assert driver.find_element(By.ID, "sentence").text == expected["odds_sentence"]
@@ -156,6 +185,7 @@ def test_every_control_in_a_real_browser(fitted, tmp_path):
 
         # The cheapest model first: one calculation per control, not a benchmark.
         settled()
+        assert values()["n"] == "300" and values()["d"] == "1" and values()["model"] == "LogisticRegression"  # the fitted model's
         Select(driver.find_element(By.ID, "model")).select_by_visible_text("LinearRegression")
         agrees()
         write("epsilon-slider", "30")
@@ -176,12 +206,35 @@ def test_every_control_in_a_real_browser(fitted, tmp_path):
         write("n", "5")
         settled()
         assert "Expected 10 ≤ n" in driver.find_element(By.ID, "status").text
+        for part in ("plan", "bounds"):  # nothing of the answer before stands under an error
+            assert not driver.find_element(By.ID, part).is_displayed()
         write("n", "5000")
         settled()
-        for width in (390, 1200):
-            resize(driver, width)
-            assert driver.execute_script("return document.documentElement.scrollWidth") <= width
-            whole_page(driver, tmp_path / f"explorer-{width}.png")
+        assert driver.find_element(By.ID, "plan").is_displayed() and driver.find_element(By.ID, "bounds").is_displayed()
+        for width in (390, 1280):
+            for name in ("light", "dark"):
+                resize(driver, width)
+                theme(driver, name)
+                assert driver.execute_script("return document.documentElement.scrollWidth") <= width
+                assert min(contrasts(driver))[0] >= 4.5, min(contrasts(driver))
+                whole_page(driver, tmp_path / f"explorer-{width}-{name}.png")
+        slider = driver.find_element(By.ID, "epsilon-slider")  # by keyboard
+        before = values()["epsilon"]
+        slider.send_keys(Keys.ARROW_RIGHT)
+        assert float(values()["epsilon"]) > float(before)
+        agrees()
+        Select(driver.find_element(By.ID, "model")).select_by_visible_text("MeanEstimator")
+        settled()
+        assert driver.find_element(By.ID, "mechanism").text == "mean"
+        held, address = values(), driver.current_url
+        driver.get("about:blank")
+        driver.get(address)  # a shared address brings the controls back
+        settled()
+        assert values() == held
+        button = driver.find_element(By.ID, "copy-command")
+        button.click()
+        WebDriverWait(driver, 10, 0.05).until(lambda d: button.text in ("Copied", "Press Ctrl-C"))
+        assert driver.find_element(By.ID, "command").text == answer(**numbers({k: [v] for k, v in held.items() if v}))["command"]
         severe = [entry["message"] for entry in driver.get_log("browser") if entry["level"] == "SEVERE"]
         assert all("400" in message for message in severe), severe  # the refused n = 5
         hosts = driver.execute_script("return performance.getEntriesByType('resource').map(r => new URL(r.name).host)")

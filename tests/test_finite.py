@@ -9,7 +9,8 @@ import pytest
 
 from alterations import unnoticed
 from dperm.estimators.finite import FiniteClassLearner
-from dperm.mechanisms.hypotheses.classes import Boxes, Separators, Stumps, Thresholds, hypotheses_from_spec
+from dperm.mechanisms.hypotheses.classes import Boxes, Separators, Stumps, Thresholds
+from dperm.mechanisms.hypotheses.registry import hypotheses_from_spec
 from dperm.mechanisms.hypotheses.stored import Predictions, Rules
 from dperm.theory import pac_sample_size
 
@@ -170,7 +171,7 @@ def test_built_in_classes_by_name_on_the_declared_bounds(name, d):
 @pytest.mark.parametrize(
     ("hypotheses", "words"),
     [
-        ("tresholds", r"'stumps'.*Did you mean 'thresholds'.*dperm\.hypotheses\.Thresholds"),
+        ("tresholds", r"'stumps'.*Did you mean 'thresholds'.*dperm\.mechanisms\.hypotheses"),
         ("thresholds", r"one column for 'thresholds', found 4.*'stumps'"),
         ("boxes", "at most three columns"),
         (np.zeros((50, 3)), r"hypotheses='predictions', \.\.\.\)\.fit\(matrix, y\)"),

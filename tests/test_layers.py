@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -10,7 +12,7 @@ from pathlib import Path
 SOURCE = Path(__file__).resolve().parents[1] / "src" / "dperm"
 ORDER = (
     "problem", "privacy", "theory", "words", "solvers", "tables", "data", "rows", "terms", "release", "mechanisms", "choose",
-    "walk", "inference", "estimators", "evaluation", "audit", "report", "commands", "cli", "__main__",
+    "walk", "inference", "pages", "estimators", "evaluation", "profiles", "audit", "report", "commands", "cli", "__main__",
 )  # fmt: skip
 # Engines on a device still know the terms that they compute there; this list may only become shorter.
 UPWARD = {
@@ -34,7 +36,12 @@ def modules() -> dict[str, Path]:
     return found
 
 
-def imported(name: str) -> Iterator[str]:
+@cache
+def imported(name: str) -> frozenset[str]:
+    return frozenset(_imported(name))
+
+
+def _imported(name: str) -> Iterator[str]:
     """Modules of the package that one module imports at any depth; those for annotations alone do not count."""
     tree = ast.parse(modules()[name].read_text(encoding="utf-8"))
     typing_only = {
@@ -89,3 +96,8 @@ def test_modules_form_no_cycle() -> None:
 
 def test_few_modules_stand_at_the_top() -> None:
     assert {file.name for file in SOURCE.glob("*.py")} == AT_THE_TOP
+
+
+def test_the_page_shows_the_rooms_as_they_are() -> None:
+    done = subprocess.run([sys.executable, str(SOURCE.parents[1] / "scripts" / "draw_layers.py"), "--check"], check=False)
+    assert done.returncode == 0, "run python scripts/draw_layers.py"

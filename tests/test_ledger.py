@@ -300,6 +300,8 @@ def test_killed_fits_leave_a_ledger_that_covers_every_released_model(tmp_path):
 
 ESTIMATORS = {
     "FiniteClassLearner": {"bounds": (-1, 1), "classes": [0, 1]},
+    "GAMClassifier": {"bounds": (-1, 1), "classes": [0, 1]},
+    "GAMRegressor": {"bounds": (-1, 1), "y_bounds": (0, 1)},
     "HuberRegressor": {"bounds": (-1, 1), "y_bounds": (0, 1)},
     "Lasso": {"bounds": (-1, 1), "y_bounds": (0, 1)},
     "LinearRegression": {"bounds": (-1, 1), "y_bounds": (0, 1)},

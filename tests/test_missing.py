@@ -21,7 +21,8 @@ from hypothesis.extra.numpy import arrays
 from scipy import sparse
 
 import dperm
-from dperm.estimators.model_file import model_from_record, model_record
+from dperm.estimators.model_file import model_from_record
+from dperm.estimators.saving import model_record
 from dperm.mechanisms.scaled import settings as rule
 from dperm.problem import DataBounds, Interval, Problem, SquaredLoss
 from dperm.release.plan import Shape, Target

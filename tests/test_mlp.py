@@ -14,7 +14,8 @@ import dperm
 from alterations import unnoticed
 from dperm import MLPClassifier
 from dperm.cli import app
-from dperm.estimators.model_file import load_model, model_record
+from dperm.estimators.model_file import load_model
+from dperm.estimators.saving import model_record
 from dperm.mechanisms import Network
 from dperm.privacy import Gaussian, Sampled, gaussian_mu, kappa
 from dperm.rows.base import Block

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 import dperm
+from dperm.choose import risks
 from dperm.choose import table as planner
 from dperm.mechanisms import Gradient, Objective, ScaledGradient, Shape, Target
+from dperm.mechanisms.scaled import noise_ratio
 from dperm.problem import DataBounds, HingeLoss, Interval, LogisticLoss, MultinomialLoss, Problem, SquaredLoss
 from dperm.problem import Ridge as RidgePenalty
 
@@ -51,30 +53,30 @@ def test_probabilities_below_one_half_start_at_the_log_odds_with_a_milder_clip()
 
 
 def test_compare_lists_every_alternative_with_a_reason():
-    listed = planner.compare(LOGISTIC, Shape(10_000, 4), target(), asked_for="probabilities")
+    listed = risks.compare(LOGISTIC, Shape(10_000, 4), target(), asked_for="probabilities")
     assert [entry.name for entry in listed if entry.chosen] == ["scaled-objective"]
     assert all(entry.reason for entry in listed)
     assert all(entry.applicable == (not entry.reason.startswith("needs")) for entry in listed)
     known = {entry.name: entry.predicted_risk for entry in listed}
     assert known["gradient"] is not None and 0 < known["gradient"] < 1
-    more = planner.compare(LOGISTIC, Shape(40_000, 4), target(), asked_for="probabilities")
+    more = risks.compare(LOGISTIC, Shape(40_000, 4), target(), asked_for="probabilities")
     assert {entry.name: entry.predicted_risk for entry in more}["gradient"] < known["gradient"]
-    pure = planner.compare(LOGISTIC, Shape(10_000, 4), target(delta=0.0))
+    pure = risks.compare(LOGISTIC, Shape(10_000, 4), target(delta=0.0))
     assert not next(entry for entry in pure if entry.name == "scaled-gradient").applicable
 
 
 def test_noise_ratio_by_hand_and_its_warnings():
-    ratio = planner.expected_noise_ratio(LOGISTIC, Shape(1000, 8), target(relation="replace-one"))
+    ratio = noise_ratio.expected_noise_ratio(LOGISTIC, Shape(1000, 8), target(relation="replace-one"))
     mu = 0.23670  # μ(1, 1e-6)
     assert ratio == pytest.approx(math.sqrt(9 * 8) / (0.85 * mu / 2 * 1000), rel=1e-4)
-    assert planner.noise_warning(LOGISTIC, Shape(100_000, 8), target()) == ()
-    assert "a point" in planner.noise_warning(LOGISTIC, Shape(800, 8), target())[0]
-    assert "LITTLE CAN BE LEARNT" in planner.noise_warning(LOGISTIC, Shape(100, 8), target())[0]
-    assert "five points" in planner.expectation(0.5) and "0.006" in planner.expectation(0.05)
+    assert noise_ratio.noise_warning(LOGISTIC, Shape(100_000, 8), target()) == ()
+    assert "a point" in noise_ratio.noise_warning(LOGISTIC, Shape(800, 8), target())[0]
+    assert "LITTLE CAN BE LEARNT" in noise_ratio.noise_warning(LOGISTIC, Shape(100, 8), target())[0]
+    assert "five points" in noise_ratio.expectation(0.5) and "0.006" in noise_ratio.expectation(0.05)
 
 
 def test_the_choice_cannot_look_at_data():
-    for function in (planner.choose, planner.automatic, planner.build, planner.compare):
+    for function in (planner.choose, planner.automatic, planner.build, risks.compare):
         assert not {"X", "y", "rows", "curator"} & set(inspect.signature(function).parameters)
 
 

@@ -10,13 +10,17 @@ import numpy as np
 import pytest
 
 import dperm
-from browser import chromium, resize
+from browser import chromium, contrasts, resize, theme
 from dperm.choose.odds import odds, odds_sentence, percent
 from dperm.choose.risks import compare_accounting
 from dperm.estimators.outlook import advise, declared
 from dperm.evaluation.evaluate import evaluate
 from dperm.mechanisms import Gradient
-from dperm.report.page import certificate_page, report_markdown, report_page
+from dperm.pages.content import budget_parts
+from dperm.pages.effects import effects
+from dperm.pages.page import certificate_page, report_markdown, report_page
+from dperm.pages.subject import subject_of
+from dperm.privacy import Gaussian, Pure
 
 RNG = np.random.default_rng(11)
 X = RNG.uniform(-1, 1, (1500, 2))
@@ -61,7 +65,7 @@ def test_the_page_is_self_contained_and_accessible(model):
 def test_the_page_says_what_it_must(model):
     for text in (report_page(model, {}), report_markdown(model, {})):
         assert "differential privacy for replacing one row" in text
-        assert "An attacker who knows everyone else" in text and "73.1 %" in text
+        assert "An attacker who knows every other record" in text and "73.1 %" in text
         assert "NOT PRIVATE" in text  # seeded
         assert "No score is shown" in text and "No intervals" in text
         assert "absent on purpose" in text and "dperm verify" in text and "scaled-gradient" in text
@@ -94,7 +98,8 @@ def test_intervals_and_paid_scores_appear_where_they_exist(model):
 
 def test_a_page_from_the_certificate_alone_needs_no_model(model):
     again = dperm.Certificate.from_json(model.certificate_.to_json())
-    assert "What was done" in certificate_page(again) and certificate_page(again, markdown=True).startswith("# Report")
+    assert "Where the budget went" in certificate_page(again)
+    assert certificate_page(again, markdown=True).startswith("# Report")
 
 
 def test_odds_are_posterior_beliefs_and_never_round_up_to_certainty():
@@ -124,15 +129,114 @@ def test_accountants_are_ordered():
     assert found["exact composition"] <= 1.0 < found["zcdp"] <= found["renyi"] * 1.001 < found["basic (sum of epsilons)"]
 
 
-def test_the_page_fits_a_phone_and_a_desk(model, tmp_path):
+def test_the_page_is_readable_on_a_phone_and_a_desk_in_both_themes(model, tmp_path):
     file = tmp_path / "report.html"
     evaluation = json.loads(json.dumps(evaluate(model, X, Y, epsilon=5, random_state=2).record))
-    file.write_text(certificate_page(model.certificate_, evaluation), encoding="utf-8")
+    file.write_text(report_page(model, {}, evaluation, title="Bought, from shop", data="shop"), encoding="utf-8")
+    papers = set()
     with chromium(tmp_path / "profile") as driver:
-        for width in (390, 1200):
-            resize(driver, width)
-            driver.get(file.as_uri())
-            assert driver.execute_script("return document.documentElement.scrollWidth") <= width
-            assert not [entry for entry in driver.get_log("browser") if entry["level"] == "SEVERE"]
-        names = driver.execute_script("return performance.getEntriesByType('resource').map(r => r.name)")
-        assert names == []
+        for width in (390, 1280):
+            for name in ("light", "dark"):
+                resize(driver, width)
+                theme(driver, name)
+                driver.get(file.as_uri())
+                assert driver.execute_script("return document.documentElement.scrollWidth") <= width
+                found = contrasts(driver)
+                assert len(found) > 100 and min(found)[0] >= 4.5, min(found)
+                papers.add(driver.execute_script("return getComputedStyle(document.body).backgroundColor"))
+        theme(driver, "dark", "print")
+        assert driver.execute_script("return getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+        assert driver.execute_script("return getComputedStyle(document.querySelector('nav')).display") == "none"
+        assert min(contrasts(driver))[0] >= 4.5
+        assert driver.execute_script("return performance.getEntriesByType('resource').map(r => r.name)") == []
+        assert [entry for entry in driver.get_log("browser") if entry["level"] == "SEVERE"] == []
+    assert len(papers) == 2  # the themes differ
+
+
+# -- effects ------------------------------------------------------------------------------------------------------------
+
+
+def test_loose_bounds_do_not_make_a_column_look_strong():
+    """Bounds twenty times too wide multiply the coefficient of the encoded column by twenty, the shown effect by about one."""
+    y = 3 * X[:, 0] + X[:, 1]
+    tight = dperm.LinearRegression(20, bounds={"x0": (-1, 1), "x1": (-1, 1)}, y_bounds=(-5, 5), random_state=0).fit(X, y)
+    loose = dperm.LinearRegression(20, bounds={"x0": (-1, 1), "x1": (-20, 20)}, y_bounds=(-5, 5), random_state=0).fit(X, y)
+    for fitted in (tight, loose):
+        found = effects(subject_of(fitted))
+        assert [effect.name for effect in found] == ["x0", "x1"]  # the strongest first, whatever the bounds
+        assert found[0].size[0] == pytest.approx(3 * X[:, 0].std(), rel=0.2)
+        assert found[1].size[0] == pytest.approx(X[:, 1].std(), rel=0.3)
+    assert abs(loose.w_[1]) > 5 * abs(tight.w_[1])  # what the page showed before
+
+
+def test_moments_give_the_spread_too_and_other_fits_say_that_they_have_none():
+    kind, y = {"bounds": (-1, 1), "y_bounds": (-5, 5), "random_state": 0}, 3 * X[:, 0]
+    moments = dperm.LinearRegression(20, method="statistics", **kind).fit(X, y)
+    assert effects(subject_of(moments))[0].size[0] == pytest.approx(3 * X[:, 0].std(), rel=0.1)
+    assert "Bands: 95% intervals" in report_page(moments, {}) and "<polygon" in report_page(moments, {})
+    plain = dperm.Ridge(20, method="output", radius=2.0, **kind).fit(X, y)
+    page = report_page(plain, {})
+    assert "the whole declared range" in page and "released no spread" in page and "from -1 to 1" in page
+
+
+def test_levels_count_from_their_average_under_the_released_shares():
+    import pyarrow as pa
+
+    job = RNG.choice(["cook", "nurse", "smith"], 4000, p=[0.5, 0.3, 0.2])
+    pay = np.select([job == "cook", job == "nurse"], [2.0, 4.0], 7.0)
+    schema = {
+        "name": "staff",
+        "columns": {"job": {"type": "categorical", "levels": ["cook", "nurse", "smith"]}},
+        "target": {"column": "pay", "type": "numeric", "low": 0, "high": 10},
+    }
+    fitted = dperm.LinearRegression(20, schema=schema, random_state=0).fit(pa.table({"job": job, "pay": pay}))
+    (effect,) = effects(subject_of(fitted))
+    assert effect.name == "job" and effect.levels == ("cook", "nurse", "smith")
+    assert effect.level_effects[0] == pytest.approx(np.array([2, 4, 7]) - pay.mean(), abs=0.3)
+    assert effect.size[0] == pytest.approx(pay.std(), rel=0.15)
+    page = report_page(fitted, {})
+    assert "<h1>Predicting pay, data set staff</h1>" in page and "one of cook, nurse, smith" in page
+
+
+def test_shares_of_the_budget_add_up_and_follow_the_noise():
+    parts = budget_parts([Gaussian(0.3), Gaussian(0.4)], 1e-6, "replace-one")
+    assert parts == pytest.approx([0.09, 0.16])
+    assert budget_parts([Pure(0.5), Pure(1.5)], 0.0, "replace-one") == pytest.approx([0.5, 1.5])
+
+
+# -- names --------------------------------------------------------------------------------------------------------------
+
+
+def test_classes_target_and_data_set_are_named(tmp_path):
+    labels = np.select([X[:, 0] > 0.3, X[:, 0] < -0.3], ["high", "low"], "mid")
+    fitted = dperm.LogisticRegression(5, bounds=(-1, 1), classes=["low", "mid", "high"], random_state=0).fit(X, labels)
+    file = fitted.report(tmp_path / "r.html", data="rivers")
+    page = file.read_text(encoding="utf-8")
+    assert "data set rivers" in page and all(f'<th class="n" scope="col">{name}</th>' in page for name in ("low", "mid", "high"))
+    assert "intercept" in page and fitted.report(tmp_path / "r.md").read_text(encoding="utf-8").startswith("# ")
+    fitted.certificate_ = None
+    with pytest.raises(ValueError, match="certificate"):
+        fitted.report(tmp_path / "none.html")
+
+
+def test_the_command_keeps_title_target_and_data_set(tmp_path):
+    from typer.testing import CliRunner
+
+    from dperm.cli import app
+
+    rows = "\n".join(f"{a:.3f},{'yes' if a > 0 else 'no'}" for a in X[:, 0])
+    (tmp_path / "rivers.csv").write_text("depth,clean\n" + rows)
+    target = {"column": "clean", "type": "classes", "classes": ["no", "yes"]}
+    schema = {"columns": {"depth": {"type": "numeric", "low": -1, "high": 1}}, "target": target}
+    (tmp_path / "s.json").write_text(json.dumps(schema))
+    run = CliRunner().invoke
+    words = [str(tmp_path / "rivers.csv"), "--schema", str(tmp_path / "s.json"), "--epsilon", "2", "--out", str(tmp_path / "m")]
+    assert run(app, ["fit", *words], catch_exceptions=False).exit_code == 0
+    assert run(app, ["report", str(tmp_path / "m"), "--out", str(tmp_path / "again.html")], catch_exceptions=False).exit_code == 0
+    first, again = (tmp_path / "m" / "report.html").read_text(), (tmp_path / "again.html").read_text()
+    assert first == again and "<h1>Predicting clean, data set rivers</h1>" in again and "log-odds of yes" in again
+    named = ["report", str(tmp_path / "m"), "--title", "<b>Rivers</b>", "--out", str(tmp_path / "t.html")]
+    assert run(app, named, catch_exceptions=False).exit_code == 0
+    assert "<h1>&lt;b&gt;Rivers&lt;/b&gt;</h1>" in (tmp_path / "t.html").read_text()
+    (tmp_path / "m" / "model.json").unlink()  # the certificate alone is enough
+    assert run(app, ["report", str(tmp_path / "m"), "--out", str(tmp_path / "c.html")], catch_exceptions=False).exit_code == 0

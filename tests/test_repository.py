@@ -18,7 +18,8 @@ def test_table_of_printed_calibrations_is_what_the_code_says():
     assert text.count("**broken**") >= 8
 
 
-def test_readme_python_runs():
+def test_readme_python_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # it writes a report
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.S)
     assert len(blocks) == 2
     scope: dict[str, object] = {}

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+import dperm
 from dperm.problem import DataBounds, HuberLoss, Interval, LogisticLoss, MultinomialLoss, SquaredLoss
 from dperm.release.noise import RELEASE_SLACK
 from dperm.rows import BLOCK_ROWS, MemoryRows, sum_step
@@ -175,8 +176,8 @@ def test_bad_shapes_are_named():
         MemoryRows(np.zeros(3), np.zeros(3))
     with pytest.raises(ValueError, match="as many labels as rows"):
         MemoryRows(np.zeros((3, 1)), np.zeros(2))
-    with pytest.raises(ValueError, match="at least one row"):
-        MemoryRows(np.zeros((0, 1)), np.zeros(0))
+    with pytest.raises(ValueError, match="minimum of 1 is required"):  # only where the number of rows is public
+        dperm.LinearRegression(bounds=(0, 1), y_bounds=(0, 1)).fit(MemoryRows(np.zeros((0, 1)), np.zeros(0)))
 
 
 def test_norms_of_entries_that_are_stored_in_parts():

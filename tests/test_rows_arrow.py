@@ -318,7 +318,8 @@ def test_folder_without_files_or_of_two_formats(source, tmp_path):
     pyarrow.csv.write_csv(source.slice(0, 3), folder / "stray.csv")
     fails(folder, "one format")
     pq.write_table(source.slice(0, 0), tmp_path / "none.parquet")
-    fails(tmp_path / "none.parquet", "at least one row")
+    with pytest.raises(ValueError, match="at least one row"):
+        dperm.LogisticRegression(1.0).fit(ArrowRows(tmp_path / "none.parquet", SCHEMA))
 
 
 def test_full_disk_while_the_cache_is_written(source, tmp_path, monkeypatch):

@@ -190,7 +190,8 @@ def test_schema_columns_with_private_bounds_are_paid_for_and_predict_from_tables
     model = dperm.LinearRegression(3.0, schema=schema, random_state=0).fit(pa.table(cells))
     assert "octaves" in [stage.name for stage in model.plan_.stages]
     assert model.score(pa.table(cells), cells["income"]) > 0.9
-    from dperm.estimators.model_file import model_from_record, model_record
+    from dperm.estimators.model_file import model_from_record
+    from dperm.estimators.saving import model_record
 
     again = model_from_record(json.loads(json.dumps(model_record(model))))
     assert again.predict(pa.table(cells)) == pytest.approx(model.predict(pa.table(cells)))

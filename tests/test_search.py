@@ -251,7 +251,7 @@ def test_the_command_verifies_a_search_and_its_model(tmp_path) -> None:
     from typer.testing import CliRunner
 
     from dperm.cli import app
-    from dperm.estimators.model_file import model_record
+    from dperm.estimators.saving import model_record
 
     found = search().fit(*threshold(300))
     (tmp_path / "c.json").write_text(found.certificate_.to_json())

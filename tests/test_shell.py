@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 import dperm
 from dperm.cli import app
 from dperm.commands.fitting import csv_cell
-from dperm.report.page import report_markdown, report_page
+from dperm.pages.page import report_markdown, report_page
 from dperm.rows import ArrowRows, DaskRows, DeviceRows, MemoryRows
 from dperm.words.wording import markdown_line, markdown_text, printable
 
@@ -131,7 +131,8 @@ def test_hostile_names_stay_text_in_every_printed_form(name):
     shown["markdown"] = report_markdown(model, {name: name})
     for text in shown.values():
         assert "\x1b" not in text and "\u202e" not in text
-    assert len(shown["text"].splitlines()) == 5 and len(shown["repr"].splitlines()) == 1
+    below = shown["text"].split("\n----")[1]  # the rule, two columns, the intercept, another rule and the note
+    assert len(below.splitlines()) in (6, 7, 8) and len(shown["repr"].splitlines()) == 1
     lines = shown["markdown"].split("## Certificate")[0].split("\n")
     assert not any(line.startswith("# ") for line in lines[1:])
     prose = re.sub(r"`[^`\n]*`", "", "\n".join(lines))  # code spans are ours
@@ -139,7 +140,7 @@ def test_hostile_names_stay_text_in_every_printed_form(name):
         assert not re.search(r"(?<!\\)" + re.escape(mark), prose), mark
     assert "<script>alert" not in shown["page"] and "<img" not in shown["page"]
     counts = {len(re.findall(r"(?<!\\)\|", line)) for line in lines if line.startswith("| ") and "alert" in line and "b" in line}
-    assert counts <= {3, 6}  # two or five cells, as the tables have
+    assert counts <= {3, 4, 6, 9}  # two, three, five or eight cells, as the tables have
 
 
 def test_text_that_markdown_would_read_is_escaped():
@@ -161,17 +162,20 @@ def test_numbers_and_words_stay_what_they_are(cell):
 
 # -- saved models -------------------------------------------------------------------------------------------------------
 
-BOUNDS = {"bounds": ([-1, 0], [1, 9])}
+BOUNDS = {"bounds": {"a": (-1, 1), "b": (0, 9)}}
 MODELS = [
     dperm.LogisticRegression(3.0, classes=["no", "yes"], **BOUNDS),
     dperm.LogisticRegression(5.0, classes=["no", "yes"], intervals=True, **BOUNDS),
     dperm.LinearSVC(3.0, classes=["no", "yes", "perhaps"], **BOUNDS),
     dperm.MLPClassifier(3.0, classes=["no", "yes"], hidden=4, **BOUNDS),
+    dperm.GAMClassifier(3.0, classes=["no", "yes"], **BOUNDS),
+    dperm.GAMRegressor(3.0, y_bounds=(0, 3), **BOUNDS),
     dperm.LinearRegression(5.0, y_bounds=(0, 3), intervals=True, **BOUNDS),
     dperm.Ridge(3.0, y_bounds=(0, 3), fit_intercept=False, **BOUNDS),
     dperm.HuberRegressor(3.0, y_bounds=(0, 3), threshold=0.5, **BOUNDS),
     dperm.QuantileRegressor(3.0, y_bounds=(0, 3), quantile=0.9, **BOUNDS),
     dperm.PoissonRegressor(3.0, y_bounds=(0, 3), **BOUNDS),
+    dperm.PoissonRegressor(5.0, y_bounds=(0, 3), intervals=True, **BOUNDS),
     dperm.Lasso(3.0, y_bounds=(0, 3), **BOUNDS),
 ]
 
@@ -198,7 +202,7 @@ def test_a_saved_model_comes_back_whole(model, place, tmp_path):
             return str(error)
 
     assert summarised(again) == summarised(model)
-    assert ("std. error" in summarised(model)) == bool(getattr(model, "intervals", False))
+    assert ("std err" in summarised(model)) == bool(getattr(model, "intervals", False))
 
 
 def test_the_folder_of_the_command_is_accepted_everywhere(tmp_path):
@@ -263,13 +267,13 @@ def test_intervals_that_cannot_come_out_are_refused_before_anything_is_spent(tmp
     rng = np.random.default_rng(0)
     X, y = rng.uniform(-1, 1, (5000, 15)), rng.integers(0, 2, 5000)
     ledger = dperm.Ledger.create(tmp_path / "l", dataset="x", epsilon=9, delta=1e-5)
-    model = dperm.LogisticRegression(1.0, bounds=(-1, 1), classes=[0, 1], intervals=True, ledger=ledger)
+    model = dperm.LogisticRegression(1.0, bounds=(-1, 1), classes=[0, 1], intervals=True, method="objective", ledger=ledger)
     with pytest.raises(ValueError, match=r"About n = 14,000 or epsilon = 2\.8 would be enough.*Nothing was spent") as refused:
         model.fit(X, y)
     with pytest.raises(ValueError) as planned:
         model.plan(5000, 15)
     assert ledger.account().fits == 0 and str(planned.value) == str(refused.value)
-    words = ["plan", "--n", 5000, "--d", 15, "--epsilon", 1, "--intervals"]
+    words = ["plan", "--n", 5000, "--d", 15, "--epsilon", 1, "--intervals", "--method", "objective"]
     with pytest.raises(ValueError, match="would be enough"):
         command(*words)
     # What is said to be enough is enough for columns that are spread evenly, and said to be unsure.
@@ -278,6 +282,9 @@ def test_intervals_that_cannot_come_out_are_refused_before_anything_is_spent(tmp
         model.fit(X, y)
     assert np.isfinite(model.summary().standard_error).all()
     assert "standard deviation above about" in command(*[3 if word == 1 else word for word in words])["text"]
+    # The default has intervals at every n and ε: wide ones, and the plan says how wide.
+    assert "× as wide as without privacy" in command(*words[:-2])["text"]
+    assert np.isfinite(model.set_params(epsilon=1.0, method="auto").fit(X, y).summary().standard_error).all()
 
 
 # -- options of the command ---------------------------------------------------------------------------------------------

@@ -14,6 +14,8 @@ import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from dperm import (
+    GAMClassifier,
+    GAMRegressor,
     HuberRegressor,
     Lasso,
     LinearRegression,
@@ -62,6 +64,11 @@ INSTANCES: list[tuple[Any, dict[str, str]]] = [
         WEIGHTED_CLASSIFIER | FOUR_CLASSES | {"check_class_weight_classifiers": CLASSES},
     ),
     (LinearSVC(1e4, classes=[0, 1, 2], **COMMON), WEIGHTED_CLASSIFIER),
+    (
+        GAMClassifier(1e4, classes=[0, 1], **COMMON),
+        WEIGHTED_CLASSIFIER | FOUR_CLASSES | {"check_class_weight_classifiers": CLASSES},
+    ),
+    (GAMRegressor(1e4, **REGRESSION), WEIGHTS | LABELS),
     (LinearRegression(1e4, **REGRESSION), WEIGHTS | LABELS),
     (Ridge(1e4, regularization=0.01, **REGRESSION), WEIGHTS | LABELS),
     (Lasso(1e4, **REGRESSION), WEIGHTS | LABELS),

@@ -12,8 +12,10 @@ from xml.etree import ElementTree
 import pytest
 from typer.testing import CliRunner
 
-from dperm import advice, theory
+from dperm import theory
+from dperm.choose import risks
 from dperm.cli import app
+from dperm.estimators import outlook as advice
 from dperm.report import gallery, gallery_curve
 from theory_table import CALLS
 
@@ -87,15 +89,15 @@ def test_a_theorem_without_an_axis_is_refused(tmp_path: Path) -> None:
 def test_plan_answers_how_many_rows_and_which_epsilon() -> None:
     """The n of the answer meets the target and n - 1 does not, by the same bound; likewise ε."""
     asked = command("plan", "--d", "20", "--n", "10000", "--epsilon", "1", "--target-risk", "0.005")
-    risks = {row["mechanism"]: row["predicted_risk"] for row in asked["alternatives"]}
+    predicted = {row["mechanism"]: row["predicted_risk"] for row in asked["alternatives"]}
     size, epsilon = asked["sample_size"]["gradient"], asked["epsilon_needed"]["gradient"]
-    assert risks["gradient"] > 0.005 and size > 10_000 and epsilon > 1
+    assert predicted["gradient"] > 0.005 and size > 10_000 and epsilon > 1
 
     fit = advice.declared("LogisticRegression", 10_000, 20, epsilon=1.0, delta=None, relation="replace-one")
     problem, shape, target = fit.problem, fit.shape, fit.target
 
     def risk(n: int, budget: float) -> float:
-        return advice.risk("gradient", problem, n, shape, replace(target, epsilon=budget), 1.0)
+        return risks.risk("gradient", problem, n, shape, replace(target, epsilon=budget), 1.0)
 
     assert risk(size, 1.0) <= 0.005 < risk(size - 1, 1.0)
     assert risk(10_000, epsilon) <= 0.005 < risk(10_000, epsilon * (1 - 1e-4))

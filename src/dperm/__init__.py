@@ -12,10 +12,12 @@ import importlib
 import sys
 from typing import Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOMES = {
     "FiniteClassLearner": "dperm.estimators",
+    "GAMClassifier": "dperm.estimators",
+    "GAMRegressor": "dperm.estimators",
     "HuberRegressor": "dperm.estimators",
     "Lasso": "dperm.estimators",
     "LinearRegression": "dperm.estimators",
@@ -32,6 +34,8 @@ _HOMES = {
     "fit": "dperm.walk.fitting",
     "load": "dperm.estimators.model_file",
     "plan": "dperm.walk.fitting",
+    "Profile": "dperm.profiles.profile",
+    "profile": "dperm.profiles.profile",
     "Release": "dperm.walk.fitting",
     "Certificate": "dperm.walk.certificate",
     "PrivacyWarning": "dperm.words.notices",
@@ -70,6 +74,7 @@ _MOVED = {
     "model_file": "estimators.model_file",
     "noise": "release.noise",
     "planner": "choose.table",
+    "report.page": "pages.page",
     "schema": "tables.schema",
     "statistics_terms": "terms.statistics",
 }
@@ -116,4 +121,4 @@ class _OldNames:
         module.__spec__ = module.__spec__.loader_state  # a module has one specification, that of its own place
 
 
-sys.meta_path.append(_OldNames)  # type: ignore[arg-type]
+sys.meta_path.append(_OldNames)

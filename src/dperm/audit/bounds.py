@@ -48,7 +48,7 @@ def epsilon_from_rates(false_positive: ArrayLike, false_negative: ArrayLike, del
     tiny = 1e-300
     one = np.log(np.maximum(1 - delta - negative, tiny) / np.maximum(positive, tiny))
     two = np.log(np.maximum(1 - delta - positive, tiny) / np.maximum(negative, tiny))
-    return np.maximum(np.maximum(one, two), 0.0)
+    return np.asarray(np.maximum(np.maximum(one, two), 0.0))
 
 
 def epsilon_lower(

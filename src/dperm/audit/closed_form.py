@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dperm.audit import densities
-from dperm.audit.quadrature import ExactProfile, exact, neighbour_pairs
+from dperm.audit.quadrature import Density, ExactProfile, exact, neighbour_pairs
 from dperm.mechanisms.gradient import Gradient
 from dperm.privacy import RELATIONS, Guarantee, compose
 from dperm.problem import DataBounds, Interval, LogisticLoss, Problem
@@ -62,7 +62,7 @@ def gradient_rows(steps: tuple[int, ...] = (1, 2, 3), relations: tuple[str, ...]
             planned = plan(LOGISTIC, Shape(4, 1), Target(1.0, DELTA, relation), mechanism)
             noise = planned.stage("descent").settings["noise_of_mean"]
 
-            def density(data: tuple[np.ndarray, np.ndarray], count: int = count, noise: float = noise) -> densities.Density:
+            def density(data: tuple[np.ndarray, np.ndarray], count: int = count, noise: float = noise) -> Density:
                 return densities.gradient_descent(
                     data, loss=LogisticLoss(), steps=count, step_size=1.5, clip=0.5, noise=noise, n=4
                 )
@@ -87,7 +87,7 @@ def objective_rows(relations: tuple[str, ...] = RELATIONS) -> list[ExactRow]:
             stage = planned.stage("objective")
             settings = stage.settings
 
-            def density(data: tuple[np.ndarray, np.ndarray], settings: object = dict(settings)) -> densities.Density:
+            def density(data: tuple[np.ndarray, np.ndarray], settings: object = dict(settings)) -> Density:
                 return densities.objective_perturbation(
                     data,
                     loss=LogisticLoss(),

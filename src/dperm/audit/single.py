@@ -52,7 +52,7 @@ def rare_directions(count: int, columns: int, norm: float, labels: tuple[Any, An
     X = np.zeros((count, columns))
     X[np.arange(count), columns - count + np.arange(count)] = norm
     chosen = np.random.default_rng(seed).integers(2, size=count)
-    return Canaries(X, np.array([labels[k] for k in chosen]), 2.0 * chosen - 1.0)
+    return Canaries(X, np.array([labels[k] for k in chosen]), np.asarray(2.0 * chosen - 1.0, dtype=np.float64))
 
 
 def flipped_labels(X: ArrayLike, direction: ArrayLike, norm: float, labels: tuple[Any, Any] = (-1.0, 1.0)) -> Canaries:

@@ -120,5 +120,5 @@ def _write(store: tuple[Path, str], done: dict[tuple[int, int], Rows]) -> None:
     temporary = path.with_name(f".{path.name}.part.npz")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        np.savez(temporary, fingerprint=np.array(fingerprint), **tables)
+        np.savez(temporary, allow_pickle=False, **{"fingerprint": np.array(fingerprint), **tables})
     temporary.replace(path)

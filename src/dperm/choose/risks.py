@@ -9,12 +9,13 @@ import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from dperm import theory
 from dperm.choose.table import automatic, build
 from dperm.mechanisms.scaled.noise_ratio import expectation, expected_noise_ratio
-from dperm.privacy import compose
+from dperm.privacy import Event, compose
 from dperm.privacy.conversions import rdp_epsilon, zcdp_epsilon
 from dperm.privacy.filters import renyi_curve
 from dperm.problem import Problem
@@ -35,7 +36,7 @@ def predicted_risks(problem: Problem, shape: Shape, target: Target, *, radius: f
 
     They inform; they do not rank mechanisms at real n. None where the theorem does not speak.
     """
-    return {name: _value(lambda name=name: risk(name, problem, shape.n, shape, target, radius)) for name in RISK_NAMES}
+    return {name: _value(partial(risk, name, problem, shape.n, shape, target, radius)) for name in RISK_NAMES}
 
 
 def risk(name: str, problem: Problem, n: float, shape: Shape, target: Target, radius: float) -> float:
@@ -79,8 +80,9 @@ def sample_sizes(problem: Problem, shape: Shape, target: Target, goal: float, *,
 
         found = _crossing(at, goal, shape.n)
         if found is None:
-            found = _value(lambda: theory.sample_size(at, goal))
-        return None if found is None else int(found)
+            size = _value(lambda: theory.sample_size(at, goal))
+            return None if size is None else int(size)
+        return int(found)
 
     return {name: size(name) for name in RISK_NAMES}
 
@@ -143,6 +145,12 @@ def alternatives(
     return listed
 
 
+def _once(event: Any) -> Event:
+    """One of the repetitions that an event counts."""
+    one: Event = replace(event, count=1) if hasattr(event, "count") else event
+    return one
+
+
 def compare_accounting(plan: Plan) -> dict[str, float | None]:
     """ε of the same plan at the target's δ by several rules: what exact composition saves. None where a rule does not apply."""
 
@@ -158,7 +166,7 @@ def compare_accounting(plan: Plan) -> dict[str, float | None]:
     found["renyi"] = min(rdp_epsilon(a, value, spare) for a, value in zip(orders, total)) if spare > 0 else None
     rho = [event.zcdp() for event in events]
     found["zcdp"] = None if None in rho else zcdp_epsilon(math.fsum(value for value in rho if value is not None), delta)
-    single = [(replace(event, count=1), event.total()) if hasattr(event, "count") else (event, 1) for event in events]  # type: ignore[type-var]
+    single = [(_once(event), event.total() if hasattr(event, "count") else 1) for event in events]
     found["basic (sum of epsilons)"] = sum(times * compose([one], relation).epsilon(delta / count) for one, times in single)
     return {key: value if value is not None and math.isfinite(value) else None for key, value in found.items()}
 

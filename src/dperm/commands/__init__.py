@@ -12,6 +12,8 @@ from dperm.commands.exploring import explore
 from dperm.commands.fitting import fit, predict
 from dperm.commands.ledgers import ledger
 from dperm.commands.planning import PlotCommand, plan, theory
+from dperm.commands.profiling import profile
+from dperm.commands.records import card, registry
 from dperm.commands.reporting import report
 from dperm.commands.schemas import schema
 from dperm.commands.verifying import verify
@@ -19,12 +21,15 @@ from dperm.commands.verifying import verify
 COMMANDS: dict[str, Any] = {
     "demo": demo,
     "schema": schema,
+    "profile": profile,
     "plan": plan,
     "fit": fit,
     "predict": predict,
     "evaluate": evaluate,
     "verify": verify,
     "report": report,
+    "card": card,
+    "registry": registry,
     "audit": audit,
     "theory": theory,
     "explore": explore,

@@ -94,7 +94,7 @@ def _check_first(
     max_exposure: float | None,
 ) -> None:
     """The refusal that needs no data comes before the file is opened."""
-    from dperm.commands.planning import row_count
+    from dperm.commands.shared import row_count
     from dperm.evaluation.plan import plan_evaluation
     from dperm.evaluation.rows import question_of
     from dperm.release.ledger.book import Ledger

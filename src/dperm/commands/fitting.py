@@ -19,6 +19,7 @@ from dperm.commands.declaring import (
     made,
     taken_out,
 )
+from dperm.commands.preparing import BOUNDS, LEVELS, check_found, prepared, relation_of
 from dperm.commands.shared import JSON_OPTION, notices_said, save_model, show, summary, verbosity
 from dperm.words.spelling import closest
 from dperm.words.wording import printable
@@ -26,12 +27,14 @@ from dperm.words.wording import printable
 
 def fit(
     file: Path = typer.Argument(..., help="CSV or Parquet file with one record per row."),
-    schema: Path = typer.Option(..., help="Public schema, JSON or TOML (draft one with `dperm schema`)."),
+    schema: Path | None = typer.Option(None, help="Public schema, JSON or TOML (draft one with `dperm schema`)."),
     target: str | None = typer.Option(None, help="Column to predict; the schema's target if left out."),
     epsilon: float = typer.Option(..., help="Privacy budget."),
     delta: float | None = typer.Option(None, help="Default min(1e-6, 0.1/n); 0 asks for pure privacy."),
+    bounds: str | None = BOUNDS,
+    levels: str | None = LEVELS,
     model: str | None = typer.Option(
-        None, help="Estimator name, or logistic, svm, linear, ridge, huber, lasso, mlp, …; by default from the target's type."
+        None, help="Estimator name, or logistic, svm, linear, ridge, huber, lasso, gam, …; by default from the target's type."
     ),
     method: str = typer.Option("auto", help="Mechanism."),
     relation: str | None = typer.Option(None, help="replace-one, zero-out or add-remove; the model's own default if left out."),
@@ -57,23 +60,32 @@ def fit(
 ) -> None:
     """Fit a private model of TARGET and write model.json, certificate.json and report.html.
 
+    Without --schema, with --bounds private and --levels private, a tenth of the budget finds types, bounds and levels first.
+
     Example: dperm fit people.csv --schema people.json --target income --epsilon 1
     """
+    from dperm.estimators.declared import asked_intervals
     from dperm.rows.arrow import byte_count
     from dperm.tables.json_files import check_room
     from dperm.tables.schema import Schema
 
     byte_count(memory)  # a mistake in it is said before anything is read, also where the file turns out small
-    declared = Schema.load(schema)
+    check_found(schema, bounds, levels, target)
+    check_declared_columns(person, max_rows_per_person, weight, max_weight, exposure, max_exposure)
+    declared = None if schema is None else Schema.load(schema)
+    first = None
+    if declared is None or any(column.private_levels for column in declared.columns):
+        check_room(out, ["model.json", "certificate.json", "profile.json", "schema.json"], overwrite=overwrite)
+        budget = {"epsilon": epsilon, "delta": delta, "relation": relation_of(model, relation), "nominal_n": nominal_n}
+        given = {"groups": person, "max_rows_per_person": max_rows_per_person, "random_state": random_state, "noise": noise}
+        apart = [column for column in (weight, exposure) if column is not None]
+        first = prepared(file, declared, target, budget, given, ledger, out, apart)
+        declared, epsilon, delta, relation = first.schema, first.epsilon, first.delta, first.relation
     if target is not None:
         declared = declared.with_target(target)
     if declared.target is None:
         raise ValueError("Expected a target, found none. Pass --target or add \"target\" to the schema.")
     kind = estimator_for(model, declared)
-    if intervals and not hasattr(kind, "intervals"):
-        raise ValueError(
-            f"Expected a linear or logistic regression for --intervals, found {kind.__name__}. Leave --intervals or --model out."
-        )
     estimator = made(
         kind,
         epsilon=epsilon,
@@ -81,7 +93,7 @@ def fit(
         schema=declared,
         method=method,
         nominal_n=nominal_n,
-        intervals=intervals,
+        **asked_intervals(kind, intervals),
         noise=noise,
         class_weight=class_weights(class_weight, declared.target.classes),
         groups=person,
@@ -91,10 +103,12 @@ def fit(
         random_state=random_state,
         relation=relation,
     ).set_params(verbose=verbosity(as_json))
-    check_declared_columns(person, max_rows_per_person, weight, max_weight, exposure, max_exposure)
-    check_room(out, ["model.json", "certificate.json"], overwrite=overwrite)  # before anything is read or spent
+    if first is None:
+        check_room(out, ["model.json", "certificate.json"], overwrite=overwrite)  # before anything is read or spent
+    else:
+        estimator = first.within_budget(estimator)
     if ledger is not None:
-        from dperm.commands.planning import row_count
+        from dperm.commands.shared import row_count
         from dperm.release.ledger.book import Ledger
 
         book = Ledger(ledger, data=file)
@@ -106,7 +120,7 @@ def fit(
     rows, given = taken_out(rows, declared, sample_weight=weight, exposure=exposure)
     with notices_said():
         fitted = estimator.fit(rows, **given)
-    report = save_model(fitted, out)
+    report = save_model(fitted, out, data=file.stem)
     lines = summary(fitted)
     if relation is None and lines["relation"] != "replace-one" and not as_json:
         lines["relation"] += f" (the default of {type(fitted).__name__}; see --relation)"
@@ -114,8 +128,13 @@ def fit(
         # Always said, whatever the data: a misspelt class makes rows empty and must not become an error about them.
         known = ", ".join(printable(str(label)) for label in fitted.classes_.tolist())
         lines["labels"] = f"{known} (a row with any other label counts as empty)"
+    if first is not None:
+        lines["in all"] = first.statement
     if fitted.plan_.warnings:
         lines["note"] = list(fitted.plan_.warnings) if as_json else "; ".join(fitted.plan_.warnings)
+    if intervals and as_json:
+        table = fitted.summary()
+        lines |= {"coefficients": table.rows(), "level": table.level, "target": table.note}
     show({**lines, "model": str(out / "model.json"), "report": str(report)}, as_json)
 
 
@@ -149,6 +168,8 @@ def estimator_for(name: str | None, schema: Any) -> Any:
     # Those that read a schema and have a JSON form; the others are for Python. Said before anything is spent.
     found = {label: getattr(estimators, label) for label in estimators.__all__}
     known = [label for label, kind in found.items() if issubclass(kind, PrivateEstimator)]
+    if name is not None and name.lower() == "gam":  # one word for both: the target says which
+        name = "GAMClassifier" if schema.target.type == "classes" else "GAMRegressor"
     name = None if name is None else SHORT.get(name.lower(), name)
     if name is None:
         wanted = {"classes": "LogisticRegression", "numeric": "LinearRegression", "count": "PoissonRegressor"}[schema.target.type]

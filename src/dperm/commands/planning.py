@@ -34,28 +34,9 @@ ALSO = {  # one of several numbers that a theorem can do with
     "gradient-sensitivity": ("n=10000",),
     "lower-bound": ("kind=convex",),
     "generalisation-gap": ("hypotheses=1000", "beta=0.05"),
+    "phased-sgd": ("smoothness=1",),
 }
 PLAIN = {"True": "true", "False": "false", "None": "null"}  # as Python writes them
-
-
-def row_count(file: Path) -> int:
-    """Number of rows from a Parquet file's own metadata, or the number of lines of a CSV; no record is parsed."""
-    if not file.exists():
-        raise ValueError(f"Expected a file at {file}, found none. Check the path.")
-    if file.is_dir() or file.suffix in (".parquet", ".pq"):
-        import pyarrow.parquet
-
-        parts = sorted(file.rglob("*.parquet")) if file.is_dir() else [file]
-        return max(1, sum(pyarrow.parquet.read_metadata(part).num_rows for part in parts))
-    if file.suffix in (".arrow", ".ipc", ".feather"):
-        import pyarrow.dataset
-
-        return max(1, pyarrow.dataset.dataset(file, format="ipc").count_rows())
-    lines = 0
-    with file.open("rb") as handle:
-        while chunk := handle.read(1 << 20):
-            lines += chunk.count(b"\n")
-    return max(1, lines - 1)
 
 
 def plan(
@@ -81,6 +62,9 @@ def plan(
         None, help="Also say how many rows, or which epsilon, each bound needs for this risk."
     ),
     radius: float = typer.Option(1.0, help="Norm of the best coefficients, for the predicted risks."),
+    target_width: float | None = typer.Option(
+        None, help="With --intervals: which epsilon, or how many rows, give intervals so many times as wide as without privacy."
+    ),
     compare_accounting: bool = typer.Option(
         False, "--compare-accounting", help="The same by other accountants; alone with --model logistic, a table of noise levels."
     ),
@@ -95,6 +79,7 @@ def plan(
 
     Example: dperm plan --model logistic --compare-accounting
     """
+    from dperm.choose import risks
     from dperm.estimators import outlook as advice
     from dperm.estimators.declaration import before_rows
 
@@ -105,31 +90,33 @@ def plan(
         raise ValueError("Expected --n and --epsilon, found one missing. Pass e.g. --n 10000 --epsilon 1.")
     if schema is None and d is None:
         raise ValueError("Expected --d or --schema, found neither. Pass the number of columns, e.g. --d 20.")
+    if target_width is not None and not intervals:
+        raise ValueError("Expected --intervals with --target-width, found --target-width alone. Pass both.")
     given: dict[str, Any] = {
         "epsilon": epsilon,
         "delta": delta,
         "method": method,
         "relation": relation,
-        "intervals": intervals,
         "noise": noise,
         "max_rows_per_person": max_rows_per_person,
         "max_weight": max_weight,
         "max_exposure": max_exposure,
     }
-    fit = before_rows(_estimator(schema, model, class_weight, given), n, None if schema is not None else d)
-    found, planned = advice.advise_for(fit, target_risk=target_risk, radius=radius), fit.plan()
+    estimator = _estimator(schema, model, class_weight, intervals, given)
+    fit = before_rows(estimator, n, None if schema is not None else d)
+    found, planned = advice.advise_for(fit, target_risk=target_risk, radius=radius, target_width=target_width), fit.plan()
     if ledger is not None:
         from dperm.release.ledger.book import Ledger
 
         Ledger(ledger).check(planned)
     if compare_accounting:
-        found["accounting"] = advice.compare_accounting(planned)
+        found["accounting"] = risks.compare_accounting(planned)
     if as_json:
         show(found, True)
         return
     say(found["explanation"])
-    if "intervals" in found:
-        say(f"note       {found['intervals']}")
+    if "intervals" in found and found["intervals"]["sentence"] not in planned.notes:
+        say(f"note       {found['intervals']['sentence']}")
     say("\nalternatives (worst-case bound on the excess risk)")
     for row in found["alternatives"]:
         bound = "no bound" if row["predicted_risk"] is None else f"{row['predicted_risk']:.4g}"
@@ -146,20 +133,24 @@ def plan(
         say(f"The relation is {found['relation']}, the default of {found['model']}; see --relation.")
 
 
-def _estimator(schema: Path | None, model: str | None, class_weight: list[str], given: dict[str, Any]) -> Any:
+def _estimator(
+    schema: Path | None, model: str | None, class_weight: list[str], intervals: bool, given: dict[str, Any]
+) -> Any:
     """The estimator of a schema's columns, or over columns with range [0, 1]."""
     from dperm.commands.fitting import estimator_for
     from dperm.estimators import outlook as advice
+    from dperm.estimators.declared import asked_intervals
     from dperm.tables.schema import Schema
 
     if schema is None:
         kind, declared, classes = advice.reference(model or "LogisticRegression", given)
+        given |= asked_intervals(kind, intervals)
         return made(kind, **given, **declared, class_weight=class_weights(class_weight, classes))
     loaded = Schema.load(schema)
     if loaded.target is None:
         raise ValueError('Expected a target in the schema, found none. Add "target" to it.')
-    weights = class_weights(class_weight, loaded.target.classes)
-    return made(estimator_for(model, loaded), **given, schema=loaded, class_weight=weights)
+    kind, weights = estimator_for(model, loaded), class_weights(class_weight, loaded.target.classes)
+    return made(kind, **given, **asked_intervals(kind, intervals), schema=loaded, class_weight=weights)
 
 
 def _objective_table(model: str | None, delta: float | None, as_json: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import typer
 
@@ -12,32 +13,64 @@ from dperm.commands.shared import JSON_OPTION, show
 def report(
     certificate: Path = typer.Argument(..., help="certificate.json of a fit, or the folder that the fit wrote."),
     evaluation: Path | None = typer.Option(None, help="evaluation.json of `dperm evaluate`, for scores and their plots."),
+    title: str | None = typer.Option(None, help="Title of the page; by default that of the fit, or the target and data set."),
     out: Path = typer.Option(Path("report.html"), help="Where to write; a name that ends in .md gives Markdown."),
     as_json: bool = JSON_OPTION,
 ) -> None:
     """Write the report of a release again, with the paid-for scores of an evaluation where there is one.
 
+    The names of the target, the classes and the data set come from the model.json beside the certificate, if it is there.
+
     Example: dperm report dperm-model/certificate.json --evaluation evaluation.json --out report.html
     """
-    from dperm.evaluation.evaluate import Evaluation
-    from dperm.report.page import certificate_page
-    from dperm.tables.json_files import in_folder, read_json, write_whole
-    from dperm.walk.certificate import Certificate, coefficient_hash
+    from dperm.pages.page import certificate_page, write_report
+    from dperm.tables.json_files import in_folder, write_whole
 
     certificate = in_folder(certificate, "certificate.json")
-    read_json(certificate)
-    found = Certificate.load(certificate)
+    found = verified_certificate(certificate)
+    scores = None if evaluation is None else paid_scores(evaluation, found)
+    model = certified_model(certificate.with_name("model.json"), found)
+    if model is not None:
+        write_report(model, out, title=title, evaluation=scores)
+    else:
+        write_whole(out.parent, {out.name: certificate_page(found, scores, markdown=out.suffix == ".md", title=title)})
+    show({"report": str(out)}, as_json)
+
+
+def certified_model(file: Path, certificate: Any) -> Any:
+    """The model beside a certificate, if there is one and the certificate is its own; None otherwise."""
+    from dperm.estimators.model_file import load_model
+
+    if not file.is_file():
+        return None
+    model = load_model(file)
+    claim = model.certificate_
+    return model if claim is not None and claim.record == certificate.record else None
+
+
+def verified_certificate(file: Path) -> Any:
+    """The certificate, if it verifies; seeded noise and assumptions are the page's to state."""
+    from dperm.tables.json_files import read_json
+    from dperm.walk.certificate import Certificate
+
+    read_json(file)
+    found = Certificate.load(file)
     verdict = found.verify(allow_seeded=True, accept_assumptions=True)
     if not verdict.ok:
         raise ValueError(f"Expected a certificate that verifies, found: {verdict.reasons[0]}. Run `dperm verify` for the rest.")
-    scores = None
-    if evaluation is not None:
-        scores = read_json(evaluation)
-        checked = Evaluation(scores if isinstance(scores, dict) else {}).verify(allow_seeded=True, accept_assumptions=True)
-        if not checked.ok:
-            raise ValueError(f"Expected an evaluation that verifies, found: {checked.reasons[0]}.")
-        if scores["model"]["sha256"] != coefficient_hash(found.record["coefficients"]["encoded"]):
-            raise ValueError("Expected an evaluation of this model, found one of other coefficients.")
-    text = certificate_page(found, scores, markdown=out.suffix == ".md")
-    write_whole(out.parent, {out.name: text})
-    show({"report": str(out)}, as_json)
+    return found
+
+
+def paid_scores(file: Path, certificate: Any) -> Any:
+    """The record of an evaluation of this model, if it verifies."""
+    from dperm.evaluation.evaluate import Evaluation
+    from dperm.tables.json_files import read_json
+    from dperm.walk.certificate import coefficient_hash
+
+    scores = read_json(file)
+    checked = Evaluation(scores if isinstance(scores, dict) else {}).verify(allow_seeded=True, accept_assumptions=True)
+    if not checked.ok:
+        raise ValueError(f"Expected an evaluation that verifies, found: {checked.reasons[0]}.")
+    if scores["model"]["sha256"] != coefficient_hash(certificate.record["coefficients"]["encoded"]):
+        raise ValueError("Expected an evaluation of this model, found one of other coefficients.")
+    return scores

@@ -56,7 +56,7 @@ def notices_said() -> Iterator[None]:
             else:
                 usual(message, category, *place)
 
-        warnings.showwarning = shown
+        warnings.showwarning = shown  # type: ignore[assignment]
         yield
 
 
@@ -77,12 +77,17 @@ def show(values: dict[str, Any], as_json: bool) -> None:
         typer.echo(printable(f"  {key:<{width}}  {value}", keep="\n"))
 
 
-def save_model(model: Any, folder: Path, scores: dict[str, str] | None = None) -> Path:
-    """certificate.json, model.json, report.html and report.md, all or none; the path of the report."""
-    from dperm.estimators.model_file import model_record
-    from dperm.report.page import report_markdown, report_page
+def save_model(model: Any, folder: Path, scores: dict[str, str] | None = None, *, data: str = "") -> Path:
+    """certificate.json, model.json, report.html and report.md, all or none; the path of the report.
+
+    `data` names the data set where the schema does not; that name and the day stay in model.json for later reports.
+    """
+    from dperm.estimators.saving import model_record
+    from dperm.pages.page import report_markdown, report_page
+    from dperm.pages.subject import schema_name, today
     from dperm.tables.json_files import write_whole
 
+    model.about_ = {"data": schema_name(model) or data, "date": today()}
     write_whole(
         folder,
         {
@@ -106,3 +111,23 @@ def summary(model: Any) -> dict[str, Any]:
         "mechanism": certificate.mechanism,
         "noise": certificate.noise,
     }
+
+
+def row_count(file: Path) -> int:
+    """Number of rows from a Parquet file's own metadata, or the number of lines of a CSV; no record is parsed."""
+    if not file.exists():
+        raise ValueError(f"Expected a file at {file}, found none. Check the path.")
+    if file.is_dir() or file.suffix in (".parquet", ".pq"):
+        import pyarrow.parquet
+
+        parts = sorted(file.rglob("*.parquet")) if file.is_dir() else [file]
+        return int(max(1, sum(pyarrow.parquet.read_metadata(part).num_rows for part in parts)))
+    if file.suffix in (".arrow", ".ipc", ".feather"):
+        import pyarrow.dataset
+
+        return int(max(1, pyarrow.dataset.dataset(file, format="ipc").count_rows()))
+    lines = 0
+    with file.open("rb") as handle:
+        while chunk := handle.read(1 << 20):
+            lines += chunk.count(b"\n")
+    return max(1, lines - 1)

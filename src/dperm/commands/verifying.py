@@ -11,7 +11,7 @@ from dperm.commands.shared import JSON_OPTION, say, show
 
 
 def verify(
-    certificate: Path = typer.Argument(..., help="certificate.json, evaluation.json, or the folder that a fit wrote."),
+    certificate: Path = typer.Argument(..., help="certificate.json, evaluation.json or profile.json, or the folder it is in."),
     model: Path | None = typer.Option(None, help="model.json, to check that its coefficients are the certified ones."),
     allow_seeded: bool = typer.Option(False, "--allow-seeded", help="Accept reproducible noise, which is NOT private."),
     accept_assumptions: bool = typer.Option(
@@ -31,13 +31,18 @@ def verify(
     if certificate.is_dir():  # what `dperm fit` wrote: the certificate, and that it speaks of the model beside it
         beside = certificate / "model.json"
         model = beside if model is None and beside.is_file() else model
-        certificate = in_folder(certificate, "certificate.json")
+        kept = "certificate.json" if (certificate / "certificate.json").is_file() else "profile.json"
+        certificate = in_folder(certificate, kept)
     model = None if model is None else in_folder(model, "model.json")
     record = read_json(certificate)
     if isinstance(record, dict) and record.get("format") in ("dperm-evaluation/1", "dperm-evaluation/2"):
         from dperm.evaluation.evaluate import Evaluation
 
         found: Any = Evaluation(record)
+    elif isinstance(record, dict) and record.get("format") == "dperm-profile/1":
+        from dperm.profiles.profile import Profile
+
+        found = Profile(record)
     elif isinstance(record, dict) and record.get("format") == "dperm-search/1":
         from dperm.estimators.search import SearchCertificate
 

@@ -1,6 +1,7 @@
 """The scikit-learn shell: wrap X, y in rows, call `fit`, copy the coefficients."""
 
 from dperm.estimators.finite import FiniteClassLearner
+from dperm.estimators.gam import GAMClassifier, GAMRegressor
 from dperm.estimators.huber import HuberRegressor
 from dperm.estimators.lasso import Lasso
 from dperm.estimators.linear import LinearRegression, Ridge
@@ -15,6 +16,8 @@ from dperm.estimators.svc import LinearSVC
 
 __all__ = [
     "FiniteClassLearner",
+    "GAMClassifier",
+    "GAMRegressor",
     "HuberRegressor",
     "Lasso",
     "LinearRegression",

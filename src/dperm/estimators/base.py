@@ -15,6 +15,10 @@ from dperm.estimators.declaration import NO_ROWS, Declaration, before_rows, decl
 from dperm.estimators.declared import check_declared, check_shape
 from dperm.estimators.engines import declared_rows, engine_rows, in_memory, parts_of
 from dperm.estimators.matrix import read_matrix
+from dperm.estimators.saving import save
+from dperm.estimators.showing import Shown, coefficient_summary
+from dperm.inference.intervals import scaled_inference, summary
+from dperm.mechanisms.scaled.inference import ScaledInference
 from dperm.problem import (
     Ball,
     DataBounds,
@@ -42,7 +46,7 @@ INTERCEPT = 1.0
 
 
 @dataclass(eq=False, repr=False)
-class PrivateEstimator(BaseEstimator):
+class PrivateEstimator(Shown, BaseEstimator):
     """Parameters common to all estimators, and the fit.
 
     epsilon, delta     the budget; delta=None means min(1e-6, 0.1/n), delta=0 asks for pure privacy
@@ -65,6 +69,8 @@ class PrivateEstimator(BaseEstimator):
 
     asked_for: ClassVar[str] = "coefficients"
     per_column: ClassVar[bool] = True  # whether w_ has one coefficient per encoded column
+    has_intervals: ClassVar[bool] = False  # whether intervals=True is an option
+    older_intervals: ClassVar[str] = ""  # another method of this model that intervals may rest on, asked for by name
     # A dataclass writes the constructor that scikit-learn reads its parameters from: subclasses add only their own.
 
     epsilon: float = 1.0
@@ -116,10 +122,33 @@ class PrivateEstimator(BaseEstimator):
 
     def _method(self) -> Any:
         """The method as the planner takes it; an estimator with its own mechanism or options builds it here."""
+        if isinstance(self.method, str) and self.method == ScaledInference.name:
+            return self._inference()
         chosen = MECHANISMS.get(self.method) if isinstance(self.method, str) else self.method
         if not getattr(chosen, "linear", True):
             raise ValueError(f"Expected a method with one coefficient per column, found {self.method!r}. Use its own estimator.")
         return self.method
+
+    def _asked_method(self) -> Any:
+        """`_method`, or the method of `intervals=True` where that is asked for."""
+        return self._with_intervals() if self.has_intervals and getattr(self, "intervals", False) else self._method()
+
+    def _inference(self) -> Any:
+        """The method of `intervals=True`."""
+        return scaled_inference(self)
+
+    def _with_intervals(self) -> Any:
+        """The method that `intervals=True` takes: its own, or an older one that was asked for by name."""
+        found = getattr(self.method, "name", self.method)
+        if found in ("auto", ScaledInference.name):
+            return self._inference() if isinstance(self.method, str) else self.method
+        if found == self.older_intervals:
+            return self.method
+        older = f" or {self.older_intervals!r}" if self.older_intervals else ""
+        raise ValueError(
+            f"Expected method='auto'{older} with intervals=True, found {found!r}, whose error has no closed form here. Leave "
+            "method= out."
+        )
 
     # -- the fit -----------------------------------------------------------------------------------------------------
 
@@ -149,7 +178,8 @@ class PrivateEstimator(BaseEstimator):
         self, rows: Any, interval: Interval, heaviest: float | None, per_person: int, unit: str, seen: Any = None
     ) -> Any:
         """The walk, on rows of any engine that are encoded and labelled by the declarations."""
-        n, encoding = self.nominal_n if self.nominal_n is not None else rows.n, self._encoding
+        n = self.nominal_n if self.nominal_n is not None else rows.n
+        encoding: Encoding = vars(self)["_encoding"]
         declared = declaration(self, interval, n, per_person, heaviest, unit)
         if (expected := declared.intervals()) is not None:
             speak([expected.words])
@@ -166,11 +196,12 @@ class PrivateEstimator(BaseEstimator):
             ledger=self.ledger,
             fingerprint=seen,
         )
-        self.__dict__.pop("information_", None)  # of an earlier fit
+        for earlier in ("information_", "about_"):  # of an earlier fit
+            self.__dict__.pop(earlier, None)
         self.plan_ = release.plan
         self.certificate_ = release.certificate
         self.release_ = release
-        self._encoding = encoding.resolved(release.certificate.record["decided"])
+        self._encoding: Encoding = encoding.resolved(release.certificate.record["decided"])
         self.feature_names_out_ = np.array(encoding.names, dtype=object)
         self._store(release)
         return self
@@ -190,21 +221,29 @@ class PrivateEstimator(BaseEstimator):
 
         `dperm.load(path)` gives it back. Nothing about the rows is in it but what was released.
         """
-        from dperm.estimators.model_file import save
-
         check_is_fitted(self, "certificate_")
         return save(self, path)
 
     def confidence_interval(self, level: float = 0.95) -> np.ndarray:
-        """(low, high) per coefficient, the intercept last: for fits by `statistics` or `objective`; see `intervals`."""
-        return np.asarray(self.summary(level).interval)
-
-    def summary(self, level: float = 0.95) -> Any:
-        """Estimate, standard error with privacy noise, z and interval per coefficient; refused with the reason for other fits."""
-        from dperm.inference.intervals import summary
-
+        """(low, high) per coefficient, the intercept last, for fits with `intervals=True`; see `dperm.inference.intervals`."""
         check_is_fitted(self, "certificate_")
-        return summary(self, level)
+        return np.asarray(summary(self, level).interval)
+
+    def summary(self, level: float = 0.95, *, exponentiate: bool = False) -> Any:
+        """A table of the coefficients, in the units of `coef_`; where the fit has intervals, with standard errors (of sampling,
+        of privacy, of both), z, p and the interval.
+
+        `exponentiate=True` shows odds ratios (logistic) or rate ratios (Poisson).
+
+        For other fits its note says why there are none.
+        """
+        check_is_fitted(self, "certificate_")
+        return coefficient_summary(self, level, exponentiate=exponentiate)
+
+    def joint_test(self, names: Any) -> Any:
+        """Wald's test that all named coefficients are 0; the name of a column with levels stands for all of its contrasts."""
+        check_is_fitted(self, "certificate_")
+        return summary(self).joint_test(names)
 
     def release_information(self, X: Any, y: Any = None, *, epsilon: float, **options: Any) -> Any:
         """Pay for the curvature matrix that intervals of a fit by `objective` need; see `dperm.inference.intervals`.
@@ -352,14 +391,16 @@ class PrivateEstimator(BaseEstimator):
         scores = encoded @ w[..., : encoded.shape[1]].T
         return np.asarray(scores + INTERCEPT * w[..., -1]) if self.fit_intercept else np.asarray(scores)
 
-    def _encoded(self, X: Any) -> Any:
+    def _encoded(self, X: Any, encoding: Encoding | None = None) -> Any:
+        """New rows, encoded as the fit's were, or by another encoding of the same columns."""
+        encoding = self._encoding if encoding is None else encoding
         X = without_person(X, getattr(self, "_person", None))
         schema = self._declared_schema()
         if schema is not None and is_table(X):
             schema.check(column_names(X), with_target=False)
-            return schema.encoded(X, self._encoding)
+            return schema.encoded(X, encoding)
         X = read_matrix(self, X, sparse=True, reset=False, named=schema is None)  # encoded columns have other names
-        return self._encoding.transform(X.toarray() if is_sparse(X) and self._encoding.centred else X)
+        return encoding.transform(X.toarray() if is_sparse(X) and encoding.centred else X)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -70,7 +70,7 @@ def declaration(
     estimator._size = (n, per_person)
     problem, shape = estimator._problem(interval), Shape(n, encoding.d)
     mechanism = choose(
-        estimator._method(),
+        estimator._asked_method(),
         problem,
         shape,
         target,
@@ -98,14 +98,16 @@ def before_rows(estimator: Any, n: int, d: int | None = None) -> Declaration:
     if probe.relation == "add-remove" and probe.nominal_n is None:
         probe.nominal_n = n
     check_declared(probe)
-    return probe._before_rows(probe.nominal_n if probe.nominal_n is not None else int(n), d)  # type: ignore[no-any-return]
+    found: Declaration = probe._before_rows(probe.nominal_n if probe.nominal_n is not None else int(n), d)
+    return found
 
 
 def encoding_before_rows(estimator: Any, d: int | None) -> Encoding:
     """The encoding of the schema, or of d dense columns by the other declarations."""
     schema = estimator._declared_schema()
     if schema is not None:
-        return schema.encoding()
+        found: Encoding = schema.encoding()
+        return found
     if d is None:
         raise ValueError("Expected d=, the number of columns, or a schema, found neither. Pass e.g. d=20.")
     kinds = {name: getattr(estimator, name) for name in ("bounds", "x_norm", "categorical", "boolean", "sparse", "missing")}

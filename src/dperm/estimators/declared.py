@@ -27,7 +27,7 @@ def check_declared(estimator: Any) -> None:
     for name, value in given.items():
         if name in POSITIVE and not (is_real(value) and 0 < value < math.inf):
             raise ValueError(f"Expected {name} > 0, found {value!r}. Pass {POSITIVE[name]}, or leave it out.")
-        if name in WHOLE and not (is_real(value) and isinstance(value, Integral) and value >= 1):
+        if name in WHOLE and not (is_real(value) and isinstance(value, Integral) and int(value) >= 1):
             raise ValueError(f"Expected {name} ≥ 1, a whole number, found {value!r}. Pass {WHOLE[name]}, or leave it out.")
     if getattr(estimator, "relation", None) == "add-remove" and getattr(estimator, "nominal_n", None) is None:
         # Before anything is computed from the number of rows: an error about delta would state it.
@@ -66,3 +66,15 @@ def check_one_declaration(estimator: Any, other: str) -> None:
 def is_real(value: Any) -> bool:
     """A real number, Python's or NumPy's, and not a truth value."""
     return isinstance(value, Real) and not isinstance(value, bool | np.bool_)
+
+
+def asked_intervals(kind: Any, intervals: bool) -> dict[str, bool]:
+    """The option of an estimator class that pays for intervals, or a refusal where it has none."""
+    if not intervals:
+        return {}
+    if not getattr(kind, "has_intervals", False):
+        raise ValueError(
+            f"Expected a model with intervals for --intervals, found {kind.__name__}. Use LinearRegression, Ridge, "
+            "HuberRegressor, QuantileRegressor, PoissonRegressor or LogisticRegression, or leave --intervals out."
+        )
+    return {"intervals": True}

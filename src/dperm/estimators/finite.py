@@ -83,7 +83,7 @@ class FiniteClassLearner(ClassifierMixin, BaseEstimator):
         labels = class_numbers(y, self.classes_.tolist())
         weight, per_person = person_weights(groups, self.max_rows_per_person, (labels >= 0).astype(np.float64), len(labels))
         n = self.nominal_n if self.nominal_n is not None else len(labels)
-        budget = {"epsilon": self.epsilon, "delta": self.delta, "relation": self.relation}
+        budget: dict[str, Any] = {"epsilon": self.epsilon, "delta": self.delta, "relation": self.relation}
         target = Target.declare(**budget, n=n, rows_per_person=per_person, unit=unit_of(groups))
         data = DataBounds(np.inf, Interval(0.0, float(len(self.classes_) - 1)))
         release = fit(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dperm.estimators.linear import PrivateRegressor
@@ -11,12 +11,15 @@ from dperm.words.notices import BUDGET, speak
 
 OTHER_EPSILON = 1.35  # scikit-learn's default for another number of the same name
 
+ROBUST = 2.0  # residual scales at which errors start to count linearly, where intervals are asked for without a threshold
+
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class HuberRegressor(PrivateRegressor):
     """argmin_w Σ h(⟨x, w⟩ - y) + r(w) with h(t) = t²/2 up to a threshold and linear beyond it.
 
-    threshold   in units of the target; None takes a tenth of the declared range of the target.
+    threshold   in units of the target; None takes a tenth of the declared range of the target, and with `intervals=True` twice
+                the private 75 % quantile of the residuals where that is less.
 
     **Guarantee**: that of `certificate_`, for rows clipped into the declared bounds.
 
@@ -36,6 +39,10 @@ class HuberRegressor(PrivateRegressor):
                    "says epsilon, pass threshold=, in units of the target."])  # fmt: skip
         fitted: HuberRegressor = super().fit(X, y, sample_weight, groups=groups)
         return fitted
+
+    def _inference(self) -> Any:
+        chosen = super()._inference()
+        return replace(chosen, clip_factor=ROBUST) if self.threshold is None else chosen
 
     def _loss(self) -> Loss:
         if self.threshold is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -40,12 +40,19 @@ class Lasso(PrivateRegressor):
     [3, 7]
     """
 
+    has_intervals: ClassVar[bool] = False
+
     n_nonzero_coefs: int = 10
 
     def _loss(self) -> Loss:
         return SquaredLoss()
 
     def _method(self) -> Any:
+        if self.intervals:
+            raise ValueError(
+                "Expected intervals=False for Lasso, found True: which columns were kept depends on the data, and an interval "
+                "that ignores it is too short. Use LinearRegression(intervals=True) on columns chosen beforehand."
+            )
         if not isinstance(self.method, str):
             return self.method
         if self.method in ("auto", "selection"):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import RegressorMixin
 
 from dperm.estimators.base import PrivateEstimator
+from dperm.inference.intervals import score_interval
 from dperm.problem import HuberLoss, Interval, Loss, Regularizer, SquaredLoss
 from dperm.problem import Ridge as RidgePenalty
 from dperm.tables.labels import bounded_labels
@@ -21,9 +22,14 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):
 
     y_bounds   the range that the target can have, (low, high): labels are clipped to it and mapped to [-1, 1]; coefficients come
                back in the caller's units; predictions are clipped to it, which is free.
+    intervals  pay, out of the same epsilon, for standard errors: `summary()`, `confidence_interval()` and
+               `predict(X, interval=0.95)`
     """
 
+    has_intervals: ClassVar[bool] = True
+
     y_bounds: Any = None
+    intervals: bool = False
 
     def _labels(self, y: Any) -> tuple[np.ndarray, np.ndarray | None, Interval]:
         declared = self.y_bounds
@@ -53,9 +59,18 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):
         """R², on public rows: on private ones it leaks. Without y, the target is the schema's column of X."""
         return float(super().score(X, self._truth(X, y), sample_weight))
 
-    def predict(self, X: Any) -> np.ndarray:
-        """Predictions, clipped to the declared range of the target."""
-        scores = self._scores(X)
+    def predict(self, X: Any, interval: float | None = None) -> Any:
+        """Predictions, clipped to the declared range of the target.
+
+        With `interval=0.95`, for a fit with `intervals=True`: (predictions, array of low and high), where the interval is for the
+        mean (or the quantile) at the row and not for a new record.
+        """
+        if interval is None:
+            return self._in_range(self._scores(X))
+        score, low, high = score_interval(self, X, interval)
+        return self._in_range(score), np.column_stack([self._in_range(low), self._in_range(high)])
+
+    def _in_range(self, scores: np.ndarray) -> np.ndarray:
         middle, half = (self._y_low + self._y_high) / 2, (self._y_high - self._y_low) / 2
         return np.clip(middle + half * scores, self._y_low, self._y_high)
 
@@ -64,7 +79,8 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):
 class LinearRegression(PrivateRegressor):
     """argmin_w Σ ½(⟨x, w⟩ - y)² + r(w), released with (ε, δ)-differential privacy.
 
-    intervals   fit by released second moments (`method="statistics"`), so that `confidence_interval()` and `summary()` work
+    intervals   pay, out of the same epsilon, for what `summary()` and `confidence_interval()` need; with `method="statistics"`
+                they rest on released second moments instead
 
     Under pure privacy (delta=0) without a `radius`, residuals wider than the whole declared range of the target count linearly:
     pure mechanisms need a bounded slope, and no prediction inside the range has such a residual.
@@ -78,17 +94,7 @@ class LinearRegression(PrivateRegressor):
     True
     """
 
-    intervals: bool = False
-
-    def _method(self) -> Any:
-        if not self.intervals or getattr(self.method, "name", self.method) == "statistics":
-            return super()._method()
-        if self.method != "auto":
-            raise ValueError(
-                f"Expected method='auto' or 'statistics' with intervals=True, found {self.method!r}, whose error has no closed "
-                "form here. Leave method= out."
-            )
-        return "statistics"
+    older_intervals: ClassVar[str] = "statistics"
 
     def _loss(self) -> Loss:
         if self.delta == 0 and self.radius is None and self.method in ("auto", "objective", "output"):

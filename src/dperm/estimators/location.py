@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator
 from dperm.estimators.declaration import Declaration, before_rows, declared_unit, target_of
 from dperm.estimators.declared import check_declared
 from dperm.estimators.matrix import read_matrix
+from dperm.estimators.showing import Shown
 from dperm.mechanisms.exponential.quantile import QuantileExponential
 from dperm.mechanisms.mean import Mean
 from dperm.problem import DataBounds, Interval, Loss, Problem, QuantileLoss, SquaredLoss
@@ -26,7 +27,7 @@ NO_LABELS = Interval(0.0, 0.0)
 
 
 @dataclass(eq=False, repr=False)
-class _Location(BaseEstimator):
+class _Location(Shown, BaseEstimator):
     """Reads declarations, runs the walk, keeps the answer as `location_`."""
 
     epsilon: float = 1.0

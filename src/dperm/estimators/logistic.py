@@ -9,6 +9,7 @@ import numpy as np
 from scipy.special import expit, softmax
 
 from dperm.estimators.classifier import PrivateClassifier
+from dperm.inference.intervals import score_interval
 from dperm.mechanisms.objective.mechanism import Objective
 from dperm.problem import LogisticLoss, Loss, MultinomialLoss
 
@@ -19,8 +20,8 @@ INFORMATION_SHARE = 0.2  # of μ²: the fit keeps 89 % of its μ, and the matrix
 class LogisticRegression(PrivateClassifier):
     """argmin_w Σ log(1 + exp(-y⟨x, w⟩)) + r(w), released with (ε, δ)-differential privacy; K classes by softmax.
 
-    intervals   pay, out of the same epsilon, for what `confidence_interval()` and `summary()` need: the fit is then by
-                objective perturbation and releases its curvature matrix too (two classes, no weights)
+    intervals   pay, out of the same epsilon, for what `summary()`, `confidence_interval()` and `predict_proba(X, interval=0.95)`
+                need (two classes, no weights); with `method="objective"` they rest on its curvature matrix instead
 
     Made for probabilities: scores are log-odds and `predict` agrees with `predict_proba`. For accuracy see `LinearSVC`.
 
@@ -36,25 +37,31 @@ class LogisticRegression(PrivateClassifier):
 
     asked_for: ClassVar[str] = "probabilities"
 
+    has_intervals: ClassVar[bool] = True
+    older_intervals: ClassVar[str] = "objective"
+
     intervals: bool = False
 
-    def _method(self) -> Any:
-        if not self.intervals:
-            return super()._method()
-        chosen = Objective() if isinstance(self.method, str) and self.method in ("auto", "objective") else self.method
-        if not isinstance(chosen, Objective):
-            raise ValueError(
-                f"Expected method='auto' or 'objective' with intervals=True, found {self.method!r}, whose error has no closed "
-                "form here. Leave method= out."
-            )
-        return chosen if chosen.information_share is not None else replace(chosen, information_share=INFORMATION_SHARE)
+    def _with_intervals(self) -> Any:
+        chosen = super()._with_intervals()
+        chosen = Objective() if isinstance(chosen, str) else chosen
+        if not isinstance(chosen, Objective) or chosen.information_share is not None:
+            return chosen
+        return replace(chosen, information_share=INFORMATION_SHARE)
 
     def _loss(self) -> Loss:
         K = len(self.classes_)
         return LogisticLoss() if K == 2 else MultinomialLoss(classes=K)
 
-    def predict_proba(self, X: Any) -> np.ndarray:
-        """Probabilities of the classes, in the order of `classes_`."""
+    def predict_proba(self, X: Any, interval: float | None = None) -> Any:
+        """Probabilities of the classes, in the order of `classes_`.
+
+        With `interval=0.95`, for a fit of two classes with `intervals=True`: (probabilities, array of low and high), where the
+        interval is for the probability of the second class.
+        """
+        if interval is not None:
+            positive, low, high = (expit(score) for score in score_interval(self, X, interval))
+            return np.column_stack([1 - positive, positive]), np.column_stack([low, high])
         scores = self._scores(X)
         if scores.ndim == 1:
             positive = expit(scores)
@@ -62,4 +69,4 @@ class LogisticRegression(PrivateClassifier):
         return np.asarray(softmax(scores, axis=1))
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
-        return np.log(np.maximum(self.predict_proba(X), 1e-300))
+        return np.asarray(np.log(np.maximum(self.predict_proba(X), 1e-300)))

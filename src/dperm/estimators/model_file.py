@@ -1,9 +1,8 @@
-"""Models on disk: JSON, never pickle, so that opening one runs no code."""
+"""Models from disk: JSON, never pickle, so that opening one runs no code."""
 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,37 +10,12 @@ from typing import Any
 import numpy as np
 
 import dperm.estimators as estimators
+from dperm.estimators.saving import FORMAT, KEPT_OUT, PLAIN
 from dperm.estimators.search import SearchCertificate
 from dperm.tables.encoding import Encoding
-from dperm.tables.json_files import in_folder, read_json, write_whole
-from dperm.walk.certificate import Certificate, coefficient_hash
+from dperm.tables.json_files import in_folder, read_json
+from dperm.walk.certificate import HOSTILE, Certificate, coefficient_hash
 from dperm.walk.fitting import Release, rebuilt_plan
-
-FORMAT = "dperm-model/1"
-# Parameters that name files, seeds or the data of one fit stay out of a model; those with a place of their own too.
-KEPT_OUT = frozenset({"schema", "fit_intercept", "ledger", "random_state", "verbose", "nominal_n"})
-PLAIN = (bool, int, float, str)
-
-
-def model_record(estimator: Any) -> dict[str, Any]:
-    """Everything needed to predict, as a JSON object."""
-    schema = estimator._declared_schema()
-    record: dict[str, Any] = {
-        "format": FORMAT,
-        "estimator": type(estimator).__name__,
-        "schema": None if schema is None else schema.spec(),
-        "encoding": estimator._encoding.spec(),
-        "fit_intercept": bool(estimator.fit_intercept),
-        "w": np.asarray(estimator.w_).tolist(),
-        "parameters": {
-            name: value
-            for name, value in estimator.get_params(deep=False).items()
-            if name not in KEPT_OUT and type(value) in PLAIN and value not in (math.inf, -math.inf) and value == value
-        },
-        "columns": list(map(str, getattr(estimator, "feature_names_in_", ()))),
-    }
-    record["extra"] = estimator._extra_record()
-    return record
 
 
 def model_from_record(record: Any) -> Any:
@@ -70,6 +44,8 @@ def model_from_record(record: Any) -> Any:
         model._restore(record["extra"])
         model._in_callers_units()
         model._person = getattr(model, "groups", None)
+        if about := _about(record):
+            model.about_ = about
         columns = _columns(record) or [c.name for c in getattr(declared, "columns", ()) if c.type != "ignored"]
         if columns:
             model.feature_names_in_ = np.array(columns, dtype=object)
@@ -93,6 +69,14 @@ def _columns(record: Mapping[str, Any]) -> list[str]:
     if not isinstance(columns, list) or not all(isinstance(name, str) for name in columns):
         raise ValueError("names of columns that are no words")
     return columns
+
+
+def _about(record: Mapping[str, Any]) -> dict[str, str]:
+    """Title, data set and day, as the one who fitted named them; they say nothing that a certificate could confirm."""
+    about = record.get("about", {})
+    if not isinstance(about, dict) or not all(isinstance(word, str) for pair in about.items() for word in pair):
+        raise ValueError("names of the fit that are no words")
+    return about
 
 
 def load_model(path: str | Path) -> Any:
@@ -132,20 +116,7 @@ def _certified(model: Any, claim: Any) -> None:
         model.certificate_ = SearchCertificate(claim) if search else certificate
         model.release_ = Release(model.w_, certificate, plan, dict(fit["released"]), {})
         model.plan_ = plan
-    except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RuntimeError) as error:
+    except HOSTILE as error:
         raise ValueError(f"Expected a whole certificate with the model, found a damaged one: {error}.") from error
-
-
-def save(model: Any, path: str | Path) -> Path:
-    """Write a fitted model: into one file if the name ends in .json, else into a folder as `dperm fit` does, without a report."""
-    target, record = Path(path), model_record(model)
-    claim = model.certificate_
-    if target.suffix == ".json":
-        whole = {**record, "certificate": None if claim is None else claim.record}
-        write_whole(target.parent, {target.name: json.dumps(whole, indent=1, allow_nan=False)})
-        return target
-    certificate = {} if claim is None else {"certificate.json": claim.to_json()}
-    write_whole(target, {"model.json": json.dumps(record, indent=1, allow_nan=False), **certificate})
-    return target
 
 

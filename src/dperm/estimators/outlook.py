@@ -11,6 +11,8 @@ from typing import Any
 from dperm.choose.odds import odds, odds_sentence
 from dperm.choose.risks import NO_RISK_NOTE, RISK_NAMES, RISK_NOTE, alternatives, epsilons, predicted_risks, sample_sizes
 from dperm.estimators.declaration import Declaration, before_rows
+from dperm.mechanisms.scaled.inference import ScaledInference
+from dperm.mechanisms.scaled.inference_outlook import widths
 from dperm.mechanisms.scaled.noise_ratio import expected_noise_ratio
 from dperm.problem import Problem
 from dperm.release.plan import Plan
@@ -19,9 +21,9 @@ from dperm.words.spelling import closest
 LINEAR = ("LogisticRegression", "LinearSVC", "LinearRegression", "Ridge", "HuberRegressor")
 BOUNDED = (*LINEAR, "QuantileRegressor", "PoissonRegressor")
 LOCATIONS = ("MeanEstimator", "MedianEstimator")
-MODELS = (*BOUNDED, "Lasso", "MLPClassifier", *LOCATIONS)
+MODELS = (*BOUNDED, "Lasso", "GAMClassifier", "GAMRegressor", "MLPClassifier", *LOCATIONS)
 """Models that public numbers are enough to plan; the risk theorems speak of the first group."""
-CLASSIFIERS = ("LogisticRegression", "LinearSVC", "MLPClassifier")
+CLASSIFIERS = ("LogisticRegression", "LinearSVC", "GAMClassifier", "MLPClassifier")
 SHORT = {
     "logistic": "LogisticRegression",
     "svm": "LinearSVC",
@@ -31,6 +33,8 @@ SHORT = {
     "quantile": "QuantileRegressor",
     "poisson": "PoissonRegressor",
     "lasso": "Lasso",
+    "gam": "GAMClassifier",
+    "gamregressor": "GAMRegressor",
     "mlp": "MLPClassifier",
     "mean": "MeanEstimator",
     "median": "MedianEstimator",
@@ -111,19 +115,31 @@ def advise(
     """Everything above as one JSON object.
 
     >>> found = advise(n=10_000, d=10, epsilon=1.0)
-    >>> found["mechanism"] in MECHANISMS, found["odds"]["factor"] == math.e
-    (True, True)
+    >>> found["mechanism"], found["odds"]["factor"] == math.e
+    ('scaled-objective', True)
     """
     fit = declared(model, n, d, epsilon=epsilon, delta=delta, relation=relation, method=method)
     return advise_for(fit, radius=radius, planned=planned, target_risk=target_risk)
 
 
 def advise_for(
-    fit: Declaration, *, radius: float = 1.0, planned: bool = True, target_risk: float | None = None
+    fit: Declaration,
+    *,
+    radius: float = 1.0,
+    planned: bool = True,
+    target_risk: float | None = None,
+    target_width: float | None = None,
 ) -> dict[str, Any]:
     """The same for a declared fit."""
-    plan, target = fit.plan(), fit.target
-    found: dict[str, Any] = {
+    plan = fit.plan()
+    found = plan_facts(fit, plan, target_width)
+    return found | outlook(fit.estimator, plan, fit.problem, radius=radius, planned=planned, target_risk=target_risk)
+
+
+def plan_facts(fit: Declaration, plan: Plan, target_width: float | None = None) -> dict[str, Any]:
+    """What a plan says at once: no bound on a risk is computed, which may take seconds."""
+    target = fit.target
+    return {
         "model": type(fit.estimator).__name__,
         "n": fit.shape.n,
         "d": fit.shape.d,
@@ -134,11 +150,22 @@ def advise_for(
         "stages": [{"name": stage.name, "event": stage.event.spec()} for stage in plan.stages],
         "explanation": plan.explain(),
         "warnings": list(plan.warnings),
-        **({} if (expected := fit.intervals()) is None else {"intervals": expected.words}),
+        **foreseen_intervals(fit, plan, target_width),
         "odds": odds(target.epsilon),
         "odds_sentence": odds_sentence(target.epsilon, target.delta, target.relation, target.unit),
     }
-    return found | outlook(fit.estimator, plan, fit.problem, radius=radius, planned=planned, target_risk=target_risk)
+
+
+def foreseen_intervals(fit: Declaration, plan: Plan, target_width: float | None) -> dict[str, Any]:
+    """What can be said of the intervals: how wide they will be, or what the older methods need for any; nothing without them."""
+    if plan.mechanism == ScaledInference.name:
+        return {"intervals": widths(fit.problem, plan.shape, plan.target, target_width)}
+    if target_width is not None:
+        raise ValueError(
+            f"Expected --method auto for a prediction of the intervals' width, found {plan.mechanism!r}. Leave --method out."
+        )
+    expected = fit.intervals()
+    return {} if expected is None else {"intervals": {"sentence": expected.words}}
 
 
 def outlook(

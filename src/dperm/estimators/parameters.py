@@ -35,7 +35,7 @@ def explained(kind: type) -> type:
     Traceback (most recent call last):
     TypeError: Expected parameters of LogisticRegression, found C=. Use regularization=, a ridge λ ...
     """
-    made: Any = kind.__init__
+    made: Any = vars(kind).get("__init__", object.__init__)
     known = [name for name in inspect.signature(made).parameters if name not in ("self", "_")]
 
     @functools.wraps(made)

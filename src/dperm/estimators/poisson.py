@@ -12,6 +12,8 @@ from sklearn.metrics import d2_tweedie_score
 from dperm.choose.table import automatic
 from dperm.estimators.base import PrivateEstimator
 from dperm.estimators.declaration import Declaration
+from dperm.inference.intervals import score_interval
+from dperm.mechanisms.scaled.inference import ScaledInference
 from dperm.mechanisms.scaled.poisson import ScaledPoisson
 from dperm.problem import Interval, Loss, PoissonLoss
 from dperm.release.plan import Shape, Target
@@ -28,13 +30,15 @@ class PoissonRegressor(RegressorMixin, PrivateEstimator):
     y_bounds       (0, y_max), or the number y_max: the largest count that a row may have, whatever its exposure. Larger ones are
                    cut to it, negative ones to 0; a missing one makes the row a null row. Predicted counts never exceed y_max.
     max_exposure   the largest exposure that a row may have; needed with exposure= or offset= in fit
+    intervals      pay, out of the same epsilon, for standard errors: `summary()`, `confidence_interval()`,
+                   `predict(X, interval=0.95)`
 
     `fit(X, y, exposure=e)` models E[y] = e·exp(⟨x, w⟩); `offset=` is log e. Sample weights multiply a row's likelihood. Part of
     the budget balances the total: Σ predicted = Σ observed up to noise. `score` is D², the share of the Poisson deviance that the
     model explains.
 
-    Methods other than the default ("gradient", "objective", …) fit the rate y/e with weight e: they cut the rate at y_max, not
-    the count, and balance nothing.
+    `intervals=True` and methods other than the default ("gradient", "objective", …) fit the rate y/e with weight e: they cut the
+    rate at y_max, not the count, and balance nothing.
 
     **Guarantee**: that of `certificate_`, for rows clipped into the declared bounds.
 
@@ -49,8 +53,11 @@ class PoissonRegressor(RegressorMixin, PrivateEstimator):
     _given: ClassVar[Any] = None  # exposures and
     _weighed: ClassVar[Any] = None  # sample weights, during a fit that has them
 
+    has_intervals: ClassVar[bool] = True
+
     y_bounds: Any = None
     max_exposure: float | None = None
+    intervals: bool = False
 
     def fit(
         self,
@@ -73,11 +80,11 @@ class PoissonRegressor(RegressorMixin, PrivateEstimator):
             self.__dict__["_given"] = np.clip(np.where(np.isnan(given), 0.0, given), 0.0, self.max_exposure)
         self.__dict__["_weighed"] = sample_weight
         try:
-            fitted = super().fit(X, y, sample_weight, groups=groups)
+            super().fit(X, y, sample_weight, groups=groups)
         finally:
             self.__dict__.pop("_given", None)
             self.__dict__.pop("_weighed", None)
-        return fitted
+        return self
 
     def _labels(self, y: Any) -> tuple[np.ndarray, np.ndarray | None, Interval]:
         """Counts (times sample weights) in units of the largest, or rates in units of y_max for methods that fit rates."""
@@ -118,7 +125,7 @@ class PoissonRegressor(RegressorMixin, PrivateEstimator):
         """Whether the method reads counts beside exposures; without exposures and weights there is no difference."""
         if self._given is None and self._weighed is None:
             return True
-        method = self._method()
+        method = self._asked_method()
         if isinstance(method, str) and method == "auto":
             shape = Shape(1, self._encoding.d)
             target = Target(float(self.epsilon), 1e-6 if self.delta is None else float(self.delta))
@@ -130,6 +137,15 @@ class PoissonRegressor(RegressorMixin, PrivateEstimator):
         chosen = super()._method()
         return replace(chosen, labels="counts") if isinstance(chosen, ScaledPoisson) else chosen
 
+    def _asked_method(self) -> Any:
+        chosen = super()._asked_method()
+        if isinstance(chosen, ScaledInference) and self._weighed is not None:
+            raise ValueError(
+                "Expected no sample weights with intervals=True, found some (or max_weight=): only exposures have a derivation. "
+                "Pass exposure=, or leave one of the two out."
+            )
+        return chosen
+
     def _declared_limit(self) -> float:
         declared = self.y_bounds
         schema = self._declared_schema()
@@ -138,7 +154,7 @@ class PoissonRegressor(RegressorMixin, PrivateEstimator):
         if isinstance(declared, int | float):
             declared = (0.0, declared)
         try:
-            low, high = (float(side) for side in declared)  # type: ignore[union-attr]
+            low, high = (float(side) for side in declared)
         except (TypeError, ValueError) as error:
             raise ValueError(
                 f"Expected y_bounds=(0, y_max) for counts, found {declared!r}. Pass the largest count a row may have; it must "
@@ -182,12 +198,20 @@ class PoissonRegressor(RegressorMixin, PrivateEstimator):
             if not (np.isfinite(value) and value > 0):
                 raise ValueError("a largest count or exposure that is no positive number")
 
-    def predict(self, X: Any, exposure: Any = None) -> np.ndarray:
+    def predict(self, X: Any, exposure: Any = None, interval: float | None = None) -> Any:
         """Expected counts for the given exposures (1 if left out).
 
-        None exceeds y_max; for an exposure e beyond max_exposure the limit is y_max·e/max_exposure.
+        None exceeds y_max; for an exposure e beyond max_exposure the limit is y_max·e/max_exposure. With `interval=0.95`, for a
+        fit with `intervals=True`: (predictions, array of low and high), where the interval is for the expected count and not for
+        a new count.
         """
-        scores = self._scores(X)
+        if interval is None:
+            return self._counts(self._scores(X), exposure)
+        score, low, high = score_interval(self, X, interval)
+        return self._counts(score, exposure), np.column_stack([self._counts(low, exposure), self._counts(high, exposure)])
+
+    def _counts(self, scores: np.ndarray, exposure: Any) -> np.ndarray:
+        """The counts of scores ⟨encoded x, w⟩."""
         time = np.ones(len(scores)) if exposure is None else np.asarray(exposure, dtype=np.float64)
         if time.shape not in ((), scores.shape) or not np.all(np.isfinite(time) & (time >= 0)):
             raise ValueError(

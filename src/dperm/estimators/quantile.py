@@ -42,7 +42,7 @@ class QuantileRegressor(PrivateRegressor):
         pure = self.delta is not None and self.delta == 0
         penalised = self._regularizer().name != "none"
         auto = isinstance(self.method, str) and self.method == "auto"
-        return "scaled-quantile" if auto and not pure and not penalised else self.method
+        return "scaled-quantile" if auto and not pure and not penalised else super()._method()
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """D² of the pinball loss at this quantile, on public rows."""

@@ -20,6 +20,7 @@ from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import brentq
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.model_selection import ParameterGrid
@@ -37,14 +38,19 @@ from dperm.privacy import (
     law_of,
     selection_epsilon,
 )
+from dperm.problem import DataBounds, FeatureMap
+from dperm.release.asks import Program, Secret, Solve
 from dperm.release.noise import Noise, SeededNoise, noise_source, release
 from dperm.release.plan import Plan, Shape, Stage, Target
+from dperm.rows.base import Term
 from dperm.tables.cells import column, numbers, positions
 from dperm.tables.labels import label_column
 from dperm.tables.persons import person_weights
 from dperm.walk.certificate import Certificate, Claim, differences
+from dperm.walk.fitting import execute
 
 FORMAT = "dperm-search/1"
+Run = tuple[float, Any, Any]  # score, setting, model
 FORBIDDEN = {"epsilon", "delta", "relation", "nominal_n", "random_state", "noise", "groups", "ledger"}
 
 
@@ -100,17 +106,28 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):
         budget = {"epsilon": gaussian_epsilon(target.delta, fit_mu), "delta": target.delta, "noise": self.noise, "ledger": None}
         d = self._affordable([clone(base).set_params(**chosen, **budget) for chosen in settings], X, y, n, fit_mu)
         source = noise_source(self.noise, self.random_state)
-        generator = source.generator()  # the exact sampler has none: it refuses here, before the debit
-        receipt = self._debited(search_plan(target, self.runs, self.expected_runs, n, d), source, given)
-        best: tuple[float, Any, Any] | None = None
-        for _ in range(draw(law, generator)):  # from here on noise is drawn, and paid for
-            chosen = settings[int(generator.integers(len(settings)))]
-            seed = int(generator.integers(2**62)) if isinstance(source, SeededNoise) else None
-            model = clone(base).set_params(**chosen, **budget, random_state=seed).fit(X, y)
-            _gaussian(model.plan_, fit_mu)
-            score = self._score(model, X, y, score_mu, source)
-            if best is None or score > best[0]:
-                best = (score, chosen, model)
+        source.generator()  # the exact sampler has none: it refuses here, before the debit
+        planned = search_plan(target, self.runs, self.expected_runs, n, d)
+        found: list[Run | None] = []
+
+        def runs(secret: Secret) -> Run | None:
+            generator, best = secret.noise.generator(), None
+            for _ in range(draw(law, generator)):
+                chosen = settings[int(generator.integers(len(settings)))]
+                seed = int(generator.integers(2**62)) if isinstance(source, SeededNoise) else None
+                model = clone(base).set_params(**chosen, **budget, random_state=seed).fit(X, y)
+                _gaussian(model.plan_, fit_mu)
+                score = self._score(model, X, y, score_mu, source)
+                if best is None or score > best[0]:
+                    best = (score, chosen, model)
+            return best
+
+        def program() -> Program:
+            found.append((yield Solve((planned.stages[0].name,), runs)))
+            return np.zeros(0)
+
+        _, receipt = execute(program(), planned, Unread(n, d), source, ledger=self.ledger, fingerprint=given)
+        best = found[0]
         if best is None:
             raise RuntimeError(
                 "Expected at least one run, drew none (Poisson runs allow it). That is the answer of this search, and its budget "
@@ -159,14 +176,6 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):
             _gaussian(declared.plan(), mu)
         return declared.shape.d
 
-    def _debited(self, planned: Plan, source: Noise, X: Any) -> dict[str, Any] | None:
-        """The debit of the whole search, on disk before anything is drawn."""
-        if self.ledger is None:
-            return None
-        from dperm.release.ledger.book import Ledger
-
-        return Ledger.open(self.ledger).debit(planned, noise=source.policy, data=X)
-
     @staticmethod
     def _score(model: Any, X: Any, y: Any, mu: float, noise: Noise) -> float:
         """Σ of row scores in [0, 1] + N(0, (1/μ)²). **Sensitivity** 1 under every relation: a row's score is in [0, 1]."""
@@ -188,6 +197,20 @@ def _gaussian(planned: Plan, mu: float) -> None:
             f"Expected settings whose fits are Gaussian, found {planned.mechanism!r}, which is not. "
             "Use method='gradient' or 'scaled-gradient'."
         )
+
+
+@dataclass(frozen=True)
+class Unread:
+    """Rows that a search hands to its fits itself: its own solve asks for no sum."""
+
+    n: int
+    d: int
+
+    def bounded(self, data: DataBounds, feature_map: FeatureMap | None = None) -> Unread:
+        return self
+
+    def sum(self, term: Term, step: float) -> NDArray[np.float64]:
+        raise RuntimeError("Expected no sum over the rows of a search, found one: its fits read them.")
 
 
 def search_plan(target: Target, runs: str, expected: float, n: int, d: int) -> Plan:

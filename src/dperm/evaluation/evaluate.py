@@ -60,6 +60,15 @@ class Evaluation(Claim):
         found: Mapping[str, Any] = self.record["metrics"]
         return found
 
+    def _shown_rows(self) -> list[tuple[str, ...]]:
+        scores = [(name, score) for name, score in self.metrics.items() if isinstance(score, Mapping) and "value" in score]
+        return [
+            (name, "not known", score["why"])
+            if score["value"] is None
+            else (name, f"{score['value']:.4f}", f"{score['low']:.4f} … {score['high']:.4f}")
+            for name, score in scores
+        ]
+
     def disagreements(self) -> Iterator[str]:
         return iter(differences(_again(self.record), self.record))
 
@@ -169,7 +178,7 @@ def _record(
         "model": dict(model),
         "stages": [_plain(stage.spec()) for stage in plan.stages],
         "released": released,
-        "decided": in_units(question, outcome.decided),
+        "decided": in_units(question, dict(outcome.decided)),
         "digest": coefficient_hash([value for stage in plan.stages for value in released[stage.name]]),
         "metrics": metrics(plan, question, released, level),
         "noise": {**noise, "private": noise["policy"] != "seeded", "claim": ARITHMETIC[noise["policy"]]},

@@ -80,7 +80,7 @@ def metrics(plan: Plan, released: Mapping[str, Any], span: Any, level: float) ->
     counts = {name: np.asarray(values, dtype=np.float64) for name, values in released.items()}
     if plan.options["kind"] == "regression":
         return _regression(counts["moments"], scale["moments"], span, z)
-    found = {"accuracy": accuracy(counts["answers"], scale["answers"], z)}
+    found: dict[str, Any] = {"accuracy": accuracy(counts["answers"], scale["answers"], z)}
     if plan.options["kind"] == "binary":
         table = counts["scores"].reshape(2, plan.options["bins"])
         found["auc"] = _redrawn(auc, table, scale["scores"], z, (0.0, 1.0))

@@ -252,7 +252,7 @@ def regression(
     rows, unit = float(sums[8]), question.width * decided["clip"]
 
     def root(value: float) -> float:
-        return unit * math.sqrt(max(value, 0.0))
+        return float(unit * math.sqrt(max(value, 0.0)))
 
     squares = Ratio(square, rows, (fourth, square, rows), (s * s, 0.0, s * s))
     size = Ratio(above + under, rows, (square + s, above + under, rows), (2 * s * s, 0.0, s * s))
@@ -311,7 +311,7 @@ def _target(
     )
 
     def root(value: float) -> float:
-        return unit * math.sqrt(max(value, 0.0))
+        return float(unit * math.sqrt(max(value, 0.0)))
 
     deviation = context.score(best / rows, _hull(spreads), (0.0, most), context.crowding(s, context.n, "square"), root)
     return _from_one(explained), deviation
@@ -343,7 +343,7 @@ def counts(
     unit, noise, most = question.high * decided["clip"], (s * s, 0.0, s * s), (0.0, math.inf)
 
     def scaled(value: float) -> float:
-        return unit * value
+        return float(unit * value)
 
     blind = decided["clip"] >= MOST_DEVIANCE  # nothing stood out of the histogram: the clip says nothing of the deviances
     wide = MOST if blind else context.crowding(s, context.n, "mean")

@@ -150,7 +150,8 @@ def arrays(question: Question, released: Mapping[str, Any]) -> dict[str, Vector]
 
 def decide(plan: Plan, question: Question, released: Mapping[str, Any]) -> Settings:
     """Where bins are cut and sums are clipped, as far as the stages released so far say it. Units: parts of the range."""
-    held, scale, decided = arrays(question, released), noise_scales(plan), {}
+    held, scale = arrays(question, released), noise_scales(plan)
+    decided: Settings = {}
     if "grid" in held:
         decided["edges"] = bin_edges(held["grid"], question.bins, scale["grid"])
     if "centre" in held:
@@ -162,7 +163,7 @@ def decide(plan: Plan, question: Question, released: Mapping[str, Any]) -> Setti
     if "sizes" in held:
         decided["size"] = clip_of(held["sizes"], 1.0, scale["sizes"], scale["moments"])
     if "rates" in held:
-        mean = _mean(*held["rates"][:2], scale["rates"], (1e-6, 1.0), 1.0)
+        mean = _mean(held["rates"][0], held["rates"][1], scale["rates"], (1e-6, 1.0), 1.0)
         decided["rate"] = max(decided["size"] * mean, 1e-9)
     if "deviances" in held:
         decided["clip"] = clip_of(held["deviances"], MOST_DEVIANCE, scale["deviances"], scale["moments"])
@@ -191,7 +192,7 @@ def _mean(top: float, bottom: float, scale: float, bounds: tuple[float, float], 
     return float(min(max(top / bottom, bounds[0]), bounds[1]))
 
 
-def clip_of(counts: Sequence[float], top: float, scale: float, later: float) -> float:
+def clip_of(counts: Sequence[float] | Vector, top: float, scale: float, later: float) -> float:
     """Where to clip sizes, from their noisy histogram: at most `top`. `later` is the noise of the sums that will be clipped.
 
     Rows are counted from the largest bin down, until the count stays above a share f of the rows: 0.5 %, or more where noise
@@ -213,7 +214,7 @@ def clip_of(counts: Sequence[float], top: float, scale: float, later: float) -> 
     return float(min(top, size * max(math.log(TAIL / left) / math.log(TAIL * rows / count), 1.0)))
 
 
-def bin_edges(counts: Sequence[float], bins: int, scale: float) -> list[int]:
+def bin_edges(counts: Sequence[float] | Vector, bins: int, scale: float) -> list[int]:
     """Borders of bins with about equally many rows, as cells of the grid; even on the grid where noise hides the rows."""
     total = np.cumsum(np.asarray(counts, dtype=np.float64))
     cells = np.arange(1, bins)
@@ -226,7 +227,7 @@ def bin_edges(counts: Sequence[float], bins: int, scale: float) -> list[int]:
     return [*edges, of.GRID]
 
 
-def typical(counts: Sequence[float], top: float, scale: float) -> float:
+def typical(counts: Sequence[float] | Vector, top: float, scale: float) -> float:
     """The median size, from a noisy histogram: the middle of the bin where half of the rows are counted; 0 if none are seen."""
     seen = np.cumsum(np.asarray(counts, dtype=np.float64))
     if seen[-1] <= STANDS_OUT * scale * math.sqrt(len(seen)):

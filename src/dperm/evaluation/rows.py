@@ -82,12 +82,13 @@ def _residuals(model: Any, question: Question, X: Any, y: np.ndarray) -> tuple[V
 
 def _counts(model: Any, question: Question, X: Any, y: np.ndarray, exposure: Any) -> tuple[Vector, Vector]:
     """Counts cut to [0, limit], predictions rate·exposure; exposures as a fit reads them: cut to the largest, 0 if missing."""
-    truth, rate = numbers(y), np.asarray(model.predict(X), dtype=np.float64)
+    truth = numbers(y)
     given = np.full(len(truth), question.max_exposure) if exposure is None else numbers(exposure)
     if given.shape != truth.shape:
-        raise ValueError(f"Expected one exposure per row ({len(truth)}), found shape {given.shape}.")
+        raise ValueError("Expected one exposure per row, found another number of them. Pass one for every row.")
     given = tidy(given, 0.0, question.max_exposure)
     known = np.isfinite(truth) & (given > 0)
     truth = tidy(np.where(known, truth, 0.0), 0.0, question.high)
-    rows = [truth / question.high, tidy(rate * given, 0.0, question.high) / question.high, given / question.max_exposure]
+    predicted = tidy(model.predict(X, given), 0.0, question.high)  # of the exposures: the model cuts counts, not rates
+    rows = [truth / question.high, predicted / question.high, given / question.max_exposure]
     return np.column_stack(rows), known.astype(np.float64)

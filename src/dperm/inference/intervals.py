@@ -1,13 +1,15 @@
-"""Confidence intervals for private linear and logistic regression: sampling and privacy noise together.
+"""Standard errors and intervals of private coefficients: sampling and privacy noise together.
 
+scaled-inference       what `intervals=True` fits by: one Newton step from a noisy descent with two released matrices;
+                       `mechanisms/scaled/one_step.py` and `docs/theorems/intervals.md`
 statistics (linear)    ŵ = A⁻¹c from released moments, A = Σzzᵀ + E, symmetric noise E of deviation s (s/√2 off the diagonal):
                        Cov ŵ ≈ A⁻¹(σ²A + (s²/2)(‖u‖²I + uuᵀ))A⁻¹,  u = (-w, 1), σ² the residual variance from the same moments
 objective (logistic)   ŵ = argmin Σℓ + (λ/2)‖w‖² + ⟨b, w⟩. With H = Σφ''zzᵀ at ŵ, released for a budget of its own:
                        w̃ = ŵ + λH⁻¹ŵ (one Newton step takes the ridge's bias away, since ∇Σℓ(ŵ) = -λŵ - b), and
                        Cov w̃ ≈ H⁻¹(H + σ_b²I)H⁻¹ + λ²H⁻¹((s²/2)(‖v‖²I + vvᵀ))H⁻¹,  v = H⁻¹ŵ
 
-H estimates both the curvature and, when the logistic model holds, the covariance of the scores. σ_b², s are public. Everything is
-first order in 1/n; a matrix whose eigenvalues do not stand out of its noise is refused rather than inverted.
+For the last two H estimates both the curvature and, when the model holds, the covariance of the scores; a matrix whose
+eigenvalues do not stand out of its noise is refused rather than inverted.
 
 **Why not for the other methods.** Clipped descent has a bias without closed form; private scaling adds random units; pure output
 and exponential noise have their own laws. They are refused by name.
@@ -16,15 +18,22 @@ and exponential noise have their own laws. They are refused by name.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtr, ndtri
+from sklearn.utils.validation import check_is_fitted
 
+from dperm.inference.summary import Summary, reach
+from dperm.mechanisms.registry import mechanism_of_record
+from dperm.mechanisms.scaled import settings as rule
+from dperm.mechanisms.scaled.errors import Errors
+from dperm.mechanisms.scaled.inference import ScaledInference
+from dperm.mechanisms.scaled.one_step import OneStep
 from dperm.privacy import Event, Gaussian, compose, gaussian_mu
 from dperm.problem import Problem
+from dperm.problem.arrays import is_sparse
 from dperm.release.asks import Program, Sum
 from dperm.release.noise import gaussian_scale, noise_source
 from dperm.release.plan import Plan, Shape, Stage, Target, Vector
@@ -33,51 +42,6 @@ from dperm.terms.information import InformationTerm, information_term
 from dperm.terms.moments import smat
 from dperm.walk.fitting import execute
 from dperm.words.wording import printable
-
-
-@dataclass(frozen=True)
-class Summary:
-    """One line per coefficient, in the units of `coef_`, the intercept last."""
-
-    names: tuple[str, ...]
-    estimate: Vector
-    standard_error: Vector
-    level: float
-    note: str
-
-    @property
-    def z(self) -> Vector:
-        return self.estimate / self.standard_error
-
-    @property
-    def interval(self) -> Vector:
-        """(low, high) per coefficient."""
-        reach = float(ndtri((1 + self.level) / 2)) * self.standard_error
-        return np.column_stack([self.estimate - reach, self.estimate + reach])
-
-    def rows(self) -> list[dict[str, Any]]:
-        return [
-            {
-                "name": name,
-                "estimate": float(self.estimate[j]),
-                "standard_error": float(self.standard_error[j]),
-                "z": float(self.z[j]),
-                "p": float(2 * ndtr(-abs(self.z[j]))),
-                "low": float(self.interval[j, 0]),
-                "high": float(self.interval[j, 1]),
-            }
-            for j, name in enumerate(self.names)
-        ]
-
-    def __str__(self) -> str:
-        width = max(9, *(len(printable(name)) for name in self.names))
-        lines = [f"{'':<{width}} {'estimate':>11} {'std. error':>11} {'z':>8}   {self.level:.0%} interval"]
-        for row in self.rows():
-            lines.append(
-                f"{printable(row['name']):<{width}} {row['estimate']:>11.4g} {row['standard_error']:>11.4g} {row['z']:>8.2f}   "
-                f"{row['low']:.4g} … {row['high']:.4g}"
-            )
-        return "\n".join([*lines, self.note])
 
 
 @dataclass(frozen=True)
@@ -164,35 +128,68 @@ def release_information(
 
 
 def _information(term: InformationTerm) -> Program:
-    return (yield Sum("information", term))
+    return np.asarray((yield Sum("information", term)))
 
 
-def summary(model: Any, level: float = 0.95) -> Summary:
+def summary(model: Any, level: float = 0.95, *, exponentiate: bool = False) -> Summary:
     """The table for a fitted model, or a refusal that says why there is none."""
-    if not 0 < level < 1:
-        raise ValueError(f"Expected 0 < level < 1, found {level}. Pass e.g. 0.95.")
+    reach(level)
+    if exponentiate and not (hasattr(model, "classes_") or model._loss().name == "poisson"):
+        raise ValueError(
+            "Expected a logistic or a Poisson regression for exponentiate=True, whose coefficients are logarithms of ratios, "
+            f"found {type(model).__name__}. Leave exponentiate= out."
+        )
     mechanism = _mechanism(model)
     kept = contrasts(model)
-    w, covariance, note = _statistics(model, kept) if mechanism == "statistics" else _objective(model, kept)
+    errors, note = ROUTES[mechanism](model, kept)
     note += "; a level's line compares it with the first level of its column" if kept.references else ""
-    # In the units of coef_: slopes w/width, intercept c₀·w₀ - Σ w·anchor/width, both times half the range of y for a regression.
+    lift, constant = _units(model, kept)
+    names = [model._encoding.names[j] for j in kept.places[kept.places < model._encoding.d]]
+    names += ["intercept"] if model.fit_intercept else []
+    return Summary(tuple(names), errors.mapped(lift, constant), level, note, exponentiate)
+
+
+def _units(model: Any, kept: Contrasts) -> tuple[Vector, Vector]:
+    """(matrix, constant) from encoded coefficients to the units of `coef_`.
+
+    Slopes w/width, intercept c₀·w₀ - Σ w·anchor/width, both times half the range of y for a regression; a count regression adds
+    the logarithm of the count in units of which it is stored.
+    """
     columns = kept.places[kept.places < model._encoding.d]
     width, anchor, d = model._encoding.width[columns], model._encoding.anchor[columns], len(columns)
     half, middle = 1.0, 0.0
     if hasattr(model, "_y_low"):
         half, middle = (model._y_high - model._y_low) / 2, (model._y_high + model._y_low) / 2
-    lift = np.zeros((d + 1, len(w)))
+    elif hasattr(model, "_unit"):
+        middle = math.log(model._unit)
+    lift = np.zeros((d + 1, d + int(model.fit_intercept)))
     lift[np.arange(d), np.arange(d)] = half / width
     lift[d, :d] = -half * anchor / width
-    names = [model._encoding.names[j] for j in columns]
+    if not model.fit_intercept:
+        return lift[:d], np.zeros(d)
+    lift[d, d] = half
+    return lift, np.r_[np.zeros(d), middle]
+
+
+def margin_errors(model: Any, X: Any) -> tuple[Vector, Vector]:
+    """Scores ⟨encoded x, w⟩ of new rows and their standard errors, for a fit by `scaled-inference`."""
+    if _mechanism(model) != "scaled-inference":
+        found = model.certificate_.mechanism
+        raise ValueError(f"Expected a fit with intervals=True and method='auto' for intervals of predictions, found {found!r}.")
+    encoded = model._encoded(X)
+    rows = np.asarray(encoded.toarray() if is_sparse(encoded) else encoded, dtype=np.float64)
     if model.fit_intercept:
-        lift[d, d] = half
-        names.append("intercept")
-    else:
-        lift = lift[:d]
-    estimate = lift @ w + (np.r_[np.zeros(d), middle] if model.fit_intercept else 0.0)
-    errors = np.sqrt(np.einsum("ij,jk,ik->i", lift, covariance, lift))
-    return Summary(tuple(names), np.asarray(estimate), errors, level, note)
+        rows = np.column_stack([rows, np.ones(len(rows))])
+    errors, _ = _one_step(model)
+    return rows @ errors.estimate, np.sqrt(np.add(*errors.variances(rows)))
+
+
+def score_interval(model: Any, X: Any, level: float) -> tuple[Vector, Vector, Vector]:
+    """Scores of new rows with the ends of their intervals."""
+    check_is_fitted(model, "certificate_")
+    width = reach(level)
+    scores, errors = margin_errors(model, X)
+    return scores, scores - width * errors, scores + width * errors
 
 
 @dataclass(frozen=True)
@@ -208,12 +205,27 @@ class Contrasts:
     map: Vector
 
 
+def scaled_inference(model: Any) -> ScaledInference:
+    """The method for the encoded columns of a model; it knows which are levels of one group, which only contrasts tell apart."""
+    encoding = model._encoding
+    groups = one_hot_groups(encoding) if model.fit_intercept and encoding.x_norm is None else ()
+    return ScaledInference(tuple(encoding.kinds), groups)
+
+
+def one_hot_groups(encoding: Any) -> tuple[int, ...]:
+    """The one-hot group of each encoded column, -1 for none; columns that were moved or stretched do not add up to 1."""
+    return tuple(
+        int(group) if anchor == 0 and width == 1 else -1
+        for group, anchor, width in zip(encoding.groups, encoding.anchor, encoding.width)
+    )
+
+
 def contrasts(model: Any) -> Contrasts:
     encoding, d = model._encoding, model._encoding.d
     p = d + int(model.fit_intercept)
     members: dict[int, list[int]] = {}
     for j, group in enumerate(encoding.groups):
-        if group >= 0 and model.fit_intercept and encoding.anchor[j] == 0 and encoding.width[j] == 1:
+        if group >= 0 and model.fit_intercept:
             members.setdefault(group, []).append(j)
     references = tuple(group[0] for group in members.values())
     places = np.array([j for j in range(p) if j not in references], dtype=np.int64)
@@ -229,7 +241,7 @@ def _mechanism(model: Any) -> str:
     if certificate is None or not hasattr(model, "plan_"):
         raise ValueError("Expected a model fresh from fit, found one without its plan. Ask for intervals where it was fitted.")
     name = certificate.mechanism
-    if name in ("statistics", "objective"):
+    if name in ROUTES:
         return str(name)
     reasons = {
         "scaled-gradient": "clipped gradients have a bias without closed form",
@@ -241,18 +253,65 @@ def _mechanism(model: Any) -> str:
     }
     why = reasons.get(name, "its error has no closed form here")
     advice = "Fit with intervals=True (--intervals), which chooses the method that has them."
-    if not hasattr(model, "intervals") or len(getattr(model, "classes_", ())) > 2:
-        what = "a fit of several classes" if hasattr(model, "intervals") else type(model).__name__
+    several = len(getattr(model, "classes_", ())) > 2
+    if several or not getattr(model, "has_intervals", False):
+        what = "A fit of several classes" if several else type(model).__name__
         advice = (
-            f"{what[0].upper()}{what[1:]} has none by any method: use LinearRegression, Ridge or, for two classes, "
-            "LogisticRegression, with intervals=True."
+            f"{what} has none by any method: use LinearRegression, Ridge, HuberRegressor, QuantileRegressor, PoissonRegressor "
+            "or, for two classes, LogisticRegression, with intervals=True."
         )
-    raise ValueError(
-        f"Expected a fit by 'statistics' (linear) or 'objective' (logistic) for intervals, found {name!r}: {why}. {advice}"
-    )
+    raise ValueError(f"Expected a fit with intervals=True, found one by {name!r}: {why}. {advice}")
 
 
-def _statistics(model: Any, kept: Contrasts) -> tuple[Vector, Vector, str]:
+def _one_step(model: Any) -> tuple[Errors, OneStep]:
+    """Errors of all encoded coefficients of a fit by `scaled-inference`, and the step behind them."""
+    record, plan = model.certificate_.record, model.plan_
+    problem = Problem.from_spec(record["problem"])
+    step = mechanism_of_record(plan.mechanism, plan.options).inference(plan, problem, model.release_.released)
+    decided, p = record["decided"], len(step.errors.estimate)
+    lift = rule.original_coefficients(np.eye(p), decided, problem.data.intercept).T
+    # A count regression has the logarithm of the mean rate in its intercept: a constant, since it is released.
+    return step.errors.mapped(lift, np.asarray(decided["coefficients"]) - lift @ step.errors.estimate), step
+
+
+def _scaled(model: Any, kept: Contrasts) -> tuple[Errors, str]:
+    errors, step = _one_step(model)
+    return errors.mapped(kept.map.T), target_sentence(model) + _weak_directions(model, step)
+
+
+def target_sentence(model: Any) -> str:
+    """What the estimates are of, in one sentence without a full stop."""
+    loss, decided = model.certificate_.record["problem"]["loss"]["name"], model.certificate_.record["decided"]
+    half = (model._y_high - model._y_low) / 2 if hasattr(model, "_y_low") else 1.0
+    clip = f"{half * decided['clip'][-1]:.3g}"
+    weights = "rows weighted down by min(1, (R/length)²)"
+    sentence = {
+        "logistic": f"log-odds of the logistic model on {weights}, the ordinary ones if the model holds",
+        "squared": f"least squares with residuals clipped at {clip} and {weights}: the ordinary coefficients if the mean is "
+        "linear and errors are symmetric or independent of the columns",
+        "huber": f"Huber regression with threshold {clip} on {weights}: the coefficients of the mean if it is linear and errors "
+        "are symmetric",
+        "poisson": f"Poisson regression with Pearson residuals clipped at {clip} (in units of the mean rate) and {weights}: the "
+        "ordinary coefficients if the log-mean is linear and few residuals are clipped",
+        "quantile": f"quantile smoothed over ±{clip} on {weights}: the coefficients of the quantile if it is linear",
+    }[loss]
+    if model.certificate_.record["problem"]["regularizer"]["name"] == "ridge":
+        sentence += "; the ridge's bias towards 0 is part of the target and not of the error"
+    return f"{sentence}; errors include sampling and privacy noise"
+
+
+def _weak_directions(model: Any, step: OneStep) -> str:
+    weak = step.unresolved().T
+    if len(weak) == 0:
+        return ""
+    if len(weak) > max(2, len(step.eigenvalues) // 3):
+        return "; the curvature does not stand out of its noise, so intervals are wide"
+    names = [*map(printable, model._encoding.names), "intercept"]
+    told = [" and ".join(names[j] for j in np.flatnonzero(np.abs(direction) > 0.3)[:6]) for direction in weak]
+    return f"; the data can hardly tell apart {'; '.join(told)}: their intervals have no guarantee"
+
+
+def _statistics(model: Any, kept: Contrasts) -> tuple[Errors, str]:
     from dperm.mechanisms.statistics import Moments
 
     moments = Moments.of(model.release_)
@@ -270,9 +329,9 @@ def _statistics(model: Any, kept: Contrasts) -> tuple[Vector, Vector, str]:
     variance = max(rest, moments.scale / moments.target_scale**2) / max(moments.n - p, 1)
     # E(-w, 1/τ): Cov(Eu)= (s²/2)(‖u‖²I + uuᵀ); only the first p entries act on w.
     noise = moments.scale**2 / 2 * ((lifted @ lifted) * np.eye(p) + np.outer(w, w))
-    covariance = inverse @ (variance * gram + noise) @ inverse
+    sampling = np.asarray(variance * inverse)
     note = "estimates of the least-squares coefficients without a ridge; errors include sampling and privacy noise"
-    return w, covariance, note
+    return Errors(w, sampling, sampling, inverse @ noise @ inverse), note
 
 
 def _objective_problem(model: Any) -> tuple[Problem, Mapping[str, Any]]:
@@ -287,7 +346,7 @@ def _objective_problem(model: Any) -> tuple[Problem, Mapping[str, Any]]:
     return problem, record
 
 
-def _objective(model: Any, kept: Contrasts) -> tuple[Vector, Vector, str]:
+def _objective(model: Any, kept: Contrasts) -> tuple[Errors, str]:
     _objective_problem(model)
     information = getattr(model, "information_", None) or _planned_information(model)
     if information is None:
@@ -306,12 +365,12 @@ def _objective(model: Any, kept: Contrasts) -> tuple[Vector, Vector, str]:
     # Gaussian tilt: variance σ²; Gamma-norm tilt: E‖b‖²/p = (p + 1)·scale² per coordinate of all of w.
     tilt = float(settings["noise_scale"]) ** 2 * (len(model.w_) + 1 if settings["noise"] == "pure" else 1)
     of_matrix = s**2 / 2 * ((v @ v) * np.eye(p) + np.outer(v, v))
-    covariance = inverse @ (H + tilt * np.eye(p) + ridge**2 * of_matrix) @ inverse
+    privacy = inverse @ (tilt * np.eye(p) + ridge**2 * of_matrix) @ inverse
     note = (
         "estimates with the ridge's bias taken away; errors include sampling (if the logistic model holds) and privacy noise; "
         f"fit and curvature together cost epsilon {information.total_epsilon:.4g}{information.condition}"
     )
-    return w, covariance, note
+    return Errors(w, inverse, inverse, privacy), note
 
 
 def _planned_information(model: Any) -> Information | None:
@@ -332,3 +391,10 @@ def _standing_out(matrix: Vector, floor: float) -> None:
             f"Expected a matrix whose eigenvalues stand out of its noise for intervals, found {smallest:.3g} below {floor:.3g}. "
             "Use more rows, fewer columns, narrower bounds or a larger epsilon."
         )
+
+
+ROUTES: dict[str, Callable[[Any, Contrasts], tuple[Errors, str]]] = {
+    "scaled-inference": _scaled,
+    "statistics": _statistics,
+    "objective": _objective,
+}

@@ -107,4 +107,4 @@ def reference_moments(model: Any) -> Vector:
             spread[j, j] = 1 / encoding.d  # a row of the declared norm in no particular direction
         elif kind == "numeric" and not encoding.centred:
             mean[j] = (encoding.low[j] + encoding.high[j]) / 2 / encoding.width[j]
-    return spread + np.outer(mean, mean)
+    return np.asarray(spread + np.outer(mean, mean))

@@ -10,7 +10,9 @@ from dperm.mechanisms.newton import Newton
 from dperm.mechanisms.objective.mechanism import Objective
 from dperm.mechanisms.output import Output
 from dperm.mechanisms.registry import mechanism_from_spec
+from dperm.mechanisms.scaled.additive import Additive
 from dperm.mechanisms.scaled.gradient import ScaledGradient
+from dperm.mechanisms.scaled.inference import ScaledInference
 from dperm.mechanisms.scaled.objective import ScaledObjective
 from dperm.mechanisms.scaled.poisson import ScaledPoisson
 from dperm.mechanisms.scaled.quantile import ScaledQuantile
@@ -21,6 +23,7 @@ from dperm.release.plan import MECHANISMS, Mechanism, Outcome, Plan, Shape, Stag
 
 __all__ = [
     "MECHANISMS",
+    "Additive",
     "Exponential",
     "FiniteExponential",
     "Gradient",
@@ -35,6 +38,7 @@ __all__ = [
     "Plan",
     "QuantileExponential",
     "ScaledGradient",
+    "ScaledInference",
     "ScaledObjective",
     "ScaledPoisson",
     "ScaledQuantile",

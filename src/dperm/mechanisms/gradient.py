@@ -160,7 +160,7 @@ class Gradient:
         settings["step_mu"] = step_mu
         sensitivity = kappa(target.relation) * settings["clip"] * target.rows_per_person
         settings["noise_of_mean"] = gaussian_scale(sensitivity, step_mu) / (shape.n * rate)
-        assumptions = ()
+        assumptions: tuple[str, ...] = ()
         if self.bound == "assumed":
             assumptions = (f"UNVERIFIED: every row's gradient has norm at most {settings['clip']:g} (taken on trust)",)
         return Plan(self.name, options_of(self), (Stage("descent", event, settings),), target, shape, assumptions)
@@ -225,7 +225,8 @@ class Gradient:
     def program(self, plan: Plan, problem: Problem) -> Program:
         if self.accounting == "hidden-state":
             # The iterates stay inside the solve: only the last one is covered by the event.
-            return (yield Solve(("descent",), partial(self._hidden, plan, problem), (plan.shape.parameters(problem),)))
+            w = yield Solve(("descent",), partial(self._hidden, plan, problem), (plan.shape.parameters(problem),))
+            return np.asarray(w)
         yield Open("descent", sums=plan.stage("descent").settings["steps"], sampling_rate=self.sampling_rate)
         w = yield from self._descent(plan, problem)
         yield Close("descent")

@@ -59,7 +59,7 @@ class SumTerm(Pulled):
             return super().factors(block)
         z = np.clip((block.X.astype(np.float64) - features.shift) * features.scale, -0.5, 0.5)
         grid = DenseGrid.of(z, Features(features.intercept))
-        return self.pairs(left_factor(self.slopes(block, grid), grid, self.longest), grid)
+        return grid.pairs(left_factor(self.slopes(block, grid), grid, self.longest))
 
     def sensitivity(self, relation: str) -> float:
         return kappa(relation) * self.longest

@@ -186,7 +186,7 @@ def majoriser(loss: Loss, margins: Vector, y: Any, bound: float) -> Vector:
         width = getattr(loss, "width", None)
         inner = margins if width is None else (1 - y * margins) / width
         size = np.maximum(np.abs(inner), 1e-6)
-        return np.minimum(np.tanh(size / 2) / (2 * size) / (width or 1.0), bound)
+        return np.asarray(np.minimum(np.tanh(size / 2) / (2 * size) / (width or 1.0), bound))
     if loss.name in ("huber", "log-cosh"):
         residual = np.asarray(margins - y, dtype=np.float64)
         far = np.abs(residual) > 1e-6

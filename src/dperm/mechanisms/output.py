@@ -14,7 +14,8 @@ sum (E2), noise is not restricted to C (E3), and the sensitivity is 2L/λ, not 4
 same sensitivity κL/λ for every batch size and number of passes.
 
 **When the number of rows is protected** (add-remove) no arithmetic bounds ρ for every table: rounding grows with the rows. So all
-rows together are weighted by ω(n) = max(0, 1 − n/M), with M = room·nominal n and n the true number of rows. Then ω(n)·n ≤ M/4:
+rows together are weighted by ω(n) = max(0, 1 − n/M), with M = room·nominal n and n the true number of rows that take part (null
+rows, such as those beyond a person's limit, do not: one person may own any number of them). Then ω(n)·n ≤ M/4:
 a bound on the rounding, and on the smoothness, that holds for tables of every size. And nothing is lost: removing a row changes
 the weights, in sum, by ω(n) + (n − 1)·(ω(n−1) − ω(n)) ≤ (1 − n/M) + (n − 1)/M < 1, so Σ ω·∇ℓ at any fixed w still moves by less
 than L, and the minimiser by less than L/λ. At n = nominal n the weight is 0.999. There is no other value to fall back on: the
@@ -26,6 +27,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -37,10 +39,11 @@ from dperm.problem import DataBounds, ElasticNet, FeatureMap, Lasso, Problem, Wh
 from dperm.release.asks import Program, Secret, Solve
 from dperm.release.noise import RELEASE_SLACK, gamma_norm_vector, release
 from dperm.release.plan import Plan, Settings, Shape, Stage, Target, Vector, options_of, register
-from dperm.rows.base import Block, Rows, RowsBehind, Term
+from dperm.rows.base import Block, Rows, RowsBehind, Term, sum_step
 from dperm.solvers import Solution, minimise_over
 from dperm.terms.affine import Features
 from dperm.terms.objective import MinimiserTerm, WeightedRows
+from dperm.terms.statistics import RowCount
 
 NOISE_KINDS = ("auto", "gaussian", "pure")
 SOLVERS = ("certified", "permutation-sgd")
@@ -152,12 +155,12 @@ class Output:
         )
         if self.solver == "permutation-sgd":
             # η_t-weighted errors of contracting steps add up to at most (error of the mean gradient)/γ; each batch rounds anew.
-            return settings["batches"] * error / ridge
+            return float(settings["batches"] * error / ridge)
         # The proximal residual 2‖G‖ cannot fall below rounding of M·w; Newton's tolerance is the smaller of the two.
         smoothness = n * problem.constants.smoothness + ridge
         tolerance = max(error, 16 * 2.0**-53 * smoothness * norm, rows.gradient_bound * 2.0**-40)
         settings["gradient_tolerance"] = tolerance
-        return 2 * tolerance / ridge
+        return float(2 * tolerance / ridge)
 
     def _rows(self, problem: Problem) -> WeightedRows:
         R = problem.row_norm
@@ -218,13 +221,22 @@ class Output:
 
 @dataclass(frozen=True, eq=False)
 class FadedRows(RowsBehind):
-    """Rows of which each counts ω = max(0, 1 − n/M): sums are multiplied by ω, and no table weighs more than M/4."""
+    """Rows of which each counts ω = max(0, 1 − n/M): sums are multiplied by ω, and no table weighs more than M/4.
+
+    n counts the rows that take part. A person has k of these at most, and so moves ω by k/M at most, however many rows he owns.
+    """
 
     most: int  # M
 
+    @cached_property
+    def counted(self) -> float:
+        """n."""
+        count = RowCount()
+        return float(self.rows.sum(count, sum_step(count.row_bound, 1))[0])
+
     @property
     def weight(self) -> float:
-        return max(0.0, 1.0 - self.n / self.most)
+        return max(0.0, 1.0 - self.counted / self.most)
 
     def bounded(self, data: DataBounds, feature_map: FeatureMap | None = None) -> Rows:
         return FadedRows(self.rows.bounded(data, feature_map), self.most)
@@ -235,7 +247,7 @@ class FadedRows(RowsBehind):
 
 def total_weight(rows: Rows) -> float:
     """The weight of all rows together, at most."""
-    return rows.n * (rows.weight if isinstance(rows, FadedRows) else 1.0)
+    return rows.counted * rows.weight if isinstance(rows, FadedRows) else float(rows.n)
 
 
 def proximal_cap(condition: float) -> int:
@@ -256,7 +268,7 @@ def balanced_ridge(problem: Problem, n: int, noise: float) -> float:
     `noise` is the root mean square of b per coordinate times λ; tr ∇²F ≤ nβ. B is the domain's radius, or 5/R for a free one.
     """
     reach = problem.domain.radius if math.isfinite(problem.domain.radius) else 5.0 / problem.row_norm
-    return (2 * n * problem.constants.smoothness * noise**2 / reach**2) ** (1 / 3)
+    return float((2 * n * problem.constants.smoothness * noise**2 / reach**2) ** (1 / 3))
 
 
 @dataclass(frozen=True, eq=False)

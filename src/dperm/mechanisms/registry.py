@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dperm.release.plan import MECHANISMS
+from dperm.release.plan import MECHANISMS, MOST_RELEASES
 
 
 def mechanism_from_spec(name: str, options: Mapping[str, Any]) -> Any:
@@ -22,4 +22,7 @@ def mechanism_from_spec(name: str, options: Mapping[str, Any]) -> Any:
 
 def mechanism_of_record(name: str, options: Mapping[str, Any]) -> Any:
     """The mechanism that a certificate states; an option that it does not state has the meaning it had when there was none."""
+    steps = options.get("steps")
+    if isinstance(steps, int | float) and steps > MOST_RELEASES:  # some plans list their steps one by one
+        raise ValueError(f"Expected at most {MOST_RELEASES:,} steps, found {steps:,}.")
     return mechanism_from_spec(name, {**getattr(MECHANISMS.get(name), "UNSTATED", {}), **options})

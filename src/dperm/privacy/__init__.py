@@ -25,6 +25,7 @@ from dperm.privacy.guarantees import (
     guarantee_from_spec,
 )
 from dperm.privacy.hidden_state import hidden_state_mu
+from dperm.privacy.levels_event import Levels, levels_threshold
 from dperm.privacy.objective_event import ObjectiveDP, ObjectiveEvent, calibrate_shift
 from dperm.privacy.products import Composed, ProductDP
 from dperm.privacy.relations import RELATIONS, check_relation, kappa
@@ -44,6 +45,7 @@ __all__ = [
     "Gaussian",
     "Guarantee",
     "HiddenState",
+    "Levels",
     "ObjectiveDP",
     "ObjectiveEvent",
     "PoissonRuns",
@@ -69,6 +71,7 @@ __all__ = [
     "hidden_state_mu",
     "kappa",
     "law_of",
+    "levels_threshold",
     "register_event",
     "selection_epsilon",
     "split_mu",

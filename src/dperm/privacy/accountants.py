@@ -71,12 +71,15 @@ def _root_sum_of_squares(values: Sequence[float | None]) -> float:
 
 
 def _product(events: Sequence[Event], relation: str) -> ProductDP | None:
-    """The exact product, when every event is Gaussian or dominated by (ε, δ) releases."""
+    """The exact product, when every event is Gaussian, Gaussian but for a failure, or dominated by (ε, δ) releases."""
     squares, responses, log_intact = [0.0], [], 0.0
     for event in events:
-        mu, pair, pure = event.gdp(), event.approximate(), event.pure()
+        mu, pair, pure, hidden = event.gdp(), event.approximate(), event.pure(), event.gdp_but_for()
         if mu is not None:
             squares.append(mu**2)
+        elif hidden is not None:
+            squares.append(hidden[0] ** 2)
+            log_intact += math.log1p(-hidden[1]) if hidden[1] < 1 else -math.inf
         elif pair is not None or pure is not None:
             epsilon, delta, count = pair if pair is not None else (pure or 0.0, 0.0, 1)
             responses.append((epsilon, count))

@@ -76,6 +76,13 @@ class Event:
         """(ε, δ, count): the event is `count` adaptive (ε, δ)-DP releases; or None."""
         return None
 
+    def gdp_but_for(self) -> tuple[float, float] | None:
+        """(μ, δ): dominated by "reveal everything with probability δ, else a μ-GDP release"; or None.
+
+        Only for events that are not μ-GDP themselves.
+        """
+        return None
+
     def relaxed(self) -> Event:
         """A simpler event that costs at least as much (used as a second, always valid route)."""
         return self

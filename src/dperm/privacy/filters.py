@@ -4,17 +4,20 @@ Fix neighbours D, D' and let L_T be the privacy loss of everything released unti
 costs booked so far that keeps E(1 - e^{ε-L_T})₊ ≤ δ for every analyst, however adaptive. Here the rule accepts a history when
 one of these holds, each with a share of δ of its own:
 
-    Gaussian   every event is Gaussian and Σμ_i² ≤ μ²,  δ_G(ε; μ) = share₁·δ
+    Gaussian   every event is Gaussian but for a failure (most for none), Σμ_i² ≤ μ² with δ_G(ε; μ) = share₁·δ, and the failure
+               masses sum to at most share₃·δ
     Rényi      for some order α of a list fixed at creation  Σ_i ε_i(α) ≤ B_α,
                (α, B_α)-RDP ⇒ (ε, weight_α·share₂·δ)-DP, and the failure masses sum to at most share₃·δ
 
 **Guarantee** (ε, δ)-DP of all releases together. Proof. Split E(1 - e^{ε-L_T})₊ by the branch that holds when the process stops.
-(1) Stop the process before its first event that is not Gaussian, or that would break Σμ_i² ≤ μ²: the GDP filter theorem (Smith
-and Thakurta 2022; Koskela, Tobaben and Honkela 2023) bounds its expectation by share₁·δ, and on histories in this branch it is
-the same process. (2) M_t = exp((α-1)(L_t - Σ_{i≤t} ε_i(α))) is a supermartingale for every α, because given the past event i has
+(1) Stop the process
+before its first event that is not Gaussian but for a failure, or that would break Σμ_i² ≤ μ²: the GDP filter theorem (Smith and
+Thakurta 2022; Koskela, Tobaben and Honkela 2023) bounds its expectation by share₁·δ, and on histories in this branch it is the
+same process. (2) M_t = exp((α-1)(L_t - Σ_{i≤t} ε_i(α))) is a supermartingale for every α, because given the past event i has
 E e^{(α-1)L_i} ≤ e^{(α-1)ε_i(α)}; where (1 - e^{ε-l})₊ ≤ c_α e^{(α-1)(l-ε)}, c_α = (1-1/α)^{α-1}/α, so the part of the expectation
 with Σε_i(α) ≤ B_α is at most c_α e^{(α-1)(B_α-ε)} = weight_α·share₂·δ. (3) A release that fails with probability δ_i is a release
-that reveals everything with probability δ_i and otherwise has a finite moment: those δ_i add up to at most share₃·δ. ∎
+that reveals everything with probability δ_i, by a coin that is the same for D and D', and otherwise has a finite moment or is
+μ_i-GDP (`Levels`). Something is revealed with probability at most share₃·δ in all; where nothing is, (1) and (2) hold. ∎
 
 A privacy-loss distribution is never composed across fits: fits are chosen adaptively, for which that is not a theorem. The first
 entry alone is chosen without seeing anything, so one fit may use the whole budget by its own composition theorem ("single").
@@ -84,12 +87,16 @@ class Filter:
 
     def cost(self, events: Sequence[Event]) -> Cost:
         """The cost of one planned fit."""
-        squares = [event.gdp() for event in events]
+        hidden = [event.gdp_but_for() for event in events]
+        squares = [event.gdp() if found is None else found[0] for event, found in zip(events, hidden)]
         pure = [event.pure() for event in events]
         curve, failure = np.zeros(len(self.orders)), 0.0
-        for event in events if self.orders else ():
-            one, mass = renyi_curve(event, self.orders)
-            curve, failure = curve + np.array(one), failure + mass
+        for event, found in zip(events, hidden):
+            if self.orders:
+                one, mass = renyi_curve(event, self.orders)
+                curve, failure = curve + np.array(one), failure + mass
+            elif found is not None:  # without the Rényi branch other masses have nothing to count against
+                failure += found[1]
         return Cost(
             None if None in squares else math.fsum(mu**2 for mu in squares if mu is not None),
             tuple(float(value) for value in curve),
@@ -103,9 +110,11 @@ class Filter:
             spent = [cost.pure for cost in costs]
             return "pure" if None not in spent and math.fsum(v for v in spent if v is not None) <= self.epsilon else None
         squares = [cost.square for cost in costs]
+        if math.fsum(cost.failure for cost in costs) > self.failure:
+            return None
         if self.mu and None not in squares and math.fsum(s for s in squares if s is not None) <= self.mu**2:
             return "gaussian"
-        if self.orders and math.fsum(cost.failure for cost in costs) <= self.failure:
+        if self.orders:
             total = np.array([cost.curve for cost in costs]).reshape(len(costs), -1).sum(axis=0)
             if np.any(total * (1 + 1e-12) <= np.array(self.limits)):
                 return "renyi"
@@ -122,9 +131,11 @@ class Filter:
             return 0.0 if None in spent else max(0.0, self.epsilon - math.fsum(v for v in spent if v is not None))
         best = 0.0
         squares = [cost.square for cost in costs]
+        if math.fsum(cost.failure for cost in costs) > self.failure:
+            return 0.0
         if None not in squares:
             best = max(best, self.mu**2 - math.fsum(s for s in squares if s is not None))
-        if self.orders and math.fsum(cost.failure for cost in costs) <= self.failure:
+        if self.orders:
             total = np.array([cost.curve for cost in costs]).reshape(len(costs), -1).sum(axis=0) if costs else 0.0
             room = (np.array(self.limits) - total) * 2 / np.array(self.orders)
             best = max(best, float(room.max()))
@@ -172,16 +183,18 @@ def _limits(orders: Any, epsilon: float, delta: Any) -> Any:
 def renyi_curve(event: Event, orders: tuple[float, ...]) -> tuple[tuple[float, ...], float]:
     """(ε(α) at the orders, failure mass): a bound on the Rényi divergence of the event, but for that mass.
 
-    Gaussian αμ²/2; pure and (ε, δ) releases by randomised response, which dominates them; concentrated αρ; the curve that an
-    event states itself (`rdp`: the best of K runs); every other event from the moments of the privacy-loss distribution that
-    dominates it, Σ_l m_l e^{(α-1)l}, the worse of both directions.
+    Gaussian αμ²/2, but for a failure where there is one; pure and (ε, δ) releases by randomised response, which dominates them;
+    concentrated αρ; the curve that an event states itself (`rdp`: the best of K runs); every other event from the moments of the
+    privacy-loss distribution that dominates it, Σ_l m_l e^{(α-1)l}, the worse of both directions.
 
     >>> renyi_curve(Gaussian(0.5, count=4), (3.0,))
     ((1.5,), 0.0)
     """
-    mu, listed = event.gdp(), event.approximate()
+    mu, listed, hidden = event.gdp(), event.approximate(), event.gdp_but_for()
     if mu is not None:
         return tuple(alpha * mu**2 / 2 for alpha in orders), 0.0
+    if hidden is not None:
+        return tuple(alpha * hidden[0] ** 2 / 2 for alpha in orders), hidden[1]
     if listed is not None:
         epsilon, delta, count = listed
         return tuple(count * PureDP(epsilon, "replace-one").rdp(alpha) for alpha in orders), min(1.0, count * delta)

@@ -1,7 +1,7 @@
 """What a mechanism's program may ask for. A program is a generator: it yields an ask and is sent the answer.
 
     radius = yield Sum("radius", LogHistogram(...))       a planned stage, answered with noise; the answer is in the record
-    yield Open("descent", sums=steps)                     the whole allowance of a stage is booked
+    yield Open("descent", sums=steps)                     the whole allowance of a stage is booked before its first sum
     g = yield Sum("descent", term, mu=..., shape=...)     … and drawn from; such answers are not in the record
     yield Close("descent")
     w = yield Solve(("objective",), algorithm, shape)     a whole algorithm on exact sums, one value out
@@ -64,7 +64,7 @@ class Sum:
 
 @dataclass(frozen=True)
 class Open:
-    """Book the whole event of a stage now, for `sums` noisy sums that draw from it.
+    """Book the whole event of a stage, before the first of `sums` noisy sums that draw from it.
 
     **Guarantee**: sums of μ_1, …, μ_T with Σμ_t² ≤ μ² are together μ-GDP, also when T and the μ_t are chosen from what was
     released before (adaptive composition of Gaussian mechanisms is exact at fixed total μ²). With `sampling_rate` each sum is

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -67,12 +68,13 @@ class Allowance:
     sums: int
     sampling_rate: float | None
     key: int
+    most: float = math.inf  # the largest μ of one sum
     done: int = 0
 
     def spend(self, mu: float) -> None:
         self.left -= mu * mu
         self.done += 1
-        if self.left < -1e-9 * self.whole:
+        if self.left < -1e-9 * self.whole or mu > self.most:
             raise PlanMismatch("Expected noisy sums within the booked allowance, found more. Nothing was released.")
 
     def close(self) -> None:
@@ -146,7 +148,10 @@ class _Run:
         if allowance.sampling_rate is not None:
             term = SampledTerm(term, allowance.sampling_rate, allowance.key, allowance.done)
         allowance.spend(ask.mu)
-        value = self._noisy(term, self._exact(term), ask.mu).reshape(ask.shape)
+        exact = self._exact(term)  # first: rows that fail to read must not cost budget
+        if ask.stage in self.waiting:
+            self._book(allowance.stage)
+        value = self._noisy(term, exact, ask.mu).reshape(ask.shape)
         if self.progress is not None:
             self.progress(allowance.done, allowance.sums)
         return value
@@ -165,8 +170,9 @@ class _Run:
         if not isinstance(event, Gaussian):
             raise PlanMismatch(f"Expected a Gaussian allowance for stage {ask.stage!r}, found {event}.")
         whole = event.mu**2 * event.count
-        self._book(stage)
-        self.allowance = Allowance(stage, whole, whole, ask.sums, ask.sampling_rate, key)
+        # Σμ² says it all for Gaussians; a sample hides the less the larger one μ is, so there every sum keeps to the booked one.
+        most = math.inf if ask.sampling_rate is None else event.mu * (1 + 1e-9)
+        self.allowance = Allowance(stage, whole, whole, ask.sums, ask.sampling_rate, key, most)
 
     def _opened(self, name: str) -> Allowance:
         if self.allowance is None or self.allowance.stage.name != name:

@@ -46,7 +46,7 @@ class SecureNoise:
         return np.random.Generator(ChaCha(key=secrets.randbits(256), rounds=20))
 
     def normal(self, scale: float, size: Any) -> NDArray[np.float64]:
-        return scale * self.generator().standard_normal(size)
+        return np.asarray(scale * self.generator().standard_normal(size))
 
     def spec(self) -> dict[str, Any]:
         return {"policy": self.policy}
@@ -65,7 +65,7 @@ class SeededNoise:
         return self._generator
 
     def normal(self, scale: float, size: Any) -> NDArray[np.float64]:
-        return scale * self._generator.standard_normal(size)
+        return np.asarray(scale * self._generator.standard_normal(size))
 
     def spec(self) -> dict[str, Any]:
         return {"policy": self.policy, "seed": self.seed}

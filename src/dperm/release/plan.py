@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from dperm.privacy import RELATIONS, Event, Guarantee, compose
 from dperm.problem import Problem
+from dperm.words.display import box, budget_chips
 
 if TYPE_CHECKING:
     from dperm.release.asks import Program
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 Vector = NDArray[np.float64]
 Settings = dict[str, Any]
 UNITS = ("row", "person")
+# A stranger's record must neither fill the memory of whoever checks it nor keep him waiting.
+MOST_COLUMNS = 10**8
+MOST_RELEASES = 10**6
 
 
 @dataclass(frozen=True)
@@ -91,6 +95,10 @@ class Shape:
     n: int
     d: int
 
+    def __post_init__(self) -> None:
+        if self.d > MOST_COLUMNS:
+            raise ValueError(f"Expected at most {MOST_COLUMNS:,} columns, found {self.d:,}.")
+
     def parameters(self, problem: Problem) -> int:
         """Number of coefficients: margins × (columns + intercept)."""
         columns = self.d if problem.feature_map is None else problem.feature_map.output_dimension
@@ -124,6 +132,13 @@ class Plan:
     most_rows: int | None = None  # the largest table that the guarantee speaks of, where it was declared (add-remove)
     notes: tuple[str, ...] = ()  # what a reader should know and nobody need be warned of
 
+    def __post_init__(self) -> None:
+        if (found := sum(stage.event.total() for stage in self.stages)) > MOST_RELEASES:
+            raise ValueError(
+                f"Expected at most {MOST_RELEASES:,} noisy releases in a plan, found {found:,}. Whoever checks the certificate "
+                "goes through all of them: take fewer steps."
+            )
+
     @property
     def events(self) -> tuple[Event, ...]:
         return tuple(stage.event for stage in self.stages)
@@ -141,11 +156,22 @@ class Plan:
         lines[1] += f", {self.target.relation}, n = {self.shape.n:,}, d = {self.shape.d:,}"
         for stage in self.stages:
             shown = ", ".join(f"{key} = {_short(value)}" for key, value in stage.settings.items())
-            event = re.sub(r"\d+\.\d{5,}(e[-+]?\d+)?", lambda found: f"{float(found[0]):.4g}", str(stage.event))
-            lines.append(f"stage      {stage.name}: {event}" + (f" ({shown})" if shown else ""))
+            lines.append(f"stage      {stage.name}: {_rounded(stage.event)}" + (f" ({shown})" if shown else ""))
         lines += [f"assumes    {text}" for text in self.assumptions]
         lines += [f"note       {text}" for text in (*self.warnings, *self.notes)]
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        target = self.target
+        chips = [*budget_chips(target.epsilon, target.delta, target.relation, target.unit), f"n = {self.shape.n:,}"]
+        rows = [(stage.name, _rounded(stage.event), str(stage.settings.get("releases", ""))) for stage in self.stages]
+        note = " ".join((*self.assumptions, *self.warnings, *self.notes))
+        state = "nothing is read or spent by a plan"
+        return box(f"Plan: {self.mechanism}", state, chips=chips, rows=rows, head=("stage", "event", "releases"), note=note)
+
+
+def _rounded(event: Event) -> str:
+    return re.sub(r"\d+\.\d{5,}(e[-+]?\d+)?", lambda found: f"{float(found[0]):.4g}", str(event))
 
 
 def _short(value: Any) -> str:

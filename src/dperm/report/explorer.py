@@ -19,8 +19,14 @@ from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import parse_qs, urlsplit
 
+from dperm.choose.risks import RISK_NAMES, predicted_risks, sample_sizes
 from dperm.estimators import outlook as advice
+from dperm.estimators.model_file import load_model
+from dperm.mechanisms.scaled.noise_ratio import expected_noise_ratio
+from dperm.pages.page import certificate_page, report_page
 from dperm.privacy import RELATIONS
+from dperm.tables.json_files import in_folder, read_json
+from dperm.walk.certificate import Certificate
 
 ASSETS = {
     "/": ("explorer.html", "text/html; charset=utf-8"),
@@ -65,30 +71,71 @@ def numbers(query: Mapping[str, list[str]]) -> dict[str, Any]:
         raise ValueError(f"Expected 0.001 ≤ epsilon ≤ 50, found {found['epsilon']:g}. More is hardly private.")
     if not 10 <= found["n"] <= 10**9 or not 1 <= found["d"] <= 10**5:
         raise ValueError("Expected 10 ≤ n ≤ 1,000,000,000 and 1 ≤ d ≤ 100,000, found others.")
-    if advice.named(found["model"]) not in advice.BOUNDED:
-        raise ValueError(f"Expected a model in {', '.join(advice.BOUNDED)}, found {found['model']!r}, whose risk has no bound.")
+    found["model"] = advice.named(found["model"])
     if found["relation"] not in RELATIONS:
         raise ValueError(f"Expected relation in {', '.join(RELATIONS)}, found {found['relation'][:30]!r}.")
     return found
 
 
-@functools.lru_cache(maxsize=256)
+def declared(values: Mapping[str, Any]) -> Any:
+    """The fit that the controls describe."""
+    kept = {"epsilon": values["epsilon"], "delta": values.get("delta"), "relation": values["relation"]}
+    return advice.declared(values["model"], values["n"], values["d"], **kept)
+
+
+@functools.lru_cache(maxsize=4096)
 def answer(**values: Any) -> dict[str, Any]:
-    """What the page shows for these values."""
-    return advice.advise(**values, planned=False)
+    """What the page shows at once: the plan, what it means for one person, and how to ask for it elsewhere."""
+    fit = declared(values)
+    plan = fit.plan()
+    spoken = values["model"] in advice.BOUNDED and fit.target.delta > 0
+    ratio = expected_noise_ratio(fit.problem, fit.shape, fit.target) if spoken else None
+    return advice.plan_facts(fit, plan) | {"noise_ratio": ratio, "python": as_python(values), "command": as_command(values)}
+
+
+@functools.lru_cache(maxsize=1024)
+def bounds(**values: Any) -> dict[str, Any]:
+    """Worst-case risks and the records that a risk needs; they may take seconds, and the page does not wait for them."""
+    fit, goal = declared(values), values.get("target_risk")
+    found = advice.outlook(fit.estimator, fit.plan(), fit.problem, planned=False)
+    known = goal is not None and values["model"] in advice.BOUNDED
+    found["sample_size"] = sample_sizes(fit.problem, fit.shape, fit.target, float(goal or 0.0)) if known else None
+    return found
 
 
 @functools.lru_cache(maxsize=256)
 def curve(**values: Any) -> dict[str, Any]:
-    """Predicted risk of every mechanism against ε, the other values kept."""
+    """Predicted risk of every mechanism against ε, the other values kept; no lines where no theorem speaks of the model."""
     low, high = values["epsilon"] / 8, values["epsilon"] * 8
     places = [low * (high / low) ** (k / (CURVE_POINTS - 1)) for k in range(CURVE_POINTS)]
-    rows = []
-    for epsilon in places:
-        kept = {key: values.get(key) for key in ("delta", "relation")}
-        fit = advice.declared(values["model"], values["n"], values["d"], epsilon=epsilon, **kept)
-        rows.append(advice.predicted_risks(fit.problem, fit.shape, fit.target))
-    return {"epsilon": places, "risks": {name: [row[name] for row in rows] for name in advice.RISK_NAMES}}
+    fits = [declared({**values, "epsilon": epsilon}) for epsilon in places] if values["model"] in advice.BOUNDED else []
+    rows = [predicted_risks(fit.problem, fit.shape, fit.target) for fit in fits]
+    return {"epsilon": places, "risks": {name: [row[name] for row in rows] for name in RISK_NAMES}}
+
+
+def as_python(values: Mapping[str, Any]) -> str:
+    """The same plan in Python; bounds and classes stand for the reader's own."""
+    given = {key: values[key] for key in ("epsilon", "delta", "relation") if values.get(key) is not None}
+    _, extra, _ = advice.reference(values["model"], dict(given))
+    words = ", ".join(f"{key}={value!r}" for key, value in {**given, **extra}.items())
+    size = f"n={values['n']}, d={values['d']}"
+    nominal = f", nominal_n={values['n']}" if values["relation"] == "add-remove" else ""
+    return f"import dperm\n\nmodel = dperm.{values['model']}({words}{nominal})\nprint(model.plan({size}).explain())"
+
+
+def as_command(values: Mapping[str, Any]) -> str:
+    """The same for the shell."""
+    words = [f"dperm plan --model {values['model']} --n {values['n']} --d {values['d']} --epsilon {values['epsilon']:g}"]
+    words += [f"--delta {values['delta']:g}"] if values.get("delta") is not None else []
+    return " ".join([*words, f"--relation {values['relation']}"])
+
+
+def of_model(certificate: Any, name: str) -> dict[str, Any]:
+    """The controls' values for a fitted model."""
+    shape = certificate.record["shape"]
+    found = {"epsilon": certificate.epsilon, "n": shape["n"], "d": max(1, shape["d"]), "relation": certificate.relation}
+    found["delta"] = certificate.delta
+    return {**found, "model": name} if name in advice.MODELS else found
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -97,7 +144,10 @@ class Handler(BaseHTTPRequestHandler):
     server_version = "dperm"
     sys_version = ""
     certificate: ClassVar[Any] = None
+    page: ClassVar[str] = ""
+    values: ClassVar[dict[str, Any]] = {}
     lock: ClassVar[Any] = threading.Lock()
+    latest: ClassVar[dict[str, str]] = {}
 
     def do_GET(self) -> None:
         if not self._local():
@@ -109,16 +159,16 @@ class Handler(BaseHTTPRequestHandler):
         elif address.path in ASSETS:
             name, kind = ASSETS[address.path]
             self._send(200, kind, files("dperm.report").joinpath("assets", name).read_bytes())
-        elif address.path in ("/api/advice", "/api/curve"):
-            self._api(answer if address.path == "/api/advice" else curve, address.query)
+        elif address.path == "/api/plan":
+            self._api(answer, address.query)
+        elif address.path in ("/api/bounds", "/api/curve"):
+            self._slowly(address.path, bounds if address.path == "/api/bounds" else curve, address.query)
         elif address.path == "/favicon.ico":
             self._send(204, "image/x-icon", b"")
         elif address.path == "/api/model":
-            self._json(200, {"fitted": self.certificate is not None})
+            self._json(200, {"fitted": self.certificate is not None, "values": self.values, "models": list(advice.MODELS)})
         elif address.path == "/report" and self.certificate is not None:
-            from dperm.report.page import certificate_page
-
-            self._send(200, "text/html; charset=utf-8", certificate_page(self.certificate).encode(), REPORT_POLICY)
+            self._send(200, "text/html; charset=utf-8", self.page.encode(), REPORT_POLICY)
         else:
             self._send(404, "text/plain; charset=utf-8", b"Expected a page of the explorer, found none at this address.\n")
 
@@ -128,7 +178,7 @@ class Handler(BaseHTTPRequestHandler):
     do_POST = do_PUT = do_DELETE = do_PATCH = do_OPTIONS = do_HEAD
 
     def _local(self) -> bool:
-        port = self.server.server_address[1]
+        port = self.server.server_address[1]  # type: ignore[index]
         names = {f"127.0.0.1:{port}", f"localhost:{port}"}
         if self.headers.get("Host", "") not in names:
             return False
@@ -139,13 +189,20 @@ class Handler(BaseHTTPRequestHandler):
 
     def _api(self, function: Any, query: str) -> None:
         try:
-            values = numbers(parse_qs(query, max_num_fields=10))
-            with self.lock:  # one calculation at a time: the caches are shared, the processor too
-                found = function(**values)
+            found = function(**numbers(parse_qs(query, max_num_fields=10)))
         except (ValueError, OverflowError, ZeroDivisionError) as error:
             self._json(400, {"error": str(error)})
             return
         self._json(200, found)
+
+    def _slowly(self, path: str, function: Any, query: str) -> None:
+        """One long calculation at a time; one that a later move of the page has overtaken is not begun."""
+        self.latest[path] = query
+        with self.lock:
+            if self.latest[path] == query:
+                self._api(function, query)
+                return
+        self._json(409, {"error": "overtaken"})
 
     def _json(self, status: int, value: Any) -> None:
         self._send(status, "application/json", json.dumps(value, allow_nan=False).encode())
@@ -171,18 +228,21 @@ class Handler(BaseHTTPRequestHandler):
 
 def serve(port: int = 0, model: Path | None = None) -> ThreadingHTTPServer:
     """A server on 127.0.0.1, not yet running; `model` is the folder of a fit, whose report is shown too."""
-    certificate = None
+    held: dict[str, Any] = {"latest": {}, "lock": threading.Lock()}
     if model is not None:
-        from dperm.tables.json_files import read_json
-        from dperm.walk.certificate import Certificate
-
-        file = model / "certificate.json" if model.is_dir() else model
+        file = in_folder(model, "certificate.json")
         read_json(file)
         certificate = Certificate.load(file)
         verdict = certificate.verify(allow_seeded=True, accept_assumptions=True)
         if not verdict.ok:
             raise ValueError(f"Expected a certificate that verifies in {file}, found: {verdict.reasons[0]}.")
-    handler = type("ExplorerHandler", (Handler,), {"certificate": certificate})
+        beside = file.with_name("model.json")
+        fitted = load_model(beside) if beside.is_file() else None
+        known = fitted is not None and getattr(fitted.certificate_, "record", None) == certificate.record
+        page = report_page(fitted, {}) if known else certificate_page(certificate)
+        held |= {"certificate": certificate, "page": page}
+        held["values"] = of_model(certificate, type(fitted).__name__ if known else "")
+    handler = type("ExplorerHandler", (Handler,), held)
     server = ThreadingHTTPServer(("127.0.0.1", port), handler)
     server.daemon_threads = True
     return server

@@ -82,7 +82,7 @@ def figure(panels: int = 1, *, width: float = 6.4, height: float = 4.2) -> tuple
 
     drawing = Figure(figsize=(width * (1.0 if panels == 1 else 0.82 * panels), height), layout="constrained")
     if panels > 1:  # room between one panel and the label of the next
-        drawing.get_layout_engine().set(wspace=0.06)
+        drawing.set_layout_engine("constrained", wspace=0.06)
     axes = drawing.subplots(1, panels, squeeze=False)[0]
     return drawing, [Panel(ax) for ax in axes]
 

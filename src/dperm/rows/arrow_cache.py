@@ -35,7 +35,8 @@ class EncodedCache:
     """n × d encoded rows and n target cells in a folder."""
 
     def __init__(self, folder: Path, n: int, d: int, dtype: np.dtype[Any]) -> None:
-        self.folder, self.n, self.d, self.dtype = folder, n, d, dtype
+        # Behind a link: the folder itself is replaced, and a link would be left without it.
+        self.folder, self.n, self.d, self.dtype = folder.resolve(), n, d, dtype
 
     def fill(self, key: Mapping[str, Any], blocks: Callable[[], Blocks]) -> None:
         """Write the cache unless it is there for the same key; our cache of other files or another schema is replaced.
@@ -145,7 +146,7 @@ class EncodedCache:
 
 
 def _fill(file: Any, array: NDArray[Any]) -> None:
-    view = memoryview(array).cast("B")
+    view = memoryview(array.data).cast("B")
     done = 0
     while done < len(view):
         count = file.readinto(view[done:])

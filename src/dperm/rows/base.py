@@ -304,7 +304,7 @@ class _BlasThreads:
 
 _BLAS = _BlasThreads()
 if hasattr(os, "register_at_fork"):  # a child must not inherit a lock that some thread of the parent holds
-    os.register_at_fork(after_in_child=_BLAS.__init__)
+    os.register_at_fork(after_in_child=lambda: _BlasThreads.__init__(_BLAS))
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from dperm.problem import DataBounds, FeatureMap
 from dperm.problem.arrays import is_sparse
-from dperm.rows.base import BLOCK_ROWS, Block, Limbs, Term, real_sum, total_counts, total_of
+from dperm.rows.base import BLOCK_ROWS, Block, Limbs, Term, block_counts, real_sum, total_counts, total_of
 from dperm.rows.labelled import LabelRule, Labels, rule_of_schema
 from dperm.rows.memory import cut_block, numeric
 from dperm.tables.cells import column, numbers
@@ -112,8 +112,6 @@ class DaskRows:
         self.label_type = kind if isinstance(kind, np.dtype) else np.dtype(object)  # public: a fit may refuse it
         self.partitions, self.lengths = partitions_of(X, y, weight, self._compute)
         self.n = sum(self.lengths)
-        if self.n == 0:
-            raise ValueError("Expected at least one row, found none. Check that the collection is not empty.")
         self.d = self.encoding.d if self.encoding is not None else int(X.shape[1])
         self._parts: list[Any] | None = None
 
@@ -149,6 +147,10 @@ class DaskRows:
         self.require_workers(self.timeout)
         shared = dask.delayed(term, traverse=False)
         counts = [dask.delayed(part_counts, pure=False)(part, shared, step) for part in self.parts()]
+        if not counts:  # where the number of rows is protected, nobody may learn that there are none
+            recipe, none = self.recipe, np.zeros(0, dtype=np.int64)
+            empty = cut_block(np.zeros((0, self.d)), none, None, 0, recipe.data, recipe.feature_map)
+            return real_sum(term, block_counts(term, empty, step), step)
         while len(counts) > 1:
             groups = [counts[first : first + BRANCHES] for first in range(0, len(counts), BRANCHES)]
             counts = [dask.delayed(add_counts, pure=False)(group) for group in groups]

@@ -135,7 +135,8 @@ class DeviceRows:
             joined = np.concatenate([term.joined(start, min(BLOCK_ROWS, self.n - start)) for start in starts])
             weight = device_labels(joined if weight is None else joined * to_host(weight), self)
         with enough_memory(self.X):
-            if type(inner) in (GradientTerm, WeightedGradientTerm) and takes_fused(self, inner):
+            known = type(inner) in (GradientTerm, WeightedGradientTerm)
+            if isinstance(inner, GradientTerm) and known and takes_fused(self, inner):
                 return fused_sum(self, inner, weight)
             return self._products(inner, weight, step)
 

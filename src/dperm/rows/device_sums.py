@@ -93,7 +93,7 @@ def filled_entries(X: Any, values: NDArray[np.float64]) -> Any:
 
 def takes_fused(rows: Any, term: GradientTerm) -> bool:
     """True for a scalar loss the kernel knows, on float32 or bfloat16 CUDA rows of at most 4,096 columns, with tame numbers."""
-    if kernels.triton is None or not _is_torch(rows.X) or kernels.slope_of(term.loss) is None or rows.d > kernels.LARGEST_WIDTH:
+    if not kernels.AVAILABLE or not _is_torch(rows.X) or kernels.slope_of(term.loss) is None or rows.d > kernels.LARGEST_WIDTH:
         return False
     import torch
 
@@ -111,6 +111,7 @@ def fused_sum(rows: Any, term: GradientTerm, weight: Any) -> NDArray[np.float64]
     import torch
 
     slope = kernels.slope_of(term.loss)
+    assert slope is not None  # `takes_fused` asked
     features, d = term.features, rows.d
     w = torch.tensor(term.w[:d], dtype=torch.float32, device=rows.device)
     bias = float(features.intercept * term.w[d]) if features.intercept else 0.0
@@ -123,7 +124,8 @@ def fused_sum(rows: Any, term: GradientTerm, weight: Any) -> NDArray[np.float64]
     heaviest = getattr(term, "max_weight", None)
     if heaviest is not None and weight is not None:
         weight = torch.clamp(weight, 0.0, heaviest)
-    total, step = None, 1.0
+    total: Any = None
+    step = 1.0
     processors = torch.cuda.get_device_properties(rows.device).multi_processor_count
     for start, X in rows.pieces(STREAM_ROWS if rows.streams else rows.n):
         part = slice(start, start + X.shape[0])

@@ -24,6 +24,7 @@ try:
     import triton.language as tl
 except ImportError:  # the caller takes two products instead
     triton = tl = None
+AVAILABLE = triton is not None
 
 # Slopes that the kernel knows, by the name of the loss; the tests compare each with `loss.slope`.
 LOSS_CODES = {

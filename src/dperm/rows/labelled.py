@@ -52,7 +52,8 @@ class Labels:
     def __call__(self, cells: NDArray[np.float64]) -> tuple[NDArray[Any], NDArray[np.float64]]:
         if self.table is None:
             return self._applied(cells)
-        position = cells.astype(np.int64)
+        known = (cells >= 0) & (cells < len(self.table[0]) - 1)  # a cache that somebody spoilt holds anything
+        position = np.where(known, cells, -1.0).astype(np.int64)
         return self.table[0][position], self.table[1][position]
 
     def cells(self, column: Any) -> NDArray[np.float64]:

@@ -41,7 +41,7 @@ class MemoryRows:
         data: DataBounds | None = None,
         feature_map: FeatureMap | None = None,
     ) -> None:
-        self.X = X.tocsr() if is_sparse(X) else numeric(X)
+        self.X: Any = X.tocsr() if is_sparse(X) else numeric(X)
         if self.X.ndim != 2:
             raise ValueError(f"Expected X with two dimensions, found {self.X.ndim}. Reshape it to (rows, columns).")
         self.y = column(y)

@@ -22,6 +22,7 @@ import math
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -244,7 +245,9 @@ def column(values: Any, *, exact: bool = False) -> NDArray[Any]:
     A list of lists becomes a matrix; see `shaped`. With `exact`, whole numbers beside a missing one do not become floats.
     """
     if isinstance(values, np.ma.MaskedArray):
-        return np.where(np.ma.getmaskarray(values), None, np.asarray(values.data).astype(object))
+        plain = np.asarray(values.data).astype(object)
+        plain[np.ma.getmaskarray(values)] = None
+        return plain
     if isinstance(values, np.ndarray):
         return values
     if isinstance(values, list | tuple):
@@ -289,20 +292,24 @@ def shaped(values: list[Any] | tuple[Any, ...]) -> NDArray[Any]:
     >>> shaped([1, "x", [2, 3]]).shape, shaped([[1, 2], [3, "x"], [4]]).tolist()
     ((3,), [[1, 2], [3, 'x'], [None, None]])
     """
-    widths = [len(entry) if _is_row(entry) else None for entry in values]
+    widths = [_width(entry) for entry in values]
     width, count = Counter(widths).most_common(1)[0] if widths else (None, 0)
     if width is None or 2 * count <= len(values):
         return objects(values)
     matrix = np.empty((len(values), width), dtype=object)
     for place, (entry, found) in enumerate(zip(values, widths)):
         if found == width:
-            for j, cell in enumerate(entry):
-                matrix[place, j] = cell
+            with suppress(Exception):  # an object that says one length and has another is a row of missing cells
+                matrix[place] = objects(entry)
     return matrix
 
 
-def _is_row(entry: Any) -> bool:
-    return isinstance(entry, list | tuple) or getattr(entry, "ndim", None) == 1
+def _width(entry: Any) -> int | None:
+    """How many cells an entry has that is a row; None for one cell, such as an object that cannot say it."""
+    try:
+        return len(entry) if isinstance(entry, list | tuple) or getattr(entry, "ndim", None) == 1 else None
+    except Exception:  # whatever a foreign object raises about itself
+        return None
 
 
 def _floats(array: NDArray[Any]) -> NDArray[np.float64]:

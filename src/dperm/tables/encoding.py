@@ -47,6 +47,7 @@ from dperm.words.spelling import finite
 Vector = NDArray[np.float64]
 KINDS = ("numeric", "categorical", "boolean", "sparse", "free", "private")
 RULES = ("value", "mean", "middle", "released")
+LEAST, MOST = 1e-150, 1e150  # of a width or a norm: squares and quotients of it are numbers
 WITH_GAPS = ("numeric", "free", "private")  # kinds whose missing cells may take a centre
 
 
@@ -71,6 +72,14 @@ class Encoding:
     def __post_init__(self) -> None:
         if not self.rules:
             object.__setattr__(self, "rules", ("value",) * len(self.names))
+        with np.errstate(all="ignore"):
+            narrow = ~((self.width > LEAST) & (self.width < MOST))
+        if narrow.any():
+            name = self.names[int(np.argmax(narrow))]
+            raise ValueError(
+                f"Expected bounds of column {name!r} between {LEAST:g} and {MOST:g} apart, found others: floats cannot keep what "
+                "lies between. Declare the column in another unit."
+            )
 
     @property
     def d(self) -> int:
@@ -163,7 +172,7 @@ class Encoding:
         if self.x_norm is not None:
             counted = X if gap is None else np.where(gap, X.dtype.type(0), X)  # a missing cell has no length
             norms = np.sqrt(np.einsum("ij,ij->i", counted, counted, dtype=np.float64))
-            X = X * np.minimum(1.0, self.x_norm / np.maximum(norms, 1e-300)).astype(X.dtype)[:, None]
+            X = X * (self.x_norm / np.maximum(norms, self.x_norm)).astype(X.dtype)[:, None]  # no row divides by 0, or warns of it
         X = ((X - self.anchor.astype(X.dtype)) / self.width.astype(X.dtype)).astype(X.dtype, copy=False)
         X += X.dtype.type(0)  # -0.0 means missing: a present cell has the other zero
         return X if gap is None else np.where(gap, self.fill.astype(X.dtype), X)
@@ -276,8 +285,11 @@ class Encoding:
         labels = tuple(str(name) for name in names) if names is not None else tuple(f"x{j}" for j in range(d))
         if len(set(labels)) != len(labels):
             raise ValueError("Expected column names that differ, found a name twice. Rename the columns.")
-        if x_norm is not None and not (isinstance(x_norm, Real) and 0 < x_norm < math.inf):
-            raise ValueError(f"Expected x_norm > 0, found {x_norm!r}. Pass the largest Euclidean norm a row may have.")
+        if x_norm is not None and not (isinstance(x_norm, Real) and LEAST < x_norm < MOST):
+            raise ValueError(
+                f"Expected x_norm > 0, between {LEAST:g} and {MOST:g}, found {x_norm!r}. Pass the largest Euclidean norm that a "
+                "row may have."
+            )
         asked = isinstance(bounds, str)
         if asked and x_norm is not None:
             raise ValueError("Expected x_norm= without bounds='private', found both. Drop x_norm=.")
@@ -363,7 +375,7 @@ def _check_spec(spec: Any) -> None:
     if rules is not None and not listed:
         raise ValueError(f"Expected one rule for missing cells per column in {RULES}, found others in the encoding.")
     norm = spec.get("x_norm")
-    if not (norm is None or (finite(norm) and 1e-150 < norm < 1e150)) or not isinstance(spec.get("centred"), bool):
+    if not (norm is None or (finite(norm) and LEAST < norm < MOST)) or not isinstance(spec.get("centred"), bool):
         raise ValueError("Expected x_norm > 0 or none, and centred as true or false, in the encoding.")
 
 

@@ -144,7 +144,7 @@ class Files:
 
     @cached_property
     def n(self) -> int:
-        """Rows: from the footers of Parquet and IPC files; a CSV is read once to its end."""
+        """Rows: from the footers of Parquet and IPC files; a CSV is read once to its end. None is no error here: see `fit`."""
         import pyarrow.parquet as pq
 
         with readable(self.root.name):
@@ -154,8 +154,6 @@ class Files:
                 rows = sum(pq.read_metadata(name).num_rows for name in self.names)
             else:
                 rows = self.dataset.count_rows()
-        if rows == 0:
-            raise ValueError(f"Expected at least one row in {self.root.name}, found none.")
         return int(rows)
 
     def batches(self, size: int) -> Iterator[Any]:

@@ -33,8 +33,8 @@ def recognisable(data: Any) -> bool:
 
     if hasattr(data, "recognised_by"):
         return True
-    known = bytes | str | Path | tuple | list | np.ndarray
-    return isinstance(data, known) or (data is not None and (is_table(data) or hasattr(data, "tocsr")))
+    known = isinstance(data, (bytes, str, Path, tuple, list, np.ndarray))
+    return known or (data is not None and (is_table(data) or hasattr(data, "tocsr")))
 
 
 def _feed(found: Any, data: Any) -> None:

@@ -5,7 +5,8 @@
      "target":  {"column": "income", "type": "classes", "classes": ["<=50K", ">50K"]}}
 
 Column types: numeric (low, high), ordinal (levels in order), categorical (levels), boolean, sparse (non-negative, mostly zero:
-high), ignored. A numeric column may say "bounds": "private" instead of low and high: the fit then pays for them. `missing` says
+high), ignored. A numeric column may say "bounds": "private" instead of low and high: the fit then pays for them. A categorical
+column may say "levels": "private": a profile then pays for them. `missing` says
 what a null becomes. In numeric and ordinal columns: "mean" (the default: the private centre of the column, or the middle of its
 bounds where the method releases none), "middle", "indicator" (as "mean", and a 0/1 column says where a cell was missing), a
 number or a level. In categorical columns: a level, "its own level", or by default the all-zero one-hot. In boolean and sparse
@@ -48,6 +49,7 @@ class Column:
     missing: Any = None
     group: str | None = None
     bounds: str | None = None
+    private_levels: bool = False  # they are to be found, and paid for, before a fit
 
     def __post_init__(self) -> None:
         where = f"column {self.name!r}"
@@ -64,20 +66,25 @@ class Column:
                 if not finite(value):
                     found = "nothing" if value is None else repr(value)
                     quotes = " Write it without quotes." if isinstance(value, str) else ""
+                    private = ' Or write "bounds": "private" instead, and it is found and paid for.' if value is None else ""
+                    private = private if self.type == "numeric" else ""
                     raise ValueError(
                         f"Expected a number for {side} of {where}, found {found}.{quotes} Fill in a bound that holds for every "
-                        "record; do not compute it from the data."
+                        f"record; do not compute it from the data.{private}"
                     )
             if not self.low < self.high:  # type: ignore[operator]
                 raise ValueError(f"Expected low < high for {where}, found {self.low} and {self.high}. Exchange or correct them.")
         if self.group is not None and self.type != "boolean":
             raise ValueError(f"Expected group= only for boolean columns, found it for {where}, which is {self.type}.")
-        different = len({str(level) for level in self.levels}) == len(self.levels) > 0
+        if self.private_levels and self.type != "categorical":
+            raise ValueError(f'Expected "levels": "private" only for categorical columns, found it for {where}.')
+        different = self.private_levels or len({str(level) for level in self.levels}) == len(self.levels) > 0
         if self.type in ("categorical", "ordinal") and not different:
             found = repr(list(self.levels)) if self.levels else "none"
+            private = ', or write "levels": "private"' if self.type == "categorical" else ""
             raise ValueError(
-                f"Expected different levels for {where}, found {found}. List once every level that may occur; do not read them "
-                'off the data. A column that is not a feature gets "type": "ignored".'
+                f"Expected different levels for {where}, found {found}. List once every level that may occur{private}; do not "
+                'read them off the data. A column that is not a feature gets "type": "ignored".'
             )
 
     @property
@@ -140,8 +147,8 @@ class Column:
         for name in ("low", "high", "missing", "group", "bounds"):
             if getattr(self, name) is not None:
                 found[name] = getattr(self, name)
-        if self.levels:
-            found["levels"] = list(self.levels)
+        if self.levels or self.private_levels:
+            found["levels"] = "private" if self.private_levels else list(self.levels)
         return found
 
 
@@ -189,13 +196,15 @@ def _described(name: str, entry: Any) -> Column:
         hint = closest(unknown[0], ENTRIES)
         listed = ", ".join(ENTRIES[:-1])
         raise ValueError(f"Expected {listed} or {ENTRIES[-1]} for column {name!r}, found {unknown}.{hint}")
-    levels = scalars(entry.get("levels") or (), f"levels of column {name!r}")
+    given = entry.get("levels") or ()
+    private = isinstance(given, str) and given == "private"
+    levels = () if private else scalars(given, f"levels of column {name!r}")
     missing = entry.get("missing")
     if missing is not None:
         (missing,) = scalars([missing], f"missing of column {name!r}")
         _check_missing(name, entry.get("type"), missing, levels)
     low, high = entry.get("low"), entry.get("high")
-    return Column(name, entry.get("type", ""), low, high, levels, missing, entry.get("group"), entry.get("bounds"))
+    return Column(name, entry.get("type", ""), low, high, levels, missing, entry.get("group"), entry.get("bounds"), private)
 
 
 def _scaled(column: Column) -> tuple[Any, ...]:
@@ -330,6 +339,12 @@ class Schema:
 
     def encoding(self) -> Encoding:
         """The encoding of the features, in the order of the columns."""
+        for column in self.columns:
+            if column.private_levels:
+                raise ValueError(
+                    f'Expected the levels of column {column.name!r}, found "private". Find them first: `dperm.profile(table, '
+                    "schema=..., epsilon=...).schema()` fills them in, and `dperm fit` does both in one budget."
+                )
         features: list[tuple[Any, ...]] = []  # name, kind, low, high, missing, group, rule
         numbered: dict[str, int] = {}
         for column in self.columns:

@@ -120,12 +120,9 @@ def read_table(path: str | Path, columns: list[str] | None = None) -> Any:
     if not file.exists():
         raise ValueError(f"Expected a file at {file}, found none. Check the path.")
     try:
-        table = _read_parquet(file, columns) if _is_parquet(file) else _read_csv(file)
+        return _read_parquet(file, columns) if _is_parquet(file) else _read_csv(file)
     except (pa.ArrowInvalid, OSError, UnicodeDecodeError) as error:
         raise _unreadable(file, error) from error
-    if table.num_rows == 0:
-        raise ValueError(f"Expected at least one row in {file.name}, found none.")
-    return table
 
 
 def _unreadable(file: Path, error: Exception) -> ValueError:

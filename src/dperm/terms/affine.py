@@ -40,6 +40,15 @@ class Features:
         """Number of columns of z."""
         return d + (1 if self.intercept else 0)
 
+    @property
+    def places(self) -> int:
+        """Number of places of the map's tables, where a part of z is looked up: none in an affine map."""
+        return 0
+
+    def looked_up(self, totals: NDArray[Any]) -> NDArray[Any]:
+        """The totals of the places through the tables."""
+        return totals
+
     def margins(self, X: Any, weights: Vector) -> Vector:
         """Z @ weights.T for weights of shape (width,) or (K, width), in the precision of X.
 
@@ -49,11 +58,11 @@ class Features:
         slopes = weights[..., :d] if self.scale is None else weights[..., :d] * self.scale
         products = tall_product(X, slopes.T.astype(X.dtype, copy=False))
         if not self.intercept and self.shift is None:
-            return products
+            return np.asarray(products)
         constant = self.intercept * weights[..., d] if self.intercept else np.zeros(weights.shape[:-1])
         if self.shift is not None:
             constant = constant - slopes @ self.shift
-        return products + np.asarray(constant, dtype=products.dtype)
+        return np.asarray(products + np.asarray(constant, dtype=products.dtype))
 
     @cached_property
     def key(self) -> tuple[Any, ...]:
@@ -82,6 +91,13 @@ class Features:
         """x - shift in the precision of X. For float32 rows the map is defined with the shift rounded to float32: a difference of
         two float32 numbers is exact up to half a unit of itself, so nothing cancels however large the shift is."""
         return X if self.shift is None else X - self.shift.astype(X.dtype)
+
+    def dense(self, X: Any) -> Vector:
+        """The rows z themselves, in float64, intercept column last."""
+        Z = np.asarray(self.centred(X.toarray() if is_sparse(X) else X), dtype=np.float64)
+        if self.scale is not None:
+            Z = Z * self.scale
+        return np.column_stack([Z, np.full(len(Z), self.intercept)]) if self.intercept else Z
 
     def pull(self, X: Any, slopes: Vector) -> Vector:
         """Σ_i slopes_i·z_i for slopes of shape (n,) or (n, K), in float64; shaped like the weights. A NaN slope adds nothing."""
@@ -113,7 +129,7 @@ def row_squares(Z: Any) -> Vector:
     unit = HALF_UNIT.get(Z.dtype, 2.0**-53)
     with np.errstate(over="ignore"):  # an infinite norm means a slope of 0: safe
         total = np.vecdot(Z, Z) if d else np.zeros(len(Z))
-    return np.asarray(total, dtype=np.float64) * (1 + 2 * (d + 2) * unit) + d * 2.0**-126
+    return np.asarray(np.asarray(total, dtype=np.float64) * (1 + 2 * (d + 2) * unit) + d * 2.0**-126)
 
 
 def tall_product(X: Any, weights: Any) -> Any:

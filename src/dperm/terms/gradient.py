@@ -74,7 +74,7 @@ class UnclippedGradientTerm(GradientTerm):
         most = (np.floor(grid.limit) * ROOM)[:, None]
         steps = np.minimum(np.maximum(steps, -most), most)
         high = np.floor(steps / ROOM)
-        return self.pairs(np.concatenate([high, steps - high * ROOM], axis=1), grid)
+        return grid.pairs(np.concatenate([high, steps - high * ROOM], axis=1))
 
     def units(self, total: NDArray[Any]) -> Vector:
         high, low = total[:-1].reshape(2, -1)

@@ -20,7 +20,7 @@ import math
 import threading
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -95,7 +95,7 @@ class DenseGrid:
     bits: int
 
     @staticmethod
-    def of(X: Any, features: Features) -> DenseGrid:
+    def of(X: Any, features: Features, least: float = 0.0) -> DenseGrid:
         n, d = X.shape
         width = features.width(d)
         Z = np.empty((n, width))
@@ -105,13 +105,13 @@ class DenseGrid:
         if features.scale is not None:
             Z[:, :d] *= features.scale
         Z[:, d:] = features.intercept
-        return DenseGrid.of_rows(Z)
+        return DenseGrid.of_rows(Z, least)
 
     @staticmethod
-    def of_rows(Z: Vector) -> DenseGrid:
-        """Takes Z over."""
+    def of_rows(Z: Vector, least: float = 0.0) -> DenseGrid:
+        """Takes Z over. 2^e is above `least` too, where something beside the row has that size."""
         bits = bits_of(Z.shape[1])
-        largest = np.maximum(Z.max(axis=1, initial=0.0), -Z.min(axis=1, initial=0.0))
+        largest = np.maximum(Z.max(axis=1, initial=least), -Z.min(axis=1, initial=-least))
         e, bad = exponents(largest)
         if bad.any():
             Z[bad] = 0.0
@@ -142,8 +142,8 @@ class DenseGrid:
         whole, step = on_grid(weights, room)
         return scaled(self.wide() @ whole.T, self.size * (step * 2.0**-self.bits))
 
-    def right(self) -> Vector:
-        return self.wide()
+    def pairs(self, left: Vector) -> list[Pair]:
+        return [Pair(left, self.wide()), Pair(np.zeros(1))]
 
     @property
     def most(self) -> float:
@@ -165,11 +165,11 @@ class SparseGrid:
     features: Features
 
     @staticmethod
-    def of(X: Any, features: Features) -> SparseGrid:
+    def of(X: Any, features: Features, least: float = 0.0) -> SparseGrid:
         X = canonical(X)
         counts = np.diff(X.indptr)
         data = X.data.astype(np.float64)
-        largest = np.full(X.shape[0], 1.0 if affine(features) else 0.0)
+        largest = np.full(X.shape[0], 1.0 if affine(features) else least)
         held = counts > 0
         if held.any():
             tops = np.maximum.reduceat(np.abs(data), X.indptr[:-1][held])
@@ -181,8 +181,8 @@ class SparseGrid:
         b = np.rint(data * np.repeat(scale, counts))
         t = np.where(bad, 0.0, np.rint(scale)) if affine(features) else np.zeros(len(e))
         norm = centred_norms(X, b * 2.0**-BITS, t * 2.0**-BITS, features)
-        least = narrowest(features)
-        limit = MOST_SPARSE_PRODUCT * 2.0**-BITS * least / np.maximum(norm, least)
+        floor = narrowest(features)
+        limit = MOST_SPARSE_PRODUCT * 2.0**-BITS * floor / np.maximum(norm, floor)
         return SparseGrid(with_ones(X, b, t, affine(features)), np.ldexp(1.0, e), norm, limit, features)
 
     @property
@@ -201,15 +201,38 @@ class SparseGrid:
         products = np.asarray(self.rows @ whole.T.astype(np.int64), dtype=np.float64)
         return scaled(products, self.size * (step * 2.0**-BITS)) + constant
 
-    def right(self) -> Any:
-        return self.rows
+    def pairs(self, left: Vector) -> list[Pair]:
+        return [Pair(left, self.rows), Pair(np.ones(1))]
 
     @property
     def most(self) -> float:
         return MOST_SPARSE_PRODUCT * 2.0**-BITS * narrowest(self.features)
 
 
-Grid = DenseGrid | SparseGrid
+class Grid(Protocol):
+    """The rows of a block on their grid, whatever they are stored in."""
+
+    @property
+    def size(self) -> Vector:
+        """2^e of every row."""
+
+    @property
+    def limit(self) -> Vector:
+        """The largest left factor of every row, in steps."""
+
+    @property
+    def norms(self) -> Vector:
+        """‖z‖ of every row, as it stands on its grid."""
+
+    @property
+    def most(self) -> float:
+        """Steps of a left factor of full length against a row of norm 1."""
+
+    def margins(self, weights: Vector) -> Vector:
+        """⟨z, w⟩ of every row."""
+
+    def pairs(self, left: Vector) -> list[Pair]:
+        """The rows beside a left factor, and whether totals wait for the map (sparse rows), so that a sum says which it is."""
 
 
 def canonical(X: Any) -> Any:
@@ -279,8 +302,9 @@ def gridded(block: Block, features: Features) -> Grid:
     kept = block.memory.get("gridded")
     if kept is None or kept[0] != features.key:
         block.memory.pop("gridded", None)
+        own = getattr(block.X, "gridded", None)  # rows that are more than a matrix put themselves on their grid
         make = SparseGrid.of if is_sparse(block.X) else DenseGrid.of
-        kept = (features.key, make(block.X, features))
+        kept = (features.key, make(block.X, features) if own is None else own(features))
         block.memory["gridded"] = kept
     grid: Grid = kept[1]
     return grid
@@ -341,19 +365,20 @@ class Pulled(Paired):
 
     def factors(self, block: Block) -> list[Pair]:
         grid = gridded(block, self.features)
-        return self.pairs(left_factor(self.slopes(block, grid), grid, self.longest), grid)
-
-    @staticmethod
-    def pairs(left: Vector, grid: Grid) -> list[Pair]:
-        """The rows, and a count of the blocks whose totals wait for the map (sparse ones), so that a sum says which it is."""
-        return [Pair(left, grid.right()), Pair(np.array([float(isinstance(grid, SparseGrid))]))]
+        return grid.pairs(left_factor(self.slopes(block, grid), grid, self.longest))
 
     def units(self, total: NDArray[Any]) -> Vector:
-        features, sums = self.features, total[:-1]
-        if not total[-1]:
-            return np.asarray(sums * (self.longest / MOST_PRODUCT), dtype=np.float64)
-        sums = sums * (self.longest / (MOST_SPARSE_PRODUCT * narrowest(features)))
-        sums = sums.reshape(self.outputs, -1)
+        features, waits = self.features, bool(total[-1])
+        sums = total[:-1] * (self.longest / (MOST_SPARSE_PRODUCT * narrowest(features) if waits else MOST_PRODUCT))
+        line = len(sums) - features.places
+        mapped = self._mapped(sums[:line]) if waits else sums[:line]
+        if features.places:
+            mapped = np.concatenate([mapped, features.looked_up(sums[line:])])
+        return np.asarray(mapped, dtype=np.float64)
+
+    def _mapped(self, sums: NDArray[Any]) -> NDArray[Any]:
+        """Totals of (b, t) through the affine map."""
+        features, sums = self.features, sums.reshape(self.outputs, -1)
         if affine(features):
             sums, ones = sums[:, :-1], sums[:, -1:]
             if features.shift is not None:
@@ -362,7 +387,7 @@ class Pulled(Paired):
             sums = sums * features.scale
         if features.intercept:
             sums = np.concatenate([sums, ones * features.intercept], axis=1)
-        return np.asarray(sums.reshape(-1), dtype=np.float64)
+        return np.asarray(sums.reshape(-1))
 
     @property
     def outputs(self) -> int:

@@ -157,7 +157,7 @@ def residuals(scores: Matrix, y: Matrix) -> Matrix:
     output = np.exp(scores - scores.max(axis=1, keepdims=True))
     output /= column_sum(output)[:, None]
     output[np.arange(len(output)), np.asarray(y, dtype=np.int64)] -= 1
-    return output
+    return np.asarray(output)
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,7 +186,7 @@ class NetworkGradient(Paired):
         nearest = [np.rint(left) for left in lefts]
         longer = squares(nearest[0]) * grid.norm**2 + squares(nearest[1]) * second > STEPS**2
         back, output = (np.where(longer[:, None], np.trunc(left), near) for left, near in zip(lefts, nearest))
-        return [Pair(grid.right(), back), Pair(hidden, output)]
+        return [Pair(grid.wide(), back), Pair(hidden, output)]
 
     def units(self, total: NDArray[Any]) -> Vector:
         return np.asarray(total * (self.clip / MOST_PRODUCT), dtype=np.float64)

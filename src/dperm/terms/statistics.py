@@ -9,6 +9,7 @@ Each term clips what one row adds, so that its sensitivity is a fact about the c
 | PresentCount   | 1 per present cell, p columns  | √p           | √p              |
 | SquareSum      | (x - m)∘(x - m), norm ≤ r²     | r²           | √2·r²           |
 | LogHistogram   | one count of one bin           | 1            | √2              |
+| RowCount       | 1                              | 1            | 1               |
 | PositiveCount  | 1 or 0                         | 1            | 1               |
 | LabelSum       | y in [low, high]               | max|y|       | high - low      |
 | ColumnHistogram| one count per column, p columns| √p           | √(2p)           |
@@ -184,7 +185,7 @@ class Residuals:
     w: Vector
 
     def __call__(self, block: Block) -> Vector:
-        return np.abs(gridded(block, self.features).margins(self.w) - block.y)
+        return np.asarray(np.abs(gridded(block, self.features).margins(self.w) - block.y))
 
 
 def upper_quantile(counts: Vector, top: float, n: float, level: float) -> float:
@@ -200,6 +201,21 @@ def upper_quantile(counts: Vector, top: float, n: float, level: float) -> float:
     while place + 1 < len(above) and above[place] <= (1.0 - level) * n:
         place += 1
     return float(top * 2.0 ** (-place / 2))
+
+
+@dataclass(frozen=True, eq=False)
+class RowCount(Tallied):
+    """Number of rows that take part. **Sensitivity** 1 under every relation: one row's indicator is 0 or 1."""
+
+    def tally(self, block: Block) -> Vector:
+        return np.array([np.sum(whole(present(block), 1.0))])
+
+    def sensitivity(self, relation: str) -> float:
+        return 1.0
+
+    @property
+    def row_bound(self) -> float:
+        return 1.0
 
 
 @dataclass(frozen=True, eq=False)

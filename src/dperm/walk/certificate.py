@@ -22,6 +22,7 @@ from dperm.mechanisms.registry import mechanism_of_record
 from dperm.problem import Problem
 from dperm.release.driver import replay
 from dperm.release.plan import Plan, Shape, Target, UnmetNeeds, Vector
+from dperm.words.display import box, budget_chips
 from dperm.words.wording import printable
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 FORMAT = "dperm-certificate/1"
 SEEDED = "NOT PRIVATE: reproducible noise was asked for"
 TOLERANCE = 1e-9  # another machine's mathematical library may differ in the last digits
+PROBES = (-100.0, -10.0, -1.0, 0.0, 1.0, 10.0, 100.0)  # margins at which a record states its loss
+HOSTILE = (LookupError, ValueError, TypeError, ArithmeticError, AttributeError, StopIteration, RuntimeError, MemoryError)
 ARITHMETIC = {
     "secure": "differential privacy in the real-arithmetic model; every release lies on a public grid",
     "exact": "integer noise from an exact sampler on a public grid",
@@ -89,6 +92,36 @@ class Claim:
         shown = [f"{key}={parts[key]!r}" for key in ("epsilon", "delta", "relation", "unit", "name") if key in parts]
         return printable(f"{type(self).__name__}({', '.join(shown)})".replace("name=", "mechanism="))
 
+    @property
+    def made_by(self) -> str:
+        """The mechanism, or what else made the record."""
+        stated = self.record.get("mechanism")
+        return str(stated.get("name", "")) if isinstance(stated, Mapping) else type(self).__name__.lower()
+
+    def state(self) -> tuple[str, str]:
+        """Whether the claim verifies and what it rests on, in a few words, and whether that is "good", "plain" or "bad"."""
+        if reproducible(self.record):
+            return "NOT PRIVATE: the noise was seeded", "bad"
+        verdict = self.verify(accept_assumptions=True)
+        if not verdict.ok:
+            return f"DOES NOT VERIFY: {verdict.reasons[0]}", "bad"
+        return ("verifies, resting on an assumption that nothing enforces", "plain") if self.assumptions else ("verifies", "good")
+
+    @property
+    def chips(self) -> list[str]:
+        """ε, δ, relation and unit."""
+        promise = self.record["guarantee"]
+        return budget_chips(self.epsilon, self.delta, self.relation, str(promise.get("unit", "row")))
+
+    def _repr_html_(self) -> str:
+        rows, (state, mood) = self._shown_rows(), self.state()
+        head = ("", "value", "interval") if rows else ()
+        return box(type(self).__name__, state, mood=mood, chips=self.chips, rows=rows, head=head, note=self.statement)
+
+    def _shown_rows(self) -> list[tuple[str, ...]]:
+        """A table under the facts, where the record has one."""
+        return []
+
     def to_json(self) -> str:
         return json.dumps(self.record, indent=1, allow_nan=False)
 
@@ -124,7 +157,7 @@ class Claim:
                 found.extend(self.disagreements())
         except UnmetNeeds as error:
             found.append(f"the mechanism does not cover the stated problem: {error}")
-        except (LookupError, ValueError, TypeError, ArithmeticError, AttributeError, StopIteration, RuntimeError) as error:
+        except HOSTILE as error:
             found.append(f"the record cannot be recomputed: {type(error).__name__}: {error}")
         if reproducible(self.record) and not allow_seeded:
             found.append("the noise was seeded, so the release is NOT private (pass --allow-seeded to check the rest)")
@@ -225,7 +258,7 @@ def _record(
         "target": target_spec(target, older),
         "shape": {"n": shape.n, "d": shape.d, "parameters": released_size(plan, problem)},
         "problem": problem.spec(),
-        "constants": _constants(problem),
+        "constants": _constants(problem, older),
         "mechanism": {"name": plan.mechanism, "options": _plain(dict(plan.options))},
         "stages": [_plain(stage.spec()) for stage in plan.stages],
         "decided": _plain(dict(decided)),
@@ -239,10 +272,16 @@ def _record(
     }
 
 
-def _constants(problem: Problem) -> dict[str, Any]:
-    """Derived constants, with the labels' range and the regularizer's value at w = 1 so that no declared number stands alone."""
-    own = {"label_low": problem.data.y.low, "label_high": problem.data.y.high}
+def _constants(problem: Problem, older: bool) -> dict[str, Any]:
+    """Derived constants, with the labels' range, the regularizer's value at w = 1 and the loss at some margins, so that no
+    declared number stands alone. An older record did not state the loss."""
+    own: dict[str, Any] = {"label_low": problem.data.y.low, "label_high": problem.data.y.high}
     own["regularizer_at_one"] = float(problem.regularizer.value(np.ones(1)))
+    if not older and problem.loss.margins == 1:
+        for side, label in (("low", problem.data.y.low), ("high", problem.data.y.high)):
+            with np.errstate(all="ignore"):
+                values = problem.loss.value(np.array(PROBES), np.full(len(PROBES), label))
+            own[f"loss_at_{side}"] = _plain(np.asarray(values, dtype=np.float64))
     return {**problem.constants.spec(), **own}
 
 
@@ -338,20 +377,20 @@ def _recompute(record: Mapping[str, Any]) -> dict[str, Any]:
     needs = mechanism.missing(problem, target)
     if needs:
         raise UnmetNeeds(mechanism.name, needs)
-    plan = mechanism.plan(problem, shape, target)
     encoding = None if record["encoding"] is None else Encoding.from_spec(record["encoding"])
     if encoding is not None:
         if encoding.d != shape.d:
             raise ValueError(f"the encoding has {encoding.d} features and the shape says {shape.d}")
         if not math.isclose(encoding.norm, problem.data.x_norm, rel_tol=TOLERANCE):
             raise ValueError("the declared columns imply another bound on the rows than the problem states")
+    plan = mechanism.plan(problem, shape, target)
+    w = np.array(record["coefficients"]["encoded"], dtype=np.float64)
+    if w.size != released_size(plan, problem):  # before the replay, which would make as many
+        raise ValueError(f"{w.size} coefficients are stated where the problem has {released_size(plan, problem)}")
     decided = replay(mechanism.program(plan, problem), record["released"]).decided
     if encoding is not None:
         _check_gaps(encoding, mechanism, decided)
         encoding = encoding.resolved(decided)
-    w = np.array(record["coefficients"]["encoded"], dtype=np.float64)
-    if w.size != released_size(plan, problem):
-        raise ValueError(f"{w.size} coefficients are stated where the problem has {released_size(plan, problem)}")
     noise = {"policy": record["noise"]["policy"]}
     if noise["policy"] == "seeded":
         noise["seed"] = record["noise"]["seed"]

@@ -18,7 +18,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dperm.mechanisms.exponential.laws import SAMPLERS, draw
-from dperm.mechanisms.hypotheses.classes import Hypotheses, hypotheses_from_spec
+from dperm.mechanisms.hypotheses.classes import Hypotheses
+from dperm.mechanisms.hypotheses.registry import hypotheses_from_spec
 from dperm.privacy import Concentrated, Event, Pure, calibrate, kappa
 from dperm.problem import Problem
 from dperm.release.asks import Decide, Program, Secret, Solve

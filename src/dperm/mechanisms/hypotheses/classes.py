@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, ClassVar
@@ -64,21 +64,6 @@ class Hypotheses(ABC):
         """JSON form; `hypotheses_from_spec` inverts it."""
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.init}  # type: ignore[arg-type]
         return {"kind": self.kind} | {key: list(v) if isinstance(v, tuple) else v for key, v in values.items()}
-
-
-def hypotheses_from_spec(spec: Mapping[str, Any]) -> Hypotheses:
-    """Rebuild a class from its certificate.
-
-    >>> hypotheses_from_spec(Thresholds(0.0, 1.0, 11).spec()).size
-    22
-    """
-    import dperm.mechanisms.hypotheses.stored  # adds the classes given by the caller  # noqa: F401
-
-    values = dict(spec)
-    kind = values.pop("kind", None)
-    if kind not in HYPOTHESES:
-        raise ValueError(f"Expected a class of hypotheses among {sorted(HYPOTHESES)}, found {kind!r}.")
-    return HYPOTHESES[kind](**values)
 
 
 def declared_grid(low: Any, high: Any, count: int, least: int = 1) -> None:

@@ -57,9 +57,9 @@ class Rules(Streamed):
         object.__setattr__(self, "classes", tuple(self.classes))
         if self.functions is not None and not callable(self.functions):
             object.__setattr__(self, "functions", tuple(self.functions))
-            if self.count not in (None, len(self.functions)):  # type: ignore[arg-type]
-                raise ValueError(f"Expected count={len(self.functions)} for the listed functions, found {self.count}.")  # type: ignore[arg-type]
-            object.__setattr__(self, "count", len(self.functions))  # type: ignore[arg-type]
+            if self.count not in (None, len(self.functions)):
+                raise ValueError(f"Expected count={len(self.functions)} for the listed functions, found {self.count}.")
+            object.__setattr__(self, "count", len(self.functions))
         if self.count is None or self.count < 1:
             raise ValueError("Expected count=, the number of hypotheses of the callable, found none. Pass count=.")
         limited(self.count, "rules")

@@ -137,7 +137,7 @@ def default_ridge(form: LossForm, area: float, *, epsilon: float, delta: float, 
             return math.inf
 
     limit = size(unit * 1e6)
-    return next((unit * factor for factor in LADDER if size(unit * factor) <= CLOSE * limit), unit * LADDER[-1])
+    return float(next((unit * factor for factor in LADDER if size(unit * factor) <= CLOSE * limit), unit * LADDER[-1]))
 
 
 def cms_rate(epsilon: float, hessian_ratio: float, relation: str) -> float:

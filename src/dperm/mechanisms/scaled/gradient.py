@@ -15,7 +15,7 @@ the noise out, so their number costs time only. `docs/theorems/scaled-gradient.m
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -26,7 +26,7 @@ from dperm.mechanisms.scaled import settings as rule
 from dperm.mechanisms.scaled.noise_ratio import noise_warning
 from dperm.privacy import Gaussian
 from dperm.problem import Problem
-from dperm.release.asks import Ask, Close, Decide, Open, Program, See, Sum
+from dperm.release.asks import Ask, Close, Decide, Open, Program, See, Sum, View
 from dperm.release.plan import Plan, Settings, Shape, Stage, Target, Vector, options_of, register
 from dperm.rows.gaps import Filling
 from dperm.terms.affine import Features
@@ -262,10 +262,14 @@ def start(problem: Problem, shape: Shape, released: Mapping[str, Any], rate: flo
 
 
 def scaling_releases(
-    problem: Problem, plan: Plan, kinds: tuple[str, ...], gaps: tuple[int, ...]
+    problem: Problem,
+    plan: Plan,
+    kinds: tuple[str, ...],
+    gaps: tuple[int, ...],
+    filled: Callable[[Vector], View] = Filling,
 ) -> Generator[Ask, Any, dict[str, Any]]:
     """Row norms, mean, present cells, centred norms, squares and label statistics, each a booked noisy sum, in the plan's order;
-    missing cells are seen at the centre from then on."""
+    missing cells are seen at the centre from then on, through the view that `filled` makes of it."""
     shape, budget = plan.shape, budget_of(plan)
     released: dict[str, Any] = {}
     if "row norms" in budget:
@@ -276,7 +280,7 @@ def scaling_releases(
         released["present"] = yield Sum("present", PresentCount(gaps))
     shift = rule.centre(problem, shape, plan.target, kinds, gaps, budget, released)
     if "present" in budget:
-        yield See(Filling(gaps_rule.filling(shape, gaps, shift)))
+        yield See(filled(gaps_rule.filling(shape, gaps, shift)))
     centred = Features(shift=shift)
     released["radius"] = yield Sum("radius", LogHistogram(RowNorms(centred), 2 * problem.data.x_norm))
     radius = rule.centred_radius(problem, shape, released)

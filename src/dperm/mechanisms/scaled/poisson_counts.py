@@ -152,7 +152,7 @@ class Balance(Tallied):
     def tally(self, block: Block) -> Vector:
         short = np.clip(-self.residuals.slopes(block), -self.caps.high, self.caps.low)
         predicted = np.minimum(self.residuals.predictions(block), LARGEST_PREDICTION)
-        return whole(np.column_stack([short, self.caps.weight * predicted]), self.row_bound).sum(axis=0)
+        return np.asarray(whole(np.column_stack([short, self.caps.weight * predicted]), self.row_bound).sum(axis=0))
 
     def sensitivity(self, relation: str) -> float:
         return self.caps.sensitivity(relation)

@@ -82,6 +82,8 @@ class Selection:
             needs.append("a smooth loss whose curvature is bounded")
         if problem.regularizer.name != "none":
             needs.append("no regularizer (`keep` takes its place; use method='gradient' for an ℓ1 penalty)")
+        if "private" in self.kinds:
+            needs.append("declared bounds, bounds=(low, high) (columns are compared before bounds could be paid for)")
         return needs
 
     # -- the plan ----------------------------------------------------------------------------------------------------

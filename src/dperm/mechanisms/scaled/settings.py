@@ -49,6 +49,8 @@ SHARES = {
     "positives": 0.005,
     "residuals": 0.03,
     "residuals again": 0.03,
+    "marginals": 0.05,
+    "recalibration": 0.03,
 }
 
 
@@ -66,6 +68,8 @@ RELEASES = {
     "residuals": "histogram of the residuals at the start",
     "residuals again": "histogram of the residuals after a third of the steps",
     "descent": "sums of clipped gradients, as many as the released scale asks for",
+    "marginals": "histogram of each numeric column over 256 cells of its range, and one of missing cells",
+    "recalibration": "four sums that correct the level and the slope of the predictions",
 }
 
 
@@ -298,6 +302,7 @@ def descent_settings(
     clip_factor: float | None,
     horizon: float | None,
     max_weight: float | None,
+    most_steps: int = 500,
 ) -> Settings:
     """Clip, flow time, steps, step size and start of the descent.
 
@@ -331,11 +336,11 @@ def descent_settings(
     curvature = problem.loss.bounds(math.inf, problem.data.y).curvature
     # Heavy ball is stable below 2(1 + momentum)/(curvature·λ_max), and λ_max ≤ trace = S²; 0.85 of it leaves room.
     stiffness = curvature * scaled["size"] ** 2 * heaviest
-    stiffness += problem.regularizer.smoothness * _map_norm(scaled, problem.data.intercept) ** 2 / shape.n
+    stiffness += problem.regularizer.smoothness * map_norm(scaled, problem.data.intercept) ** 2 / shape.n
     longest = 0.855 * 2 * (1 + MOMENTUM) / stiffness
     tau = min(reach / (clip * nu), 1000.0)
     gain = 1 - MOMENTUM
-    steps = int(min(max(math.ceil(gain * tau / longest), 100), 500))
+    steps = int(min(max(math.ceil(gain * tau / longest), 100), most_steps))
     return {
         "noise_ratio": nu,
         "positive_rate": rate,
@@ -348,7 +353,7 @@ def descent_settings(
     }
 
 
-def _map_norm(scaled: Settings, intercept: float) -> float:
+def map_norm(scaled: Settings, intercept: float) -> float:
     """Bound on the norm of θ ↦ w: w = scale∘θ, and the intercept takes -⟨shift, w⟩ along."""
     largest = float(np.max(scaled["scale"], initial=1.0))
     if not intercept:

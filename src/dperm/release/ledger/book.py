@@ -27,13 +27,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from dperm.privacy import RELATIONS, event_from_spec
+from dperm.privacy import RELATIONS
 from dperm.privacy.filters import Cost, Filter
+from dperm.release.ledger.check import problems
+from dperm.release.ledger.entries import APPLICATION, FORMAT, canonical, entry_hash, filter_of
 from dperm.release.plan import UNITS, Plan
 from dperm.tables.fingerprint import digest, recognisable
 
-FORMAT = "dperm-ledger/1"
-_APPLICATION = 0x64706C31  # "dpl1", so that another SQLite file is not taken for a ledger
 _WAIT = 120.0  # seconds to wait for another process that is writing
 _TABLES = """
 CREATE TABLE entries (number INTEGER PRIMARY KEY, body TEXT NOT NULL, secret TEXT NOT NULL, hash TEXT NOT NULL);
@@ -63,16 +63,6 @@ class Account:
 
     def spec(self) -> dict[str, Any]:
         return dict(self.__dict__)
-
-
-def entry_hash(previous: str, body: str) -> str:
-    """SHA-256 of the hash before and the canonical text of the entry."""
-    return hashlib.sha256(f"{previous}\n{body}".encode()).hexdigest()
-
-
-def canonical(value: Any) -> str:
-    """One text per value: sorted keys, no spaces, no NaN."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 class Ledger:
@@ -143,7 +133,7 @@ class Ledger:
         made = cls(file)
         with made._connection() as connection:
             connection.executescript(_TABLES)
-            connection.execute(f"PRAGMA application_id = {_APPLICATION}")
+            connection.execute(f"PRAGMA application_id = {APPLICATION}")
             connection.execute("BEGIN IMMEDIATE")
             connection.execute("INSERT INTO tail VALUES (1, 0, '')")
             made._append(connection, "", body, secret)
@@ -184,7 +174,7 @@ class Ledger:
 
     def _read(self, connection: sqlite3.Connection) -> list[dict[str, Any]]:
         mark = connection.execute("PRAGMA application_id").fetchone()[0]
-        if mark != _APPLICATION:
+        if mark != APPLICATION:
             raise ValueError(f"Expected a ledger in {self.path.name}, found another SQLite file.")
         parsed = []
         for number, text, secret, found in connection.execute("SELECT number, body, secret, hash FROM entries ORDER BY number"):
@@ -192,7 +182,8 @@ class Ledger:
                 body = {**json.loads(text), "secret": dict(json.loads(secret)), "hash": found}
                 if body["kind"] == "debit":
                     _costs([body]), body["plan"]["mechanism"], body["branch"], body["noise"]
-            except (LookupError, ValueError, TypeError, AttributeError, RecursionError) as error:
+                _keyed(body["secret"].get("salt", ""), b""), hash(body["secret"].get("fingerprint"))
+            except (LookupError, ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
                 raise ValueError(f"Expected readable entries in {self.path.name}, found entry {number} damaged.") from error
             parsed.append(body)
         if not parsed or parsed[0].get("format") != FORMAT:
@@ -202,7 +193,7 @@ class Ledger:
     def account(self, delta: float | None = None) -> Account:
         """What is spent and left; `left_epsilon` is that of one more Gaussian fit at `delta` (default: the ledger's)."""
         entries = self.entries()
-        head, rule = entries[0], _filter(entries[0])
+        head, rule = entries[0], filter_of(entries[0])
         costs = _costs(entries)
         closed = any(entry.get("branch") == "single" for entry in entries)
         debits = [entry for entry in entries if entry["kind"] == "debit"]
@@ -238,7 +229,7 @@ class Ledger:
         self._admit(entries, plan)  # the refusal that needs no data comes first
         shown = data if self.data is None else self.data
         seen = _keyed(entries[0]["secret"]["salt"], digest(shown)) if recognisable(shown) else None
-        cost = _filter(entries[0]).cost(plan.events)  # may take a second: not while others wait
+        cost = filter_of(entries[0]).cost(plan.events)  # may take a second: not while others wait
         with self._connection() as connection:
             connection.execute("BEGIN IMMEDIATE")
             entries = self._read(connection)
@@ -298,7 +289,7 @@ class Ledger:
             )
 
     def _admit(self, entries: Sequence[Mapping[str, Any]], plan: Plan, cost: Cost | None = None) -> str:
-        rule, costs = _filter(entries[0]), _costs(entries)
+        rule, costs = filter_of(entries[0]), _costs(entries)
         if not any(entry.get("branch") == "single" for entry in entries):
             branch = rule.accepts([*costs, rule.cost(plan.events) if cost is None else cost])
             if branch is not None:
@@ -326,8 +317,6 @@ class Ledger:
         accept_assumptions: bool = False,
     ) -> list[str]:
         """Reasons why the ledger cannot be trusted, each a sentence; empty when all agrees. See `dperm.release.ledger.check`."""
-        from dperm.release.ledger.check import problems
-
         return problems(self, certificates, allow_seeded=allow_seeded, accept_assumptions=accept_assumptions)
 
 
@@ -348,17 +337,21 @@ def plan_record(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _filter(head: Mapping[str, Any]) -> Filter:
-    return Filter.declare(head["epsilon"], head["delta"], head["rule"])
-
-
 def _costs(entries: Sequence[Mapping[str, Any]]) -> list[Cost]:
     found = []
     for entry in entries:
         if entry.get("kind") == "debit":
             cost = entry["cost"]
-            found.append(Cost(cost["square"], tuple(cost["curve"]), cost["failure"], cost["pure"]))
+            curve = tuple(_amount(value) for value in cost["curve"])
+            square, pure = (None if cost[name] is None else _amount(cost[name]) for name in ("square", "pure"))
+            found.append(Cost(square, curve, _amount(cost["failure"]), pure))
     return found
+
+
+def _amount(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError("a cost that is no number")
+    return float(value)
 
 
 def _keyed(salt: str, found: bytes) -> str:
@@ -368,11 +361,6 @@ def _keyed(salt: str, found: bytes) -> str:
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="microseconds")
-
-
-def events_of(record: Mapping[str, Any]) -> list[Any]:
-    """The events of a stored plan."""
-    return [event_from_spec(spec) for spec in record["events"]]
 
 
 def receipt_again(stated: Mapping[str, Any], plan: Plan, policy: str) -> dict[str, Any]:

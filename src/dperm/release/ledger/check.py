@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from dperm.privacy import Event
 from dperm.privacy.filters import Cost
-from dperm.release.ledger.book import _APPLICATION, FORMAT, _filter, canonical, entry_hash, events_of
+from dperm.release.ledger.entries import APPLICATION, FORMAT, canonical, entry_hash, events_of, filter_of
 
 if TYPE_CHECKING:
     from dperm.release.ledger.book import Ledger
@@ -24,7 +24,7 @@ def problems(
     try:
         with ledger._connection() as connection:
             connection.execute("BEGIN")
-            if connection.execute("PRAGMA application_id").fetchone()[0] != _APPLICATION:
+            if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION:
                 return ["this is another SQLite file, not a ledger"]
             damage = [str(row[0]) for row in connection.execute("PRAGMA integrity_check") if row[0] != "ok"]
             rows = connection.execute("SELECT number, body, secret, hash FROM entries ORDER BY number").fetchall()
@@ -71,7 +71,7 @@ def _chain(rows: Sequence[tuple[int, str, str, str]], reasons: list[str]) -> lis
 
 def _replay(bodies: Sequence[Mapping[str, Any]], reasons: list[str], allow_seeded: bool) -> None:
     try:
-        rule = _filter(bodies[0])
+        rule = filter_of(bodies[0])
         costs: list[Cost] = []
         closed = False
         for body in bodies[1:]:
@@ -105,7 +105,8 @@ def _assumed(bodies: Sequence[Mapping[str, Any]]) -> list[str]:
     found = []
     for body in bodies:
         plan = body.get("plan") if isinstance(body.get("plan"), Mapping) else {}
-        for text in plan.get("assumptions", ()):  # type: ignore[union-attr]
+        texts = plan.get("assumptions", [])  # type: ignore[union-attr]
+        for text in texts if isinstance(texts, list) else [texts]:
             found.append(f"entry {body['number']}: {text}: pass --accept-assumptions to accept that")
     return found
 

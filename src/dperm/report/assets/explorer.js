@@ -52,12 +52,17 @@ function show(found) {
   byId("warnings").hidden = found.warnings.length === 0;
   byId("warnings").textContent = found.warnings.join(" ");
   byId("explanation").textContent = found.explanation;
+  byId("python").textContent = found.python;
+  byId("command").textContent = found.command;
+}
+
+function showBounds(found, mechanism) {
   fill("risks", Object.keys(found.predicted_risk).map((name) => {
     const size = found.sample_size ? found.sample_size[name] : null;
-    return [cell("th", name), cell("td", short(found.predicted_risk[name]), "n"), cell("td", size === null ? "no bound" : size.toLocaleString("en"), "n")];
+    return [cell("th", name), cell("td", short(found.predicted_risk[name]), "n"), cell("td", size === null || size === undefined ? "no bound" : size.toLocaleString("en"), "n")];
   }));
   fill("alternatives", found.alternatives.map((row) => [
-    cell("th", row.mechanism + (row.mechanism === found.mechanism ? " (chosen)" : "")),
+    cell("th", row.mechanism + (row.mechanism === mechanism ? " (chosen)" : "")),
     cell("td", row.needs.length ? "needs " + row.needs.join("; ") : "yes")]));
 }
 
@@ -72,7 +77,8 @@ function draw(tag, attributes, text) {
 function chart(found, epsilon) {
   const box = { left: 78, right: 448, top: 12, bottom: 250 };
   const values = Object.values(found.risks).flat().filter((v) => v !== null && v > 0);
-  if (values.length === 0) { byId("chart").replaceChildren(); return; }
+  byId("chart").parentElement.hidden = values.length === 0;
+  if (values.length === 0) { byId("chart").replaceChildren(); byId("legend").replaceChildren(); return; }
   const log = Math.log10;
   const xs = [log(found.epsilon[0]), log(found.epsilon[found.epsilon.length - 1])];
   const ys = [Math.floor(log(Math.min(...values))), Math.ceil(log(Math.max(...values)))];
@@ -107,41 +113,56 @@ function chart(found, epsilon) {
   byId("legend").replaceChildren(...legend);
 }
 
-async function ask(path, text) {
-  const reply = await fetch(path + "?" + text, { credentials: "omit" });
-  const found = await reply.json();
-  if (!reply.ok) throw new Error(found.error || "no answer");
-  return found;
+async function ask(path, text, mine) {
+  for (;;) {
+    const reply = await fetch(path + "?" + text, { credentials: "omit" });
+    const found = await reply.json();
+    if (mine !== turn) return null; // a later move overtook this one
+    if (reply.ok) return found;
+    if (reply.status !== 409) throw new Error(found.error || "no answer");
+    await new Promise((done) => setTimeout(done, 300)); // another window asked in between
+  }
 }
 
+// What is on the page always belongs to the controls: parts that are not answered yet, and all of them under an error, are hidden.
 async function refresh() {
   const mine = ++turn;
   const text = query();
-  byId("result").setAttribute("aria-busy", "true");
-  byId("status").className = "";
-  byId("status").textContent = "Computing…";
+  const result = byId("result");
+  history.replaceState(null, "", "?" + text);
+  result.setAttribute("aria-busy", "true");
+  byId("bounds").hidden = true;
+  byId("waiting").textContent = "";
   try {
-    const found = await ask("/api/advice", text);
-    if (mine !== turn) return; // a later move overtook this one
+    const found = await ask("/api/plan", text, mine);
+    if (found === null) return;
     show(found);
-    byId("status").textContent = "Drawing…";
-    const curve = await ask("/api/curve", text);
-    if (mine !== turn) return;
-    chart(curve, found.epsilon);
+    byId("status").className = "";
     byId("status").textContent = "";
-    byId("result").dataset.shown = text;
+    byId("plan").hidden = false;
+    result.dataset.planned = text;
+    byId("waiting").textContent = "Computing worst-case bounds…";
+    const bounds = await ask("/api/bounds", text, mine);
+    if (bounds === null) return;
+    showBounds(bounds, found.mechanism);
+    const curve = await ask("/api/curve", text, mine);
+    if (curve === null) return;
+    chart(curve, found.epsilon);
+    byId("bounds").hidden = false;
   } catch (error) {
     if (mine !== turn) return;
+    byId("plan").hidden = true;
     byId("status").className = "bad";
     byId("status").textContent = error.message;
-    byId("result").dataset.shown = text;
   }
-  byId("result").setAttribute("aria-busy", "false");
+  byId("waiting").textContent = "";
+  result.dataset.shown = text;
+  result.setAttribute("aria-busy", "false");
 }
 
 function later() {
   clearTimeout(waiting);
-  waiting = setTimeout(refresh, 150);
+  waiting = setTimeout(refresh, 30);
 }
 
 function moved(name) {
@@ -155,5 +176,35 @@ for (const name of Object.keys(sliders)) byId(name + "-slider").addEventListener
   later();
 });
 byId("controls").addEventListener("submit", (event) => event.preventDefault());
-fetch("/api/model").then((reply) => reply.json()).then((found) => { byId("fitted").hidden = !found.fitted; });
-refresh();
+
+for (const kind of ["python", "command"]) byId("copy-" + kind).addEventListener("click", async (event) => {
+  const button = event.currentTarget;
+  const words = button.textContent;
+  try {
+    await navigator.clipboard.writeText(byId(kind).textContent);
+    button.textContent = "Copied";
+  } catch {
+    getSelection().selectAllChildren(byId(kind)); // no clipboard here: the text is marked instead
+    button.textContent = "Press Ctrl-C";
+  }
+  setTimeout(() => { button.textContent = words; }, 1500);
+});
+
+// The controls from the page's address, else from the fitted model, else as they stand.
+function set(values) {
+  for (const name of names) {
+    if (values[name] === undefined || values[name] === null) continue;
+    const control = byId(name);
+    const value = String(values[name]);
+    const known = control.tagName !== "SELECT" || [...control.options].some((o) => o.value === value);
+    if (!known && name === "delta" && Number(value) >= 0) control.add(new Option(value, value));
+    if (known || name === "delta") control.value = value;
+    if (sliders[name]) byId(name + "-slider").value = Math.round(100 * Math.log10(Number(control.value) || 1));
+  }
+}
+
+fetch("/api/model").then((reply) => reply.json()).then((found) => {
+  byId("fitted").hidden = !found.fitted;
+  set(location.search ? Object.fromEntries(new URLSearchParams(location.search)) : found.values);
+  refresh();
+});

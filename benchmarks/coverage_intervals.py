@@ -1,0 +1,268 @@
+"""Coverage and width of the intervals of `intervals=True`, on made data; resumable, and as parallel as asked.
+
+    python benchmarks/coverage_intervals.py --processes 16            every cell of the study (hours on two cores)
+    python benchmarks/coverage_intervals.py --only small              the cells with n ≤ 5,000
+    python benchmarks/coverage_intervals.py --write                   the tables of docs/intervals.md from what is measured
+
+Draws are kept in benchmarks/results/coverage_intervals.json, in chunks of ten: a run that is stopped goes on where it was.
+"cover" is the share of slopes (not the intercept) whose 95 % interval holds the truth, "worst" that of the worst slope, "width"
+is the median length over that of the non-private interval (least squares, maximum likelihood, the asymptotic one of the median),
+and "error" the same ratio for the actual error of the estimate. Data and noise are fresh in every draw.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, TypedDict
+
+import numpy as np
+from scipy.special import ndtri
+
+import dperm
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "benchmarks" / "results" / "coverage_intervals.json"
+PAGE = ROOT / "docs" / "intervals.md"
+BEGIN, END = "<!-- study: written by benchmarks/coverage_intervals.py -->", "<!-- end of study -->"
+DELTA, CHUNK = 1e-6, 10
+
+
+@dataclass(frozen=True)
+class Cell:
+    model: str
+    design: str
+    n: int
+    d: int
+    epsilon: float
+    relation: str
+    draws: int
+
+    @property
+    def key(self) -> str:
+        return f"{self.model} {self.design} n={self.n} d={self.d} eps={self.epsilon:g} {self.relation}"
+
+
+class Draw(TypedDict):
+    hits: str
+    width: float
+    error: float
+
+
+class Columns(NamedTuple):
+    """Rows with their declared bounds and the deviation of each column, for coefficients of comparable size."""
+
+    X: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    deviation: np.ndarray
+
+
+def mixed(rng: np.random.Generator, n: int, d: int) -> Columns:
+    """A third uniform, a third normal with correlation 0.6 between neighbours, a third lognormal in loose bounds."""
+    uniform, normal = d // 3, d // 3
+    skewed = d - uniform - normal
+    chain = correlated(rng, n, normal, 0.6)
+    parts = [rng.uniform(-1, 1, (n, uniform)), chain, np.minimum(np.exp(rng.standard_normal((n, skewed))), 12.0)]
+    low = np.r_[-np.ones(uniform), np.full(normal, -4.0), np.zeros(skewed)]
+    high = np.r_[np.ones(uniform), np.full(normal, 4.0), np.full(skewed, 12.0)]
+    return Columns(np.hstack(parts), low, high, np.r_[np.full(uniform, 3**-0.5), np.ones(normal), np.full(skewed, 1.9)])
+
+
+def chained(rng: np.random.Generator, n: int, d: int) -> Columns:
+    """Normal columns with correlation 0.9 between neighbours: the smallest eigenvalue is 0.05."""
+    return Columns(correlated(rng, n, d, 0.9), np.full(d, -4.0), np.full(d, 4.0), np.ones(d))
+
+
+def correlated(rng: np.random.Generator, n: int, d: int, rho: float) -> np.ndarray:
+    Z = rng.standard_normal((n, d))
+    for j in range(1, d):
+        Z[:, j] = rho * Z[:, j - 1] + np.sqrt(1 - rho**2) * Z[:, j]
+    return np.clip(Z, -4.0, 4.0)
+
+
+DESIGNS: dict[str, Callable[[np.random.Generator, int, int], Columns]] = {"mixed": mixed, "AR(0.9)": chained}
+
+
+def slopes(columns: Columns) -> np.ndarray:
+    """Alternating signs and two sizes, of total deviation about 0.75 in the margin for uncorrelated columns."""
+    d = columns.X.shape[1]
+    return np.array([(-1) ** j * (1.0 if j % 2 == 0 else 0.4) for j in range(d)]) / (np.sqrt(d) * columns.deviation)
+
+
+def ordinary(X: np.ndarray, weight: np.ndarray | float) -> np.ndarray:
+    """Standard errors of slopes by the inverse information Σ weight·xxᵀ, without privacy."""
+    design = np.column_stack([X, np.ones(len(X))])
+    return np.sqrt(np.diag(np.linalg.inv((design * np.reshape(weight, (-1, 1))).T @ design)))[:-1]
+
+
+# Size and constant of the log-odds: even classes, 3 % positives, and log-odds of deviation about 4.
+LOGITS = {"logistic": (1.3, -0.3), "rare": (1.3, -3.9), "steep": (5.5, 0.0)}
+
+
+def errors(model: str, rng: np.random.Generator, X: np.ndarray) -> np.ndarray:
+    """Of variance 1: normal, exponential, Student's t with 4 degrees, or normal with a size that follows the first column."""
+    n = len(X)
+    if model == "skewed":
+        return rng.exponential(size=n) - 1.0
+    if model == "student":
+        return rng.standard_t(4, n) / np.sqrt(2.0)
+    size = 0.5 + np.abs(X[:, 0]) / np.abs(X[:, 0]).mean() / 2 if model == "uneven" else 1.0
+    return size * rng.standard_normal(n)
+
+
+def robust(X: np.ndarray, error: np.ndarray) -> np.ndarray:
+    """Standard errors of least squares whatever the size of the errors."""
+    design = np.column_stack([X, np.ones(len(X))])
+    inverse = np.linalg.inv(design.T @ design)
+    return np.sqrt(np.diag(inverse @ ((design * (error**2)[:, None]).T @ design) @ inverse))[:-1]
+
+
+def draw(cell: Cell, number: int) -> Draw:
+    """One data set, one private fit: which slopes are covered, and the median width and error in non-private standard errors."""
+    rng = np.random.default_rng([number, cell.n, cell.d, round(100 * cell.epsilon)])
+    columns = DESIGNS[cell.design](rng, cell.n, cell.d)
+    X, truth = columns.X, slopes(columns)
+    options: dict[str, Any] = {
+        "epsilon": cell.epsilon,
+        "delta": DELTA,
+        "bounds": (columns.low, columns.high),
+        "relation": cell.relation,
+        "intervals": True,
+        "random_state": int(rng.integers(2**31)),
+    }
+    if cell.model in LOGITS:
+        size, constant = LOGITS[cell.model]
+        truth = size * truth
+        share = 1 / (1 + np.exp(-(X @ truth + constant - (X @ truth).mean() * (cell.model == "rare"))))
+        y, model = (rng.uniform(size=cell.n) < share).astype(int), dperm.LogisticRegression(classes=[0, 1], **options)
+        usual = ordinary(X, share * (1 - share))
+    elif cell.model == "poisson":
+        truth = 0.6 * truth
+        rate = np.exp(X @ truth + 0.7)
+        y, model = np.minimum(rng.poisson(rate), 40), dperm.PoissonRegressor(y_bounds=(0, 40), **options)
+        usual = ordinary(X, rate)
+    else:
+        kinds: dict[str, Any] = {"huber": dperm.HuberRegressor, "quantile": dperm.QuantileRegressor}
+        error = errors(cell.model, rng, X)
+        y, model = X @ truth + 0.3 + error, kinds.get(cell.model, dperm.LinearRegression)(y_bounds=(-8, 8), **options)
+        usual = robust(X, error) if cell.model == "uneven" else ordinary(X, 2 / np.pi if cell.model == "quantile" else 1.0)
+    table = model.fit(X, y).summary()
+    error, stated = table.estimate[: cell.d] - truth, table.standard_error[: cell.d]
+    return {
+        "hits": "".join("1" if hit else "0" for hit in np.abs(error) <= 1.959964 * stated),
+        "width": round(float(np.median(stated / usual)), 4),
+        "error": round(float(np.median(np.abs(error) / usual) / 0.67449), 4),
+    }
+
+
+def summarised(found: list[Draw]) -> dict[str, float]:
+    hits = np.array([[mark == "1" for mark in one["hits"]] for one in found])
+    return {
+        "draws": len(found),
+        "cover": float(hits.mean()),
+        "spread": float(hits.mean(axis=1).std() / np.sqrt(len(found))),
+        "worst": float(hits.mean(axis=0).min()),
+        "width": float(np.median([one["width"] for one in found])),
+        "error": float(np.median([one["error"] for one in found])),
+    }
+
+
+def cells() -> list[Cell]:
+    listed = []
+    for n in (2000, 5000, 50_000):
+        draws = 300 if n <= 5000 else 100
+        for d in (5, 20):
+            for epsilon in (0.5, 1.0, 3.0):
+                listed += [Cell(model, "mixed", n, d, epsilon, "zero-out", draws) for model in ("linear", "logistic", "poisson")]
+    for n, d, epsilon in ((2000, 5, 0.5), (5000, 5, 1.0), (5000, 20, 1.0), (50_000, 20, 3.0)):
+        draws = 300 if n <= 5000 else 100
+        listed += [Cell(model, "mixed", n, d, epsilon, "zero-out", draws) for model in ("huber", "quantile")]
+        listed += [Cell(model, "mixed", n, d, epsilon, "replace-one", draws) for model in ("linear", "logistic", "poisson")]
+    for n, epsilon in ((5000, 1.0), (5000, 3.0), (50_000, 1.0)):
+        draws = 300 if n <= 5000 else 100
+        listed += [Cell(model, "AR(0.9)", n, 20, epsilon, "zero-out", draws) for model in ("linear", "logistic", "poisson")]
+    for n, d in ((5000, 5), (20_000, 20)):
+        others = ("skewed", "student", "uneven", "rare", "steep")
+        listed += [Cell(model, "mixed", n, d, 1.0, "zero-out", 300 if n <= 5000 else 100) for model in others]
+    return listed
+
+
+def chunk(cell: Cell, numbers: list[int]) -> list[Draw]:
+    return [draw(cell, number) for number in numbers]
+
+
+def stored() -> dict[str, Any]:
+    return json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
+
+
+def keep(results: dict[str, Any]) -> None:
+    """Written whole to another name first: a stop in the middle of it loses nothing."""
+    RESULTS.parent.mkdir(exist_ok=True)
+    part = RESULTS.with_suffix(".part")
+    part.write_text(json.dumps(results), encoding="utf-8")
+    part.replace(RESULTS)
+
+
+def measure(chosen: list[Cell], processes: int) -> None:
+    results = stored()
+    with ProcessPoolExecutor(processes) as pool:
+        for cell in chosen:
+            entry = results.setdefault(cell.key, {"cell": asdict(cell), "draws": {}})
+            left = [number for number in range(cell.draws) if str(number) not in entry["draws"]]
+            parts = [left[k : k + CHUNK] for k in range(0, len(left), CHUNK)]
+            jobs = {pool.submit(chunk, cell, part): part for part in parts}
+            for job in as_completed(jobs):
+                entry["draws"] |= {str(number): one for number, one in zip(jobs[job], job.result())}
+                keep(results)
+            found = summarised(list(entry["draws"].values()))
+            print(cell.key, {key: round(value, 3) for key, value in found.items()}, flush=True)
+
+
+def tables(results: dict[str, Any]) -> str:
+    """One table per design and relation; a cell whose mean is below 94 % beyond the luck of all of them is marked."""
+    measured = {cell: results[cell.key] for cell in cells() if cell.key in results}
+    limit = -float(ndtri(0.05 / max(len(measured), 1)))
+    lines: list[str] = []
+    for design, relation in dict.fromkeys((cell.design, cell.relation) for cell in measured):
+        lines += [f"\n**{design} columns, {relation}**\n", "| model | n | d | ε | draws | cover | worst | width | error |"]
+        lines.append("|---|---|---|---|---|---|---|---|---|")
+        for cell, entry in measured.items():
+            if (cell.design, cell.relation) != (design, relation):
+                continue
+            found = summarised(list(entry["draws"].values()))
+            low = " (low)" if (found["cover"] - 0.94) < -limit * max(found["spread"], 1e-9) else ""
+            shares = f"{found['cover']:.1%}{low} | {found['worst']:.1%} | {found['width']:.2f} | {found['error']:.2f}"
+            lines.append(f"| {cell.model} | {cell.n:,} | {cell.d} | {cell.epsilon:g} | {found['draws']} | {shares} |")
+    return "\n".join(lines).strip()
+
+
+def write(text: str) -> None:
+    before, rest = PAGE.read_text(encoding="utf-8").split(BEGIN)
+    PAGE.write_text(f"{before}{BEGIN}\n{text}\n{END}{rest.split(END)[1]}", encoding="utf-8")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--draws", type=int, help="fewer draws per cell than the study's")
+    parser.add_argument("--only", default="", help="cells whose name holds this text, or 'small' for n ≤ 5,000")
+    parser.add_argument("--write", action="store_true", help="write the tables of docs/intervals.md and measure nothing")
+    given = parser.parse_args()
+    if given.write:
+        write(tables(stored()))
+        return
+    chosen = [cell for cell in cells() if (cell.n <= 5000 if given.only == "small" else given.only in cell.key)]
+    if given.draws is not None:
+        chosen = [Cell(**{**asdict(cell), "draws": min(cell.draws, given.draws)}) for cell in chosen]
+    measure(chosen, given.processes)
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # read by the children, each of which takes one core
+    main()

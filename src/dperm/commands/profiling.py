@@ -1,0 +1,113 @@
+"""`dperm profile FILE`: look at a table privately, and have a schema filled in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from dperm.commands.declaring import MAX_ROWS, NOISE
+from dperm.commands.shared import JSON_OPTION, show
+
+
+def profile(
+    file: Path = typer.Argument(..., help="CSV or Parquet file with one record per row."),
+    schema: Path | None = typer.Option(None, help="What is known of the columns; without it all but their names is paid for."),
+    target: str | None = typer.Option(None, help="Column that will be predicted."),
+    epsilon: float = typer.Option(..., help="Privacy budget of the profile."),
+    delta: float | None = typer.Option(None, help="Default min(1e-6, 0.1/n)."),
+    relation: str = typer.Option("replace-one", help="replace-one, zero-out or add-remove."),
+    nominal_n: int | None = typer.Option(None, help="Public nominal number of rows, for add-remove."),
+    person: str | None = typer.Option(None, "--person", help="Column that names the person; with --max-rows-per-person."),
+    max_rows_per_person: int | None = MAX_ROWS,
+    correlations: bool = typer.Option(False, "--correlations", help="Pay also for correlations of numbers with the target."),
+    level: float = typer.Option(0.95, help="Level of the error bars."),
+    noise: str = NOISE,
+    ledger: Path | None = typer.Option(None, envvar="DPERM_LEDGER", help="Budget ledger of the data set."),
+    random_state: int | None = typer.Option(None, help="Reproducible noise: NOT private, for tests only."),
+    out: Path = typer.Option(Path("profile"), help="Folder for profile.json, profile.html and profile.md."),
+    out_schema: Path | None = typer.Option(None, help="Write a schema here, filled in from the profile."),
+    overwrite: bool = typer.Option(False, "--overwrite", help="Replace a profile that is there already."),
+    as_json: bool = JSON_OPTION,
+) -> None:
+    """Histograms, quantiles, means, levels and missing cells of every column, private and with error bars.
+
+    Nothing about the table is known for free but the names of its columns (and, but for add-remove, the number of its rows). What
+    the profile finds is paid for, so that it may be published, and so may the schema that is filled in from it.
+
+    Example: dperm profile people.csv --target bought --epsilon 1 --out-schema people.json --out profile
+    """
+    from dperm.profiles.profile import profile as profiled
+    from dperm.release.ledger.book import Ledger
+    from dperm.report.profile_page import profile_page
+    from dperm.tables.json_files import check_room, write_whole
+    from dperm.tables.tables import read_table
+
+    check_room(out, ["profile.json"], overwrite=overwrite)
+    if out_schema is not None:
+        check_room(out_schema.parent, [out_schema.name], overwrite=overwrite)
+    if ledger is not None:
+        budget = {"epsilon": epsilon, "delta": delta, "relation": relation}
+        _check_first(file, (schema, target, correlations), ledger, budget, nominal_n, person, max_rows_per_person)
+    found = profiled(
+        read_table(file),
+        epsilon=epsilon,
+        delta=delta,
+        schema=schema,
+        target=target,
+        relation=relation,
+        nominal_n=nominal_n,
+        groups=person,
+        max_rows_per_person=max_rows_per_person,
+        correlations=correlations,
+        level=level,
+        noise=noise,
+        random_state=random_state,
+        ledger=None if ledger is None else Ledger(ledger, data=file),
+    )
+    pages = {"profile.html": profile_page(found), "profile.md": profile_page(found, markdown=True)}
+    write_whole(out, {"profile.json": found.to_json(), **pages})
+    told: dict[str, Any] = {"profile": str(out / "profile.html")}
+    if out_schema is not None:  # after the profile is safe: a target without classes that stand out ends here, in a sentence
+        write_whole(out_schema.parent, {out_schema.name: json.dumps(found.schema().spec(), indent=1, ensure_ascii=False)})
+        told["schema"] = str(out_schema)
+    if as_json:
+        show({"epsilon": epsilon, "statement": found.statement, **told, **found.record["profile"]}, True)
+        return
+    show({**column_lines(found), "privacy": found.statement, **told}, False)
+
+
+def _check_first(
+    file: Path,
+    asked_for: tuple[Path | None, str | None, bool],
+    ledger: Path,
+    budget: Mapping[str, Any],
+    nominal_n: int | None,
+    person: str | None,
+    rows_per_person: int | None,
+) -> None:
+    """The refusal that needs no data comes before the file is opened."""
+    from dperm.commands.shared import row_count
+    from dperm.profiles.plan import plan_profile
+    from dperm.profiles.profile import question_about
+    from dperm.release.ledger.book import Ledger
+    from dperm.release.plan import Shape, Target
+    from dperm.tables.tables import storage_types
+
+    n = nominal_n if nominal_n is not None else row_count(file)
+    schema, target, correlations = asked_for
+    names = [name for name in storage_types(file) if name != person]
+    question, _ = question_about(names, schema, target, correlations=correlations)
+    unit = "row" if person is None else "person"
+    asked = Target.declare(n=n, rows_per_person=rows_per_person or 1, unit=unit, **budget)
+    Ledger(ledger).check(plan_profile(question, Shape(n, len(question.columns)), asked))
+
+
+def column_lines(found: Any) -> dict[str, str]:
+    """A line per column: what it is, and its main numbers."""
+    from dperm.report.profile_page import in_words
+
+    return {name: in_words(column) for name, column in found.columns.items()}

@@ -1,0 +1,70 @@
+"""`dperm card` and `dperm registry`: what others ask for when a model is published."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from dperm.commands.reporting import certified_model, paid_scores, verified_certificate
+from dperm.commands.shared import JSON_OPTION, show
+
+
+def card(
+    model: Path = typer.Argument(..., help="Folder that a fit wrote, or its certificate.json."),
+    evaluation: Path | None = typer.Option(None, help="evaluation.json of `dperm evaluate`, for the scores."),
+    out: Path = typer.Option(Path("card.md"), help="Where to write; a name that ends in .html gives HTML."),
+    as_json: bool = JSON_OPTION,
+) -> None:
+    """Write a model card with its privacy, data and scores filled in; lines for people to write begin with TO WRITE.
+
+    Example: dperm card dperm-model --evaluation evaluation.json --out card.md
+    """
+    from dperm.pages.card import card as model_card
+    from dperm.pages.document import to_html, to_markdown
+    from dperm.tables.json_files import write_whole
+
+    subject, found = _subject(model)
+    page = model_card(subject, None if evaluation is None else paid_scores(evaluation, found))
+    write_whole(out.parent, {out.name: to_html(page) if out.suffix == ".html" else to_markdown(page)})
+    show({"card": str(out)}, as_json)
+
+
+def registry(
+    certificate: Path = typer.Argument(..., help="certificate.json of a fit, or the folder that the fit wrote."),
+    name: str | None = typer.Option(None, help="Name of the data product; by default from the target and the data set."),
+    curator: str | None = typer.Option(None, help="Who holds the data."),
+    use: str | None = typer.Option(None, help="What the release is for."),
+    out: Path | None = typer.Option(None, help="Write the entry here instead of printing it."),
+    as_json: bool = JSON_OPTION,
+) -> None:
+    """Write an entry for the OpenDP registry of deployments (YAML), filled in from a certificate that verifies.
+
+    Example: dperm registry dperm-model --curator "Statistics Office" --out entry.yaml
+    """
+    from dperm.pages.registry import entry, to_yaml
+    from dperm.tables.json_files import write_whole
+
+    subject, found = _subject(certificate)
+    if found.noise == "seeded":
+        raise ValueError("Expected a private release for a registry of them, found seeded noise. Fit without random_state.")
+    made = entry(subject, name=name, curator=curator, use=use)
+    if out is not None:
+        write_whole(out.parent, {out.name: to_yaml(made) + "\n"})
+        show({"entry": str(out)}, as_json)
+    elif as_json:
+        show(made, True)
+    else:
+        typer.echo(to_yaml(made))
+
+
+def _subject(place: Path) -> tuple[Any, Any]:
+    """What the records are about: the model beside the certificate where it is there, else the certificate alone."""
+    from dperm.pages.subject import from_certificate, subject_of
+    from dperm.tables.json_files import in_folder
+
+    file = in_folder(place, "certificate.json")
+    found = verified_certificate(file)
+    model = certified_model(file.with_name("model.json"), found)
+    return from_certificate(found) if model is None else subject_of(model), found

@@ -1,0 +1,52 @@
+"""Models to disk: JSON, never pickle, so that opening one runs no code."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dperm.tables.json_files import write_whole
+
+FORMAT = "dperm-model/1"
+# Parameters that name files, seeds or the data of one fit stay out of a model; those with a place of their own too.
+KEPT_OUT = frozenset({"schema", "fit_intercept", "ledger", "random_state", "verbose", "nominal_n"})
+PLAIN = (bool, int, float, str)
+
+
+def model_record(estimator: Any) -> dict[str, Any]:
+    """Everything needed to predict, as a JSON object."""
+    schema = estimator._declared_schema()
+    record: dict[str, Any] = {
+        "format": FORMAT,
+        "estimator": type(estimator).__name__,
+        "schema": None if schema is None else schema.spec(),
+        "encoding": estimator._encoding.spec(),
+        "fit_intercept": bool(estimator.fit_intercept),
+        "w": np.asarray(estimator.w_).tolist(),
+        "parameters": {
+            name: value
+            for name, value in estimator.get_params(deep=False).items()
+            if name not in KEPT_OUT and type(value) in PLAIN and value not in (math.inf, -math.inf) and value == value
+        },
+        "columns": list(map(str, getattr(estimator, "feature_names_in_", ()))),
+    }
+    record["extra"] = estimator._extra_record()
+    about = getattr(estimator, "about_", None)
+    return {**record, "about": dict(about)} if about else record
+
+
+def save(model: Any, path: str | Path) -> Path:
+    """Write a fitted model: into one file if the name ends in .json, else into a folder as `dperm fit` does, without a report."""
+    target, record = Path(path), model_record(model)
+    claim = model.certificate_
+    if target.suffix == ".json":
+        whole = {**record, "certificate": None if claim is None else claim.record}
+        write_whole(target.parent, {target.name: json.dumps(whole, indent=1, allow_nan=False)})
+        return target
+    certificate = {} if claim is None else {"certificate.json": claim.to_json()}
+    write_whole(target, {"model.json": json.dumps(record, indent=1, allow_nan=False), **certificate})
+    return target

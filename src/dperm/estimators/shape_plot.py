@@ -1,0 +1,75 @@
+"""The shapes of an additive model, and a picture of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Vector = NDArray[np.float64]
+LINE, BARS = "#1f5fa8", "#b9c4d0"
+
+
+@dataclass(frozen=True, eq=False)
+class Shape:
+    """What one numeric column adds to the margin (or to the prediction); its mean over the released marginal is 0.
+
+    grid      middles of the 256 cells, in the column's units
+    value     what a row adds that lies there
+    missing   what a row adds whose cell is missing; None where the column has no missing cells by declaration
+    marginal  the released, denoised share of the rows in each cell, and of missing cells at the end
+    """
+
+    name: str
+    grid: Vector
+    value: Vector
+    missing: float | None
+    marginal: Vector
+
+
+def draw_shapes(shapes: Mapping[str, Shape], names: Sequence[str] | None = None) -> Any:
+    """A matplotlib figure with a panel per shape: its curve, and below it where the rows are by the released marginal."""
+    chosen = list(shapes) if names is None else list(names)
+    unknown = [name for name in chosen if name not in shapes]
+    if unknown:
+        raise ValueError(f"Expected columns with a shape ({', '.join(shapes)}), found {unknown[0]!r}. Leave columns= out.")
+    if not chosen:
+        raise ValueError("Expected at least one column with a shape, found none. Only numeric columns have one.")
+    from matplotlib.figure import Figure  # a second of start-up that only a picture should cost
+
+    wide = min(len(chosen), 3)
+    high = math.ceil(len(chosen) / wide)
+    figure = Figure(figsize=(3.6 * wide, 2.6 * high), layout="constrained")
+    axes = np.ravel(figure.subplots(high, wide, sharey=True))
+    for place, name in enumerate(chosen):
+        _panel(axes[place], shapes[name], first=place % wide == 0)
+    for empty in axes[len(chosen) :]:
+        empty.set_visible(False)
+    return figure
+
+
+def _panel(axes: Any, shape: Shape, *, first: bool) -> None:
+    width = shape.grid[1] - shape.grid[0]
+    share = shape.marginal[: len(shape.grid)]
+    behind = axes.twinx()
+    behind.bar(shape.grid, share, width=width, color=BARS, linewidth=0)
+    behind.set_ylim(0, max(float(share.max()), 1e-12) * 4)
+    behind.set_yticks([])
+    axes.set_zorder(behind.get_zorder() + 1)
+    axes.patch.set_visible(False)
+    axes.step(shape.grid, shape.value, where="mid", color=LINE, linewidth=1.4)
+    axes.axhline(0.0, color="#888888", linewidth=0.6)
+    if shape.missing is not None and shape.marginal[-1] > 0:  # some were found to be missing
+        axes.plot([shape.grid[-1] + 6 * width], [shape.missing], marker="D", markersize=4, color=LINE)
+        axes.annotate("missing", (shape.grid[-1], shape.missing), fontsize=7, ha="right", va="bottom")
+    axes.set_title(shape.name, fontsize=9)
+    axes.tick_params(labelsize=7)
+    if first:
+        axes.set_ylabel("adds", fontsize=8)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+        behind.spines[side].set_visible(False)

@@ -1,0 +1,75 @@
+"""How an estimator shows itself: the report on disk, the table of coefficients, and the box that a notebook draws."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from sklearn import get_config
+from sklearn.utils.validation import check_is_fitted
+
+from dperm.estimators.declaration import declared_unit
+from dperm.inference.intervals import summary
+from dperm.inference.table import estimates, facts_of
+from dperm.pages.page import write_report
+from dperm.walk.certificate import Certificate
+from dperm.words.display import box, budget_chips
+
+
+class Shown:
+    """`report()` and the displays; before `BaseEstimator` in the order of bases, whose diagram it keeps."""
+
+    epsilon: float
+    delta: float | None
+    relation: str
+
+    def report(
+        self, path: str | Path = "report.html", *, title: str | None = None, data: str | None = None, evaluation: Any = None
+    ) -> Path:
+        """Write the page about this fit, as `dperm fit` does; a name that ends in .md gives Markdown.
+
+        `data` names the data set, `evaluation` is what `dperm.evaluate` returned. The page holds nothing that is not in the model
+        and the evaluation, and may be shared like them.
+        """
+        check_is_fitted(self, "certificate_")
+        claim = self.certificate_  # type: ignore[attr-defined]
+        if claim is None:
+            raise ValueError("Expected a model with its certificate, found none. Load it from the folder that the fit wrote.")
+        if not isinstance(claim, Certificate):
+            raise ValueError("Expected the model of one fit for a report, found the best of a search. Its certificate is JSON.")
+        return write_report(self, path, title=title, data=data, evaluation=evaluation)
+
+    def _privacy_box(self) -> str:
+        name, claim = type(self).__name__, getattr(self, "certificate_", None)
+        if claim is None:
+            chips = budget_chips(self.epsilon, self.delta, self.relation, declared_unit(self))
+            state = "fitted, without its certificate" if hasattr(self, "w_") else "not fitted: nothing is spent yet"
+            return box(name, state, chips=chips)
+        state, mood = claim.state()
+        return box(name, f"fitted by {claim.made_by}; certificate {state}", mood=mood, chips=claim.chips, note=claim.statement)
+
+    def _repr_html_inner(self) -> str:
+        return self._privacy_box() + str(super()._repr_html_inner())  # type: ignore[misc]
+
+    def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
+        output = {"text/plain": repr(self)}
+        if get_config()["display"] == "diagram":
+            output["text/html"] = self._repr_html_inner()
+        return output
+
+
+def coefficient_summary(model: Any, level: float, *, exponentiate: bool = False) -> Any:
+    """With intervals where the fit has them, without where it has none; the note then says why."""
+    if not 0 < level < 1:
+        raise ValueError(f"Expected 0 < level < 1, found {level}. Pass e.g. 0.95.")
+    if not hasattr(model, "coef_"):
+        raise ValueError(f"Expected a model with one coefficient per column for a summary, found {type(model).__name__}.")
+    try:
+        found: Any = summary(model, level, exponentiate=exponentiate)
+    except ValueError as error:
+        if exponentiate:
+            raise
+        found = estimates(model, f"No intervals. {error}")
+    facts = () if model.certificate_ is None else facts_of(model)
+    return replace(found, title=type(model).__name__, facts=facts)

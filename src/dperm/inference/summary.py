@@ -1,0 +1,135 @@
+"""The table of a fit with errors, tests of several coefficients at once, and intervals of predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import chdtrc, ndtr, ndtri
+
+from dperm.inference.table import Facts, table_html, table_text
+from dperm.mechanisms.scaled.errors import Errors
+from dperm.words.wording import printable
+
+Vector = NDArray[np.float64]
+
+
+def reach(level: float) -> float:
+    """How many standard errors an interval of this level goes to each side.
+
+    >>> round(reach(0.95), 3)
+    1.96
+    """
+    if isinstance(level, bool) or not (isinstance(level, int | float | np.number) and 0 < level < 1):
+        raise ValueError(f"Expected 0 < level < 1, found {level}. Pass e.g. 0.95.")
+    return float(ndtri((1 + level) / 2))
+
+
+@dataclass(frozen=True)
+class JointTest:
+    """Wald's test that several coefficients are 0 together: statistic b'Σ⁻¹b, which is χ² with `degrees` degrees if they are."""
+
+    names: tuple[str, ...]
+    statistic: float
+    degrees: int
+    p: float
+
+    def __str__(self) -> str:
+        names = ", ".join(map(printable, self.names))
+        return f"{names} all 0: chi² = {self.statistic:.4g} with {self.degrees} degrees, p = {self.p:.3g}"
+
+
+@dataclass(frozen=True, repr=False)
+class Summary:
+    """One line per coefficient, in the units of `coef_`, the intercept last.
+
+    With `exponentiated`, estimates and intervals are ratios (odds ratios, rate ratios); errors stay on the logarithm's scale.
+    `note` says what the estimates are of.
+    """
+
+    names: tuple[str, ...]
+    errors: Errors
+    level: float
+    note: str
+    exponentiated: bool = False
+    title: str = ""
+    facts: Facts = ()
+
+    @property
+    def estimate(self) -> Vector:
+        return np.exp(self.errors.estimate) if self.exponentiated else self.errors.estimate
+
+    @property
+    def sampling_error(self) -> Vector:
+        """Standard error from the sampling of the rows alone."""
+        return np.sqrt(self.errors.variances()[0])
+
+    @property
+    def privacy_error(self) -> Vector:
+        """Standard error from the privacy noise alone."""
+        return np.sqrt(self.errors.variances()[1])
+
+    @property
+    def standard_error(self) -> Vector:
+        """Of both together."""
+        return np.hypot(self.sampling_error, self.privacy_error)
+
+    @property
+    def z(self) -> Vector:
+        return self.errors.estimate / self.standard_error
+
+    @property
+    def p(self) -> Vector:
+        """Two-sided p-value of a coefficient of 0."""
+        return np.asarray(2 * ndtr(-np.abs(self.z)))
+
+    @property
+    def interval(self) -> Vector:
+        """(low, high) per coefficient."""
+        width = reach(self.level) * self.standard_error
+        ends = np.column_stack([self.errors.estimate - width, self.errors.estimate + width])
+        return np.exp(ends) if self.exponentiated else ends
+
+    def joint_test(self, chosen: Sequence[str]) -> JointTest:
+        """Wald's test that all chosen coefficients are 0; the name of a column with levels stands for all of them."""
+        wanted = [chosen] if isinstance(chosen, str) else list(chosen)
+        places: list[int] = []
+        for word in wanted:
+            found = [j for j, name in enumerate(self.names) if name == word or name.startswith(f"{word}=")]
+            if not found:
+                known = ", ".join(map(printable, self.names[:20]))
+                raise ValueError(f"Expected names of coefficients, found {word!r}. Names: {known}.")
+            places += [j for j in found if j not in places]
+        few = self.errors.mapped(np.eye(len(self.names))[places])
+        statistic = float(few.estimate @ np.linalg.solve(few.covariance(), few.estimate))
+        names = tuple(self.names[j] for j in places)
+        return JointTest(names, statistic, len(places), float(chdtrc(len(places), statistic)))
+
+    def rows(self) -> list[dict[str, Any]]:
+        columns = {
+            "estimate": self.estimate,
+            "standard_error": self.standard_error,
+            "sampling_error": self.sampling_error,
+            "privacy_error": self.privacy_error,
+            "z": self.z,
+            "p": self.p,
+            "low": self.interval[:, 0],
+            "high": self.interval[:, 1],
+        }
+        return [{"name": name} | {key: float(values[j]) for key, values in columns.items()} for j, name in enumerate(self.names)]
+
+    def __str__(self) -> str:
+        return table_text(self._heading, self.facts, self.rows(), self.level, self.note)
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        return table_html(self._heading, self.facts, self.rows(), self.level, self.note)
+
+    @property
+    def _heading(self) -> str:
+        return f"{self.title}: ratios".removeprefix(": ") if self.exponentiated else self.title

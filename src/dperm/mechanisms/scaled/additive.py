@@ -1,0 +1,271 @@
+"""Additive models: a shape per numeric column, learnt by the scaled descent on features of a released histogram.
+
+    f(x) = intercept + Σ_j slope_j·x_j + Σ_(numeric j) f_j(cell of x_j),   f_j in the span of √λ_k·e_k (`smoothness.py`)
+
+**Theorem.** Every release is a Gaussian mechanism on a sum whose sensitivity its term enforces: those of `scaled-gradient`; the
+histograms of p columns, √p (√(2p) replaced); gradients clipped to C in whatever coordinates, κC; the recalibration, 2 (2√2
+replaced). Basis, smoothness, clip and steps are functions of public numbers and earlier releases; the shares are fixed in the
+plan and add up to 1: by adaptive composition the whole is μ(ε, δ)-GDP. `docs/theorems/additive.md` has the proof and the rule.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dperm.mechanisms.scaled import gaps as gaps_rule
+from dperm.mechanisms.scaled import settings as rule
+from dperm.mechanisms.scaled.gradient import (
+    ScaledGradient,
+    bounds_settings,
+    budget_of,
+    features_of,
+    known_bounds,
+    scaling_needs,
+    scaling_releases,
+    start,
+)
+from dperm.mechanisms.scaled.noise_ratio import noise_warning
+from dperm.mechanisms.scaled.smoothness import Choice, Column, choose_smoothness, columns_of, tables_of
+from dperm.privacy import Gaussian, gaussian_mu, kappa
+from dperm.problem import Problem
+from dperm.release.asks import Ask, Close, Decide, Open, Program, Publish, See, Sum
+from dperm.release.plan import Plan, Settings, Shape, Stage, Target, Vector, options_of, register
+from dperm.terms.additive import PLACES, CellFilling, CurveFeatures, Curving, Marginals, Recalibration
+from dperm.terms.affine import Features
+from dperm.terms.statistics import LogHistogram, Residuals, gradient_term
+
+LOSSES = ("logistic", "squared", "huber")
+MOST_COLUMNS = 256  # a basis of 256 cells is computed for each
+ENOUGH = 80.0  # μn of the recalibration below which its noise would do more harm than good
+
+
+@register
+@dataclass(frozen=True)
+class Additive:
+    """Scaled descent on linear columns and on the released shapes of the columns `curved`; nothing to tune.
+
+    curved     numeric columns, encoded in [-1/2, 1/2], that get a shape; all columns keep a linear part
+    The other options are those of `ScaledGradient`.
+
+    **Guarantee**: μ(ε, δ)-GDP in stages, for the target's relation.
+
+    >>> Additive().name
+    'additive'
+    """
+
+    kinds: tuple[str, ...] = ()
+    clip_factor: float | None = None
+    horizon: float | None = None
+    start: str = "zero"
+    max_weight: float | None = None
+    gaps: tuple[int, ...] = ()
+    curved: tuple[int, ...] = ()
+
+    name: ClassVar[str] = "additive"
+    linear: ClassVar[bool] = False  # what it releases is a shape per column: linear estimators refuse it
+
+    def __post_init__(self) -> None:
+        line = ScaledGradient(self.kinds, self.clip_factor, self.horizon, self.start, self.max_weight, self.gaps)
+        for label in ("kinds", "gaps"):
+            object.__setattr__(self, label, getattr(line, label))
+        object.__setattr__(self, "curved", gaps_rule.check_gaps(self.curved))
+        if len(self.curved) > MOST_COLUMNS:
+            raise ValueError(f"Expected at most {MOST_COLUMNS} columns with a shape, found {len(self.curved)}.")
+
+    def missing(self, problem: Problem, target: Target) -> list[str]:
+        needs = scaling_needs(problem, target)
+        if problem.loss.name not in LOSSES or problem.loss.margins != 1:
+            needs.append(f"a loss in {LOSSES}, for two classes or a number (found {problem.loss.name!r})")
+        if not problem.data.intercept:
+            needs.append("an intercept, because shapes are centred (fit_intercept=True)")
+        if problem.regularizer.name != "none" or problem.domain.spec()["name"] != "whole-space":
+            needs.append("no regularizer and no radius (smoothness and flow time regularize)")
+        return needs
+
+    # -- the plan ----------------------------------------------------------------------------------------------------
+
+    def _shares(self, problem: Problem, shape: Shape, target: Target, kinds: tuple[str, ...]) -> dict[str, float]:
+        """Stage name → μ of its event, in the order of the program; the squares add up to μ(ε, δ)²."""
+        mu, last = gaussian_mu(target.epsilon, target.delta), "descent"
+        names = rule.statistics(problem, kinds, positives=self.start == "rate", gaps=self.gaps)
+        if self.curved:
+            place = 2 if names[0] == "octaves" else 0
+            names = [*names[:place], "marginals", *names[place:]]
+        names += ["residuals", last, "residuals again"] if rule.is_regression(problem) else [last]
+        own = rule.effective_mu(mu * math.sqrt(rule.SHARES["recalibration"]), target)
+        if problem.loss.name == "squared" and self.max_weight is None and own * shape.n >= ENOUGH:
+            names.append("recalibration")
+        parts = rule.parts_of(names, shape, target)
+        parts[last] = 1.0 - sum(parts.values())
+        return {name: mu * math.sqrt(parts[name]) * (1 - 1e-12) for name in names}
+
+    def plan(self, problem: Problem, shape: Shape, target: Target) -> Plan:
+        kinds = rule.column_kinds(self.kinds, shape)
+        if self.curved and self.curved[-1] >= shape.d:
+            raise ValueError(f"Expected curved= below the number of columns ({shape.d}), found {self.curved[-1]}.")
+        budget = self._shares(problem, shape, target, kinds)
+        public = {name: rule.described(name, mu, target) for name, mu in budget.items()}
+        public["descent"] |= {
+            "columns": rule.kinds_in_words(kinds),
+            "declared_kinds": len(self.kinds),
+            "shapes": f"{len(self.curved)} of {shape.d} columns",
+            "clip_factor": "rule" if self.clip_factor is None else self.clip_factor,
+            "horizon": "rule" if self.horizon is None else self.horizon,
+            "start": self.start,
+            "max_weight": "none" if self.max_weight is None else self.max_weight,
+            "momentum": rule.MOMENTUM,
+            **gaps_rule.gaps_in_words(self.gaps, shape),
+        }
+        stages = tuple(Stage(name, Gaussian(mu), public[name]) for name, mu in budget.items())
+        size = shape.d + 1 + PLACES * len(self.curved)
+        warnings = noise_warning(problem, shape, target)
+        return Plan(self.name, options_of(self), stages, target, shape, warnings=warnings, parameters=size)
+
+    # -- the fit -----------------------------------------------------------------------------------------------------
+
+    def program(self, plan: Plan, problem: Problem) -> Program:
+        shape, target, kinds = plan.shape, plan.target, rule.column_kinds(self.kinds, plan.shape)
+        budget = budget_of(plan)
+        released = yield from known_bounds(plan, kinds)
+        if "marginals" in budget:
+            released["marginals"] = yield Sum("marginals", Marginals(self.curved, self.gaps))
+
+        def seen(values: Vector) -> CellFilling:
+            return CellFilling(values, self.curved, self.gaps)
+
+        if "present" not in budget:
+            yield See(seen(np.zeros(shape.d)))
+        released |= yield from scaling_releases(problem, plan, kinds, self.gaps, seen)
+        scaled = rule.centred_and_scaled(problem, shape, target, kinds, budget, released, self.gaps)
+        columns = self.columns(plan, released)
+        options = {"clip_factor": self.clip_factor, "horizon": self.horizon, "max_weight": self.max_weight}
+        choice = choose_smoothness(problem, shape, target, kinds, budget, released, scaled, columns, options)
+        tables = tables_of(columns, choice.kernel) if choice.rung is not None else np.zeros((0, PLACES, 0))
+        theta, features, clips = yield from self._descend(plan, problem, scaled, choice, tables, released)
+        settings = {**scaled, **choice.settings, **in_words(choice), "clips": clips}
+        if "recalibration" in budget:
+            theta, found = yield from self._recalibrated(plan, problem, choice.spectrum, theta, features, released)
+            settings |= found
+        settings |= bounds_settings(plan, kinds, released)
+        yield Decide({**settings, "mean_radius": rule.mean_radius(problem, shape, released), "released": rule.digest(released)})
+        values = np.zeros(PLACES * len(self.curved))
+        if isinstance(features, CurveFeatures):
+            values = features.values(theta[shape.d + 1 :])
+        return np.concatenate([rule.original_coefficients(theta[: shape.d + 1], scaled, problem.data.intercept), values])
+
+    def columns(self, plan: Plan, released: Mapping[str, Any]) -> list[Column]:
+        """The released histograms as densities and bases; none where no column has a shape."""
+        if not self.curved:
+            return []
+        return columns_of(np.asarray(released["marginals"]), self.marginal_noise(plan), plan.shape.n)
+
+    def marginal_noise(self, plan: Plan) -> float:
+        """Standard deviation of a released count."""
+        unit = math.sqrt(kappa(plan.target.relation) * len(self.curved)) * plan.target.rows_per_person
+        return unit / budget_of(plan)["marginals"] if self.curved else 0.0
+
+    def _descend(
+        self,
+        plan: Plan,
+        problem: Problem,
+        scaled: Settings,
+        choice: Choice,
+        tables: Vector,
+        released: dict[str, Any],
+    ) -> Generator[Ask, Any, tuple[Vector, Features, list[float]]]:
+        """Heavy ball; the mean of the second half of the iterates. In a regression the line goes first, for a third of the steps:
+        the noise of slow directions is then paid at the scale of the residuals and not of the labels."""
+        shape, settings, budget = plan.shape, choice.settings, budget_of(plan)
+        trust = rule.trust_in_label_mean(problem, shape, plan.target, budget)
+        theta = start(problem, shape, released, settings["positive_rate"], trust)
+        line, steps = features_of(problem, scaled), settings["steps"]
+        features = CurveFeatures(line.intercept, line.shift, line.scale, tables) if len(tables) else line
+        velocity, ready = np.zeros_like(theta), False
+        kept = np.zeros(features.width(shape.d))
+
+        def clip(name: str, seen: Features, size: float) -> Generator[Ask, Any, float]:
+            if name not in budget:
+                return float(settings["clip_factor"] * size)
+            released[name] = yield Sum(name, LogHistogram(Residuals(seen, theta), problem.data.y.width))
+            scale = rule.residual_scale(problem, shape, plan.target, budget[name], released[name])
+            return float(settings["clip_factor"] * size * scale)
+
+        first = limit = yield from clip("residuals", line, scaled["size"])
+        yield Open("descent", sums=steps)
+        for step in range(steps):
+            if not ready and step == (settings["second_clip_at"] or 0):
+                limit = yield from clip("residuals again", line, settings["size_of_all"])
+                if len(tables):
+                    yield See(Curving())
+                theta, velocity = (np.concatenate([part, np.zeros(len(kept) - len(part))]) for part in (theta, velocity))
+                ready = True
+            term = gradient_term(problem.loss, theta, limit, features if ready else line, self.max_weight)
+            gradient = yield Sum("descent", term, mu=settings["step_mu"], shape=theta.shape)
+            velocity = rule.MOMENTUM * velocity + gradient / shape.n
+            theta = theta - settings["step_size"] * velocity
+            if step >= steps // 2:
+                kept = kept + theta
+        yield Close("descent")
+        return kept / (steps - steps // 2), features, [first, limit]
+
+    def _recalibrated(
+        self,
+        plan: Plan,
+        problem: Problem,
+        spectrum: Vector,
+        theta: Vector,
+        features: Features,
+        released: dict[str, Any],
+    ) -> Generator[Ask, Any, tuple[Vector, Settings]]:
+        """θ with level and slope corrected: r ≈ a + b·clip((f - f₀)/s, ±1) over clipped residuals, each shrunk by its noise.
+
+        Small clips pull predictions to the median and make slopes too flat where the target is skewed.
+        """
+        budget, shape, target = budget_of(plan), plan.shape, plan.target
+        place = shape.d  # of the intercept
+        spread = max(math.sqrt(float(np.sum(np.delete(theta, place) ** 2 * spectrum))), 1e-3)  # if columns were independent
+        released["level and spread"] = yield Publish("level and spread", lambda: [float(theta[place]), spread])
+        centre, spread = (float(value) for value in released["level and spread"])
+        scale = rule.residual_scale(problem, shape, target, budget["residuals again"], released["residuals again"])
+        term = Recalibration(features, theta, centre, spread, 3.0 * scale)
+        sums = yield Sum("recalibration", term)
+        released["recalibration"] = sums
+        noise = term.sensitivity(target.relation) * target.rows_per_person / budget["recalibration"]
+        level, slope = correction(np.asarray(sums), term.bound, spread, noise, shape.n)
+        factor = 1.0 + slope / spread
+        theta = np.concatenate([theta[:place] * factor, [theta[place] + level], theta[place + 1 :] * factor])
+        return theta, {"recalibrated_level": level, "recalibrated_factor": factor}
+
+
+def correction(sums: Vector, bound: float, spread: float, noise: float, n: int) -> tuple[float, float]:
+    """(a, b) of r ≈ a + b·h from Σ(r/B, rh/B, h, h²); each shrunk by (1 - noise²/value²)₊, |b| ≤ s/2.
+
+    >>> correction(np.array([10.0, 0.0, 0.0, 25.0]), 1.0, 1.0, 0.0, 100)
+    (0.1, 0.0)
+    """
+    residual, cross, mean, square = sums * np.array([bound, bound, 1.0, 1.0]) / n
+    variance = float(square - mean**2)
+    slope = 0.0
+    if variance > max(0.02, 2.5 * noise / n):  # it stands out of its noise
+        slope = shrunk(float(cross - residual * mean) / variance, bound * noise / (n * variance))
+        slope = min(max(slope, -spread / 2.0), spread / 2.0)
+    return shrunk(float(residual - slope * mean), bound * noise / n), slope
+
+
+def shrunk(value: float, noise: float) -> float:
+    """value·(1 - noise²/value²)₊."""
+    return 0.0 if abs(value) <= noise else value * (1.0 - (noise / value) ** 2)
+
+
+def in_words(choice: Choice) -> Settings:
+    """The choice of smoothness, for the record."""
+    found = {"predicted_noise": choice.noise, "predicted_noise_of_line": choice.line}
+    if choice.rung is None:
+        return {**found, "shapes": "the line: curves would add more noise than they are worth at this budget"}
+    scale, power = choice.kernel
+    return {**found, "shapes": "curves", "kernel_scale": scale, "kernel_power": power}

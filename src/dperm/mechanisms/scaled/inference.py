@@ -1,0 +1,314 @@
+"""Scaled descent with error bars: weighted rows, a window of quiet steps, two released matrices, one Newton step.
+
+    θ ← θ - η·V,   V ← 0.9·V + ( Σ_i ω_i·ψ_i·u_i + N(0, σ²I) )/n,   ω = min(1, (R/‖u‖)²)
+    θ̄, ḡ: means over the last two thirds;   A = (Σ ω·v·uuᵀ + E)/n,  V̂ = (Σ ω²ψ²uuᵀ + E')/n at θ̄;   θ̂ = θ̄ - (A + xI)⁻¹ḡ
+
+**Theorem.** Every release is a Gaussian mechanism on a sum whose sensitivity its term enforces (κ·t·R for a gradient,
+κ_m·v_max·R² and κ_m·t²R² for the matrices, κ_m = 1 or √2). Stage k has the fixed budget μ_k; R, clips, steps and step size
+are functions of public numbers and earlier releases. By adaptive composition the whole is √(Σμ_k²) = μ(ε, δ)-GDP; estimate and
+errors are post-processing, which `verify` repeats.
+
+What the errors are about, when they are right and what is heuristic in them: `docs/theorems/intervals.md`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dperm.mechanisms.scaled import gaps as gaps_rule
+from dperm.mechanisms.scaled import inference_outlook, poisson_settings
+from dperm.mechanisms.scaled import inference_settings as inference_rule
+from dperm.mechanisms.scaled import settings as rule
+from dperm.mechanisms.scaled.gradient import (
+    bounds_settings,
+    budget_of,
+    features_of,
+    known_bounds,
+    scaling_releases,
+    start,
+)
+from dperm.mechanisms.scaled.inference_settings import Limits
+from dperm.mechanisms.scaled.noise_ratio import noise_warning
+from dperm.mechanisms.scaled.one_step import OneStep
+from dperm.privacy import Gaussian
+from dperm.problem import Problem
+from dperm.release.asks import Ask, Close, Decide, Open, Program, Publish, Sum
+from dperm.release.plan import Plan, Settings, Shape, Stage, Target, UnmetNeeds, Vector, options_of, register
+from dperm.terms.affine import Features
+from dperm.terms.inference import CountScore, CurvatureMatrix, ScaleNumbers, ScoreMatrix, ScoreSum
+from dperm.terms.statistics import LogHistogram, Residuals
+
+RELEASES = {
+    **rule.RELEASES,
+    "count scale": "histogram of the counts",
+    "count sum": "sum of the counts, each cut at a released limit",
+    "exposure sum": "sum of the exposures",
+    "residuals again": "histogram of the residuals where the window begins",
+    "descent": "sums of weighted scores, as many as the released scale asks for",
+    "curvature": "curvature matrix at the window's mean",
+    "scores": "matrix of the squared scores at the window's mean",
+    "scale numbers": "sum of squared scores and sum of curvatures",
+}
+
+
+@register
+@dataclass(frozen=True)
+class ScaledInference:
+    """Noisy descent on weighted rows that also releases what standard errors need; nothing to tune.
+
+    kinds        "numeric", "categorical", "boolean", "sparse", "free" or "private" per encoded column; all "free" if left out
+    groups       the one-hot group of each column, -1 for none; all -1 if left out
+    clip_factor  clip of the residuals in units of their private 75 % quantile (linear, counts); by the rule if left out
+    max_weight   declared bound on the exposures of counts, or None when every row has exposure 1
+    gaps         columns whose missing cells take the released centre; their present cells are counted
+
+    **Guarantee**: μ(ε, δ)-GDP in stages, for the target's relation.
+
+    >>> ScaledInference().name
+    'scaled-inference'
+    """
+
+    kinds: tuple[str, ...] = ()
+    groups: tuple[int, ...] = ()
+    clip_factor: float | None = None
+    max_weight: float | None = None
+    gaps: tuple[int, ...] = ()
+
+    name: ClassVar[str] = "scaled-inference"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kinds", tuple(self.kinds))
+        object.__setattr__(self, "groups", tuple(int(group) for group in self.groups))
+        rule.check_kinds(self.kinds)
+        object.__setattr__(self, "gaps", gaps_rule.check_gaps(self.gaps))
+        for label in ("clip_factor", "max_weight"):
+            value = getattr(self, label)
+            if value is not None and not (value > 0 and math.isfinite(value)):
+                raise ValueError(f"Expected {label} > 0, found {value}. Leave it out to take the rule's.")
+
+    @property
+    def heaviest(self) -> float:
+        return 1.0 if self.max_weight is None else self.max_weight
+
+    def missing(self, problem: Problem, target: Target) -> list[str]:
+        needs = []
+        counts = problem.loss.name == "poisson"
+        if problem.loss.name not in inference_rule.FAMILIES or problem.loss.margins > 1:
+            known = "two classes (logistic), squared, Huber, quantile or Poisson loss"
+            return [f"{known}, found {problem.loss.name!r}, whose error has no derivation here"]
+        if target.delta == 0:
+            needs.append("delta > 0, because its noise is Gaussian (pass delta=1e-6)")
+        if problem.feature_map is not None:
+            needs.append("rows without a feature map (it scales the declared columns itself)")
+        if not math.isfinite(problem.data.x_norm):
+            needs.append("a finite bound on the norm of a row (x_norm= or bounds=)")
+        if not problem.loss.classification and not math.isfinite(problem.data.y.radius):
+            needs.append("finite bounds on the target (y_bounds=)")
+        if counts and not (problem.data.y.low == 0 and problem.data.intercept):
+            needs.append("counts from 0 on, and an intercept (it carries the mean rate)")
+        if problem.regularizer.name != "none" and (problem.regularizer.name != "ridge" or problem.loss.name not in RIDGED):
+            needs.append("no regularizer, or a ridge for a squared, Huber or logistic loss")
+        if problem.domain.name != "whole-space":
+            needs.append("coefficients without a bound (leave radius= out): an estimate at the edge has no normal law")
+        if target.rows_per_person > 1:
+            needs.append("one row per person (a person's scores belong together, and the rows do not say whose they are)")
+        if self.max_weight is not None and not counts:
+            needs.append("rows without sample or class weights (only the exposures of counts have a derivation)")
+        return needs
+
+    def plan(self, problem: Problem, shape: Shape, target: Target) -> Plan:
+        kinds = rule.column_kinds(self.kinds, shape)
+        if len(self.groups) not in (0, shape.d):
+            raise ValueError(f"Expected one group number per column ({shape.d}), found {len(self.groups)}. Correct groups=.")
+        if shape.parameters(problem) > inference_rule.MOST_COLUMNS:
+            most = inference_rule.MOST_COLUMNS
+            raise UnmetNeeds(self.name, [f"at most {most} coefficients (two matrices of that size are released)"])
+        budget = inference_rule.shares(problem, shape, target, kinds, exposed=self.max_weight is not None, gaps=self.gaps)
+        whole = sum(mu * mu for mu in budget.values())
+        public: dict[str, Settings] = {
+            name: {"releases": RELEASES[name], "share": mu * mu / whole} for name, mu in budget.items()
+        }
+        public["descent"] |= {
+            "columns": rule.kinds_in_words(kinds),
+            "declared_kinds": len(self.kinds),
+            "groups": len({group for group in self.groups if group >= 0}),
+            "clip_factor": "rule" if self.clip_factor is None else self.clip_factor,
+            "max_weight": "none" if self.max_weight is None else self.max_weight,
+            "momentum": rule.MOMENTUM,
+            "early_share": inference_rule.EARLY_SHARE,
+            **gaps_rule.gaps_in_words(self.gaps, shape),
+        }
+        if problem.loss.name == "poisson":
+            public["descent"]["declared_range"] = [problem.loss.low, problem.loss.high]  # type: ignore[attr-defined]
+        stages = tuple(Stage(name, Gaussian(mu), public[name]) for name, mu in budget.items())
+        width, warned = inference_outlook.sentence(problem, shape, target), noise_warning(problem, shape, target)
+        return Plan(self.name, options_of(self), stages, target, shape, warnings=warned, notes=(width,))
+
+    # -- what follows from released values ---------------------------------------------------------------------------
+
+    def _scaled(self, plan: Plan, problem: Problem, released: Mapping[str, Any]) -> tuple[Settings, float | None, Settings]:
+        """(centre and scale, share of positives, settings of counts)."""
+        shape, target, budget = plan.shape, plan.target, budget_of(plan)
+        kinds = rule.column_kinds(self.kinds, shape)
+        scaled = rule.centred_and_scaled(problem, shape, target, kinds, budget, released, self.gaps)
+        counts: Settings = {}
+        if inference_rule.family(problem) == "counts":
+            mean = poisson_settings.mean_rate(problem, shape, target, budget, released, self.heaviest)
+            limit = poisson_settings.count_limit(problem, shape, target, budget["count scale"], released)
+            highest = math.log(problem.data.y.high / mean)
+            counts = {"mean_rate": mean, "lowest": poisson_settings.LOWEST, "highest": highest, "count_limit": limit}
+        return scaled, rule.positive_rate(shape, target, budget, released), counts
+
+    def _limits(
+        self,
+        plan: Plan,
+        problem: Problem,
+        size: float,
+        rate: float | None,
+        counts: Settings,
+        released: Mapping[str, Any],
+        name: str,
+    ) -> Limits:
+        shape, target, budget = plan.shape, plan.target, budget_of(plan)
+        scale = 1.0
+        if name in released:
+            mean = counts.get("mean_rate")
+            scale = inference_rule.residual_scale(problem, shape, target, budget[name], released, name, mean)
+        bound = inference_rule.limits(problem, shape, target, budget, size, rate, scale, self.clip_factor)
+        if counts and poisson_settings.rare(shape, released):  # a smaller clip would cut every count above zero, and no zero
+            bound = bound._replace(clip=max(bound.clip, counts["count_limit"] / counts["mean_rate"]))
+        return bound
+
+    def _decided(self, plan: Plan, problem: Problem, released: Mapping[str, Any]) -> tuple[Vector, Settings]:
+        """(coefficients, what the record states): all of it follows from released values."""
+        shape, kinds, budget = plan.shape, rule.column_kinds(self.kinds, plan.shape), budget_of(plan)
+        scaled, rate, counts = self._scaled(plan, problem, released)
+        first, last = (
+            self._limits(plan, problem, scaled["size"], rate, counts, released, name) for name in ("residuals", "residuals again")
+        )
+        step = self.inference(plan, problem, released)
+        lift = rule.original_coefficients(np.eye(shape.parameters(problem)), scaled, problem.data.intercept).T
+        sampling, privacy = step.errors.variances(lift)
+        w = self._coefficients(step.errors.estimate, scaled, counts, problem)
+        return w, {
+            **scaled,
+            "mean_radius": rule.mean_radius(problem, shape, released),
+            "positive_rate": rate,
+            **counts,
+            **inference_rule.descent_settings(problem, shape, plan.target, kinds, budget, scaled, first),
+            **bounds_settings(plan, kinds, released),
+            "radius": [first.radius, last.radius],
+            "clip": [first.clip, last.clip],
+            "correction": step.shift,
+            "coefficients": w,
+            "sampling_error": np.sqrt(sampling),
+            "privacy_error": np.sqrt(privacy),
+            "released": rule.digest(released),
+        }
+
+    def _coefficients(self, theta: Vector, scaled: Settings, counts: Settings, problem: Problem) -> Vector:
+        w = rule.original_coefficients(theta, scaled, problem.data.intercept)
+        if counts:  # η is relative to the mean rate: its logarithm belongs to the intercept
+            w[-1] += math.log(counts["mean_rate"]) / problem.data.intercept
+        return w
+
+    def inference(self, plan: Plan, problem: Problem, released: Mapping[str, Any]) -> OneStep:
+        """The estimate and its covariance in the coordinates of θ."""
+        scaled, rate, counts = self._scaled(plan, problem, released)
+        bound = self._limits(plan, problem, scaled["size"], rate, counts, released, "residuals again")
+        features, mean = features_of(problem, scaled), np.asarray(released["window mean"], dtype=np.float64)
+        score = inference_rule.score_of(problem, features, mean, bound, rate, counts, self.heaviest)
+        flat = inference_rule.flat_directions(self.groups if problem.data.intercept else (), scaled)
+        flat = flat if problem.data.intercept else np.zeros((len(mean), 0))
+        return inference_rule.inference(
+            problem, plan.shape, plan.target, budget_of(plan), scaled, score, bound.radius, released, flat
+        )
+
+    # -- the run -----------------------------------------------------------------------------------------------------
+
+    def program(self, plan: Plan, problem: Problem) -> Program:
+        kinds, budget = rule.column_kinds(self.kinds, plan.shape), budget_of(plan)
+        released = yield from known_bounds(plan, kinds)
+        released |= yield from scaling_releases(problem, plan, kinds, self.gaps)
+        if "count scale" in budget:
+            yield from self._count(plan, problem, released)
+        scaled, rate, counts = self._scaled(plan, problem, released)
+        features = features_of(problem, scaled)
+        bound = yield from self._descend(plan, problem, features, scaled, released)
+        mean = np.asarray(released["window mean"], dtype=np.float64)
+        at = inference_rule.score_of(problem, features, mean, bound, rate, counts, self.heaviest)
+        released["curvature"] = yield Sum("curvature", CurvatureMatrix(at, bound.radius))
+        released["scores"] = yield Sum("scores", ScoreMatrix(at, bound.radius))
+        if "scale numbers" in budget:
+            released["scale numbers"] = yield Sum("scale numbers", ScaleNumbers(at, bound.radius))
+        w, decided = self._decided(plan, problem, released)
+        yield Decide(decided)
+        return w
+
+    def _descend(
+        self, plan: Plan, problem: Problem, features: Features, scaled: Settings, released: dict[str, Any]
+    ) -> Generator[Ask, Any, Limits]:
+        """Heavy ball; publishes the means over the window of iterates and gradients, and returns the limits that held there."""
+        shape, kinds, budget = plan.shape, rule.column_kinds(self.kinds, plan.shape), budget_of(plan)
+        _, rate, counts = self._scaled(plan, problem, released)
+        theta = start(problem, shape, released, rate, rule.trust_in_label_mean(problem, shape, plan.target, budget))
+
+        def limits_at(name: str) -> Generator[Ask, Any, Limits]:
+            if name in budget:
+                released[name] = yield Sum(name, self._residuals(problem, features, theta, counts))
+            return self._limits(plan, problem, scaled["size"], rate, counts, released, name)
+
+        bound = yield from limits_at("residuals")
+        settings = inference_rule.descent_settings(problem, shape, plan.target, kinds, budget, scaled, bound)
+        steps, window = settings["steps"], settings["window_from"]
+        velocity, mean, total = np.zeros_like(theta), np.zeros_like(theta), np.zeros_like(theta)
+        yield Open("descent", sums=steps)
+        for step in range(steps):
+            if step == window:
+                bound = yield from limits_at("residuals again")
+            mu = settings["early_mu"] if step < window else settings["window_mu"]
+            score = inference_rule.score_of(problem, features, theta, bound, rate, counts, self.heaviest)
+            noisy = yield Sum("descent", ScoreSum(score, bound.radius), mu=mu, shape=theta.shape)
+            gradient = (noisy + self._pull(problem, theta, scaled)) / shape.n
+            if step >= window:  # the mean of the points at which the gradients were taken
+                mean, total = mean + theta, total + gradient
+            velocity = rule.MOMENTUM * velocity + gradient
+            unit = bound.scale if inference_rule.family(problem) == "quantile" else 1.0
+            theta = theta - settings["step_size"] * unit * velocity
+        yield Close("descent")
+        # Sums of the descent are not in the record; errors and estimate follow from their means, which are.
+        released["window mean"] = yield Publish("window mean", partial(np.asarray, mean / (steps - window)))
+        released["window gradient"] = yield Publish("window gradient", partial(np.asarray, total / (steps - window)))
+        return bound
+
+    def _count(self, plan: Plan, problem: Problem, released: dict[str, Any]) -> Generator[Ask, Any, None]:
+        """Size and sum of the counts, as in `scaled-poisson`."""
+        budget, shape, target = budget_of(plan), plan.shape, plan.target
+        released["count scale"] = yield Sum("count scale", LogHistogram(poisson_settings.Counts(), problem.data.y.high))
+        limit = poisson_settings.count_limit(problem, shape, target, budget["count scale"], released)
+        released["count sum"] = yield Sum("count sum", poisson_settings.CountSum(limit, self.heaviest))
+        if "exposure sum" in budget:
+            released["exposure sum"] = yield Sum("exposure sum", poisson_settings.ExposureSum(self.heaviest))
+
+    def _residuals(self, problem: Problem, features: Features, theta: Vector, counts: Settings) -> LogHistogram:
+        if not counts:
+            return LogHistogram(Residuals(features, theta), problem.data.y.width)
+        mean = counts["mean_rate"]
+        pearson = CountScore(features, theta, 1.0, mean, counts["lowest"], counts["highest"], self.heaviest)
+        return LogHistogram(pearson, poisson_settings.residual_top(problem, mean, 1.0))
+
+    def _pull(self, problem: Problem, theta: Vector, scaled: Settings) -> Vector | float:
+        """Gradient of the ridge in the coordinates of θ."""
+        if problem.regularizer.name == "none":
+            return 0.0
+        w = rule.original_coefficients(theta, scaled, problem.data.intercept)
+        return rule.pulled_back(np.asarray(problem.regularizer.gradient(w)), scaled, problem.data.intercept)
+
+
+RIDGED = ("squared", "huber", "logistic")

@@ -1,0 +1,276 @@
+"""The rule of `scaled-inference`: from public numbers to budget shares, and from released numbers to every setting and error.
+
+Radius and clip follow from `room`, the noise that is accepted relative to the sampling error, so that weights and clips fade out
+as n grows and the target becomes the ordinary one. Everything here is pure; `verify` replays it on the released values.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dperm.mechanisms.scaled import poisson_settings as poisson_rule
+from dperm.mechanisms.scaled import settings as rule
+from dperm.mechanisms.scaled.one_step import OneStep, Released, one_step
+from dperm.privacy import gaussian_mu, kappa
+from dperm.problem import Problem
+from dperm.release.noise import gaussian_scale
+from dperm.release.plan import Settings, Shape, Target
+from dperm.terms.affine import Features
+from dperm.terms.inference import (
+    CountScore,
+    CurvatureMatrix,
+    LogisticScore,
+    QuantileScore,
+    ResidualScore,
+    ScaleNumbers,
+    Score,
+    ScoreSum,
+)
+from dperm.terms.moments import smat
+
+Vector = NDArray[np.float64]
+
+# Which family a loss belongs to; the smoothed pinball loss and the clipped residuals are the ones that have a curvature.
+FAMILIES = {"logistic": "logistic", "squared": "linear", "huber": "linear", "poisson": "counts", "quantile": "quantile"}
+SCORES_SHARE, NUMBERS_SHARE = 0.05, 0.01
+LEAST_CURVATURE_SHARE, MOST_CURVATURE_SHARE = 0.10, 0.20
+EARLY_SHARE = 0.15  # of the descent's μ², for the first third of the steps; the window has the rest
+# `accepted` is the noise relative to the sampling error of a well-conditioned column; `spread` the deviation of a score in its
+# own units; `steep` the largest curvature over the usual one.
+ACCEPTED = {"logistic": 0.5, "quantile": 0.5, "linear": 0.7, "counts": 0.7}
+SPREAD = {"quantile": 0.5, "linear": 0.71, "counts": 0.71}
+STEEP = {"logistic": 1.7, "quantile": 1.3, "linear": 1.3, "counts": 1.3}
+RESOLVED = 0.5  # the matrix' noise edge over the usual curvature that the radius leaves
+# While weights still move the target of a table with long rows, 2.4 times as much noise is accepted.
+GENEROUS, WIDE_ENOUGH = 2.4, 1.75
+SMALLEST_CLIP = {"linear": 1.5, "counts": 2.0}
+LARGEST_CLIP, LARGEST_RADIUS = 6.0, 4.0
+SMOOTHING = 0.7  # of the residuals' scale, for a quantile
+HORIZONS = {"logistic": 1.0, "quantile": 1.0, "linear": 3.0, "counts": 2.0}
+MOST_COLUMNS = 500  # the record holds both matrices
+
+
+class Limits(NamedTuple):
+    """R, the clip of residuals (the smoothing width of a quantile; unused for log-odds), and the residual scale behind it."""
+
+    radius: float
+    clip: float
+    scale: float
+
+
+def family(problem: Problem) -> str:
+    return FAMILIES[problem.loss.name]
+
+
+def curvature_share(problem: Problem, shape: Shape, target: Target) -> float:
+    """(√2·κ_m·p^1.5/(0.3·μn))² in 10 … 20 %: what keeps the matrix' noise edge at 0.3 of a unit curvature."""
+    p, mu = shape.parameters(problem), gaussian_mu(target.epsilon, target.delta)
+    wanted: float = (math.sqrt(2.0 * kappa(target.relation)) * p**1.5 / (0.3 * mu * shape.n)) ** 2
+    return min(max(wanted, LEAST_CURVATURE_SHARE), MOST_CURVATURE_SHARE)
+
+
+def shares(
+    problem: Problem, shape: Shape, target: Target, kinds: Sequence[str], *, exposed: bool, gaps: Sequence[int] = ()
+) -> dict[str, float]:
+    """Stage name → μ of its event; the squares add up to μ(ε, δ)², and the descent has what the others leave."""
+    names = rule.statistics(problem, kinds, positives=True, gaps=gaps)
+    table: dict[str, float] = {}
+    if family(problem) == "counts":
+        names = [name for name in names if name != "label mean"]
+        names += ["count scale", "count sum", *(["exposure sum"] if exposed else [])]
+        table = {name: poisson_rule.SHARES[name] for name in names if name in poisson_rule.SHARES}
+        table["count sum"] = max(table["count sum"], rule.label_share(shape, target))
+    regression = family(problem) != "logistic"
+    names += ["residuals", "descent", "residuals again"] if regression else ["descent"]
+    names += ["curvature", "scores", *(["scale numbers"] if regression else [])]
+    parts = {**table, **rule.parts_of(names, shape, target), "curvature": curvature_share(problem, shape, target)}
+    parts |= {"scores": SCORES_SHARE, **({"scale numbers": NUMBERS_SHARE} if regression else {})}
+    parts["descent"] = 1.0 - sum(parts.values())
+    mu = gaussian_mu(target.epsilon, target.delta)
+    return {name: mu * math.sqrt(parts[name]) * (1 - 1e-12) for name in names}
+
+
+def highest_curvature(rate: float | None) -> float:
+    """min(1/4, 6π(1 - π)): where positives are rare no row's p(1 - p) needs more."""
+    return 0.25 if rate is None else min(0.25, 6.0 * rate * (1.0 - rate))
+
+
+def room(problem: Problem, shape: Shape, target: Target, mu: float, size: float, rate: float | None) -> float:
+    """a·b·μ_descent·√n/(κS): bound of a row's score, in units of S times the residual scale, whose noise is accepted."""
+    named = family(problem)
+    half = 0.25 if rate is None else rate * (1.0 - rate)
+    spread = math.sqrt(0.72 * half) if named == "logistic" else SPREAD[named]
+    return ACCEPTED[named] * spread * rule.effective_mu(mu, target) * math.sqrt(shape.n) / size
+
+
+def resolving(problem: Problem, shape: Shape, target: Target, mu: float, size: float, rate: float | None) -> float:
+    """Largest R/S that keeps the curvature matrix above its noise."""
+    steep = STEEP[family(problem)]
+    if rate is not None:
+        steep = max(steep, highest_curvature(rate) / (0.72 * rate * (1.0 - rate)))
+    unit = math.sqrt(kappa(target.relation)) * target.rows_per_person * steep * math.sqrt(2.0 * shape.parameters(problem))
+    return math.sqrt(RESOLVED * mu * shape.n / unit) / size
+
+
+def limits(
+    problem: Problem,
+    shape: Shape,
+    target: Target,
+    budget: Mapping[str, float],
+    size: float,
+    rate: float | None,
+    scale: float,
+    clip_factor: float | None,
+) -> Limits:
+    """Radius and clip. A Huber regression keeps the caller's threshold; `clip_factor` fixes the clip in residual scales."""
+    named = family(problem)
+    free = room(problem, shape, target, budget["descent"], size, rate)
+    most = resolving(problem, shape, target, budget["curvature"], size, rate)
+
+    def radius(wanted: float) -> float:
+        return min(max(min(wanted, most), 1.0), LARGEST_RADIUS) * size
+
+    if named in ("logistic", "quantile"):
+        return Limits(radius(max(free, min(GENEROUS * free, WIDE_ENOUGH))), SMOOTHING * scale, scale)
+    if problem.loss.name == "huber" or clip_factor is not None:
+        clip = math.inf if clip_factor is None else clip_factor * scale
+        if problem.loss.name == "huber":
+            clip = min(clip, float(problem.loss.threshold))  # type: ignore[attr-defined]
+        return Limits(radius(free * scale / clip), clip, scale)
+    reach = radius(math.sqrt(free / 2.0))
+    return Limits(reach, min(max(free * size / reach, SMALLEST_CLIP[named]), LARGEST_CLIP) * scale, scale)
+
+
+def descent_settings(
+    problem: Problem,
+    shape: Shape,
+    target: Target,
+    kinds: Sequence[str],
+    budget: Mapping[str, float],
+    scaled: Settings,
+    bound: Limits,
+) -> Settings:
+    """Flow time, steps and step size, by the same rule as `scaled-gradient`: noise in a flat direction reaches `horizon`."""
+    named, size = family(problem), scaled["size"]
+    if named == "logistic":
+        strength, curvature = bound.radius / size, 0.25
+    elif named == "quantile":
+        level = problem.loss.level  # type: ignore[attr-defined]
+        strength, curvature = max(level, 1.0 - level) * bound.radius / size, 0.5 / SMOOTHING
+    else:
+        strength, curvature = bound.clip * bound.radius / (bound.scale * size), 1.0
+    nu = rule.noise_ratio(problem, shape, target, kinds, budget["descent"], size)
+    reach = HORIZONS[named]
+    if named in ("linear", "counts"):
+        reach = min(reach, 2.0 * rule.NOISE_LIMIT / (strength * nu * max(shape.d / size**2, 1.0)))
+    tau = min(reach / (strength * nu), 1000.0)
+    gain = 1 - rule.MOMENTUM
+    stiffness = curvature * size**2
+    stiffness += problem.regularizer.smoothness * rule.map_norm(scaled, problem.data.intercept) ** 2 / shape.n
+    longest = poisson_rule.STEP / size**2 if named == "counts" else 0.855 * 2 * (1 + rule.MOMENTUM) / stiffness
+    steps = int(min(max(math.ceil(gain * tau / longest), 120), 500))
+    first = steps // 3
+    return {
+        "noise_ratio": nu,
+        "flow_time": tau,
+        "steps": steps,
+        "step_size": min(gain * tau / steps, longest),
+        "window_from": first,
+        "early_mu": budget["descent"] * math.sqrt(EARLY_SHARE / first),
+        "window_mu": budget["descent"] * math.sqrt((1.0 - EARLY_SHARE) / (steps - first)),
+    }
+
+
+def residual_scale(
+    problem: Problem, shape: Shape, target: Target, mu: float, released: Mapping[str, Any], name: str, rate: float | None
+) -> float:
+    """Private 75 % quantile of the residuals; Pearson residuals, in units of the mean rate, for counts."""
+    if family(problem) != "counts":
+        return rule.residual_scale(problem, shape, target, mu, released[name])
+    top = poisson_rule.residual_top(problem, rate or 1.0, 1.0)
+    rare = poisson_rule.rare(shape, released)
+    return poisson_rule.residual_scale(shape, target, mu, released[name], top, rare=rare)
+
+
+def flat_directions(groups: Sequence[int], scaled: Settings) -> Vector:
+    """Orthonormal directions of θ that no row with a declared level can tell, one per one-hot group beside the intercept.
+
+    Σ_j z_j/scale_j = Σ_j (x_j - shift_j) = 1 - Σ_j shift_j over the levels of a group: levels and intercept may move against each
+    other without moving a margin.
+    """
+    scale, shift = np.asarray(scaled["scale"]), np.asarray(scaled["shift"])
+    found = []
+    for group in sorted({group for group in groups if group >= 0}):
+        levels = np.array([other == group for other in groups])
+        direction = np.append(np.where(levels, 1.0 / scale, 0.0), -(1.0 - float(np.sum(shift[levels]))))
+        found.append(direction / np.linalg.norm(direction))
+    return np.linalg.qr(np.array(found).T)[0] if found else np.zeros((len(scale) + 1, 0))
+
+
+def penalty(problem: Problem, scaled: Settings, shape: Shape) -> Vector | None:
+    """Curvature of the ridge in the coordinates of θ, divided by n."""
+    if problem.regularizer.name == "none":
+        return None
+    intercept, p = problem.data.intercept, shape.parameters(problem)
+    columns = rule.original_coefficients(np.eye(p), scaled, intercept)
+    slopes = np.array([problem.regularizer.gradient(column) for column in columns])
+    return np.asarray(rule.pulled_back(slopes, scaled, intercept)) / shape.n
+
+
+def dispersion(score: Score, mu: float, numbers: Vector, target: Target) -> float:
+    """φ̂ = t²/v_max·(Σ ωψ²/t²)/(Σ ωv/v_max), neither number below its own noise."""
+    noise = gaussian_scale(ScaleNumbers(score, 1.0).sensitivity(target.relation) * target.rows_per_person, mu)
+    squares, curved = (max(float(number), noise) for number in np.ravel(numbers))
+    return score.slope_bound**2 / score.curvature_bound * squares / curved
+
+
+def inference(
+    problem: Problem,
+    shape: Shape,
+    target: Target,
+    budget: Mapping[str, float],
+    scaled: Settings,
+    score: Score,
+    radius: float,
+    released: Mapping[str, Any],
+    flat: Vector,
+) -> OneStep:
+    """The one-step estimate and its covariance, in the coordinates of θ, from what was released."""
+    p, n, persons = shape.parameters(problem), shape.n, target.rows_per_person
+    of_matrix = CurvatureMatrix(score, radius).sensitivity(target.relation) * persons
+    of_gradient = ScoreSum(score, radius).sensitivity(target.relation) * persons
+    window = budget["descent"] * math.sqrt(1.0 - EARLY_SHARE)
+    numbers = released.get("scale numbers")
+    return one_step(
+        Released(
+            np.asarray(released["window mean"], dtype=np.float64),
+            np.asarray(released["window gradient"], dtype=np.float64),
+            smat(np.asarray(released["curvature"], dtype=np.float64), p) / n,
+            smat(np.asarray(released["scores"], dtype=np.float64), p) / n,
+            gaussian_scale(of_matrix, budget["curvature"]) / (n * math.sqrt(2.0)),
+            gaussian_scale(of_gradient, window) / n,
+            1.0 if numbers is None else dispersion(score, budget["scale numbers"], np.asarray(numbers), target),
+            n,
+            penalty(problem, scaled, shape),
+            flat,
+        )
+    )
+
+
+def score_of(
+    problem: Problem, features: Features, theta: Vector, bound: Limits, rate: float | None, counts: Settings, heaviest: float
+) -> Score:
+    """The model's score at θ. `rate` is the released share of positives, `counts` the range and mean of a count regression."""
+    named = family(problem)
+    if named == "logistic":
+        return LogisticScore(features, theta, highest_curvature(rate))
+    if named == "quantile":
+        return QuantileScore(features, theta, float(problem.loss.level), bound.clip)  # type: ignore[attr-defined]
+    if named == "counts":
+        return CountScore(features, theta, bound.clip, counts["mean_rate"], counts["lowest"], counts["highest"], heaviest)
+    return ResidualScore(features, theta, bound.clip)

@@ -1,0 +1,195 @@
+"""How smooth the shapes of an additive model are: from released histograms to a basis, and from predicted noise to its weights.
+
+Everything here is pure and post-processing: `verify` replays it on the released histograms.
+
+*Basis.* A column's histogram is denoised (`denoised`) to p̂. u is the position of a cell among the rows, nine parts quantile and
+one part equal width. The Brownian kernel min(u, u') over the cells, centred under p̃ = 0.99·p̂ + 0.01·uniform, has eigenfunctions
+e_k, orthonormal under p̃, with eigenvalues w_k ~ k⁻². Features √λ_k·e_k(cell) have variance λ_k = A·(w_k/w_1)^q. A clip and
+Gaussian noise are invariant under rotations, so only this kernel matters, and not the basis that it is written in.
+
+*Smoothness.* The noise that the descent adds to a prediction, with g = (cS/(μn))², S² = 1 + Σλ_j and h the curvature of the loss,
+is about N = g·Σ_j min(0.6·λ_j·τ², 2/(h²λ_j)): flat directions, and learned ones after averaging. The first (A, q) of the ladder
+whose noise exceeds the line's by little, and whose flow is not cut short by its own noise, is taken; if none is, or if
+the line itself drowns in noise (ν > 0.2), the model is the line.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dperm.mechanisms.scaled import settings as rule
+from dperm.problem import Problem
+from dperm.release.plan import Settings, Shape, Target
+from dperm.terms.additive import CELLS, PLACES
+
+Vector = NDArray[np.float64]
+
+FUNCTIONS = 32  # eigenfunctions that are kept; more only cost time
+EQUAL_WIDTH = 0.1  # part of a cell's position that is its place between the bounds rather than its quantile
+UNIFORM = 0.01  # part of p̃ that is spread over all cells: eigenfunctions stay bounded where no row was seen
+# (A, q, largest extra noise in units of the loss), from rough to smooth. Chosen on the tables that docs/accuracy.md names.
+LADDER = ((1.0, 0.25, 0.01), (1.0, 0.5, 0.05), (1.0, 1.0, 0.05), (0.5, 1.5, 0.05), (0.1, 1.5, 0.05))
+SHORTER, SETTLED = 0.4, 10.0  # a flow shorter than the line's by this factor must still be this long in units of 1/h
+HOPELESS = 0.2  # noise ratio of the line above which no curve is tried
+MOST_STEPS = 1000
+
+
+@dataclass(frozen=True, eq=False)
+class Column:
+    """One column's released shape: p̂ over 256 cells, the share of missing cells, eigenvalues w_k/w_1 and e_k at every place."""
+
+    share: Vector
+    missing: float
+    eigenvalues: Vector
+    functions: Vector
+
+    @property
+    def places(self) -> Vector:
+        """Share of the rows at every one of the 257 places."""
+        return np.append(self.share * (1.0 - self.missing), self.missing)
+
+    def spectrum(self, scale: float, power: float) -> Vector:
+        """λ_k, and at the end that of the indicator of a missing cell (0 where none is believed)."""
+        return np.append(scale * self.eigenvalues**power, scale if self.missing > 0 else 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """A rung of the ladder (None: the line), the settings of its descent and the noise that it is predicted to add."""
+
+    rung: int | None
+    noise: float
+    line: float
+    settings: Settings
+    spectrum: Vector  # variance of every feature: linear columns, then those of shapes
+
+    @property
+    def kernel(self) -> tuple[float, float]:
+        return (0.0, 1.0) if self.rung is None else LADDER[self.rung][:2]
+
+
+def denoised(counts: Vector, noise: float) -> Vector:
+    """A histogram whose Haar coefficients are soft-thresholded at noise·√(2 ln 256), cut at 0 and normalised.
+
+    >>> bool(abs(denoised(np.full(256, 3.0), 1.0)[0] - 1 / 256) < 1e-15)
+    True
+    """
+    smooth, details = np.asarray(counts, dtype=np.float64), []
+    while len(smooth) > 1:
+        even, odd = smooth[0::2], smooth[1::2]
+        detail = (even - odd) / math.sqrt(2.0)
+        details.append(np.sign(detail) * np.maximum(np.abs(detail) - noise * math.sqrt(2.0 * math.log(CELLS)), 0.0))
+        smooth = (even + odd) / math.sqrt(2.0)
+    for detail in reversed(details):
+        smooth = np.column_stack([smooth + detail, smooth - detail]).reshape(-1) / math.sqrt(2.0)
+    kept = np.maximum(smooth, 0.0)
+    total = float(kept.sum())
+    return kept / total if total > 0 else np.full(CELLS, 1.0 / CELLS)
+
+
+def columns_of(counts: Vector, noise: float, n: int) -> list[Column]:
+    """The released histograms of p columns, `noise` the standard deviation of a count."""
+    table = np.asarray(counts, dtype=np.float64).reshape(-1, PLACES)
+    sure = noise * (math.sqrt(2.0 * math.log(max(len(table), 2))) + 1.0)
+    return [_column(row, noise, sure, n) for row in table]
+
+
+def _column(counts: Vector, noise: float, sure: float, n: int) -> Column:
+    share = denoised(counts[:CELLS], noise)
+    missing = min(float(counts[CELLS]) / n, 1.0) if counts[CELLS] > sure else 0.0
+    position = (1.0 - EQUAL_WIDTH) * share + EQUAL_WIDTH / CELLS
+    u = np.cumsum(position) - position / 2
+    weight = (1.0 - UNIFORM) * share + UNIFORM / CELLS
+    kernel = np.minimum.outer(u, u)
+    mean = kernel @ weight
+    kernel = kernel - mean[:, None] - mean[None, :] + weight @ mean
+    root = np.sqrt(weight)
+    values, vectors = np.linalg.eigh(root[:, None] * kernel * root[None, :])
+    values, vectors = values[::-1][:FUNCTIONS], vectors[:, ::-1][:, :FUNCTIONS]
+    vectors = vectors * np.where(vectors[0] < 0, -1.0, 1.0)  # the sign is a matter of the library: seeded noise should not be
+    functions = np.zeros((PLACES, FUNCTIONS + 1))
+    functions[:CELLS, :FUNCTIONS] = vectors / root[:, None]
+    if missing > 0:  # its own place: an indicator with mean 0 and variance 1
+        believed = min(max(missing, 0.01), 0.99)
+        functions[:CELLS, FUNCTIONS] = -math.sqrt(believed / (1.0 - believed))
+        functions[CELLS, FUNCTIONS] = math.sqrt((1.0 - believed) / believed)
+    return Column(share, missing, np.maximum(values, 0.0) / values[0], functions)
+
+
+def tables_of(columns: Sequence[Column], kernel: tuple[float, float]) -> Vector:
+    """√λ_k·e_k at every place of every column."""
+    return np.stack([column.functions * np.sqrt(column.spectrum(*kernel)) for column in columns])
+
+
+def shape_values(w: Vector, d: int, columns: Sequence[int], centre: Vector, shares: Vector) -> tuple[Vector, Vector]:
+    """(what every place of every shaped column adds, its linear part included and its mean taken out; those means).
+
+    `w` is what an additive fit releases: d slopes, an intercept, 257 numbers per column. A missing cell has the linear part of
+    the released centre; `shares` are those of the rows at the 257 places.
+    """
+    places = list(columns)
+    values = np.asarray(w[d + 1 :], dtype=np.float64).reshape(len(places), PLACES).copy()
+    middles = (np.arange(CELLS) + 0.5) / CELLS - 0.5
+    values[:, :CELLS] += np.outer(w[places], middles)
+    values[:, CELLS] += w[places] * centre[places]
+    means = np.sum(values * shares.reshape(len(places), PLACES), axis=1)
+    return values - means[:, None], means
+
+
+def choose_smoothness(
+    problem: Problem,
+    shape: Shape,
+    target: Target,
+    kinds: Sequence[str],
+    budget: Mapping[str, float],
+    released: Mapping[str, Any],
+    scaled: Settings,
+    columns: Sequence[Column],
+    options: Settings,
+) -> Choice:
+    """The first rung whose predicted noise exceeds the line's by little, with the settings of its descent."""
+    linear = np.maximum(np.asarray(released["squares"], dtype=np.float64), 0.0) * np.asarray(scaled["scale"]) ** 2 / shape.n
+    mu = rule.effective_mu(budget["descent"] / (options["max_weight"] or 1.0), target)
+    curvature = problem.loss.bounds(math.inf, problem.data.y).curvature
+
+    def described(curves: Vector, clip: float | None, reach: float | None) -> Settings:
+        size = math.sqrt(scaled["size"] ** 2 + float(curves.sum()))
+        wide = Shape(shape.n, round(shape.d + float(curves.sum())))
+        given = {**options, **({} if clip is None else {"clip_factor": clip, "horizon": reach})}
+        found = rule.descent_settings(
+            problem, wide, target, kinds, budget, released, {**scaled, "size": size}, most_steps=MOST_STEPS, **given
+        )
+        return {**found, "size_of_all": size}
+
+    def noise(curves: Vector, found: Settings) -> float:
+        spectrum = np.concatenate([linear, curves])
+        spectrum = spectrum[spectrum > 0]
+        settling = np.minimum(0.6 * spectrum * found["flow_time"] ** 2, 2.0 / (curvature**2 * spectrum))
+        return float((found["clip_factor"] * found["size_of_all"] / (mu * shape.n)) ** 2 * settling.sum())
+
+    def regression(curves: Vector) -> Settings:
+        """c = clip(√(0.05/max(ν, ν_e)), 0.4, 5) with ν_e = √(N/2)/c, at the flow time that ν asks for; N/c² follows from τ."""
+        found = described(curves, None, None)
+        nu, tau, clip = found["noise_ratio"], found["flow_time"], found["clip_factor"]
+        effective = math.sqrt(noise(curves, found) / 2.0) / clip
+        clip = min(max(math.sqrt(0.05 / max(nu, effective)), 0.4), 5.0)
+        return described(curves, clip, tau * clip * nu)
+
+    line = described(np.zeros(0), None, None)
+    least = noise(np.zeros(0), line)
+    for rung, (scale, power, limit) in enumerate(LADDER if columns and line["noise_ratio"] <= HOPELESS else ()):
+        curves = np.concatenate([column.spectrum(scale, power) for column in columns])
+        own = rule.is_regression(problem) and options["clip_factor"] is None
+        found = regression(curves) if own else described(curves, None, None)
+        added, tau = noise(curves, found), found["flow_time"]
+        # A flow that noise cuts short adds little noise and learns little: the line must not be given up for that.
+        long = tau >= SHORTER * line["flow_time"] or curvature * tau >= SETTLED
+        if long and curvature * (added - least) <= limit:
+            return Choice(rung, added, least, found, np.concatenate([linear, curves]))
+    return Choice(None, least, least, line, linear)

@@ -1,0 +1,1 @@
+"""Pages about a release: what they say, as data, and as HTML or Markdown."""

@@ -1,0 +1,222 @@
+"""Figures of a page as inline SVG and plain HTML. Colours are variables of the style sheet, so figures follow the theme."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from dperm.pages.text import Table, Text, inline
+from dperm.words.wording import printable
+
+COLOURS = 7  # --p0 … --p6 of the style sheet
+
+
+def bar(value: float, largest: float) -> str:
+    """One bar around zero."""
+    length = 60 * min(abs(value) / largest, 1.0)
+    left, colour = (60.0, "var(--bar)") if value >= 0 else (60 - length, "var(--neg)")
+    return (
+        '<svg class="bar" viewBox="0 0 120 14" preserveAspectRatio="none" aria-hidden="true">'
+        '<line x1="60" x2="60" y1="0" y2="14" stroke="var(--soft)" vector-effect="non-scaling-stroke"/>'
+        f'<rect x="{left:.2f}" y="2" width="{length:.2f}" height="10" fill="{colour}"/></svg>'
+    )
+
+
+def bar_row(row: tuple[str, float, str], largest: float) -> str:
+    name, value, text = row
+    drawn = f'<td class="b">{bar(value, largest)}</td><td class="n">{inline(text)}</td>'
+    return f'<tr><th scope="row">{inline(name)}</th>{drawn}</tr>'
+
+
+@dataclass(frozen=True)
+class Bars:
+    """Named numbers as bars around zero, with a text beside each."""
+
+    rows: Sequence[tuple[str, float, str]]
+    caption: str
+    largest: float | None = None  # what a whole half of the figure stands for; the largest of the rows by default
+
+    def html(self) -> str:
+        largest = self.largest or max([abs(value) for _, value, _ in self.rows] + [1e-300])
+        lines = [bar_row(row, largest) for row in self.rows]
+        label = html.escape(printable(self.caption), quote=True)
+        return (
+            f'<div class="wide" tabindex="0" role="region" aria-label="{label}">'
+            f'<table class="bars"><caption>{inline(self.caption)}</caption>'
+            f"<tbody>{''.join(lines)}</tbody></table></div>"
+        )
+
+    def markdown(self) -> str:
+        return Table(("", "value"), [(name, text) for name, _, text in self.rows], self.caption, frozenset({1})).markdown()
+
+
+@dataclass(frozen=True)
+class Panel:
+    """The effect of one column: a line over its own units (with a band where there is one), or a bar per level."""
+
+    name: str
+    words: str
+    line: Sequence[tuple[float, float]] = ()
+    band: Sequence[tuple[float, float, float]] = ()  # x, low, high
+    levels: Sequence[tuple[str, float, str]] = ()
+
+    @property
+    def reach(self) -> float:
+        heights = [abs(y) for _, y in self.line] + [abs(v) for _, v, _ in self.levels]
+        return max([*heights, *(abs(side) for _, low, high in self.band for side in (low, high)), 0.0])
+
+    def html(self, reach: float) -> str:
+        drawn = self._bars(reach) if self.levels else self._lines(reach)
+        return f'<div class="panel"><h3>{inline(self.name)}</h3><p>{inline(self.words)}</p>{drawn}</div>'
+
+    def _bars(self, reach: float) -> str:
+        rows = "".join(bar_row(row, reach) for row in self.levels)
+        return f"<table><tbody>{rows}</tbody></table>"
+
+    def _lines(self, reach: float) -> str:
+        left, right = self.line[0][0], self.line[-1][0]
+
+        def at(x: float, y: float) -> str:
+            return f"{46 + 200 * (x - left) / (right - left):.1f},{62 - 50 * y / reach:.1f}"
+
+        band = [at(x, high) for x, _, high in self.band] + [at(x, low) for x, low, _ in reversed(self.band)]
+        shaded = f'<polygon points="{" ".join(band)}" fill="var(--bar)" opacity=".22"/>' if band else ""
+        path = " ".join(at(x, y) for x, y in self.line)
+        ticks = "".join(
+            f'<text x="{place}" y="130" text-anchor="{anchor}">{number(x)}</text>'
+            for place, anchor, x in ((46, "start", left), (146, "middle", (left + right) / 2), (246, "end", right))
+        )
+        sides = "".join(
+            f'<text x="40" y="{y + 4}" text-anchor="end">{text}</text>'
+            for y, text in ((12, f"+{number(reach)}"), (62, "0"), (112, f"−{number(reach)}"))
+        )
+        label = html.escape(printable(f"{self.name}: {self.words}"), quote=True)
+        return (
+            f'<svg class="small" viewBox="0 0 252 136" role="img" aria-label="{label}">'
+            '<rect x="46" y="12" width="200" height="100" fill="none" stroke="var(--line)"/>'
+            '<line x1="46" x2="246" y1="62" y2="62" stroke="var(--soft)" stroke-dasharray="3 3"/>'
+            f'{shaded}<polyline fill="none" stroke="var(--bar)" stroke-width="2.5" points="{path}"/>{ticks}{sides}</svg>'
+        )
+
+
+@dataclass(frozen=True)
+class Panels:
+    """Small figures side by side, all with the same height of scale: a steeper line is a larger effect."""
+
+    panels: Sequence[Panel]
+    caption: str
+
+    def html(self) -> str:
+        reach = max([panel.reach for panel in self.panels] + [1e-300])
+        drawn = "".join(panel.html(reach) for panel in self.panels)
+        return f'<p class="soft">{inline(self.caption)}</p><div class="panels">{drawn}</div>'
+
+    def markdown(self) -> str:
+        return Table(("", ""), [(panel.name, panel.words) for panel in self.panels], self.caption).markdown()
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Parts of a whole as one divided bar with its key."""
+
+    rows: Sequence[tuple[str, float, str]]
+    caption: str
+
+    def html(self) -> str:
+        parts = "".join(
+            f'<span style="flex:{max(share, 0.0):.5f} 1 0;background:var(--p{j % COLOURS})"></span>'
+            for j, (_, share, _) in enumerate(self.rows)
+        )
+        rows = "".join(
+            f'<tr><th scope="row"><span class="dot" style="background:var(--p{j % COLOURS})"></span>{inline(name)}</th>'
+            f'<td class="n">{_percent(share)}</td><td>{inline(text)}</td></tr>'
+            for j, (name, share, text) in enumerate(self.rows)
+        )
+        label = html.escape(printable(self.caption), quote=True)
+        return (
+            f'<p class="soft">{inline(self.caption)}</p><div class="split" aria-hidden="true">{parts}</div>'
+            f'<div class="wide" tabindex="0" role="region" aria-label="{label}"><table><tbody>{rows}</tbody></table></div>'
+        )
+
+    def markdown(self) -> str:
+        rows = [(name, _percent(share), text) for name, share, text in self.rows]
+        return Table(("stage", "share", "what it pays for"), rows, self.caption, frozenset({1})).markdown()
+
+
+@dataclass(frozen=True)
+class Cards:
+    """What to see first: a few words, a large answer and a line about it."""
+
+    cards: Sequence[tuple[str, str, str]]
+
+    def html(self) -> str:
+        drawn = "".join(
+            f'<div class="card"><h3>{inline(name)}</h3><b>{inline(answer)}</b><p>{inline(words)}</p></div>'
+            for name, answer, words in self.cards
+        )
+        return f'<div class="cards">{drawn}</div>'
+
+    def markdown(self) -> str:
+        lines = [Text(f"{name}: {answer}. {words}").markdown() for name, answer, words in self.cards]
+        return "\n".join(f"- {line}" for line in lines)
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Points in the unit square with optional vertical reach, and the diagonal: a ROC or a calibration plot."""
+
+    points: Sequence[tuple[float, float]]
+    x: str
+    y: str
+    description: str
+    reach: Sequence[tuple[float, float]] = field(default_factory=tuple)
+    joined: bool = True
+
+    def html(self) -> str:
+        def at(x: float, y: float) -> tuple[float, float]:
+            return 60 + 280 * x, 310 - 280 * y
+
+        places = [at(*point) for point in self.points]
+        drawn = "".join(
+            f'<line x1="{at(p[0], 0)[0]:.1f}" x2="{at(p[0], 0)[0]:.1f}" y1="{at(0, low)[1]:.1f}" y2="{at(0, high)[1]:.1f}" '
+            'stroke="var(--bar)"/>'
+            for p, (low, high) in zip(self.points, self.reach)
+        )
+        if self.joined:
+            path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
+            drawn += f'<polyline fill="none" stroke="var(--bar)" stroke-width="2" points="{path}"/>'
+        drawn += "".join(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="var(--bar)"/>' for x, y in places)
+        ticks = "".join(
+            f'<text x="{at(t, 0)[0]:.0f}" y="328" text-anchor="middle">{t:g}</text>'
+            f'<text x="52" y="{at(0, t)[1] + 4:.0f}" text-anchor="end">{t:g}</text>'
+            for t in (0, 0.5, 1)
+        )
+        label = html.escape(self.description, quote=True)
+        return (
+            f"<figure><figcaption>{label}</figcaption>"
+            f'<svg viewBox="0 0 360 350" role="img" aria-label="{label}" class="plot">'
+            '<rect x="60" y="30" width="280" height="280" fill="none" stroke="var(--line)"/>'
+            '<line x1="60" y1="310" x2="340" y2="30" stroke="var(--soft)" stroke-dasharray="4 4"/>'
+            f'{drawn}{ticks}<text x="200" y="346" text-anchor="middle">{html.escape(self.x)}</text>'
+            f'<text x="14" y="170" text-anchor="middle" transform="rotate(-90 14 170)">{html.escape(self.y)}</text>'
+            "</svg></figure>"
+        )
+
+    def markdown(self) -> str:
+        rows = [(f"{x:.3f}", f"{y:.3f}") for x, y in self.points]
+        return Table((self.x, self.y), rows, self.description, frozenset({0, 1})).markdown()
+
+
+def number(value: float) -> str:
+    """A number for an axis: three digits that count, thousands with commas.
+
+    >>> number(1234567.0), number(0.012345), number(-3.0)
+    ('1,230,000', '0.0123', '-3')
+    """
+    rounded = float(f"{value:.3g}")
+    return f"{rounded:,.0f}" if 1000 <= abs(rounded) < 1e9 else f"{rounded:g}"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %" if share >= 0.001 else "< 0.1 %"

@@ -1,0 +1,155 @@
+"""Effects and coefficients: what the model says about its columns, in their own units."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from dperm.pages.charts import Bars, Panel, Panels
+from dperm.pages.document import Block
+from dperm.pages.effects import Effect, effects, spread_and_mean
+from dperm.pages.shapes import shape_blocks
+from dperm.pages.subject import Subject
+from dperm.pages.text import Code, Table, Text
+from dperm.release.plan import MECHANISMS
+
+MOST_BARS, MOST_PANELS, MOST_LEVELS = 20, 9, 8
+MULTIPLES = ("logistic", "poisson")  # losses whose effects are logarithms of a factor
+
+
+def effect_blocks(subject: Subject, table: Any = None) -> list[Block]:
+    """The columns by strength, then a small figure per column; nothing for models without a coefficient per column."""
+    if shapes := shape_blocks(subject):
+        return shapes
+    found = effects(subject)
+    if not found:
+        return []
+    if len(found[0].size) > 1:
+        return [_by_class(subject, found)]
+    deviations = spread_and_mean(subject)[0] is not None
+    moved = "one released standard deviation" if deviations else "the whole declared range"
+    shown = found[:MOST_BARS]
+    rows = [(f"{effect.name} ({effect.step})", float(effect.size[0]), _signed(effect)) for effect in shown]
+    most = f"The {len(shown)} strongest of {len(found)} columns" if len(found) > len(shown) else "All columns"
+    caption = f"{most}: change of the {subject.outcome} when a column moves by {moved}; blue raises, orange lowers."
+    if any(effect.levels for effect in shown):
+        typical = "the typical distance of its levels from their average" if deviations else "half the distance of its levels"
+        caption += f" For a choice it is {typical}, drawn to the right."
+    if not deviations:
+        caption += " Wide bounds make a column look strong here: the fit released no spread to compare with."
+    panels = [panel for effect in found[:MOST_PANELS] if (panel := _panel(subject, effect, table)) is not None]
+    start = "released mean" if deviations else "middle"
+    words = f"Change of the {subject.outcome} along each column, all else equal, counted from its {start}."
+    if any(panel.band for panel in panels):
+        words += f" Bands: {table.level:.0%} intervals of the slope."
+    return [Bars(rows, caption), *([Panels(panels, words)] if panels else [])]
+
+
+def _signed(effect: Effect) -> str:
+    return f"±{effect.size[0]:.3g}" if effect.levels else f"{effect.size[0]:+.3g}"
+
+
+def _panel(subject: Subject, effect: Effect, table: Any) -> Panel | None:
+    if effect.level_effects is not None:
+        pairs = sorted(zip(effect.levels, effect.level_effects[0]), key=lambda pair: -abs(pair[1]))[:MOST_LEVELS]
+        rows = [(level, float(value), f"{value:+.2f}") for level, value in sorted(pairs, key=lambda pair: -pair[1])]
+        most = f"the {len(rows)} strongest of {len(effect.levels)} levels" if len(effect.levels) > len(rows) else "all levels"
+        return Panel(effect.name, f"{most}, from their average", levels=rows)
+    if not effect.high > effect.low:
+        return None
+    slope = _slope(subject, effect)
+    line = [(x, slope * (x - effect.centre)) for x in (effect.low, effect.high)]
+    band = []
+    limits = _limits(effect, table)
+    if limits is not None:
+        for x in np.linspace(effect.low, effect.high, 9).tolist():
+            ends = sorted(limit * (x - effect.centre) for limit in limits)
+            band.append((x, ends[0], ends[1]))
+    return Panel(effect.name, _words(subject, effect), line, band)
+
+
+def _slope(subject: Subject, effect: Effect) -> float:
+    """Per unit of the column, in the units of the outcome."""
+    encoding = subject.encoding
+    assert encoding is not None  # an effect has an encoding
+    place = effect.places[0]
+    weight = subject.certificate.record["coefficients"]["encoded"][place]
+    return float(weight * (subject.half or 1.0) / encoding.width[place])
+
+
+def _limits(effect: Effect, table: Any) -> tuple[float, float] | None:
+    if table is None:
+        return None
+    return next(((row["low"], row["high"]) for row in table.rows() if row["name"] == effect.name), None)
+
+
+def _words(subject: Subject, effect: Effect) -> str:
+    size, what = float(effect.size[0]), effect.step
+    if subject.problem.loss.name in MULTIPLES and abs(size) < 50:
+        thing = "odds" if subject.problem.loss.name == "logistic" else "expectation"
+        return f"{what}: {thing} × {math.exp(size):.3g}"
+    return f"{what}: {size:+.3g}"
+
+
+def _by_class(subject: Subject, found: list[Effect]) -> Table:
+    names = subject.classes or tuple(f"class {k}" for k in range(len(found[0].size)))
+    rows = []
+    for effect in found[:MOST_BARS]:
+        form = "±{:.3g}" if effect.levels else "{:+.3g}"
+        rows.append((f"{effect.name} ({effect.step})", *(form.format(value) for value in effect.size)))
+    moved = "one released standard deviation" if spread_and_mean(subject)[0] is not None else "the whole declared range"
+    caption = f"Change of each class's score when a column moves by {moved}, the strongest columns first"
+    return Table(("column", *names), rows, caption, frozenset(range(1, len(names) + 1)))
+
+
+def coefficient_blocks(subject: Subject, table: Any, no_table: str) -> list[Block]:
+    """Every coefficient in the units of the data, the intercept last, with intervals where the fit has them."""
+    if table is not None:
+        # The interval comes second: on a phone the columns after it are reached by scrolling.
+        single = ("standard_error", "sampling_error", "privacy_error", "z", "p")
+        parts = (("estimate", ""), ("low", "high"), *((key, "") for key in single))
+        lines = [
+            (r["name"], *(f"{r[a]:.3g} … {r[b]:.3g}" if b else f"{r[a]:.3g}" for a, b in parts))
+            for r in table.rows()
+        ]
+        head = ("", "estimate", f"{table.level:.0%} interval", "standard error", "of sampling", "of privacy", "z", "p")
+        caption = f"In the units of the data: {subject.outcome} per unit"
+        return [Table(head, lines, caption, frozenset(range(1, 8))), Text(table.note, "soft")]
+    record = subject.certificate.record
+    if not getattr(MECHANISMS.get(record["mechanism"]["name"]), "linear", True):
+        return [Text("This model has no coefficient per column; its weights are in the certificate below.", "soft")]
+    own = _plain(subject)
+    why = [Text(f"No intervals: {no_table}", "soft")] if no_table else []
+    if own is None:
+        numbers = record["coefficients"]["encoded"][:200]
+        names = subject.columns if len(subject.columns) == len(numbers) else [f"value {j + 1}" for j in range(len(numbers))]
+        return [Table(("", "value"), [(name, f"{v:.6g}") for name, v in zip(names, numbers)], "", frozenset({1}))]
+    return [*own, *why]
+
+
+def _plain(subject: Subject) -> list[Block] | None:
+    """Slopes and intercept per class, from the model in its units, or from the certificate alone."""
+    stored, encoding = subject.certificate.record["coefficients"].get("original"), subject.encoding
+    if encoding is None or stored is None:
+        return None
+    slopes = np.atleast_2d(stored["slopes"] if subject.slopes is None else subject.slopes)
+    constant = np.atleast_1d(stored["intercept"] if subject.intercept is None else subject.intercept)
+    if slopes.shape[1] != encoding.d:
+        return None
+    several = len(slopes) > 1
+    names = subject.classes if len(subject.classes) == len(slopes) else tuple(f"class {k}" for k in range(len(slopes)))
+    head = ("", *(names if several else ("coefficient",)))
+    rows = [(name, *(f"{v:.4g}" for v in slopes[:, j])) for j, name in enumerate(encoding.names)]
+    end = ("intercept", *(f"{v:.4g}" for v in constant))
+    unit = "" if subject.half is None and subject.slopes is None and not subject.classes else f": {subject.outcome} per unit"
+    caption, numeric = f"In the units of the columns{unit}", frozenset(range(1, len(head)))
+    if len(rows) <= 40:
+        return [Table(head, [*rows, end], caption, numeric)]
+    order = np.argsort(-np.abs(slopes).max(axis=0) * encoding.width, kind="stable")[:MOST_BARS]
+    whole = "\n".join("\t".join(row) for row in [*rows, end])
+    return [
+        Table(head, [*(rows[j] for j in order), end], f"{caption}; the {MOST_BARS} largest over their range", numeric),
+        Code(whole, f"All {len(rows)} coefficients"),
+    ]

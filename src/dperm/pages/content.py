@@ -1,0 +1,327 @@
+"""What a report says: a function of the certificate and of extras that are public or paid for. No row is ever looked at."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dperm.choose.odds import odds, odds_sentence, percent
+from dperm.choose.risks import alternatives
+from dperm.pages.charts import Cards, Curve, Shares
+from dperm.pages.coefficients import coefficient_blocks, effect_blocks
+from dperm.pages.document import Block, Section
+from dperm.pages.effects import column_and_levels
+from dperm.pages.subject import Subject
+from dperm.pages.text import Code, Table, Text
+from dperm.privacy import Event, Gaussian, HiddenState, compose, event_from_spec
+from dperm.tables.encoding import Encoding
+from dperm.walk.certificate import Certificate
+from dperm.walk.fitting import rebuilt_plan
+
+REFERENCES = (
+    ("Differential privacy", "Dwork, McSherry, Nissim and Smith, Calibrating noise to sensitivity, 2006"),
+    ("Gaussian differential privacy", "Dong, Roth and Su, Gaussian differential privacy, 2022"),
+    ("The exact Gaussian mechanism", "Balle and Wang, Improving the Gaussian mechanism, 2018"),
+    ("Private empirical risk minimisation", "Chaudhuri, Monteleoni and Sarwate, 2011; Bassily, Smith and Thakurta, 2014"),
+    ("Objective perturbation today", "Redberg, Koskela and Wang, The privacy and practicality of objective perturbation, 2023"),
+)
+_CHECK = (
+    "Anyone can check the claim without the data: `dperm verify certificate.json` computes every number below again. A pass "
+    "shows that the claim is consistent; it cannot show that the run took place."
+)
+_ABSENT = (
+    "Residuals, scatter plots, histograms of the data and scores on the training rows are absent on purpose: each of them is a "
+    "function of private rows that nobody paid for, and would break the guarantee above. `dperm evaluate` buys scores on "
+    "held-out rows; their plots then appear here."
+)
+_SEEDED = "NOT PRIVATE. The noise was seeded: whoever knows the seed can take it away. For tests only."
+
+
+def sections(
+    subject: Subject,
+    *,
+    scores: Mapping[str, str] | None = None,
+    table: Any = None,
+    no_table: str = "",
+    evaluation: Mapping[str, Any] | None = None,
+) -> list[Section]:
+    """The whole report. `table` is a `Summary` with intervals, or `no_table` says why there is none."""
+    certificate, scores = subject.certificate, scores or {}
+    who = "person" if certificate.unit == "person" else "record"
+    shown = effect_blocks(subject, table)
+    return [
+        Section("", _opening(subject, scores, evaluation)),
+        *([Section("What moves the prediction", shown)] if shown else []),
+        Section("How good is it?", _quality(scores, evaluation)),
+        Section(f"What this means for one {who}", _person(certificate)),
+        Section("Coefficients" if subject.encoding else "What was released", coefficient_blocks(subject, table, no_table)),
+        Section("What was declared", declared_blocks(subject)),
+        Section("Where the budget went", _budget(certificate)),
+        Section("The guarantee", [_facts(certificate)]),
+        Section("What is not on this page", [Text(_ABSENT)]),
+        Section("Certificate", [Text(_CHECK), Code(certificate.to_json(), "The whole record")]),
+        Section("References", [Table(("", ""), REFERENCES)]),
+    ]
+
+
+def _opening(subject: Subject, scores: Mapping[str, str], evaluation: Mapping[str, Any] | None) -> list[Block]:
+    certificate = subject.certificate
+    blocks: list[Block] = [Text(_SEEDED, "warn")] if certificate.noise == "seeded" else []
+    cards = [_fitted(subject), _private(certificate), _good(scores, evaluation), _cost(certificate)]
+    blocks += [Cards(cards), Text(certificate.statement, "say")]
+    count = len(certificate.record["coefficients"]["encoded"])
+    what = f"{count} {'coefficients' if subject.encoding else 'numbers'}" if count > 1 else "one number"
+    values = certificate.record["released"]
+    more = f", and on the way the values named {', '.join(values)}" if values else ""
+    words = f"Released: {what}{more}. Everything else on this page is computed from them, or was public before."
+    return [*blocks, Text(words, "soft")]
+
+
+def _fitted(subject: Subject) -> tuple[str, str, str]:
+    shape = subject.certificate.record["shape"]
+    words = f"{subject.size}, {shape['d']:,} columns after encoding, method {subject.certificate.mechanism}"
+    if subject.classes:
+        words += f"; classes {', '.join(subject.classes[:6])}" + (" …" if len(subject.classes) > 6 else "")
+    return "What was fitted", subject.model or subject.certificate.mechanism, words
+
+
+def _private(certificate: Certificate) -> tuple[str, str, str]:
+    if certificate.noise == "seeded":
+        return "How private", "Not private", "The noise was seeded, for tests."
+    half = odds(certificate.epsilon)["beliefs"][-1]["after_at_most"]
+    who = "person" if certificate.unit == "person" else "record"
+    words = f"δ = {certificate.delta:g}, {certificate.relation}. An even bet about one {who} stays below {percent(half)}."
+    return "How private", f"ε = {certificate.epsilon:g}", words
+
+
+# The score to show first, the one of guessing without the row, and whether less is better.
+FIRST = (
+    ("accuracy", "baseline accuracy", "always guessing the most common class"),
+    ("r2", "", "guessing the mean is 0"),
+    ("R²", "", "guessing the mean is 0"),
+    ("deviance", "baseline deviance", "guessing the mean rate; lower is better"),
+    ("log-loss", "baseline log-loss", "guessing the shares of the classes; lower is better"),
+)
+
+
+def _good(scores: Mapping[str, str], evaluation: Mapping[str, Any] | None) -> tuple[str, str, str]:
+    found = {} if evaluation is None else evaluation["metrics"]
+    for name, baseline, words in FIRST:
+        score, other = found.get(name), found.get(baseline)
+        if not (isinstance(score, Mapping) and score.get("value") is not None):
+            continue
+        reach = f"{score['low']:.3g} to {score['high']:.3g} with the noise"
+        if isinstance(other, Mapping) and other.get("value") is not None:
+            return "How good", f"{name} {score['value']:.3f}", f"{reach}; {other['value']:.3f} by {words}."
+        return "How good", f"{name} {score['value']:.3f}", f"{reach}; {words}."
+    if scores:
+        (name, value), *rest = scores.items()
+        return "How good", value, "; ".join([name, *(f"{other}: {text}" for other, text in rest)]) + "."
+    return "How good", "Not measured", "A score on private rows costs budget: `dperm evaluate` buys one."
+
+
+def _cost(certificate: Certificate) -> tuple[str, str, str]:
+    if "ledger" not in certificate.record:
+        words = "No ledger was debited: the budgets of other releases from these data add up to this one."
+        return "What it cost", f"ε = {certificate.epsilon:g}", words
+    entry = certificate.record["ledger"]["entry"]
+    words = f"entry {entry['number']} of the ledger of {entry['dataset']}, {entry['time'][:10]}."
+    return "What it cost", f"ε = {certificate.epsilon:g}", f"Debited before any row was read: {words}"
+
+
+def _person(certificate: Certificate) -> list[Block]:
+    rows = [
+        (percent(row["before"]), f"{percent(row['after_at_least'])} … {percent(row['after_at_most'])}")
+        for row in odds(certificate.epsilon)["beliefs"]
+    ]
+    who = "person" if certificate.unit == "person" else "record"
+    return [
+        Text(odds_sentence(certificate.epsilon, certificate.delta, certificate.relation, certificate.unit)),
+        Table(
+            ("believed before", "believed after, at most this far"),
+            rows,
+            f"What an attacker who knows every other {who} can come to believe about the last one",
+            frozenset({0, 1}),
+        ),
+        Text(
+            "This holds whatever else the attacker knows, now or later, and whatever they compute. It does not promise that "
+            "nothing is learnt about a group: that smokers fall ill more often is a finding, whether or not a smoker took part.",
+            "soft",
+        ),
+    ]
+
+
+def _facts(certificate: Certificate) -> Table:
+    record = certificate.record
+    who = "one person's records" if certificate.unit == "person" else "one record"
+    neighbour = {
+        "replace-one": f"{who} replaced by any other; the number of records is public",
+        "zero-out": f"{who} replaced by an empty one; the number of records is public",
+        "add-remove": f"{who} present or absent; the number of records is protected",
+    }[certificate.relation]
+    rows = [
+        ("epsilon", f"{certificate.epsilon:g}"),
+        ("delta", f"{certificate.delta:g}"),
+        ("protected", "one person with all their counted records" if certificate.unit == "person" else "one record"),
+        ("neighbouring data", neighbour),
+        ("mechanism", certificate.mechanism),
+        ("noise", f"{certificate.noise}: {record['noise']['claim']}"),
+        (f"records ({'nominal' if certificate.relation == 'add-remove' else 'public'} number)", f"{record['shape']['n']:,}"),
+        ("columns after encoding", f"{record['shape']['d']:,}"),
+    ]
+    if "ledger" in record:
+        entry = record["ledger"]["entry"]
+        head = record["ledger"]["head"][:16]
+        rows.append(("budget ledger", f"entry {entry['number']} of data set {entry['dataset']}, head {head}…"))
+    rows += [(f"assumption {number}", text) for number, text in enumerate(record["assumptions"], 1)]
+    return Table(("", ""), rows)
+
+
+def _quality(scores: Mapping[str, str], evaluation: Mapping[str, Any] | None) -> list[Block]:
+    blocks: list[Block] = []
+    if scores:
+        blocks.append(Table(("", ""), list(scores.items()), "Scores on public data", frozenset({1})))
+    if evaluation is not None:
+        blocks += evaluation_blocks(evaluation)
+    if not blocks:
+        blocks.append(
+            Text(
+                "No score is shown: a score on private rows would leak them. `dperm evaluate MODEL DATA --epsilon …` buys one, "
+                "with an interval.",
+                "soft",
+            )
+        )
+    return blocks
+
+
+def evaluation_blocks(record: Mapping[str, Any]) -> list[Block]:
+    """Paid-for scores: a table, and the curves of two classes."""
+    found = record["metrics"]
+    scores = {name: score for name, score in found.items() if isinstance(score, Mapping) and "value" in score}
+    rows = [
+        (name, f"{score['value']:.4f}", f"{score['low']:.4f} … {score['high']:.4f}")
+        for name, score in scores.items()
+        if score["value"] is not None
+    ]
+    unknown = [Text(f"{name}: {score['why']}.", "soft") for name, score in scores.items() if score["value"] is None]
+    blocks: list[Block] = [
+        Text(f"Paid for: {record['statement']}."),
+        Table(("", "value", f"{record['level']:.0%} interval"), rows, "Scores on held-out rows", frozenset({1, 2})),
+        *unknown,
+    ]
+    if found.get("calibration"):
+        points = [(row["predicted"], row["observed"]) for row in found["calibration"]]
+        reach = [(row["low"], row["high"]) for row in found["calibration"]]
+        words = "Calibration: observed share of positives against the predicted probability; on the dashed line they agree"
+        blocks.append(Curve(points, "predicted probability", "observed share", words, reach, False))
+    if "roc" in found:
+        points = list(zip(found["roc"]["false_positive_rate"], found["roc"]["true_positive_rate"]))
+        words = "ROC curve: true against false positive rate; the dashed line is guessing"
+        blocks.append(Curve(points, "false positive rate", "true positive rate", words))
+    return blocks
+
+
+def declared_blocks(subject: Subject) -> list[Block]:
+    """Bounds, levels and what a missing cell counts as: public facts that the guarantee rests on."""
+    encoding = subject.encoding
+    if encoding is None:
+        box = subject.certificate.record["problem"]["data"]
+        return [Text(f"Rows are clipped into the declared bounds: a row's norm is at most {box['x_norm']:.4g}.")]
+    rows, seen = [], set()
+    for j, (name, kind, group) in enumerate(zip(encoding.names, encoding.kinds, encoding.groups)):
+        if group >= 0:
+            if group not in seen:
+                seen.add(group)
+                rows.append(_levels(encoding, group))
+            continue
+        rows.append((name, f"{kind}, {_range(encoding, j)}", _missing(encoding, j)))
+    words = "Known without the data, or paid for. A value outside its bounds counts as the nearest bound."
+    blocks: list[Block] = [Table(("column", "declared as", "if missing"), rows, words)]
+    if encoding.x_norm is not None:
+        blocks.append(Text(f"The norm of a row is at most {encoding.x_norm:.4g}.", "soft"))
+    return blocks
+
+
+def _levels(encoding: Encoding, group: int) -> tuple[str, str, str]:
+    names = [name for name, own in zip(encoding.names, encoding.groups) if own == group]
+    column, levels = column_and_levels(names)
+    shown = ", ".join(levels[:8]) + (f" and {len(levels) - 8} more" if len(levels) > 8 else "")
+    return (column, f"one of {shown}", "its own level" if "(missing)" in levels else "no level")
+
+
+def _range(encoding: Encoding, j: int) -> str:
+    low, high = encoding.low[j], encoding.high[j]
+    return f"{low:,.6g} to {high:,.6g}" if math.isfinite(low) and math.isfinite(high) else "bounded by the norm of the row"
+
+
+def _missing(encoding: Encoding, j: int) -> str:
+    rule, value = encoding.rules[j], encoding.missing[j]
+    if rule == "released":
+        return f"{value:,.4g} (released mean)"
+    if rule == "value":
+        return f"{value:,.4g}"
+    return "the middle" if encoding.kinds[j] == "numeric" and encoding.centred else "0"
+
+
+def _budget(certificate: Certificate) -> list[Block]:
+    plan, problem = rebuilt_plan(certificate.record)
+    kinds = tuple((certificate.record["encoding"] or {}).get("kinds", ()))
+    stages = stage_blocks(certificate.record["stages"], certificate.delta, certificate.relation)
+    whole = Code(plan.explain(), "The plan with every number")
+    if certificate.record["encoding"] is None:  # a mean or a median has one mechanism
+        return [*stages, whole]
+    rows = []
+    for entry in alternatives(problem, plan.shape, plan.target, asked_for="coefficients", kinds=kinds, planned=False):
+        bound = "no bound" if entry["predicted_risk"] is None else f"{entry['predicted_risk']:.3g}"
+        can = "this fit" if entry["mechanism"] == plan.mechanism else "possible"
+        rows.append((entry["mechanism"], bound, f"needs {entry['needs'][0]}" if entry["needs"] else can))
+    return [
+        *stages,
+        whole,
+        Table(
+            ("mechanism", "predicted excess risk", ""),
+            rows,
+            "Alternatives: worst-case bounds for coefficients of norm 1, which inform and do not rank mechanisms on real data",
+            frozenset({1}),
+        ),
+    ]
+
+
+def stage_blocks(stages: Sequence[Mapping[str, Any]], delta: float, relation: str) -> list[Block]:
+    """The budget by stage. Gaussian noise adds up in μ², so that their shares do; of other stages ε alone is compared."""
+    events = [event_from_spec(stage["event"]) for stage in stages]
+    parts = budget_parts(events, delta, relation)
+    whole = sum(parts) or 1.0
+    rows = [
+        (str(stage["name"]), part / whole, str(stage["settings"].get("releases", "")) or _KNOWN.get(str(stage["name"]), ""))
+        for stage, part in zip(stages, parts)
+    ]
+    return [Shares(rows, "Every stage adds noise of its own; its share of the privacy budget:")]
+
+
+_KNOWN = {
+    "mean": "the sum of the rows, for the centre of every column",
+    "present": "how many cells of each column are present",
+    "radius": "how long centred rows are",
+    "squares": "the spread of every column",
+    "positives": "the number of positive labels",
+    "descent": "the clipped gradients of the fit itself",
+    "moments": "sums of products of columns and target: the fit follows from them",
+    "objective": "noise added to the objective that is minimised",
+    "information": "the curvature matrix that intervals need",
+    "count scale": "how large counts are",
+    "count sum": "the sum of the counts",
+    "residuals": "how large residuals are, which sets where they are clipped",
+    "residuals again": "the same later in the fit",
+    "signed residuals": "the balance of predicted and counted",
+    "octaves": "the magnitude of every column, for private bounds",
+    "cells": "the bounds of every column",
+}
+
+
+def budget_parts(events: Sequence[Event], delta: float, relation: str) -> list[float]:
+    """μ² per event where all are Gaussian; else each event's own ε."""
+    if all(isinstance(event, Gaussian | HiddenState) for event in events):
+        return [compose([event], relation).mu ** 2 for event in events]  # type: ignore[attr-defined]
+    return [compose([event], relation).epsilon(delta) for event in events]

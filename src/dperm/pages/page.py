@@ -1,0 +1,84 @@
+"""report.html and report.md: one self-contained page about a release. They show public or paid-for numbers only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from dperm.inference.intervals import summary as intervals
+from dperm.pages.content import sections
+from dperm.pages.document import Page, to_html, to_markdown
+from dperm.pages.subject import Subject, day, from_certificate, subject_of
+from dperm.tables.json_files import write_whole
+from dperm.walk.certificate import Certificate
+
+FOOTER = "Made by dperm from the certificate. This page loads nothing from the network and runs no script."
+KICKER = "Released with differential privacy"
+
+
+def report_page(model: Any, scores: Mapping[str, str], evaluation: Mapping[str, Any] | None = None, **names: str | None) -> str:
+    """The page as text. `scores` are shown as given: the caller vouches that they are public or paid for.
+
+    `names` may hold `title`, `data` (of the data set) and `date`.
+    """
+    return to_html(_of_model(model, scores, evaluation, **names))
+
+
+def report_markdown(
+    model: Any, scores: Mapping[str, str], evaluation: Mapping[str, Any] | None = None, **names: str | None
+) -> str:
+    """The same as Markdown."""
+    return to_markdown(_of_model(model, scores, evaluation, **names))
+
+
+def certificate_page(
+    certificate: Certificate, evaluation: Mapping[str, Any] | None = None, *, markdown: bool = False, title: str | None = None
+) -> str:
+    """The page from a certificate alone, as anybody who got one can make it."""
+    why = "they are computed from the model and its certificate, by `model.summary()`."
+    subject = from_certificate(certificate)
+    parts = sections(subject, no_table=why, evaluation=evaluation)
+    page = Page(title or subject.title, parts, FOOTER, KICKER, _byline(subject))
+    return to_markdown(page) if markdown else to_html(page)
+
+
+def write_report(
+    model: Any,
+    path: str | Path,
+    *,
+    title: str | None = None,
+    data: str | None = None,
+    evaluation: Any = None,
+    scores: Mapping[str, str] | None = None,
+) -> Path:
+    """Write the page: HTML, or Markdown if the name ends in .md. `evaluation` is what `evaluate` returned, or its record."""
+    target = Path(path)
+    record = getattr(evaluation, "record", evaluation)
+    make = report_markdown if target.suffix == ".md" else report_page
+    write_whole(target.parent, {target.name: make(model, scores or {}, record, title=title, data=data)})
+    return target
+
+
+def _of_model(
+    model: Any,
+    scores: Mapping[str, str],
+    evaluation: Mapping[str, Any] | None,
+    title: str | None = None,
+    data: str | None = None,
+    date: str | None = None,
+) -> Page:
+    subject = subject_of(model, data=data, date=date)
+    table, why = None, ""
+    try:
+        table = intervals(model)
+    except (ValueError, AttributeError) as error:
+        why = str(error)
+    parts = sections(subject, scores=scores, table=table, no_table=why, evaluation=evaluation)
+    kept = (getattr(model, "about_", None) or {}).get("title")
+    return Page(title or kept or subject.title, parts, FOOTER, KICKER, _byline(subject))
+
+
+def _byline(subject: Subject) -> str:
+    what = subject.model or f"a fit by {subject.certificate.mechanism}"
+    return f"{what} · {subject.size} · {day(subject.date)}"

@@ -1,0 +1,40 @@
+"""The curves of an additive model, from its coefficients and the marginals that it released."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dperm.mechanisms.scaled.additive import Additive
+from dperm.mechanisms.scaled.smoothness import shape_values
+from dperm.pages.charts import Panel, Panels
+from dperm.pages.document import Block
+from dperm.pages.subject import Subject
+from dperm.pages.text import Text
+from dperm.terms.additive import CELLS
+from dperm.walk.fitting import rebuilt_plan
+
+
+def shape_blocks(subject: Subject) -> list[Block]:
+    """A small figure per curved column over its declared bounds; nothing for models without shapes."""
+    record = subject.certificate.record
+    if record["mechanism"]["name"] != Additive.name:
+        return []
+    plan, _ = rebuilt_plan(record)
+    mechanism, encoding = Additive(**dict(plan.options)), record["encoding"]
+    if not mechanism.curved or encoding is None:
+        return [Text("No column has a shape: this model is the line.", "soft")]
+    shares = np.array([column.places for column in mechanism.columns(plan, record["released"])])
+    w, centre = (np.array(part, dtype=np.float64) for part in (record["coefficients"]["encoded"], record["decided"]["shift"]))
+    values, _ = shape_values(w, plan.shape.d, mechanism.curved, centre, shares)
+    panels = []
+    for place, j in enumerate(mechanism.curved):
+        low, high = float(encoding["low"][j]), float(encoding["high"][j])
+        grid = low + (high - low) * (np.arange(CELLS) + 0.5) / CELLS
+        curve = values[place, :CELLS] * (subject.half or 1.0)
+        words = f"from {curve.min():+.2g} to {curve.max():+.2g}"
+        panels.append(Panel(str(encoding["names"][j]), words, list(zip(grid.tolist(), curve.tolist()))))
+    caption = (
+        f"Change of the {subject.outcome} along each numeric column, all else equal, counted from its average under the released "
+        f"marginals. Smoothness: {record['decided']['shapes']}."
+    )
+    return [Panels(panels, caption)]

@@ -1,0 +1,125 @@
+"""What a page is about: the release, and the names that a certificate does not hold but a model or its file does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from dperm.problem import Problem
+from dperm.tables.encoding import Encoding
+from dperm.walk.certificate import Certificate
+
+UNNAMED = "table"  # what a schema without a name is called
+_MONTHS = (
+    "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A release with its names. `half` turns coefficients of the encoded target into the target's own units (None: not known)."""
+
+    certificate: Certificate
+    model: str = ""
+    target: str = ""
+    classes: tuple[str, ...] = ()
+    data: str = ""
+    date: str = ""
+    half: float | None = None
+    slopes: Any = None  # coef_ and intercept_, in the caller's units, where the model has them
+    intercept: Any = None
+    columns: tuple[str, ...] = ()  # of the input, where the certificate holds no encoding (means and medians)
+
+    @property
+    def problem(self) -> Problem:
+        return Problem.from_spec(self.certificate.record["problem"])
+
+    @property
+    def encoding(self) -> Encoding | None:
+        spec = self.certificate.record["encoding"]
+        return None if spec is None else Encoding.from_spec(spec)
+
+    @property
+    def title(self) -> str:
+        """The data set and the target, as far as they are known."""
+        what = f"Predicting {self.target}" if self.target else f"Report on a {self.model or self.certificate.mechanism} release"
+        return f"{what}, data set {self.data}" if self.data else what
+
+    @property
+    def size(self) -> str:
+        """How many records: the public number, or the nominal one where the true one is protected."""
+        count = f"{self.certificate.record['shape']['n']:,} records"
+        return f"nominally {count}" if self.certificate.relation == "add-remove" else count
+
+    @property
+    def outcome(self) -> str:
+        """What an effect is measured in."""
+        name = self.problem.loss.name
+        positive = self.classes[-1] if len(self.classes) == 2 else "the second class"
+        if name == "logistic":
+            return f"log-odds of {positive}"
+        if name == "multinomial":
+            return "score of a class (log-odds against the others)"
+        if name == "poisson":
+            return f"logarithm of the expected {self.target or 'count'}"
+        if self.problem.loss.margins == 1 and not self.classes:
+            unit = self.target or "target"
+            return unit if self.half is not None else f"{unit}, in halves of its declared range"
+        return f"score (above 0 means {positive})" if len(self.classes) == 2 else "score"
+
+
+def subject_of(model: Any, *, data: str | None = None, date: str | None = None) -> Subject:
+    """From a fitted model, or one that was loaded; `data` names the data set where the model's schema does not."""
+    certificate = model.certificate_
+    schema = model._declared_schema() if hasattr(model, "_declared_schema") else None
+    target = getattr(getattr(schema, "target", None), "column", "")
+    half = None
+    if hasattr(model, "_y_low") and hasattr(model, "coef_"):
+        half = (model._y_high - model._y_low) / 2
+    about: Mapping[str, str] = getattr(model, "about_", None) or {}
+    found = from_certificate(certificate, date=date or about.get("date"))
+    return Subject(
+        certificate=certificate,
+        model=type(model).__name__,
+        target=str(target or ""),
+        classes=tuple(str(label) for label in getattr(model, "classes_", ())),
+        data=data or about.get("data") or schema_name(model) or found.data,
+        date=found.date,
+        half=half,
+        slopes=getattr(model, "coef_", None),
+        intercept=getattr(model, "intercept_", None),
+        columns=tuple(map(str, getattr(model, "feature_names_in_", ()))),
+    )
+
+
+def schema_name(model: Any) -> str:
+    """What the schema calls the table, if it calls it anything of its own."""
+    schema = model._declared_schema() if hasattr(model, "_declared_schema") else None
+    name = str(getattr(schema, "name", ""))
+    return "" if name == UNNAMED else name
+
+
+def from_certificate(certificate: Certificate, *, date: str | None = None) -> Subject:
+    """From a certificate alone: the ledger's entry names the data set and the day, where there is one."""
+    ledger = certificate.record.get("ledger")
+    entry: Mapping[str, Any] = ledger["entry"] if isinstance(ledger, Mapping) else {}
+    return Subject(certificate, data=str(entry.get("dataset", "")), date=date or str(entry.get("time", ""))[:10] or today())
+
+
+def day(date: str) -> str:
+    """A day in words; anything else as it is.
+
+    >>> day("2026-03-01")
+    '1 March 2026'
+    """
+    try:
+        found = datetime.fromisoformat(date)
+    except ValueError:
+        return date
+    return f"{found.day} {_MONTHS[found.month - 1]} {found.year}"
+
+
+def today() -> str:
+    return datetime.now(UTC).date().isoformat()

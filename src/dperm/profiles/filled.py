@@ -1,0 +1,57 @@
+"""A schema filled in from a profile: post-processing of what was paid for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dperm.profiles.plan import Found
+from dperm.profiles.question import Asked, Question
+from dperm.tables.schema import Schema
+
+
+def filled_schema(question: Question, found: tuple[Found, ...], declared: Mapping[str, Any] | None) -> Schema:
+    """Types, bounds and levels as found. Text without a level that stands out, dates and empty columns are ignored."""
+    columns: dict[str, Any] = {} if declared is None else dict(declared["columns"])
+    target = None if declared is None else declared.get("target")
+    for asked, column in zip(question.columns, found):
+        if asked.target:
+            target = _target(asked, column, target)
+        else:
+            columns[asked.name] = _column(column, columns.get(asked.name))
+    if target is not None:
+        columns.pop(target["column"], None)
+    spec: dict[str, Any] = {"name": "table"} if declared is None else {key: declared[key] for key in declared}
+    return Schema.from_dict({**spec, "columns": columns, **({} if target is None else {"target": target})})
+
+
+def _column(found: Found, declared: Mapping[str, Any] | None) -> dict[str, Any]:
+    """One feature; what a schema says about missing cells and groups stays."""
+    kept = {} if declared is None else {key: declared[key] for key in ("missing", "group") if key in declared}
+    if declared is not None and declared["type"] in ("sparse", "ordinal", "boolean"):
+        return dict(declared)
+    if found.kind == "numeric" and found.scale is not None:
+        return {"type": "numeric", "low": found.scale.low, "high": found.scale.high, **kept}
+    if found.kind == "boolean":
+        return {"type": "boolean", **kept}
+    if found.kind == "levels" and found.levels:
+        return {"type": "categorical", "levels": list(found.levels), **kept}
+    return {"type": "ignored"}
+
+
+def _target(asked: Asked, found: Found, declared: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    if declared is not None and declared.get("type") in ("classes", "count"):
+        return dict(declared)
+    if found.kind == "levels":
+        if len(found.levels or ()) < 2:
+            raise ValueError(
+                f"Expected at least two classes of target {asked.name!r} that stand out of the noise, found fewer. Spend more "
+                "on the profile, or declare the target in a schema."
+            )
+        return {"column": asked.name, "type": "classes", "classes": list(found.levels or ())}
+    if found.kind == "numeric" and found.scale is not None:
+        return {"column": asked.name, "type": "numeric", "low": found.scale.low, "high": found.scale.high}
+    raise ValueError(
+        f"Expected a target {asked.name!r} with classes or numbers, found a column that looks like {found.kind}. Declare it in a "
+        "schema."
+    )

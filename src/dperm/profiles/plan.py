@@ -1,0 +1,242 @@
+"""The stages of a profile, from public numbers; and what later stages look at, from what earlier ones released. Both are pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dperm.privacy import Event, Gaussian, Levels, gaussian_mu
+from dperm.profiles import terms as of
+from dperm.profiles.question import Asked, Question, is_wide
+from dperm.profiles.rows import Vocabulary
+from dperm.release.noise import gaussian_scale
+from dperm.release.plan import Plan, Shape, Stage, Target
+from dperm.tables.scale import OCTAVES, SMALLEST
+from dperm.terms.ranges import CELLS, coarse_ranges, outermost, tight_ranges
+
+# Shares of μ², before those of stages that are not asked for are given to the others. What is shown gets most of it.
+SHARES = {"types": 0.04, "levels": 0.16, "octaves": 0.05, "cells": 0.08, "counts": 0.42, "moments": 0.25, "joint": 0.3}
+SHOWN = ("counts", "moments", "joint")  # not asked for where only a schema is wanted
+FAILURE = 0.04  # share of δ that the threshold of private levels may fail with: within the 5 % that a ledger sets aside
+STANDS_OUT = 4.0  # deviations of noise above which a count is believed
+MOST_CLASSES = 20  # a target of numbers with at most so many levels is taken for classes
+KIND_OF_LOOK = ("unknown", "numeric", "boolean", "date", "levels")
+
+
+@dataclass(frozen=True)
+class Found:
+    """What is known of a column so far: its kind, its levels, and where its cells are."""
+
+    kind: str
+    levels: tuple[Any, ...] | None = None
+    scale: of.Scale | None = None
+
+    def spec(self) -> dict[str, Any]:
+        scale = None if self.scale is None else dict(self.scale.__dict__)
+        return {"kind": self.kind, "levels": None if self.levels is None else list(self.levels), "scale": scale}
+
+
+def stages_of(question: Question) -> list[str]:
+    """The stages in order; which there are follows from the question alone."""
+    wanted = {"types": bool(question.unknown), "levels": question.may_have_levels}
+    wanted |= dict.fromkeys(("octaves", "cells", "moments"), question.may_have_numbers)
+    wanted["joint"] = question.correlations
+    return [name for name in SHARES if wanted.get(name, True) and (question.parts == "all" or name not in SHOWN)]
+
+
+def plan_profile(question: Question, shape: Shape, target: Target) -> Plan:
+    """Fixed from public numbers: stage k has the share q_k of μ², so that together they are (ε, δ)-DP."""
+    if target.delta == 0:
+        raise ValueError("Expected delta > 0 for a profile, whose noise is Gaussian, found 0. Pass e.g. --delta 1e-6.")
+    names = stages_of(question)
+    if not names:
+        raise ValueError("Expected columns whose bounds, levels or types are to be found, found none. The schema is complete.")
+    failure = FAILURE * target.delta if "levels" in names else 0.0
+    whole = gaussian_mu(target.epsilon, (target.delta - failure) / (1 - failure)) * (1 - 1e-9)
+    total = sum(SHARES[name] for name in names)
+    stages = []
+    for name in names:
+        part = whole * math.sqrt(SHARES[name] / total)
+        event: Event = Levels(part, failure) if name == "levels" else Gaussian(part)
+        stages.append(Stage(name, event))
+    return Plan("profile", question.spec(), tuple(stages), target, shape)
+
+
+def noise_of(plan: Plan, name: str, term: of.ColumnTerm) -> float:
+    """Standard deviation of every number of a stage."""
+    event = plan.stage(name).event
+    sensitivity = term.sensitivity(plan.target.relation) * plan.target.rows_per_person
+    return gaussian_scale(sensitivity, event.mu)  # type: ignore[attr-defined]
+
+
+def term_of(name: str, question: Question, found: tuple[Found, ...], words: Vocabulary | None = None) -> of.ColumnTerm:
+    """The term of a stage, given what was found before it; `words` is there in a run only."""
+    if name == "types":
+        return of.Looks(question.unknown)
+    numbers = numeric(found)
+    kinds = tuple(found[j].kind for j in numbers)
+    if name == "octaves":
+        return of.Octaves(numbers, kinds)
+    if name in ("cells", "moments"):
+        scales = tuple(found[j].scale or of.Scale(0.0, 1.0) for j in numbers)
+        return (of.Cells if name == "cells" else of.Moments)(numbers, kinds, scales)
+    if name == "joint":
+        return _joint(question, found, words)
+    return of.Counts(
+        tuple(range(len(found))),
+        tuple(f.kind for f in found),
+        tuple(f.scale for f in found),
+        tuple(len(f.levels or ()) for f in found),
+        tuple(_renamed(f, None if words is None else words.get(j)) for j, f in enumerate(found)),
+    )
+
+
+def _joint(question: Question, found: tuple[Found, ...], words: Vocabulary | None) -> of.Joint:
+    """Numeric columns beside the target; none of them where the target is neither numeric nor one of two levels."""
+    target = next(j for j, column in enumerate(question.columns) if column.target)
+    goal = found[target]
+    usable = goal.scale is not None or len(goal.levels or ()) == 2
+    columns = tuple(j for j in numeric(found) if j != target) if usable else ()
+    kinds = tuple(found[j].kind for j in columns)
+    scales = tuple(found[j].scale or of.Scale(0.0, 1.0) for j in columns)
+    names = _renamed(goal, None if words is None else words.get(target))
+    return of.Joint(columns, kinds, scales, target, goal.kind, goal.scale, names)
+
+
+def _renamed(found: Found, words: list[float | str] | None) -> NDArray[np.int64] | None:
+    """From places in the private vocabulary to places among the levels that were found."""
+    if words is None or found.levels is None or found.kind == "boolean":
+        return None
+    place = {float(level) if not isinstance(level, str) else level: j for j, level in enumerate(found.levels)}
+    return np.array([place.get(word, -1) for word in words], dtype=np.int64)
+
+
+def numeric(found: tuple[Found, ...]) -> tuple[int, ...]:
+    return tuple(j for j, column in enumerate(found) if column.kind in ("numeric", "date"))
+
+
+def to_find(question: Question, found: tuple[Found, ...]) -> tuple[int, ...]:
+    """Columns whose levels are found privately: those said to be, text, and a target that nothing is declared about."""
+    asked = question.columns
+    return tuple(
+        j
+        for j, column in enumerate(found)
+        if (asked[j].kind == "levels" and asked[j].levels is None)
+        or (asked[j].kind == "unknown" and (asked[j].target or column.kind == "levels"))
+    )
+
+
+def decide(plan: Plan, question: Question, released: Mapping[str, Any]) -> tuple[Found, ...]:
+    """What follows about each column from the stages released so far."""
+    found = tuple(_declared(column) for column in question.columns)
+    if "types" in released:
+        counts = numbers_of(released["types"], max(of.LOOKS * len(question.unknown), 1)).reshape(-1, of.LOOKS)
+        noise = noise_of(plan, "types", term_of("types", question, found))
+        for j, row in zip(question.unknown, counts):
+            best = int(np.argmax(row[1:])) + 1
+            kind = KIND_OF_LOOK[best] if row[best] > STANDS_OUT * noise else "unknown"
+            found = _with(found, j, Found(kind, (0, 1) if kind == "boolean" else None))
+    if "levels" in released:
+        found = _with_levels(question, found, released)
+    if "octaves" in released:
+        numbers = numeric(found)
+        counts = numbers_of(released["octaves"], max(2 * OCTAVES * len(numbers), 1))
+        noise = noise_of(plan, "octaves", term_of("octaves", question, found))
+        for place, j in enumerate(numbers):
+            ends = coarse_ranges(counts, noise, plan.shape.n)
+            row, pair = counts.reshape(-1, 2 * OCTAVES)[place], (float(ends[0][place]), float(ends[1][place]))
+            scale = first_scale(row, pair, noise, counts.size, plan.shape.n, question.columns[j])
+            found = _with(found, j, replace(found[j], scale=scale))
+    if "cells" in released:
+        numbers = numeric(found)
+        counts = numbers_of(released["cells"], max(CELLS * len(numbers), 1))
+        noise = noise_of(plan, "cells", term_of("cells", question, found))
+        for place, j in enumerate(numbers):
+            whole = np.zeros(len(numbers)), np.ones(len(numbers))
+            start, stop = tight_ranges(counts, *whole, noise, plan.shape.n)
+            scale = tighter(found[j].scale or of.Scale(0.0, 1.0), float(start[place]), float(stop[place]))
+            found = _with(found, j, replace(found[j], scale=scale))
+    return found
+
+
+def _declared(column: Asked) -> Found:
+    if column.kind == "boolean":
+        return Found("boolean", (0, 1))
+    return Found(column.kind, column.levels)
+
+
+def _with(found: tuple[Found, ...], place: int, column: Found) -> tuple[Found, ...]:
+    return (*found[:place], column, *found[place + 1 :])
+
+
+def numbers_of(values: Any, size: int) -> NDArray[np.float64]:
+    """A release as an array; one of another length or with entries that are no numbers is refused."""
+    array = np.array(values, dtype=np.float64)
+    if array.shape != (size,) or not np.isfinite(array).all():
+        raise ValueError(f"a release is not a list of {size} numbers")
+    return array
+
+
+def _with_levels(question: Question, found: tuple[Found, ...], released: Mapping[str, Any]) -> tuple[Found, ...]:
+    columns = to_find(question, found)
+    if len(released["levels"]) != len(columns):
+        raise ValueError(f"the release of levels is not one of {len(columns)} columns")
+    looks = dict(zip(question.unknown, _looks(question, released)))
+    for j, pairs in zip(columns, released["levels"]):
+        levels = tuple(_checked(level) for level, _ in pairs)
+        if len(set(map(str, levels))) != len(levels) or list(levels) != sorted(levels, key=str):
+            raise ValueError("the levels are not listed once each in the order of their names")
+        kind = found[j].kind
+        if kind in ("numeric", "date"):  # a target that nothing is declared about: classes, or a number?
+            seen = math.fsum(float(count) for _, count in pairs)
+            if not 2 <= len(levels) <= MOST_CLASSES or seen < 0.9 * looks[j]:
+                continue
+        found = _with(found, j, Found("levels", levels))
+    return found
+
+
+def _looks(question: Question, released: Mapping[str, Any]) -> list[float]:
+    """How many cells of each undeclared column look like something."""
+    if not question.unknown:
+        return []
+    table = numbers_of(released["types"], of.LOOKS * len(question.unknown)).reshape(-1, of.LOOKS)
+    return [float(row[1:].max()) for row in table]
+
+
+def _checked(level: Any) -> Any:
+    if isinstance(level, bool) or not isinstance(level, str | int | float):
+        raise ValueError("a level is neither text nor a number")
+    return level
+
+
+def first_scale(
+    counts: NDArray[np.float64], ends: tuple[float, float], noise: float, bins: int, n: int, asked: Asked
+) -> of.Scale:
+    """Powers of two around the rows, within the declared bounds; logarithmic where they span a factor of 1,000 above 0.
+
+    `ends` are those of `coarse_ranges`, whose lower one is 0 where no row is negative; here it is raised to the smallest octave
+    with rows where none is zero either.
+    """
+    least, most = ends
+    negative, positive = counts.reshape(2, OCTAVES)
+    first = outermost(positive, noise, bins, n)  # from the smallest; octave 0 is zero itself
+    if least == 0 and first is not None and first > 0 and outermost(negative, noise, bins, n) is None:
+        least = SMALLEST * 2.0 ** (first - 1)
+        least = least if least < most else 0.0  # noise found rows above the largest octave that stands out
+    if asked.low is not None and asked.high is not None:
+        largest = SMALLEST * 2.0**OCTAVES  # the octaves end there, and say nothing about what is beyond
+        low = asked.low if least <= -largest else max(least, asked.low)
+        high = asked.high if most >= largest else min(most, asked.high)
+        least, most = (low, high) if low < high else (asked.low, asked.high)
+    return of.Scale(least, most, is_wide(least, most))
+
+
+def tighter(scale: of.Scale, start: float, stop: float) -> of.Scale:
+    """The part of the scale between two shares of it."""
+    low, high = (float(end) for end in scale.at(np.array([start, stop])))
+    return of.Scale(low, high, scale.log) if low < high else scale

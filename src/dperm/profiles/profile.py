@@ -1,0 +1,229 @@
+"""A private first look at a table, and the verifiable record of it.
+
+    plan (public numbers) → noisy sums in order, each decided by those before it → described(record)
+
+Types of undeclared columns, then levels, then ranges, then what is shown: counts and moments. `terms` derives the sensitivities,
+`levels` the one release that is not a sum, `numbers` the error bars.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dperm.privacy import Levels
+from dperm.profiles.filled import filled_schema
+from dperm.profiles.levels import found_levels
+from dperm.profiles.numbers import described
+from dperm.profiles.plan import decide, plan_profile, term_of, to_find
+from dperm.profiles.question import Asked, Question, asked_by_names, asked_by_schema
+from dperm.profiles.rows import Vocabulary, looked_at
+from dperm.release.asks import Program, Secret, Solve, Sum
+from dperm.release.driver import replay
+from dperm.release.ledger.book import receipt_again
+from dperm.release.noise import noise_source
+from dperm.release.plan import Outcome, Plan, Shape, Target
+from dperm.rows.memory import MemoryRows
+from dperm.tables.persons import person_column, person_weights, unit_of
+from dperm.tables.schema import Column, Schema
+from dperm.tables.tables import column_names, is_table
+from dperm.walk.certificate import ARITHMETIC, TOLERANCE, Claim, _plain, differences, target_spec
+from dperm.walk.fitting import execute
+
+FORMAT = "dperm-profile/1"
+
+
+def program(plan: Plan, question: Question, words: Vocabulary | None = None) -> Program:
+    """Every planned stage, in order. `words` are the private vocabularies, there in a run and not in a replay."""
+    released: dict[str, Any] = {}
+    for stage in plan.stages:
+        found = decide(plan, question, released)
+        if isinstance(stage.event, Levels):
+            event, columns = stage.event, to_find(question, found)
+
+            def algorithm(secret: Secret, event: Levels = event, columns: tuple[int, ...] = columns) -> list[list[Any]]:
+                return found_levels(secret, event, columns, words or {})
+
+            released[stage.name] = yield Solve((stage.name,), algorithm, kept=stage.name)
+        else:
+            released[stage.name] = yield Sum(stage.name, term_of(stage.name, question, found, words))
+    return np.zeros(0)
+
+
+@dataclass(frozen=True, repr=False)
+class Profile(Claim):
+    """The record of a profile: what was released, what follows from it, and for whom it is private.
+
+    **Guarantee of a pass** of `verify`: everything follows from the released numbers; a change to any number shows.
+    """
+
+    FORMAT: ClassVar[str] = FORMAT
+
+    @property
+    def columns(self) -> Mapping[str, Any]:
+        """What was found about each column, by name."""
+        return {column["name"]: column for column in self.record["profile"]["columns"]}
+
+    @property
+    def plan(self) -> Plan:
+        return _planned(self.record)
+
+    def schema(self) -> Schema:
+        """A schema whose types, bounds and levels are those that were paid for: post-processing of the profile."""
+        question = Question.from_spec(self.record["question"])
+        return filled_schema(question, decide(self.plan, question, self.record["released"]), self.record["schema"])
+
+    def disagreements(self) -> Iterator[str]:
+        return iter(differences(_again(self.record), self.record))
+
+
+def _planned(record: Mapping[str, Any]) -> Plan:
+    target = Target.declare(n=record["shape"]["n"], **record["target"])
+    question = Question.from_spec(record["question"])
+    return plan_profile(question, Shape(record["shape"]["n"], len(question.columns)), target)
+
+
+def _again(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The record that follows from the stated releases."""
+    plan, question = _planned(record), Question.from_spec(record["question"])
+    noise = {"policy": record["noise"]["policy"]}
+    if noise["policy"] == "seeded":
+        noise["seed"] = record["noise"]["seed"]
+    receipt = receipt_again(record["ledger"], plan, noise["policy"]) if "ledger" in record else None
+    outcome = replay(program(plan, question), record["released"])
+    _check_shown(plan, record["released"])
+    return _record(plan, question, outcome, noise, record["level"], record["schema"], receipt)
+
+
+def _check_shown(plan: Plan, released: Mapping[str, Any]) -> None:
+    """A level that is listed must have passed the threshold."""
+    from dperm.profiles.levels import noise_of
+
+    for stage in plan.stages:
+        if isinstance(stage.event, Levels) and released[stage.name]:
+            target, columns = plan.target, len(released[stage.name])
+            _, _, threshold = noise_of(stage.event, columns, target.relation, target.rows_per_person)
+            if any(not float(count) > threshold for pairs in released[stage.name] for _, count in pairs):
+                raise ValueError("a level is listed whose count did not pass the threshold")
+
+
+def profile(
+    table: Any,
+    *,
+    epsilon: float,
+    delta: float | None = None,
+    schema: Any = None,
+    target: str | None = None,
+    relation: str = "replace-one",
+    nominal_n: int | None = None,
+    groups: Any = None,
+    max_rows_per_person: int | None = None,
+    parts: str = "all",
+    correlations: bool = False,
+    level: float = 0.95,
+    noise: str = "secure",
+    random_state: Any = None,
+    ledger: Any = None,
+) -> Profile:
+    """Look at a table privately: types, levels, histograms, quantiles, means, spreads and shares missing, with error bars.
+
+    `schema` says what is known (a `Schema`, its JSON form or a path); without one, names of columns are public and everything
+    else is paid for. `groups` names the person column.
+    `parts="schema"` pays for types, levels and ranges only, `correlations=True` also for correlations of numeric columns with a
+    target that is numeric or has two classes.
+
+    **Guarantee**: (ε, δ)-differential privacy for the rows (or persons) of the table: the composition of Gaussian releases and,
+    where levels are found, one `Levels` event.
+
+    >>> import dperm, pandas as pd
+    >>> people = pd.DataFrame({"age": list(range(20, 70)) * 200, "smokes": ["no", "no", "no", "yes", None] * 2000})
+    >>> found = profile(people, epsilon=1.0, random_state=0)
+    >>> found.columns["smokes"]["kind"], 44 < found.columns["age"]["mean"]["value"] < 45, found.verify(allow_seeded=True).ok
+    ('boolean', True, True)
+    """
+    if not 0.5 <= level < 1:
+        raise ValueError(f"Expected 0.5 ≤ level < 1, found {level}. Pass e.g. 0.95.")
+    if not is_table(table):
+        raise ValueError(f"Expected a table with named columns, found {type(table).__name__}. Pass e.g. a pandas data frame.")
+    if relation == "add-remove" and nominal_n is None:
+        raise ValueError("Expected nominal_n= under relation='add-remove', found none. Pass a public round number.")
+    held, people = person_column(table, groups)
+    question, declared = question_about(column_names(held), schema, target, parts, correlations)
+    n = nominal_n if nominal_n is not None else len(held)
+    weight, per_person = person_weights(people, max_rows_per_person, None, len(held))
+    asked = Target.declare(epsilon=epsilon, delta=delta, relation=relation, n=n, rows_per_person=per_person, unit=unit_of(people))
+    plan = plan_profile(question, Shape(n, len(question.columns)), asked)
+    source = noise_source(noise, random_state)
+    looked = looked_at(held, question)
+    rows = MemoryRows(looked.X, np.zeros(len(looked.X)), weight)
+    outcome, receipt = execute(
+        program(plan, question, looked.words), plan, rows, source, ledger=ledger, fingerprint=table, note="profile"
+    )
+    return Profile(_record(plan, question, outcome, source.spec(), level, declared, receipt))
+
+
+def question_about(
+    names: list[str], schema: Any, target: str | None, parts: str = "all", correlations: bool = False
+) -> tuple[Question, dict[str, Any] | None]:
+    """The question, and the schema that it was asked with in its JSON form."""
+    if schema is None:
+        return Question(asked_by_names(names, target), parts, correlations), None
+    if not isinstance(schema, Schema):
+        schema = Schema.from_dict(schema) if isinstance(schema, Mapping) else Schema.load(schema)
+    extra: tuple[Asked, ...] = ()
+    named = {column.name: column for column in schema.columns}
+    if target is not None and schema.target is None and (target not in named or _is_open(named[target])):
+        # A target that the schema does not know, or leaves open: found like everything else.
+        kind = "unknown" if target not in named else "levels" if named[target].private_levels else "numeric"
+        extra = (Asked(target, kind, target=True),)
+        schema = replace(schema, columns=tuple(column for column in schema.columns if column.name != target))
+    elif target is not None:
+        schema = schema.with_target(target)
+    schema.check(names)
+    if extra and target not in names:
+        raise ValueError(f"Expected the target {target!r} among the columns, found none. Correct the name.")
+    columns = (*asked_by_schema(schema), *extra)
+    return Question(columns, parts, correlations), schema.spec()
+
+
+def _is_open(column: Column) -> bool:
+    return column.private_levels or column.bounds is not None
+
+
+def _record(
+    plan: Plan,
+    question: Question,
+    outcome: Outcome,
+    noise: Mapping[str, Any],
+    level: float,
+    schema: Mapping[str, Any] | None,
+    receipt: Mapping[str, Any] | None,
+) -> dict[str, Any]:
+    target, released = plan.target, _plain(outcome.released)
+    composed = plan.guarantee.epsilon(target.delta)
+    if composed > target.epsilon * (1 + TOLERANCE):
+        raise ValueError("the plan costs more than its target")
+    budget = {"epsilon": target.epsilon, "delta": target.delta, "relation": target.relation}
+    size = "nominal" if target.relation == "add-remove" else "public"
+    return {
+        "format": FORMAT,
+        "statement": f"({target.epsilon:g}, {target.delta:g})-differential privacy of the profile per {target.unit} "
+        f"({target.relation}), with {size} n = {plan.shape.n}",
+        "guarantee": {**budget, "unit": target.unit, "composed_epsilon": composed},
+        "target": target_spec(target),
+        "shape": {"n": plan.shape.n, "d": plan.shape.d},
+        "question": _plain(question.spec()),
+        "schema": None if schema is None else _plain(dict(schema)),
+        "level": level,
+        "stages": [_plain(stage.spec()) for stage in plan.stages],
+        "released": released,
+        "digest": hashlib.sha256(json.dumps(released, sort_keys=True).encode()).hexdigest(),
+        "profile": _plain(described(plan, question, released, level)),
+        "noise": {**noise, "private": noise["policy"] != "seeded", "claim": ARITHMETIC[noise["policy"]]},
+        **({} if receipt is None else {"ledger": _plain(receipt)}),
+    }

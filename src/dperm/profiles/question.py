@@ -1,0 +1,118 @@
+"""What a profile asks of a table, in public words: the names of the columns and what is declared about each."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dperm.tables.schema import Schema
+from dperm.words.spelling import finite, scalars
+
+KINDS = ("numeric", "levels", "boolean", "unknown")
+PARTS = ("all", "schema")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One column: `unknown` where a paid count shall decide its type.
+
+    low, high   declared bounds of a numeric column; None where they are found privately
+    levels      declared levels; None where they are found privately
+    target      whether it is the column to predict
+    """
+
+    name: str
+    kind: str
+    low: float | None = None
+    high: float | None = None
+    levels: tuple[Any, ...] | None = None
+    target: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or self.kind not in KINDS or type(self.target) is not bool:
+            raise ValueError(f"Expected a named column with a kind in {KINDS}, found {self.kind!r}.")
+        bounded = finite(self.low) and finite(self.high) and self.low < self.high  # type: ignore[operator]
+        if not bounded and not (self.low is None and self.high is None):
+            raise ValueError(f"Expected low < high for column {self.name!r}, or neither, found {self.low} and {self.high}.")
+        if (self.kind != "numeric" and self.low is not None) or (self.kind != "levels" and self.levels is not None):
+            raise ValueError(f"Expected only what a {self.kind} column has for {self.name!r}, found more.")
+
+    def spec(self) -> dict[str, Any]:
+        levels = None if self.levels is None else list(self.levels)
+        return {**self.__dict__, "levels": levels}
+
+
+@dataclass(frozen=True)
+class Question:
+    """The columns in order, and which part is asked for: "all", or "schema" (types, levels and ranges only)."""
+
+    columns: tuple[Asked, ...]
+    parts: str = "all"
+    correlations: bool = False  # of numeric columns with the target
+
+    def __post_init__(self) -> None:
+        names = [column.name for column in self.columns]
+        if not names or len(set(names)) != len(names) or sum(column.target for column in self.columns) > 1:
+            raise ValueError("Expected columns with names that differ and at most one target, found others.")
+        if self.correlations and (self.parts != "all" or not any(column.target for column in self.columns)):
+            raise ValueError("Expected a target for correlations, found none. Pass target= (--target).")
+        if self.parts not in PARTS or type(self.correlations) is not bool:
+            raise ValueError(f"Expected parts in {PARTS}, found {self.parts!r}.")
+
+    def spec(self) -> dict[str, Any]:
+        return {"columns": [column.spec() for column in self.columns], "parts": self.parts, "correlations": self.correlations}
+
+    @classmethod
+    def from_spec(cls, spec: Mapping[str, Any]) -> Question:
+        columns = []
+        for entry in spec["columns"]:
+            levels = entry["levels"]
+            listed = None if levels is None else scalars(levels, f"levels of column {entry['name']!r}")
+            columns.append(Asked(**{**entry, "levels": listed}))
+        return cls(tuple(columns), spec["parts"], spec["correlations"])
+
+    @property
+    def unknown(self) -> tuple[int, ...]:
+        return tuple(j for j, column in enumerate(self.columns) if column.kind == "unknown")
+
+    @property
+    def may_have_levels(self) -> bool:
+        """Whether levels may have to be found: a column says so, or nothing is said about it."""
+        return any(c.kind == "unknown" or (c.kind == "levels" and c.levels is None) for c in self.columns)
+
+    @property
+    def may_have_numbers(self) -> bool:
+        return any(column.kind in ("unknown", "numeric") for column in self.columns)
+
+
+def asked_by_schema(schema: Schema) -> tuple[Asked, ...]:
+    """The columns of a schema, the target last; ignored ones are not looked at."""
+    found = []
+    for column in schema.columns:
+        if column.type in ("numeric", "sparse"):
+            found.append(Asked(column.name, "numeric", column.low, column.high))
+        elif column.type in ("categorical", "ordinal"):
+            found.append(Asked(column.name, "levels", levels=None if column.private_levels else column.levels))
+        elif column.type == "boolean":
+            found.append(Asked(column.name, "boolean"))
+    if schema.target is not None:
+        target = schema.target
+        if target.type == "classes":
+            found.append(Asked(target.column, "levels", levels=target.classes, target=True))
+        else:
+            found.append(Asked(target.column, "numeric", target.low, target.high, target=True))
+    return tuple(found)
+
+
+def asked_by_names(names: Sequence[str], target: str | None) -> tuple[Asked, ...]:
+    """Every column by its name alone."""
+    if target is not None and target not in names:
+        raise ValueError(f"Expected the target {target!r} among the columns, found none. Correct the name.")
+    return tuple(Asked(name, "unknown", target=name == target) for name in names)
+
+
+def is_wide(low: float, high: float) -> bool:
+    """Whether positive bounds span a factor of 1,000: a column that is looked at on a logarithmic scale."""
+    return low > 0 and math.log2(high / low) >= 9.9

@@ -1,0 +1,134 @@
+"""profile.html and profile.md: what a paid look at a table found, column by column."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dperm.pages.charts import Bars
+from dperm.pages.document import Page, Section, to_html, to_markdown
+from dperm.pages.text import Table, Text
+from dperm.tables.looks import iso
+from dperm.words.wording import printable
+
+FOOTER = "Made by dperm from the profile. This page loads nothing from the network and runs no script."
+KINDS = {
+    "numeric": "numbers",
+    "date": "dates",
+    "boolean": "truth values",
+    "levels": "levels",
+    "unknown": "nothing that stands out of the noise",
+}
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """Bars with error bars over a range; as Markdown, a table of bins."""
+
+    edges: Sequence[str]
+    counts: Sequence[Mapping[str, float]]
+    description: str
+
+    def html(self) -> str:
+        top, m = max([count["high"] for count in self.counts] + [1e-300]), len(self.counts)
+        drawn = ""
+        for place, count in enumerate(self.counts):
+            x, wide = 8 + 344 * place / m, 344 / m
+            y, low, high = (130 - 115 * count[key] / top for key in ("value", "low", "high"))
+            drawn += (
+                f'<rect x="{x + 0.5:.1f}" y="{y:.1f}" width="{wide - 1:.1f}" height="{130 - y:.1f}" fill="var(--bar)"/>'
+                f'<line x1="{x + wide / 2:.1f}" x2="{x + wide / 2:.1f}" y1="{low:.1f}" y2="{high:.1f}" stroke="var(--ink)"/>'
+            )
+        places = ((8, "start", 0), (180, "middle", m // 2), (352, "end", m))
+        ticks = "".join(
+            f'<text x="{x}" y="148" text-anchor="{anchor}">{html.escape(self.edges[place])}</text>' for x, anchor, place in places
+        )
+        label = html.escape(printable(self.description), quote=True)
+        return (
+            f'<figure><figcaption class="soft">{label}</figcaption><svg viewBox="0 0 360 154" role="img" aria-label="{label}" '
+            f'class="plot"><line x1="8" x2="352" y1="130" y2="130" stroke="var(--line)"/>{drawn}{ticks}</svg></figure>'
+        )
+
+    def markdown(self) -> str:
+        rows = [(f"{a} to {b}", _bar(count)) for a, b, count in zip(self.edges, self.edges[1:], self.counts)]
+        return Table(("from, to", "rows"), rows, self.description, frozenset({1})).markdown()
+
+
+def profile_page(profile: Any, *, markdown: bool = False) -> str:
+    """The page as text, from the record alone."""
+    record = profile.record
+    told = record["profile"]
+    level = f"{record['level']:.0%}"
+    first: list[Any] = [Text(profile.statement + ".", "say")]
+    if record["noise"]["policy"] == "seeded":
+        first.append(Text("NOT PRIVATE: the noise of this profile was seeded.", "warn"))
+    first.append(
+        Text(
+            f"Every number has a {level} error bar, due to the noise alone: it speaks of this table, not of a population. "
+            "Means, spreads and quantiles are those of the values cut to the range that is shown."
+        )
+    )
+    if "rows" in told:
+        first.append(Text(f"Rows that count: {_bar(told['rows'])}."))
+    lines = [(column["name"], in_words(column)) for column in told["columns"]]
+    first.append(Table(("column", "what was found"), lines, "Columns"))
+    parts = [Section("", first), *(Section(column["name"], _blocks(column)) for column in told["columns"])]
+    page = Page("Profile of a table, released with differential privacy", parts, FOOTER)
+    return (to_markdown if markdown else to_html)(page)
+
+
+def in_words(column: Mapping[str, Any]) -> str:
+    """One line about a column."""
+    show = _shower(column)
+    text = KINDS[column["kind"]]
+    if column["kind"] == "levels":
+        text = f"{len(column['levels'])} levels" if column["levels"] else "text, no level stands out"
+    if column.get("scale"):
+        text += f", {show(column['scale']['low'])} to {show(column['scale']['high'])}"
+        text += ", on a logarithmic scale" if column["scale"]["log"] else ""
+    for name in ("mean", "missing"):
+        if column.get(name, {}).get("value") is not None:
+            found = column[name]
+            shown = [f"{100 * found[key]:.3g} %" if name == "missing" else show(found[key]) for key in ("value", "low", "high")]
+            text += f"; {name} {shown[0]} ({shown[1]} … {shown[2]})"
+    return text
+
+
+def _blocks(column: Mapping[str, Any]) -> list[Any]:
+    show = _shower(column)
+    blocks: list[Any] = [Text(in_words(column) + ".")]
+    if "histogram" in column:
+        scale = " (logarithmic scale)" if column["scale"]["log"] else ""
+        edges = [show(edge) for edge in column["histogram"]["edges"]]
+        blocks.append(Histogram(edges, column["histogram"]["counts"], f"Rows per bin of {column['name']}{scale}"))
+        rows = [(f"{100 * entry['share']:.0f} % lie below", *_cells(entry, show)) for entry in column["quantiles"]]
+        spread = _shower({"kind": "numeric"})
+        rows += [("mean", *_cells(column["mean"], show)), ("standard deviation", *_cells(column["spread"], spread))]
+        if "correlation" in column:
+            rows.append(("correlation with the target", *_cells(column["correlation"], spread)))
+        blocks.append(Table(("", "value", "error bar"), rows, f"Numbers of {column['name']}", frozenset({1, 2})))
+    elif "counts" in column:
+        bars = [(str(entry["level"]), float(entry["value"]), _bar(entry)) for entry in column["counts"]]
+        bars.append(("(any other)", float(column["other"]["value"]), _bar(column["other"])))
+        blocks.append(Bars(bars, f"Rows per level of {column['name']}"))
+    if "reads_as" in column:
+        counts = [(name, _bar(count)) for name, count in column["reads_as"].items()]
+        blocks.append(Table(("cells that read as", "count"), counts, "What decided the type", frozenset({1})))
+    return blocks
+
+
+def _cells(found: Mapping[str, Any], show: Any) -> tuple[str, str]:
+    if found["value"] is None:
+        return "not known", found["why"]
+    return show(found["value"]), f"{show(found['low'])} … {show(found['high'])}"
+
+
+def _bar(found: Mapping[str, Any]) -> str:
+    return f"{found['value']:,.0f} ({found['low']:,.0f} … {found['high']:,.0f})"
+
+
+def _shower(column: Mapping[str, Any]) -> Any:
+    """How values of a column are written: dates as dates."""
+    return iso if column["kind"] == "date" else lambda value: f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"

@@ -1,0 +1,278 @@
+"""Terms for additive models: histograms of columns, rows seen as cells, features of cells by table look-up, recalibration.
+
+A numeric column is cut into 256 cells of equal width inside its bounds, and one more for missing cells. What a column adds to a
+prediction is a number per cell, so a row is p cell numbers beside its linear columns: no wide matrix of features is formed.
+
+| term          | one row adds                                       | null one row | replace one row |
+|---------------|----------------------------------------------------|--------------|-----------------|
+| Marginals     | one count per column, p columns                    | √p           | √(2p)           |
+| Recalibration | (u, uh, h, h²) with u, h in [-1, 1]                | 2            | 2√2             |
+
+Gradients of an additive model are `GradientTerm`s with `CurveFeatures`: a slope times a vector whose norm is known, clipped to C.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from dperm.privacy import kappa
+from dperm.problem.arrays import is_sparse
+from dperm.rows.base import Block, Rows
+from dperm.rows.exact import Pair, Tallied, whole
+from dperm.rows.gaps import Filling
+from dperm.rows.recoded import RecodedRows
+from dperm.tables.gaps import is_gap
+from dperm.terms.affine import Features, settled
+from dperm.terms.gridded import BITS, DenseGrid, SparseGrid, gridded, narrowest
+from dperm.terms.statistics import present
+
+Vector = NDArray[np.float64]
+Cells = NDArray[np.int32]
+CELLS = 256
+PLACES = CELLS + 1  # the last one is for missing cells
+KEPT = "cells"  # where a block keeps the cell numbers of its rows
+
+
+def dense_columns(X: Any, columns: tuple[int, ...]) -> NDArray[Any]:
+    """Some columns of encoded rows as a dense array; a missing cell keeps its mark, which adding zeros would lose."""
+    if not is_sparse(X):
+        return np.asarray(X)[:, list(columns)]
+    place = np.full(X.shape[1], -1)
+    place[list(columns)] = np.arange(len(columns))
+    found, row = place[X.indices], np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
+    dense = np.zeros((X.shape[0], len(columns)), dtype=X.dtype)
+    dense[row[found >= 0], found[found >= 0]] = X.data[found >= 0]
+    return dense
+
+
+def cell_numbers(X: Any, columns: tuple[int, ...], gaps: tuple[int, ...]) -> Cells:
+    """Cell of every row in every column: 0 … 255 over [-1/2, 1/2], values outside in the end cells; 256 for a missing cell of a
+    column in `gaps`.
+
+    >>> cell_numbers(np.array([[-0.5], [0.0], [-0.0], [7.0]]), (0,), (0,)).ravel().tolist()
+    [0, 128, 256, 255]
+    """
+    values = dense_columns(X, columns)
+    with np.errstate(invalid="ignore"):
+        cells = np.clip(np.floor((values.astype(np.float64) + 0.5) * CELLS), 0, CELLS - 1)
+    cells = np.where(np.isfinite(cells), cells, 0).astype(np.int32)
+    counted = np.array([j in gaps for j in columns], dtype=bool)
+    return np.where(is_gap(values) & counted, np.int32(CELLS), cells)
+
+
+@dataclass(frozen=True, eq=False)
+class Marginals(Tallied):
+    """How many rows lie in each cell of each column, flattened.
+
+    **Sensitivity** √p: a row adds one count per column; √(2p) when it is replaced, because it may leave a cell and enter another
+    in every column.
+    """
+
+    columns: tuple[int, ...]
+    gaps: tuple[int, ...] = ()
+
+    def tally(self, block: Block) -> Vector:
+        cells, here = cell_numbers(block.X, self.columns, self.gaps), whole(present(block), 1.0)
+        counts = [np.bincount(column, weights=here, minlength=PLACES) for column in cells.T]
+        return np.asarray(np.concatenate(counts), dtype=np.float64)
+
+    def sensitivity(self, relation: str) -> float:
+        return math.sqrt(kappa(relation) * len(self.columns))
+
+    @property
+    def row_bound(self) -> float:
+        return 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class CellFilling(Filling):
+    """Missing cells take their column's centre, as in `Filling`; the block keeps beside it in which cells its rows were.
+
+    A map that looks at each row alone, so a term that bounds what it is shown keeps its sensitivity.
+    """
+
+    columns: tuple[int, ...] = ()
+    gaps: tuple[int, ...] = ()
+
+    def block(self, block: Block) -> Block:
+        def celled() -> Block:
+            filled = super(CellFilling, self).block(block)
+            cells = cell_numbers(block.X, self.columns, self.gaps)
+            return Block(filled.X, block.y, block.weight, block.start, {KEPT: cells})
+
+        found: Block = block.remember((self, KEPT), celled)
+        return found
+
+    def of(self, rows: Rows) -> tuple[Rows, None]:
+        return RecodedRows(rows, self), None
+
+
+@dataclass(frozen=True, eq=False)
+class Curved:
+    """Rows as an additive model sees them: linear columns, and an n × 257p matrix with a one for each cell of a row."""
+
+    X: Any
+    cells: Any
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return (self.X.shape[0], self.X.shape[1])
+
+    def gridded(self, features: CurveFeatures) -> CurvedGrid:
+        return CurvedGrid.of(self, features)
+
+
+@dataclass(frozen=True, eq=False)
+class Curving:
+    """Rows that hold their cells (`CellFilling`) as `Curved` rows; row by row."""
+
+    def block(self, block: Block) -> Block:
+        def curved() -> Block:
+            return Block(Curved(block.X, ones_of(block.memory[KEPT])), block.y, block.weight, block.start)
+
+        found: Block = block.remember((self, "curved"), curved)
+        return found
+
+    def of(self, rows: Rows) -> tuple[Rows, None]:
+        return RecodedRows(rows, self), None
+
+    def unseen(self) -> None:
+        return None
+
+
+def ones_of(cells: Cells) -> Any:
+    """Cell numbers of n rows and p columns as a sparse n × 257p matrix of ones."""
+    n, p = cells.shape
+    places = (cells + PLACES * np.arange(p, dtype=np.int32)).ravel()
+    return csr_array((np.ones(n * p), places, np.arange(0, n * p + 1, p, dtype=np.int32)), shape=(n, PLACES * p))
+
+
+@dataclass(frozen=True, eq=False)
+class CurveFeatures(Features):
+    """(z, φ_1(cell_1), …, φ_p(cell_p)) with z the affine map of the linear columns and φ_j a table of 257 × m numbers.
+
+    Weights hold those of z first, its intercept included, then m of each column.
+    """
+
+    tables: Vector = field(default_factory=lambda: np.zeros((0, PLACES, 0)))
+
+    def width(self, d: int) -> int:
+        return int(super().width(d) + self.tables.shape[0] * self.tables.shape[2])
+
+    @property
+    def line(self) -> Features:
+        """The affine part."""
+        return Features(self.intercept, self.shift, self.scale)
+
+    def values(self, weights: Vector) -> Vector:
+        """What every cell of every column adds to a prediction, flattened."""
+        p, _, m = self.tables.shape
+        return np.asarray((self.tables @ weights.reshape(p, m, 1)).reshape(-1))
+
+    @property
+    def places(self) -> int:
+        return int(self.tables.shape[0] * PLACES)
+
+    def looked_up(self, totals: NDArray[Any]) -> NDArray[Any]:
+        """In the precision of the totals: what the products round off must stay small beside one row of many."""
+        curves = totals.reshape(-1, 1, PLACES) @ self.tables.astype(totals.dtype)
+        return np.asarray(curves.reshape(-1))
+
+    @cached_property
+    def key(self) -> tuple[Any, ...]:
+        return (*super().key, self.tables.tobytes())
+
+    @cached_property
+    def squares(self) -> Vector:
+        """‖φ_j(cell)‖² of every cell of every column, flattened; 1e-12 is far above what m squares in float64 round off."""
+        return np.asarray(np.sum(self.tables**2, axis=2).reshape(-1) * (1 + 1e-12))
+
+
+@dataclass(frozen=True, eq=False)
+class CurvedGrid:
+    """Rows (z, φ(cells)) on their grid: (z, 1) = 2^e·(b, t), and a t in every cell of the row.
+
+    The sums are of a·b and of a·t for every cell. Both are whole numbers; the tables are linear in the totals of the cells and
+    are applied to them once. `line` holds b with the norm of the whole row, √(‖b‖² + t²·Σ_j‖φ_j‖²), against which a is clipped:
+    what a row adds is a·(b, t·φ), no longer than C.
+    """
+
+    line: DenseGrid | SparseGrid
+    cells: Any  # CSR in int64
+    ones: Any
+    features: CurveFeatures
+
+    @staticmethod
+    def of(rows: Curved, features: CurveFeatures) -> CurvedGrid:
+        sparse = is_sparse(rows.X)
+        line = SparseGrid.of(rows.X, features.line, least=1.0) if sparse else DenseGrid.of(rows.X, features.line, least=1.0)
+        bits = line.bits if isinstance(line, DenseGrid) else BITS
+        t = np.where(line.size > 1.0, np.rint(2.0**bits / line.size), 0.0)  # a row with 2^e ≤ 1 is one that counts as zeros
+        norm = np.sqrt(line.norm**2 + (t * 2.0**-bits) ** 2 * (rows.cells @ features.squares))
+        floor = narrowest(features.line) if sparse else 0.5
+        line = replace(line, norm=norm, limit=line.most / np.maximum(norm, floor))
+        data = np.repeat(t, np.diff(rows.cells.indptr)).astype(np.int64)
+        cells = csr_array((data, rows.cells.indices, rows.cells.indptr), shape=rows.cells.shape)
+        return CurvedGrid(line, cells, rows.cells, features)
+
+    @property
+    def size(self) -> Vector:
+        return self.line.size
+
+    @property
+    def limit(self) -> Vector:
+        return self.line.limit
+
+    @property
+    def norms(self) -> Vector:
+        return self.line.norms
+
+    @property
+    def most(self) -> float:
+        return self.line.most
+
+    def margins(self, weights: Vector) -> Vector:
+        """Each row adds the numbers of its cells one after the other: a function of the row alone."""
+        features = self.features
+        linear = len(weights) - features.tables.shape[0] * features.tables.shape[2]
+        return np.asarray(self.line.margins(weights[:linear]) + self.ones @ features.values(weights[linear:]))
+
+    def pairs(self, left: Vector) -> list[Pair]:
+        rows, waits = self.line.pairs(left)
+        return [rows, Pair(left, self.cells), waits]
+
+
+@dataclass(frozen=True, eq=False)
+class Recalibration(Tallied):
+    """Σ (u, uh, h, h²) with u = clip((y - f)/B, ±1) and h = clip((f - f₀)/s, ±1): the normal equations of r ≈ a + b·h.
+
+    **Sensitivity** 2 for a row that is nulled: ‖v‖² = (1 + h²)(u² + h²) ≤ 4. For a row that is replaced, v and v' have
+    ⟨v, v'⟩ = (1 + t)(uu' + t) ≥ t² - 1 with t = hh', so ‖v - v'‖² ≤ (1 + h²)² + (1 + h'²)² + 2 - 2t²
+    = 4 + 2(h² + h'²) + (h² - h'²)², convex in (h², h'²) and largest at h² = h'² = 1: 2√2.
+    """
+
+    features: Features
+    w: Vector
+    centre: float
+    spread: float
+    bound: float
+
+    def tally(self, block: Block) -> Vector:
+        f = gridded(block, self.features).margins(self.w)
+        u = np.clip(settled((block.y - f) / self.bound), -1.0, 1.0) * present(block)
+        h = np.clip(settled((f - self.centre) / self.spread), -1.0, 1.0) * present(block)
+        return np.array([np.sum(whole(part, 1.0)) for part in (u, u * h, h, h * h)])
+
+    def sensitivity(self, relation: str) -> float:
+        return 2.0 * math.sqrt(kappa(relation))
+
+    @property
+    def row_bound(self) -> float:
+        return 1.0

@@ -1,0 +1,239 @@
+"""GAMClassifier and GAMRegressor: curves that a line cannot draw, shapes, explanations, saved models, the command."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+from typer.testing import CliRunner
+
+import dperm
+from dperm.cli import app
+from dperm.mechanisms import Gradient, UnmetNeeds
+from dperm.privacy import RELATIONS
+
+N = 8000
+
+
+def numbers(missing: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
+    """Two columns that matter by a curve, one that does not; a missing cell of the first column raises the target."""
+    generator = np.random.default_rng(0)
+    X = generator.uniform(-3, 5, (N, 3))
+    score = 2 * np.cos(X[:, 0]) + np.abs(X[:, 1] - 1)
+    gone = generator.uniform(size=N) < missing
+    score = np.where(gone, 4.0, score)
+    X[gone, 0] = np.nan
+    return X, score
+
+
+def classifier(**options: Any) -> dperm.GAMClassifier:
+    return dperm.GAMClassifier(**({"epsilon": 2.0, "bounds": (-3, 5), "classes": [0, 1], "random_state": 0} | options))
+
+
+def regressor(**options: Any) -> dperm.GAMRegressor:
+    return dperm.GAMRegressor(**({"epsilon": 2.0, "bounds": (-3, 5), "y_bounds": (-3, 7), "random_state": 0} | options))
+
+
+@pytest.mark.parametrize("loss", ["logistic", "hinge"])
+def test_a_classifier_learns_curves_that_a_line_cannot(loss: str) -> None:
+    X, score = numbers()
+    y = (score > 2).astype(int)
+    line = (dperm.LogisticRegression if loss == "logistic" else dperm.LinearSVC)(
+        2.0, bounds=(-3, 5), classes=[0, 1], random_state=0
+    ).fit(X, y)
+    curves = classifier(loss=loss).fit(X, y)
+    assert curves.curves_ == "curves" and curves.score(X, y) > 0.93 > 0.8 > line.score(X, y)
+    if loss == "logistic":
+        p = curves.predict_proba(X)
+        assert np.array_equal(p[:, 1] > 0.5, curves.predict(X) == 1)
+        np.testing.assert_allclose(np.exp(curves.predict_log_proba(X)), p)
+    else:
+        with pytest.raises(ValueError, match="loss='logistic' for probabilities"):
+            curves.predict_proba(X)
+
+
+@pytest.mark.parametrize("loss", ["squared", "huber"])
+def test_a_regression_learns_curves_that_a_line_cannot(loss: str) -> None:
+    X, score = numbers()
+    line = dperm.LinearRegression(2.0, bounds=(-3, 5), y_bounds=(-3, 7), random_state=0).fit(X, score)
+    assert regressor(loss=loss).fit(X, score).score(X, score) > 0.95 > 0.3 > line.score(X, score)
+
+
+def test_shapes_follow_the_truth_and_are_centred_under_the_released_marginals() -> None:
+    X, score = numbers()
+    model = regressor().fit(X, score)
+    assert list(model.shapes_) == ["x0", "x1", "x2"]
+    for name, truth in (("x0", lambda x: 2 * np.cos(x)), ("x1", lambda x: np.abs(x - 1)), ("x2", np.zeros_like)):
+        shape = model.shapes_[name]
+        assert shape.grid[0] == pytest.approx(-3 + 4 / 256) and shape.grid[-1] == pytest.approx(5 - 4 / 256)
+        everywhere = np.append(shape.value, shape.missing)
+        assert shape.marginal @ everywhere == pytest.approx(0.0, abs=1e-12) and shape.marginal.sum() == pytest.approx(1.0)
+        expected = truth(shape.grid)
+        assert np.sqrt(np.mean((shape.value - expected + expected.mean()) ** 2)) < 0.25
+
+
+@pytest.mark.parametrize("kind", ["classifier", "regressor"])
+@pytest.mark.parametrize("form", ["array", "table"])
+def test_explanations_add_up_to_the_margin(kind: str, form: str) -> None:
+    X, score = numbers(0.2)
+    given = pd.DataFrame(X, columns=["a", "b", "c"]) if form == "table" else X
+    model: Any = classifier().fit(given, (score > 2).astype(int)) if kind == "classifier" else regressor().fit(given, score)
+    rows = given[:200]
+    parts = model.explain(rows)
+    assert list(parts) == [*model.get_feature_names_out(), "intercept"]
+    total = np.sum(list(parts.values()), axis=0)
+    if kind == "classifier":
+        np.testing.assert_allclose(total, model.decision_function(rows), atol=1e-9)
+    else:
+        np.testing.assert_allclose(np.clip(total, -3, 7), model.predict(rows), atol=1e-9)
+    first = parts[model.get_feature_names_out()[0]]
+    shape = next(iter(model.shapes_.values()))
+    gone = np.isnan(X[:200, 0])
+    np.testing.assert_allclose(first[gone], shape.missing, atol=1e-9)
+    cell = np.clip(((X[:200, 0][~gone] + 3) / 8 * 256).astype(int), 0, 255)
+    np.testing.assert_allclose(first[~gone], shape.value[cell], atol=0.05)  # the slope inside a cell is all that differs
+
+
+def test_missing_cells_have_their_own_place() -> None:
+    X, score = numbers(0.2)
+    model = regressor().fit(X, score)
+    gone = np.isnan(X[:, 0])
+    assert abs(np.mean(model.predict(X[gone]) - score[gone])) < 0.4
+    assert model.shapes_["x0"].missing > model.shapes_["x0"].value.max() - 1.0
+    whole = regressor(missing="middle").fit(X, score)  # declared to be the middle: no place of its own
+    assert whole.shapes_["x0"].missing is None and whole.certificate_.verify(allow_seeded=True).ok
+
+
+def test_too_little_budget_gives_the_line_and_says_so() -> None:
+    X, score = numbers()
+    with pytest.warns(dperm.PrivacyWarning, match="LITTLE CAN BE LEARNT"):
+        model = regressor(epsilon=0.001).fit(X, score)
+    assert model.curves_.startswith("the line") and not model.w_[4:].any()
+    assert model.certificate_.record["decided"]["shapes"] == model.curves_
+    shape = model.shapes_["x1"]
+    np.testing.assert_allclose(np.diff(shape.value), np.diff(shape.value)[0], atol=1e-9)
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_every_relation_persons_weights_and_private_bounds_verify(relation: str) -> None:
+    X, score = numbers(0.1)
+    nominal = N if relation == "add-remove" else None
+    for options, given in (
+        ({}, {}),
+        ({"max_rows_per_person": 2}, {"groups": np.arange(N) // 2}),
+        ({"max_weight": 2.0}, {"sample_weight": np.linspace(0, 2, N)}),
+        ({"bounds": "private"}, {}),
+    ):
+        model = regressor(relation=relation, nominal_n=nominal, **options).fit(X, score, **given)
+        verdict = model.certificate_.verify(allow_seeded=True)
+        assert verdict.ok, verdict.reasons
+        assert model.score(X, score) > 0.6
+
+
+def test_one_hot_boolean_sparse_and_free_columns_stay_linear() -> None:
+    generator = np.random.default_rng(0)
+    X = np.column_stack([generator.uniform(0, 1, N), *np.eye(3)[generator.integers(0, 3, N)].T, generator.random(N) < 0.5])
+    y = X[:, 0] ** 2 + X[:, 1] - X[:, 4]
+    model = dperm.GAMRegressor(
+        2.0, bounds=(0, 1), categorical=[[1, 2, 3]], boolean=[4], y_bounds=(-2, 3), random_state=0
+    ).fit(X, y)
+    assert list(model.shapes_) == ["x0"] and model.score(X, y) > 0.95
+    free = dperm.GAMRegressor(2.0, x_norm=2.0, y_bounds=(-2, 3), random_state=0).fit(X, y)
+    assert not free.shapes_ and free.curves_.startswith("the line") and free.certificate_.verify(allow_seeded=True).ok
+    stored = dperm.GAMRegressor(2.0, bounds=(0, 1), y_bounds=(-2, 3), random_state=0).fit(sparse.csr_array(X), y)
+    assert not stored.shapes_ and len(stored.predict(sparse.csr_array(X[:5]))) == 5
+    with pytest.raises(ValueError, match="at least one column with a shape"):
+        free.plot()
+
+
+def test_saved_models_predict_draw_and_explain_as_before(tmp_path: Any) -> None:
+    X, score = numbers(0.2)
+    for model in (classifier(loss="hinge").fit(X, (score > 2).astype(int)), regressor().fit(X, score)):
+        again = dperm.load(model.save(tmp_path / f"{type(model).__name__}.json"))
+        np.testing.assert_array_equal(again.predict(X), model.predict(X))
+        assert again.loss == model.loss and again.curves_ == model.curves_ and again.certificate_.verify(allow_seeded=True).ok
+        for name, shape in model.shapes_.items():
+            np.testing.assert_array_equal(again.shapes_[name].value, shape.value)
+        parts, others = model.explain(X[:5]), again.explain(X[:5])
+        assert all(np.array_equal(parts[name], others[name]) for name in parts)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda shapes: shapes.update(columns=[0, 0, 2]),
+        lambda shapes: shapes.update(columns=[0, 1]),
+        lambda shapes: shapes.update(columns=[True, 1, 2]),
+        lambda shapes: shapes.update(shares=[[0.0] * 257]),
+        lambda shapes: shapes.update(centre=[0.0]),
+    ],
+)
+def test_damaged_shapes_are_refused(damage: Any, tmp_path: Any) -> None:
+    X, score = numbers()
+    file = regressor().fit(X, score).save(tmp_path / "model.json")
+    record = json.loads(file.read_text())
+    damage(record["extra"]["shapes"])
+    file.write_text(json.dumps(record))
+    with pytest.raises(ValueError, match="damaged"):
+        dperm.load(file)
+
+
+def test_the_plot_has_a_panel_per_shape() -> None:
+    X, score = numbers(0.2)
+    model = regressor().fit(X, score)
+    figure = model.plot()
+    titles = [axes.get_title() for axes in figure.axes if axes.get_title()]
+    assert titles == ["x0", "x1", "x2"]
+    lines = figure.axes[0].get_lines()
+    np.testing.assert_array_equal(lines[0].get_ydata(), model.shapes_["x0"].value)
+    assert len([axes for axes in model.plot(["x1"]).axes if axes.get_title()]) == 1
+    with pytest.raises(ValueError, match="Expected columns with a shape"):
+        model.plot(["x9"])
+
+
+def test_what_is_not_proven_is_refused_by_name() -> None:
+    X, score = numbers()
+    with pytest.raises(UnmetNeeds, match="Gaussian"):
+        regressor(delta=0).fit(X, score)
+    with pytest.raises(ValueError, match="two classes for GAMClassifier, found 3"):
+        classifier(classes=[0, 1, 2]).fit(X, (score > 2).astype(int))
+    with pytest.raises(UnmetNeeds, match="intercept"):
+        regressor(fit_intercept=False).fit(X, score)
+    with pytest.raises(UnmetNeeds, match="no regularizer"):
+        regressor(regularization=1.0).fit(X, score)
+    for method in ("gradient", Gradient(), "nonsense"):
+        with pytest.raises(ValueError, match="method='auto' or 'additive'"):
+            regressor(method=method).fit(X, score)
+    with pytest.raises(ValueError, match="loss='squared' or 'huber'"):
+        regressor(loss="poisson").fit(X, score)
+    with pytest.raises(ValueError, match="own estimator"):
+        dperm.LinearRegression(2.0, bounds=(-3, 5), y_bounds=(-3, 7), method="additive").fit(X, score)
+
+
+@pytest.mark.parametrize("target", ["classes", "numeric"])
+def test_the_command_fits_explains_its_plan_and_predicts(target: str, tmp_path: Any) -> None:
+    X, score = numbers()
+    frame = pd.DataFrame(X[:3000], columns=["a", "b", "c"])
+    declared: dict[str, Any] = {"column": "t", "type": "numeric", "low": -3, "high": 7}
+    frame["t"] = score[:3000]
+    if target == "classes":
+        declared = {"column": "t", "type": "classes", "classes": ["no", "yes"]}
+        frame["t"] = np.where(score[:3000] > 2, "yes", "no")
+    frame.to_csv(tmp_path / "d.csv", index=False)
+    columns = {name: {"type": "numeric", "low": -3, "high": 5} for name in "abc"}
+    (tmp_path / "s.json").write_text(json.dumps({"columns": columns, "target": declared}))
+    words = ["--schema", str(tmp_path / "s.json"), "--epsilon", "2", "--model", "gam"]
+    out = str(tmp_path / "out")
+    said = CliRunner().invoke(app, ["fit", str(tmp_path / "d.csv"), *words, "--out", out])
+    assert said.exit_code == 0, said.output
+    assert CliRunner().invoke(app, ["verify", f"{out}/certificate.json"]).exit_code == 0
+    report = (tmp_path / "out" / "report.html").read_text()
+    assert all(f'aria-label="{name}: from ' in report for name in "abc")
+    predicted = CliRunner().invoke(app, ["predict", out, str(tmp_path / "d.csv")])
+    assert predicted.exit_code == 0 and len(predicted.output.splitlines()) == 3001
+    planned = CliRunner().invoke(app, ["plan", *words, "--n", "3000"])
+    assert planned.exit_code == 0 and "marginals" in planned.output, planned.output

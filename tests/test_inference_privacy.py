@@ -1,0 +1,355 @@
+"""scaled-inference: every sensitivity, every scale of noise, the ledger, verification, and refusals."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import dperm
+from alterations import unnoticed
+from dperm.mechanisms import ScaledInference, Shape, Target, UnmetNeeds
+from dperm.privacy import RELATIONS, gaussian_mu
+from dperm.problem import (
+    Ball,
+    DataBounds,
+    HuberLoss,
+    Interval,
+    Lasso,
+    LogisticLoss,
+    MultinomialLoss,
+    PoissonLoss,
+    Problem,
+    QuantileLoss,
+    Ridge,
+    SquaredLoss,
+)
+from dperm.release.driver import watching
+from dperm.release.noise import RELEASE_SLACK
+from dperm.rows.base import Block, sum_step
+from dperm.rows.memory import MemoryRows
+from dperm.tables.gaps import GAP
+from dperm.terms import inference as inference_terms
+from dperm.terms.affine import Features
+from dperm.terms.inference import (
+    CountScore,
+    CurvatureMatrix,
+    LogisticScore,
+    QuantileScore,
+    ResidualScore,
+    ScaleNumbers,
+    ScoreMatrix,
+    ScoreSum,
+)
+from dperm.walk.certificate import Certificate
+from dperm.walk.fitting import fit, plan
+
+FEATURES = Features(1.0, np.array([0.3, -0.2, 0.1]), np.array([2.0, 0.5, 1.0]))
+THETA = np.array([0.4, -0.8, 0.2, 0.1])
+SCORES = {
+    "logistic": LogisticScore(FEATURES, THETA, 0.2),
+    "linear": ResidualScore(FEATURES, THETA, 0.7),
+    "quantile": QuantileScore(FEATURES, THETA, 0.8, 0.3),
+    "counts": CountScore(FEATURES, THETA, 1.5, 0.3, -6.0, 2.0, heaviest=2.5),
+}
+TERMS = {"gradient": ScoreSum, "curvature": CurvatureMatrix, "scores": ScoreMatrix, "numbers": ScaleNumbers}
+LABELS = {"logistic": (-1.0, 1.0), "linear": (-1.0, 0.2, 1.0), "quantile": (-1.0, 0.0, 1.0), "counts": (0.0, 0.1, 1.0)}
+
+
+def block(rows, labels, weights, stored="dense"):
+    X = np.array(rows, dtype=float)
+    X = sparse.csr_array(X) if stored == "sparse" else X.astype(np.float32) if stored == "float32" else X
+    return Block(X, np.array(labels, dtype=float), np.array(weights, dtype=float), 0)
+
+
+@pytest.mark.parametrize("stored", ["dense", "sparse", "float32"])
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("term", TERMS)
+@pytest.mark.parametrize("model", SCORES)
+def test_no_neighbour_exceeds_the_sensitivity(model, term, relation, stored):
+    made, generator = TERMS[term](SCORES[model], 1.7), np.random.default_rng(5)
+    bound, room = made.sensitivity(relation), 1e-6 if stored == "float32" else 1e-9
+    for _ in range(150):
+        X = generator.normal(size=(4, 3)) * 10 ** generator.uniform(-3, 2)
+        y = generator.choice(LABELS[model], 4)
+        weights = generator.choice([0.0, 0.5, 1.0, 3.0], 4)
+        before = made(block(X, y, weights, stored))
+        if relation == "replace-one":
+            X[1], y[1] = generator.normal(size=3) * 10 ** generator.uniform(-3, 2), generator.choice(LABELS[model])
+            weights[1] = generator.choice([0.0, 1.0, 50.0])
+        else:
+            weights[1] = 0.0
+        after = made(block(X, y, weights, stored))
+        assert np.linalg.norm(after - before) <= bound * (1 + room)
+        assert np.max(np.abs(made(block(X[1:2], y[1:2], weights[1:2], stored)))) <= made.row_bound * (1 + room)
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("term", TERMS)
+def test_the_sensitivity_is_attained(term, relation):
+    """A smaller constant anywhere would be wrong: for z without intercept, two orthogonal rows of norm R at θ = 0 reach it."""
+    score = ResidualScore(Features(), np.zeros(3), 1.0)
+    made = TERMS[term](score, 2.0)
+    first, second = [2.0, 0.0, 0.0], [-2.0, 0.0, 0.0] if term == "gradient" else [0.0, 2.0, 0.0]
+    labels = [1.0, 1.0]  # a residual of exactly the clip has both the largest score and curvature 1
+    if term == "numbers":  # the pair of a null row is the opposite corner of the square
+        second = first
+    before = made(block([first], labels[:1], [1.0]))
+    after = made(block([second], labels[1:], [0.0 if relation != "replace-one" or term == "numbers" else 1.0]))
+    assert np.linalg.norm(after - before) >= made.sensitivity(relation) * 0.999999
+
+
+# -- whole runs ----------------------------------------------------------------------------------------------------------
+
+KINDS = ("numeric",) * 3 + ("boolean",)
+CASES = {
+    "logistic": (LogisticLoss(), ScaledInference(KINDS)),
+    "linear": (SquaredLoss(), ScaledInference(KINDS)),
+    "ridge": (SquaredLoss(), ScaledInference(KINDS)),
+    "huber": (HuberLoss(0.3), ScaledInference(KINDS, clip_factor=2.0)),
+    "quantile": (QuantileLoss(0.8), ScaledInference(KINDS)),
+    "counts": (PoissonLoss(-12.0, 0.0), ScaledInference(KINDS)),
+    "exposed counts": (PoissonLoss(-12.0, 0.0), ScaledInference(KINDS, max_weight=2.0)),
+    "levels": (LogisticLoss(), ScaledInference(("numeric", *("categorical",) * 3), (-1, 0, 0, 0))),
+    "private bounds": (SquaredLoss(), ScaledInference(("private", *KINDS[1:]))),
+    "gaps": (SquaredLoss(), ScaledInference(KINDS, gaps=(0, 2))),
+    "logistic gaps": (LogisticLoss(), ScaledInference(KINDS, gaps=(1,))),
+}
+
+
+def setting(name, relation="replace-one", n=600, epsilon=3.0, seed=0):
+    loss, mechanism = CASES[name]
+    generator = np.random.default_rng(seed)
+    X = generator.uniform(-0.5, 0.5, (n, 4))
+    X[:, 3] = X[:, 3] > 0.2
+    if name == "levels":
+        X[:, 1:] = np.eye(3)[generator.integers(0, 3, n)]
+    score = 2 * X[:, 0] - X[:, 1] + 0.5 * X[:, 3] - 0.2
+    weight = None
+    if loss.classification:
+        y, interval = np.where(generator.uniform(size=n) < 1 / (1 + np.exp(-score)), 1.0, -1.0), Interval(-1, 1)
+    elif loss.name == "poisson":
+        y, interval = np.minimum(generator.poisson(2 * np.exp(score)) / 15, 1.0), Interval(0.0, 1.0)
+        weight = generator.uniform(0, 2, n) if "exposed" in name else None
+    else:
+        y, interval = np.clip(score / 4 + 0.1 * generator.normal(size=n), -1, 1), Interval(-1, 1)
+    if "gaps" in name:
+        X[np.ix_(generator.integers(0, n, n // 5), mechanism.gaps)] = GAP
+    ridge = {"regularizer": Ridge(5.0)} if name == "ridge" else {}
+    problem = Problem(loss, data=DataBounds(1.8, interval, 1.0), **ridge)
+    target = Target.declare(epsilon=epsilon, delta=1e-6, relation=relation, n=n)
+    return problem, MemoryRows(X, y, weight), target, mechanism
+
+
+def nominal(relation, n=600):
+    return {"nominal_n": n} if relation == "add-remove" else {}
+
+
+def hand_scales(name, relation, decided, budget):
+    """Sensitivity over μ of every draw, in order, from the table of docs/theorems/intervals.md."""
+    replaced = relation == "replace-one"
+    k, km = (2.0, math.sqrt(2.0)) if replaced else (1.0, 1.0)
+    counted, heaviest = "counts" in name, 2.0 if "exposed" in name else 1.0
+    (R, last), (clip, final) = decided["radius"], decided["clip"]
+    t = {"logistic": 1.0, "logistic gaps": 1.0, "levels": 1.0, "quantile": 0.8}.get(name)
+    first_t, t = (clip, final) if t is None else (t, t)
+    rate = decided["positive_rate"]
+    v = 1.0 if rate is None else min(0.25, 6 * rate * (1 - rate))
+    v = 0.5 / final if name == "quantile" else v
+    known = {
+        "octaves": km, "cells": km, "row norms": km, "radius": km, "residuals": km, "count scale": km,
+        "mean": k * decided["mean_radius"], "squares": km * decided["centred_radius"] ** 2, "positives": 1.0,
+        "label mean": 2.0 if replaced else 1.0, "curvature": km * v * last**2, "scores": km * (t * last) ** 2,
+        "scale numbers": math.sqrt(2.0), "exposure sum": heaviest, "present": math.sqrt(1 if "logistic" in name else 2),
+    }  # fmt: skip
+    if counted:
+        known["count sum"] = heaviest * decided["count_limit"]
+    found = []
+    for stage, mu in budget.items():
+        if stage == "residuals again":
+            continue
+        if stage != "descent":
+            found.append(known[stage] / mu)
+            continue
+        early, steps = decided["window_from"], decided["steps"]
+        found += [k * first_t * R * math.sqrt(early / 0.15) / mu] * early
+        found += [km / budget["residuals again"]] if "residuals again" in budget else []
+        found += [k * t * last * math.sqrt((steps - early) / 0.85) / mu] * (steps - early)
+    return found
+
+
+class Recording:
+    """Zero noise that writes down the scale of every draw."""
+
+    policy = "secure"
+
+    def __init__(self, seed=None):
+        self.scales, self.generator_ = [], None if seed is None else np.random.default_rng(seed)
+
+    def normal(self, scale, size):
+        self.scales.append(scale)
+        return np.zeros(size) if self.generator_ is None else self.generator_.normal(0, scale, size)
+
+    def spec(self):
+        return {"policy": self.policy}
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("name", CASES)
+def test_every_draw_has_the_declared_scale(name, relation):
+    problem, rows, target, mechanism = setting(name, relation)
+    noise = Recording(3)
+    release = fit(problem, rows, target, mechanism, noise=noise, **nominal(relation))
+    decided = release.certificate.record["decided"]
+    budget = {stage.name: stage.event.mu for stage in release.plan.stages}
+    assert math.fsum(mu**2 for mu in budget.values()) == pytest.approx(gaussian_mu(3.0, 1e-6) ** 2, rel=1e-9)
+    expected = hand_scales(name, relation, decided, budget)
+    assert noise.scales == pytest.approx([RELEASE_SLACK * scale for scale in expected], rel=1e-9)
+
+
+def shifts(name, relation, row, other, epsilon=3.0):
+    """(term, ‖difference of the exact sums‖ over its sensitivity, and over its noise) of every draw, for two neighbours seen
+    through the same releases.
+
+    A ratio above 1 says that the stage shows more than its event states.
+    """
+    problem, rows, target, mechanism = setting(name, relation, n=40, epsilon=epsilon)
+    X, y = np.asarray(rows.X).copy(), np.asarray(rows.y).copy()
+    changed_X, changed_y, weight = X.copy(), y.copy(), np.ones(40)
+    (X[-1], y[-1]), found = row, []
+    if relation == "replace-one":
+        changed_X[-1], changed_y[-1] = other
+    else:
+        changed_X[-1], changed_y[-1], weight[-1] = X[-1], y[-1], 0.0
+    twin = MemoryRows(changed_X, changed_y, weight).bounded(problem.data)
+
+    def see(drawn):
+        moved = np.linalg.norm(drawn.exact - twin.sum(drawn.term, sum_step(drawn.term.row_bound, drawn.n)))
+        found.append((type(drawn.term).__name__, moved / drawn.term.sensitivity(relation), moved / drawn.scale))
+
+    with watching(see):
+        fit(problem, MemoryRows(X, y), target, mechanism, noise=Recording(1))
+    return found
+
+
+ROW, OTHER = ([0.5, -0.5, 0.5, 0.0], 1.0), ([-0.5, 0.5, 0.5, 0.0], -1.0)
+
+
+@pytest.mark.parametrize("relation", ["replace-one", "zero-out"])
+@pytest.mark.parametrize("name", ["logistic", "linear", "quantile"])
+def test_no_stage_shows_more_than_its_event(name, relation):
+    """Exact, without chance: whatever the path, the sums of neighbours differ by at most μ times the noise of the stage."""
+    found = shifts(name, relation, ROW, OTHER)
+    assert max(ratio for _, ratio, _ in found) <= 1.0
+    assert math.hypot(*(shown for *_, shown in found)) <= gaussian_mu(3.0, 1e-6)
+    assert {kind for kind, *_ in found} >= {"ScoreSum", "CurvatureMatrix", "ScoreMatrix"}
+
+
+@pytest.mark.parametrize("kind", ["ScoreSum", "CurvatureMatrix", "ScoreMatrix"])
+def test_halved_noise_is_caught(kind, monkeypatch):
+    """The same check accuses a stage whose noise is half of what its event needs. The row is long; its residual is clipped, or
+    none where the curvature is asked for (at a large ε, which keeps the path near the fit)."""
+    row, epsilon = ((ROW[0], 0.33), 50.0) if kind == "CurvatureMatrix" else (ROW, 3.0)
+    honest = getattr(inference_terms, kind).sensitivity
+
+    def largest():
+        return max(ratio for name, ratio, _ in shifts("linear", "zero-out", row, OTHER, epsilon) if name == kind)
+
+    whole = largest()
+    monkeypatch.setattr(getattr(inference_terms, kind), "sensitivity", lambda self, relation: honest(self, relation) / 2)
+    assert 0.5 < whole <= 1.0 < largest()
+
+
+def test_measured_noise_of_both_matrices_equals_the_declared_noise():
+    """Released less exact, over 60 runs: the deviation is within 5 standard errors of the plan's (false alarm below 1e-5).
+
+    Noise halved anywhere fails.
+    """
+    problem, rows, target, mechanism = setting("linear", "zero-out")
+    stages = {"CurvatureMatrix": "curvature", "ScoreMatrix": "scores", "ScaleNumbers": "scale numbers"}
+    planned, errors = plan(problem, Shape(600, 4), target, mechanism), {name: [] for name in stages}
+
+    def see(drawn):
+        name = type(drawn.term).__name__
+        if name in stages:
+            mu = planned.stage(stages[name]).event.mu
+            errors[name].append((drawn.value - drawn.exact) / (drawn.term.sensitivity("zero-out") / mu))
+
+    with watching(see):
+        for seed in range(60):
+            fit(problem, rows, target, mechanism, random_state=seed)
+    for name, found in errors.items():
+        drawn = np.concatenate(found)
+        assert np.std(drawn) == pytest.approx(1.0, abs=5 / math.sqrt(2 * len(drawn))), name
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("name", CASES)
+def test_ledger_equals_plan_and_certificate_verifies(name, relation):
+    problem, rows, target, mechanism = setting(name, relation)
+    release = fit(problem, rows, target, mechanism, random_state=0, **nominal(relation))
+    verdict = release.certificate.verify(allow_seeded=True)
+    assert verdict.ok, verdict.reasons
+    assert release.plan.events == plan(problem, Shape(600, 4), target, mechanism).events
+    assert np.allclose(release.w, release.certificate.record["decided"]["coefficients"], rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["logistic", "ridge", "counts", "levels"])
+def test_every_altered_leaf_is_noticed(name):
+    problem, rows, target, mechanism = setting(name)
+    certificate = fit(problem, rows, target, mechanism, random_state=0).certificate
+    assert unnoticed(certificate) == {"noise.seed"}
+
+
+def test_a_narrower_interval_or_another_matrix_is_refused():
+    """The errors in the record follow from the released matrices, and those are bound by the digest."""
+    problem, rows, target, mechanism = setting("linear")
+    record = json.loads(fit(problem, rows, target, mechanism, random_state=0).certificate.to_json())
+    record["decided"]["privacy_error"] = [error / 2 for error in record["decided"]["privacy_error"]]
+    assert any("privacy_error" in reason for reason in Certificate(record).verify(allow_seeded=True).reasons)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"loss": MultinomialLoss(classes=3)}, "two classes"),
+        ({"regularizer": Lasso(1.0)}, "a ridge"),
+        ({"domain": Ball(1.0)}, "edge"),
+        ({"delta": 0.0}, "delta > 0"),
+        ({"rows_per_person": 2}, "one row per person"),
+        ({"max_weight": 2.0}, "weights"),
+        ({"d": 600}, "at most 500"),
+        ({"feature_norm": math.inf}, "x_norm"),
+    ],
+)
+def test_needs_are_named(change, message):
+    loss = change.get("loss", LogisticLoss())
+    interval = Interval(0, 2) if loss.margins > 1 else Interval(-1, 1)
+    parts = {key: change[key] for key in ("regularizer", "domain") if key in change}
+    problem = Problem(loss, data=DataBounds(change.get("feature_norm", 1.5), interval, 1.0), **parts)
+    target = Target(1.0, change.get("delta", 1e-6), "zero-out", change.get("rows_per_person", 1))
+    with pytest.raises(UnmetNeeds, match=message):
+        plan(problem, Shape(500, change.get("d", 4)), target, ScaledInference(max_weight=change.get("max_weight")))
+
+
+def test_bad_options_are_refused():
+    for options, message in (({"kinds": ("odd",)}, "kinds"), ({"clip_factor": -1.0}, "clip"), ({"max_weight": 0.0}, "max")):
+        with pytest.raises(ValueError, match=message):
+            ScaledInference(**options)
+    problem, _, target, _ = setting("linear")
+    with pytest.raises(ValueError, match="group number"):
+        plan(problem, Shape(600, 4), target, ScaledInference(KINDS, (0, 1)))
+
+
+def test_a_row_with_an_unknown_label_counts_as_nothing():
+    """Null rows move no released number: two data sets whose null rows differ give the same fit."""
+    generator = np.random.default_rng(2)
+    X, y = generator.uniform(-1, 1, (400, 2)), generator.integers(0, 2, 400)
+    y[:20] = 7
+    other = X.copy()
+    other[:20] = -X[:20]
+    options = {"epsilon": 2.0, "bounds": (-1, 1), "classes": [0, 1], "intervals": True, "random_state": 0}
+    models = [dperm.LogisticRegression(**options).fit(rows, y) for rows in (X, other)]
+    assert np.array_equal(models[0].coef_, models[1].coef_)
+    assert np.array_equal(models[0].confidence_interval(), models[1].confidence_interval())
