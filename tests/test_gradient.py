@@ -89,7 +89,7 @@ def test_large_epsilon_gives_the_non_private_minimiser(generator, loss, regulari
     best = minimize(value, np.zeros_like(release.w), method="BFGS", options={"gtol": 1e-10, "maxiter": 5000})
     best = minimize(value, best.x, method="BFGS", options={"gtol": 1e-12, "maxiter": 5000})
     assert value(release.w) - value(best.x) < 1e-6
-    np.testing.assert_allclose(release.w, best.x, atol=2e-6 * (1 + 100 * (labels is not None)))
+    np.testing.assert_allclose(release.w, best.x, atol=5e-6 * (1 + 100 * (labels is not None)))
 
 
 def test_noise_of_every_step_is_the_planned_one():

@@ -46,7 +46,7 @@ def block(n: int = 50, weight: np.ndarray | None = None) -> Block:
     return Block(rng.normal(size=(n, 6)), rng.integers(0, 4, n), weight, 0)
 
 
-@pytest.mark.parametrize("clip", [1e9, 0.5])
+@pytest.mark.parametrize("clip", [100.0, 0.5])
 def test_closed_form_equals_the_gradient(clip: float) -> None:
     """Against numerical differentiation (no clip), and against a sum of single clipped rows."""
     term, rows = gradient(clip=clip), block()
@@ -72,9 +72,10 @@ def test_closed_form_equals_the_gradient(clip: float) -> None:
 def test_vmap_gives_the_same_sum() -> None:
     pytest.importorskip("torch", reason="PyTorch is not installed: per-row gradients by vmap are not checked")
     weight = (np.arange(50) % 3 > 0).astype(float)
-    for clip in (0.2, 1e9):
+    for clip in (0.2, 100.0):
         closed, vmapped = gradient(NetworkGradient, clip=clip), gradient(VmapGradient, clip=clip)
-        assert np.allclose(closed(block(weight=weight)), vmapped(block(weight=weight)), rtol=1e-4, atol=1e-4)
+        grid = 50 * 2.0**-19 * clip  # 50 rows on the grids of the closed form
+        assert np.allclose(closed(block(weight=weight)), vmapped(block(weight=weight)), rtol=1e-4, atol=1e-4 + grid)
     assert not np.any(gradient(VmapGradient)(block(weight=np.zeros(50))))
 
 
@@ -93,7 +94,7 @@ def test_terms_move_no_more_than_they_say(relation: str, centred: bool) -> None:
             one, other = (np.asarray(term(Block(X[[i]], y[[i]], weight[[i]], 0))) for i in (0, 1))
             farthest[place] = max(farthest[place], float(np.linalg.norm(one - other)))
     for moved, term in zip(farthest, terms):
-        assert moved <= term.sensitivity(relation) * (1 + 1e-5)
+        assert moved <= term.sensitivity(relation) * (1 + 1e-9)
     assert farthest[1] > (0.99 if kappa(relation) == 1 else 1.3)  # a smaller constant than 1 or √2 would fail
 
 
@@ -102,8 +103,8 @@ def test_moments_in_isometric_form() -> None:
     mapped = RowMap(True, 2.0)(rows.X)
     assert np.allclose(mapped.sum(axis=1), 0) and np.allclose(np.linalg.norm(mapped, axis=1), 1, atol=1e-5)
     vector = SecondMoments(RowMap(True, 2.0))(rows)
-    assert np.allclose(symmetric(vector, 6), mapped.T @ mapped)
-    assert np.linalg.norm(vector) == pytest.approx(np.linalg.norm(mapped.T @ mapped))
+    assert np.allclose(symmetric(vector, 6), mapped.T @ mapped, atol=50 * 2.0**-19)
+    assert np.linalg.norm(vector) == pytest.approx(np.linalg.norm(mapped.T @ mapped), rel=1e-5)
     assert not np.any(RowMap(True, 2.0)(np.ones((1, 6))))  # a row without spread
 
 

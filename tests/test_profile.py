@@ -16,6 +16,8 @@ from dperm.profiles import terms as of
 from dperm.profiles.profile import Profile, question_about
 from dperm.profiles.rows import looked_at
 from dperm.rows.base import Block
+from dperm.rows.exact import Tallied
+from dperm.rows.memory import MemoryRows
 from odd_cells import ODD
 from test_cli import run as command
 
@@ -82,6 +84,15 @@ def test_no_row_moves_a_sum_further_than_its_term_says_and_some_row_nearly_does(
         assert replaced <= term.sensitivity("replace-one") * (1 + 1e-12)
         assert nulled >= 0.7 * term.sensitivity("zero-out")
         assert replaced >= 0.7 * term.sensitivity("replace-one")
+
+
+def test_sums_of_permuted_rows_are_the_same_bits():
+    rng = np.random.default_rng(0)
+    X = np.stack([random_row(rng, 4) for _ in range(9000)])
+    order = rng.permutation(len(X))
+    for term in every_term(3):
+        one, other = (MemoryRows(part, np.zeros(len(X))).sum(term, 1.0) for part in (X, X[order]))
+        assert isinstance(term, Tallied) and one.any() and one.tobytes() == other.tobytes()
 
 
 def test_means_and_squares_of_two_rows_differ_by_at_most_two():

@@ -69,7 +69,7 @@ def test_a_loss_that_overflows_on_one_row_moves_a_sum_by_at_most_the_clip(kind: 
     from dperm.terms.statistics import LogHistogram, Residuals, WeightedGradientTerm
 
     def fragile(function):  # as a naive exp would: right for |z| < 8, NaN beyond
-        return lambda z, y: np.where(np.abs(z) < 8, function(z, y), np.nan) if z.dtype == kind else function(z, y)
+        return lambda z, y: np.where(np.abs(z) < 8, function(z, y), np.nan)
 
     def sigmoid(z, y):
         return 1 / (1 + np.exp(np.clip(y * z, -50, 50)))

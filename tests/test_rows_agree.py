@@ -74,8 +74,11 @@ def test_the_same_seeded_fit_on_every_engine(estimator, options, target, method,
     expected = fits.pop("memory")
     assert set(fits) == {"arrow", "arrow, cached", "torch", "device", "dask"}
     for name, fitted in fits.items():
-        np.testing.assert_allclose(fitted.coef_, expected.coef_, atol=1e-8, rtol=0, err_msg=name)
-        np.testing.assert_allclose(fitted.intercept_, expected.intercept_, atol=1e-8, rtol=0, err_msg=name)
+        # Arrays on a device have grids of their own: `dperm.rows.device`. A solve is exact to its tolerance.
+        same = name != "device" and fitted.certificate_.record["mechanism"]["name"] != "objective"
+        spare = 0.0 if same else 1e-4
+        np.testing.assert_allclose(fitted.coef_, expected.coef_, atol=spare, rtol=0, err_msg=name)
+        np.testing.assert_allclose(fitted.intercept_, expected.intercept_, atol=spare, rtol=0, err_msg=name)
         assert fitted.certificate_.verify(allow_seeded=True)
 
 

@@ -73,13 +73,13 @@ def test_parts_begin_blocks_and_cover_every_row_once(lengths):
     assert seen == list(range(N))
 
 
-def test_norms_are_kept_between_passes_and_not_piled_up():
-    """A term that travels is a new object every time; its norms are found by its numbers."""
+def test_gridded_rows_are_kept_between_passes_and_not_piled_up():
+    """A term that travels is a new object every time; its rows on their grid are found by its numbers."""
     X, y, _ = draw()
     rows = MemoryRows(X, y).bounded(BOUNDS)
     for _ in range(3):
         rows.sum(pickle.loads(pickle.dumps(term())), STEP)
-    assert {len(block.memory) for block in rows.blocks()} == {2}  # the norms, and the limits of the last clip
+    assert {len(block.memory) for block in rows.blocks()} == {1}  # the rows on the grid of the last map
 
 
 def test_lazy_chunks_of_unknown_length():

@@ -97,8 +97,8 @@ class FrozenNoise(SecureNoise):
 class OneSided(SeenThrough):
     """A term that states its sensitivity for a row nulled, whatever the relation."""
 
-    def __call__(self, block: Block) -> Vector:
-        return self.term(block)
+    def seen(self, block: Block) -> Block:
+        return block
 
     def sensitivity(self, relation: str) -> float:
         return self.term.sensitivity("zero-out")

@@ -37,6 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dperm.rows.base import Block
+from dperm.rows.exact import Tallied, whole
 from dperm.terms.statistics import present
 
 Vector = NDArray[np.float64]
@@ -66,7 +67,7 @@ def grid_edges() -> Vector:
 
 
 @dataclass(frozen=True, eq=False)
-class RowTerm:
+class RowTerm(Tallied):
     """A sum over known rows of vectors whose squared sensitivities `nulled` and `replaced` are in the table above."""
 
     nulled: ClassVar[float]
@@ -76,8 +77,9 @@ class RowTerm:
         """One vector per row."""
         raise NotImplementedError
 
-    def __call__(self, block: Block) -> Vector:
-        return np.asarray(present(block) @ self.rows(np.asarray(block.X, dtype=np.float64)))
+    def tally(self, block: Block) -> Vector:
+        rows = self.rows(np.asarray(block.X, dtype=np.float64))
+        return np.asarray(whole(present(block)[:, None] * rows, 1.0).sum(axis=0))
 
     def sensitivity(self, relation: str) -> float:
         return math.sqrt(self.replaced if relation == "replace-one" else self.nulled)
@@ -98,9 +100,9 @@ class Cells(RowTerm):
     def place(self, X: Vector) -> NDArray[np.int64]:
         raise NotImplementedError
 
-    def __call__(self, block: Block) -> Vector:
+    def tally(self, block: Block) -> Vector:
         place = np.clip(self.place(np.asarray(block.X, dtype=np.float64)), 0, self.cells - 1)
-        return np.asarray(np.bincount(place, weights=present(block), minlength=self.cells), dtype=np.float64)
+        return np.asarray(np.bincount(place, weights=whole(present(block), 1.0), minlength=self.cells), dtype=np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,16 +201,16 @@ class Scores(RowTerm):
 
     nulled, replaced = 1.0 + WITHIN**2, 2.0 + 4 * WITHIN**2
 
-    def __call__(self, block: Block) -> Vector:
+    def tally(self, block: Block) -> Vector:
         X, bins = np.asarray(block.X, dtype=np.float64), len(self.edges) - 1
         chance = tidy(X[:, 3], 0.0, 1.0)
         place = np.clip(np.searchsorted(self.edges, cell_of(chance), side="right") - 1, 0, bins - 1)
         middle, half = middles(self.edges)
         here = present(block)
         positive = (X[:, 0] > 0.5).astype(np.int64)
-        counts = np.bincount(place + bins * positive, weights=here, minlength=2 * bins)
+        counts = np.bincount(place + bins * positive, weights=whole(here, 1.0), minlength=2 * bins)
         inside = tidy((chance - middle[place]) / half[place], -1.0, 1.0)
-        return np.append(counts, np.bincount(place, weights=here * inside * WITHIN, minlength=bins))
+        return np.append(counts, np.bincount(place, weights=whole(here * inside * WITHIN, 1.0), minlength=bins))
 
 
 def middles(edges: tuple[int, ...]) -> tuple[Vector, Vector]:

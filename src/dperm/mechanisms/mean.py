@@ -26,7 +26,9 @@ from dperm.release.asks import Decide, Program, Secret, Solve, Sum
 from dperm.release.noise import RELEASE_SLACK, Noise, gamma_norm_vector, grid_step
 from dperm.release.plan import Plan, Shape, Stage, Target, Vector, options_of, register
 from dperm.rows.base import Block
+from dperm.rows.exact import Pair
 from dperm.terms.affine import Features
+from dperm.terms.gridded import DenseGrid, Grid, Pulled, left_factor
 from dperm.terms.moments import row_weights
 
 NOISES = ("auto", "gaussian", "pure")
@@ -34,7 +36,7 @@ COUNTS = ("public", "released")
 
 
 @dataclass(frozen=True, eq=False)
-class SumTerm:
+class SumTerm(Pulled):
     """Σ weight·(z, count_value), weights in [0, 1], ‖z‖ ≤ radius. **Sensitivity** κ·norm, norm² = radius² + count_value².
 
     With declared columns every entry of z is clipped into [-½, ½] in the float64 that is summed: between bounds such as
@@ -44,19 +46,27 @@ class SumTerm:
     features: Features
     radius: float
 
-    def __call__(self, block: Block) -> Vector:
-        features, weight = self.features, row_weights(block)
+    @property
+    def longest(self) -> float:
+        return math.hypot(self.radius, self.features.intercept)
+
+    def slopes(self, block: Block, grid: Grid) -> Vector:
+        return row_weights(block)
+
+    def factors(self, block: Block) -> list[Pair]:
+        features = self.features
         if features.shift is None or features.scale is None or is_sparse(block.X):
-            return features.pull(block.X, weight)
+            return super().factors(block)
         z = np.clip((block.X.astype(np.float64) - features.shift) * features.scale, -0.5, 0.5)
-        return Features(features.intercept).pull(z, weight)
+        grid = DenseGrid.of(z, Features(features.intercept))
+        return grid.pairs(left_factor(self.slopes(block, grid), grid, self.longest))
 
     def sensitivity(self, relation: str) -> float:
-        return kappa(relation) * math.hypot(self.radius, self.features.intercept)
+        return kappa(relation) * self.longest
 
     @property
     def row_bound(self) -> float:
-        return max(self.radius, self.features.intercept)
+        return self.longest
 
 
 def unit_rows(problem: Problem) -> tuple[Vector | float, Vector | float, float]:

@@ -178,10 +178,10 @@ class Network:
         inputs = self.inputs(problem, released)
         w = yield Draw(layout.start, (layout.size,))
         velocity, kept, steps = np.zeros_like(w), np.zeros_like(w), settings["steps"]
-        rate, wide = self.sampling_rate, plan.target.relation == "add-remove"
+        rate = self.sampling_rate
         yield Open("descent", sums=steps, sampling_rate=rate)
         for step in range(steps):
-            term: NetworkGradient | VmapGradient = NetworkGradient(inputs, layout, w, settings["clip"], wide=wide)
+            term: NetworkGradient | VmapGradient = NetworkGradient(inputs, layout, w, settings["clip"])
             if rate is not None:
                 term = VmapGradient(inputs, layout, w, settings["clip"])
             gradient = yield Sum("descent", term, mu=settings["step_mu"], shape=w.shape)

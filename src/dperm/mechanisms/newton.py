@@ -31,7 +31,8 @@ from dperm.release.plan import Plan, Shape, Stage, Target, Vector, options_of, r
 from dperm.rows.base import Block
 from dperm.solvers import DENSE_LIMIT
 from dperm.terms.affine import Features
-from dperm.terms.objective import MinimiserTerm, WeightedRows, in_double, scaled, second_moments
+from dperm.terms.gridded import scaled
+from dperm.terms.objective import CappedGradientTerm, WeightedRows, in_double, second_moments
 
 CURVATURES = ("majoriser", "hessian")
 
@@ -127,7 +128,7 @@ class Newton:
         dampings: list[float] = []
         for number in range(1, self.steps + 1):
             yield Open(f"gradient {number}", sums=1)
-            noisy = yield Sum(f"gradient {number}", MinimiserTerm(rows, w, False), mu=mu_gradient, shape=w.shape)
+            noisy = yield Sum(f"gradient {number}", CappedGradientTerm(rows, w), mu=mu_gradient, shape=w.shape)
             yield Close(f"gradient {number}")
             gradient = noisy + problem.regularizer.gradient(w)
             norm = yield Publish("gradient_norms", partial(_length, gradient), listed=True)

@@ -29,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dperm.rows.base import Block
+from dperm.rows.exact import Tallied, whole
 from dperm.tables.looks import DATE, MISSING, NUMBER, TRUTH, WORD
 from dperm.tables.scale import OCTAVES, stored
 from dperm.terms.ranges import CELLS
@@ -71,7 +72,7 @@ class Scale:
 
 
 @dataclass(frozen=True, eq=False)
-class ColumnTerm:
+class ColumnTerm(Tallied):
     """Sums over rows of one part per column; without columns a single 0, so that a planned stage always has an answer."""
 
     columns: tuple[int, ...]
@@ -80,11 +81,11 @@ class ColumnTerm:
     per_column_replaced: ClassVar[float] = 2.0
 
     def part(self, place: int, X: Vector, here: Vector) -> Vector:
-        """What the rows add for one column; `here` is 0 for null rows."""
+        """What the rows add for one column, in whole steps; `here` is a one in steps, 0 for null rows."""
         raise NotImplementedError
 
-    def __call__(self, block: Block) -> Vector:
-        X, here = np.asarray(block.X, dtype=np.float64), present(block)
+    def tally(self, block: Block) -> Vector:
+        X, here = np.asarray(block.X, dtype=np.float64), whole(present(block), 1.0)
         parts = [self.part(place, X, here) for place in range(len(self.columns))]
         return np.concatenate(parts) if parts else np.zeros(1)
 
@@ -99,6 +100,11 @@ class ColumnTerm:
 
 def _counted(place: NDArray[np.int64], here: Vector, size: int) -> Vector:
     return np.asarray(np.bincount(np.clip(place, 0, size - 1), weights=here, minlength=size), dtype=np.float64)
+
+
+def _added(values: Vector, counted: Vector) -> float:
+    """Σ of values in [-1, 1], in steps, over the rows that count."""
+    return float(np.sum(np.where(counted > 0, whole(values, 1.0), 0.0)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,7 +176,7 @@ class Moments(NumberTerm):
     def part(self, place: int, X: Vector, here: Vector) -> Vector:
         x, known = self.seen(place, X)
         v, counted = 2 * self.scales[place].even(x) - 1, np.where(known, here, 0.0)
-        return np.array([counted @ v, counted @ (v * v), counted.sum()])
+        return np.array([_added(part, counted) for part in (v, v * v, np.ones(len(v)))])
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,7 +200,7 @@ class Joint(NumberTerm):
         v = 2 * self.scales[place].even(x) - 1
         t, there = self._target(X)
         counted = np.where(known & there, here, 0.0)
-        return np.array([counted @ one for one in (v, v * v, t, t * t, v * t, np.ones(len(v)))])
+        return np.array([_added(part, counted) for part in (v, v * v, t, t * t, v * t, np.ones(len(v)))])
 
     def _target(self, X: Vector) -> tuple[Vector, NDArray[np.bool_]]:
         first = PER_COLUMN * self.target
@@ -228,8 +234,8 @@ class Counts(ColumnTerm):
     sizes: tuple[int, ...]
     renamed: tuple[NDArray[np.int64] | None, ...]
 
-    def __call__(self, block: Block) -> Vector:
-        X, here = np.asarray(block.X, dtype=np.float64), present(block)
+    def tally(self, block: Block) -> Vector:
+        X, here = np.asarray(block.X, dtype=np.float64), whole(present(block), 1.0)
         return np.concatenate([[here.sum()], *(self.part(place, X, here) for place in range(len(self.columns)))])
 
     def sensitivity(self, relation: str) -> float:

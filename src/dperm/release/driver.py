@@ -19,12 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dperm.privacy import Event, Gaussian, Sampled
-from dperm.privacy.relations import ADD_REMOVE
 from dperm.release.asks import Ask, Close, Decide, Draw, Open, Program, Publish, Secret, See, Solve, Sum
 from dperm.release.noise import Noise, gaussian_scale, release
 from dperm.release.plan import Outcome, Plan, Stage
 from dperm.rows.base import Rows, Term, sum_step
-from dperm.rows.double import DoubleRows
 from dperm.terms.gradient import SampledTerm, person_rate
 
 Vector = NDArray[np.float64]
@@ -102,8 +100,6 @@ class _Run:
         self.waiting = {stage.name: stage for stage in self.plan.stages}
         if len(self.waiting) != len(self.plan.stages):
             raise PlanMismatch("Expected stages with names that differ, found a name twice.")
-        if self.plan.target.relation == ADD_REMOVE and not isinstance(self.rows, DoubleRows):
-            self.rows = DoubleRows(self.rows)
 
     def answer(self, ask: Ask) -> Any:
         match ask:

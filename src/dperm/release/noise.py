@@ -130,9 +130,9 @@ def noise_source(policy: str = "secure", random_state: Any = None) -> Noise:
     return ExactNoise() if policy == "exact" else SecureNoise()
 
 
-# The computed sum of a block can move by a little more than the real one: rounding inside the block, the grid of the sum, the
-# grid of the release. Terms keep the total below 0.1 % of their sensitivity (tests/test_rows.py measures it), and every
-# scale is raised by as much.
+# A sum of pairs moves by its declared sensitivity, to 1e-9 of it (tests/test_exact_sums.py). What is released may move by a
+# little more: the grid of the release takes 1/8192 of the sensitivity, the float sums of a whole solve some rounding, the fused
+# kernel of a device a rounding for each row. The total stays below 0.1 %, and every scale is raised by as much.
 RELEASE_SLACK = 1.001
 
 

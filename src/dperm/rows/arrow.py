@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from dperm.problem import DataBounds, FeatureMap
 from dperm.rows.arrow_cache import EncodedCache
-from dperm.rows.base import BLOCK_ROWS, Block, Term, from_counts, total_counts
+from dperm.rows.base import BLOCK_ROWS, Block, Term, real_sum, total_counts
 from dperm.rows.labelled import LabelRule, Labels, rule_of_schema
 from dperm.rows.memory import cut_block
 from dperm.tables.files import Files
@@ -95,7 +95,7 @@ class ArrowRows:
         return self.files.root
 
     def sum(self, term: Term, step: float) -> NDArray[np.float64]:
-        return from_counts(total_counts(self.blocks(), term, step), step)
+        return real_sum(term, total_counts(self.blocks(), term, step), step)
 
     def blocks(self) -> Iterator[Callable[[], Block]]:
         """One maker per block; the thread that takes it decodes, encodes and clips."""

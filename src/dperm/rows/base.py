@@ -1,23 +1,23 @@
-"""What every engine does: cut rows into blocks at fixed indices, sum a term over each block, add the blocks as integers.
+"""What every engine does: hand out blocks of rows, sum a term over each block, add the blocks as integers.
 
 Why integers. A float sum of n rows can move by far more than one row's bound when that row changes, because every later
-rounding moves with it. Here a row touches one block; the block's sum is rounded to a public grid and blocks add exactly. The
-computed sum then moves by at most one block's sensitivity plus one grid step, whatever n is, and any order of adding the
-blocks (threads, workers, retries) gives the same bits.
+rounding moves with it. Here every row is a pair of whole numbers on public grids, a block's product of them is exact
+(`dperm.rows.exact`) and blocks add exactly: what a row adds is a function of that row alone. The computed sum moves by what the
+changed row adds and by nothing else, whatever n is; order, threads, workers and retries give the same bits.
+
+The sums inside a whole solve are not pairs (their slopes must be smooth): a block's float64 sum is rounded to a public grid,
+and the solve's certified tolerance covers the rounding. Blocks are cut at multiples of 8,192 for them, and for samples of rows.
 
 Why no number of rows overflows. A nominal n may be far below the true one, and an integer that wraps round at some n would let
-one row move the sum by everything there is. A block's count of grid steps is a whole number that float64 holds exactly, of any
-size (a float64 beyond 2⁵² is whole, and dividing by a power of two rounds nothing). It is cut into two limbs,
-count = high·2³² + low with 0 ≤ low < 2³², each of which int64 holds, and limbs add with a carry (`add_limbs`). One row's entry
-is at most 2⁵² steps and a block's at most 2⁶⁵, so `high` is below 2³³ per block and below 2⁶³ for 2³⁰ blocks: 8.8·10¹² rows, more
-than any engine holds. A block that breaks the bound of its own term (a bound taken on trust) saturates at ±2⁷⁰ steps, which is
-1-Lipschitz in every entry.
+one row move the sum by everything there is. A block's count of grid steps is a whole number that float64 (or int64) holds
+exactly. It is cut into two limbs, count = high·2³² + low with 0 ≤ low < 2³², each of which int64 holds, and limbs add with a
+carry (`add_limbs`). A block of pairs is at most 2⁶², a float block at most 2⁶⁵, so `high` is below 2³³ per block and below 2⁶³
+for 2³⁰ blocks: 8.8·10¹² rows, more than any engine holds. A float block that breaks the bound of its own term saturates at ±2⁷⁰
+steps, which is 1-Lipschitz in every entry.
 
-**Sensitivity.** Let Δ bound how far the real sum of one block moves, and h be the step, at most 2⁻³⁶ of the row bound whatever n
-is. Zero-out and replace-one change one block: the count moves by at most Δ plus h per entry. Add-remove moves all later rows by
-one place, so that every block rounds anew, each by at most h/2 on both sides: ⌈n/8192⌉·h·√p in all, 5.6·10⁻⁴ of the row bound
-at n = 10¹⁰ and p = 1,000. Turning the total back into one float64 rounds it once more, by 2⁻⁵³ of itself: 10⁻⁶ of the row bound
-at n = 10¹⁰. Both lie within the release slack, whatever the nominal n says.
+**Sensitivity.** A sum of pairs moves by what its term declares: the term clips the left factor against the exact norm of the
+right one. Turning the total back into one float64 rounds it once, by 2⁻⁵³ of itself: 10⁻⁶ of the row bound at n = 10¹⁰, and 10⁻¹⁰
+at 10⁶.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dperm.problem import DataBounds, FeatureMap
+from dperm.rows.exact import Paired, products
 
 # A block of 8,192 rows by some 100 float32 columns stays in a second-level cache while margins, clips and the transposed
 # product are taken. The number is part of the definition of a sum: every engine must cut at multiples of it.
@@ -56,6 +57,10 @@ class Block:
     start: int
     memory: dict[Hashable, Any] = field(default_factory=dict)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the memory, which can be made again where the block travels to."""
+        return {**self.__dict__, "memory": {}}
+
     def remember(self, key: Hashable, compute: Callable[[], Any]) -> Any:
         if key not in self.memory:
             self.memory[key] = compute()
@@ -65,7 +70,9 @@ class Block:
 class Term(Protocol):
     """One row's contribution to a sum, with the bound that it enforces itself. Frozen and picklable."""
 
-    def __call__(self, block: Block) -> NDArray[np.float64]: ...
+    def __call__(self, block: Block) -> NDArray[np.float64]:
+        """The sum over the rows of a block. A `Paired` term says what the factors of every row are instead."""
+        ...
 
     def sensitivity(self, relation: str) -> float:
         """ℓ2 distance of two sums whose data sets are neighbours."""
@@ -98,6 +105,13 @@ class SeenThrough:
     """A term that shows another term every row through some row-by-row map: sensitivity and bound are the other term's own."""
 
     term: Term
+
+    def seen(self, block: Block) -> Block:
+        """The block as the other term sees it."""
+        raise NotImplementedError
+
+    def __call__(self, block: Block) -> NDArray[np.float64]:
+        return self.term(self.seen(block))
 
     def sensitivity(self, relation: str) -> float:
         return self.term.sensitivity(relation)
@@ -138,6 +152,13 @@ LIMB = 2.0**32
 MOST_STEPS = 2.0**70
 
 
+def innermost(term: Term) -> Term:
+    """The term behind the views of rows that it is shown."""
+    while isinstance(term, SeenThrough):
+        term = term.term
+    return term
+
+
 def split(counts: Any, xp: Any = np) -> Any:
     """Whole numbers in float64, of any size, as limbs: exact below 2⁷⁰, saturated beyond. A block's NaN counts as 0.
 
@@ -158,8 +179,17 @@ def add_limbs(one: Any, other: Any) -> Any:
     return one
 
 
+def split_whole(counts: NDArray[np.int64]) -> Limbs:
+    """Whole numbers in int64 as limbs."""
+    return np.stack([counts >> 32, counts & 0xFFFFFFFF])
+
+
 def block_counts(term: Term, block: Block, step: float) -> Limbs:
-    """The block's sum as an integer count of grid steps, in limbs."""
+    """The block's sum as integers, in limbs: exact for pairs, otherwise the float sum as a count of grid steps."""
+    while isinstance(term, SeenThrough):
+        block, term = term.seen(block), term.term
+    if isinstance(term, Paired):
+        return split_whole(products(term.factors(block)))
     return np.asarray(split(np.rint(np.asarray(term(block), dtype=np.float64) / step)))
 
 
@@ -228,6 +258,14 @@ def total_of(counts: Iterable[Limbs | None]) -> Limbs:
 def from_counts(total: Limbs, step: float) -> NDArray[np.float64]:
     """Counts of grid steps back to real units; one rounding, of 2⁻⁵³ of the total."""
     return np.asarray((total[0] * LIMB + total[1]) * step)
+
+
+def real_sum(term: Term, total: Limbs, step: float) -> NDArray[np.float64]:
+    """The sum that the counts stand for, in the units of the term."""
+    inner = innermost(term)
+    if isinstance(inner, Paired):
+        return inner.units(total[0].astype(np.longdouble) * LIMB + total[1])
+    return from_counts(total, step)
 
 
 class _BlasThreads:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from dperm.problem import DataBounds, FeatureMap
 from dperm.problem.arrays import is_sparse
-from dperm.rows.base import BLOCK_ROWS, Block, Limbs, Term, block_counts, from_counts, total_counts, total_of
+from dperm.rows.base import BLOCK_ROWS, Block, Limbs, Term, block_counts, real_sum, total_counts, total_of
 from dperm.rows.labelled import LabelRule, Labels, rule_of_schema
 from dperm.rows.memory import cut_block, numeric
 from dperm.tables.cells import column, numbers
@@ -150,11 +150,11 @@ class DaskRows:
         if not counts:  # where the number of rows is protected, nobody may learn that there are none
             recipe, none = self.recipe, np.zeros(0, dtype=np.int64)
             empty = cut_block(np.zeros((0, self.d)), none, None, 0, recipe.data, recipe.feature_map)
-            return from_counts(block_counts(term, empty, step), step)
+            return real_sum(term, block_counts(term, empty, step), step)
         while len(counts) > 1:
             groups = [counts[first : first + BRANCHES] for first in range(0, len(counts), BRANCHES)]
             counts = [dask.delayed(add_counts, pure=False)(group) for group in groups]
-        return from_counts(np.asarray(self._compute(counts[0])), step)
+        return real_sum(term, np.asarray(self._compute(counts[0])), step)
 
     def parts(self) -> list[Any]:
         """Lists of blocks on the workers, one per partition that begins a block."""
@@ -305,8 +305,11 @@ def part_counts(blocks: list[Block], term: Term, step: float) -> Limbs:
 
 
 def forgetful(block: Block) -> Block:
-    """The block with an empty memory: a term that travelled is a new object, and what it remembers would never be found again."""
-    return Block(block.X, block.y, block.weight, block.start)
+    """The block with nothing in its memory but the rows on their grid, which are found by the numbers of their map. A term that
+    travelled is a new object, and what it remembered under its own name would never be found again."""
+    for key in [key for key in block.memory if key != "gridded"]:
+        del block.memory[key]
+    return block
 
 
 def add_counts(counts: list[Limbs]) -> Limbs:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dperm.problem import DataBounds, FeatureMap
-from dperm.rows.base import BLOCK_ROWS, Block, Term, add_limbs, from_counts, total_counts
+from dperm.rows.base import BLOCK_ROWS, Block, Term, add_limbs, from_counts, real_sum, total_counts
 from dperm.rows.device_products import PRODUCTS, product_counts
 from dperm.rows.device_sums import CHUNK_ENTRIES, clipped_rows, device_labels, filled_entries, fused_sum, takes_fused
 from dperm.rows.gaps import Filling
@@ -128,7 +128,7 @@ class DeviceRows:
     def sum(self, term: Term, step: float) -> NDArray[np.float64]:
         inner = term.term if isinstance(term, SampledTerm) else term
         if not self.computes(term):
-            return from_counts(total_counts(self.host_blocks(), term, step), step)
+            return real_sum(term, total_counts(self.host_blocks(), term, step), step)
         weight = self.weight
         if isinstance(term, SampledTerm):
             starts = range(0, self.n, BLOCK_ROWS)

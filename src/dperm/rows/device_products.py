@@ -16,7 +16,7 @@ from dperm.problem import Loss
 from dperm.rows.base import BLOCK_ROWS, Term, add_limbs, split
 from dperm.terms.affine import Features
 from dperm.terms.gradient import GradientTerm, UnclippedGradientTerm
-from dperm.terms.objective import HessianProductTerm, MinimiserTerm, WeightedRows
+from dperm.terms.objective import CappedGradientTerm, HessianProductTerm, MinimiserTerm, WeightedRows
 from dperm.terms.statistics import WeightedGradientTerm
 
 Array = Any
@@ -119,7 +119,7 @@ def curvatures_of(xp: Any, loss: Loss, margins: Array, y: Array) -> Array:
     return xp.reshape(loss.curvature(margins[:, 0] if K == 1 else margins, y), (-1, K, K))
 
 
-def minimiser(xp: Any, term: MinimiserTerm, Z: Array, y: Array, weight: Array) -> Pairs:
+def minimiser(xp: Any, term: MinimiserTerm | CappedGradientTerm, Z: Array, y: Array, weight: Array) -> Pairs:
     """Σ ω∇φ, then the Hessian row block by row block: for margin k, Zᵀ(φ''_kl·Z) over all l side by side."""
     rows, loss = term.rows, term.rows.loss
     cap, weight = capped(xp, rows, Z, weight)
@@ -146,5 +146,6 @@ PRODUCTS: dict[type, Callable[..., Pairs]] = {
     UnclippedGradientTerm: unclipped,
     WeightedGradientTerm: weighted,
     MinimiserTerm: minimiser,
+    CappedGradientTerm: minimiser,
     HessianProductTerm: hessian_product,
 }

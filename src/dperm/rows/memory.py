@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dperm.problem import DataBounds, FeatureMap
 from dperm.problem.arrays import is_sparse
 from dperm.problem.bounds import rounding_margin
-from dperm.rows.base import BLOCK_ROWS, Block, Term, from_counts, total_counts
+from dperm.rows.base import BLOCK_ROWS, Block, Term, real_sum, total_counts
 from dperm.tables.cells import column, numbers
 
 # Starting threads for fewer stored numbers costs more than they save. Bits do not depend on it.
@@ -86,7 +86,7 @@ class MemoryRows:
     def sum(self, term: Term, step: float) -> NDArray[np.float64]:
         makers: Iterator[Callable[[], Block]] = (partial(self.block, number) for number in range(len(self._blocks)))
         stored = self.X.nnz if is_sparse(self.X) else self.X.size
-        return from_counts(total_counts(makers, term, step, parallel=stored > FEW_NUMBERS), step)
+        return real_sum(term, total_counts(makers, term, step, parallel=stored > FEW_NUMBERS), step)
 
 
 def numeric(values: Any) -> NDArray[Any]:

@@ -26,8 +26,8 @@ class RecodedTerm(SeenThrough):
 
     recoding: Recoder
 
-    def __call__(self, block: Block) -> Vector:
-        return self.term(self.recoding.block(block))
+    def seen(self, block: Block) -> Block:
+        return self.recoding.block(block)
 
 
 @dataclass(frozen=True, eq=False)

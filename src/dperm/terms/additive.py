@@ -14,7 +14,7 @@ Gradients of an additive model are `GradientTerm`s with `CurveFeatures`: a slope
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -25,10 +25,12 @@ from scipy.sparse import csr_array
 from dperm.privacy import kappa
 from dperm.problem.arrays import is_sparse
 from dperm.rows.base import Block, Rows
+from dperm.rows.exact import Pair, Tallied, whole
 from dperm.rows.gaps import Filling
 from dperm.rows.recoded import RecodedRows
 from dperm.tables.gaps import is_gap
-from dperm.terms.affine import Features, settled, transposed
+from dperm.terms.affine import Features, settled
+from dperm.terms.gridded import BITS, DenseGrid, SparseGrid, gridded, narrowest
 from dperm.terms.statistics import present
 
 Vector = NDArray[np.float64]
@@ -66,7 +68,7 @@ def cell_numbers(X: Any, columns: tuple[int, ...], gaps: tuple[int, ...]) -> Cel
 
 
 @dataclass(frozen=True, eq=False)
-class Marginals:
+class Marginals(Tallied):
     """How many rows lie in each cell of each column, flattened.
 
     **Sensitivity** √p: a row adds one count per column; √(2p) when it is replaced, because it may leave a cell and enter another
@@ -76,8 +78,8 @@ class Marginals:
     columns: tuple[int, ...]
     gaps: tuple[int, ...] = ()
 
-    def __call__(self, block: Block) -> Vector:
-        cells, here = cell_numbers(block.X, self.columns, self.gaps), present(block)
+    def tally(self, block: Block) -> Vector:
+        cells, here = cell_numbers(block.X, self.columns, self.gaps), whole(present(block), 1.0)
         counts = [np.bincount(column, weights=here, minlength=PLACES) for column in cells.T]
         return np.asarray(np.concatenate(counts), dtype=np.float64)
 
@@ -123,9 +125,8 @@ class Curved:
     def shape(self) -> tuple[int, int]:
         return (self.X.shape[0], self.X.shape[1])
 
-    @property
-    def dtype(self) -> Any:
-        return self.X.dtype
+    def gridded(self, features: CurveFeatures) -> CurvedGrid:
+        return CurvedGrid.of(self, features)
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,36 +166,91 @@ class CurveFeatures(Features):
     def width(self, d: int) -> int:
         return int(super().width(d) + self.tables.shape[0] * self.tables.shape[2])
 
-    def margins(self, X: Any, weights: Vector) -> Vector:
-        linear = super().width(X.shape[1])
-        return np.asarray(super().margins(X.X, weights[:linear]) + X.cells @ self.values(weights[linear:]))
+    @property
+    def line(self) -> Features:
+        """The affine part."""
+        return Features(self.intercept, self.shift, self.scale)
 
     def values(self, weights: Vector) -> Vector:
         """What every cell of every column adds to a prediction, flattened."""
         p, _, m = self.tables.shape
         return np.asarray((self.tables @ weights.reshape(p, m, 1)).reshape(-1))
 
-    def squared_norms(self, X: Any) -> Vector:
-        # 1e-12 is far above the rounding of a sum of m squares in float64: the norm is never below the true one.
-        return np.asarray(super().squared_norms(X.X) + X.cells @ (self._squares * (1 + 1e-12)))
+    @property
+    def places(self) -> int:
+        return int(self.tables.shape[0] * PLACES)
 
-    def pull(self, X: Any, slopes: Vector) -> Vector:
-        slopes = settled(slopes)
-        totals = transposed(X.cells) @ slopes.astype(np.float64, copy=False)
-        curves = np.asarray(totals).reshape(-1, 1, PLACES) @ self.tables
-        return np.concatenate([super().pull(X.X, slopes), curves.reshape(-1)])
+    def looked_up(self, totals: NDArray[Any]) -> NDArray[Any]:
+        """In the precision of the totals: what the products round off must stay small beside one row of many."""
+        curves = totals.reshape(-1, 1, PLACES) @ self.tables.astype(totals.dtype)
+        return np.asarray(curves.reshape(-1))
 
     @cached_property
     def key(self) -> tuple[Any, ...]:
-        return (*super().key, self._squares.tobytes())
+        return (*super().key, self.tables.tobytes())
 
     @cached_property
-    def _squares(self) -> Vector:
-        return np.asarray(np.sum(self.tables**2, axis=2).reshape(-1))
+    def squares(self) -> Vector:
+        """‖φ_j(cell)‖² of every cell of every column, flattened; 1e-12 is far above what m squares in float64 round off."""
+        return np.asarray(np.sum(self.tables**2, axis=2).reshape(-1) * (1 + 1e-12))
 
 
 @dataclass(frozen=True, eq=False)
-class Recalibration:
+class CurvedGrid:
+    """Rows (z, φ(cells)) on their grid: (z, 1) = 2^e·(b, t), and a t in every cell of the row.
+
+    The sums are of a·b and of a·t for every cell. Both are whole numbers; the tables are linear in the totals of the cells and
+    are applied to them once. `line` holds b with the norm of the whole row, √(‖b‖² + t²·Σ_j‖φ_j‖²), against which a is clipped:
+    what a row adds is a·(b, t·φ), no longer than C.
+    """
+
+    line: DenseGrid | SparseGrid
+    cells: Any  # CSR in int64
+    ones: Any
+    features: CurveFeatures
+
+    @staticmethod
+    def of(rows: Curved, features: CurveFeatures) -> CurvedGrid:
+        sparse = is_sparse(rows.X)
+        line = SparseGrid.of(rows.X, features.line, least=1.0) if sparse else DenseGrid.of(rows.X, features.line, least=1.0)
+        bits = line.bits if isinstance(line, DenseGrid) else BITS
+        t = np.where(line.size > 1.0, np.rint(2.0**bits / line.size), 0.0)  # a row with 2^e ≤ 1 is one that counts as zeros
+        norm = np.sqrt(line.norm**2 + (t * 2.0**-bits) ** 2 * (rows.cells @ features.squares))
+        floor = narrowest(features.line) if sparse else 0.5
+        line = replace(line, norm=norm, limit=line.most / np.maximum(norm, floor))
+        data = np.repeat(t, np.diff(rows.cells.indptr)).astype(np.int64)
+        cells = csr_array((data, rows.cells.indices, rows.cells.indptr), shape=rows.cells.shape)
+        return CurvedGrid(line, cells, rows.cells, features)
+
+    @property
+    def size(self) -> Vector:
+        return self.line.size
+
+    @property
+    def limit(self) -> Vector:
+        return self.line.limit
+
+    @property
+    def norms(self) -> Vector:
+        return self.line.norms
+
+    @property
+    def most(self) -> float:
+        return self.line.most
+
+    def margins(self, weights: Vector) -> Vector:
+        """Each row adds the numbers of its cells one after the other: a function of the row alone."""
+        features = self.features
+        linear = len(weights) - features.tables.shape[0] * features.tables.shape[2]
+        return np.asarray(self.line.margins(weights[:linear]) + self.ones @ features.values(weights[linear:]))
+
+    def pairs(self, left: Vector) -> list[Pair]:
+        rows, waits = self.line.pairs(left)
+        return [rows, Pair(left, self.cells), waits]
+
+
+@dataclass(frozen=True, eq=False)
+class Recalibration(Tallied):
     """Σ (u, uh, h, h²) with u = clip((y - f)/B, ±1) and h = clip((f - f₀)/s, ±1): the normal equations of r ≈ a + b·h.
 
     **Sensitivity** 2 for a row that is nulled: ‖v‖² = (1 + h²)(u² + h²) ≤ 4. For a row that is replaced, v and v' have
@@ -208,11 +264,11 @@ class Recalibration:
     spread: float
     bound: float
 
-    def __call__(self, block: Block) -> Vector:
-        f = np.asarray(self.features.margins(block.X, self.w), dtype=np.float64)
+    def tally(self, block: Block) -> Vector:
+        f = gridded(block, self.features).margins(self.w)
         u = np.clip(settled((block.y - f) / self.bound), -1.0, 1.0) * present(block)
         h = np.clip(settled((f - self.centre) / self.spread), -1.0, 1.0) * present(block)
-        return np.array([u.sum(), u @ h, h.sum(), h @ h])
+        return np.array([np.sum(whole(part, 1.0)) for part in (u, u * h, h, h * h)])
 
     def sensitivity(self, relation: str) -> float:
         return 2.0 * math.sqrt(kappa(relation))

@@ -1,6 +1,7 @@
 """The affine map between stored rows and the rows of the problem: z = (scale∘(x - shift), intercept).
 
-Margins, norms and gradients of z are taken from x without forming z, so a sparse matrix stays sparse and X is read once.
+What a whole solve needs of it is here, in floats: margins, norms and gradients of z are taken from x without forming z, so a
+sparse matrix stays sparse. Noisy sums see rows on their grids instead: `dperm.terms.gridded`.
 """
 
 from __future__ import annotations
@@ -13,18 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dperm.problem.arrays import is_sparse
-from dperm.rows.base import Block
+from dperm.rows.exact import transposed
 
 Vector = NDArray[np.float64]
 
-# Float32 sums must keep to the release slack (0.1 % of the sensitivity) for every data set. With u = 2⁻²⁴ and rows g_i of norm
-# ≤ C, a float32 sum over m rows errs in column j by at most γ_m·Σ_i|g_ij|, γ_m = m·u/(1 - m·u), whatever the order of adding and
-# with or without fused multiply-add; over all columns that is γ_m·Σ_i‖g_i‖ ≤ m·γ_m·C by the triangle inequality. One changed row
-# touches one run of m = 64 rows, so two neighbours differ by at most 2·64·γ_64·C = 4.9e-4·C more than the real sums do, less than
-# half of the slack even where the sensitivity is C (zero-out; under add-remove see `rows/double.py`). Runs then add
-# in float64: 8,192·2⁻⁵³ is nothing.
-# Twice as many rows in a run would break it. A float64 block needs no runs: 8,192²·2⁻⁵³ is 7e-9.
-FLOAT32_ROWS = 64
 # A product with at most so many columns is taken in runs of so many rows (`tall_product`).
 FEW_COLUMNS, SHORT_RUN = 32, 64
 HALF_UNIT = {np.dtype(np.float32): 2.0**-24, np.dtype(np.float64): 2.0**-53}
@@ -47,6 +40,15 @@ class Features:
         """Number of columns of z."""
         return d + (1 if self.intercept else 0)
 
+    @property
+    def places(self) -> int:
+        """Number of places of the map's tables, where a part of z is looked up: none in an affine map."""
+        return 0
+
+    def looked_up(self, totals: NDArray[Any]) -> NDArray[Any]:
+        """The totals of the places through the tables."""
+        return totals
+
     def margins(self, X: Any, weights: Vector) -> Vector:
         """Z @ weights.T for weights of shape (width,) or (K, width), in the precision of X.
 
@@ -62,14 +64,10 @@ class Features:
             constant = constant - slopes @ self.shift
         return np.asarray(products + np.asarray(constant, dtype=products.dtype))
 
-    def norms(self, block: Block) -> Vector:
-        """‖z_i‖₂ of every row, kept with the block; rounded so that it is never below the true norm."""
-        return np.asarray(block.remember(self.key, lambda: np.sqrt(self.squared_norms(block.X))))
-
     @cached_property
     def key(self) -> tuple[Any, ...]:
-        """The map's numbers: a term that was sent to a worker finds the norms of the one sent before."""
-        return ("norms", self.intercept, *(None if part is None else part.tobytes() for part in (self.shift, self.scale)))
+        """The map's numbers: a term that was sent to a worker finds the gridded rows of the one sent before."""
+        return (self.intercept, *(None if part is None else part.tobytes() for part in (self.shift, self.scale)))
 
     def squared_norms(self, X: Any) -> Vector:
         """‖z_i‖₂², raised by its own rounding error; the sparse form expands the square so that zeros stay unstored."""
@@ -102,15 +100,12 @@ class Features:
         return np.column_stack([Z, np.full(len(Z), self.intercept)]) if self.intercept else Z
 
     def pull(self, X: Any, slopes: Vector) -> Vector:
-        """Σ_i slopes_i·z_i for slopes of shape (n,) or (n, K); shaped like the weights. A NaN slope adds nothing."""
+        """Σ_i slopes_i·z_i for slopes of shape (n,) or (n, K), in float64; shaped like the weights. A NaN slope adds nothing."""
         slopes = settled(slopes)
-        total = slopes.sum(axis=0, dtype=np.float64) if self.intercept or self.shift is not None else 0.0
-        if is_sparse(X) or X.dtype != np.float32:
-            rows = weighted_row_sum(X, slopes)
-            if self.shift is not None:
-                rows = rows - np.multiply.outer(total, self.shift)
-        else:
-            rows = weighted_row_sum(self.centred(X), slopes)
+        rows = np.asarray((transposed(X) @ slopes).T if is_sparse(X) else slopes.T @ X)
+        total = slopes.sum(axis=0) if self.intercept or self.shift is not None else 0.0
+        if self.shift is not None:
+            rows = rows - np.multiply.outer(total, self.shift)
         if self.scale is not None:
             rows = rows * self.scale
         if self.intercept:
@@ -147,28 +142,3 @@ def tall_product(X: Any, weights: Any) -> Any:
     np.matmul(X[:whole].reshape(-1, SHORT_RUN, d), weights, out=products[:whole].reshape(-1, SHORT_RUN, columns))
     np.matmul(X[whole:], weights, out=products[whole:])
     return products
-
-
-def transposed(X: Any) -> Any:
-    """X.T of a sparse block, kept with it: SciPy checks a new matrix on every call, a tenth of a step on small blocks."""
-    kept = getattr(X, "_kept_transpose", None)
-    if kept is None:
-        kept = X._kept_transpose = X.T
-    return kept
-
-
-def weighted_row_sum(X: Any, slopes: Vector) -> Vector:
-    """slopesᵀ X with an error that fits the release slack, whatever the data: float32 blocks add in short runs."""
-    if is_sparse(X):  # a float64 vector makes SciPy add in float64, also where the entries are float32
-        return np.asarray((transposed(X) @ slopes.astype(np.float64, copy=False)).T, dtype=np.float64)
-    if X.dtype != np.float32:
-        return np.asarray(slopes.T @ X)
-    whole = len(X) - len(X) % FLOAT32_ROWS
-    narrow = slopes.astype(np.float32, copy=False)
-    runs = narrow[:whole].reshape(-1, FLOAT32_ROWS, *slopes.shape[1:])
-    parts = X[:whole].reshape(-1, FLOAT32_ROWS, X.shape[1])
-    sums = (runs[:, None, :] @ parts)[:, 0, :] if slopes.ndim == 1 else runs.transpose(0, 2, 1) @ parts
-    result = np.asarray(sums.sum(axis=0, dtype=np.float64))
-    if whole < len(X):
-        result += slopes[whole:].T.astype(np.float64) @ X[whole:].astype(np.float64)
-    return result

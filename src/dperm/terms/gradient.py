@@ -11,13 +11,16 @@ from numpy.typing import NDArray
 from dperm.privacy import kappa
 from dperm.problem import Loss
 from dperm.rows.base import Block, SeenThrough
+from dperm.rows.exact import Pair
 from dperm.terms.affine import Features
+from dperm.terms.gridded import Grid, Pulled, gridded, in_steps, scaled
 
 Vector = NDArray[np.float64]
+ROOM = 2.0**20  # how much longer than was assumed a row may be before it is cut, where nothing is clipped
 
 
 @dataclass(frozen=True, eq=False)
-class GradientTerm:
+class GradientTerm(Pulled):
     """clip_C(weight · slope(⟨z, w⟩, y) · z), flattened.
 
     A GLM gradient is a number (or K numbers) times the row, so its norm is ‖slope‖·‖z‖ and clipping rescales the slope: no
@@ -32,36 +35,22 @@ class GradientTerm:
     clip: float
     features: Features
 
-    def __call__(self, block: Block) -> Vector:
-        margins = self.loss.margins
-        weights = self.w if margins == 1 else self.w.reshape(margins, -1)
-        slopes = np.asarray(self.loss.slope(self.features.margins(block.X, weights), block.y))
-        if block.weight is not None:
-            slopes = slopes * (block.weight if margins == 1 else block.weight[:, None])
-        slopes = self.limited(slopes, block)
-        return self.features.pull(block.X, slopes).reshape(-1)
+    @property
+    def longest(self) -> float:
+        return self.clip
 
-    def limited(self, slopes: Vector, block: Block) -> Vector:
-        """Slopes scaled down so that no row's gradient is longer than `clip`."""
-        if slopes.ndim == 1:
-            low, high = self._limits(block, slopes.dtype)
-            return np.maximum(np.minimum(slopes, high), low)
-        lengths = np.linalg.norm(slopes, axis=1) * self.features.norms(block)
-        return np.asarray(slopes * (self.clip / np.maximum(lengths, self.clip))[:, None])
+    @property
+    def outputs(self) -> int:
+        return self.loss.margins
 
-    def _limits(self, block: Block, dtype: Any) -> tuple[Vector, Vector]:
-        """(-C/‖z‖, C/‖z‖) of every row, kept with the block until another clip or map asks.
+    def slopes(self, block: Block, grid: Grid) -> Vector:
+        slopes = self.plain_slopes(block, grid)
+        return slopes if block.weight is None else scaled(slopes, block.weight)
 
-        In the precision of the slopes: half a unit of float32 is far inside the release slack.
-        """
-        asked = (self.features.key, self.clip, np.dtype(dtype).str)
-        kept = block.memory.get("limits")
-        if kept is None or kept[0] != asked:
-            high = (self.clip / np.maximum(self.features.norms(block), 1e-30)).astype(dtype, copy=False)
-            kept = (asked, (-high, high))
-            block.memory["limits"] = kept
-        limits: tuple[Vector, Vector] = kept[1]
-        return limits
+    def plain_slopes(self, block: Block, grid: Grid) -> Vector:
+        """φ' of every row, before weight and clip."""
+        weights = self.w if self.loss.margins == 1 else self.w.reshape(self.loss.margins, -1)
+        return np.asarray(self.loss.slope(grid.margins(weights), block.y), dtype=np.float64)
 
     def sensitivity(self, relation: str) -> float:
         return kappa(relation) * self.clip
@@ -78,12 +67,22 @@ class UnclippedGradientTerm(GradientTerm):
     `docs/theorems/gradient.md` measures how: without a clip the privacy loss of two neighbours grows without limit.
     """
 
-    def limited(self, slopes: Vector, block: Block) -> Vector:
-        return slopes
+    def factors(self, block: Block) -> list[Pair]:
+        """Two left factors, a = high·2²⁰ + low, for rows up to 2²⁰ times as long as was assumed; longer ones are cut there."""
+        grid = gridded(block, self.features)
+        steps = np.rint(in_steps(self.slopes(block, grid), grid, self.clip)).reshape(len(block.y), -1)
+        most = (np.floor(grid.limit) * ROOM)[:, None]
+        steps = np.minimum(np.maximum(steps, -most), most)
+        high = np.floor(steps / ROOM)
+        return grid.pairs(np.concatenate([high, steps - high * ROOM], axis=1))
+
+    def units(self, total: NDArray[Any]) -> Vector:
+        high, low = total[:-1].reshape(2, -1)
+        return super().units(np.append(high * ROOM + low, total[-1]))
 
     @property
     def row_bound(self) -> float:
-        return self.clip * 2.0**20  # room on the integer grid for rows that break the assumption
+        return self.clip * ROOM  # room on the integer grid for rows that break the assumption
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,10 +97,10 @@ class SampledTerm(SeenThrough):
     key: int
     step: int
 
-    def __call__(self, block: Block) -> Vector:
+    def seen(self, block: Block) -> Block:
         joined = self.joined(block.start, len(block.y))
         weight = joined if block.weight is None else joined * block.weight
-        return np.asarray(self.term(Block(block.X, block.y, weight, block.start, block.memory)))
+        return Block(block.X, block.y, weight, block.start, block.memory)
 
     def joined(self, start: int, count: int) -> Vector:
         """1 for the rows of a block that join, 0 for the others; `start` is the block's first row."""

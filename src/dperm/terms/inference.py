@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,8 +29,11 @@ from scipy.special import expit
 
 from dperm.privacy import kappa
 from dperm.rows.base import Block
-from dperm.terms.affine import Features
-from dperm.terms.moments import row_weights, svec
+from dperm.rows.exact import Pair, Paired, Tallied, whole
+from dperm.terms.affine import Features, settled
+from dperm.terms.ball import in_ball
+from dperm.terms.gridded import Grid, Pulled, gridded, scaled
+from dperm.terms.moments import moments_of, row_weights
 from dperm.terms.statistics import present
 
 Vector = NDArray[np.float64]
@@ -63,7 +66,7 @@ class Score(Protocol):
 
 
 def _margins(score: Score, block: Block) -> Vector:
-    return np.asarray(score.features.margins(block.X, score.theta), dtype=np.float64)
+    return gridded(block, score.features).margins(score.theta)
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,22 +174,30 @@ class CountScore:
 
 
 def weighted(score: Score, radius: float, block: Block) -> tuple[Scored, Vector]:
-    """The rows' scores and ω = min(1, (R/‖u‖)²), 0 for a null row; ‖z‖ is never rounded below the true norm."""
+    """The rows' scores and ω = min(1, (R/‖u‖)²), 0 for a null row."""
     rows = score.rows(block)
-    lengths = rows.stretch * score.features.norms(block)
+    lengths = rows.stretch * gridded(block, score.features).norms
     return rows, present(block) * np.minimum(1.0, radius / np.maximum(lengths, 1e-150)) ** 2
 
 
 @dataclass(frozen=True, eq=False)
-class ScoreSum:
-    """Σ ω·ψ·u. **Sensitivity** κ·t·R."""
+class ScoreSum(Pulled):
+    """Σ ω·ψ·u. **Sensitivity** κ·t·R: the left factor is cut so that no row is longer."""
 
     score: Score
     radius: float
 
-    def __call__(self, block: Block) -> Vector:
+    @property
+    def features(self) -> Features:  # type: ignore[override]
+        return self.score.features
+
+    @property
+    def longest(self) -> float:
+        return self.row_bound
+
+    def slopes(self, block: Block, grid: Grid) -> Vector:
         rows, weight = weighted(self.score, self.radius, block)
-        return self.score.features.pull(block.X, weight * rows.slope * rows.stretch)
+        return np.asarray(weight * rows.slope * rows.stretch)
 
     def sensitivity(self, relation: str) -> float:
         return kappa(relation) * self.row_bound
@@ -197,18 +208,41 @@ class ScoreSum:
 
 
 @dataclass(frozen=True, eq=False)
-class CurvatureMatrix:
-    """svec(Σ ω·v·uuᵀ). **Sensitivity** v_max·R², √2 times that for a replaced row."""
+class MatrixTerm(Paired):
+    """svec(Σ f²·zzᵀ) with f·z in the ball of radius √row_bound.
+
+    Both factors are the same whole numbers, so what a row adds is positive semidefinite: the √2 of a replaced row rests on it.
+    """
 
     score: Score
     radius: float
 
-    def __call__(self, block: Block) -> Vector:
-        rows, weight = weighted(self.score, self.radius, block)
-        return _moment(self.score.features, block, weight * rows.curvature * rows.stretch**2)
+    def roots(self, rows: Scored, weight: Vector) -> Vector:
+        """f of every row."""
+        raise NotImplementedError
+
+    def factors(self, block: Block) -> list[Pair]:
+        f = settled(self.roots(*weighted(self.score, self.radius, block)))
+        c = in_ball(scaled(self.score.features.dense(block.X), f), math.sqrt(self.row_bound))
+        return [Pair(c, c)]
+
+    def units(self, total: NDArray[Any]) -> Vector:
+        return moments_of(total, self.row_bound)
 
     def sensitivity(self, relation: str) -> float:
         return math.sqrt(kappa(relation)) * self.row_bound
+
+    @property
+    def row_bound(self) -> float:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, eq=False)
+class CurvatureMatrix(MatrixTerm):
+    """svec(Σ ω·v·uuᵀ). **Sensitivity** v_max·R², √2 times that for a replaced row."""
+
+    def roots(self, rows: Scored, weight: Vector) -> Vector:
+        return np.asarray(np.sqrt(weight * rows.curvature) * rows.stretch)
 
     @property
     def row_bound(self) -> float:
@@ -216,18 +250,11 @@ class CurvatureMatrix:
 
 
 @dataclass(frozen=True, eq=False)
-class ScoreMatrix:
+class ScoreMatrix(MatrixTerm):
     """svec(Σ ω²·ψ²·uuᵀ). **Sensitivity** t²R², √2 times that for a replaced row."""
 
-    score: Score
-    radius: float
-
-    def __call__(self, block: Block) -> Vector:
-        rows, weight = weighted(self.score, self.radius, block)
-        return _moment(self.score.features, block, (weight * rows.slope * rows.stretch) ** 2)
-
-    def sensitivity(self, relation: str) -> float:
-        return math.sqrt(kappa(relation)) * self.row_bound
+    def roots(self, rows: Scored, weight: Vector) -> Vector:
+        return np.asarray(weight * rows.slope * rows.stretch)
 
     @property
     def row_bound(self) -> float:
@@ -235,16 +262,16 @@ class ScoreMatrix:
 
 
 @dataclass(frozen=True, eq=False)
-class ScaleNumbers:
+class ScaleNumbers(Tallied):
     """(Σ ωψ²/t², Σ ωv/v_max). **Sensitivity** √2 under every relation: one row's pair moves inside the unit square."""
 
     score: Score
     radius: float
 
-    def __call__(self, block: Block) -> Vector:
+    def tally(self, block: Block) -> Vector:
         rows, weight = weighted(self.score, self.radius, block)
-        squares = (rows.slope / self.score.slope_bound) ** 2
-        return np.array([np.sum(weight * squares), np.sum(weight * rows.curvature / self.score.curvature_bound)])
+        shares = ((rows.slope / self.score.slope_bound) ** 2, rows.curvature / self.score.curvature_bound)
+        return np.array([np.sum(whole(weight * share, 1.0)) for share in shares])
 
     def sensitivity(self, relation: str) -> float:
         return math.sqrt(2.0)
@@ -252,9 +279,3 @@ class ScaleNumbers:
     @property
     def row_bound(self) -> float:
         return 1.0
-
-
-def _moment(features: Features, block: Block, factor: Vector) -> Vector:
-    """svec(Σ factor·zzᵀ) for factors ≥ 0."""
-    z = features.dense(block.X)
-    return svec((z * factor[:, None]).T @ z)

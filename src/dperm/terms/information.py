@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dperm.problem import Loss, Problem
 from dperm.rows.base import Block
+from dperm.rows.exact import Pair, Paired
 from dperm.terms.affine import Features, settled
-from dperm.terms.moments import design, row_weights, svec
+from dperm.terms.ball import in_ball
+from dperm.terms.gridded import gridded, scaled
+from dperm.terms.moments import design, moments_of, row_weights
 
 Vector = NDArray[np.float64]
 
@@ -26,7 +30,7 @@ def information_term(problem: Problem, w: Vector) -> InformationTerm:
 
 
 @dataclass(frozen=True, eq=False)
-class InformationTerm:
+class InformationTerm(Paired):
     """svec(Σ weight·φ''(⟨z, w⟩, y)·zzᵀ), φ'' ≤ `curvature`, ‖z‖ ≤ norm, weights in [0, 1].
 
     **Sensitivity** curvature·norm² for a row nulled, added or removed, √2 times that for one replaced: the Frobenius norm of
@@ -39,10 +43,15 @@ class InformationTerm:
     norm: float
     curvature: float
 
-    def __call__(self, block: Block) -> Vector:
-        z = design(block, self.features)
-        bent = np.minimum(np.asarray(self.loss.curvature(z @ self.w, block.y), dtype=np.float64), self.curvature)
-        return svec((z * (row_weights(block) * settled(bent))[:, None]).T @ z)
+    def factors(self, block: Block) -> list[Pair]:
+        margins = gridded(block, self.features).margins(self.w)
+        bent = np.minimum(np.asarray(self.loss.curvature(margins, block.y), dtype=np.float64), self.curvature)
+        weight = row_weights(block) * np.maximum(settled(bent), 0.0)
+        c = in_ball(scaled(design(block, self.features), np.sqrt(weight)), math.sqrt(self.row_bound))
+        return [Pair(c, c)]
+
+    def units(self, total: NDArray[Any]) -> Vector:
+        return moments_of(total, self.row_bound)
 
     def sensitivity(self, relation: str) -> float:
         return (math.sqrt(2.0) if relation == "replace-one" else 1.0) * self.row_bound

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,10 @@ from numpy.typing import NDArray
 from dperm.privacy import kappa
 from dperm.problem.arrays import is_sparse
 from dperm.rows.base import Block
+from dperm.rows.exact import MOST_PRODUCT, Pair, Paired
 from dperm.terms.affine import Features
+from dperm.terms.ball import in_ball
+from dperm.terms.gridded import Grid, Pulled, scaled
 
 Vector = NDArray[np.float64]
 
@@ -49,7 +53,7 @@ def smat(coordinates: Vector, p: int) -> Vector:
 
 
 @dataclass(frozen=True, eq=False)
-class GramTerm:
+class GramTerm(Paired):
     """svec(Σ weight·a aᵀ) with a = (z, target_scale·y), or a = z when target_scale is 0; ‖a‖ ≤ norm, weights in [0, W].
 
     **Sensitivity** W·norm² for one row nulled, added or removed: ‖aaᵀ‖_F = ‖a‖². √2·W·norm² for one replaced:
@@ -61,12 +65,15 @@ class GramTerm:
     target_scale: float = 0.0
     max_weight: float = 1.0
 
-    def __call__(self, block: Block) -> Vector:
-        weight = row_weights(block, self.max_weight)
+    def factors(self, block: Block) -> list[Pair]:
         z = design(block, self.features)
         if self.target_scale:
             z = np.column_stack([z, self.target_scale * np.asarray(block.y, dtype=np.float64)])
-        return svec((z * weight[:, None]).T @ z)
+        c = in_ball(scaled(z, np.sqrt(row_weights(block, self.max_weight))), math.sqrt(self.row_bound))
+        return [Pair(c, c)]
+
+    def units(self, total: NDArray[Any]) -> Vector:
+        return moments_of(total, self.row_bound)
 
     def sensitivity(self, relation: str) -> float:
         return (math.sqrt(2.0) if kappa(relation) == 2 else 1.0) * self.norm**2 * self.max_weight
@@ -77,7 +84,7 @@ class GramTerm:
 
 
 @dataclass(frozen=True, eq=False)
-class CrossTerm:
+class CrossTerm(Pulled):
     """Σ weight·y·z with ‖z‖ ≤ norm, |y| ≤ label, weights in [0, W]. **Sensitivity** κ·W·norm·label."""
 
     features: Features
@@ -85,9 +92,12 @@ class CrossTerm:
     label: float
     max_weight: float = 1.0
 
-    def __call__(self, block: Block) -> Vector:
-        weight = row_weights(block, self.max_weight)
-        return self.features.pull(block.X, weight * np.asarray(block.y, dtype=np.float64))
+    @property
+    def longest(self) -> float:
+        return self.row_bound
+
+    def slopes(self, block: Block, grid: Grid) -> Vector:
+        return row_weights(block, self.max_weight) * np.asarray(block.y, dtype=np.float64)
 
     def sensitivity(self, relation: str) -> float:
         return kappa(relation) * self.row_bound
@@ -95,6 +105,12 @@ class CrossTerm:
     @property
     def row_bound(self) -> float:
         return self.norm * self.label * self.max_weight
+
+
+def moments_of(total: NDArray[Any], bound: float) -> Vector:
+    """svec of the exact total of c cᵀ, where ‖c‖² ≤ 2⁴⁰ steps stand for `bound`."""
+    p = math.isqrt(len(total))
+    return np.asarray(svec((total * (bound / MOST_PRODUCT)).reshape(p, p)), dtype=np.float64)
 
 
 def row_weights(block: Block, largest: float = 1.0) -> Vector:

@@ -18,10 +18,15 @@ from numpy.typing import NDArray
 from dperm.privacy import kappa
 from dperm.problem.arrays import is_sparse
 from dperm.rows.base import Block
-from dperm.terms.affine import weighted_row_sum
+from dperm.rows.exact import MOST_PRODUCT, Pair, Paired, whole
+from dperm.terms.affine import Features, settled
+from dperm.terms.ball import in_ball
+from dperm.terms.gridded import DenseGrid, on_grid, scaled, squares
+from dperm.terms.moments import moments_of
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[Any]
+STEPS = 2.0**20  # of numbers in [-1, 1], and of a left factor of full length
 
 
 def present(block: Block) -> Vector:
@@ -40,18 +45,24 @@ class RowMap:
     radius: float
 
     def __call__(self, X: Any) -> Matrix:
-        rows = np.asarray(X.toarray() if is_sparse(X) else X)
-        rows = rows.astype(np.float32) if rows.dtype != np.float64 else rows
+        rows = np.asarray(X.toarray() if is_sparse(X) else X, dtype=np.float64)
         if not self.centred:
-            return np.asarray(rows / rows.dtype.type(self.radius * (1 + 1e-6)))
-        rows = rows - rows.mean(axis=1, keepdims=True)
-        size = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))[:, None]
-        unit = np.where(size > 1e-9 * self.radius, rows / np.maximum(size, 1e-300), 0.0) * (1 - 1e-6)
-        return np.asarray(unit, dtype=rows.dtype)
+            return np.asarray(rows / (self.radius * (1 + 1e-6)))
+        rows = rows - (column_sum(rows) / max(rows.shape[1], 1))[:, None]
+        size = np.sqrt(squares(rows))[:, None]
+        return np.where(size > 1e-9 * self.radius, rows / np.maximum(size, 1e-200), 0.0) * (1 - 1e-6)
+
+
+def column_sum(values: Matrix) -> Vector:
+    """Σ_j of every row, column after column: a function of the row alone."""
+    total = np.zeros(len(values))
+    for j in range(values.shape[1]):
+        total += values[:, j]
+    return total
 
 
 @dataclass(frozen=True, eq=False)
-class SecondMoments:
+class SecondMoments(Paired):
     """Σ x xᵀ of mapped rows as a vector: the diagonal, then √2 times what is above it, so that ℓ2 and Frobenius norms agree.
 
     **Sensitivity**: ‖x xᵀ‖_F = ‖x‖² ≤ 1 for one row present or absent; √2 for one replaced, because ‖x xᵀ - y yᵀ‖_F² =
@@ -60,10 +71,12 @@ class SecondMoments:
 
     rows: RowMap
 
-    def __call__(self, block: Block) -> Vector:
-        X = np.asarray(self.rows(block.X), dtype=np.float64) * present(block)[:, None]
-        total = X.T @ X
-        return np.concatenate([np.diag(total), math.sqrt(2.0) * total[np.triu_indices(len(total), 1)]])
+    def factors(self, block: Block) -> list[Pair]:
+        c = in_ball(scaled(self.rows(block.X), present(block)), 1.0)
+        return [Pair(c, c)]
+
+    def units(self, total: NDArray[Any]) -> Vector:
+        return moments_of(total, 1.0)
 
     def sensitivity(self, relation: str) -> float:
         return math.sqrt(2.0) if kappa(relation) == 2 else 1.0
@@ -89,15 +102,16 @@ class Inputs:
     length: float
 
     def of(self, X: Any) -> Matrix:
-        Z = np.asarray(self.rows(X) @ self.directions, dtype=np.float32)
-        size = np.sqrt(np.einsum("ij,ij->i", Z, Z, dtype=np.float64))[:, None]
-        factor = self.length / np.maximum(size, 1e-12)
+        Z = DenseGrid.of_rows(np.array(self.rows(X))).margins(np.asarray(self.directions, dtype=np.float64).T)
+        factor = self.length / np.maximum(np.sqrt(squares(Z)), 1e-12)
         if not self.rows.centred:
             factor = np.minimum(2.0 * factor, 1.0)
-        return np.asarray(Z * factor, dtype=np.float32)
+        return scaled(Z, factor).astype(np.float32)
 
-    def __call__(self, block: Block) -> Matrix:
-        return np.asarray(block.remember((self, "inputs"), lambda: self.of(block.X)))
+    def __call__(self, block: Block) -> DenseGrid:
+        """(z, 1) of every row on its grid, kept with the block."""
+        found: DenseGrid = block.remember((self, "inputs"), lambda: DenseGrid.of(self.of(block.X), Features(1.0)))
+        return found
 
 
 @dataclass(frozen=True)
@@ -131,8 +145,23 @@ class Layout:
         return np.asarray(np.tanh(Z @ W1 + b1) @ W2 + b2)
 
 
+def exact_product(whole_numbers: Matrix, weights: Matrix) -> Matrix:
+    """Rows of numbers in [-1, 1], in whole numbers of 2⁻²⁰, times public weights on a grid: exact, in any order of adding."""
+    room = 2.0**52 / (STEPS * math.sqrt(max(whole_numbers.shape[1], 1)))
+    counts, step = on_grid(np.asarray(weights, dtype=np.float64), room)
+    return np.asarray(whole_numbers @ counts * (step / STEPS))
+
+
+def residuals(scores: Matrix, y: Matrix) -> Matrix:
+    """softmax(scores) - e_y."""
+    output = np.exp(scores - scores.max(axis=1, keepdims=True))
+    output /= column_sum(output)[:, None]
+    output[np.arange(len(output)), np.asarray(y, dtype=np.int64)] -= 1
+    return np.asarray(output)
+
+
 @dataclass(frozen=True, eq=False)
-class NetworkGradient:
+class NetworkGradient(Paired):
     """Σ clip_C(gradient of the cross entropy of one row), in closed form.
 
     **Sensitivity** κC.
@@ -142,26 +171,25 @@ class NetworkGradient:
     layout: Layout
     w: Vector
     clip: float
-    wide: bool = False  # sums in float64, which add-remove needs: see `dperm.rows.double`
 
-    def __call__(self, block: Block) -> Vector:
-        Z = self.inputs(block)
-        W1, b1, W2, b2 = (part.astype(np.float32) for part in self.layout.split(self.w))
-        H = np.tanh(Z @ W1 + b1)
-        scores = H @ W2 + b2
-        output = np.exp(scores - scores.max(axis=1, keepdims=True))
-        output /= output.sum(axis=1, keepdims=True)
-        output[np.arange(len(output)), np.asarray(block.y, dtype=np.int64)] -= 1
-        back = (output @ W2.T) * (1 - H * H)
-        squares = np.vecdot(output, output) * (np.vecdot(H, H) + 1) + np.vecdot(back, back) * (np.vecdot(Z, Z) + 1)
-        factor = present(block) * np.minimum(1.0, self.clip / np.sqrt(np.maximum(squares, 1e-30)))
-        narrow = factor.astype(np.float32)[:, None]
-        output, back = output * narrow, back * narrow
-        if self.wide:
-            Z, H = Z.astype(np.float64), H.astype(np.float64)
-        parts = (weighted_row_sum(Z, back).T, back.sum(axis=0, dtype=np.float64))
-        last = (weighted_row_sum(H, output).T, output.sum(axis=0, dtype=np.float64))
-        return np.concatenate([np.ravel(part) for part in (*parts, *last)])
+    def factors(self, block: Block) -> list[Pair]:
+        """(z, 1) ⊗ δ₁ and (h, 1) ⊗ δ₂ in whole numbers, every product on the way exact, clipped against the exact norms."""
+        grid, (W1, b1, W2, b2) = self.inputs(block), self.layout.split(self.w)
+        H = np.tanh(grid.margins(np.vstack([W1, b1]).T))
+        hidden = np.column_stack([whole(H, 1.0, STEPS), np.full(len(H), STEPS)])
+        output = residuals(exact_product(hidden, np.vstack([W2, b2])), block.y)
+        back = exact_product(whole(output, 1.0, STEPS), W2.T) * (1 - H * H)
+        first, second = grid.norms**2, np.vecdot(hidden, hidden) / STEPS**2
+        length = np.sqrt(squares(output) * second + squares(back) * first)
+        factor = STEPS / self.clip * present(block) * np.minimum(1.0, self.clip / np.maximum(length, 1e-30))
+        lefts = settled(scaled(back, factor * grid.size)), settled(scaled(output, factor))
+        nearest = [np.rint(left) for left in lefts]
+        longer = squares(nearest[0]) * grid.norm**2 + squares(nearest[1]) * second > STEPS**2
+        back, output = (np.where(longer[:, None], np.trunc(left), near) for left, near in zip(lefts, nearest))
+        return [Pair(grid.wide(), back), Pair(hidden, output)]
+
+    def units(self, total: NDArray[Any]) -> Vector:
+        return np.asarray(total * (self.clip / MOST_PRODUCT), dtype=np.float64)
 
     def sensitivity(self, relation: str) -> float:
         return kappa(relation) * self.clip
@@ -175,12 +203,11 @@ class NetworkGradient:
 class VmapGradient(NetworkGradient):
     """The same sum from per-row gradients, formed by `torch.func.vmap` over the rows that take part: for sampled batches."""
 
-    def __call__(self, block: Block) -> Vector:
+    def factors(self, block: Block) -> list[Pair]:
+        """Every row's clipped gradient in whole numbers of C·2⁻⁴⁰, added."""
         torch = import_torch()
         taking_part = np.flatnonzero(present(block))
-        total = torch.zeros(self.layout.size, dtype=torch.float64)
-        if not len(taking_part):
-            return np.asarray(total)
+        total = np.zeros(self.layout.size)
         w = torch.as_tensor(np.asarray(self.w, dtype=np.float32))
         k, h, K = self.layout.inputs, self.layout.hidden, self.layout.classes
         sizes = (k * h, h, h * K, K)
@@ -191,13 +218,14 @@ class VmapGradient(NetworkGradient):
             return torch.nn.functional.cross_entropy(scores[None], y[None])
 
         gradients = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0, 0))
-        Z = torch.as_tensor(self.inputs(block)[taking_part])
+        grid = self.inputs(block)
+        Z = torch.as_tensor((grid.rows[:, :-1] * (grid.size * 2.0**-grid.bits)[:, None])[taking_part].astype(np.float32))
         labels = torch.as_tensor(np.asarray(block.y, dtype=np.int64)[taking_part])
         for start in range(0, len(Z), 1024):
             each = gradients(w, Z[start : start + 1024], labels[start : start + 1024]).double()
             factor = torch.clamp(self.clip / torch.clamp(each.norm(dim=1), min=1e-15), max=1.0)
-            total += factor @ each
-        return np.asarray(total.numpy(), dtype=np.float64)
+            total += whole((factor[:, None] * each).numpy(), self.clip).sum(axis=0)
+        return [Pair(total[None, :])]
 
 
 def import_torch() -> Any:

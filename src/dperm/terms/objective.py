@@ -8,7 +8,7 @@ double precision, whatever the rows are stored in.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from dperm.problem import Loss
 from dperm.problem.arrays import is_sparse
 from dperm.rows.base import Block
 from dperm.terms.affine import Features, settled
+from dperm.terms.gridded import Grid, Pulled, scaled
 
 Vector = NDArray[np.float64]
 
@@ -61,7 +62,11 @@ class WeightedRows:
         return cap, weight
 
     def _factors(self, block: Block) -> tuple[Vector, Vector]:
-        sizes = np.maximum(self.features.norms(block), 1e-300)
+        return self.capped(np.sqrt(self.features.squared_norms(in_double(block.X))))
+
+    def capped(self, norms: Vector) -> tuple[Vector, Vector]:
+        """(cap factor, ω) of rows with these norms."""
+        sizes = np.maximum(norms, 1e-200)
         cap = np.minimum(1.0, self.row_cap / sizes)
         return cap, np.minimum(1.0, self.row_radius / (sizes * cap))
 
@@ -97,6 +102,45 @@ class MinimiserTerm:
 
 
 @dataclass(frozen=True, eq=False)
+class CappedGradientTerm(Pulled):
+    """Σ ω∇φ for a noisy sum: the gradient of `MinimiserTerm` on public grids.
+
+    **Sensitivity** κ·W·L·R_z: each row's gradient is clipped there, which changes it by rounding at most.
+    """
+
+    rows: WeightedRows
+    w: Vector
+
+    hessian: ClassVar[bool] = False
+
+    @property
+    def features(self) -> Features:  # type: ignore[override]
+        return self.rows.features
+
+    @property
+    def outputs(self) -> int:
+        return self.rows.loss.margins
+
+    @property
+    def longest(self) -> float:
+        return self.rows.gradient_bound
+
+    def slopes(self, block: Block, grid: Grid) -> Vector:
+        cap, weight = self.rows.capped(grid.norms)
+        if block.weight is not None:
+            weight = weight * np.clip(block.weight, 0.0, self.rows.max_weight)
+        margins = scaled(grid.margins(self.rows.shaped(self.w)), cap)
+        return scaled(np.asarray(self.rows.loss.slope(margins, block.y), dtype=np.float64), weight * cap)
+
+    def sensitivity(self, relation: str) -> float:
+        return kappa(relation) * self.longest
+
+    @property
+    def row_bound(self) -> float:
+        return self.longest
+
+
+@dataclass(frozen=True, eq=False)
 class HessianProductTerm:
     """Σ ω∇²φ·v without forming a matrix."""
 
@@ -124,11 +168,6 @@ class HessianProductTerm:
 def in_double(X: Any) -> Any:
     """The block's rows in float64: a float32 product would need a far larger public tolerance."""
     return X if X.dtype == np.float64 else X.astype(np.float64)
-
-
-def scaled(values: Vector, factor: Vector) -> Vector:
-    """values·factor row by row, for one or several margins."""
-    return np.asarray(values * (factor if values.ndim == 1 else factor[:, None]))
 
 
 def second_moments(features: Features, X: Any, curvatures: Vector, weight: Vector) -> Vector:

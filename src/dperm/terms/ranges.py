@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from dperm.privacy import kappa
 from dperm.rows.base import Block, Rows
+from dperm.rows.exact import Tallied, whole
 from dperm.rows.recoded import RecodedRows
 from dperm.tables.gaps import GAP, is_gap
 from dperm.tables.scale import OCTAVES, SMALLEST, decoded
@@ -33,13 +34,13 @@ CELLS = 64
 
 
 @dataclass(frozen=True, eq=False)
-class OctaveHistogram:
+class OctaveHistogram(Tallied):
     """Counts of (sign, octave) for every private column, flattened: negative octaves first, then positive."""
 
     columns: tuple[int, ...]
 
-    def __call__(self, block: Block) -> Vector:
-        here, total = present(block), np.zeros((len(self.columns), 2 * OCTAVES))
+    def tally(self, block: Block) -> Vector:
+        here, total = whole(present(block), 1.0), np.zeros((len(self.columns), 2 * OCTAVES))
         for place, j in enumerate(self.columns):
             u = np.asarray(block.X[:, j], dtype=np.float64)
             octave = np.minimum((2 * OCTAVES * np.abs(u)).astype(np.int64), OCTAVES - 1)
@@ -56,15 +57,15 @@ class OctaveHistogram:
 
 
 @dataclass(frozen=True, eq=False)
-class CellHistogram:
+class CellHistogram(Tallied):
     """Counts of 64 equal cells of each private column's coarse range; values outside count in the end cells."""
 
     columns: tuple[int, ...]
     low: Vector
     high: Vector
 
-    def __call__(self, block: Block) -> Vector:
-        here, total = present(block), np.zeros((len(self.columns), CELLS))
+    def tally(self, block: Block) -> Vector:
+        here, total = whole(present(block), 1.0), np.zeros((len(self.columns), CELLS))
         for place, j in enumerate(self.columns):
             u = np.asarray(block.X[:, j], dtype=np.float64)
             x, counted = decoded(u), np.where(is_gap(u), 0.0, here)

@@ -23,8 +23,11 @@ from numpy.typing import NDArray
 from dperm.privacy import kappa
 from dperm.problem.arrays import is_sparse
 from dperm.rows.base import Block, Rows, RowsBehind, SeenThrough, Term
+from dperm.rows.exact import Pair, Paired, Tallied, whole
+from dperm.terms.gridded import canonical
 
 Vector = NDArray[np.float64]
+STEPS = 2.0**20  # of each factor of a correlation
 
 
 def _weights(block: Block, heaviest: float) -> Vector:
@@ -43,7 +46,7 @@ class LabelSpread:
 
 
 @dataclass(frozen=True, eq=False)
-class CentredLabelSum:
+class CentredLabelSum(Tallied):
     """Σ clip(y - m, -c, c), null rows left out.
 
     **Sensitivity** κc.
@@ -52,10 +55,10 @@ class CentredLabelSum:
     middle: float
     spread: float
 
-    def __call__(self, block: Block) -> Vector:
+    def tally(self, block: Block) -> Vector:
         present = 1.0 if block.weight is None else (block.weight > 0).astype(np.float64)
         cut = np.clip(np.asarray(block.y, dtype=np.float64) - self.middle, -self.spread, self.spread)
-        return np.array([np.sum(present * cut)])
+        return np.array([np.sum(whole(present * cut, self.spread))])
 
     def sensitivity(self, relation: str) -> float:
         return kappa(relation) * self.spread
@@ -66,7 +69,7 @@ class CentredLabelSum:
 
 
 @dataclass(frozen=True, eq=False)
-class CorrelationTerm:
+class CorrelationTerm(Paired):
     """Σ_i weight_i · clip(x_ij/reach_j, -1, 1) · (clip(y_i - m, ±c) - m₂)/(c + |m₂|) for every column j.
 
     Every factor lies in [-1, 1], so one row moves every entry by at most 1 (replaced: 2).
@@ -79,14 +82,19 @@ class CorrelationTerm:
     rest: float
     heaviest: float = 1.0
 
-    def __call__(self, block: Block) -> Vector:
+    def factors(self, block: Block) -> list[Pair]:
+        """Both factors in [-1, 1], each in whole numbers of 2⁻²⁰."""
         cut = np.clip(np.asarray(block.y, dtype=np.float64) - self.middle, -self.spread, self.spread) - self.rest
         pull = _weights(block, self.heaviest) * cut / (self.spread + abs(self.rest))
+        left = whole(pull, 1.0, STEPS)
         if is_sparse(block.X):
-            X = block.X.copy()
-            X.data = np.clip(X.data / self.reach[X.indices], -1.0, 1.0)
-            return np.asarray(X.T @ pull, dtype=np.float64)
-        return np.asarray(pull @ np.clip(np.asarray(block.X, dtype=np.float64) / self.reach, -1.0, 1.0))
+            X = canonical(block.X)
+            shares = whole(X.data / self.reach[X.indices], 1.0, STEPS).astype(np.int64)
+            return [Pair(left, type(X)((shares, X.indices, X.indptr), shape=X.shape))]
+        return [Pair(left, whole(np.asarray(block.X, dtype=np.float64) / self.reach, 1.0, STEPS))]
+
+    def units(self, total: NDArray[Any]) -> Vector:
+        return np.asarray(total / STEPS**2, dtype=np.float64)
 
     def sensitivity(self, relation: str) -> float:
         return kappa(relation) * math.sqrt(len(self.reach))
@@ -102,8 +110,9 @@ class OnColumns(SeenThrough):
 
     columns: tuple[int, ...]
 
-    def __call__(self, block: Block) -> Vector:
-        return np.asarray(self.term(block.remember(("columns", self.columns), lambda: self._narrow(block))))
+    def seen(self, block: Block) -> Block:
+        narrow: Block = block.remember(("columns", self.columns), lambda: self._narrow(block))
+        return narrow
 
     def _narrow(self, block: Block) -> Block:
         X = block.X[:, list(self.columns)]

@@ -23,6 +23,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,9 +32,12 @@ from dperm.privacy import kappa
 from dperm.problem import Loss
 from dperm.problem.arrays import is_sparse
 from dperm.rows.base import Block
+from dperm.rows.exact import MOST_PRODUCT, Pair, Paired, Tallied, whole
 from dperm.tables.gaps import is_gap
 from dperm.terms.affine import Features, settled
+from dperm.terms.ball import in_ball, sparse_squares, squares_of
 from dperm.terms.gradient import GradientTerm
+from dperm.terms.gridded import Grid, Pulled, gridded, scaled, shortened
 
 Vector = NDArray[np.float64]
 BINS = 24
@@ -51,7 +55,7 @@ def _replaced(relation: str) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class RowSum:
+class RowSum(Pulled):
     """Σ x_i·min(1, r/‖x_i‖).
 
     **Sensitivity** κr: each clipped row has norm ≤ r.
@@ -59,10 +63,16 @@ class RowSum:
 
     radius: float
 
-    def __call__(self, block: Block) -> Vector:
-        sizes = PLAIN.norms(block)
-        factor = present(block) * np.minimum(1.0, self.radius / np.maximum(sizes, 1e-300))
-        return _weighted(block.X, factor)
+    @property
+    def features(self) -> Features:  # type: ignore[override]
+        return PLAIN
+
+    @property
+    def longest(self) -> float:
+        return self.radius
+
+    def slopes(self, block: Block, grid: Grid) -> Vector:
+        return present(block)
 
     def sensitivity(self, relation: str) -> float:
         return kappa(relation) * self.radius
@@ -73,7 +83,7 @@ class RowSum:
 
 
 @dataclass(frozen=True, eq=False)
-class PresentCount:
+class PresentCount(Tallied):
     """Number of rows whose cell is present, for every one of p columns.
 
     **Sensitivity** √p under every relation. One row adds a vector a in {0, 1}^p, of norm ≤ √p; nulled, added or removed it moves
@@ -83,8 +93,8 @@ class PresentCount:
 
     columns: tuple[int, ...]
 
-    def __call__(self, block: Block) -> Vector:
-        here, X = present(block), block.X
+    def tally(self, block: Block) -> Vector:
+        here, X = whole(present(block), 1.0), block.X
         if not is_sparse(X):
             return np.asarray(here @ ~is_gap(X[:, list(self.columns)]))
         gap = is_gap(X.data)
@@ -101,7 +111,7 @@ class PresentCount:
 
 
 @dataclass(frozen=True, eq=False)
-class SquareSum:
+class SquareSum(Paired):
     """Σ x'_i∘x'_i with x'_i = (x_i - m)·min(1, r/‖x_i - m‖).
 
     **Sensitivity**: ‖x'∘x'‖₂ ≤ ‖x'‖₂² ≤ r²; √2·r² between two such vectors, which are non-negative.
@@ -110,17 +120,19 @@ class SquareSum:
     features: Features
     radius: float
 
-    def __call__(self, block: Block) -> Vector:
-        sizes = self.features.norms(block)
-        factor = present(block) * np.minimum(1.0, self.radius / np.maximum(sizes, 1e-300)) ** 2
+    def factors(self, block: Block) -> list[Pair]:
+        """The squares of the whole numbers of every row, or, of a sparse one, what they are made of: see `sparse_squares`."""
         X, shift = block.X, self.features.shift
-        if is_sparse(X):  # Σf(x - m)² = Σfx² - 2mΣfx + m²Σf keeps zeros unstored
-            total = np.asarray(X.multiply(X).T @ factor, dtype=np.float64)
-            if shift is not None:
-                total = total - 2.0 * shift * np.asarray(X.T @ factor) + shift * shift * factor.sum()
-            return np.maximum(total, 0.0)
-        centred = np.asarray(X, dtype=np.float64) if shift is None else X - shift
-        return np.asarray(factor @ (centred * centred))
+        if is_sparse(X):
+            return sparse_squares(X, present(block), shift, self.radius)
+        rows = np.array(X, dtype=np.float64) if shift is None else X - shift
+        inside = in_ball(scaled(rows, present(block)), self.radius)
+        return [Pair(inside * inside), Pair(np.zeros(1))]
+
+    def units(self, total: NDArray[Any]) -> Vector:
+        if not total[-1]:
+            return np.asarray(total[:-1] * (self.radius**2 / MOST_PRODUCT), dtype=np.float64)
+        return squares_of(total, self.features.shift, self.radius)
 
     def sensitivity(self, relation: str) -> float:
         return (math.sqrt(2.0) if _replaced(relation) else 1.0) * self.radius**2
@@ -131,7 +143,7 @@ class SquareSum:
 
 
 @dataclass(frozen=True, eq=False)
-class LogHistogram:
+class LogHistogram(Tallied):
     """Counts of magnitudes v ≥ 0 in 24 bins with edges top·2^(-k/2): bin k holds (top·2^(-(k+1)/2), top·2^(-k/2)].
 
     Larger values fall in the first bin, tiny ones in the last. `measure` gives one magnitude per row.
@@ -142,10 +154,10 @@ class LogHistogram:
     measure: Callable[[Block], Vector]
     top: float
 
-    def __call__(self, block: Block) -> Vector:
+    def tally(self, block: Block) -> Vector:
         values = np.maximum(settled(np.asarray(self.measure(block), dtype=np.float64)), self.top * 1e-30)
         place = np.clip(np.floor(2.0 * np.log2(self.top / values)), 0, BINS - 1).astype(np.int64)
-        return np.asarray(np.bincount(place, weights=present(block), minlength=BINS), dtype=np.float64)
+        return np.asarray(np.bincount(place, weights=whole(present(block), 1.0), minlength=BINS), dtype=np.float64)
 
     def sensitivity(self, relation: str) -> float:
         return math.sqrt(2.0) if _replaced(relation) else 1.0
@@ -162,7 +174,7 @@ class RowNorms:
     features: Features
 
     def __call__(self, block: Block) -> Vector:
-        return self.features.norms(block)
+        return gridded(block, self.features).norms
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,7 +185,7 @@ class Residuals:
     w: Vector
 
     def __call__(self, block: Block) -> Vector:
-        return np.asarray(np.abs(self.features.margins(block.X, self.w) - block.y))
+        return np.asarray(np.abs(gridded(block, self.features).margins(self.w) - block.y))
 
 
 def upper_quantile(counts: Vector, top: float, n: float, level: float) -> float:
@@ -192,11 +204,11 @@ def upper_quantile(counts: Vector, top: float, n: float, level: float) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class RowCount:
+class RowCount(Tallied):
     """Number of rows that take part. **Sensitivity** 1 under every relation: one row's indicator is 0 or 1."""
 
-    def __call__(self, block: Block) -> Vector:
-        return np.array([np.sum(present(block))])
+    def tally(self, block: Block) -> Vector:
+        return np.array([np.sum(whole(present(block), 1.0))])
 
     def sensitivity(self, relation: str) -> float:
         return 1.0
@@ -207,11 +219,11 @@ class RowCount:
 
 
 @dataclass(frozen=True, eq=False)
-class PositiveCount:
+class PositiveCount(Tallied):
     """Number of rows with label +1. **Sensitivity** 1 under every relation: one row's indicator is 0 or 1."""
 
-    def __call__(self, block: Block) -> Vector:
-        return np.array([np.sum(present(block) * (np.asarray(block.y) > 0))])
+    def tally(self, block: Block) -> Vector:
+        return np.array([np.sum(whole(present(block) * (np.asarray(block.y) > 0), 1.0))])
 
     def sensitivity(self, relation: str) -> float:
         return 1.0
@@ -222,14 +234,15 @@ class PositiveCount:
 
 
 @dataclass(frozen=True, eq=False)
-class LabelSum:
+class LabelSum(Tallied):
     """Σ y_i for labels in [low, high]. **Sensitivity** max(|low|, |high|); high - low when a row is replaced."""
 
     low: float
     high: float
 
-    def __call__(self, block: Block) -> Vector:
-        return np.array([np.sum(present(block) * np.clip(block.y, self.low, self.high))])
+    def tally(self, block: Block) -> Vector:
+        labels = present(block) * np.clip(np.asarray(block.y, dtype=np.float64), self.low, self.high)
+        return np.array([np.sum(whole(labels, self.row_bound))])
 
     def sensitivity(self, relation: str) -> float:
         # A null row adds 0, which may lie outside [low, high]: the difference is then one label's size.
@@ -251,15 +264,13 @@ class WeightedGradientTerm(GradientTerm):
 
     max_weight: float = 1.0
 
-    def __call__(self, block: Block) -> Vector:
-        margins = self.loss.margins
-        weights = self.w if margins == 1 else self.w.reshape(margins, -1)
-        slopes = np.asarray(self.loss.slope(self.features.margins(block.X, weights), block.y), dtype=np.float64)
-        slopes = self.limited(slopes, block)
-        if block.weight is not None:
-            limited = np.clip(block.weight, 0.0, self.max_weight)
-            slopes = slopes * (limited if margins == 1 else limited[:, None])
-        return self.features.pull(block.X, slopes).reshape(-1)
+    @property
+    def longest(self) -> float:
+        return self.row_bound
+
+    def slopes(self, block: Block, grid: Grid) -> Vector:
+        slopes = shortened(settled(self.plain_slopes(block, grid)), self.clip / np.maximum(grid.norms, 1e-200))
+        return slopes if block.weight is None else scaled(slopes, np.clip(block.weight, 0.0, self.max_weight))
 
     def sensitivity(self, relation: str) -> float:
         return kappa(relation) * self.clip * self.max_weight
@@ -274,12 +285,6 @@ def gradient_term(loss: Loss, w: Vector, clip: float, features: Features, max_we
     if max_weight is None:
         return GradientTerm(loss, w, clip, features)
     return WeightedGradientTerm(loss, w, clip, features, max_weight)
-
-
-def _weighted(X: object, factor: Vector) -> Vector:
-    if is_sparse(X):
-        return np.asarray(X.T @ factor, dtype=np.float64)  # type: ignore[attr-defined]
-    return np.asarray(factor @ np.asarray(X, dtype=np.float64))
 
 
 # One shared object, so that the norms of the stored rows are remembered once per block.

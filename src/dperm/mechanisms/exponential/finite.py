@@ -25,12 +25,13 @@ from dperm.problem import Problem
 from dperm.release.asks import Decide, Program, Secret, Solve
 from dperm.release.plan import Plan, Shape, Stage, Target, Vector, register
 from dperm.rows.base import Block
+from dperm.rows.exact import Tallied, whole
 
 ACCOUNTING = ("pure", "concentrated")
 
 
 @dataclass(frozen=True, eq=False)
-class ErrorTerm:
+class ErrorTerm(Tallied):
     """Number of mistakes of every hypothesis; a row adds 0 or 1 (times a weight in [0, 1]) to each.
 
     **Sensitivity** √|H| in ℓ2 under every relation: each of |H| entries moves by at most 1. The selection does not use it; it
@@ -39,8 +40,8 @@ class ErrorTerm:
 
     hypotheses: Hypotheses
 
-    def __call__(self, block: Block) -> Vector:
-        weight = np.ones(len(block.y)) if block.weight is None else np.clip(block.weight, 0.0, 1.0)
+    def tally(self, block: Block) -> Vector:
+        weight = whole(np.ones(len(block.y)) if block.weight is None else np.clip(block.weight, 0.0, 1.0), 1.0)
         return self.hypotheses.errors(block.X, np.asarray(block.y, dtype=np.float64), weight)
 
     def sensitivity(self, relation: str) -> float:

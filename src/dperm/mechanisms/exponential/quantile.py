@@ -26,6 +26,7 @@ from dperm.problem import Problem
 from dperm.release.asks import Program, Secret, Solve
 from dperm.release.plan import Plan, Shape, Stage, Target, Vector, options_of, register
 from dperm.rows.base import Block
+from dperm.rows.exact import Tallied, whole
 from dperm.terms.moments import row_weights
 
 LOSSES = ("quantile", "absolute")
@@ -33,7 +34,7 @@ STEPS = 2**16  # points of a cell that can be released
 
 
 @dataclass(frozen=True, eq=False)
-class HistogramTerm:
+class HistogramTerm(Tallied):
     """Weighted counts of one column in cells of equal width from low to high.
 
     **Sensitivity** 1 for one row present or absent, √2 for one replaced: a row is in one cell.
@@ -44,11 +45,11 @@ class HistogramTerm:
     cells: int
     column: int = 0
 
-    def __call__(self, block: Block) -> Vector:
+    def tally(self, block: Block) -> Vector:
         values = np.asarray(dense(block.X[:, [self.column]])[:, 0], dtype=np.float64)
         place = np.floor((values - self.low) / (self.high - self.low) * self.cells)
         place = np.clip(place, 0, self.cells - 1).astype(np.int64)
-        return np.asarray(np.bincount(place, weights=row_weights(block), minlength=self.cells), dtype=np.float64)
+        return np.asarray(np.bincount(place, weights=whole(row_weights(block), 1.0), minlength=self.cells), dtype=np.float64)
 
     def sensitivity(self, relation: str) -> float:
         return 2.0**0.5 if kappa(relation) == 2 else 1.0

@@ -313,7 +313,9 @@ class Separators(Hypotheses):
 
     def errors(self, X: Any, y: Vector, weight: Vector) -> Vector:
         X = dense(X)
-        return np.concatenate([cumulative_errors(X @ a, self.grid, y, weight) for a in self.normals])
+        # Column after column: the last bit of a BLAS product may depend on where a row stands, and decide a tie.
+        places = (sum(X[:, j] * a[j] for j in range(len(a))) for a in self.normals)
+        return np.concatenate([cumulative_errors(np.asarray(place), self.grid, y, weight) for place in places])
 
     def _parts(self, index: int) -> tuple[Vector, float, bool]:
         direction, rest = divmod(index, 2 * self.offsets)

@@ -85,10 +85,10 @@ class FirstTerm(SeenThrough):
 
     limit: int
 
-    def __call__(self, block: Block) -> Vector:
+    def seen(self, block: Block) -> Block:
         counts = (block.start + np.arange(len(block.y)) < self.limit).astype(np.float64)
         weight = counts if block.weight is None else counts * block.weight
-        return np.asarray(self.term(Block(block.X, block.y, weight, block.start, block.memory)))
+        return Block(block.X, block.y, weight, block.start, block.memory)
 
 
 @dataclass(frozen=True, eq=False)

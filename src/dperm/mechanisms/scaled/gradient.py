@@ -26,13 +26,9 @@ from dperm.mechanisms.scaled import settings as rule
 from dperm.mechanisms.scaled.noise_ratio import noise_warning
 from dperm.privacy import Gaussian
 from dperm.problem import Problem
-from dperm.problem.arrays import is_sparse
 from dperm.release.asks import Ask, Close, Decide, Open, Program, See, Sum, View
 from dperm.release.plan import Plan, Settings, Shape, Stage, Target, Vector, options_of, register
-from dperm.rows.base import Block, Rows
 from dperm.rows.gaps import Filling
-from dperm.rows.memory import MemoryRows
-from dperm.rows.recoded import RecodedRows
 from dperm.terms.affine import Features
 from dperm.terms.ranges import CellHistogram, OctaveHistogram, Recoding, private_columns
 from dperm.terms.statistics import (
@@ -147,7 +143,7 @@ class ScaledGradient:
             problem, shape, target, kinds, budget, released, scaled,
             clip_factor=self.clip_factor, horizon=self.horizon, max_weight=self.max_weight,
         )  # fmt: skip
-        features = yield See(Standardised(features_of(problem, scaled)))
+        features = features_of(problem, scaled)
         trust = rule.trust_in_label_mean(problem, shape, target, budget)
         theta = start(problem, shape, released, settings["positive_rate"], trust)
         theta = yield from self._descend(plan, problem, features, scaled, settings, theta, released)
@@ -242,36 +238,6 @@ def bounds_settings(plan: Plan, kinds: tuple[str, ...], released: Mapping[str, A
         return {}
     low, high = rule.private_ranges(plan.shape, plan.target, kinds, budget_of(plan), released)
     return {"low": low, "high": high}
-
-
-@dataclass(frozen=True, eq=False)
-class Standardised:
-    """The same sums over rows that are already scaled, where that saves work: dense float32 rows in memory.
-
-    Such rows are scaled once and kept with the block, where every pass would have to centre them again. What the program is told
-    is the map that is left to do.
-    """
-
-    features: Features
-
-    def of(self, rows: Rows) -> tuple[Rows, Features]:
-        held = rows.rows if isinstance(rows, RecodedRows) and isinstance(rows.recoding, Filling) else rows
-        if not isinstance(held, MemoryRows) or is_sparse(held.X) or held.X.dtype != np.float32:
-            return rows, self.features
-        return RecodedRows(rows, self), Features(self.features.intercept)
-
-    def unseen(self) -> Features:
-        return self.features
-
-    def block(self, block: Block) -> Block:
-        def scaled() -> Block:
-            Z = self.features.centred(block.X)
-            if self.features.scale is not None:
-                Z = Z * self.features.scale.astype(Z.dtype)
-            return Block(Z, block.y, block.weight, block.start)
-
-        found: Block = block.remember((self, "scaled"), scaled)
-        return found
 
 
 def _reach(problem: Problem) -> float:

@@ -26,7 +26,6 @@ from dperm.mechanisms.scaled import inference_outlook, poisson_settings
 from dperm.mechanisms.scaled import inference_settings as inference_rule
 from dperm.mechanisms.scaled import settings as rule
 from dperm.mechanisms.scaled.gradient import (
-    Standardised,
     bounds_settings,
     budget_of,
     features_of,
@@ -39,7 +38,7 @@ from dperm.mechanisms.scaled.noise_ratio import noise_warning
 from dperm.mechanisms.scaled.one_step import OneStep
 from dperm.privacy import Gaussian
 from dperm.problem import Problem
-from dperm.release.asks import Ask, Close, Decide, Open, Program, Publish, See, Sum
+from dperm.release.asks import Ask, Close, Decide, Open, Program, Publish, Sum
 from dperm.release.plan import Plan, Settings, Shape, Stage, Target, UnmetNeeds, Vector, options_of, register
 from dperm.terms.affine import Features
 from dperm.terms.inference import CountScore, CurvatureMatrix, ScaleNumbers, ScoreMatrix, ScoreSum
@@ -240,7 +239,7 @@ class ScaledInference:
         if "count scale" in budget:
             yield from self._count(plan, problem, released)
         scaled, rate, counts = self._scaled(plan, problem, released)
-        features = yield See(Standardised(features_of(problem, scaled)))
+        features = features_of(problem, scaled)
         bound = yield from self._descend(plan, problem, features, scaled, released)
         mean = np.asarray(released["window mean"], dtype=np.float64)
         at = inference_rule.score_of(problem, features, mean, bound, rate, counts, self.heaviest)

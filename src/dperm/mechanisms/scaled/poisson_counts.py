@@ -31,7 +31,9 @@ from dperm.privacy import kappa
 from dperm.problem import Problem
 from dperm.release.plan import Settings, Shape, Target
 from dperm.rows.base import Block
+from dperm.rows.exact import Tallied, whole
 from dperm.terms.affine import Features
+from dperm.terms.gridded import gridded
 from dperm.terms.statistics import BINS, present
 
 Vector = NDArray[np.float64]
@@ -61,7 +63,7 @@ class ExposedResiduals:
 
     def predictions(self, block: Block) -> Vector:
         """Expected counts in mean counts, in [0, largest]; 0 for a null row."""
-        margins = np.asarray(self.features.margins(block.X, self.theta), dtype=np.float64)
+        margins = gridded(block, self.features).margins(self.theta)
         weight = np.ones(len(block.y)) if block.weight is None else np.clip(block.weight, 0.0, self.heaviest)
         return np.minimum(weight / self.mean_exposure * np.exp(np.clip(margins, self.lowest, self.highest)), self.largest)
 
@@ -75,7 +77,7 @@ class ExposedResiduals:
 
 
 @dataclass(frozen=True, eq=False)
-class BoundedCounts:
+class BoundedCounts(Tallied):
     """Σ min(t, limit) over rows that take part.
 
     **Sensitivity** `limit` under every relation: one row's part moves within [0, limit].
@@ -83,8 +85,9 @@ class BoundedCounts:
 
     limit: float
 
-    def __call__(self, block: Block) -> Vector:
-        return np.array([np.sum(present(block) * np.clip(np.asarray(block.y, dtype=np.float64), 0.0, self.limit))])
+    def tally(self, block: Block) -> Vector:
+        counts = present(block) * np.clip(np.asarray(block.y, dtype=np.float64), 0.0, self.limit)
+        return np.array([np.sum(whole(counts, self.limit))])
 
     def sensitivity(self, relation: str) -> float:
         return self.limit
@@ -95,7 +98,7 @@ class BoundedCounts:
 
 
 @dataclass(frozen=True, eq=False)
-class SignedHistogram:
+class SignedHistogram(Tallied):
     """Counts of residuals in 24 bins of half an octave below `top` for predictions too high, and as many for those too low.
 
     **Sensitivity** 1 (a row is in one bin), √2 when a row is replaced (it leaves one bin and enters another).
@@ -104,11 +107,11 @@ class SignedHistogram:
     residuals: ExposedResiduals
     top: float
 
-    def __call__(self, block: Block) -> Vector:
+    def tally(self, block: Block) -> Vector:
         values = self.residuals.slopes(block)
         sizes = np.maximum(np.abs(values), self.top * 1e-30)
         place = np.clip(np.floor(2.0 * np.log2(self.top / sizes)), 0, BINS - 1).astype(np.int64) + BINS * (values < 0)
-        return np.asarray(np.bincount(place, weights=present(block), minlength=2 * BINS), dtype=np.float64)
+        return np.asarray(np.bincount(place, weights=whole(present(block), 1.0), minlength=2 * BINS), dtype=np.float64)
 
     def sensitivity(self, relation: str) -> float:
         return math.sqrt(2.0) if kappa(relation) == 2 else 1.0
@@ -136,7 +139,7 @@ class Caps:
 
 
 @dataclass(frozen=True, eq=False)
-class Balance:
+class Balance(Tallied):
     """( Σ clip(t/m̄ - prediction, -high, low), weight·Σ min(prediction, M) ).
 
     **Sensitivity**: one row's pair lies in the box [-high, low] × [0, weight·M], and a null row's is (0, 0). Replacing a row
@@ -146,10 +149,10 @@ class Balance:
     residuals: ExposedResiduals
     caps: Caps
 
-    def __call__(self, block: Block) -> Vector:
+    def tally(self, block: Block) -> Vector:
         short = np.clip(-self.residuals.slopes(block), -self.caps.high, self.caps.low)
         predicted = np.minimum(self.residuals.predictions(block), LARGEST_PREDICTION)
-        return np.array([np.sum(short), self.caps.weight * np.sum(predicted)])
+        return np.asarray(whole(np.column_stack([short, self.caps.weight * predicted]), self.row_bound).sum(axis=0))
 
     def sensitivity(self, relation: str) -> float:
         return self.caps.sensitivity(relation)

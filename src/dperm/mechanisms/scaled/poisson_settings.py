@@ -25,7 +25,9 @@ from dperm.privacy import gaussian_mu, kappa
 from dperm.problem import Problem
 from dperm.release.plan import Settings, Shape, Target
 from dperm.rows.base import Block
+from dperm.rows.exact import Tallied, whole
 from dperm.terms.affine import Features
+from dperm.terms.gridded import Grid, Pulled, gridded
 from dperm.terms.statistics import upper_quantile
 
 Vector = NDArray[np.float64]
@@ -176,7 +178,7 @@ class CountResiduals:
     heaviest: float = 1.0
 
     def slopes(self, block: Block) -> Vector:
-        margins = np.asarray(self.features.margins(block.X, self.theta), dtype=np.float64)
+        margins = gridded(block, self.features).margins(self.theta)
         slopes = np.exp(np.clip(margins, self.lowest, self.highest)) - np.asarray(block.y, dtype=np.float64) / self.rate
         return slopes * weights_of(block, self.heaviest)
 
@@ -186,7 +188,7 @@ class CountResiduals:
 
 
 @dataclass(frozen=True, eq=False)
-class CountGradient:
+class CountGradient(Pulled):
     """Σ clip_C(residual · z).
 
     **Sensitivity** κC: the clip acts on the whole product, exposure included, so one row has norm ≤ C whatever its count, its
@@ -196,10 +198,16 @@ class CountGradient:
     residuals: Slopes
     clip: float
 
-    def __call__(self, block: Block) -> Vector:
-        features = self.residuals.features
-        limit = self.clip / np.maximum(features.norms(block), 1e-300)
-        return features.pull(block.X, np.clip(self.residuals.slopes(block), -limit, limit))
+    @property
+    def features(self) -> Features:  # type: ignore[override]
+        return self.residuals.features
+
+    @property
+    def longest(self) -> float:
+        return self.clip
+
+    def slopes(self, block: Block, grid: Grid) -> Vector:
+        return self.residuals.slopes(block)
 
     def sensitivity(self, relation: str) -> float:
         return kappa(relation) * self.clip
@@ -215,7 +223,7 @@ def weights_of(block: Block, heaviest: float) -> Vector:
 
 
 @dataclass(frozen=True, eq=False)
-class CountSum:
+class CountSum(Tallied):
     """Σ weight·min(y, limit) for y ≥ 0.
 
     **Sensitivity** heaviest·limit under every relation: one row's part moves within [0, heaviest·limit].
@@ -224,9 +232,9 @@ class CountSum:
     limit: float
     heaviest: float
 
-    def __call__(self, block: Block) -> Vector:
+    def tally(self, block: Block) -> Vector:
         counts = np.clip(np.asarray(block.y, dtype=np.float64), 0.0, self.limit)
-        return np.array([np.sum(weights_of(block, self.heaviest) * counts)])
+        return np.array([np.sum(whole(weights_of(block, self.heaviest) * counts, self.row_bound))])
 
     def sensitivity(self, relation: str) -> float:
         return self.row_bound
@@ -237,7 +245,7 @@ class CountSum:
 
 
 @dataclass(frozen=True, eq=False)
-class ExposureSum:
+class ExposureSum(Tallied):
     """Σ weight, each cut into [0, heaviest].
 
     **Sensitivity** `heaviest` under every relation: one row's exposure moves within [0, heaviest].
@@ -245,8 +253,8 @@ class ExposureSum:
 
     heaviest: float
 
-    def __call__(self, block: Block) -> Vector:
-        return np.array([np.sum(weights_of(block, self.heaviest))])
+    def tally(self, block: Block) -> Vector:
+        return np.array([np.sum(whole(weights_of(block, self.heaviest), self.heaviest))])
 
     def sensitivity(self, relation: str) -> float:
         return self.heaviest

@@ -34,6 +34,7 @@ from dperm.release.asks import Ask, Close, Decide, Open, Program, Sum
 from dperm.release.plan import Plan, Settings, Shape, Stage, Target, Vector, options_of, register
 from dperm.rows.base import Block
 from dperm.terms.affine import Features
+from dperm.terms.gridded import Grid, Pulled
 from dperm.terms.statistics import LogHistogram, Residuals, upper_quantile
 
 SHARES = {"radius": 0.02, "squares": 0.10, "label mean": 0.01, "residuals": 0.02, "residuals again": 0.02}
@@ -43,7 +44,7 @@ HORIZON = 1.0  # residual scales that the noise may reach in a flat direction
 
 
 @dataclass(frozen=True, eq=False)
-class PinballGradient:
+class PinballGradient(Pulled):
     """Σ weight·ω·(expit((⟨z, θ⟩ - y)/width) - q)·z with ω = min(1, reach/‖z‖).
 
     **Sensitivity** κ·W·reach·max(q, 1 - q): the slope lies in [-q, 1 - q], ω‖z‖ ≤ reach, the weight in [0, W].
@@ -56,11 +57,14 @@ class PinballGradient:
     reach: float
     heaviest: float = 1.0
 
-    def __call__(self, block: Block) -> Vector:
-        margins = np.asarray(self.features.margins(block.X, self.theta), dtype=np.float64)
-        slopes = expit((margins - block.y) / self.width) - self.level
-        slopes = slopes * np.minimum(1.0, self.reach / np.maximum(self.features.norms(block), 1e-300))
-        return self.features.pull(block.X, slopes * weights_of(block, self.heaviest))
+    @property
+    def longest(self) -> float:
+        return self.row_bound
+
+    def slopes(self, block: Block, grid: Grid) -> Vector:
+        slopes = expit((grid.margins(self.theta) - block.y) / self.width) - self.level
+        slopes = slopes * np.minimum(1.0, self.reach / np.maximum(grid.norms, 1e-200))
+        return np.asarray(slopes * weights_of(block, self.heaviest))
 
     def sensitivity(self, relation: str) -> float:
         return kappa(relation) * self.row_bound

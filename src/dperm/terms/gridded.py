@@ -1,0 +1,395 @@
+"""Rows on public grids: z = 2^e·b, whole numbers b of steps; 2^e is the first power of two above the row's largest entry.
+
+    b_j = round(z_j·2^(bits - e)),   |b_j| ≤ 2^bits,   ‖b‖² a whole number that float64 holds exactly, in any order of adding
+
+The exponent comes from the largest entry, which no order of looking changes, so b is a function of the row alone, and its
+resolution does not depend on how wide the declared bounds are. A left factor a = slope·2^e is clipped against the exact norm,
+|a|·‖b‖ ≤ C, and put on the grid C·2^(bits - 40). Then |a_i·b_ij| ≤ 2⁴⁰ steps, as an exact product needs (`dperm.rows.exact`), and
+the norm of what a row adds is at most C as a fact about whole numbers, up to 2⁻⁵⁰ for one root and one division.
+
+Sparse rows keep x itself on the grid, with a 1 behind it where the map has a shift or an intercept: (x, 1) = 2^e·(b, t). The
+sums are of a·(b, t); the affine map M is linear in (b, t) and is applied to the exact total, once. The clip is against
+‖M(b, t)‖, the norm of the centred row. All sums are in int64.
+
+A row with an entry that is no finite number is a row of zeros. A NaN slope adds nothing. Both happen here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dperm.problem.arrays import is_sparse
+from dperm.rows.base import Block
+from dperm.rows.exact import MOST_PRODUCT, MOST_SPARSE_PRODUCT, Pair, Paired
+from dperm.terms.affine import Features, settled
+
+Vector = NDArray[np.float64]
+BITS = 20
+LOWEST = -900  # exponent of a row of zeros, and of rows that are smaller than any number that matters
+# Where a map's factors differ by more than this, rows that only small ones touch may be clipped earlier than need be.
+WIDEST = 2.0**12
+
+
+def bits_of(width: int) -> int:
+    """Bits of a row's entries: 20, fewer where the squares of more than 8,192 columns would pass 2⁵³.
+
+    >>> bits_of(100), bits_of(8192), bits_of(1_000_000)
+    (20, 20, 16)
+    """
+    return min(BITS, (53 - math.ceil(math.log2(max(width, 1)))) // 2)
+
+
+def exponents(largest: Vector) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
+    """e with largest < 2^e, and which rows hold something that is no finite number."""
+    bad = ~np.isfinite(largest)
+    e = np.frexp(np.where(bad, 0.0, largest))[1]
+    return np.where(bad | (largest == 0), LOWEST, np.maximum(e, LOWEST)), bad
+
+
+def on_grid(weights: Vector, room: float) -> tuple[Vector, float]:
+    """Public weights as whole numbers of norm ≤ room (up to rounding), and their step: margins with them are exact sums.
+
+    Every block of a sum asks for the same ones, so they are kept.
+    """
+    return _on_grid(np.asarray(weights, dtype=np.float64).tobytes(), weights.shape, room)
+
+
+@lru_cache(maxsize=16)
+def _on_grid(numbers: bytes, shape: tuple[int, ...], room: float) -> tuple[Vector, float]:
+    weights = np.frombuffer(numbers).reshape(shape)
+    size = float(np.linalg.norm(weights))
+    if not (math.isfinite(size) and size > 0):
+        return np.zeros_like(weights), 1.0 if size == 0 else math.nan
+    step = 2.0 ** (math.frexp(size)[1] - math.floor(math.log2(room)))
+    return np.rint(weights / step), step
+
+
+class _Scratch(threading.local):
+    """Where a block's rows are widened to float64: once for margins and product together, in memory that is used again."""
+
+    owner: Any = None
+    room: Any = None
+
+
+_SCRATCH = _Scratch()
+
+
+@dataclass(frozen=True, eq=False)
+class DenseGrid:
+    """The rows z of a block as whole numbers b (in float32, which holds 24 bits), 2^e, and ‖b‖·2^-bits, at least ½ for z ≠ 0.
+
+    `limit` is the largest left factor of every row, in steps.
+    """
+
+    rows: NDArray[np.float32]
+    size: Vector
+    norm: Vector
+    limit: Vector
+    bits: int
+
+    @staticmethod
+    def of(X: Any, features: Features, least: float = 0.0) -> DenseGrid:
+        n, d = X.shape
+        width = features.width(d)
+        Z = np.empty((n, width))
+        Z[:, :d] = X
+        if features.shift is not None:
+            Z[:, :d] -= features.shift
+        if features.scale is not None:
+            Z[:, :d] *= features.scale
+        Z[:, d:] = features.intercept
+        return DenseGrid.of_rows(Z, least)
+
+    @staticmethod
+    def of_rows(Z: Vector, least: float = 0.0) -> DenseGrid:
+        """Takes Z over. 2^e is above `least` too, where something beside the row has that size."""
+        bits = bits_of(Z.shape[1])
+        largest = np.maximum(Z.max(axis=1, initial=least), -Z.min(axis=1, initial=-least))
+        e, bad = exponents(largest)
+        if bad.any():
+            Z[bad] = 0.0
+        Z *= np.ldexp(1.0, bits - e)[:, None]
+        np.rint(Z, out=Z)
+        norm = np.sqrt(np.vecdot(Z, Z)) * 2.0**-bits
+        limit = MOST_PRODUCT * 2.0**-bits / np.maximum(norm, 0.5)
+        return DenseGrid(Z.astype(np.float32), np.ldexp(1.0, e), norm, limit, bits)
+
+    @property
+    def norms(self) -> Vector:
+        """‖z‖ of every row, as it stands on its grid."""
+        return self.norm * self.size
+
+    def wide(self) -> Vector:
+        """The rows in float64, valid until this thread widens another block."""
+        shape = self.rows.shape
+        if _SCRATCH.owner is not self:
+            if _SCRATCH.room is None or _SCRATCH.room.size < self.rows.size:
+                _SCRATCH.room = np.empty(self.rows.size)
+            np.copyto(_SCRATCH.room[: self.rows.size].reshape(shape), self.rows)
+            _SCRATCH.owner = self
+        return np.asarray(_SCRATCH.room[: self.rows.size].reshape(shape))
+
+    def margins(self, weights: Vector) -> Vector:
+        """⟨z, w⟩ for weights of shape (width,) or (K, width), exact for the weights on their grid: ‖b‖·‖w‖ ≤ 2⁵³ steps."""
+        room = 2.0**52 / (2.0**self.bits * math.sqrt(max(self.rows.shape[1], 1)))
+        whole, step = on_grid(weights, room)
+        return scaled(self.wide() @ whole.T, self.size * (step * 2.0**-self.bits))
+
+    def pairs(self, left: Vector) -> list[Pair]:
+        return [Pair(left, self.wide()), Pair(np.zeros(1))]
+
+    @property
+    def most(self) -> float:
+        """Steps of a left factor of full length against a row of norm 1."""
+        return MOST_PRODUCT * 2.0**-self.bits
+
+
+@dataclass(frozen=True, eq=False)
+class SparseGrid:
+    """The stored entries of a block as whole numbers b, followed by t where the map needs it (CSR, int64), 2^e, and ‖M(b, t)‖.
+
+    A left factor may have 2²⁹ steps at most, also where ‖M(b, t)‖ is next to nothing.
+    """
+
+    rows: Any
+    size: Vector
+    norm: Vector
+    limit: Vector
+    features: Features
+
+    @staticmethod
+    def of(X: Any, features: Features, least: float = 0.0) -> SparseGrid:
+        X = canonical(X)
+        counts = np.diff(X.indptr)
+        data = X.data.astype(np.float64)
+        largest = np.full(X.shape[0], 1.0 if affine(features) else least)
+        held = counts > 0
+        if held.any():
+            tops = np.maximum.reduceat(np.abs(data), X.indptr[:-1][held])
+            largest[held] = np.maximum(largest[held], tops)
+        e, bad = exponents(largest)
+        if bad.any():
+            data = np.where(np.repeat(bad, counts), 0.0, data)
+        scale = np.ldexp(1.0, BITS - e)
+        b = np.rint(data * np.repeat(scale, counts))
+        t = np.where(bad, 0.0, np.rint(scale)) if affine(features) else np.zeros(len(e))
+        norm = centred_norms(X, b * 2.0**-BITS, t * 2.0**-BITS, features)
+        floor = narrowest(features)
+        limit = MOST_SPARSE_PRODUCT * 2.0**-BITS * floor / np.maximum(norm, floor)
+        return SparseGrid(with_ones(X, b, t, affine(features)), np.ldexp(1.0, e), norm, limit, features)
+
+    @property
+    def norms(self) -> Vector:
+        return self.norm * self.size
+
+    def margins(self, weights: Vector) -> Vector:
+        features = self.features
+        d = self.rows.shape[1] - (1 if affine(features) else 0)
+        slopes = weights[..., :d] if features.scale is None else weights[..., :d] * features.scale
+        constant = features.intercept * weights[..., d] if features.intercept else np.zeros(weights.shape[:-1])
+        if features.shift is not None:
+            constant = constant - slopes @ features.shift
+        whole, step = on_grid(slopes, 2.0**32)
+        whole = np.concatenate([whole, np.zeros((*whole.shape[:-1], self.rows.shape[1] - d))], axis=-1)
+        products = np.asarray(self.rows @ whole.T.astype(np.int64), dtype=np.float64)
+        return scaled(products, self.size * (step * 2.0**-BITS)) + constant
+
+    def pairs(self, left: Vector) -> list[Pair]:
+        return [Pair(left, self.rows), Pair(np.ones(1))]
+
+    @property
+    def most(self) -> float:
+        return MOST_SPARSE_PRODUCT * 2.0**-BITS * narrowest(self.features)
+
+
+class Grid(Protocol):
+    """The rows of a block on their grid, whatever they are stored in."""
+
+    @property
+    def size(self) -> Vector:
+        """2^e of every row."""
+
+    @property
+    def limit(self) -> Vector:
+        """The largest left factor of every row, in steps."""
+
+    @property
+    def norms(self) -> Vector:
+        """‖z‖ of every row, as it stands on its grid."""
+
+    @property
+    def most(self) -> float:
+        """Steps of a left factor of full length against a row of norm 1."""
+
+    def margins(self, weights: Vector) -> Vector:
+        """⟨z, w⟩ of every row."""
+
+    def pairs(self, left: Vector) -> list[Pair]:
+        """The rows beside a left factor, and whether totals wait for the map (sparse rows), so that a sum says which it is."""
+
+
+def canonical(X: Any) -> Any:
+    """The CSR matrix with every entry stored once: the square of an entry is not the sum of the squares of its parts."""
+    if X.has_canonical_format:
+        return X
+    X = X.copy()
+    X.sum_duplicates()
+    return X
+
+
+def affine(features: Features) -> bool:
+    """Whether the map adds something to a row of zeros."""
+    return bool(features.intercept) or features.shift is not None
+
+
+def narrowest(features: Features) -> float:
+    """A public m such that rows are clipped as if ‖M(b, t)‖ were at least m: half of the map's smallest factor, within 2¹² of its
+    largest. The grid of the left factor is C·2⁻²⁹/m, so that the row that the map stretches most still has 16 bits."""
+    parts = [1.0] if features.scale is None else np.abs(features.scale)[np.flatnonzero(features.scale)].tolist() or [1.0]
+    if features.intercept:
+        parts.append(features.intercept)
+    return max(min(parts), max(parts) / WIDEST) / 2
+
+
+def centred_norms(X: Any, b: Vector, t: Vector, features: Features) -> Vector:
+    """Upper bounds on ‖M(b, t)‖ = √(Σ s_j²(b_j - m_j·t)² + c²t²), each row's entries added one after the other.
+
+    The square is expanded, so that zeros stay unstored: Σ_stored s_j²·b_j(b_j - 2m_j·t) + t²·Σ s_j²m_j². Each of at most d + 4
+    roundings errs by 2⁻⁵² of at most 2(Σ s_j²b_j² + t²Σ s_j²m_j²), by which the result is raised.
+    """
+    d = X.shape[1]
+    squares = np.ones(d) if features.scale is None else features.scale**2
+    shift = np.zeros(d) if features.shift is None else features.shift
+    rows = np.repeat(t, np.diff(X.indptr))
+    weights, middles = squares[X.indices], shift[X.indices]
+    entries = np.stack([weights * b * (b - 2.0 * middles * rows), weights * b * b])
+    ones = np.ones(d)
+    exact, plain = (type(X)((part, X.indices, X.indptr), shape=X.shape) @ ones for part in entries)
+    behind = t * t * math.fsum(squares * shift * shift)
+    total = exact + behind + (t * features.intercept) ** 2
+    spare = (d + 8) * 2.0**-51 * (plain + behind)
+    return np.asarray(np.sqrt(np.maximum(total, 0.0) + spare))
+
+
+def with_ones(X: Any, b: Vector, t: Vector, behind: bool) -> Any:
+    """The whole numbers as CSR in int64, with t as a last column."""
+    from scipy.sparse import csr_array
+
+    n, d = X.shape
+    if not behind:
+        return csr_array((b.astype(np.int64), X.indices, X.indptr), shape=(n, d))
+    ends = X.indptr[1:]
+    data = np.insert(b, ends, t).astype(np.int64)
+    indices = np.insert(X.indices, ends, d)
+    indptr = X.indptr + np.arange(n + 1, dtype=X.indptr.dtype)
+    return csr_array((data, indices, indptr), shape=(n, d + 1))
+
+
+def scaled(values: Vector, factor: Vector) -> Vector:
+    """values·factor row by row, for one or several margins."""
+    return np.asarray(values * (factor if values.ndim == 1 else factor[:, None]))
+
+
+def gridded(block: Block, features: Features) -> Grid:
+    """The block's rows on their grid, kept with the block until another map asks: one copy in memory, never two."""
+    kept = block.memory.get("gridded")
+    if kept is None or kept[0] != features.key:
+        block.memory.pop("gridded", None)
+        own = getattr(block.X, "gridded", None)  # rows that are more than a matrix put themselves on their grid
+        make = SparseGrid.of if is_sparse(block.X) else DenseGrid.of
+        kept = (features.key, make(block.X, features) if own is None else own(features))
+        block.memory["gridded"] = kept
+    grid: Grid = kept[1]
+    return grid
+
+
+def in_steps(slopes: Vector, grid: Grid, clip: float) -> Vector:
+    """slope·2^e in steps of the grid that belongs to the clip; NaN counts as 0."""
+    return settled(scaled(slopes, grid.size * (grid.most / clip)))
+
+
+def left_factor(slopes: Vector, grid: Grid, clip: float) -> Vector:
+    """slope·2^e as whole numbers of steps, so that no row of slope·z is longer than `clip`.
+
+    One number is rounded to the nearest step and cut at the last whole step inside the limit. K numbers are scaled down to the
+    limit and rounded to the nearest step, or towards 0 where the nearest ones would be longer.
+    """
+    steps = in_steps(slopes, grid, clip)
+    if steps.ndim == 1:
+        return shortened(np.rint(steps), np.floor(grid.limit))
+    steps = shortened(steps, grid.limit)
+    nearest = np.rint(steps)
+    longer = squares(nearest) > grid.limit**2
+    return np.where(longer[:, None], np.trunc(steps), nearest)
+
+
+def shortened(values: Vector, limit: Vector) -> Vector:
+    """Rows of one or several numbers, none longer than its limit."""
+    if values.ndim == 1:
+        return np.minimum(np.maximum(values, -limit), limit)
+    values = np.clip(values, -1e150, 1e150)
+    return scaled(values, limit / np.maximum(np.sqrt(squares(values)), limit))
+
+
+def squares(values: Vector) -> Vector:
+    """Σ_k v_k² of every row, column after column: a function of the row alone."""
+    total = np.zeros(len(values))
+    for k in range(values.shape[1]):
+        total += values[:, k] ** 2
+    return total
+
+
+class Pulled(Paired):
+    """A term of the form Σ clip_C(slope ⊗ z): one number, or K of them, times the mapped row.
+
+    A subclass says what the slopes of a block are, and the largest norm that one row may add.
+    """
+
+    features: Features
+
+    @property
+    def longest(self) -> float:
+        """C: the largest norm of what one row adds."""
+        raise NotImplementedError
+
+    def slopes(self, block: Block, grid: Grid) -> Vector:
+        """(rows,) or (rows, K) in float64."""
+        raise NotImplementedError
+
+    def factors(self, block: Block) -> list[Pair]:
+        grid = gridded(block, self.features)
+        return grid.pairs(left_factor(self.slopes(block, grid), grid, self.longest))
+
+    def units(self, total: NDArray[Any]) -> Vector:
+        features, waits = self.features, bool(total[-1])
+        sums = total[:-1] * (self.longest / (MOST_SPARSE_PRODUCT * narrowest(features) if waits else MOST_PRODUCT))
+        line = len(sums) - features.places
+        mapped = self._mapped(sums[:line]) if waits else sums[:line]
+        if features.places:
+            mapped = np.concatenate([mapped, features.looked_up(sums[line:])])
+        return np.asarray(mapped, dtype=np.float64)
+
+    def _mapped(self, sums: NDArray[Any]) -> NDArray[Any]:
+        """Totals of (b, t) through the affine map."""
+        features, sums = self.features, sums.reshape(self.outputs, -1)
+        if affine(features):
+            sums, ones = sums[:, :-1], sums[:, -1:]
+            if features.shift is not None:
+                sums = sums - ones * features.shift
+        if features.scale is not None:
+            sums = sums * features.scale
+        if features.intercept:
+            sums = np.concatenate([sums, ones * features.intercept], axis=1)
+        return np.asarray(sums.reshape(-1))
+
+    @property
+    def outputs(self) -> int:
+        """K: how many numbers are multiplied with the row."""
+        return 1
