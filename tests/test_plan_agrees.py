@@ -88,7 +88,7 @@ def said(action):
 def test_plan_and_fit_never_disagree(part):
     """`model.plan`, which the command and the ledger's check use, against the plan of the fit itself."""
     compared = [agree(seed) for seed in range(40 * part, 40 * part + 40)]
-    assert sum(compared) >= 8  # most of the others are refused, by both in the same words
+    assert sum(compared) >= 6  # most of the others are refused, by both in the same words
 
 
 def agree(seed):
