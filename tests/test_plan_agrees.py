@@ -48,6 +48,8 @@ def declarations(seed):
         options["delta"] = dice.choice([None, 0.0]) if name == "MeanEstimator" else 0.0
         return getattr(dperm, name)(**options, bounds=(-1, 1)), rng.uniform(-1, 1, (N, d)), None, given, d
     options |= {"delta": dice.choice([None, None, 0.0]), "method": dice.choice(METHODS)}
+    if name.startswith("GAM"):  # one method; the others are refused by their name alone
+        options["method"] = "auto"
     options["radius"] = dice.choice([None, None, 2.0])
     if name not in ("LinearSVC", "MLPClassifier", "GAMClassifier"):
         options["intervals"] = random.Random(-1 - seed).random() < 0.2
@@ -87,8 +89,8 @@ def said(action):
 @pytest.mark.parametrize("part", range(10))
 def test_plan_and_fit_never_disagree(part):
     """`model.plan`, which the command and the ledger's check use, against the plan of the fit itself."""
-    compared = [agree(seed) for seed in range(40 * part, 40 * part + 40)]
-    assert sum(compared) >= 6  # most of the others are refused, by both in the same words
+    compared = [agree(seed) for seed in range(48 * part, 48 * part + 48)]
+    assert sum(compared) >= 10  # most of the others are refused, by both in the same words
 
 
 def agree(seed):
