@@ -34,9 +34,9 @@ lint: $(BIN)/.dev
 # The gate of the two packages that every guarantee rests on.
 coverage: $(BIN)/.dev
 	$(BIN)/python -m pytest -n $(WORKERS) -q --cov=dperm.problem --cov=dperm.privacy --cov-fail-under=95 \
-	  --cov-report=term-missing:skip-covered tests/test_losses.py tests/test_regularizers.py tests/test_domains.py \
-	  tests/test_problem.py tests/test_gaussian.py tests/test_accounting.py tests/test_guarantees.py \
-	  tests/test_objective.py tests/test_exact_objective.py src/dperm/problem src/dperm/privacy
+	  --cov-report=term-missing:skip-covered tests/problem/test_losses.py tests/problem/test_regularizers.py tests/problem/test_domains.py \
+	  tests/problem/test_problem.py tests/privacy/test_gaussian.py tests/privacy/test_accounting.py tests/privacy/test_guarantees.py \
+	  tests/mechanisms/test_objective.py tests/mechanisms/test_exact_objective.py src/dperm/problem src/dperm/privacy
 
 # The site, with warnings as errors, into site/.
 docs: $(BIN)/.dev

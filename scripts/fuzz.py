@@ -30,7 +30,7 @@ with atheris.instrument_imports(include=["dperm"]):
     from dperm.tables.tables import read_table
     from dperm.walk.certificate import Certificate
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "helpers"))
 from hostile import mutated, through_json
 
 SCHEMA = {

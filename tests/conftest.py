@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+from places import SHARED_DATA
 
 
 @pytest.fixture(scope="session")

@@ -130,7 +130,7 @@ def noise_source(policy: str = "secure", random_state: Any = None) -> Noise:
     return ExactNoise() if policy == "exact" else SecureNoise()
 
 
-# A sum of pairs moves by its declared sensitivity, to 1e-9 of it (tests/test_exact_sums.py). What is released may move by a
+# A sum of pairs moves by its declared sensitivity, to 1e-9 of it (tests/terms/test_exact_sums.py). What is released may move by a
 # little more: the grid of the release takes 1/8192 of the sensitivity, the float sums of a whole solve some rounding, the fused
 # kernel of a device a rounding for each row. The total stays below 0.1 %, and every scale is raised by as much.
 RELEASE_SLACK = 1.001

@@ -1,0 +1,87 @@
+"""The documentation: every code block runs, every shown message is the real one, the site builds without a warning."""
+
+from __future__ import annotations
+
+import io
+import re
+import shlex
+import subprocess
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+from dperm.cli import main
+from places import ROOT
+
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```", re.M | re.S)
+KNOWN = {"python", "sh", "console", "text", "toml", "json", "ini", "make", ""}
+# Commands of the shell blocks that install or run for minutes; the rest must be `dperm`.
+SLOW = ("make ", "git ", "pip ", "python ", "cd ", "dperm demo", "dperm audit", "dperm bench", "dperm explore", "docker ")
+
+
+def blocks(page: Path) -> list[tuple[str, str]]:
+    return FENCE.findall(page.read_text(encoding="utf-8"))
+
+
+def command(line: str) -> tuple[int, str]:
+    """Exit code and output of one `dperm` line, run by the command's own entry point (new processes would take minutes)."""
+    words = shlex.split(line, comments=True)
+    assert words[0] == "dperm", f"only dperm commands belong into sh blocks, found {line!r}"
+    out = io.StringIO()
+    with mock.patch.object(sys, "argv", words), redirect_stdout(out), redirect_stderr(out):
+        try:
+            main()
+        except SystemExit as end:
+            return int(end.code or 0), out.getvalue()
+    return 0, out.getvalue()
+
+
+def test_every_block_has_a_language_that_the_tests_know():
+    found = {language for page in PAGES for language, _ in blocks(page)}
+    assert found <= KNOWN, found - KNOWN
+    assert sum(language == "python" for page in PAGES for language, _ in blocks(page)) >= 25
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p)], ids=lambda p: str(p.relative_to(ROOT)))
+def test_the_code_of_a_page_runs(page, tmp_path, monkeypatch):
+    """Python blocks share one namespace per page, shell and console blocks share its folder."""
+    monkeypatch.chdir(tmp_path)
+    names: dict = {"__name__": "page"}
+    for language, text in blocks(page):
+        if language == "python":
+            with redirect_stdout(io.StringIO()):
+                exec(compile(text, f"{page.name}", "exec"), names)
+        elif language == "sh" and page.name != "README.md":
+            for line in text.replace("\\\n", " ").splitlines():
+                if line.strip() and not line.startswith(("#", *SLOW)):
+                    code, output = command(line)
+                    assert code == 0, (line, output)
+        elif language == "console":
+            line, _, expected = text.partition("\n")
+            _, output = command(line.removeprefix("$ "))
+            assert expected.strip() in output, (line, output)
+
+
+def test_the_coverage_table_is_that_of_the_script():
+    page = (ROOT / "docs" / "intervals.md").read_text(encoding="utf-8")
+    rows = [line.split("|")[1:-1] for line in page.splitlines() if re.match(r"\| (linear|logistic), \w+ \| [\d,]+ \|", line)]
+    assert len(rows) >= 6
+    for row in rows:
+        assert int(row[3].replace(",", "")) >= 1000
+        assert abs(float(row[4].strip(" %")) - 90) <= 3 and abs(float(row[5].strip(" %")) - 95) <= 3
+
+
+def test_the_site_builds_without_a_warning(tmp_path):
+    pytest.importorskip("mkdocs", reason="the documentation tools are not installed (pip install --group docs)")
+    pytest.importorskip("material", reason="mkdocs-material is not installed (pip install --group docs)")
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")],
+        cwd=ROOT, capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    html = (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
+    assert "fonts.googleapis.com" not in html and "Threat model" in html

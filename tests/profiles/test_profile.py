@@ -1,0 +1,347 @@
+"""Profiles: sensitivities of their sums, what the record says, how types are decided, and the commands."""
+
+from __future__ import annotations
+
+import copy
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dperm
+from command_line import run as command
+from dperm.privacy import Levels, compose, event_from_spec
+from dperm.privacy.filters import Filter
+from dperm.profiles import terms as of
+from dperm.profiles.profile import Profile, question_about
+from dperm.profiles.rows import looked_at
+from dperm.rows.base import Block
+from dperm.rows.exact import Tallied
+from dperm.rows.memory import MemoryRows
+from odd_cells import ODD
+
+RELATIONS = ("replace-one", "zero-out", "add-remove")
+
+
+def people(n: int = 6000, seed: int = 0) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    table = pd.DataFrame(
+        {
+            "age": rng.integers(18, 90, n).astype(float),
+            "income": np.exp(rng.normal(10, 1.0, n)),
+            "city": rng.choice(["a", "b", "c"], n, p=[0.6, 0.3, 0.1]),
+            "since": pd.Series(pd.Timestamp("2015-01-01") + pd.to_timedelta(rng.integers(0, 2000, n), "D")).dt.strftime(
+                "%Y-%m-%d"
+            ),
+            "note": [f"only {j}" for j in range(n)],
+            "flag": rng.choice(["yes", "no"], n),
+        }
+    )
+    table.loc[::10, "age"] = np.nan
+    chance = 1 / (1 + np.exp(-(0.08 * (table["age"].fillna(54) - 54) + 2.0 * (table["city"] == "a") - 1)))
+    table["bought"] = np.where(rng.uniform(size=n) < chance, "yes", "no")
+    return table
+
+
+# -- sensitivities -------------------------------------------------------------------------------------------------------------
+
+
+def every_term(columns: int) -> list[of.ColumnTerm]:
+    places, kinds = tuple(range(columns)), ("numeric",) * columns
+    scales = (of.Scale(-2.0, 3.0),) * columns
+    mixed = tuple(of.Scale(0.5, 800.0, True) if j % 2 else None for j in range(columns))
+    return [
+        of.Looks(places),
+        of.Places(places, (4,) * columns),
+        of.Octaves(places, kinds),
+        of.Cells(places, kinds, scales),
+        of.Moments(places, kinds, scales),
+        of.Joint(places, kinds, scales, columns, "numeric", of.Scale(-2.0, 3.0)),
+        of.Counts(places, kinds, mixed, (3,) * columns, (None,) * columns),
+    ]
+
+
+def random_row(rng: np.random.Generator, columns: int) -> np.ndarray:
+    reading = rng.choice([rng.normal(0, 3), -2.0, 3.0, 0.5, np.nan, np.inf, 1e300, -1e300, 0.0], size=columns)
+    return np.stack([reading, rng.integers(0, 6, columns), rng.integers(-1, 4, columns)], axis=1).reshape(-1)
+
+
+@pytest.mark.parametrize("columns", [1, 3])
+def test_no_row_moves_a_sum_further_than_its_term_says_and_some_row_nearly_does(columns):
+    """600 random pairs of rows, one of them null at times; the largest move is at least 70 % of the stated one."""
+    rng = np.random.default_rng(columns)
+    for term in every_term(columns):
+        nulled = replaced = 0.0
+        for _ in range(600):
+            one, other = (term(Block(random_row(rng, columns + 1)[None], np.zeros(1), None, 0)) for _ in range(2))
+            nothing = term(Block(random_row(rng, columns + 1)[None], np.zeros(1), np.zeros(1), 0))
+            assert not nothing.any()
+            assert np.abs(one).max() <= term.row_bound
+            nulled = max(nulled, float(np.linalg.norm(one)))
+            replaced = max(replaced, float(np.linalg.norm(one - other)), float(np.linalg.norm(one)))
+        assert nulled <= term.sensitivity("zero-out") * (1 + 1e-12)
+        assert replaced <= term.sensitivity("replace-one") * (1 + 1e-12)
+        assert nulled >= 0.7 * term.sensitivity("zero-out")
+        assert replaced >= 0.7 * term.sensitivity("replace-one")
+
+
+def test_sums_of_permuted_rows_are_the_same_bits():
+    rng = np.random.default_rng(0)
+    X = np.stack([random_row(rng, 4) for _ in range(9000)])
+    order = rng.permutation(len(X))
+    for term in every_term(3):
+        one, other = (MemoryRows(part, np.zeros(len(X))).sum(term, 1.0) for part in (X, X[order]))
+        assert isinstance(term, Tallied) and one.any() and one.tobytes() == other.tobytes()
+
+
+def test_means_and_squares_of_two_rows_differ_by_at_most_two():
+    v, w = np.meshgrid(np.linspace(-1, 1, 401), np.linspace(-1, 1, 401))
+    assert ((v - w) ** 2 + (v**2 - w**2) ** 2).max() == pytest.approx(4.0)
+
+
+# -- the record ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("persons", [False, True])
+def test_a_profile_keeps_its_budget_and_verifies_for_every_relation(relation, persons):
+    table = people(2000)
+    given = {"nominal_n": 2000} if relation == "add-remove" else {}
+    if persons:
+        table["id"] = np.arange(2000) // 2
+        given |= {"groups": "id", "max_rows_per_person": 2}
+    found = dperm.profile(table, epsilon=2.0, delta=1e-5, target="bought", relation=relation, random_state=1, **given)
+    assert compose(found.plan.events, relation).epsilon(1e-5) <= 2.0
+    assert compose(found.plan.events, relation).epsilon(1e-5) >= 2.0 * (1 - 1e-4)
+    assert any(isinstance(event, Levels) for event in found.plan.events)
+    assert found.verify(allow_seeded=True).ok
+    assert found.record["guarantee"]["unit"] == ("person" if persons else "row")
+    assert "id" not in found.columns
+
+
+def test_a_change_to_any_number_of_the_record_shows():
+    found = dperm.profile(people(1500), epsilon=2.0, target="bought", random_state=2)
+    leaves = []
+
+    def walk(value, path):
+        if isinstance(value, dict):
+            for key, inner in value.items():
+                walk(inner, (*path, key))
+        elif isinstance(value, list):
+            for key, inner in enumerate(value[:3]):
+                walk(inner, (*path, key))
+        elif isinstance(value, float | int) and not isinstance(value, bool):
+            leaves.append(path)
+
+    walk(found.record, ())
+    for path in leaves[:: max(len(leaves) // 25, 1)]:
+        altered = copy.deepcopy(dict(found.record))
+        place = altered
+        for key in path[:-1]:
+            place = place[key]
+        place[path[-1]] += 1
+        if path[0] != "noise":  # a seed is a claim about the run
+            assert not Profile(altered).verify(allow_seeded=True).ok, path
+    altered = copy.deepcopy(dict(found.record))
+    altered["released"]["levels"][0] = [[" ", 3.0], *altered["released"]["levels"][0]]
+    assert "threshold" in str(Profile(altered).verify(allow_seeded=True).reasons)
+    assert Profile.from_json(found.to_json()).verify(allow_seeded=True).ok
+    assert not found.verify().ok  # seeded noise is no privacy
+
+
+def test_types_are_decided_by_counts_and_one_cell_decides_nothing():
+    table = people(3000).astype(object)
+    plain = dperm.profile(table, epsilon=3.0, target="bought", random_state=3)
+    kinds = {name: column["kind"] for name, column in plain.columns.items()}
+    assert kinds == {
+        "age": "numeric", "income": "numeric", "city": "levels", "since": "date", "note": "levels", "flag": "boolean",
+        "bought": "levels",
+    }  # fmt: skip
+    assert plain.columns["city"]["levels"] == ["a", "b", "c"]
+    assert plain.columns["note"]["levels"] == []
+    assert plain.columns["bought"]["levels"] == ["no", "yes"]
+    schema = plain.schema().spec()
+    assert schema["columns"]["note"] == schema["columns"]["since"] == {"type": "ignored"}
+    assert schema["target"] == {"column": "bought", "type": "classes", "classes": ["no", "yes"]}
+    for cell in ODD[::12]:
+        odd = table.copy()
+        for name in odd.columns:
+            odd.at[7, name] = cell
+        found = dperm.profile(odd, epsilon=3.0, target="bought", random_state=3)
+        assert {name: column["kind"] for name, column in found.columns.items()} == kinds
+
+
+@pytest.mark.parametrize("cell", [None, "n/a", 1e308, -1e308, float("inf"), "x" * 10_000, b"\xff", True])
+def test_a_cell_is_read_the_same_whatever_the_others_are(cell):
+    """The rows of all other persons are the same numbers, whatever one cell holds: no reader infers a type."""
+    table = people(60).astype(object)
+    question, _ = question_about(list(table.columns), None, "bought")
+    before = looked_at(table, question)
+    table.at[5, "age"] = cell
+    after = looked_at(table, question)
+    kept = np.delete(np.arange(60), 5)
+    looks = [j for j in range(before.X.shape[1]) if j % of.PER_COLUMN != 2]
+    assert np.array_equal(before.X[np.ix_(kept, looks)], after.X[np.ix_(kept, looks)], equal_nan=True)
+
+
+def test_numbers_are_near_the_truth_and_wide_bounds_do_not_matter():
+    table = people(10_000)
+    for high in (100, 100_000):
+        schema = {
+            "columns": {"age": {"type": "numeric", "low": 0, "high": high}, "income": {"type": "numeric", "bounds": "private"}}
+        }
+        found = dperm.profile(table, schema=schema, epsilon=2.0, random_state=4)
+        age, income = found.columns["age"], found.columns["income"]
+        assert age["mean"]["value"] == pytest.approx(table["age"].mean(), abs=0.5)
+        assert age["spread"]["value"] == pytest.approx(table["age"].std(), abs=0.5)
+        assert age["missing"]["value"] == pytest.approx(0.1, abs=0.01)
+        assert income["scale"]["log"] or income["scale"]["high"] < 1e7
+        assert income["quantiles"][2]["value"] == pytest.approx(table["income"].median(), rel=0.1)
+        bounds = found.schema().spec()["columns"]["age"]
+        assert 0 <= bounds["low"] < 18
+        assert 90 <= bounds["high"] <= 150
+
+
+def test_a_target_of_few_numbers_has_classes_and_one_of_many_has_bounds():
+    rng = np.random.default_rng(5)
+    table = pd.DataFrame({"x": rng.normal(size=5000), "few": rng.integers(0, 3, 5000), "many": rng.normal(50, 10, 5000)})
+    few = dperm.profile(table, epsilon=3.0, target="few", parts="schema", random_state=0)
+    assert few.schema().target.classes == (0, 1, 2)
+    many = dperm.profile(table, epsilon=3.0, target="many", parts="schema", random_state=0)
+    assert many.schema().target.type == "numeric"
+    assert many.schema().target.low < 30 < 70 < many.schema().target.high
+    assert "counts" not in many.record["released"]
+
+
+@pytest.mark.parametrize("entry", [None, {"type": "categorical", "levels": "private"}])
+def test_a_target_that_the_schema_leaves_open_is_found(entry):
+    schema = {"columns": {"age": {"type": "numeric", "low": 0, "high": 120}, **({} if entry is None else {"bought": entry})}}
+    found = dperm.profile(people(3000), schema=schema, target="bought", epsilon=3.0, random_state=0)
+    assert found.verify(allow_seeded=True).ok
+    filled = found.schema()
+    assert filled.target.classes == ("no", "yes")
+    assert [column.name for column in filled.columns] == ["age"]
+    with pytest.raises(ValueError, match="among the columns"):
+        dperm.profile(people(100), schema={"columns": {"age": schema["columns"]["age"]}}, target="nobody", epsilon=1.0)
+
+
+def test_correlations_with_the_target_are_near_the_truth():
+    table = people(10_000)
+    table["spend"] = table["age"].fillna(0) + np.random.default_rng(1).normal(0, 20, len(table))
+    found = dperm.profile(table, target="spend", correlations=True, epsilon=3.0, random_state=0)
+    truth = table[["age", "spend"]].dropna().corr().iloc[0, 1]
+    assert found.columns["age"]["correlation"]["value"] == pytest.approx(truth, abs=0.05)
+    assert found.verify(allow_seeded=True).ok
+    two = dperm.profile(table.drop(columns="spend"), target="bought", correlations=True, epsilon=3.0, random_state=0)
+    goal = np.where(table["bought"] == "yes", 1.0, -1.0)[table["age"].notna()]
+    truth = np.corrcoef(table["age"].dropna(), goal)[0, 1]
+    assert two.columns["age"]["correlation"]["value"] == pytest.approx(truth, abs=0.05)
+    assert "correlation" not in two.columns["bought"]
+    with pytest.raises(ValueError, match="target for correlations"):
+        dperm.profile(table, correlations=True, epsilon=1.0)
+
+
+def test_a_ledger_books_the_profile_and_refuses_the_next(tmp_path):
+    ledger = dperm.Ledger.create(tmp_path / "l", dataset="people", epsilon=1.5, delta=1e-6)
+    table = people(2000)
+    found = dperm.profile(table, epsilon=1.0, delta=1e-6, ledger=ledger, target="bought", random_state=0)
+    assert found.verify(allow_seeded=True).ok
+    assert ledger.account().fits == 1
+    assert ledger.verify([found.record], allow_seeded=True) == []
+    with pytest.raises(ValueError, match="exceed"):
+        dperm.profile(table, epsilon=1.0, delta=1e-6, ledger=ledger, target="bought", random_state=0)
+
+
+def test_what_cannot_be_profiled_is_refused_in_a_sentence():
+    table = people(200)
+    for given, words in (
+        ({"delta": 0.0}, "delta > 0"),
+        ({"relation": "add-remove"}, "nominal_n"),
+        ({"target": "nobody"}, "among the columns"),
+        ({"level": 1.0}, "level"),
+        ({"groups": "note"}, "max_rows_per_person"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            dperm.profile(table, epsilon=1.0, **given)
+    with pytest.raises(ValueError, match="table"):
+        dperm.profile(np.zeros((3, 2)), epsilon=1.0)
+
+
+def test_empty_tables_and_columns_are_profiled_too():
+    empty = pd.DataFrame({"a": [None] * 500, "b": [""] * 500})
+    found = dperm.profile(empty, epsilon=1.0, random_state=0)
+    assert [column["kind"] for column in found.columns.values()] == ["unknown", "unknown"]
+    nobody = dperm.profile(people(0), epsilon=1.0, relation="add-remove", nominal_n=1000, target="bought", random_state=0)
+    assert nobody.verify(allow_seeded=True).ok
+
+
+# -- commands ------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    table = people(4000)
+    table["id"] = np.arange(4000) // 2
+    table.to_csv("people.csv", index=False)
+    return tmp_path
+
+
+def test_from_a_raw_file_to_a_schema_a_model_and_its_verification(folder):
+    persons = ("--person", "id", "--max-rows-per-person", 2)
+    named = ("--target", "bought", "--epsilon", 3, "--out-schema", "people.json", "--out", "profile")
+    _, text = command("profile", "people.csv", *persons, *named)
+    assert "per person" in text
+    assert "only 7" not in text
+    assert {file.name for file in (folder / "profile").iterdir()} == {"profile.json", "profile.html", "profile.md"}
+    page = (folder / "profile" / "profile.html").read_text()
+    assert page.count("<svg") >= 3
+    assert "only 7" not in page
+    assert "verified" in command("verify", "profile")[1]
+    command("fit", "people.csv", "--schema", "people.json", "--epsilon", 1, *persons, "--out", "model")
+    assert "verified" in command("verify", "model")[1]
+    assert command("profile", "people.csv", *persons, *named)[0] == 2  # nothing is overwritten unasked
+
+
+def test_a_fit_without_a_schema_pays_for_everything_in_one_budget(folder):
+    dperm.Ledger.create("book", dataset="people", epsilon=3.0, delta=1e-6)
+    private = ("--bounds", "private", "--levels", "private")
+    _, text = command("fit", "people.csv", "--target", "bought", "--epsilon", 2.5, *private, "--out", "model", "--ledger", "book")
+    assert "together" in text
+    ledger = dperm.Ledger("book")
+    assert ledger.account().fits == 2
+    made, found = dperm.Certificate.load("model/certificate.json"), Profile.load("model/profile.json")
+    assert ledger.verify([found.record, made.record]) == []
+    rule = Filter.declare(2.5, 1e-6, "auto")
+    costs = [rule.cost([event_from_spec(stage["event"]) for stage in claim.record["stages"]]) for claim in (found, made)]
+    assert rule.accepts(costs) is not None
+    assert rule.accepts([*costs, costs[1]]) is None
+    table = people(4000, seed=9).assign(id=0)
+    truth = (table["bought"] == "yes").mean()
+    assert (dperm.load("model").predict(table) == table["bought"]).mean() > max(truth, 1 - truth) + 0.02
+
+
+def test_private_levels_in_a_schema_are_found_before_the_fit(folder):
+    columns = {"age": {"type": "numeric", "low": 0, "high": 120}, "city": {"type": "categorical", "levels": "private"}}
+    target = {"column": "bought", "type": "classes", "classes": ["no", "yes"]}
+    (folder / "people.json").write_text(json.dumps({"columns": columns, "target": target}))
+    command("fit", "people.csv", "--schema", "people.json", "--epsilon", 3, "--out", "model")
+    assert dperm.Schema.load("model/schema.json").columns[1].levels == ("a", "b", "c")
+    assert "city=a" in dperm.Certificate.load("model/certificate.json").record["encoding"]["names"]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ((), "Expected --schema"),
+        (("--bounds", "private"), "Expected --schema"),
+        (("--bounds", "guess", "--levels", "private"), "Expected --bounds private"),
+        (("--bounds", "private", "--levels", "private", "--schema", "x.json"), "found both"),
+        (("--bounds", "private", "--levels", "private", "--delta", 0), "delta > 0"),
+    ],
+)
+def test_what_is_neither_declared_nor_found_is_asked_for(folder, options, words):
+    code, text = command("fit", "people.csv", "--target", "bought", "--epsilon", 1, *options)
+    assert code == 2
+    assert words in text

@@ -1,0 +1,71 @@
+"""Certificates, models, evaluations, searches and ledgers written by version 0.1.0 still load and verify."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dperm
+from dperm.estimators.model_file import model_from_record
+from dperm.estimators.search import SearchCertificate
+from dperm.evaluation.evaluate import Evaluation
+from dperm.release.ledger.book import Ledger
+from dperm.walk.certificate import Certificate
+from estimator_cases import rows
+from places import FIXTURES
+
+OLD = FIXTURES / "0.1.0"
+CERTIFICATES = sorted((OLD / "certificates").glob("*.json"))
+
+
+@pytest.mark.parametrize("path", CERTIFICATES, ids=lambda path: path.stem)
+def test_an_old_certificate_verifies(path: Path) -> None:
+    verdict = Certificate.load(path).verify(allow_seeded=True, accept_assumptions=True)
+    assert verdict.ok, verdict.reasons
+
+
+def test_every_mechanism_has_an_old_certificate() -> None:
+    assert len(CERTIFICATES) == 56
+    found = {json.loads(path.read_text())["mechanism"]["name"] for path in CERTIFICATES}
+    assert {
+        "gradient", "scaled-gradient", "scaled-objective", "scaled-quantile", "scaled-poisson", "objective", "output", "newton",
+        "zeroth", "statistics", "selection", "network", "exponential", "finite-exponential", "quantile-exponential",
+    } <= found  # fmt: skip
+
+
+@pytest.mark.parametrize("path", sorted((OLD / "models").glob("*.json")), ids=lambda path: path.stem)
+def test_an_old_model_predicts_what_it_did(path: Path) -> None:
+    stored = json.loads(path.read_text())
+    answers = model_from_record(stored["model"]).predict(np.array(stored["rows"]))
+    if isinstance(stored["predictions"][0], float):
+        assert np.allclose(answers, stored["predictions"], rtol=1e-9)
+    else:
+        assert answers.tolist() == stored["predictions"]
+
+
+@pytest.mark.parametrize("kind", ["binary", "multiclass", "regression"])
+def test_an_old_evaluation_verifies(kind: str) -> None:
+    verdict = Evaluation.load(OLD / f"evaluation-{kind}.json").verify(allow_seeded=True)
+    assert verdict.ok, verdict.reasons
+
+
+def test_an_old_search_verifies() -> None:
+    verdict = SearchCertificate.load(OLD / "search.json").verify(allow_seeded=True)
+    assert verdict.ok, verdict.reasons
+
+
+def test_an_old_ledger_opens_verifies_and_takes_another_debit(tmp_path: Path) -> None:
+    file = tmp_path / "people.ledger"
+    shutil.copy(OLD / "people.ledger", file)
+    ledger = Ledger.open(file)
+    assert ledger.account().fits == 2
+    seen = json.loads((OLD / "certificates" / "logistic-with-ledger.json").read_text())
+    assert ledger.verify([seen], allow_seeded=True) == []
+    X, y = rows("logistic")
+    model = dperm.LogisticRegression(epsilon=0.1, bounds=(-1, 1), classes=[0, 1], ledger=file).fit(X, y)
+    assert ledger.account().fits == 3
+    assert ledger.verify([seen, model.certificate_.record], allow_seeded=True) == []
