@@ -142,6 +142,9 @@ KINDS: dict[str, dict[str, Any]] = {
     "ordinal": {"type": "ordinal", "levels": ["no", "yes", "1", "True"]},
     "categorical": {"type": "categorical", "levels": ["yes", "no", "None", "nan"], "missing": "its own level"},
     "numbers as levels": {"type": "categorical", "levels": [0, 1, 0.5]},
+    "datetime": {"type": "datetime", "parts": ["year", "month", "weekday", "hour"], "low": 1990, "high": 2030},
+    "hash": {"type": "categorical", "hash": 5, "missing": "its own level"},
+    "bins": {"type": "numeric", "low": -1, "high": 2, "bins": 3, "missing": "its own level"},
 }
 TABLES = {
     "pandas": lambda columns: pd.DataFrame({name: odd_cells.frame(cells) for name, cells in columns.items()}),

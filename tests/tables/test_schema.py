@@ -13,7 +13,8 @@ import pytest
 
 import dperm
 from dperm.tables.cells import codes, nulls, numbers, truth
-from dperm.tables.schema import OWN_LEVEL, Schema
+from dperm.tables.column import OWN_LEVEL
+from dperm.tables.schema import Schema
 
 SPEC = {
     "name": "people",

@@ -24,7 +24,7 @@ def schema(
     from dperm.tables.schema import Schema
     from dperm.tables.tables import storage_types
 
-    text = json.dumps(Schema.draft(storage_types(file)), indent=1, ensure_ascii=False)
+    text = json.dumps(Schema.draft(storage_types(file), file.stem), indent=1, ensure_ascii=False)
     if out is None:
         typer.echo(text)
     else:

@@ -30,6 +30,8 @@ def _column(found: Found, declared: Mapping[str, Any] | None) -> dict[str, Any]:
     kept = {} if declared is None else {key: declared[key] for key in ("missing", "group") if key in declared}
     if declared is not None and declared["type"] in ("sparse", "ordinal", "boolean"):
         return dict(declared)
+    if declared is not None and declared.get("bins") is not None:
+        return dict(declared)
     if found.kind == "numeric" and found.scale is not None:
         return {"type": "numeric", "low": found.scale.low, "high": found.scale.high, **kept}
     if found.kind == "boolean":

@@ -29,8 +29,9 @@ from dperm.release.ledger.book import receipt_again
 from dperm.release.noise import noise_source
 from dperm.release.plan import Outcome, Plan, Shape, Target
 from dperm.rows.memory import MemoryRows
+from dperm.tables.column import Column
 from dperm.tables.persons import person_column, person_weights, unit_of
-from dperm.tables.schema import Column, Schema
+from dperm.tables.schema import Schema
 from dperm.tables.tables import column_names, is_table
 from dperm.walk.certificate import ARITHMETIC, TOLERANCE, Claim, _plain, differences, target_spec
 from dperm.walk.fitting import execute

@@ -93,7 +93,7 @@ def asked_by_schema(schema: Schema) -> tuple[Asked, ...]:
     for column in schema.columns:
         if column.type in ("numeric", "sparse"):
             found.append(Asked(column.name, "numeric", column.low, column.high))
-        elif column.type in ("categorical", "ordinal"):
+        elif column.type in ("categorical", "ordinal") and column.hash is None:
             found.append(Asked(column.name, "levels", levels=None if column.private_levels else column.levels))
         elif column.type == "boolean":
             found.append(Asked(column.name, "boolean"))

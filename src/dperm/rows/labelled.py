@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dperm.tables.cells import codes, numbers
-from dperm.tables.schema import Schema, TargetColumn
+from dperm.tables.column import TargetColumn
+from dperm.tables.schema import Schema
 
 # y → (labels, weights or None, anything else): `PrivateEstimator._labels`, or a function like it.
 LabelRule = Callable[[Any], tuple[Any, ...]]

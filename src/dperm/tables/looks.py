@@ -48,19 +48,29 @@ def _float(text: str) -> float | None:
         return None
 
 
+def moment(cell: Any) -> datetime.datetime | None:
+    """A date, or a date with time, in ISO form, by its own clock; None where the cell is none.
+
+    >>> moment("1970-01-03").day, moment("1970-01-01 12:00+02:00").hour, moment("3 May")
+    (3, 12, None)
+    """
+    value = plain(cell)
+    if not isinstance(value, str) or not (value[:4].isdigit() and value[4:5] == "-"):
+        return None
+    try:
+        return datetime.datetime.fromisoformat(value).replace(tzinfo=None)
+    except (ValueError, OverflowError):
+        return None
+
+
 def day(cell: Any) -> float | None:
     """Days since 1 January 1970 of a date or a date with time in ISO form; None where the cell is none.
 
     >>> day("1970-01-03"), day("1970-01-01 12:00"), day("3 May")
     (2.0, 0.5, None)
     """
-    value = plain(cell)
-    if not isinstance(value, str) or not (value[:4].isdigit() and value[4:5] == "-"):
-        return None
-    try:
-        return (datetime.datetime.fromisoformat(value).replace(tzinfo=None) - EPOCH).total_seconds() / 86400
-    except (ValueError, OverflowError):
-        return None
+    found = moment(cell)
+    return None if found is None else (found - EPOCH).total_seconds() / 86400
 
 
 def iso(days: float) -> str:

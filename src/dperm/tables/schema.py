@@ -5,13 +5,15 @@
      "target":  {"column": "income", "type": "classes", "classes": ["<=50K", ">50K"]}}
 
 Column types: numeric (low, high), ordinal (levels in order), categorical (levels), boolean, sparse (non-negative, mostly zero:
-high), ignored. A numeric column may say "bounds": "private" instead of low and high: the fit then pays for them. A categorical
-column may say "levels": "private": a profile then pays for them. `missing` says
-what a null becomes. In numeric and ordinal columns: "mean" (the default: the private centre of the column, or the middle of its
-bounds where the method releases none), "middle", "indicator" (as "mean", and a 0/1 column says where a cell was missing), a
-number or a level. In categorical columns: a level, "its own level", or by default the all-zero one-hot. In boolean and sparse
-columns: a number, 0 by default. A cell that does not parse is missing; an unknown level is the all-zero one-hot. Boolean columns
-with the same `group` are a one-hot code written out: exactly one of them is 1. `row_norm` beside "columns" bounds a row's norm.
+high), datetime (parts), ignored. Numeric columns may have `bins`, categorical ones a `hash` instead of levels (`transforms.py`),
+and `interactions` beside "columns" lists pairs of columns that are multiplied (`interactions.py`). A numeric column may say
+"bounds": "private" instead of low and high: the fit then pays for them. A categorical column may say "levels": "private": a
+profile then pays for them. `missing` says what a null becomes. In numeric and ordinal columns: "mean" (the default: the private
+centre of the column, or the middle of its bounds where the method releases none), "middle", "indicator" (as "mean", and a 0/1
+column says where a cell was missing), a number or a level. In categorical columns: a level, "its own level", or by default the
+all-zero one-hot. In boolean and sparse columns: a number, 0 by default. A cell that does not parse is missing; an unknown level
+is the all-zero one-hot. Boolean columns with the same `group` are a one-hot code written out: exactly one of them is 1.
+`row_norm` beside "columns" bounds a row's norm.
 """
 
 from __future__ import annotations
@@ -25,212 +27,16 @@ from typing import Any
 
 import numpy as np
 
-from dperm.tables.cells import codes, filled, nulls, numbers, truth
-from dperm.tables.encoding import Encoding, missing_value
+from dperm.tables.cells import codes, numbers
+from dperm.tables.column import Column, TargetColumn, described, scaled
+from dperm.tables.drafts import drafted, types_of
+from dperm.tables.encoding import Encoding
 from dperm.tables.gaps import kept_entries
-from dperm.words.spelling import closest, finite, scalars
+from dperm.tables.interactions import Interaction, pairs_of, products
+from dperm.words.spelling import closest, scalars
 
-COLUMN_TYPES = ("numeric", "ordinal", "categorical", "boolean", "sparse", "ignored")
-TARGET_TYPES = ("classes", "numeric", "count")
-OWN_LEVEL = "its own level"
-MISSING_NAME = "(missing)"
-MISSING_RULES = ("mean", "middle", "indicator")  # of numeric and ordinal columns; "mean" where nothing is said
-
-
-@dataclass(frozen=True)
-class Column:
-    """One declared column."""
-
-    name: str
-    type: str
-    low: float | None = None
-    high: float | None = None
-    levels: tuple[Any, ...] = ()
-    missing: Any = None
-    group: str | None = None
-    bounds: str | None = None
-    private_levels: bool = False  # they are to be found, and paid for, before a fit
-
-    def __post_init__(self) -> None:
-        where = f"column {self.name!r}"
-        if self.type not in COLUMN_TYPES:
-            hint = closest(self.type, COLUMN_TYPES)
-            raise ValueError(f"Expected the type of {where} in {COLUMN_TYPES}, found {self.type!r}.{hint} Correct the schema.")
-        if self.bounds is not None and (self.type != "numeric" or self.bounds != "private" or self.low is not None):
-            raise ValueError(f'Expected bounds="private" on a numeric column without low and high, found another for {where}.')
-        if self.type in ("numeric", "sparse") and self.bounds is None:
-            if self.type == "sparse" and self.low is None:
-                object.__setattr__(self, "low", 0.0)
-            for side in ("low", "high"):
-                value = getattr(self, side)
-                if not finite(value):
-                    found = "nothing" if value is None else repr(value)
-                    quotes = " Write it without quotes." if isinstance(value, str) else ""
-                    private = ' Or write "bounds": "private" instead, and it is found and paid for.' if value is None else ""
-                    private = private if self.type == "numeric" else ""
-                    raise ValueError(
-                        f"Expected a number for {side} of {where}, found {found}.{quotes} Fill in a bound that holds for every "
-                        f"record; do not compute it from the data.{private}"
-                    )
-            if not self.low < self.high:  # type: ignore[operator]
-                raise ValueError(f"Expected low < high for {where}, found {self.low} and {self.high}. Exchange or correct them.")
-        if self.group is not None and self.type != "boolean":
-            raise ValueError(f"Expected group= only for boolean columns, found it for {where}, which is {self.type}.")
-        if self.private_levels and self.type != "categorical":
-            raise ValueError(f'Expected "levels": "private" only for categorical columns, found it for {where}.')
-        different = self.private_levels or len({str(level) for level in self.levels}) == len(self.levels) > 0
-        if self.type in ("categorical", "ordinal") and not different:
-            found = repr(list(self.levels)) if self.levels else "none"
-            private = ', or write "levels": "private"' if self.type == "categorical" else ""
-            raise ValueError(
-                f"Expected different levels for {where}, found {found}. List once every level that may occur{private}; do not "
-                'read them off the data. A column that is not a feature gets "type": "ignored".'
-            )
-
-    @property
-    def features(self) -> list[str]:
-        """Names of the encoded features this column becomes."""
-        if self.type == "ignored":
-            return []
-        if self.type != "categorical":
-            return [self.name, f"{self.name}={MISSING_NAME}"] if self.missing_rule == "indicator" else [self.name]
-        names = [f"{self.name}={level}" for level in self.levels]
-        return [*names, f"{self.name}={MISSING_NAME}"] if self.missing == OWN_LEVEL else names
-
-    @property
-    def missing_rule(self) -> str:
-        """ "mean", "middle", "indicator" or "value". A level of an ordinal column that has such a name is a level."""
-        if self.type not in ("numeric", "ordinal"):
-            return "value"
-        if self.missing is None:
-            return "mean"
-        return self.missing if self.missing in MISSING_RULES and self.missing not in self.levels else "value"
-
-    @property
-    def missing_number(self) -> float | None:
-        """The declared value of a missing cell in the raw matrix of a numeric or ordinal column; None where a rule says it."""
-        if self.missing is None or self.missing_rule != "value":
-            return None
-        return float(codes([self.missing], self.levels)[0] if self.type == "ordinal" else self.missing)
-
-    def encode(self, values: Any) -> np.ndarray:
-        """Raw feature matrix of a column of cells (strings, numbers or None): n × len(features).
-
-        A missing cell of a numeric or ordinal column is NaN, which the encoding turns into what its rule says.
-        """
-        if self.type == "boolean":
-            return filled(truth(values), self.missing, 0.0)[:, None]
-        if self.type == "sparse":
-            return filled(numbers(values), self.missing, float(self.low or 0.0))[:, None]
-        if self.type in ("numeric", "ordinal"):
-            raw = numbers(values) if self.type == "numeric" else codes(values, self.levels).astype(np.float64)
-            raw = np.where(np.isfinite(raw) & ((raw >= 0) | (self.type == "numeric")), raw, np.nan)
-            raw = raw if self.missing_number is None else filled(raw, self.missing_number, 0.0)
-            flag = [np.isnan(raw).astype(np.float64)] if self.missing_rule == "indicator" else []
-            return np.stack([raw, *flag], axis=1)
-        code = self.places(values)
-        matrix = np.zeros((len(code), len(self.features)))
-        rows = np.flatnonzero(code >= 0)
-        matrix[rows, code[rows]] = 1.0
-        return matrix
-
-    def places(self, values: Any) -> np.ndarray:
-        """Which feature of a categorical column each cell switches on; -1 for none (an unknown level)."""
-        code = codes(values, self.levels)
-        if self.missing is None:
-            return code
-        replaced = len(self.levels) if self.missing == OWN_LEVEL else int(codes([self.missing], self.levels)[0])
-        return np.where(nulls(values), replaced, code)
-
-    def spec(self) -> dict[str, Any]:
-        found: dict[str, Any] = {"type": self.type}
-        for name in ("low", "high", "missing", "group", "bounds"):
-            if getattr(self, name) is not None:
-                found[name] = getattr(self, name)
-        if self.levels or self.private_levels:
-            found["levels"] = "private" if self.private_levels else list(self.levels)
-        return found
-
-
-@dataclass(frozen=True)
-class TargetColumn:
-    """What is predicted: `classes` (the last of two is the positive one), `numeric` or `count` with bounds."""
-
-    column: str
-    type: str
-    classes: tuple[Any, ...] | None = None
-    low: float | None = None
-    high: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.type not in TARGET_TYPES:
-            hint = closest(self.type, TARGET_TYPES)
-            raise ValueError(f"Expected the target's type in {TARGET_TYPES}, found {self.type!r}.{hint} Correct the schema.")
-        if self.type == "classes" and (self.classes is None or len(self.classes) < 2):
-            found = list(self.classes) if self.classes else "none"
-            raise ValueError(
-                f"Expected at least two classes for target {self.column!r}, found {found}. List every label that may occur, the "
-                'positive one last, e.g. "classes": ["no", "yes"].'
-            )
-        if self.type == "count" and self.low is None:
-            object.__setattr__(self, "low", 0.0)  # a count is never negative
-        if self.type != "classes" and not (finite(self.low) and finite(self.high) and self.low < self.high):  # type: ignore[operator]
-            sides = " and ".join("nothing" if side is None else repr(side) for side in (self.low, self.high))
-            raise ValueError(
-                f"Expected numbers low < high for target {self.column!r}, found {sides}. Fill in the range that it can have; do "
-                "not compute it from the data."
-            )
-
-
-PARTS = ("name", "note", "columns", "target", "row_norm")
+PARTS = ("name", "note", "columns", "target", "row_norm", "interactions")
 MOST_MISTAKES = 12
-ENTRIES = ("type", "low", "high", "levels", "missing", "group", "bounds")
-
-
-def _described(name: str, entry: Any) -> Column:
-    """One column from its JSON description."""
-    if not isinstance(entry, Mapping):
-        raise ValueError(f"Expected a description of column {name!r}, found {str(entry)[:60]!r}.")
-    unknown = sorted(str(key) for key in entry if key not in ENTRIES)
-    if unknown:
-        hint = closest(unknown[0], ENTRIES)
-        listed = ", ".join(ENTRIES[:-1])
-        raise ValueError(f"Expected {listed} or {ENTRIES[-1]} for column {name!r}, found {unknown}.{hint}")
-    given = entry.get("levels") or ()
-    private = isinstance(given, str) and given == "private"
-    levels = () if private else scalars(given, f"levels of column {name!r}")
-    missing = entry.get("missing")
-    if missing is not None:
-        (missing,) = scalars([missing], f"missing of column {name!r}")
-        _check_missing(name, entry.get("type"), missing, levels)
-    low, high = entry.get("low"), entry.get("high")
-    return Column(name, entry.get("type", ""), low, high, levels, missing, entry.get("group"), entry.get("bounds"), private)
-
-
-def _scaled(column: Column) -> tuple[Any, ...]:
-    """(kind, low, high, missing, group, rule) of a column that is one number."""
-    kind = "private" if column.bounds is not None else "numeric" if column.type == "ordinal" else column.type
-    low, high = (-0.5, 0.5) if kind == "private" else (float(column.low or 0.0), float(column.high or 0.0))
-    if column.type in ("ordinal", "boolean"):
-        low, high = 0.0, max(float(len(column.levels) - 1), 1.0)
-    missing = missing_value(kind, low, high, column.missing_number)
-    return kind, low, high, missing, -1, "mean" if column.missing_rule == "indicator" else column.missing_rule
-
-
-def _check_missing(name: str, kind: Any, missing: Any, levels: tuple[Any, ...]) -> None:
-    """A word must be one that the type of the column knows."""
-    if kind in ("sparse", "boolean") and isinstance(missing, str):
-        raise ValueError(f"Expected a number as missing of column {name!r}, found {missing!r}. Write what a null becomes.")
-    if kind == "numeric" and isinstance(missing, str) and missing not in MISSING_RULES:
-        words = ", ".join(f'"{word}"' for word in MISSING_RULES)
-        raise ValueError(
-            f"Expected {words} or a number as missing of column {name!r}, found {missing!r}.{closest(missing, MISSING_RULES)} "
-            "Write what a null becomes."
-        )
-    if kind == "ordinal" and missing not in MISSING_RULES and codes([missing], levels)[0] < 0:
-        raise ValueError(
-            f"Expected one of the levels of column {name!r} or a rule in {MISSING_RULES} as its missing, found {missing!r}."
-        )
 
 
 @dataclass(frozen=True)
@@ -246,6 +52,17 @@ class Schema:
     target: TargetColumn | None = None
     name: str = "table"
     row_norm: float | None = None
+    interactions: tuple[tuple[str, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        if len(set(names := [name for piece in self.pieces for name in piece.features])) != len(names):
+            raise ValueError("Expected features with names that differ, found a name twice. Rename a column of the schema.")
+
+    @property
+    def pieces(self) -> list[Column | Interaction]:
+        """What the columns become, in order: themselves, parts of them, and the products of pairs."""
+        found: list[Column | Interaction] = [piece for column in self.columns for piece in column.pieces]
+        return [*found, *products(self.interactions, [piece for piece in found if isinstance(piece, Column)])]
 
     @classmethod
     def from_dict(cls, spec: Mapping[str, Any]) -> Schema:
@@ -265,7 +82,7 @@ class Schema:
         mistakes: list[str] = []
         for name, entry in spec["columns"].items():
             try:
-                columns.append(_described(str(name), entry))
+                columns.append(described(str(name), entry))
             except ValueError as error:
                 mistakes.append(str(error))
         if mistakes:
@@ -291,7 +108,8 @@ class Schema:
         norm = spec.get("row_norm")
         if norm is not None and not (isinstance(norm, int | float) and 0 < norm < math.inf):
             raise ValueError(f"Expected row_norm > 0, the largest Euclidean norm of a row, found {norm!r}. Correct the schema.")
-        return cls(tuple(columns), declared, str(spec.get("name", "table")), None if norm is None else float(norm))
+        name, norm = str(spec.get("name", "table")), None if norm is None else float(norm)
+        return cls(tuple(columns), declared, name, norm, pairs_of(spec.get("interactions")))
 
     @classmethod
     def load(cls, path: str | Path) -> Schema:
@@ -313,6 +131,8 @@ class Schema:
         found: dict[str, Any] = {"name": self.name, "columns": {c.name: c.spec() for c in self.columns}}
         if self.row_norm is not None:
             found["row_norm"] = self.row_norm
+        if self.interactions:
+            found["interactions"] = [list(pair) for pair in self.interactions]
         if self.target is not None:
             entries: dict[str, Any] = {"column": self.target.column, "type": self.target.type}
             for key in ("classes", "low", "high"):
@@ -335,7 +155,7 @@ class Schema:
         kind = "numeric" if chosen.type in ("numeric", "sparse") else "classes"
         classes = (0, 1) if chosen.type == "boolean" else chosen.levels
         target = TargetColumn(column, kind, classes if kind == "classes" else None, chosen.low, chosen.high)
-        return Schema(tuple(c for c in self.columns if c.name != column), target, self.name, self.row_norm)
+        return Schema(tuple(c for c in self.columns if c.name != column), target, self.name, self.row_norm, self.interactions)
 
     def encoding(self) -> Encoding:
         """The encoding of the features, in the order of the columns."""
@@ -347,19 +167,21 @@ class Schema:
                 )
         features: list[tuple[Any, ...]] = []  # name, kind, low, high, missing, group, rule
         numbered: dict[str, int] = {}
-        for column in self.columns:
-            if column.type == "ignored":
+        for piece in self.pieces:
+            if isinstance(piece, Interaction) and not piece.is_choice:
+                features += [(name, "numeric", *piece.range, 0.0, -1, "value") for name in piece.features]
                 continue
-            first, *others = column.features
-            if column.type == "categorical" or column.group is not None:
+            first, *others = piece.features
+            if isinstance(piece, Interaction) or piece.type == "categorical" or piece.group is not None:
                 # Boolean columns of one group are a one-hot code that somebody wrote out: one of them is 1.
-                label = f"column {column.name}" if column.group is None else f"group {column.group}"
+                grouped = isinstance(piece, Column) and piece.group is not None
+                label = f"group {piece.group}" if grouped else f"column {piece.name}"  # type: ignore[union-attr]
                 group = numbered.setdefault(label, len(numbered))
                 features += [(name, "categorical", 0.0, 1.0, 0.0, group, "value") for name in (first, *others)]
                 continue
-            features.append((first, *_scaled(column)))
+            features.append((first, *scaled(piece)))
             for name in others:  # where a cell was missing
-                group = numbered.setdefault(f"missing {column.name}", len(numbered))
+                group = numbered.setdefault(f"missing {piece.name}", len(numbered))
                 features.append((name, "categorical", 0.0, 1.0, 0.0, group, "value"))
         names, kinds, low, high, missing, groups, rules = zip(*features)
         return Encoding(names, kinds, np.array(low), np.array(high), np.array(missing), groups, self.row_norm, True, rules)
@@ -380,7 +202,7 @@ class Schema:
 
     def features(self, cells: Mapping[str, Any]) -> np.ndarray:
         """Raw feature matrix from columns of cells; encode it with `encoding().transform`."""
-        return np.concatenate([c.encode(cells[c.name]) for c in self.columns if c.type != "ignored"], axis=1)
+        return np.concatenate([_encode(piece, cells) for piece in self.pieces], axis=1)
 
     def encoded(self, table: Any, encoding: Encoding | None = None) -> Any:
         """Encoded rows of a table, ready to be summed: CSR where the schema says that most entries are 0, else dense.
@@ -391,23 +213,22 @@ class Schema:
         from dperm.tables.tables import cells
 
         encoding = self.encoding() if encoding is None else encoding
-        used = [column for column in self.columns if column.type != "ignored"]
+        found = {column.name: cells(table, column.name) for column in self.columns if column.type != "ignored"}
         if not encoding.mostly_zero:
-            return encoding.transform(self.features({c.name: cells(table, c.name) for c in used}))
+            return encoding.transform(self.features(found))
         from scipy.sparse import csr_array
 
         places, values, start = [], [], 0
-        for column in used:
-            found = cells(table, column.name)
-            if column.type == "categorical":
-                level = column.places(found)
+        for piece in self.pieces:
+            level = _places(piece, found)
+            if level is not None:
                 places.append(start + np.maximum(level, 0))
                 values.append((level >= 0).astype(np.float64))
             else:
-                raw = column.encode(found)
-                places += [np.full(len(found), start + offset) for offset in range(raw.shape[1])]
+                raw = _encode(piece, found)
+                places += [np.full(len(raw), start + offset) for offset in range(raw.shape[1])]
                 values += [encoding.transform_column(start + offset, raw[:, offset]) for offset in range(raw.shape[1])]
-            start += len(column.features)
+            start += len(piece.features)
         return kept_entries(np.stack(values, axis=1), np.stack(places, axis=1), start, csr_array)
 
     def labels(self, cells: Any) -> np.ndarray:
@@ -424,24 +245,25 @@ class Schema:
     @classmethod
     def from_table(cls, table: Any) -> dict[str, Any]:
         """A draft to fill in, from the names and storage types of a pandas, polars or Arrow table: no value is read."""
-        kinds = table.schema if hasattr(table, "schema") else table.dtypes
-        if hasattr(kinds, "names") and hasattr(kinds, "field"):  # Arrow
-            return cls.draft({field.name: str(field.type) for field in kinds})
-        return cls.draft({str(name): str(kind).lower() for name, kind in kinds.items()})
+        return cls.draft(types_of(table))
 
     @classmethod
-    def draft(cls, types: Mapping[str, str]) -> dict[str, Any]:
+    def draft(cls, types: Mapping[str, str], name: str = "table") -> dict[str, Any]:
         """A schema to fill in, from column names and storage types alone: no value of the data is ever copied.
 
         >>> Schema.draft({"age": "int64"})["columns"]["age"]
         {'type': 'numeric', 'low': None, 'high': None}
         """
-        columns: dict[str, Any] = {}
-        for name, storage in types.items():
-            if storage in ("bool", "boolean"):
-                columns[name] = {"type": "boolean"}
-            elif any(word in storage for word in ("int", "float", "double", "decimal")):
-                columns[name] = {"type": "numeric", "low": None, "high": None}
-            else:
-                columns[name] = {"type": "categorical", "levels": []}
-        return {"name": "table", "columns": columns, "target": {"column": "", "type": "classes", "classes": []}}
+        columns = {column: drafted(column, storage) for column, storage in types.items()}
+        return {"name": name, "columns": columns, "target": {"column": "", "type": "classes", "classes": []}}
+
+
+def _encode(piece: Column | Interaction, cells: Mapping[str, Any]) -> np.ndarray:
+    return piece.encode(cells) if isinstance(piece, Interaction) else piece.encode(cells[piece.source or piece.name])
+
+
+def _places(piece: Column | Interaction, cells: Mapping[str, Any]) -> np.ndarray | None:
+    """Which feature of a choice each row switches on; None where the piece is no choice."""
+    if isinstance(piece, Interaction):
+        return piece.places(cells) if piece.is_choice else None
+    return piece.places(cells[piece.source or piece.name]) if piece.type == "categorical" else None

@@ -1,0 +1,57 @@
+"""A draft of a column from its name and storage type, which are public; no cell is read and no level copied.
+
+Storage types are those of Parquet, Arrow, pandas or polars. The categories of a categorical type came from the data, as a rule,
+so they are left to be filled in. What a name says is what everybody knows: an hour is one of 24.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+CLOCK: dict[str, range] = {
+    **dict.fromkeys(("hour", "hr"), range(24)),
+    **dict.fromkeys(("month", "mnth"), range(1, 13)),
+    **dict.fromkeys(("weekday", "dow", "dayofweek"), range(8)),  # counted from 0 or from 1
+}
+NOBODYS = ("id", "uuid", "guid", "email", "phone", "ssn")  # a number or name of a person is no feature
+LONG_LISTS = ("zip", "zipcode", "postcode", "postal", "street", "address", "url", "sku", "isbn")
+HASHED = 64
+
+
+def drafted(name: str, storage: str) -> dict[str, Any]:
+    """One column of a draft, as JSON.
+
+    >>> drafted("when", "timestamp[us]")["parts"], drafted("kind", "dictionary<values=string, indices=int8, ordered=0>")
+    (['year', 'month', 'weekday', 'hour'], {'type': 'categorical', 'levels': []})
+    >>> drafted("start_hour", "int64")["levels"][-1], drafted("person_id", "int64"), drafted("zip_code", "string")
+    (23, {'type': 'ignored'}, {'type': 'categorical', 'hash': 64})
+    """
+    words, storage = re.split(r"[^a-z]+", name.lower()), storage.lower()
+    if "duration" in storage or "timedelta" in storage:
+        return {"type": "ignored"}
+    if re.match(r"datetime|timestamp|date", storage):
+        parts = ["year", "month", "weekday", *([] if storage.startswith("date") and "time" not in storage else ["hour"])]
+        return {"type": "datetime", "parts": parts, "low": None, "high": None}
+    if storage in ("bool", "boolean"):
+        return {"type": "boolean"}
+    if "ordered=1" in storage or storage == "ordered category":
+        return {"type": "ordinal", "levels": []}
+    if any(word in NOBODYS for word in words):
+        return {"type": "ignored"}
+    if re.match(r"category|categorical|enum|dictionary|interval|period", storage):
+        return {"type": "categorical", "levels": []}
+    if re.match(r"u?int|float|double|half|decimal", storage):
+        known = next((CLOCK[word] for word in reversed(words) if word in CLOCK), None)
+        return {"type": "numeric", "low": None, "high": None} if known is None else {"type": "categorical", "levels": [*known]}
+    if any(word in LONG_LISTS for word in words):
+        return {"type": "categorical", "hash": HASHED}
+    return {"type": "categorical", "levels": []}
+
+
+def types_of(table: Any) -> dict[str, str]:
+    """Names and storage types of a pandas, polars or Arrow table."""
+    kinds = table.schema if hasattr(table, "schema") else table.dtypes
+    if hasattr(kinds, "names") and hasattr(kinds, "field"):  # Arrow
+        return {field.name: str(field.type) for field in kinds}
+    return {str(name): f"ordered {kind}" if getattr(kind, "ordered", False) else str(kind) for name, kind in kinds.items()}

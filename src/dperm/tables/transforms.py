@@ -1,0 +1,163 @@
+"""Column transforms as public facts: parts of a date, text hashed into k levels, bins between declared edges.
+
+| declared                                          | becomes                                                          |
+|---------------------------------------------------|------------------------------------------------------------------|
+| {"type": "datetime", "parts": ["month", "hour"]}  | a choice per part; "year" is a number from low to high           |
+| {"type": "categorical", "hash": 64}               | a choice of 64 levels: what a fixed public hash makes of the cell |
+| {"type": "numeric", "low": .., "high": .., "bins": 10} | a choice of 10 bins of equal width; or "bins": [edges]      |
+
+**Guarantee**: what a cell becomes depends on that cell and on the declaration. The names of the features say what was done,
+"month(when)=3", "hash(street)=17", "bins(age)=[20, 30)", so that a certificate states it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dperm.tables.cells import _each, column, key, numbers, plain
+from dperm.tables.looks import moment
+from dperm.words.spelling import closest, finite
+
+WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+DATE_PARTS: dict[str, tuple[str, ...]] = {
+    "year": (),  # a number
+    "month": tuple(str(month) for month in range(1, 13)),
+    "weekday": WEEKDAYS,
+    "hour": tuple(str(hour) for hour in range(24)),
+}
+MOST_HASHED = 100_000
+MOST_BINS = 1_000
+DAY_UNITS = ("D", "h", "m", "s", "ms", "us", "ns")  # of datetime64: those whose text is a date
+
+
+class Reader(Protocol):
+    """From a column of cells to numbers: the place of a level (-1 for none), or a value (NaN for none)."""
+
+    def __call__(self, values: Any) -> NDArray[np.float64]: ...
+
+
+@dataclass(frozen=True)
+class DatePart:
+    """The year of a date, or the place of its month, weekday or hour among `DATE_PARTS`; NaN or -1 where the cell is no date.
+
+    >>> DatePart("weekday")(["2020-01-01", "soon"]).tolist(), DatePart("hour")(["2020-01-01 17:30"]).tolist()
+    ([2.0, -1.0], [17.0])
+    """
+
+    part: str
+
+    @property
+    def absent(self) -> float:
+        return np.nan if self.part == "year" else -1.0
+
+    def read(self, cell: Any) -> float:
+        found = moment(cell)
+        if found is None:
+            return self.absent
+        return float({"year": found.year, "month": found.month - 1, "weekday": found.weekday(), "hour": found.hour}[self.part])
+
+    def __call__(self, values: Any) -> NDArray[np.float64]:
+        array = column(values)
+        if array.dtype.kind == "M" and np.datetime_data(array.dtype)[0] in DAY_UNITS:
+            return self._of_dates(array)
+        return _each(array, self.read, np.float64)
+
+    def _of_dates(self, array: NDArray[Any]) -> NDArray[np.float64]:
+        """The same of an array of dates, without a text for every cell: days count from a Thursday."""
+        days = array.astype("datetime64[D]")
+        years = days.astype("datetime64[Y]").astype(np.int64) + 1970
+        number = {
+            "year": years,
+            "month": days.astype("datetime64[M]").astype(np.int64) % 12,
+            "weekday": (days.astype(np.int64) + 3) % 7,
+            "hour": (array - days).astype("timedelta64[h]").astype(np.int64),
+        }[self.part]
+        known = ~np.isnat(array) & (years >= 1) & (years <= 9999)
+        return np.where(known, number, self.absent)
+
+
+@dataclass(frozen=True)
+class Hashed:
+    """Which of `levels` places the public hash of a cell is; -1 for a missing cell. Cells that are equal as levels are one.
+
+    >>> Hashed(8)(["7", 7.0, "Main Street", None]).tolist()
+    [1.0, 1.0, 4.0, -1.0]
+    """
+
+    levels: int
+
+    def read(self, cell: Any) -> float:
+        found = key(plain(cell))
+        if found is None:
+            return -1.0
+        digest = hashlib.blake2b(str(found).encode(), digest_size=8, person=b"dperm-hash").digest()
+        return float(int.from_bytes(digest, "big") % self.levels)
+
+    def __call__(self, values: Any) -> NDArray[np.float64]:
+        return _each(column(values), self.read, np.float64)
+
+
+@dataclass(frozen=True)
+class Binned:
+    """The place of a number between edges; what lies outside belongs to the outermost bin, a cell that is no number to none.
+
+    >>> Binned((0.0, 10.0, 20.0))([-5, 3, 10, 25, "x"]).tolist()
+    [0.0, 0.0, 1.0, 1.0, -1.0]
+    """
+
+    edges: tuple[float, ...]
+
+    def __call__(self, values: Any) -> NDArray[np.float64]:
+        found = numbers(values)
+        known = np.isfinite(found)
+        place = np.searchsorted(np.array(self.edges[1:-1]), np.where(known, found, 0.0), side="right")
+        return np.where(known, place, -1.0)
+
+
+def bin_edges(bins: Any, low: float | None, high: float | None, where: str) -> tuple[float, ...]:
+    """Edges from a number of bins between the declared bounds, or from a list of them."""
+    if isinstance(bins, int) and not isinstance(bins, bool) and 2 <= bins <= MOST_BINS and low is not None and high is not None:
+        return tuple(float(edge) for edge in np.linspace(low, high, bins + 1))
+    listed = list(bins) if isinstance(bins, Sequence) and not isinstance(bins, str) else []
+    rising = all(finite(edge) for edge in listed) and all(a < b for a, b in itertools.pairwise(listed))
+    if not rising or not 3 <= len(listed) <= MOST_BINS + 1:
+        raise ValueError(
+            f"Expected bins of {where} as a whole number from 2 to {MOST_BINS}, or a list of at least three rising edges, found "
+            "another. Write e.g. \"bins\": 10, or \"bins\": [0, 18, 65, 120]."
+        )
+    return tuple(float(edge) for edge in listed)
+
+
+def bin_names(edges: tuple[float, ...]) -> tuple[str, ...]:
+    """>>> bin_names((0.0, 18.0, 65.0))
+    ('[0, 18)', '[18, 65]')
+    """
+    pairs = list(itertools.pairwise(edges))
+    texts = [f"[{a:.10g}, {b:.10g}" for a, b in pairs]
+    return tuple(text + ("]" if place == len(pairs) - 1 else ")") for place, text in enumerate(texts))
+
+
+def check_parts(parts: Any, where: str) -> tuple[str, ...]:
+    """Parts of a date as the schema lists them, in the order of `DATE_PARTS`."""
+    known = tuple(DATE_PARTS)
+    listed = [parts] if isinstance(parts, str) else list(parts) if isinstance(parts, list | tuple) else []
+    if not listed or len(set(map(str, listed))) != len(listed) or any(part not in known for part in listed):
+        wrong = next((str(part)[:40] for part in listed if part not in known), "")
+        raise ValueError(
+            f"Expected parts of {where} among {', '.join(known)}, each once, found another list.{closest(wrong, known)} "
+            'Write e.g. "parts": ["month", "weekday"].'
+        )
+    return tuple(part for part in known if part in listed)
+
+
+def check_hash(levels: Any, where: str) -> int:
+    if not isinstance(levels, int) or isinstance(levels, bool) or not 2 <= levels <= MOST_HASHED:
+        raise ValueError(f"Expected hash of {where} as a number of levels from 2 to {MOST_HASHED}, found another. Write e.g. 64.")
+    return levels
