@@ -29,6 +29,7 @@ from dperm.rows import BLOCK_ROWS, ArrowRows, MemoryRows, sum_step
 from dperm.rows.base import Block, block_counts, innermost, real_sum, split_whole, total_of
 from dperm.rows.exact import Paired
 from dperm.rows.recoded import RecodedTerm
+from dperm.tables.schema import Schema
 from dperm.terms.additive import PLACES, CellFilling, CurveFeatures, Curving, Marginals, Recalibration
 from dperm.terms.affine import Features
 from dperm.terms.gradient import GradientTerm, UnclippedGradientTerm
@@ -185,25 +186,32 @@ def test_a_removed_row_moves_the_sum_by_itself(name: str, dtype: str) -> None:
     assert [a - b for a, b in zip(whole, rest)][:size] == first[:size]
 
 
+@pytest.mark.parametrize("stored", ["float64", "float32", "sparse"])
 @pytest.mark.parametrize("pieces", [1, 4, 7])
-def test_partitions_and_engines_cannot_change_a_bit(pieces: int, tmp_path: Any) -> None:
+def test_partitions_and_engines_cannot_change_a_bit(pieces: int, stored: str, tmp_path: Any) -> None:
     da = pytest.importorskip("dask.array", reason="rows on a cluster need dask: pip install dperm[dask]")
     X, y, _ = draw()
-    X = np.clip(X, -1, 1)
+    X = np.maximum(X, 0) if stored == "sparse" else X
+    X = np.clip(X, -1, 1).astype("float64" if stored == "sparse" else stored)
     names = [f"x{j}" for j in range(D)]
-    columns = {name: {"type": "numeric", "low": -1, "high": 1} for name in names}
-    declared = {"columns": columns, "target": {"column": "y", "type": "classes", "classes": [-1, 1]}}
+    numeric = {"type": "sparse", "high": 1} if stored == "sparse" else {"type": "numeric", "low": -1, "high": 1}
+    classes = {"column": "y", "type": "classes", "classes": [-1, 1]}
+    declared = Schema.from_dict({"columns": {name: numeric for name in names}, "target": classes})
     table = pa.table({name: X[:, j] for j, name in enumerate(names)} | {"y": y})
     pq.write_table(table, tmp_path / "rows.parquet", row_group_size=-(-N // pieces))
     cuts = -(-N // pieces)
+    encoded = X * X.dtype.type(declared.encoding().transform(np.ones((1, D)))[0, 0])
     bounds = DataBounds(2.0, Interval(-1.0, 1.0), 1.0)
+    kept = sparse.csr_array(encoded) if stored == "sparse" else encoded
+    cluster = da.from_array(encoded, (cuts, D))
+    cluster = cluster.map_blocks(sparse.csr_matrix) if stored == "sparse" else cluster
     for name in ("gradient", "mapped gradient", "row sum", "square sum", "gram", "information"):
         term = TERMS[name]
         step = sum_step(term.row_bound, N)
-        expected = MemoryRows(X / 2, y, np.ones(N)).bounded(bounds).sum(term, step).tobytes()
+        expected = MemoryRows(kept, y, np.ones(N)).bounded(bounds).sum(term, step).tobytes()
         arrow = ArrowRows(tmp_path / "rows.parquet", declared).bounded(bounds)
         assert arrow.sum(term, step).tobytes() == expected, name
-        dask = dperm.rows.DaskRows(da.from_array(X / 2, (cuts, D)), da.from_array(y, cuts), da.from_array(np.ones(N), cuts))
+        dask = dperm.rows.DaskRows(cluster, da.from_array(y, cuts), da.from_array(np.ones(N), cuts))
         assert dask.bounded(bounds).sum(term, step).tobytes() == expected, name
 
 
