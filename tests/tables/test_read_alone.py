@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from dperm import LogisticRegression, MeanEstimator
@@ -12,6 +13,7 @@ from dperm.release.ledger.book import Ledger
 from dperm.rows.base import sum_step
 from dperm.rows.device import DeviceRows
 from dperm.rows.memory import MemoryRows
+from dperm.tables.cells import Places, codes, nulls, plain
 from dperm.tables.labels import classify, label_column
 from dperm.tables.persons import person_weights
 from dperm.tables.tables import parsed
@@ -176,3 +178,21 @@ def test_a_row_of_another_length_is_a_missing_row() -> None:
         found = parsed([whole[0], odd, whole[2]])
         assert found.shape == (3, 2) and found[[0, 2]].tolist() == [whole[0], whole[2]] and np.isnan(found[1]).all()
     assert MeanEstimator(1.0, bounds=(0, 1), random_state=0).fit([0.5, [3, 4], 0.5]).location_ >= 0
+
+
+@pytest.mark.parametrize("odd", [None, b"\xff\xfe", b"nan", b"1.0", b"Yes", b"a\0", b""])
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())], ids=str)
+def test_text_that_arrow_stores_is_read_as_each_cell_alone(kind: pa.DataType, odd: bytes | None) -> None:
+    """Read where it lies, in chunks, beside a cell that is no UTF-8: what the one function makes of each."""
+    words = ["a", None, "1", "01", "true", "None", " a", "2020-01-02", "zebra"]
+    broken = pa.array([odd], type=pa.binary())
+    if kind == pa.large_string():
+        broken = broken.cast(pa.large_binary())
+    if pa.types.is_dictionary(kind) and odd == b"\xff\xfe":
+        pytest.skip("Arrow encodes no dictionary of such a cell")
+    cell = broken.view(kind) if not pa.types.is_dictionary(kind) else broken.cast(pa.string()).cast(kind)
+    values = pa.chunked_array([pa.array(words, type=pa.string()).cast(kind), cell])
+    levels = ["1", "a", "None", "2020-01-02 00:00", "yes", "nan"]
+    place = Places(levels)
+    assert codes(values, levels).tolist() == [place(word) for word in [*words, odd]]
+    assert nulls(values).tolist() == [plain(word) is None for word in [*words, odd]]

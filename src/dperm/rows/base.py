@@ -181,7 +181,10 @@ def add_limbs(one: Any, other: Any) -> Any:
 
 def split_whole(counts: NDArray[np.int64]) -> Limbs:
     """Whole numbers in int64 as limbs."""
-    return np.stack([counts >> 32, counts & 0xFFFFFFFF])
+    limbs = np.empty((2, *counts.shape), dtype=np.int64)
+    np.right_shift(counts, 32, out=limbs[0])
+    np.bitwise_and(counts, 0xFFFFFFFF, out=limbs[1])
+    return limbs
 
 
 def block_counts(term: Term, block: Block, step: float) -> Limbs:

@@ -198,6 +198,9 @@ class Places:
 
 def nulls(values: Any) -> NDArray[np.bool_]:
     """Which cells are missing."""
+    text = _of_arrow_text(values, lambda cell: plain(cell) is None, bool)
+    if text is not None:
+        return text
     array = column(values)
     if array.dtype.kind in "fiub":
         return np.asarray(np.isnan(array)) if array.dtype.kind == "f" else np.zeros(array.shape, dtype=bool)
@@ -226,7 +229,9 @@ def codes(values: Any, levels: Iterable[Any]) -> NDArray[np.int64]:
     >>> codes(np.array(["1", "0", "x"]), [0, 1]).tolist(), codes([True, "False", 1], np.array(["False", "True"])).tolist()
     ([1, 0, -1], [1, 0, 1])
     """
-    return _each(column(values), Places(levels), np.int64)
+    place = Places(levels)
+    found = _of_arrow_text(values, place, np.int64)
+    return _each(column(values), place, np.int64) if found is None else found
 
 
 positions = codes  # of labels among classes: one rule for both
@@ -339,9 +344,7 @@ def _each(array: NDArray[Any], function: Callable[[Any], Any], dtype: Any) -> ND
         return np.array([function(cell) for cell in distinct.tolist()], dtype=dtype)[inverse].reshape(array.shape)
     text = _as_text(flat)
     if text is not None:
-        coded = text.dictionary_encode()
-        answers = np.array([function(cell) for cell in [*coded.dictionary.to_pylist(), None]], dtype=dtype)
-        return np.asarray(answers[coded.indices.fill_null(len(answers) - 1).to_numpy(zero_copy_only=False)]).reshape(array.shape)
+        return _of_text(text, function, dtype).reshape(array.shape)
     remembered: dict[Any, Any] = {}
     found = np.empty(len(flat), dtype=dtype)
     for place, cell in enumerate(_listed(flat)):
@@ -352,6 +355,31 @@ def _each(array: NDArray[Any], function: Callable[[Any], Any], dtype: Any) -> ND
             remembered[cell] = function(cell)
         found[place] = remembered[cell]
     return found.reshape(array.shape)
+
+
+def _of_text(text: Any, function: Callable[[Any], Any], dtype: Any) -> NDArray[Any]:
+    """function(cell) for every cell of an Arrow array of strings, once per distinct one."""
+    coded = text.dictionary_encode()
+    answers = np.array([function(cell) for cell in [*coded.dictionary.to_pylist(), None]], dtype=dtype)
+    return np.asarray(answers[coded.indices.fill_null(len(answers) - 1).to_numpy(zero_copy_only=False)])
+
+
+def _of_arrow_text(values: Any, function: Callable[[Any], Any], dtype: Any) -> NDArray[Any] | None:
+    """The same straight from a column that Arrow stores as strings; None for any other, and where a cell is no UTF-8.
+
+    Without it every string would become a Python object and be taken back, an eighth of a fit on a table of words.
+    """
+    if not hasattr(values, "dictionary_encode"):
+        return None
+    import pyarrow as pa
+
+    if not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
+        return None
+    try:
+        whole = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+        return _of_text(whole, function, dtype)
+    except Exception:  # no UTF-8, or more text than one array holds: each cell is read for itself
+        return None
 
 
 def _listed(flat: NDArray[Any]) -> list[Any]:

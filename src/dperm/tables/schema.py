@@ -210,10 +210,11 @@ class Schema:
         The choice is made from the schema alone. A one-hot group stores one entry per row however many levels it has, so a
         descent over Adult reads 13 numbers per row where the dense form has 107.
         """
-        from dperm.tables.tables import cells
+        from dperm.tables.tables import cells, stored
 
         encoding = self.encoding() if encoding is None else encoding
-        found = {column.name: cells(table, column.name) for column in self.columns if column.type != "ignored"}
+        take = stored if hasattr(table, "combine_chunks") else cells  # text that Arrow stores is read as it lies there
+        found = {column.name: take(table, column.name) for column in self.columns if column.type != "ignored"}
         if not encoding.mostly_zero:
             return encoding.transform(self.features(found))
         from scipy.sparse import csr_array

@@ -33,7 +33,12 @@ def without_column(table: Any, name: str) -> Any:
 
 def cells(table: Any, name: str, *, exact: bool = False) -> np.ndarray:
     """One column as a NumPy array of cells as they are; see `dperm.tables.cells.column`."""
-    return column(table.column(name) if hasattr(type(table), "column_names") else table[name], exact=exact)
+    return column(stored(table, name), exact=exact)
+
+
+def stored(table: Any, name: str) -> Any:
+    """One column as its table stores it."""
+    return table.column(name) if hasattr(type(table), "column_names") else table[name]
 
 
 def columns(table: Any) -> list[np.ndarray]:
