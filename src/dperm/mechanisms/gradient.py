@@ -248,7 +248,7 @@ class Gradient:
         steps, step_size, momentum = settings["steps"], settings["step_size"], settings["momentum"]
         n, regularizer = plan.shape.n, problem.regularizer
         expected = n * (settings["sampling_rate"] or 1.0)
-        w = problem.domain.project(np.zeros(plan.shape.parameters(problem)))
+        w = np.asarray(problem.domain.project(np.zeros(plan.shape.parameters(problem))))
         velocity, kept = np.zeros_like(w), np.zeros_like(w)
         first = {"tail": steps // 2, "average": 0, "last": steps}[self.output]
         smooth = math.isfinite(regularizer.smoothness)
@@ -262,8 +262,8 @@ class Gradient:
             velocity = momentum * velocity + gradient
             w = w - step_size * velocity
             if not smooth:  # momentum lengthens the gradient step by 1/(1 - momentum); the proximal step must match it
-                w = regularizer.prox(w, step_size / (1 - momentum) / n)
-            w = problem.domain.project(w)
+                w = np.asarray(regularizer.prox(w, step_size / (1 - momentum) / n))
+            w = np.asarray(problem.domain.project(w))
             if self.output == "tail" and step >= first:
                 kept += w
         return w if self.output == "last" else np.asarray(kept / (steps - first))

@@ -165,7 +165,7 @@ class Zeroth:
         p, n, steps, step_size = settings["parameters"], plan.shape.n, settings["steps"], settings["step_size"]
         features, regularizer = Features(problem.data.intercept), problem.regularizer
         smooth = math.isfinite(regularizer.smoothness)
-        w = problem.domain.project(np.zeros(p))
+        w = np.asarray(problem.domain.project(np.zeros(p)))
         kept = np.zeros(p)
         first = steps - settings["iterates_averaged"]
         yield Open("descent", sums=steps)
@@ -175,8 +175,8 @@ class Zeroth:
             gradient = p * change * direction + (regularizer.gradient(w) if smooth else 0.0)
             w = w - step_size * gradient / n
             if not smooth:
-                w = regularizer.prox(w, step_size / n)
-            w = problem.domain.project(w)
+                w = np.asarray(regularizer.prox(w, step_size / n))
+            w = np.asarray(problem.domain.project(w))
             if step >= first:
                 kept += w
         yield Close("descent")

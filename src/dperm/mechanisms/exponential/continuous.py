@@ -175,7 +175,7 @@ class Exponential:
                 return grid_sample(values, centres, sides, rate, generator)
             objective = exact_objective(problem, secret, p)
             if settings["sampler"] == "langevin":
-                start = problem.domain.project(np.zeros(p))
+                start = np.asarray(problem.domain.project(np.zeros(p)))
                 return langevin(
                     objective, problem.domain.contains, start, rate, settings["step_size"], settings["steps"], generator
                 )
@@ -183,7 +183,7 @@ class Exponential:
             radius = problem.domain.radius if isinstance(problem.domain, Ball) else None
             return adaptive_sample(objective, low, high, rate, settings["rounds"], radius, generator)
 
-        drawn = problem.domain.project((yield Solve(("sample",), sample, (p,))))
+        drawn = np.asarray(problem.domain.project((yield Solve(("sample",), sample, (p,)))))
         step = 2.0 ** (math.floor(math.log2(problem.domain.diameter)) - 40)  # a public grid; rounding is post-processing
         return np.asarray(np.rint(drawn / step) * step)
 

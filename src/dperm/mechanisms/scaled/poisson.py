@@ -17,7 +17,7 @@ worked. A step that is too long costs accuracy and never privacy, because the cl
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
@@ -32,7 +32,7 @@ from dperm.mechanisms.scaled.gradient import budget_of, features_of, scaling_rel
 from dperm.mechanisms.scaled.noise_ratio import noise_warning
 from dperm.privacy import Gaussian
 from dperm.problem import Problem
-from dperm.release.asks import Ask, Close, Decide, Open, Program, Publish, Sum
+from dperm.release.asks import Asking, Close, Decide, Open, Program, Publish, Sum
 from dperm.release.plan import Plan, Settings, Shape, Stage, Target, Vector, options_of, register
 from dperm.terms.affine import Features
 from dperm.terms.statistics import LogHistogram
@@ -202,14 +202,14 @@ class ScaledPoisson:
         scaled: Settings,
         settings: Settings,
         released: dict[str, Any],
-    ) -> Generator[Ask, Any, Vector]:
+    ) -> Asking[Vector]:
         """Heavy ball from η = 0, the mean rate; the mean of the second half of the iterates, whose total is then weighed."""
         shape, features, top = plan.shape, features_of(problem, scaled), self._top(problem, settings)
         theta = np.zeros(features.width(shape.d))
         velocity, kept = np.zeros_like(theta), np.zeros_like(theta)
         steps = settings["steps"]
 
-        def clip_now(name: str) -> Generator[Ask, Any, float]:
+        def clip_now(name: str) -> Asking[float]:
             released[name] = yield Sum(name, LogHistogram(self._residuals(features, theta, settings), top))
             return self._clip(plan, problem, scaled, settings, released, name)
 

@@ -377,3 +377,7 @@ def receipt_again(stated: Mapping[str, Any], plan: Plan, policy: str) -> dict[st
     # The head is that of the stated text: another machine's last digits must not break the chain; events are compared as numbers.
     head = entry_hash(stated["previous"], canonical(stated["entry"]))
     return {"entry": entry, "previous": stated["previous"], "head": head}
+
+
+# What `ledger=` may be: a ledger, or the place of its file.
+LedgerPlace = Ledger | str | Path | None
