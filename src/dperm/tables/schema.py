@@ -249,11 +249,11 @@ class Schema:
         return cls.draft(types_of(table))
 
     @classmethod
-    def draft(cls, types: Mapping[str, str], name: str = "table") -> dict[str, Any]:
+    def draft(cls, types: Mapping[str, str | None], name: str = "table") -> dict[str, Any]:
         """A schema to fill in, from column names and storage types alone: no value of the data is ever copied.
 
-        >>> Schema.draft({"age": "int64"})["columns"]["age"]
-        {'type': 'numeric', 'low': None, 'high': None}
+        >>> Schema.draft({"age": "int64", "town": None})["columns"]
+        {'age': {'type': 'numeric', 'low': None, 'high': None}, 'town': {'type': None}}
         """
         columns = {column: drafted(column, storage) for column, storage in types.items()}
         return {"name": name, "columns": columns, "target": {"column": "", "type": "classes", "classes": []}}
