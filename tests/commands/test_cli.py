@@ -93,14 +93,17 @@ def test_schema_drafts_copy_no_value(folder):
     draft = json.loads(text)["columns"]
     assert draft["age"] == {"type": "numeric", "low": None, "high": None} and draft["note"] == {"type": "ignored"}
     assert draft["town"] == {"type": "categorical", "levels": []}
-    for wrong, words in (("agee=numeric", "Did you mean 'age'?"), ("age=numerical", "Did you mean 'numeric'?"), ("age", "COLUMN=TYPE")):
+    for wrong, words in (("agee=numeric", "mean 'age'?"), ("age=numerical", "mean 'numeric'?"), ("age", "COLUMN=TYPE")):
         assert words in run("schema", "people.csv", "--types", wrong, code=2)[1]
     run("schema", "people.csv", "--out", "draft.json")
     code, message = run("fit", "people.csv", "--schema", "draft.json", "--epsilon", 1)
     assert code == 2 and "Expected" in message
 
 
-@pytest.mark.parametrize("odd", ["x", "1.5", "", "NA", "true", "2020-01-01", '"a, b"', '"two\nlines"', "\xff\xfe", "9" * 400, "=1+1"])
+ODD = ["x", "1.5", "", "NA", "true", "2020-01-01", '"a, b"', '"two\nlines"', "\xff\xfe", "9" * 400, "=1+1"]
+
+
+@pytest.mark.parametrize("odd", ODD)
 @pytest.mark.parametrize("place", [0, 7, 299])
 def test_no_cell_of_a_csv_can_change_a_draft(folder, odd, place):
     """Arrow infers types from cells; one person's cell made a column of numbers one of words. Names alone are public."""

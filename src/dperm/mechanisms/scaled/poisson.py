@@ -51,6 +51,7 @@ class ScaledPoisson:
                  counts, and the total is balanced at the end. "rates": labels are counts per exposure and nothing is balanced,
                  which is what records of version 0.1 mean
     gaps         columns whose missing cells take the released centre; their present cells are counted
+    balance_most the largest share of the descent's μ² that the balance may take, where counts spread widely
 
     **Guarantee**: μ(ε, δ)-GDP in stages, for the target's relation.
 
@@ -64,9 +65,11 @@ class ScaledPoisson:
     max_weight: float | None = None
     labels: str = "rates"
     gaps: tuple[int, ...] = ()
+    balance_most: float = 0.5
 
     name: ClassVar[str] = "scaled-poisson"
-    UNSTATED: ClassVar[dict[str, Any]] = {"gaps": (), "labels": "rates"}  # version 0.1.0 had no such options
+    # Version 0.1.0 had no such options, and in 0.2.0 the balance took a fifth at most.
+    UNSTATED: ClassVar[dict[str, Any]] = {"gaps": (), "labels": "rates", "balance_most": 0.2}
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kinds", tuple(self.kinds))
@@ -76,6 +79,8 @@ class ScaledPoisson:
                 raise ValueError(f"Expected kinds in {rule.KINDS}, found {kind!r}. Declare what each column is.")
         if self.labels not in ("rates", "counts"):
             raise ValueError(f"Expected labels in ('rates', 'counts'), found {self.labels!r}. Say what the labels are.")
+        if not 0 < self.balance_most < 1:
+            raise ValueError(f"Expected 0 < balance_most < 1, found {self.balance_most}. Leave it out to take the rule's.")
         for label in ("clip_factor", "horizon", "max_weight"):
             value = getattr(self, label)
             if value is not None and not (value > 0 and math.isfinite(value)):
@@ -121,6 +126,7 @@ class ScaledPoisson:
             "momentum": rule.MOMENTUM,
             "declared_range": [problem.loss.low, problem.loss.high],  # type: ignore[attr-defined]
             **gaps_rule.gaps_in_words(self.gaps, shape),
+            **({} if self.balance_most == self.UNSTATED["balance_most"] else {"balance_most": self.balance_most}),
         }
         stages = tuple(Stage(name, Gaussian(mu), public if name == "descent" else {}) for name, mu in budget.items())
         return Plan(self.name, options_of(self), stages, target, shape, warnings=noise_warning(problem, shape, target))
@@ -131,7 +137,9 @@ class ScaledPoisson:
         options = {"clip_factor": self.clip_factor, "horizon": self.horizon}
         if self.counted:
             means = poisson_counts.means(problem, shape, target, budget, released, self.heaviest)
-            balance_mu, descent_mu = poisson_counts.parted(problem, shape, target, budget, released, means, scaled["size"])
+            balance_mu, descent_mu = poisson_counts.parted(
+                problem, shape, target, budget, released, means, scaled["size"], self.balance_most
+            )
             usual = self._limit(plan, problem, released) / means["mean_count"]
             smallest = max(usual - poisson_counts.USUAL, 0.0) if self.clip_factor is None else 0.0
             budget = budget | {"descent": descent_mu}
