@@ -44,7 +44,7 @@ class Column:
         if self.type is None:  # as drafted from a CSV
             raise ValueError(
                 f"Expected a type of {where}, found none yet. Write what it is: numeric with low and high, categorical or "
-                "ordinal with levels, boolean, sparse with high, datetime or ignored. `dperm profile` finds types and pays for them."
+                "ordinal with levels, boolean, sparse with high, datetime, ignored. `dperm profile` finds types and pays for it."
             )
         if self.type not in COLUMN_TYPES:
             hint = closest(self.type, COLUMN_TYPES)

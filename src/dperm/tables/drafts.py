@@ -1,8 +1,9 @@
 """A draft of a column from its name and storage type, which are public; no cell is read and no level copied.
 
-Storage types are those of Parquet, Arrow, pandas or polars. A CSV has none: what its cells look like is private, and
-one odd cell would change what is inferred from them, so there types are left to be filled in, or declared by the caller. The categories of a categorical type came from the data, as a rule,
-so they are left to be filled in. What a name says is what everybody knows: an hour is one of 24.
+Storage types are those of Parquet, Arrow, pandas or polars. A CSV has none: what its cells look like is private, and one odd cell
+would change what is inferred from them, so there types are left to be filled in, or declared by the caller. The categories of a
+categorical type came from the data, as a rule, so they are left to be filled in. What a name says is what everybody knows: an
+hour is one of 24.
 """
 
 from __future__ import annotations
