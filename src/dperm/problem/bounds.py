@@ -34,6 +34,21 @@ class DataBounds:
     each row is changed by a fixed public rule that looks at that row alone, so sensitivities are unaffected.
     ``math.inf`` means "not declared"; mechanisms that need the bound refuse it.
 
+    Parameters
+    ----------
+    x_norm : float
+        Bound on the Euclidean norm of a row.
+    y : Interval
+        Range of the labels.
+    intercept : float, default 0.0
+        Value of the constant column; 0 means none.
+    low : tuple of floats or None, default None
+        Lower ends of the columns.
+    high : tuple of floats or None, default None
+        Upper ends of the columns.
+
+    Examples
+    --------
     >>> DataBounds(x_norm=3.0, y=Interval(-1, 1), intercept=4.0).row_norm
     5.0
     """

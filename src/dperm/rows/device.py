@@ -41,6 +41,25 @@ class DeviceRows:
     **Guarantee**: the sensitivity of the computed sum is within the release slack of the declared one: see `kernels.py` for
     the fused path; the other path adds each block of 8,192 rows in float64 and the blocks as integers, as in memory.
 
+    Parameters
+    ----------
+    X : array
+        n × d, of one library (torch, CuPy, NumPy) on one device.
+    y : array
+        One label for every row.
+    weight : array or None, default None
+        Sample weights.
+    device : str, device or None, default None
+        With "cuda" and X on the host, X stays there and streams through pinned buffers on every pass: for data larger than
+        the GPU's memory. None is the device of X.
+    names : list of str or None, default None
+        Names of the columns.
+    host : bool, default True
+        Arrays in the host's memory are summed by NumPy, uncopied, with the bits of `MemoryRows`; False takes their own
+        library.
+
+    Examples
+    --------
     >>> rows = DeviceRows(np.eye(3), np.ones(3))
     >>> rows.n, rows.d
     (3, 3)

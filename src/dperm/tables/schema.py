@@ -43,6 +43,21 @@ MOST_MISTAKES = 12
 class Schema:
     """Declared columns and target.
 
+    Parameters
+    ----------
+    columns : tuple of Column
+        The declared columns, in order.
+    target : Label or None, default None
+        What a model predicts.
+    name : str
+        Name of the table, for reports.
+    row_norm : float or None, default None
+        Public bound on the norm of an encoded row.
+    interactions : tuple
+        Products of two columns that are features too.
+
+    Examples
+    --------
     >>> schema = Schema.from_dict({"columns": {"age": {"type": "numeric", "low": 0, "high": 100}}})
     >>> schema.encoding().norm
     0.5

@@ -50,17 +50,27 @@ from dperm.terms.statistics import (
 class ScaledGradient:
     """Clipped noisy descent after private centring and scaling; nothing to tune.
 
-    kinds        "numeric", "categorical", "boolean", "sparse", "free" or "private" per encoded column; all "free" if left out
-    clip_factor  the clip in units of S (accuracy: 0.25; probabilities: 0.7; regression: by the rule)
-    horizon      norm that the noise may reach in a flat direction (accuracy: from 2, more for many classes; probabilities: 1;
-                 regression: at most 3)
-    start        "zero", or "rate": release the positive rate (0.5 % of μ²) and start at its log-odds, as the rule always does
-                 where boolean or sparse columns are declared
-    max_weight   declared bound on sample weights, or None when there are none
-    gaps         columns whose missing cells take the released centre; their present cells are counted
-
     **Guarantee**: μ(ε, δ)-GDP in stages, for the target's relation. The domain, if bounded, is enforced by projecting the answer.
 
+    Parameters
+    ----------
+    kinds : tuple of str
+        "numeric", "categorical", "boolean", "sparse", "free" or "private" per encoded column; all "free" if left out.
+    clip_factor : float or None
+        The clip in units of S (accuracy: 0.25; probabilities: 0.7; regression: by the rule).
+    horizon : float or None
+        Norm that the noise may reach in a flat direction (accuracy: from 2, more for many classes; probabilities: 1;
+        regression: at most 3).
+    start : {"zero", "rate"}
+        "rate" releases the positive rate (0.5 % of μ²) and starts at its log-odds, as the rule always does where boolean or
+        sparse columns are declared.
+    max_weight : float or None
+        Declared bound on sample weights, or None when there are none.
+    gaps : tuple of int
+        Columns whose missing cells take the released centre. Their present cells are counted.
+
+    Examples
+    --------
     >>> ScaledGradient().name
     'scaled-gradient'
     """
