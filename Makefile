@@ -7,7 +7,7 @@ WORKERS ?= 2
 export OPENBLAS_NUM_THREADS ?= 1
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo setup test coverage lint audit bench bench-accuracy docs gallery soak clean
+.PHONY: demo setup test coverage lint audit bench bench-accuracy bench-heads docs gallery soak clean
 
 $(BIN)/.core: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -61,6 +61,10 @@ bench-accuracy: $(BIN)/.dev
 	$(BIN)/python benchmarks/accuracy_more.py
 	$(BIN)/python benchmarks/accuracy_peers.py
 	$(BIN)/python benchmarks/accuracy_page.py
+
+# Last layers on scattering features and on pixels of MNIST, all threads; resumable. The features take a gigabyte in benchmarks/.envs.
+bench-heads: $(BIN)/.dev
+	env -u OPENBLAS_NUM_THREADS -u OMP_NUM_THREADS $(BIN)/python benchmarks/heads.py
 
 gallery: $(BIN)/.core
 	$(BIN)/python -m dperm.report.gallery docs/gallery

@@ -30,6 +30,7 @@ _HOMES = {
     "PrivateGridSearch": "dperm.estimators",
     "QuantileRegressor": "dperm.estimators",
     "Ridge": "dperm.estimators",
+    "EmbeddingClassifier": "dperm.estimators",
     "evaluate": "dperm.evaluation.evaluate",
     "fit": "dperm.walk.fitting",
     "load": "dperm.estimators.model_file",
@@ -68,7 +69,6 @@ _MOVED = {
     "estimators.labels": "tables.labels",
     "estimators.persons": "tables.persons",
     "evaluation_metrics": "evaluation.metrics",
-    "features": "terms.affine",
     "filters": "privacy.filters",
     "fingerprints": "tables.fingerprint",
     "hypotheses": "mechanisms.hypotheses",
@@ -105,7 +105,7 @@ _MOVED = {
     "statistics_terms": "terms.statistics",
     "suggestions": "words.spelling",
 }
-_MODULES = ("audit", "estimators", "mechanisms", "privacy", "problem", "rows", "theory")
+_MODULES = ("audit", "estimators", "features", "mechanisms", "privacy", "problem", "rows", "theory")
 
 __all__ = ["__version__", *_HOMES, *_MODULES]
 

@@ -14,6 +14,7 @@ from dperm.estimators.saving import FORMAT, KEPT_OUT, PLAIN
 from dperm.estimators.search import SearchCertificate
 from dperm.tables.encoding import Encoding
 from dperm.tables.json_files import in_folder, read_json
+from dperm.tables.packed import unpacked
 from dperm.walk.certificate import HOSTILE, Certificate, coefficient_hash
 from dperm.walk.fitting import Release, rebuilt_plan
 
@@ -34,7 +35,7 @@ def model_from_record(record: Any) -> Any:
         model = kind(schema=record["schema"], fit_intercept=record["fit_intercept"], **_parameters(kind, record))
         declared = model._declared_schema()
         model._encoding = Encoding.from_spec(record["encoding"])
-        model.w_ = np.array(record["w"], dtype=np.float64)
+        model.w_ = unpacked(record["w"])
         model.n_features_in_ = model._encoding.d
         model.certificate_ = None
         if model.w_.ndim not in (1, 2) or not np.isfinite(model.w_).all():
@@ -83,11 +84,6 @@ def load_model(path: str | Path) -> Any:
     """A fitted model from `model.save` or `dperm fit`: its file, or the folder that holds model.json.
 
     It has `coef_`, `predict` and, where its certificate is in the file or beside it, `certificate_`, `plan_` and `summary()`.
-
-    Parameters
-    ----------
-    path : path
-        The model's file, or the folder that holds model.json.
     """
     file = in_folder(path, "model.json")
     record = read_json(file)

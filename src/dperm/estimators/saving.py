@@ -7,9 +7,8 @@ import math
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from dperm.tables.json_files import write_whole
+from dperm.tables.packed import packed
 
 FORMAT = "dperm-model/1"
 # Parameters that name files, seeds or the data of one fit stay out of a model; those with a place of their own too.
@@ -26,7 +25,7 @@ def model_record(estimator: Any) -> dict[str, Any]:
         "schema": None if schema is None else schema.spec(),
         "encoding": estimator._encoding.spec(),
         "fit_intercept": bool(estimator.fit_intercept),
-        "w": np.asarray(estimator.w_).tolist(),
+        "w": packed(estimator.w_),
         "parameters": {
             name: value
             for name, value in estimator.get_params(deep=False).items()

@@ -4,6 +4,7 @@ from dperm.mechanisms.exponential.continuous import Exponential
 from dperm.mechanisms.exponential.finite import FiniteExponential
 from dperm.mechanisms.exponential.quantile import QuantileExponential
 from dperm.mechanisms.gradient import Gradient
+from dperm.mechanisms.heads import Heads
 from dperm.mechanisms.mean import Mean
 from dperm.mechanisms.network import Network
 from dperm.mechanisms.newton import Newton
@@ -27,6 +28,7 @@ __all__ = [
     "Exponential",
     "FiniteExponential",
     "Gradient",
+    "Heads",
     "Mean",
     "Mechanism",
     "Moments",

@@ -16,6 +16,7 @@ from dperm.pages.subject import Subject
 from dperm.pages.text import Code, Table, Text
 from dperm.privacy import Event, Gaussian, HiddenState, compose, event_from_spec
 from dperm.tables.encoding import Encoding
+from dperm.tables.packed import unpacked
 from dperm.walk.certificate import Certificate
 from dperm.walk.fitting import rebuilt_plan
 
@@ -70,7 +71,7 @@ def _opening(subject: Subject, scores: Mapping[str, str], evaluation: Mapping[st
     blocks: list[Block] = [Text(_SEEDED, "warn")] if certificate.noise == "seeded" else []
     cards = [_fitted(subject), _private(certificate), _good(scores, evaluation), _cost(certificate)]
     blocks += [Cards(cards), Text(certificate.statement, "say")]
-    count = len(certificate.record["coefficients"]["encoded"])
+    count = unpacked(certificate.record["coefficients"]["encoded"]).size
     what = f"{count} {'coefficients' if subject.encoding else 'numbers'}" if count > 1 else "one number"
     values = certificate.record["released"]
     more = f", and on the way the values named {', '.join(values)}" if values else ""

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from dperm.pages.charts import number
 from dperm.pages.subject import Subject
 from dperm.release.plan import MECHANISMS
+from dperm.tables.packed import unpacked
 from dperm.terms.moments import smat
 
 Vector = NDArray[np.float64]
@@ -49,7 +50,7 @@ def weights_of(subject: Subject) -> Vector | None:
     """Coefficients per margin and encoded column, without the intercept, in the units of the outcome; None for other models."""
     record, problem, encoding = subject.certificate.record, subject.problem, subject.encoding
     linear = getattr(MECHANISMS.get(record["mechanism"]["name"]), "linear", True)
-    weights = np.array(record["coefficients"]["encoded"], dtype=np.float64)
+    weights = unpacked(record["coefficients"]["encoded"])
     if encoding is None or not linear:
         return None
     width = encoding.d + (1 if problem.data.intercept else 0)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -143,7 +143,4 @@ class Decide:
 
 
 Ask = Sum | Open | Close | Solve | Publish | Draw | See | Decide
-T = TypeVar("T")
-# A generator that asks and returns a T. What is sent depends on the ask, so its type stays open.
-Asking = Generator[Ask, Any, T]
-Program = Asking[Vector]
+Program = Generator[Ask, Any, Vector]

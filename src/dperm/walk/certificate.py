@@ -21,7 +21,8 @@ import numpy as np
 from dperm.mechanisms.registry import mechanism_of_record
 from dperm.problem import Problem
 from dperm.release.driver import replay
-from dperm.release.plan import Plan, Shape, Target, UnmetNeeds, Vector
+from dperm.release.plan import MECHANISMS, Plan, Shape, Target, UnmetNeeds, Vector
+from dperm.tables.packed import packed, unpacked
 from dperm.words.display import box, budget_chips
 from dperm.words.wording import printable
 
@@ -173,11 +174,6 @@ class Certificate(Claim):
     **Guarantee of a pass** of `verify`: the stated (ε, δ) follows from the stated events; the events follow from the stated
     problem, size, target and options; every decision follows from the released values; the coefficients match their hash and
     units.
-
-    Parameters
-    ----------
-    record : mapping
-        The JSON record, as `to_json` writes it.
     """
 
     FORMAT: ClassVar[str] = FORMAT
@@ -239,8 +235,9 @@ def _record(
     w: Vector,
     receipt: Mapping[str, Any] | None = None,
     older: bool = False,
+    listed: bool = False,
 ) -> dict[str, Any]:
-    """`older`: as a record was written before it stated its unit (`target.unit`)."""
+    """`older`: as a record was written before it stated its unit (`target.unit`); `listed`: before many numbers were packed."""
     target, shape = plan.target, plan.shape
     composed = plan.guarantee.epsilon(target.delta)
     # A plan never exceeds its target; the lectures' printed calibrations do, and then the truth is what is stated.
@@ -272,7 +269,7 @@ def _record(
         "noise": {**noise, "private": noise["policy"] != "seeded", "claim": ARITHMETIC[noise["policy"]]},
         "encoding": None if encoding is None else encoding.spec(),
         "declaration": [] if encoding is None else declaration(encoding),
-        "coefficients": _coefficients(problem, encoding, w),
+        "coefficients": _coefficients(problem, encoding if per_column(plan.mechanism) else None, w, listed),
         **({} if receipt is None else {"ledger": dict(receipt)}),
     }
 
@@ -308,15 +305,20 @@ def declaration(encoding: Encoding) -> list[str]:
     return lines
 
 
-def _coefficients(problem: Problem, encoding: Encoding | None, w: Vector) -> dict[str, Any]:
-    values = [float(v) for v in np.ravel(w)]
-    stored: dict[str, Any] = {"encoded": values, "sha256": coefficient_hash(w)}
+def _coefficients(problem: Problem, encoding: Encoding | None, w: Vector, listed: bool) -> dict[str, Any]:
+    values = np.ravel(w)
+    stored: dict[str, Any] = {"encoded": values.tolist() if listed else packed(values), "sha256": coefficient_hash(w)}
     linear = problem.loss.margins * ((0 if encoding is None else encoding.d) + (1 if problem.data.intercept else 0))
-    if encoding is not None and values and len(values) == linear:  # a network has no coefficients per column
+    if encoding is not None and len(values) == linear > 0:  # a network has no coefficients per column
         margins = problem.loss.margins
         slopes, constant = encoding.original(w if margins == 1 else w.reshape(margins, -1), problem.data.intercept)
         stored["original"] = {"slopes": slopes.tolist(), "intercept": np.asarray(constant).tolist()}
     return stored
+
+
+def per_column(mechanism: str) -> bool:
+    """Whether coefficients are those of columns; rows of length 1 have none in the caller's units."""
+    return bool(getattr(MECHANISMS[mechanism], "per_column", True))
 
 
 def coefficient_hash(w: Any) -> str:
@@ -389,7 +391,7 @@ def _recompute(record: Mapping[str, Any]) -> dict[str, Any]:
         if not math.isclose(encoding.norm, problem.data.x_norm, rel_tol=TOLERANCE):
             raise ValueError("the declared columns imply another bound on the rows than the problem states")
     plan = mechanism.plan(problem, shape, target)
-    w = np.array(record["coefficients"]["encoded"], dtype=np.float64)
+    w = unpacked(record["coefficients"]["encoded"])
     if w.size != released_size(plan, problem):  # before the replay, which would make as many
         raise ValueError(f"{w.size} coefficients are stated where the problem has {released_size(plan, problem)}")
     decided = replay(mechanism.program(plan, problem), record["released"]).decided
@@ -409,6 +411,7 @@ def _recompute(record: Mapping[str, Any]) -> dict[str, Any]:
         w=w,
         receipt=_receipt(record["ledger"], plan, noise["policy"]) if "ledger" in record else None,
         older="unit" not in record["target"],
+        listed=isinstance(record["coefficients"]["encoded"], list),
     )
 
 

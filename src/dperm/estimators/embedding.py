@@ -1,0 +1,200 @@
+"""A private last layer on embeddings."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy.special import softmax
+from sklearn.utils.validation import check_is_fitted
+
+from dperm.estimators.classifier import PrivateClassifier
+from dperm.estimators.declaration import NO_ROWS, Declaration, declaration, declared_unit
+from dperm.estimators.declared import check_declared, fewest_rows
+from dperm.mechanisms.heads import Heads
+from dperm.problem import Interval, Loss, MultinomialLoss
+from dperm.rows.embeddings import EmbeddingRows
+from dperm.tables.encoding import Encoding
+from dperm.tables.labels import declared_classes, label_column
+from dperm.tables.persons import person_weights, unit_of
+from dperm.terms.heads import raw_rows
+from dperm.walk.fitting import Release
+from dperm.words.notices import repeated_fits
+
+AT_A_TIME = 4096  # rows that are scored together
+NOT_HERE = {
+    "bounds": None, "x_norm": None, "categorical": None, "boolean": None, "sparse": None, "schema": None, "radius": None,
+    "class_weight": None, "max_weight": None, "missing": "mean", "regularization": "auto", "fit_intercept": False,
+}  # fmt: skip
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class EmbeddingClassifier(PrivateClassifier):
+    """softmax(W·x/‖x‖): the last layer of a pretrained model, released with (ε, δ)-differential privacy.
+
+    X         one embedding per row: an array of any numbers, a memory map (NumPy's, or that of
+              `dperm.features.open_embeddings(path)`), an Arrow column of fixed-size lists, or a torch tensor. It is not copied
+    classes   the labels that can occur, up to 10,000
+    steps     of the descent; 400 if left out
+    groups    one id per row, passed to `fit`, with max_rows_per_person
+
+    Every row is brought to length 1, so nothing needs to be declared of its numbers; an entry that is no finite number counts as
+    0. There is no intercept: a direction that all rows share takes its place. Bounds, schemas, weights and δ = 0 are refused by
+    name.
+
+    **Guarantee**: that of `certificate_`, under every relation (`docs/theorems/heads.md`). A row whose label is not among the
+    classes counts as a null row.
+
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(3000, 16)) + 3 * np.repeat(np.eye(3, 16), 1000, axis=0)
+    >>> model = EmbeddingClassifier(epsilon=3, classes=[0, 1, 2], random_state=0).fit(X, np.repeat([0, 1, 2], 1000))
+    >>> model.score(X, np.repeat([0, 1, 2], 1000)) > 0.9
+    True
+    """
+
+    asked_for: ClassVar[str] = "probabilities"
+
+    fit_intercept: bool = False
+    steps: int | None = None
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, groups: Any = None) -> Any:
+        """Fit privately; afterwards `certificate_` says what was guaranteed and `plan_` what was done."""
+        self._check()
+        if sample_weight is not None:
+            raise ValueError("Expected no sample_weight= for embeddings, found one. The clip would undo weights; leave it out.")
+        if y is None:
+            raise ValueError("This EmbeddingClassifier estimator requires y to be passed, but the target y is None. Pass labels.")
+        repeated_fits(self.epsilon, self.ledger)
+        rows = matrix_of(X)
+        if len(rows) < fewest_rows(self):
+            raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required. Pass at least one embedding.")
+        self.n_features_in_ = rows.shape[1]
+        self._encoding = columns_of(rows.shape[1])
+        labels, weight, interval = self._labels(label_column(y, len(rows)))
+        owners = self.groups if groups is None else groups
+        weight, per_person = person_weights(owners, self.max_rows_per_person, weight, len(rows))
+        seen = None if self.ledger is None else rows
+        return self._run(EmbeddingRows(rows, labels, weight), interval, None, per_person, unit_of(owners), seen)
+
+    def _check(self) -> None:
+        check_declared(self)
+        for name, absent in NOT_HERE.items():
+            value = getattr(self, name)
+            if not (value is absent or (isinstance(value, str | bool) and value == absent)):
+                raise ValueError(
+                    f"Expected no {name}= for embeddings, whose rows are brought to length 1, found one. Leave it out, or use "
+                    "LogisticRegression."
+                )
+        if isinstance(self.groups, str):
+            raise ValueError("Expected groups= with one id per row for embeddings, found the name of a column. Pass it to fit.")
+
+    def _before_rows(self, n: int, d: int | None) -> Declaration:
+        self._check()
+        if d is None:
+            raise ValueError("Expected d=, the number of columns of the embeddings, found none. Pass e.g. d=768.")
+        self._encoding = columns_of(d)
+        interval = self._labels(NO_ROWS)[2]
+        return declaration(self, interval, n, self.max_rows_per_person or 1, None, declared_unit(self))
+
+    def _labels(self, y: Any) -> tuple[np.ndarray, np.ndarray | None, Interval]:
+        labels, weight, interval = super()._labels(y)
+        if len(self.classes_) == 2:  # two classes have two margins here
+            return ((labels + 1) / 2).astype(np.int64), weight, Interval(0.0, 1.0)
+        return labels, weight, interval
+
+    def _loss(self) -> Loss:
+        return MultinomialLoss(classes=len(self.classes_))
+
+    def _method(self) -> Any:
+        if isinstance(self.method, Heads):
+            return self.method
+        if self.method not in ("auto", Heads.name):
+            raise ValueError(f"Expected method='auto' or 'heads' for embeddings, found {self.method!r}. See LogisticRegression.")
+        return Heads(self.steps)
+
+    def _store(self, release: Release) -> None:
+        self.w_ = release.w.reshape(len(self.classes_), -1)
+        self._in_callers_units()
+
+    def _in_callers_units(self) -> None:
+        """Coefficients of x/‖x‖."""
+        self.coef_, self.intercept_ = self.w_, np.zeros(len(self.w_))
+
+    def _restore(self, extra: dict[str, Any]) -> None:
+        self.classes_ = declared_classes(extra["classes"], None)
+        if self.w_.ndim != 2 or len(self.w_) != len(self.classes_) or self.fit_intercept:
+            raise ValueError("coefficients that do not fit the classes")
+
+    def _scores(self, X: Any) -> np.ndarray:
+        check_is_fitted(self, "certificate_")
+        rows = matrix_of(X)
+        if rows.shape[1] != self.n_features_in_:
+            raise ValueError(
+                f"X has {rows.shape[1]} features, but EmbeddingClassifier is expecting {self.n_features_in_} features as input."
+            )
+        found = np.empty((len(rows), len(self.w_)))
+        for start in range(0, len(rows), AT_A_TIME):
+            part = raw_rows(rows[start : start + AT_A_TIME])
+            part /= np.maximum(np.abs(part).max(axis=1, initial=0.0), 1e-300)[:, None]  # squares of any size are finite now
+            size = np.linalg.norm(part, axis=1)
+            found[start : start + AT_A_TIME] = part @ self.w_.T / np.where(size > 0, size, 1.0)[:, None]
+        return found
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Scores before the softmax; for two classes, the difference of the second and the first."""
+        scores = self._scores(X)
+        return np.asarray(scores[:, 1] - scores[:, 0]) if len(self.classes_) == 2 else scores
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The class with the largest score."""
+        return np.asarray(self.classes_[self._scores(X).argmax(axis=1)])
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Probabilities of the classes, in the order of `classes_`."""
+        return np.asarray(softmax(self._scores(X), axis=1))
+
+
+def columns_of(d: int) -> Encoding:
+    """Numbers without bounds of their own, in rows of length 1."""
+    return Encoding.from_declaration(d, x_norm=1.0, missing=0.0)
+
+
+def matrix_of(X: Any) -> np.ndarray:
+    """The embeddings as a NumPy matrix over the same memory: arrays and memory maps, Arrow fixed-size lists, torch tensors."""
+    if hasattr(X, "combine_chunks") or hasattr(X, "dictionary_encode"):
+        X = _of_arrow(X)
+    elif type(X).__module__.split(".")[0] == "torch":
+        X = X.detach().cpu()
+        X = (X.float() if str(X.dtype) == "torch.bfloat16" else X).numpy()
+    if isinstance(X, np.ma.MaskedArray):
+        X = X.filled(0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        try:
+            found = X if isinstance(X, np.ndarray) else np.asarray(X)
+        except Exception as error:  # ragged lists, objects of other libraries
+            raise ValueError("Expected embeddings as a matrix of numbers, found something else. Pass an array.") from error
+    if found.dtype.kind not in "fiub" or found.ndim != 2 or found.shape[1] == 0:
+        raise ValueError(
+            f"Expected embeddings as a matrix of numbers with one row per record, found {found.ndim} dimensions of type "
+            f"{found.dtype}. Reshape images to rows, and pass numbers."
+        )
+    return found
+
+
+def _of_arrow(X: Any) -> np.ndarray:
+    """A column of fixed-size lists: its own buffer if it is in one piece and nothing is missing. A missing list is a row of 0."""
+    import pyarrow as pa
+
+    if isinstance(X, pa.ChunkedArray):
+        X = X.chunk(0) if X.num_chunks == 1 else X.combine_chunks()
+    if not isinstance(X, pa.FixedSizeListArray):
+        raise ValueError(f"Expected an Arrow column of fixed-size lists, found {X.type}. Cast it to pa.list_(pa.float32(), d).")
+    width = X.type.list_size
+    numbers = X.values.slice(X.offset * width, len(X) * width)
+    found = numbers.to_numpy(zero_copy_only=False).reshape(len(X), width)
+    if X.null_count:
+        found = np.where(np.asarray(X.is_valid())[:, None], found, 0.0)
+    return np.asarray(found)

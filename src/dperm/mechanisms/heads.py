@@ -1,0 +1,167 @@
+"""A private last layer: softmax on embeddings of length 1, by clipped noisy descent in the eigenbasis of noisy second moments.
+
+    A = Σ zzᵀ + noise = V diag(λ) Vᵀ;   u = diag(√(f/max(λ, f)))·Vᵀz;   s = Σ‖u‖² + noise,   m = s/n
+    θ ← θ - η·V,   V ← 0.9·V + ( Σ_i clip_C(∇ℓ_i(θ)) + N(0, σ²I) )/n;   the mean of the second half of the iterates
+
+**Theorem.** Rows are brought to length 1, each alone. A has sensitivity 1 in Frobenius norm (√2 for a replaced row), s has 1 and
+a gradient sum κC, by the clip. Directions and floor follow from A and public numbers, C and η from s. By adaptive composition the
+whole is √(μ_A² + μ_s² + μ_θ²) = μ(ε, δ)-GDP. Proof, the rule, and what was tried beside it: `docs/theorems/heads.md`.
+
+Why it needs no tuning: in units where rows have mean square 1, the noise of a *margin* after flow time τ is 0.8·Cτ/(μn), whatever
+the spectrum is, and the best flow time had Cτ/(μn) near 2 on every table of embeddings that was tried.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from dperm.mechanisms.scaled import settings as rule
+from dperm.privacy import Gaussian, gaussian_mu
+from dperm.problem import Problem
+from dperm.release.asks import Close, Decide, Open, Program, See, Sum
+from dperm.release.noise import gaussian_scale
+from dperm.release.plan import Plan, Settings, Shape, Stage, Target, options_of, register
+from dperm.terms.affine import Features
+from dperm.terms.gradient import GradientTerm
+from dperm.terms.heads import MeanSquare, UnitMoments, Whitening
+
+STEPS = 400
+CLIP = 0.2  # in units of the root mean square row
+HORIZON = 2.0
+SIZE_SHARE = 0.005
+FLOOR = 0.3  # of the largest eigenvalue that noise alone has
+CURVATURE = 0.5  # of softmax, in any direction
+MOST_COLUMNS, MOST_CLASSES = 8192, 10_000
+
+
+def moments_share(d: int) -> float:
+    """Share of μ² for the d² moments: 10 % at 4,096 columns, less for fewer.
+
+    >>> moments_share(4096), moments_share(256), moments_share(10)
+    (0.1, 0.025, 0.02)
+    """
+    return min(max(0.1 * math.sqrt(d / 4096), 0.02), 0.1)
+
+
+@register
+@dataclass(frozen=True)
+class Heads:
+    """Softmax on embeddings.
+
+    steps     of the descent; 400 if left out
+    clip      of a row's gradient, in units of the root mean square row; 0.2 if left out
+    horizon   Cτ/(μn), which is about the standard deviation of a margin's noise; 2 if left out
+
+    **Guarantee**: μ(ε, δ)-GDP, hence (ε, δ), for the target's relation. Nothing is assumed of the rows.
+
+    >>> Heads().name
+    'heads'
+    """
+
+    steps: int | None = None
+    clip: float | None = None
+    horizon: float | None = None
+
+    name: ClassVar[str] = "heads"
+    linear: ClassVar[bool] = False  # its coefficients are those of rows of length 1: other estimators refuse it
+    per_column: ClassVar[bool] = False  # … so that a record states none in the caller's units
+
+    def __post_init__(self) -> None:
+        if self.steps is not None and not (isinstance(self.steps, int | np.integer) and self.steps >= 2):
+            raise ValueError(f"Expected steps as a whole number ≥ 2, found {self.steps!r}.")
+        for label in ("clip", "horizon"):
+            value = getattr(self, label)
+            if value is not None and not (value > 0 and math.isfinite(value)):
+                raise ValueError(f"Expected {label} > 0, found {value}. Leave it out to take the rule's.")
+
+    def missing(self, problem: Problem, target: Target) -> list[str]:
+        needs = []
+        if target.delta == 0:
+            needs.append("delta > 0, because its noise is Gaussian (pass delta=1e-6)")
+        if problem.loss.name != "multinomial":
+            needs.append(f"classes, with the multinomial loss (found {problem.loss.name!r})")
+        if problem.data.intercept:
+            needs.append("no intercept (a direction that all rows share takes its place)")
+        if problem.feature_map is not None:
+            needs.append("rows without a feature map (it brings rows to length 1 itself)")
+        if problem.regularizer.name != "none" or problem.domain.spec()["name"] != "whole-space":
+            needs.append("no regularizer and no domain (the flow time regularizes)")
+        return needs
+
+    def plan(self, problem: Problem, shape: Shape, target: Target) -> Plan:
+        if shape.d > MOST_COLUMNS or problem.loss.margins > MOST_CLASSES:
+            raise ValueError(
+                f"Expected at most {MOST_COLUMNS:,} columns and {MOST_CLASSES:,} classes for 'heads', found {shape.d:,} and "
+                f"{problem.loss.margins:,}. Project the embeddings to fewer columns by a public matrix."
+            )
+        mu = gaussian_mu(target.epsilon, target.delta) * (1 - 1e-12)  # square roots round; never round up a budget
+        share = moments_share(shape.d)
+        budget = [mu * math.sqrt(part) for part in (share, SIZE_SHARE, 1 - share - SIZE_SHARE)]
+        noise = gaussian_scale(UnitMoments(shape.d).sensitivity(target.relation) * target.rows_per_person, budget[0])
+        moments = {"rows": "length 1", "noise": noise, "floor": floor_of(noise, shape.d)}
+        descent = {
+            "steps": STEPS if self.steps is None else int(self.steps),
+            "clip_factor": CLIP if self.clip is None else float(self.clip),
+            "horizon": HORIZON if self.horizon is None else float(self.horizon),
+            "momentum": rule.MOMENTUM,
+            "given": ["rule" if value is None else value for value in (self.steps, self.clip, self.horizon)],
+        }
+        stages = (
+            Stage("moments", Gaussian(budget[0]), moments),
+            Stage("size", Gaussian(budget[1]), {"noise": gaussian_scale(target.rows_per_person, budget[1])}),
+            Stage("descent", Gaussian(budget[2]), descent),
+        )
+        return Plan(self.name, options_of(self), stages, target, shape)
+
+    def program(self, plan: Plan, problem: Problem) -> Program:
+        d, moments = plan.shape.d, plan.stage("moments")
+        yield Open("moments", sums=1)  # the matrix itself is large, and no decision follows from it
+        noisy = yield Sum("moments", UnitMoments(d), mu=moments.event.gdp(), shape=(d * (d + 1) // 2,))
+        yield Close("moments")
+        directions = yield See(Whitening(noisy, d, moments.settings["floor"]))
+        del noisy
+        size = float(np.asarray((yield Sum("size", MeanSquare()))).reshape(-1)[0])
+        settings = descent_settings(plan, size)
+        yield Decide(settings)
+        theta = np.zeros((problem.loss.margins, d))
+        velocity, kept, steps = np.zeros_like(theta), np.zeros_like(theta), plan.stage("descent").settings["steps"]
+        yield Open("descent", sums=steps)
+        for step in range(steps):
+            term = GradientTerm(problem.loss, theta.reshape(-1), settings["clip"], Features())
+            gradient = yield Sum("descent", term, mu=settings["step_mu"], shape=theta.shape)
+            velocity = rule.MOMENTUM * velocity + gradient / plan.shape.n
+            theta = theta - settings["step_size"] * velocity
+            if step >= steps // 2:
+                kept += theta
+        yield Close("descent")
+        # In single precision, which a file of a large model can hold: rounding what is released is nobody's loss of privacy.
+        return np.asarray(directions.back(kept / (steps - steps // 2)), dtype=np.float32).astype(np.float64).reshape(-1)
+
+
+def floor_of(noise: float, d: int) -> float:
+    """f = 0.3·2s√(d/2): the noise alone, s on the diagonal and s/√2 off it, has eigenvalues up to 2s√(d/2)."""
+    return FLOOR * 2 * noise * math.sqrt(d / 2)
+
+
+def descent_settings(plan: Plan, size: float) -> Settings:
+    """Clip and step size from the noisy Σ‖u‖². Rows with mean square m and flow time τ/m are rows with mean square 1 and τ.
+
+    The step is stable below 3.8/(curvature·largest second moment), which is at most f/n in these coordinates, and at most m.
+    """
+    public, n = plan.stage("descent").settings, plan.shape.n
+    mu = plan.stage("descent").event.gdp() or 0.0
+    mean_square = min(max(size, plan.stage("size").settings["noise"]) / n, 1.0)
+    largest = min(plan.stage("moments").settings["floor"] / n, mean_square)
+    flow = public["horizon"] * rule.effective_mu(mu, plan.target) * n / (public["clip_factor"] * mean_square)
+    longest = 0.85 * 2 * (1 + rule.MOMENTUM) / (CURVATURE * largest)
+    return {
+        "mean_square": mean_square,
+        "clip": public["clip_factor"] * math.sqrt(mean_square),
+        "flow_time": flow,
+        "step_size": min((1 - rule.MOMENTUM) * flow / public["steps"], longest),
+        "step_mu": mu / math.sqrt(public["steps"]) * (1 - 1e-12),
+    }
