@@ -187,3 +187,18 @@ def test_delta_is_the_second_argument_of_every_estimator():
         names = [parameter.name for parameter in first if parameter.kind is parameter.POSITIONAL_OR_KEYWORD]
         assert names[:2] == ["epsilon", "delta"] or name == "PrivateGridSearch", name
     assert MedianEstimator(1.0, 0.0, bounds=(0, 1), random_state=0).fit(np.linspace(0, 1, 101)).certificate_.delta == 0
+
+
+@pytest.mark.parametrize("estimator", [dperm.MeanEstimator, dperm.MedianEstimator])
+@pytest.mark.parametrize("gap", [np.nan, np.inf, -np.inf])
+def test_a_missing_value_counts_as_the_middle_of_its_bounds(estimator, gap):
+    """It was 0 cut into the bounds: at the lower end of (100, 200), which moved the mean of a column by 5 with 10 % missing."""
+    values = np.random.default_rng(0).uniform(140, 180, 4000)
+    values[::10] = gap
+    filled = np.where(np.isfinite(values), values, 150.0)
+    answers = [estimator(epsilon=5.0, bounds=(100, 200), random_state=0).fit(v).location_ for v in (values, filled)]
+    assert answers[0] == answers[1]
+    columns = np.column_stack([values, values])
+    bounds = [(100, 200), (140, 180)]
+    found = dperm.MeanEstimator(epsilon=50.0, bounds=bounds, random_state=0).fit(columns).location_
+    assert np.allclose(found, [filled.mean(), np.where(np.isfinite(values), values, 160.0).mean()], atol=0.3)

@@ -184,6 +184,27 @@ def test_records_of_the_first_format_still_verify(name, tmp_path):
     assert not Evaluation(altered).verify(allow_seeded=True).ok
 
 
+@pytest.mark.parametrize("name", ["binary", "regression", "counts"])
+def test_records_of_the_second_format_still_verify(name):
+    """They had no binding; one that is taken out of a newer record is missed."""
+    found = json.loads((FIXTURES / "evaluations-2" / f"{name}.json").read_text())
+    assert "binding" not in found and Evaluation(found).verify(allow_seeded=True).ok
+    assert not Evaluation(found | {"format": "dperm-evaluation/3"}).verify(allow_seeded=True).ok
+
+
+def test_the_model_that_was_scored_is_bound(classifier):
+    record = evaluate(classifier, X, Y, epsilon=1, random_state=0).record
+    assert record["model"]["estimator"] == "LogisticRegression" and Evaluation(record).verify(allow_seeded=True).ok
+    for change in (
+        {"model": {**record["model"], "estimator": "LinearSVC"}},
+        {"model": {**record["model"], "sha256": "0" * 64}},
+        {"shape": {**record["shape"], "d": record["shape"]["d"] + 1}},
+        {"binding": "0" * 64},
+    ):
+        assert not Evaluation(record | change).verify(allow_seeded=True).ok, change
+    assert not Evaluation({k: v for k, v in record.items() if k != "binding"}).verify(allow_seeded=True).ok
+
+
 def test_an_evaluation_is_debited_and_refused_like_a_fit(classifier, tmp_path):
     ledger = Ledger.create(tmp_path / "l", dataset="held out", epsilon=1.0, delta=1e-6)
     found = evaluate(classifier, X, Y, epsilon=0.8, ledger=ledger)

@@ -157,7 +157,19 @@ def test_bad_arrays_are_named():
     with pytest.raises(ValueError, match="as many labels"):
         DeviceRows(torch.zeros(3, 2), torch.zeros(2))
     with pytest.raises(ValueError, match="at least one row"):
-        DeviceRows(torch.zeros(0, 2), torch.zeros(0))
+        dperm.LinearRegression(1.0, bounds=(0, 1), y_bounds=(0, 1)).fit(DeviceRows(torch.zeros(0, 2), torch.zeros(0)))
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.float64])
+@pytest.mark.parametrize("method", ["auto", "gradient", "statistics"])
+def test_no_rows_are_fitted_where_n_is_protected(kind, method):
+    """One row and none are neighbours under add-remove: an error would tell them apart."""
+    options = {"bounds": (0, 1), "y_bounds": (0, 1), "relation": "add-remove", "nominal_n": 100, "random_state": 0}
+    for rows in (0, 1):
+        X, y = torch.full((rows, 2), 0.5, dtype=kind), torch.full((rows,), 0.5, dtype=kind)
+        device = dperm.LinearRegression(1.0, method=method, **options).fit(DeviceRows(X, y))
+        memory = dperm.LinearRegression(1.0, method=method, **options).fit(X.numpy(), y.numpy())
+        np.testing.assert_allclose(device.coef_, memory.coef_, atol=1e-4)
 
 
 def test_a_card_without_room_is_named(monkeypatch):

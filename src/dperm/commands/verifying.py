@@ -35,7 +35,7 @@ def verify(
         certificate = in_folder(certificate, kept)
     model = None if model is None else in_folder(model, "model.json")
     record = read_json(certificate)
-    if isinstance(record, dict) and record.get("format") in ("dperm-evaluation/1", "dperm-evaluation/2"):
+    if isinstance(record, dict) and str(record.get("format")).startswith("dperm-evaluation/"):
         from dperm.evaluation.evaluate import Evaluation
 
         found: Any = Evaluation(record)

@@ -19,6 +19,7 @@ from dperm.release.plan import Plan, Shape
 from dperm.rows.memory import MemoryRows
 from dperm.tables.cells import column
 from dperm.tables.declared import declared_bounds
+from dperm.tables.encoding import LEAST, MOST
 from dperm.tables.persons import person_column, person_weights
 from dperm.tables.tables import is_table
 from dperm.walk.fitting import fit
@@ -68,7 +69,7 @@ class _Location(Shown, BaseEstimator):
         if not is_table(X) and not hasattr(X, "tocsr") and not hasattr(X, "bounded"):  # the reader takes or refuses those
             X = column(X)
         flat = getattr(X, "ndim", 2) == 1
-        X = read_matrix(self, X.reshape(-1, 1) if flat else X)
+        X = self._filled(read_matrix(self, X.reshape(-1, 1) if flat else X))
         weight, per_person = person_weights(groups, self.max_rows_per_person, None, len(X))
         n = self.nominal_n if self.nominal_n is not None else len(X)
         declared = self._declaration(n, X.shape[1], per_person, groups is not None)
@@ -87,6 +88,13 @@ class _Location(Shown, BaseEstimator):
         self.location_ = float(release.w[0]) if flat else release.w
         return self
 
+    def _filled(self, X: np.ndarray) -> np.ndarray:
+        """Missing and infinite values at the middle of their column's bounds; at 0 where only x_norm is declared."""
+        if self.bounds is None:
+            return X
+        low, high = declared_bounds(self.bounds, X.shape[1], getattr(self, "feature_names_in_", None))
+        return np.where(np.isfinite(X), X, (low / 2 + high / 2).astype(X.dtype))
+
     def _data(self, d: int) -> DataBounds:
         x_norm: float | None = getattr(self, "x_norm", None)
         if self.bounds is None and x_norm is None:
@@ -99,6 +107,13 @@ class _Location(Shown, BaseEstimator):
         low, high = declared_bounds(self.bounds, d, getattr(self, "feature_names_in_", None))
         if not (low < high).all():
             raise ValueError(f"Expected bounds with low < high, found {self.bounds!r}. Correct bounds=.")
+        with np.errstate(over="ignore"):
+            kept = (high - low > LEAST) & (high - low < MOST)
+        if not kept.all():
+            raise ValueError(
+                f"Expected bounds between {LEAST:g} and {MOST:g} apart, found others: floats cannot keep what lies between. "
+                "Declare the values in another unit."
+            )
         return DataBounds.box(low.tolist(), high.tolist(), NO_LABELS)
 
     def __sklearn_tags__(self) -> Any:
@@ -117,8 +132,8 @@ class MeanEstimator(_Location):
     x_norm     instead of bounds: the largest Euclidean norm of a row
     delta      None: min(1e-6, 0.1/n); 0: pure. The smaller of Gaussian and exponential-norm noise is taken
 
-    A missing or infinite value counts as 0, clipped into the bounds. Under add-remove, or with `groups=`, the number of rows is
-    released together with the sum.
+    A missing or infinite value counts as the middle of its column's bounds (as 0 with x_norm), because no centre is released
+    before. Under add-remove, or with `groups=`, the number of rows is released together with the sum.
 
     >>> round(MeanEstimator(1.0, bounds=(0, 10), random_state=0).fit(np.full(1000, 4.0)).location_, 1)
     4.0
@@ -152,7 +167,8 @@ class MedianEstimator(_Location):
     quantile   level in (0, 1); 0.5 is the median
     cells      of the public grid over the bounds: the answer is uniform inside its cell
 
-    d columns take ε/d each. `delta` is not used: the release is pure.
+    d columns take ε/d each. `delta` is not used: the release is pure. A missing or infinite value counts as the middle of its
+    column's bounds.
 
     >>> round(MedianEstimator(1.0, bounds=(0, 100), random_state=0).fit(np.arange(1001) / 20).location_)
     25

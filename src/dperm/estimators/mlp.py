@@ -67,8 +67,13 @@ class MLPClassifier(PrivateClassifier):
         return MultinomialLoss(classes=len(self.classes_))
 
     def _method(self) -> Any:
-        if not isinstance(self.method, str):
+        if isinstance(self.method, Network):
             return self.method
+        if not isinstance(self.method, str):
+            raise ValueError(
+                f"Expected method='auto' or a Network(...) for a network, found {type(self.method).__name__}. Its loss is not "
+                "convex, so no other mechanism covers it."
+            )
         if self.method not in ("auto", "network"):
             raise ValueError(f"Expected method='auto' or 'network' for a network, found {self.method!r}. Its loss is not convex.")
         if not self.fit_intercept:

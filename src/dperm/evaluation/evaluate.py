@@ -11,6 +11,8 @@ rows and the noise together, and hold where noise dominates: a score that the bu
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -32,7 +34,7 @@ from dperm.tables.persons import person_column, person_weights, unit_of
 from dperm.walk.certificate import ARITHMETIC, TOLERANCE, Claim, _plain, coefficient_hash, differences, target_spec
 from dperm.walk.fitting import execute
 
-FORMAT = "dperm-evaluation/2"
+FORMAT, UNBOUND = "dperm-evaluation/3", "dperm-evaluation/2"
 
 
 def program(plan: Plan, question: Question) -> Program:
@@ -52,7 +54,7 @@ class Evaluation(Claim):
     """
 
     FORMAT: ClassVar[str] = FORMAT
-    OLDER: ClassVar[tuple[str, ...]] = (FIRST,)
+    OLDER: ClassVar[tuple[str, ...]] = (FIRST, UNBOUND)
 
     @property
     def metrics(self) -> Mapping[str, Any]:
@@ -87,7 +89,10 @@ def _again(record: Mapping[str, Any]) -> dict[str, Any]:
     plan = plan_evaluation(question, shape, target)
     receipt = _receipt(record, plan, noise["policy"])
     outcome = replay(program(plan, question), record["released"])
-    return _record(plan, question, outcome, noise, record["model"], record["level"], receipt)
+    found = _record(plan, question, outcome, noise, record["model"], record["level"], receipt)
+    if record["format"] == UNBOUND:
+        return {key: value for key, value in found.items() if key != "binding"} | {"format": UNBOUND}
+    return found
 
 
 def _receipt(record: Mapping[str, Any], plan: Plan, policy: str) -> dict[str, Any] | None:
@@ -165,21 +170,24 @@ def _record(
     composed = plan.guarantee.epsilon(target.delta)
     if composed > target.epsilon * (1 + TOLERANCE):
         raise ValueError("the plan costs more than its target")
-    unit = target.unit
+    unit, shape = target.unit, {"n": plan.shape.n, "d": plan.shape.d}
+    digest = coefficient_hash([value for stage in plan.stages for value in released[stage.name]])
     budget = {"epsilon": target.epsilon, "delta": target.delta, "relation": target.relation}
     return {
         "format": FORMAT,
         "statement": f"({target.epsilon:g}, {target.delta:g})-differential privacy of the scores per {unit} ({target.relation})",
         "guarantee": {**budget, "unit": unit, "composed_epsilon": composed},
         "target": target_spec(target),
-        "shape": {"n": plan.shape.n, "d": plan.shape.d},
+        "shape": shape,
         "question": question.spec(),
         "level": level,
         "model": dict(model),
         "stages": [_plain(stage.spec()) for stage in plan.stages],
         "released": released,
         "decided": in_units(question, dict(outcome.decided)),
-        "digest": coefficient_hash([value for stage in plan.stages for value in released[stage.name]]),
+        "digest": digest,
+        # Nothing is computed from the model's name, its hash and d, so that they are tied to the scores by a hash alone.
+        "binding": hashlib.sha256(json.dumps([dict(model), shape, digest], sort_keys=True).encode()).hexdigest(),
         "metrics": metrics(plan, question, released, level),
         "noise": {**noise, "private": noise["policy"] != "seeded", "claim": ARITHMETIC[noise["policy"]]},
         **({} if receipt is None else {"ledger": _plain(receipt)}),

@@ -35,7 +35,7 @@ from dperm.privacy.as_printed import claim_sigma, slides_sigma
 from dperm.problem import Problem
 from dperm.release.asks import Close, Open, Program, Secret, Solve, Sum
 from dperm.release.noise import gaussian_scale
-from dperm.release.plan import Plan, Settings, Shape, Stage, Target, Vector, options_of, register
+from dperm.release.plan import MOST_SAMPLED, Plan, Settings, Shape, Stage, Target, Vector, options_of, register
 from dperm.terms.affine import Features
 from dperm.terms.gradient import GradientTerm, UnclippedGradientTerm, person_rate
 from dperm.terms.statistics import WeightedGradientTerm
@@ -116,6 +116,8 @@ class Gradient:
             needs.append("assumed_bound= together with bound='assumed', and only then")
         if self.bound != "clip" and self.clip is not None:
             needs.append("clip= only with bound='clip'")
+        if self.sampling_rate is not None and target.epsilon > MOST_SAMPLED:
+            needs.append(f"epsilon ≤ {MOST_SAMPLED:g} for Poisson sampling (found {target.epsilon:g}; its loss is on a grid)")
         if self.sampling_rate is not None and target.relation == "replace-one":
             needs.append(
                 "relation='zero-out' or 'add-remove' for Poisson sampling: its amplification is proven for one row present "

@@ -23,7 +23,7 @@ from dperm.mechanisms.scaled import settings as rule
 from dperm.privacy import Event, Gaussian, Sampled, calibrate, gaussian_mu
 from dperm.problem import Problem
 from dperm.release.asks import Close, Decide, Draw, Open, Program, Publish, Sum
-from dperm.release.plan import Plan, Shape, Stage, Target, options_of, register
+from dperm.release.plan import MOST_SAMPLED, Plan, Shape, Stage, Target, options_of, register
 from dperm.terms.gradient import person_rate
 from dperm.terms.network import (
     Inputs,
@@ -96,6 +96,8 @@ class Network:
             needs.append("a finite bound on the norm of a row (x_norm= or bounds=)")
         if problem.regularizer.name != "none" or problem.domain.spec()["name"] != "whole-space":
             needs.append("no regularizer and no domain (the flow time regularizes)")
+        if self.sampling_rate is not None and target.epsilon > MOST_SAMPLED:
+            needs.append(f"epsilon ≤ {MOST_SAMPLED:g} for Poisson sampling (found {target.epsilon:g}; its loss is on a grid)")
         if self.sampling_rate is not None and target.relation == "replace-one":
             needs.append(
                 "relation='zero-out' or 'add-remove' for Poisson sampling: its amplification is proven for one row present or "

@@ -23,6 +23,8 @@ Settings = dict[str, Any]
 UNITS = ("row", "person")
 # A stranger's record must neither fill the memory of whoever checks it nor keep him waiting.
 MOST_COLUMNS = 10**8
+LEAST_EPSILON, LEAST_DELTA = 1e-100, 1e-300  # beyond them accountants underflow
+MOST_SAMPLED = 1e5  # the largest epsilon that the discretised loss of a sampled release can express
 MOST_RELEASES = 10**6
 
 
@@ -68,6 +70,8 @@ class Target:
             raise ValueError(f"Expected epsilon > 0, found {epsilon}. Pass a positive privacy budget, e.g. epsilon=1.0.")
         if not n >= 1:
             raise ValueError(f"Expected at least one row (n ≥ 1), found {n}. Pass the public number of rows.")
+        if epsilon < LEAST_EPSILON:
+            raise ValueError(f"Expected epsilon ≥ {LEAST_EPSILON:g}, found {epsilon:g}: that is noise alone. Pass more.")
         if epsilon > 1e12:
             raise ValueError(f"Expected epsilon ≤ 1e12, found {epsilon:g}: nothing is private there. Use a non-private library.")
         if relation not in RELATIONS:
@@ -80,6 +84,11 @@ class Target:
             delta = min(1e-6, 0.1 / n)
         if isinstance(delta, truth) or not (isinstance(delta, int | float | np.number) and 0 <= delta < 1):
             raise ValueError(f"Expected 0 ≤ delta < 1, found {delta}. Pass e.g. delta=1e-6, or delta=0 for pure privacy.")
+        if 0 < delta < LEAST_DELTA:
+            raise ValueError(
+                f"Expected delta = 0 or delta ≥ {LEAST_DELTA:g}, found {delta:g}: floats cannot keep its tail. Pass delta=0 for "
+                "pure privacy, or leave it out for the default."
+            )
         if delta >= 1 / n:
             raise ValueError(
                 f"Expected delta < 1/n = {1 / n:.3g}, found {delta}: such a delta permits publishing a whole record. "

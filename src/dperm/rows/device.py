@@ -57,8 +57,6 @@ class DeviceRows:
             raise ValueError(f"Expected X with two dimensions, found {len(X.shape)}. Reshape it to (rows, columns).")
         if y is None or len(y) != X.shape[0]:
             raise ValueError("Expected as many labels as rows, found another number of them. Pass one label for every row.")
-        if X.shape[0] == 0:
-            raise ValueError("Expected at least one row, found none. Check that the array is not empty.")
         self.X, self.y, self.weight = X, y, weight
         self.device = device_of(X) if device is None else _present(device)
         self.names, self.encoding, self.host = names, None, host

@@ -9,6 +9,7 @@ stage that is left over is an error; only then is anything released. Fits, evalu
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -52,6 +53,7 @@ def plan(
     Raises `UnmetNeeds` with the whole list when the mechanism's theorem does not apply.
     """
     chosen = _named(mechanism, problem, shape, target, encoding)
+    check_magnitudes(problem, chosen)
     try:
         needs = chosen.missing(problem, target)
         if needs:
@@ -68,6 +70,19 @@ def plan(
     return replace(planned, notes=(*planned.notes, NO_CENTRE))
 
 
+def check_magnitudes(problem: Problem, mechanism: Any) -> None:
+    """Every declared number can be squared and divided by: said before a plan is made, because later it would be an overflow."""
+    for part in (problem.domain, problem.regularizer, mechanism):
+        for name, value in getattr(part, "__dict__", {}).items():
+            size = abs(value) if isinstance(value, float) else 1.0
+            if size and math.isfinite(size) and not LEAST <= size <= MOST:
+                raise ValueError(
+                    f"Expected {name} of {part.name!r} between {LEAST:g} and {MOST:g}, found {value:g}: floats overflow "
+                    "with it. Declare the data in another unit, or leave the option out."
+                )
+
+
+LEAST, MOST = 1e-100, 1e100
 NO_CENTRE = "a missing number counts as the middle of its column's bounds: this fit releases no centre of the columns"
 
 
