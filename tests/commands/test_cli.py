@@ -86,12 +86,54 @@ def test_seeded_fits_need_consent_to_verify(folder):
 
 def test_schema_drafts_copy_no_value(folder):
     _, text = run("schema", "people.csv")
-    draft = json.loads(text)
-    assert draft["columns"]["town"] == {"type": "categorical", "levels": []}
+    assert set(json.loads(text)["columns"]) == {"age", "town", "note", "sick"}
+    assert {column["type"] for column in json.loads(text)["columns"].values()} == {None}
     assert "Aa" not in text and "yes" not in text
+    _, text = run("schema", "people.csv", "--types", "age=numeric, town=categorical, *=ignored")
+    draft = json.loads(text)["columns"]
+    assert draft["age"] == {"type": "numeric", "low": None, "high": None} and draft["note"] == {"type": "ignored"}
+    assert draft["town"] == {"type": "categorical", "levels": []}
+    for wrong, words in (("agee=numeric", "mean 'age'?"), ("age=numerical", "mean 'numeric'?"), ("age", "COLUMN=TYPE")):
+        assert words in run("schema", "people.csv", "--types", wrong, code=2)[1]
     run("schema", "people.csv", "--out", "draft.json")
     code, message = run("fit", "people.csv", "--schema", "draft.json", "--epsilon", 1)
     assert code == 2 and "Expected" in message
+
+
+ODD = ["x", "1.5", "", "NA", "true", "2020-01-01", '"a, b"', '"two\nlines"', "\xff\xfe", "9" * 400, "=1+1"]
+
+
+@pytest.mark.parametrize("odd", ODD)
+@pytest.mark.parametrize("place", [0, 7, 299])
+def test_no_cell_of_a_csv_can_change_a_draft(folder, odd, place):
+    """Arrow infers types from cells; one person's cell made a column of numbers one of words. Names alone are public."""
+    rows = [f"{i},{i % 2},{i}.5,true,2020-01-02" for i in range(300)]
+    header = 'age,"part, ""x""",amount,member,day'
+    (folder / "t.csv").write_text("\n".join([header, *rows]) + "\n", encoding="latin-1")
+    _, before = run("schema", "t.csv")
+    for column in range(5):
+        cells = rows[place].split(",")
+        cells[column] = odd
+        changed = [*rows[:place], ",".join(cells), *rows[place + 1 :]]
+        (folder / "t.csv").write_text("\n".join([header, *changed]) + "\n", encoding="latin-1")
+        assert run("schema", "t.csv")[1] == before
+    assert list(json.loads(before)["columns"]) == ["age", 'part, "x"', "amount", "member", "day"]
+
+
+def test_stored_types_are_drafted_from_the_schema_of_a_file(folder):
+    import pyarrow as pa
+    import pyarrow.feather
+    import pyarrow.parquet
+
+    table = pa.table({"age": pa.array([1, 2]), "town": ["Aa", "Bb"], "member": [True, False], "price": pa.array([1.5, None])})
+    (folder / "parts").mkdir()
+    for place in ("t.parquet", "parts/a.parquet"):
+        pyarrow.parquet.write_table(table, folder / place)
+    pyarrow.feather.write_feather(table, str(folder / "t.arrow"), compression="uncompressed")
+    for place in ("t.parquet", "parts", "t.arrow"):
+        columns = json.loads(run("schema", place)[1])["columns"]
+        assert [column["type"] for column in columns.values()] == ["numeric", "categorical", "boolean", "numeric"]
+        assert json.loads(run("schema", place, "--types", "age=ignored")[1])["columns"]["age"] == {"type": "ignored"}
 
 
 def test_parquet_works_like_csv(folder):

@@ -19,6 +19,7 @@ from dperm.estimators.model_file import load_model, model_from_record
 from dperm.estimators.saving import model_record
 from dperm.mechanisms.scaled import poisson_counts
 from dperm.mechanisms.scaled.poisson import ScaledPoisson
+from dperm.release.plan import Shape, Target
 from dperm.rows.base import Block
 from dperm.terms.affine import Features
 from dperm.walk.certificate import Certificate
@@ -202,6 +203,26 @@ def test_models_and_predictions() -> None:
             fitted.predict(X, wrong)
     with pytest.raises(ValueError, match="damaged"):
         model_from_record(model_record(fitted) | {"extra": {"y_high": 3.0, "unit": -1.0}})
+
+
+def test_records_of_version_0_2_keep_their_meaning() -> None:
+    """There the balance took a fifth of the descent's budget at most, and no option said so."""
+    record = json.loads((FIXTURES / "scaled-poisson-0.2.0.json").read_text())
+    assert "balance_most" not in record["mechanism"]["options"]
+    assert Certificate(record).verify(allow_seeded=True).ok
+    options = record["mechanism"]["options"] | {"balance_most": 0.5}
+    assert not Certificate(record | {"mechanism": {**record["mechanism"], "options": options}}).verify(allow_seeded=True).ok
+
+
+def test_the_balance_may_take_more_where_counts_spread_widely() -> None:
+    shape, target = Shape(50_000, 5), Target(1.0, 1e-6)
+
+    def share(width: float, nu: float, most: float = 0.5) -> float:
+        return poisson_counts.balance_share(shape, target, 0.2, width, nu, most)
+
+    assert share(24.0, 1e-3) == 0.2 == share(60.0, 1e-3, 0.2)
+    assert share(36.0, 1e-3) == pytest.approx(0.2 * 36**2 / 750)
+    assert share(60.0, 1e-3) == 0.5 and share(60.0, 4e-2) == 0.125 and share(24.0, 4e-2) == 0.05
 
 
 def test_records_of_version_0_1_keep_their_meaning() -> None:

@@ -1,4 +1,4 @@
-"""`dperm schema FILE`: a draft to fill in, from names and storage types alone."""
+"""`dperm schema FILE`: a draft to fill in, from names, stored types and declared types alone."""
 
 from __future__ import annotations
 
@@ -13,18 +13,24 @@ from dperm.commands.shared import JSON_OPTION, say, show
 def schema(
     file: Path = typer.Argument(..., help="CSV or Parquet file."),
     out: Path | None = typer.Option(None, help="Write the draft here instead of printing it."),
+    types: str = typer.Option("", help='What the columns are, e.g. "age=numeric, town=categorical, *=ignored".'),
     as_json: bool = JSON_OPTION,
 ) -> None:
-    """Draft a schema with types and EMPTY bounds to fill in. No value of the data is copied: bounds and levels must come from
-    what you know without looking.
+    """Draft a schema with EMPTY bounds to fill in. No row is read: types are those that a Parquet or Arrow file states, or that
+    you declare. A CSV states none, so there they are left open too; `dperm profile` finds types, bounds and levels and pays for
+    them.
 
-    Example: dperm schema people.csv --out people.json
+    Example: dperm schema people.csv --types "age=numeric, town=categorical" --out people.json
     """
+    from dperm.tables.drafts import declared
     from dperm.tables.json_files import write_whole
     from dperm.tables.schema import Schema
     from dperm.tables.tables import storage_types
 
-    text = json.dumps(Schema.draft(storage_types(file), file.stem), indent=1, ensure_ascii=False)
+    stored = storage_types(file)
+    found = Schema.draft(stored, file.stem)
+    found["columns"] |= declared(types, list(stored))
+    text = json.dumps(found, indent=1, ensure_ascii=False)
     if out is None:
         typer.echo(text)
     else:
@@ -32,6 +38,8 @@ def schema(
         if as_json:
             show({"draft": str(out)}, True)
             return
-        say(f"Draft in {out}. Fill in low and high, levels and the target; nothing was taken from the data.")
+        say(f"Draft in {out}. Fill in low and high, levels and the target; no row was read.")
+        if any(column["type"] is None for column in found["columns"].values()):
+            say("A CSV states no types: fill them in too or pass --types. `dperm profile` finds them for a part of the budget.")
         say('A missing number counts as the private mean of its column; "missing" in a column says otherwise.')
         say('Mark columns that are no features (a number of a person, a name) as {"type": "ignored"}.')

@@ -9,7 +9,7 @@ from dperm.estimators.linear import LinearRegression, Ridge
 from dperm.estimators.location import MeanEstimator, MedianEstimator
 from dperm.estimators.logistic import LogisticRegression
 from dperm.estimators.mlp import MLPClassifier
-from dperm.estimators.parameters import explained
+from dperm.estimators.parameters import documented, explained
 from dperm.estimators.poisson import PoissonRegressor
 from dperm.estimators.quantile import QuantileRegressor
 from dperm.estimators.search import PrivateGridSearch
@@ -35,4 +35,4 @@ __all__ = [
 ]
 
 for _name in __all__:
-    explained(globals()[_name])
+    documented(explained(globals()[_name]))

@@ -49,22 +49,54 @@ INTERCEPT = 1.0
 class PrivateEstimator(Shown, BaseEstimator):
     """Parameters common to all estimators, and the fit.
 
-    epsilon, delta     the budget; delta=None means min(1e-6, 0.1/n), delta=0 asks for pure privacy
-    bounds, x_norm     public bounds of the columns and of a row's norm; at least one of them. bounds= is (low, high) for all
-                       columns, a pair per column, or a dict by name; "private" pays for them out of the budget instead
-    categorical        groups of one-hot columns; boolean, sparse: columns of those kinds (indices, names or "all")
-    missing            what a missing number becomes: "mean" (the private centre of its column where the method releases one,
-                       else the middle of its bounds), "middle" or a number; a schema says it per column instead
-    schema             a `Schema` (or its dict) when X is a table
-    method             "auto", the name of a mechanism, or a mechanism object such as `Gradient(steps=100)`
-    regularization     "auto", a number (ridge, sum scale: λ/2·‖w‖² added to the sum of losses), or a regularizer
-    radius             coefficients of the encoded columns are kept in a ball of this radius
-    relation           "replace-one" (default), "zero-out", "add-remove" (needs nominal_n)
-    groups             the column of the table that names the person (never a feature), or pass groups= to fit; with
-                       max_rows_per_person
-    max_weight         largest sample weight a row may have; needed when sample_weight= is passed to fit
-    noise              "secure" (default) or "exact"; random_state makes a fit reproducible and NOT private
-    ledger             a budget ledger (path or object) to debit before noise is drawn
+    Parameters
+    ----------
+    epsilon : float, default 1.0
+        Privacy budget ε of the whole fit.
+    delta : float or None, default None
+        Chance δ of the guarantee. None means min(1e-6, 0.1/n) from the public n; 0 asks for pure privacy.
+    bounds : pair, sequence of pairs, dict, "private" or None, default None
+        Public bounds of the columns: (low, high) for all of them, a pair for each, or a dict by name. "private" pays for
+        them out of the budget. Bounds or `x_norm` must be declared.
+    x_norm : float or None, default None
+        Public bound on the Euclidean norm of a row.
+    categorical : list of lists or None, default None
+        Groups of one-hot columns, by index or name.
+    boolean : list, "all" or None, default None
+        Columns that hold 0 or 1, by index or name.
+    sparse : list, "all" or None, default None
+        Columns that are mostly 0, by index or name.
+    missing : "mean", "middle" or float, default "mean"
+        What a missing number becomes: the private centre of its column where the method releases one (else the middle of
+        its bounds), the middle, or a number. A schema says it per column instead.
+    schema : Schema, dict, path or None, default None
+        Declared columns and target, where X is a table.
+    fit_intercept : bool, default True
+        Whether the model has a constant. It is a bounded column and counts in the row norm.
+    method : str or mechanism, default "auto"
+        "auto" (a table over public numbers), the name of a mechanism, or an object such as `Gradient(steps=100)`.
+    regularization : "auto", float or regularizer, default "auto"
+        A number is a ridge λ on the sum scale: λ/2·‖w‖² is added to the sum of losses.
+    radius : float or None, default None
+        Coefficients of the encoded columns are kept in a ball of this radius.
+    relation : {"replace-one", "zero-out", "add-remove"}, default "replace-one"
+        Which tables count as neighbours. "add-remove" protects the number of rows and needs `nominal_n`.
+    nominal_n : int or None, default None
+        A public guess of the number of rows, for "add-remove".
+    groups : str or None, default None
+        The column of the table that names the person. It is never a feature. Ids can be passed to `fit` instead.
+    max_rows_per_person : int or None, default None
+        How many rows of one person count; rows beyond it are left out by a public rule. Needed with `groups`.
+    max_weight : float or None, default None
+        The largest sample weight that a row may have. Needed where `fit` gets sample weights.
+    noise : {"secure", "exact"}, default "secure"
+        Where noise comes from: a cryptographic stream, or the exact discrete samplers of OpenDP.
+    random_state : int, numpy Generator or None, default None
+        A seed makes the result reproducible and NOT private; the certificate says so.
+    ledger : path, Ledger or None, default None
+        A budget ledger that is debited before any noise is drawn.
+    verbose : int, default 0
+        1 shows progress on standard error.
     """
 
     asked_for: ClassVar[str] = "coefficients"

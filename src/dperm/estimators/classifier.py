@@ -19,8 +19,12 @@ from dperm.walk.fitting import Release
 class PrivateClassifier(ClassifierMixin, PrivateEstimator):
     """Parameters and predictions of a linear classifier.
 
-    classes       the labels that can occur; for two classes the second is the positive one
-    class_weight  weights of classes, e.g. {"no": 1, "yes": 5}; declared, so "balanced" (which counts labels) is refused
+    Parameters
+    ----------
+    classes : sequence
+        The labels that can occur, declared. Of two classes the second is the positive one.
+    class_weight : dict or None, default None
+        Weights of classes, e.g. {"no": 1, "yes": 5}. "balanced" is refused, because it counts labels.
     """
 
     classes: Any = None

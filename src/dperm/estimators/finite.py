@@ -28,19 +28,48 @@ from dperm.words.notices import repeated_fits
 class FiniteClassLearner(ClassifierMixin, BaseEstimator):
     """argmin over a finite class of the number of mistakes, released with ε-differential privacy.
 
-    hypotheses   "thresholds", "stumps" (the default), "boxes" or "separators" on a grid over `bounds=(low, high)`, or one of
-                 `Thresholds`, `Stumps`, `Boxes`, `Separators` of `dperm.mechanisms.hypotheses` with a grid of your own (class 1
-                 is classes[1]);
-                 a callable (X, start, stop) ↦ labels with `count=`; a list of callables X ↦ labels; or "predictions", when X is
-                 the matrix whose column h holds the labels that hypothesis h gives
-    classes      the labels that can occur, declared
-    delta        0 (pure privacy) unless accounting="concentrated"
-    sampler      "permute-and-flip" (default) or "gumbel"
-
     **Guarantee**: that of `certificate_`. A row whose label is not among the classes is a null row. With m ≥
     `dperm.theory.pac_sample_size(size, α, β, ε)` independent rows, the error exceeds the best in the class by more than α with
     probability at most β (sampler "gumbel": the theorem; "permute-and-flip" has the same tail bound).
 
+    Parameters
+    ----------
+    epsilon : float, default 1.0
+        Privacy budget ε of the whole fit.
+    delta : float, default 0.0
+        0 (pure privacy), unless `accounting="concentrated"`.
+    hypotheses : str, hypotheses, callable or list of callables
+        "thresholds", "stumps" (the default), "boxes" or "separators" on a grid over `bounds=(low, high)`; or one of
+        `Thresholds`, `Stumps`, `Boxes`, `Separators` of `dperm.mechanisms.hypotheses` with a grid of your own (class 1 is
+        classes[1]); a callable (X, start, stop) ↦ labels with `count=`; a list of callables X ↦ labels; or "predictions",
+        when X is the matrix whose column h holds the labels that hypothesis h gives.
+    classes : sequence
+        The labels that can occur, declared.
+    count : int or None, default None
+        Number of hypotheses, where they are one callable.
+    bounds : pair or sequence of pairs or None, default None
+        Public bounds of the columns, for a grid by name.
+    sampler : {"permute-and-flip", "gumbel"} or None, default None
+        How the answer is drawn; None is "permute-and-flip".
+    accounting : {"pure", "concentrated"}, default "pure"
+        What the release is booked as.
+    relation : {"replace-one", "zero-out", "add-remove"}, default "replace-one"
+        Which tables count as neighbours. "add-remove" protects the number of rows and needs `nominal_n`.
+    nominal_n : int or None, default None
+        A public guess of the number of rows, for "add-remove".
+    groups : str or None, default None
+        The column of the table that names the person.
+    max_rows_per_person : int or None, default None
+        How many rows of one person count; rows beyond it are left out by a public rule. Needed with `groups`.
+    noise : {"secure", "exact"}, default "secure"
+        Where noise comes from: a cryptographic stream, or the exact discrete samplers of OpenDP.
+    random_state : int, numpy Generator or None, default None
+        A seed makes the result reproducible and NOT private; the certificate says so.
+    ledger : path, Ledger or None, default None
+        A budget ledger that is debited before any noise is drawn.
+
+    Examples
+    --------
     >>> from dperm.mechanisms.hypotheses.classes import Thresholds
     >>> X = np.linspace(0, 1, 500).reshape(-1, 1)
     >>> model = FiniteClassLearner(1.0, hypotheses=Thresholds(0.0, 1.0, 101), classes=[0, 1], random_state=0)

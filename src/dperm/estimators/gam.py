@@ -157,8 +157,6 @@ class Shapes(PrivateEstimator):
 class GAMClassifier(Shapes, PrivateClassifier):
     """sign(Σ_j f_j(x_j)) with a curve f_j per numeric column, released with (ε, δ)-differential privacy; two classes.
 
-    loss   "logistic" (default): margins are log-odds, for probabilities; "hinge": made for accuracy, as `LinearSVC`
-
     Nothing to tune: the smoothness of the curves follows from released histograms of the columns and from the noise that the
     descent is predicted to add. Where curves cannot be learnt the model is the line, and `curves_` says so. One-hot, boolean and
     sparse columns are linear. Missing cells have their own place in a column's shape.
@@ -167,6 +165,13 @@ class GAMClassifier(Shapes, PrivateClassifier):
 
     **Guarantee**: that of `certificate_`, for rows clipped into the declared bounds.
 
+    Parameters
+    ----------
+    loss : {"logistic", "hinge"}, default "logistic"
+        "logistic": margins are log-odds, for probabilities. "hinge": made for accuracy, as `LinearSVC`.
+
+    Examples
+    --------
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(-1, 1, (20000, 2))
     >>> y = (np.abs(X[:, 0]) > 0.5).astype(int)
@@ -205,13 +210,19 @@ class GAMClassifier(Shapes, PrivateClassifier):
 class GAMRegressor(Shapes, PrivateRegressor):
     """Σ_j f_j(x_j) with a curve f_j per numeric column, released with (ε, δ)-differential privacy.
 
-    loss        "squared" (default), or "huber": large residuals count linearly
-    threshold   of "huber", in units of the target; None takes a tenth of the declared range of the target
-
     Nothing to tune: see `GAMClassifier`. `shapes_`, `plot()` and `explain(X)` are in units of the target.
 
     **Guarantee**: that of `certificate_`, for rows clipped into the declared bounds.
 
+    Parameters
+    ----------
+    loss : {"squared", "huber"}, default "squared"
+        With "huber" large residuals count linearly.
+    threshold : float or None, default None
+        Of "huber", in units of the target. None takes a tenth of the declared range of the target.
+
+    Examples
+    --------
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(-1, 1, (20000, 2))
     >>> y = X[:, 0] ** 2 + X[:, 1]

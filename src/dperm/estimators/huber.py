@@ -18,11 +18,16 @@ ROBUST = 2.0  # residual scales at which errors start to count linearly, where i
 class HuberRegressor(PrivateRegressor):
     """argmin_w Σ h(⟨x, w⟩ - y) + r(w) with h(t) = t²/2 up to a threshold and linear beyond it.
 
-    threshold   in units of the target; None takes a tenth of the declared range of the target, and with `intervals=True` twice
-                the private 75 % quantile of the residuals where that is less.
-
     **Guarantee**: that of `certificate_`, for rows clipped into the declared bounds.
 
+    Parameters
+    ----------
+    threshold : float or None, default None
+        Residual, in units of the target, beyond which the loss is linear. None takes a tenth of the declared range of the
+        target, and with `intervals=True` twice the private 75 % quantile of the residuals where that is less.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> X = np.linspace(0, 1, 500).reshape(-1, 1)
     >>> model = HuberRegressor(epsilon=5, bounds=(0, 1), y_bounds=(0, 4), random_state=0).fit(X, 3 * X[:, 0] + 1)

@@ -24,14 +24,20 @@ PROXIMAL = Gradient(momentum=MOMENTUM, output="last")  # an average of sparse it
 class Lasso(PrivateRegressor):
     """Least squares with few coefficients that are not zero, released with (ε, δ)-differential privacy.
 
-    n_nonzero_coefs   how many encoded columns are kept; public. The default method chooses three times as many candidates with
-                      the one-shot Gumbel mechanism, regresses on them with the other half of the budget, and keeps the largest
-                      (`method="selection"`). It is stable where columns are correlated, which plain noisy selection is not.
-    regularization    with method="gradient" only: λ of λ‖w‖₁ on the sum scale, by proximal noisy descent, whose last iterate is
-                      sparse ("auto": the noise that a step carries, times √(2·log d))
-
     **Guarantee**: that of `certificate_`, for rows clipped into the declared bounds; see `docs/theorems/selection.md`.
 
+    Parameters
+    ----------
+    n_nonzero_coefs : int, default 10
+        How many encoded columns are kept; public. The default method chooses three times as many candidates with the
+        one-shot Gumbel mechanism, regresses on them with the other half of the budget, and keeps the largest
+        (`method="selection"`). It is stable where columns are correlated, which plain noisy selection is not.
+    regularization : "auto" or float, default "auto"
+        With `method="gradient"` only: λ of λ‖w‖₁ on the sum scale, by proximal noisy descent, whose last iterate is sparse.
+        "auto" is the noise that a step carries, times √(2·log d).
+
+    Examples
+    --------
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(-1, 1, (4000, 50))
     >>> y = 2 * X[:, 3] - X[:, 7] + rng.normal(size=4000)

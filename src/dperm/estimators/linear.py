@@ -20,10 +20,14 @@ from dperm.walk.fitting import Release
 class PrivateRegressor(RegressorMixin, PrivateEstimator):
     """Parameters and predictions of a linear regression.
 
-    y_bounds   the range that the target can have, (low, high): labels are clipped to it and mapped to [-1, 1]; coefficients come
-               back in the caller's units; predictions are clipped to it, which is free.
-    intervals  pay, out of the same epsilon, for standard errors: `summary()`, `confidence_interval()` and
-               `predict(X, interval=0.95)`
+    Parameters
+    ----------
+    y_bounds : pair of floats
+        The range that the target can have, (low, high). Labels are clipped to it and mapped to [-1, 1]; coefficients come
+        back in the caller's units; predictions are clipped to it, which is free.
+    intervals : bool, default False
+        Pay, out of the same epsilon, for standard errors: `summary()`, `confidence_interval()` and `predict(X,
+        interval=0.95)`.
     """
 
     has_intervals: ClassVar[bool] = True
@@ -79,14 +83,19 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):
 class LinearRegression(PrivateRegressor):
     """argmin_w Σ ½(⟨x, w⟩ - y)² + r(w), released with (ε, δ)-differential privacy.
 
-    intervals   pay, out of the same epsilon, for what `summary()` and `confidence_interval()` need; with `method="statistics"`
-                they rest on released second moments instead
-
     Under pure privacy (delta=0) without a `radius`, residuals wider than the whole declared range of the target count linearly:
     pure mechanisms need a bounded slope, and no prediction inside the range has such a residual.
 
     **Guarantee**: that of `certificate_`, for rows clipped into the declared bounds.
 
+    Parameters
+    ----------
+    intervals : bool, default False
+        Pay, out of the same epsilon, for what `summary()` and `confidence_interval()` need. With `method="statistics"` they
+        rest on released second moments instead.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> X = np.linspace(0, 1, 500).reshape(-1, 1)
     >>> model = LinearRegression(epsilon=5, bounds=(0, 1), y_bounds=(0, 4), random_state=0).fit(X, 3 * X[:, 0] + 1)
@@ -110,6 +119,13 @@ class Ridge(LinearRegression):
 
     **Guarantee**: that of `certificate_`, for rows clipped into the declared bounds.
 
+    Parameters
+    ----------
+    regularization : "auto" or float, default "auto"
+        λ on the sum scale; "auto" is 1.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> X = np.linspace(0, 1, 500).reshape(-1, 1)
     >>> model = Ridge(epsilon=5, bounds=(0, 1), y_bounds=(0, 4), random_state=0).fit(X, 3 * X[:, 0] + 1)

@@ -29,7 +29,31 @@ NO_LABELS = Interval(0.0, 0.0)
 
 @dataclass(eq=False, repr=False)
 class _Location(Shown, BaseEstimator):
-    """Reads declarations, runs the walk, keeps the answer as `location_`."""
+    """Reads declarations, runs the walk, keeps the answer as `location_`.
+
+    Parameters
+    ----------
+    epsilon : float, default 1.0
+        Privacy budget ε of the whole fit.
+    delta : float or None, default None
+        Chance δ of the guarantee. None means min(1e-6, 0.1/n) from the public n; 0 asks for pure privacy.
+    bounds : pair, sequence of pairs or dict
+        (low, high) for all columns, a pair for each, or a dict by name. Values are clipped into them.
+    relation : {"replace-one", "zero-out", "add-remove"}, default "replace-one"
+        Which tables count as neighbours. "add-remove" protects the number of rows and needs `nominal_n`.
+    nominal_n : int or None, default None
+        A public guess of the number of rows, for "add-remove".
+    groups : str or None, default None
+        The column of the table that names the person.
+    max_rows_per_person : int or None, default None
+        How many rows of one person count; rows beyond it are left out by a public rule. Needed with `groups`.
+    noise : {"secure", "exact"}, default "secure"
+        Where noise comes from: a cryptographic stream, or the exact discrete samplers of OpenDP.
+    random_state : int, numpy Generator or None, default None
+        A seed makes the result reproducible and NOT private; the certificate says so.
+    ledger : path, Ledger or None, default None
+        A budget ledger that is debited before any noise is drawn.
+    """
 
     epsilon: float = 1.0
     delta: float | None = None
@@ -129,12 +153,19 @@ class MeanEstimator(_Location):
     """Mean of one or several columns: argmin_w Σ ½‖x_i - w‖², released with (ε, δ)- or ε-differential privacy.
 
     bounds     (low, high) for all columns, a pair each, or a dict by name: values are clipped, noise has each column's own scale
-    x_norm     instead of bounds: the largest Euclidean norm of a row
-    delta      None: min(1e-6, 0.1/n); 0: pure. The smaller of Gaussian and exponential-norm noise is taken
 
     A missing or infinite value counts as the middle of its column's bounds (as 0 with x_norm), because no centre is released
     before. Under add-remove, or with `groups=`, the number of rows is released together with the sum.
 
+    Parameters
+    ----------
+    x_norm : float or None, default None
+        Instead of bounds: the largest Euclidean norm of a row.
+    delta : float or None, default None
+        None means min(1e-6, 0.1/n); 0 is pure. The smaller of Gaussian and exponential-norm noise is taken.
+
+    Examples
+    --------
     >>> round(MeanEstimator(1.0, bounds=(0, 10), random_state=0).fit(np.full(1000, 4.0)).location_, 1)
     4.0
     """
@@ -164,12 +195,21 @@ class MedianEstimator(_Location):
     """Median (or another quantile) of one or several columns, released with ε-differential privacy by the exponential mechanism.
 
     bounds     (low, high) for all columns, a pair per column, or a dict by name; the answer lies inside
-    quantile   level in (0, 1); 0.5 is the median
-    cells      of the public grid over the bounds: the answer is uniform inside its cell
 
     d columns take ε/d each. `delta` is not used: the release is pure. A missing or infinite value counts as the middle of its
     column's bounds.
 
+    Parameters
+    ----------
+    quantile : float, default 0.5
+        Level in (0, 1); 0.5 is the median.
+    cells : int, default 65536
+        Cells of the public grid over the bounds. The answer is uniform inside its cell.
+    delta : float or None, default 0.0
+        Not used: the release is pure.
+
+    Examples
+    --------
     >>> round(MedianEstimator(1.0, bounds=(0, 100), random_state=0).fit(np.arange(1001) / 20).location_)
     25
     """

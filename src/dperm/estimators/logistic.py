@@ -20,14 +20,19 @@ INFORMATION_SHARE = 0.2  # of μ²: the fit keeps 89 % of its μ, and the matrix
 class LogisticRegression(PrivateClassifier):
     """argmin_w Σ log(1 + exp(-y⟨x, w⟩)) + r(w), released with (ε, δ)-differential privacy; K classes by softmax.
 
-    intervals   pay, out of the same epsilon, for what `summary()`, `confidence_interval()` and `predict_proba(X, interval=0.95)`
-                need (two classes, no weights); with `method="objective"` they rest on its curvature matrix instead
-
     Made for probabilities: scores are log-odds and `predict` agrees with `predict_proba`. For accuracy see `LinearSVC`.
 
     **Guarantee**: that of `certificate_`, for rows clipped into the declared bounds. `classes=` must be declared: which labels
     exist is information about people. A row whose label is not among them counts as a null row.
 
+    Parameters
+    ----------
+    intervals : bool, default False
+        Pay, out of the same epsilon, for what `summary()`, `confidence_interval()` and `predict_proba(X, interval=0.95)`
+        need (two classes, no weights). With `method="objective"` they rest on its curvature matrix instead.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> X = np.linspace(-1, 1, 400).reshape(-1, 1)
     >>> model = LogisticRegression(epsilon=5, bounds=(-1, 1), classes=[0, 1], random_state=0)

@@ -21,17 +21,30 @@ from dperm.walk.fitting import Release
 class MLPClassifier(PrivateClassifier):
     """softmax(tanh(z W₁ + b₁) W₂ + b₂) on private directions z of the rows, released with (ε, δ)-differential privacy.
 
-    hidden          number of tanh units
-    centred_rows    "auto" (default), True or False: whether each row is centred by its own mean and brought to unit length.
-                    "auto" does so for 32 or more columns with the same declared bounds, like the pixels of an image
-    components, steps, clip   of the descent; by a rule in public numbers if left out
-    sampling_rate   Poisson sampling instead of full batches: DP-SGD with per-row gradients by `torch.func.vmap` (dperm[torch])
-    relation        "zero-out" by default; Poisson sampling is refused under "replace-one", where its theorem does not hold
-
     Full batches are the default: sampling gained nothing in accuracy, and they keep an exact guarantee under every relation.
 
     **Guarantee**: that of `certificate_`. Every row's gradient is clipped, so nothing is assumed of the loss surface.
 
+    Parameters
+    ----------
+    hidden : int, default 64
+        Number of tanh units.
+    centred_rows : "auto" or bool, default "auto"
+        Whether each row is centred by its own mean and brought to unit length. "auto" does so for 32 or more columns with
+        the same declared bounds, like the pixels of an image.
+    components : int or None, default None
+        Number of private directions that the rows are projected on; by a rule in public numbers if left out.
+    steps : int or None, default None
+        Steps of the descent; by a rule in public numbers if left out.
+    clip : float or None, default None
+        Largest norm of a row's gradient; by a rule in public numbers if left out.
+    sampling_rate : float or None, default None
+        Poisson sampling instead of full batches: DP-SGD with per-row gradients by `torch.func.vmap` (dperm[torch]).
+    relation : {"zero-out", "replace-one", "add-remove"}, default "zero-out"
+        Poisson sampling is refused under "replace-one", where its theorem does not hold.
+
+    Examples
+    --------
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(-1, 1, (3000, 2))
     >>> y = (X[:, 0] * X[:, 1] > 0).astype(int)

@@ -84,6 +84,11 @@ def load_model(path: str | Path) -> Any:
     """A fitted model from `model.save` or `dperm fit`: its file, or the folder that holds model.json.
 
     It has `coef_`, `predict` and, where its certificate is in the file or beside it, `certificate_`, `plan_` and `summary()`.
+
+    Parameters
+    ----------
+    path : path
+        The model's file, or the folder that holds model.json.
     """
     file = in_folder(path, "model.json")
     record = read_json(file)

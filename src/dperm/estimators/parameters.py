@@ -1,4 +1,4 @@
-"""A wrong parameter of a constructor gets a sentence that names ours, rather than "unexpected keyword argument"."""
+"""Parameters of constructors: a wrong one gets a sentence that names ours, and `help` shows all of them, inherited ones too."""
 
 from __future__ import annotations
 
@@ -54,3 +54,38 @@ def explained(kind: type) -> type:
 
     kind.__init__ = construct  # type: ignore[misc]
     return kind
+
+
+def documented(kind: type) -> type:
+    """The class with a docstring whose section of parameters has all of them, each as the nearest class in its line says it.
+
+    A class writes down its own parameters only, in numpydoc's form; `help` and an editor show the whole list.
+    """
+    entries: dict[str, str] = {}
+    for base in reversed(kind.__mro__):
+        entries.update(parameter_entries(base.__doc__ if "__doc__" in vars(base) else ""))
+    listed = [name for name in inspect.signature(kind).parameters if name in entries]
+    head, _, rest = inspect.cleandoc(kind.__doc__ or "").partition(HEADING)
+    tail = rest[rest.index("\n\n") :] if "\n\n" in rest else ""
+    kind.__doc__ = head.rstrip() + HEADING + "\n".join(entries[name] for name in listed) + tail
+    return kind
+
+
+HEADING = "\n\nParameters\n----------\n"
+
+
+def parameter_entries(text: str | None) -> dict[str, str]:
+    """Name → lines of every parameter in a numpydoc section.
+
+    >>> parameter_entries("Sum.\\n\\nParameters\\n----------\\nx : float\\n    A number.\\n\\nExamples")
+    {'x': 'x : float\\n    A number.'}
+    """
+    _, _, section = inspect.cleandoc(text or "").partition(HEADING)
+    entries: dict[str, str] = {}
+    name = ""
+    for line in section.split("\n\n")[0].splitlines():
+        if not line.startswith(" "):
+            name, entries[line.split(" : ")[0]] = line.split(" : ")[0], line
+        else:
+            entries[name] += "\n" + line
+    return entries

@@ -27,12 +27,6 @@ LOWEST = -12.0  # rates below y_max·e^-12 are as good as none
 class PoissonRegressor(RegressorMixin, PrivateEstimator):
     """argmin_w Σ exposure·exp(⟨x, w⟩) - y⟨x, w⟩: counts with a log link, released with (ε, δ)-differential privacy.
 
-    y_bounds       (0, y_max), or the number y_max: the largest count that a row may have, whatever its exposure. Larger ones are
-                   cut to it, negative ones to 0; a missing one makes the row a null row. Predicted counts never exceed y_max.
-    max_exposure   the largest exposure that a row may have; needed with exposure= or offset= in fit
-    intervals      pay, out of the same epsilon, for standard errors: `summary()`, `confidence_interval()`,
-                   `predict(X, interval=0.95)`
-
     `fit(X, y, exposure=e)` models E[y] = e·exp(⟨x, w⟩); `offset=` is log e. Sample weights multiply a row's likelihood. Part of
     the budget balances the total: Σ predicted = Σ observed up to noise. `score` is D², the share of the Poisson deviance that the
     model explains.
@@ -42,6 +36,19 @@ class PoissonRegressor(RegressorMixin, PrivateEstimator):
 
     **Guarantee**: that of `certificate_`, for rows clipped into the declared bounds.
 
+    Parameters
+    ----------
+    y_bounds : pair of floats, or float
+        (0, y_max), or the number y_max: the largest count that a row may have, whatever its exposure. Larger ones are cut
+        to it, negative ones to 0; a missing one makes the row a null row. Predicted counts never exceed y_max.
+    max_exposure : float or None, default None
+        The largest exposure that a row may have. Needed with exposure= or offset= in `fit`.
+    intervals : bool, default False
+        Pay, out of the same epsilon, for standard errors: `summary()`, `confidence_interval()` and `predict(X,
+        interval=0.95)`.
+
+    Examples
+    --------
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(0, 1, (5000, 1))
     >>> y = rng.poisson(np.exp(1 + 2 * X[:, 0]))

@@ -15,13 +15,18 @@ from dperm.problem import Loss, QuantileLoss
 class QuantileRegressor(PrivateRegressor):
     """argmin_w Σ ρ_q(y - ⟨x, w⟩) + r(w), ρ_q(t) = max(q·t, (q - 1)·t), released with (ε, δ)-differential privacy.
 
-    quantile   q in (0, 1); 0.5 is the conditional median
-
     The default method descends on a smoothed loss with weighted rows after private scaling; `method="gradient"` takes
     subgradients of the loss itself. `score` is D² of the pinball loss: 1 is perfect, 0 is the best constant.
 
     **Guarantee**: that of `certificate_`, for rows clipped into the declared bounds.
 
+    Parameters
+    ----------
+    quantile : float, default 0.5
+        q in (0, 1); 0.5 is the conditional median.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(0, 1, (4000, 1))

@@ -58,18 +58,36 @@ FORBIDDEN = {"epsilon", "delta", "relation", "nominal_n", "random_state", "noise
 class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):
     """The best of K private fits with settings from a grid, for a random secret K, at (ε, δ) in all.
 
-    estimator       an estimator of this library; its own epsilon, delta and random_state are set by the search
-    param_grid      as in scikit-learn: a dict of lists, or a list of such dicts
-    runs            "logarithmic" (default: the cheapest per run of the two with K ≥ 1), "geometric" or "poisson": the law of K
-    expected_runs   E[K]
-    score_share     share of a run's μ² that pays for its score
-    ledger          a budget ledger (path or object): the whole search is debited, as one event, before K is drawn
-
     The score is the number of right answers, or minus the squared error in units of the declared label range, on the fitted rows
     themselves, with Gaussian noise: a row moves it by at most 1. Poisson runs may draw K = 0: then nothing is published.
 
     **Guarantee**: that of `certificate_`, for the estimator's relation. Do not publish how long the search took: it follows K.
 
+    Parameters
+    ----------
+    estimator : estimator
+        An estimator of this library. Its own epsilon, delta and random_state are set by the search.
+    param_grid : dict of lists, or list of such dicts
+        The settings to try, as in scikit-learn.
+    epsilon : float, default 1.0
+        Privacy budget ε of the whole search.
+    delta : float or None, default None
+        Chance δ of the guarantee. None means min(1e-6, 0.1/n) from the public n; 0 asks for pure privacy.
+    runs : {"logarithmic", "geometric", "poisson"}, default "logarithmic"
+        The law of K. The default is the cheapest per run of the two with K ≥ 1.
+    expected_runs : float, default 10.0
+        E[K].
+    score_share : float, default 0.1
+        Share of a run's μ² that pays for its score.
+    noise : {"secure", "exact"}, default "secure"
+        Where noise comes from: a cryptographic stream, or the exact discrete samplers of OpenDP.
+    random_state : int, numpy Generator or None, default None
+        A seed makes the result reproducible and NOT private; the certificate says so.
+    ledger : path, Ledger or None, default None
+        A budget ledger. The whole search is debited, as one event, before K is drawn.
+
+    Examples
+    --------
     >>> from dperm import LogisticRegression
     >>> X = np.linspace(-1, 1, 400).reshape(-1, 1)
     >>> base = LogisticRegression(bounds=(-1, 1), classes=[0, 1], method="gradient")

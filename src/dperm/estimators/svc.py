@@ -15,14 +15,21 @@ LOSSES = ("auto", "clipped-logistic", "softplus-hinge", "huberized-hinge", "hing
 class LinearSVC(PrivateClassifier):
     """A large-margin linear classifier, sign(⟨x, w⟩), released with (ε, δ)-differential privacy. Made for accuracy.
 
-    loss    "auto": a logistic slope that is cut off at a quarter of the typical row's (`method="scaled-gradient"`): constant for
-            rows on the wrong side, falling to zero on the right side, like a hinge with a round corner, at a quarter of the
-            sensitivity. Other methods take "softplus-hinge", the smooth hinge h·log(1 + e^((1 - yz)/h)) of width h = 0.5.
-
     Scores are margins and no log-odds: for probabilities use `LogisticRegression`. More than two classes use the softmax form.
 
     **Guarantee**: that of `certificate_`, for rows clipped into the declared bounds.
 
+    Parameters
+    ----------
+    loss : str, default "auto"
+        "auto" is a logistic slope that is cut off at a quarter of the typical row's (`method="scaled-gradient"`): constant
+        for rows on the wrong side, falling to zero on the right side, like a hinge with a round corner, at a quarter of the
+        sensitivity. Other methods take "softplus-hinge", the smooth hinge h·log(1 + e^((1 - yz)/h)).
+    width : float, default 0.5
+        The width h of the smooth hinge.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> X = np.linspace(-1, 1, 400).reshape(-1, 1)
     >>> model = LinearSVC(epsilon=5, bounds=(-1, 1), classes=[0, 1], random_state=0)

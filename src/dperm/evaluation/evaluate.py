@@ -127,6 +127,43 @@ def evaluate(
     **Guarantee**: (ε, δ)-differential privacy for the rows of X, the composition of one to four Gaussian releases. The model
     must not have been fitted on these rows, or its guarantee and this one add up for them: use one ledger.
 
+    Parameters
+    ----------
+    model : estimator
+        A fitted model whose certificate covers other rows.
+    X : array, sparse matrix, table or rows
+        Private rows that the fit did not use.
+    y : array or None, default None
+        Their labels; None where X is a table and the model's schema names the target.
+    epsilon : float
+        Privacy budget ε of the evaluation.
+    delta : float or None, default None
+        Chance δ of the guarantee. None means min(1e-6, 0.1/n) from the public n; 0 asks for pure privacy.
+    relation : ('replace-one', 'zero-out', 'add-remove'), default "replace-one"
+        Which tables count as neighbours.
+    nominal_n : int or None, default None
+        A public guess of the number of rows, for "add-remove".
+    groups : array, str or None, default None
+        Ids of the persons, or the column that names them.
+    max_rows_per_person : int or None, default None
+        How many rows of one person count; rows beyond it are left out by a public rule. Needed with `groups`.
+    exposure : array, str or None, default None
+        For counts: exposures, or the column that holds them.
+    max_exposure : float or None, default None
+        The largest exposure that a row may have. Needed with `exposure`.
+    bins : int, default 20
+        Bins of the score histogram from which AUC and calibration follow.
+    level : float, default 0.95
+        Coverage of the intervals.
+    noise : {"secure", "exact"}, default "secure"
+        Where noise comes from: a cryptographic stream, or the exact discrete samplers of OpenDP.
+    random_state : int, numpy Generator or None, default None
+        A seed makes the result reproducible and NOT private; the certificate says so.
+    ledger : path, Ledger or None, default None
+        A budget ledger that is debited before any noise is drawn.
+
+    Examples
+    --------
     >>> import dperm, numpy as np
     >>> X = np.linspace(-1, 1, 2000).reshape(-1, 1)
     >>> y = (X[:, 0] > 0).astype(int)

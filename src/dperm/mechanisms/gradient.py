@@ -51,18 +51,39 @@ CALIBRATIONS = ("exact", "printed-slides", "printed-lecture-13")
 class Gradient:
     """Noisy gradient descent; every option has a default that is a function of public numbers.
 
-    steps, step_size, clip, momentum : `None` takes the rule of `schedule`
-    output       "tail" (mean of the second half), "average" (the lectures'), "last"
-    bound        "clip" (per row, the default), "data" (the Lipschitz constant that the declared bounds imply),
-                 "assumed" (`assumed_bound` is believed and nothing is clipped: the certificate says so)
-    sampling_rate  Poisson sampling of rows at each step; zero-out and add-remove only
-    accounting   "composition", or "hidden-state": only the last iterate is released, and the cost stops growing with steps
-    max_weight   with hidden-state accounting: weights are cut into [0, max_weight] (None: [0, 1]), and a row's loss is that much
-                 more curved; see `_hidden_step_mu`
-    calibration  "exact"; the lectures' printed formulas are kept for study, refused unless `accept_known_error`
-
     **Guarantee**: (ε, δ) for the target's relation; `Gaussian(μ/√T)` booked T times.
 
+    Parameters
+    ----------
+    steps : int or None, default None
+        Number of steps; None takes the rule of `schedule`.
+    step_size : float or None, default None
+        Length of a step; None takes the rule of `schedule`.
+    clip : float or None, default None
+        Largest norm of a row's gradient; None takes the rule of `schedule`.
+    momentum : float or None, default None
+        Of heavy-ball steps; None takes the rule of `schedule`.
+    output : {"tail", "average", "last"}
+        "tail" is the mean of the second half, "average" the lectures'.
+    bound : {"clip", "data", "assumed"}
+        "clip" (per row), "data" (the Lipschitz constant that the declared bounds imply), "assumed" (`assumed_bound` is
+        believed and nothing is clipped: the certificate says so).
+    assumed_bound : float or None, default None
+        The bound that is believed.
+    sampling_rate : float or None, default None
+        Poisson sampling of rows at each step; zero-out and add-remove only.
+    accounting : {"composition", "hidden-state"}
+        With "hidden-state" only the last iterate is released, and the cost stops growing with steps.
+    calibration : str
+        "exact". The lectures' printed formulas are kept for study and refused unless `accept_known_error`.
+    accept_known_error : bool, default False
+        Consent to a printed calibration that is known to be wrong.
+    max_weight : float or None, default None
+        With hidden-state accounting: weights are cut into [0, max_weight] (None: [0, 1]), and a row's loss is that much
+        more curved; see `_hidden_step_mu`.
+
+    Examples
+    --------
     >>> Gradient(steps=50).name
     'gradient'
     """
@@ -250,7 +271,7 @@ class Gradient:
         steps, step_size, momentum = settings["steps"], settings["step_size"], settings["momentum"]
         n, regularizer = plan.shape.n, problem.regularizer
         expected = n * (settings["sampling_rate"] or 1.0)
-        w = problem.domain.project(np.zeros(plan.shape.parameters(problem)))
+        w = np.asarray(problem.domain.project(np.zeros(plan.shape.parameters(problem))))
         velocity, kept = np.zeros_like(w), np.zeros_like(w)
         first = {"tail": steps // 2, "average": 0, "last": steps}[self.output]
         smooth = math.isfinite(regularizer.smoothness)
@@ -264,8 +285,8 @@ class Gradient:
             velocity = momentum * velocity + gradient
             w = w - step_size * velocity
             if not smooth:  # momentum lengthens the gradient step by 1/(1 - momentum); the proximal step must match it
-                w = regularizer.prox(w, step_size / (1 - momentum) / n)
-            w = problem.domain.project(w)
+                w = np.asarray(regularizer.prox(w, step_size / (1 - momentum) / n))
+            w = np.asarray(problem.domain.project(w))
             if self.output == "tail" and step >= first:
                 kept += w
         return w if self.output == "last" else np.asarray(kept / (steps - first))

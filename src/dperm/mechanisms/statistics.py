@@ -44,14 +44,22 @@ NEVER_UP = 1 - 1e-12  # square roots round; never round up a budget
 class Statistics:
     """Least squares from noisy second moments.
 
-    variant        "eigen-floor" (default) or "adaptive"
-    target_share   (τB/R)² of the label in the released row, eigen-floor only; None: ½
-    failure        probability that the adaptive ridge is too small; None: 0.05
-    max_weight     sample weights are clipped into [0, max_weight]; None: 1
-
     **Guarantee**: (ε, δ) for the target's relation; one `Gaussian(μ)`, or three of μ/√3. As ε → ∞ the answer tends to (ridge)
     least squares.
 
+    Parameters
+    ----------
+    variant : {"eigen-floor", "adaptive"}, default "eigen-floor"
+        How the noisy matrix is made positive.
+    target_share : float or None, default None
+        (τB/R)² of the label in the released row, eigen-floor only; None is ½.
+    failure : float or None, default None
+        Probability that the adaptive ridge is too small; None is 0.05.
+    max_weight : float or None, default None
+        Sample weights are clipped into [0, max_weight]; None is 1.
+
+    Examples
+    --------
     >>> Statistics().variant
     'eigen-floor'
     """

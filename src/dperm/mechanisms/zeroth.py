@@ -87,12 +87,25 @@ def directions(seed: int, steps: int, p: int) -> Iterator[Vector]:
 class Zeroth:
     """Noisy descent from loss values alone; every option has a default in public numbers.
 
-    steps, step_size, clip, smoothing : None takes the rule of `plan`
-    output   "tail" (mean of the second half) or "last"
-    seed     of the public directions; it is no secret and protects nothing
-
     **Guarantee**: (ε, δ) for the target's relation; `Gaussian(μ/√T)` booked T times.
 
+    Parameters
+    ----------
+    steps : int or None, default None
+        Number of steps; None takes the rule of `plan`.
+    step_size : float or None, default None
+        Length of a step; None takes the rule of `plan`.
+    clip : float or None, default None
+        Largest difference of two loss values that a row may add; None takes the rule of `plan`.
+    smoothing : float or None, default None
+        Distance of the two points; None takes the rule of `plan`.
+    output : {"tail", "last"}
+        "tail" is the mean of the second half.
+    seed : int
+        Of the public directions. It is no secret and protects nothing.
+
+    Examples
+    --------
     >>> Zeroth(steps=50).name
     'zeroth'
     """
@@ -165,7 +178,7 @@ class Zeroth:
         p, n, steps, step_size = settings["parameters"], plan.shape.n, settings["steps"], settings["step_size"]
         features, regularizer = Features(problem.data.intercept), problem.regularizer
         smooth = math.isfinite(regularizer.smoothness)
-        w = problem.domain.project(np.zeros(p))
+        w = np.asarray(problem.domain.project(np.zeros(p)))
         kept = np.zeros(p)
         first = steps - settings["iterates_averaged"]
         yield Open("descent", sums=steps)
@@ -175,8 +188,8 @@ class Zeroth:
             gradient = p * change * direction + (regularizer.gradient(w) if smooth else 0.0)
             w = w - step_size * gradient / n
             if not smooth:
-                w = regularizer.prox(w, step_size / n)
-            w = problem.domain.project(w)
+                w = np.asarray(regularizer.prox(w, step_size / n))
+            w = np.asarray(problem.domain.project(w))
             if step >= first:
                 kept += w
         yield Close("descent")

@@ -6,13 +6,62 @@ Nothing here imports an array library at module import: the namespace comes from
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import cache
-from typing import Any
-
-Array = Any
+from typing import Any, Protocol
 
 
-def namespace(array: Array) -> Any:
+class Array(Protocol):
+    """What is used of an array of any library: its shape and its operators; all else comes from its namespace.
+
+    The other operand and what an index picks are left open, because libraries differ in which numbers and arrays they take.
+    """
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def ndim(self) -> int: ...
+    @property
+    def dtype(self) -> Any: ...
+    @property
+    def T(self) -> Array: ...
+    def __getitem__(self, key: Any, /) -> Array: ...
+    def __setitem__(self, key: Any, value: Any, /) -> None: ...
+    def __float__(self) -> float: ...
+    def __neg__(self) -> Array: ...
+    def __add__(self, other: Any, /) -> Array: ...
+    def __radd__(self, other: Any, /) -> Array: ...
+    def __sub__(self, other: Any, /) -> Array: ...
+    def __rsub__(self, other: Any, /) -> Array: ...
+    def __mul__(self, other: Any, /) -> Array: ...
+    def __rmul__(self, other: Any, /) -> Array: ...
+    def __truediv__(self, other: Any, /) -> Array: ...
+    def __rtruediv__(self, other: Any, /) -> Array: ...
+    def __pow__(self, other: Any, /) -> Array: ...
+    def __matmul__(self, other: Any, /) -> Array: ...
+    def __and__(self, other: Any, /) -> Array: ...
+    def __or__(self, other: Any, /) -> Array: ...
+    def __lt__(self, other: Any, /) -> Array: ...
+    def __le__(self, other: Any, /) -> Array: ...
+    def __gt__(self, other: Any, /) -> Array: ...
+    def __ge__(self, other: Any, /) -> Array: ...
+
+
+class Namespace(Protocol):
+    """The functions of an array library (numpy, torch, cupy) under the names of the array API; all but a few give arrays."""
+
+    @property
+    def float32(self) -> Any: ...
+    @property
+    def float64(self) -> Any: ...
+    def isdtype(self, dtype: object, kind: str) -> bool: ...
+    def finfo(self, dtype: object) -> Any: ...
+    def iinfo(self, dtype: object) -> Any: ...
+    def __hash__(self) -> int: ...
+    def __getattr__(self, name: str) -> Callable[..., Array]: ...
+
+
+def namespace(array: object) -> Namespace:
     """The array-API namespace of an array (numpy, torch, cupy), looked up once for each type of array."""
     kind = type(array)
     if kind not in _NAMESPACES:
@@ -22,23 +71,23 @@ def namespace(array: Array) -> Any:
     return _NAMESPACES[kind]
 
 
-_NAMESPACES: dict[type, Any] = {}
+_NAMESPACES: dict[type, Namespace] = {}
 
 
 @cache
-def is_real(xp: Any, dtype: Any) -> bool:
+def is_real(xp: Namespace, dtype: object) -> bool:
     """Whether a dtype is a real floating one."""
     return bool(xp.isdtype(dtype, "real floating"))
 
 
-def device(array: Array) -> Any:
+def device(array: Array) -> object:
     """The device that holds an array."""
     import array_api_compat
 
     return array_api_compat.device(array)
 
 
-def prepare(z: Array, y: Array) -> tuple[Any, Array, Array]:
+def prepare(z: Array, y: Array) -> tuple[Namespace, Array, Array]:
     """(namespace, z as floats, y in the dtype and on the device of z).
 
     Labels are cast to the margins' dtype so that float32 margins with integer labels stay float32.
@@ -56,7 +105,7 @@ def prepare(z: Array, y: Array) -> tuple[Any, Array, Array]:
     return xp, z, y
 
 
-def clip(xp: Any, t: Array, low: float, high: float) -> Array:
+def clip(xp: Namespace, t: Array, low: float, high: float) -> Array:
     """min(max(t, low), high) elementwise; infinite ends do nothing."""
     if low > -math.inf:
         t = xp.maximum(t, scalar_like(xp, t, low))
@@ -65,44 +114,44 @@ def clip(xp: Any, t: Array, low: float, high: float) -> Array:
     return t
 
 
-def scalar_like(xp: Any, t: Array, number: float) -> Any:
+def scalar_like(xp: Namespace, t: Array, number: float) -> Array | float:
     """A number as an array without dimensions, in the dtype and on the device of t; NumPy takes the number itself."""
     return number if type(t).__module__ == "numpy" else xp.asarray(number, dtype=t.dtype, device=device(t))
 
 
-def between(xp: Any, t: Array, low: float, high: float) -> Array:
+def between(xp: Namespace, t: Array, low: float, high: float) -> Array:
     """1 where low <= t <= high, else 0, in the dtype of t."""
     return xp.astype((t >= low) & (t <= high), t.dtype)
 
 
-def softplus(xp: Any, t: Array) -> Array:
+def softplus(xp: Namespace, t: Array) -> Array:
     """log(1 + e^t) = max(t, 0) + log1p(e^{-|t|}), without overflow."""
     return xp.maximum(t, xp.zeros_like(t)) + xp.log1p(xp.exp(-xp.abs(t)))
 
 
-def bounded_exp(xp: Any, t: Array) -> Array:
+def bounded_exp(xp: Namespace, t: Array) -> Array:
     """e^t, or the largest power below overflow: y/(1 + e^t) is then right to the last bits in both tails and never warns."""
     return xp.exp(clip(xp, t, -math.inf, largest_exponent(xp, t.dtype)))
 
 
 @cache
-def largest_exponent(xp: Any, dtype: Any) -> float:
+def largest_exponent(xp: Namespace, dtype: object) -> float:
     """The largest t, a little below log(max), for which e^t is finite in a dtype."""
     return math.log(float(xp.finfo(dtype).max)) * (1 - 2.0**-8)
 
 
-def sigmoid(xp: Any, t: Array) -> Array:
+def sigmoid(xp: Namespace, t: Array) -> Array:
     """1/(1 + e^{-t}), without overflow and with full relative accuracy in both tails."""
     return 1 / (1 + bounded_exp(xp, -t))
 
 
-def sigmoid_derivative(xp: Any, t: Array) -> Array:
+def sigmoid_derivative(xp: Namespace, t: Array) -> Array:
     """σ(t)σ(-t) = e^{-|t|}/(1 + e^{-|t|})², accurate where 1 - σ would cancel."""
     small = xp.exp(-xp.abs(t))
     return small / (1 + small) ** 2
 
 
-def shrink_to_norm(xp: Any, rows: Array, limit: float, margin: float) -> Array:
+def shrink_to_norm(xp: Namespace, rows: Array, limit: float, margin: float) -> Array:
     """Rows of norm above limit·(1 - margin) scaled down to it; the others untouched, bit for bit.
 
     The margin (a few rounding errors) makes ``norm <= limit`` true of the floats and not only of the reals.
@@ -141,6 +190,6 @@ def scalar_sigmoid(t: float) -> float:
     return (1.0 if t >= 0 else small) / (1.0 + small)
 
 
-def is_sparse(X: Any) -> bool:
+def is_sparse(X: object) -> bool:
     """Without importing SciPy for people who never use it."""
     return hasattr(X, "tocsr")

@@ -34,6 +34,21 @@ class DataBounds:
     each row is changed by a fixed public rule that looks at that row alone, so sensitivities are unaffected.
     ``math.inf`` means "not declared"; mechanisms that need the bound refuse it.
 
+    Parameters
+    ----------
+    x_norm : float
+        Bound on the Euclidean norm of a row.
+    y : Interval
+        Range of the labels.
+    intercept : float, default 0.0
+        Value of the constant column; 0 means none.
+    low : tuple of floats or None, default None
+        Lower ends of the columns.
+    high : tuple of floats or None, default None
+        Upper ends of the columns.
+
+    Examples
+    --------
     >>> DataBounds(x_norm=3.0, y=Interval(-1, 1), intercept=4.0).row_norm
     5.0
     """
@@ -95,7 +110,7 @@ class DataBounds:
         """sqrt(x_norm² + intercept²)."""
         return math.hypot(self.x_norm, self.intercept)
 
-    def enforce(self, X: Array, y: Array = None) -> tuple[Array, Array]:
+    def enforce(self, X: Array, y: Array | None = None) -> tuple[Array, Any]:
         """Every row inside the bounds, dense (any array-API library) or SciPy CSR, which stays sparse.
 
         The fixed rule, row by row: entries that are NaN or ±inf become 0; entries are clipped into their
@@ -118,13 +133,13 @@ class DataBounds:
         """False when the box alone implies the norm: its corner is what x_norm was derived from."""
         return self.low is None or self.high is None or self.x_norm < _corner(self.low, self.high)
 
-    def _ends(self, xp: Any, dtype: Any) -> tuple[Array, Array] | None:
+    def _ends(self, single: bool) -> tuple[Array, Array] | None:
         """The box in the rows' dtype, rounded inwards so that float32 cannot step over a float64 end."""
         if self.low is None or self.high is None:
             return None
         import numpy as np
 
-        return _inwards(np.asarray(self.low), np.asarray(self.high), dtype == xp.float32)
+        return _inwards(np.asarray(self.low), np.asarray(self.high), single)
 
     def _enforce_dense(self, X: Array) -> Array:
         xp = namespace(X)
@@ -133,7 +148,7 @@ class DataBounds:
         n, d = X.shape
         out = xp.empty_like(X)
         margin = rounding_margin(d, float(xp.finfo(X.dtype).eps))
-        ends = self._ends(xp, X.dtype)
+        ends = self._ends(X.dtype == xp.float32)
         if ends is not None:
             import array_api_compat
 
@@ -165,9 +180,9 @@ class DataBounds:
             X.sum_duplicates()
         data = X.data if X.data.dtype in (np.float32, np.float64) else X.data.astype(np.float64)
         data = np.where(np.isfinite(data), data, data.dtype.type(0))
-        ends = self._ends(np, data.dtype)
+        ends = self._ends(data.dtype == np.float32)
         if ends is not None:
-            data = np.minimum(np.maximum(data, ends[0][X.indices]), ends[1][X.indices])
+            data = np.minimum(np.maximum(data, np.asarray(ends[0])[X.indices]), np.asarray(ends[1])[X.indices])
         if self._needs_norm():
             data = self._shrink_sparse(data, np.diff(X.indptr), X.shape[1])
         return type(X)((data, X.indices, X.indptr), shape=X.shape)

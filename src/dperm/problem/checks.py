@@ -152,7 +152,7 @@ def check_convexity(
 
 def _along(loss: Loss, y: float) -> Function:
     """z ↦ φ(z; y) as a function of a vector of one entry."""
-    return lambda z: float(loss.value(z, y)[0])
+    return lambda z: float(loss.value(z, 0 * z + y)[0])
 
 
 def check_gradient(

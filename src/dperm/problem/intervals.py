@@ -15,6 +15,15 @@ class Interval:
 
     radius = max(|low|, |high|), width = high - low.
 
+    Parameters
+    ----------
+    low : float
+        Lower end.
+    high : float
+        Upper end.
+
+    Examples
+    --------
     >>> Interval(-1, 3).radius, Interval(-1, 3).width
     (3.0, 4.0)
     """

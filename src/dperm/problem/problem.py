@@ -63,6 +63,21 @@ class Problem:
     the domain and every row that ``data.enforce`` (and the feature map) lets through; an intercept column,
     appended after the feature map, is counted in ``row_norm``.
 
+    Parameters
+    ----------
+    loss : Loss
+        φ, elementwise in the margin.
+    regularizer : Regularizer
+        r(w), on the sum scale.
+    domain : Domain
+        Where w may lie.
+    data : DataBounds
+        Bounds of rows and labels.
+    feature_map : FeatureMap or None, default None
+        A bounded map of the rows.
+
+    Examples
+    --------
     >>> from dperm.problem import Ball, DataBounds, Interval, LogisticLoss, Ridge
     >>> p = Problem(LogisticLoss(), Ridge(2.0), Ball(5.0), DataBounds(1.0, Interval(-1, 1)))
     >>> p.constants.smoothness, p.constants.strong_convexity, p.constants.margin_max

@@ -61,6 +61,11 @@ class Profile(Claim):
     """The record of a profile: what was released, what follows from it, and for whom it is private.
 
     **Guarantee of a pass** of `verify`: everything follows from the released numbers; a change to any number shows.
+
+    Parameters
+    ----------
+    record : mapping
+        The JSON record, as `to_json` writes it.
     """
 
     FORMAT: ClassVar[str] = FORMAT
@@ -141,6 +146,41 @@ def profile(
     **Guarantee**: (ε, δ)-differential privacy for the rows (or persons) of the table: the composition of Gaussian releases and,
     where levels are found, one `Levels` event.
 
+    Parameters
+    ----------
+    table : table
+        A pandas, polars or Arrow table with private rows.
+    epsilon : float
+        Privacy budget ε of the profile.
+    delta : float or None, default None
+        Chance δ of the guarantee. None means min(1e-6, 0.1/n) from the public n; 0 asks for pure privacy.
+    schema : Schema, dict, path or None, default None
+        What is known. Without it names of columns are public and everything else is paid for.
+    target : str or None, default None
+        The column that a model would predict.
+    relation : {"replace-one", "zero-out", "add-remove"}, default "replace-one"
+        Which tables count as neighbours. "add-remove" protects the number of rows and needs `nominal_n`.
+    nominal_n : int or None, default None
+        A public guess of the number of rows, for "add-remove".
+    groups : str or None, default None
+        The column that names the person.
+    max_rows_per_person : int or None, default None
+        How many rows of one person count; rows beyond it are left out by a public rule. Needed with `groups`.
+    parts : {"all", "schema"}, default "all"
+        "schema" pays for types, levels and ranges only.
+    correlations : bool, default False
+        Pay also for correlations of numeric columns with a target that is numeric or has two classes.
+    level : float, default 0.95
+        Coverage of the error bars.
+    noise : {"secure", "exact"}, default "secure"
+        Where noise comes from: a cryptographic stream, or the exact discrete samplers of OpenDP.
+    random_state : int, numpy Generator or None, default None
+        A seed makes the result reproducible and NOT private; the certificate says so.
+    ledger : path, Ledger or None, default None
+        A budget ledger that is debited before any noise is drawn.
+
+    Examples
+    --------
     >>> import dperm, pandas as pd
     >>> people = pd.DataFrame({"age": list(range(20, 70)) * 200, "smokes": ["no", "no", "no", "yes", None] * 2000})
     >>> found = profile(people, epsilon=1.0, random_state=0)

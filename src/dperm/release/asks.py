@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -143,4 +143,7 @@ class Decide:
 
 
 Ask = Sum | Open | Close | Solve | Publish | Draw | See | Decide
-Program = Generator[Ask, Any, Vector]
+T = TypeVar("T")
+# A generator that asks and returns a T. What is sent depends on the ask, so its type stays open.
+Asking = Generator[Ask, Any, T]
+Program = Asking[Vector]

@@ -22,6 +22,9 @@ from numpy.typing import ArrayLike, NDArray
 
 POLICIES = ("secure", "exact", "seeded")
 
+# What `random_state=` may be, as in scikit-learn; None means noise that protects.
+RandomState = int | np.integer | np.random.Generator | np.random.RandomState | None
+
 
 class Noise(Protocol):
     """A source of random numbers with a name."""

@@ -36,6 +36,21 @@ class Target:
     count. A person with one row is no row: whoever replaces a row together with its id also decides which of *other* rows count.
     Left out (as older records do), it is a person where several rows count.
 
+    Parameters
+    ----------
+    epsilon : float
+        Privacy budget ε.
+    delta : float
+        Chance δ of the guarantee; 0 is pure privacy.
+    relation : {"replace-one", "zero-out", "add-remove"}, default "replace-one"
+        Which tables count as neighbours.
+    rows_per_person : int, default 1
+        How many rows of a person count.
+    unit : {"row", "person"}
+        What one neighbour differs by.
+
+    Examples
+    --------
     >>> Target.declare(epsilon=1.0, n=1000)
     Target(epsilon=1.0, delta=1e-06, relation='replace-one', rows_per_person=1, unit='row')
     """
@@ -99,7 +114,15 @@ class Target:
 
 @dataclass(frozen=True)
 class Shape:
-    """Public size of the data: n rows (nominal under add-remove) and d columns before the intercept."""
+    """Public size of the data: n rows (nominal under add-remove) and d columns before the intercept.
+
+    Parameters
+    ----------
+    n : int
+        Number of rows; nominal under add-remove.
+    d : int
+        Number of columns before the intercept.
+    """
 
     n: int
     d: int
@@ -128,7 +151,31 @@ class Stage:
 
 @dataclass(frozen=True)
 class Plan:
-    """Stages in order. Their composition is the guarantee; nothing in it depends on the data."""
+    """Stages in order. Their composition is the guarantee; nothing in it depends on the data.
+
+    Parameters
+    ----------
+    mechanism : str
+        Name of the mechanism.
+    options : mapping
+        Its public options.
+    stages : tuple of Stage
+        Booked steps in order, each with its event.
+    target : Target
+        How much privacy to spend, against which neighbour.
+    shape : Shape
+        Public size of the data.
+    assumptions : tuple of str
+        What the guarantee takes on trust.
+    warnings : tuple of str
+        What the caller should hear before agreeing.
+    parameters : int or None
+        How many numbers are released, where it is not one per coefficient.
+    most_rows : int or None
+        The largest table that the guarantee speaks of, where it was declared (add-remove).
+    notes : tuple of str
+        What a reader should know and nobody need be warned of.
+    """
 
     mechanism: str
     options: Mapping[str, Any]

@@ -35,13 +35,25 @@ Piece = tuple[Any, NDArray[np.float64]]
 class ArrowRows:
     """Rows of a CSV, Parquet or Arrow IPC file, or of a folder of them (partitioned or not), as a schema describes them.
 
-    memory      bound on what a pass holds: bytes, or a text like "512MB" or "2GB". Arrow and Python take some 200 MB more
-    cache       folder for the encoded rows (private data in clear text: keep it as safe as the files), or None
-    dtype       "float64" gives the bits of a table fitted in memory; "float32" halves cache and time
-    progress    called with (rows done, rows, seconds) while a pass runs
-
     **Guarantee**: reading, encoding and clipping look at each row alone, so sensitivities are those of the rows in memory. A cell
     that does not parse is missing; a file that does not read is an error, and costs no budget unless noise was drawn before.
+
+    Parameters
+    ----------
+    path : path
+        A CSV, Parquet or Arrow IPC file, or a folder of them.
+    schema : Schema, dict or path
+        Declared columns and target.
+    memory : int or str
+        Bound on what a pass holds: bytes, or a text like "512MB" or "2GB". Arrow and Python take some 200 MB more.
+    cache : path or None
+        Folder for the encoded rows (private data in clear text: keep it as safe as the files).
+    dtype : {"float64", "float32"}
+        "float64" gives the bits of a table fitted in memory; "float32" halves cache and time.
+    progress : callable or None
+        Called with (rows done, rows, seconds) while a pass runs.
+    rule : callable or None
+        Takes labels to (numbers, weights); None takes the schema's own rule.
     """
 
     def __init__(

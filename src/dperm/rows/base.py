@@ -122,6 +122,20 @@ class SeenThrough:
 
 
 @dataclass(frozen=True, eq=False)
+class Thinned(SeenThrough):
+    """Another term on some of the rows: those that join keep their weight, the others get 0."""
+
+    def joined(self, start: int, count: int) -> NDArray[np.float64]:
+        """1 for the rows of a block that join, 0 for the others; `start` is the block's first row."""
+        raise NotImplementedError
+
+    def seen(self, block: Block) -> Block:
+        joined = self.joined(block.start, len(block.y))
+        weight = joined if block.weight is None else joined * block.weight
+        return Block(block.X, block.y, weight, block.start, block.memory)
+
+
+@dataclass(frozen=True, eq=False)
 class RowsBehind:
     """Rows that another view of them is taken of."""
 

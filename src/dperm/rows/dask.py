@@ -69,12 +69,25 @@ class Recipe:
 class DaskRows:
     """X as a Dask array (n × d) with y and optional weights, or as a Dask dataframe with a `schema` that names the target.
 
-    client      a `distributed.Client`; the one in use if None; without any, Dask's threads on this machine
-    persist     keep encoded blocks in the workers' memory between passes (lost blocks are made again from the source)
-    timeout     seconds to wait for a worker before a sum gives up
-
     **Guarantee**: workers see rows and send sums of blocks to the client, inside the trusted cluster. Only the client draws
     noise.
+
+    Parameters
+    ----------
+    X : Dask array or dataframe
+        The rows: an array (n × d), or a dataframe with a `schema` that names the target.
+    y : Dask array or None, default None
+        Labels, where X is an array.
+    weight : Dask array or None, default None
+        Sample weights.
+    schema : Schema, dict, path or None, default None
+        Declared columns and target, where X is a dataframe.
+    client : distributed.Client or None, default None
+        None is the client in use; without any, Dask's threads on this machine.
+    persist : bool
+        Keep encoded blocks in the workers' memory between passes. Lost blocks are made again from the source.
+    timeout : float
+        Seconds to wait for a worker before a sum gives up.
     """
 
     def __init__(

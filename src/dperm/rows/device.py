@@ -1,9 +1,10 @@
-"""Rows on a card: torch tensors (CUDA or CPU), CuPy and other array-API arrays.
+"""Rows on a GPU: torch tensors (CUDA or CPU), CuPy and other array-API arrays.
 
-A scalar loss on float32 or bfloat16 CUDA rows takes the fused kernel (`kernels.py`): one read of X per sum. Everything else
-takes products per block in float64 on the same device (`device_products.py`): multinomial losses, float64 rows, CPU tensors,
-other libraries, cards without Triton, and the gradients and Hessians of a minimiser, so that objective perturbation runs where
-the rows are. Other terms (histograms, moments) see the blocks on the host, one at a time. What crosses to the host is the sum.
+A term that has a kernel of its own takes it where it can: a scalar loss on float32 or bfloat16 CUDA rows reads X once per sum
+(`kernels.py`). A term that offers products takes them per block in float64 on the same device (`device_products.py`):
+multinomial losses, float64 rows, CPU tensors, other libraries, GPUs without Triton, and the gradients and Hessians of a
+minimiser, so that objective perturbation runs where the rows are. All other terms (histograms, moments) see the blocks on the
+host, one at a time. What crosses to the host is the sum.
 """
 
 from __future__ import annotations
@@ -17,16 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dperm.problem import DataBounds, FeatureMap
-from dperm.rows.base import BLOCK_ROWS, Block, Term, add_limbs, from_counts, real_sum, total_counts
-from dperm.rows.device_products import PRODUCTS, product_counts
-from dperm.rows.device_sums import CHUNK_ENTRIES, clipped_rows, device_labels, filled_entries, fused_sum, takes_fused
+from dperm.rows.base import BLOCK_ROWS, Block, Term, Thinned, add_limbs, from_counts, real_sum, total_counts
+from dperm.rows.device_products import DeviceTerm, has_kernel, has_pairs, product_counts
+from dperm.rows.device_sums import CHUNK_ENTRIES, clipped_rows, device_labels, filled_entries
 from dperm.rows.gaps import Filling
 from dperm.rows.labelled import LabelRule
 from dperm.rows.memory import MemoryRows, cut_block, numeric, tame
 from dperm.tables.cells import column
 from dperm.tables.gaps import GAP
-from dperm.terms.gradient import GradientTerm, SampledTerm
-from dperm.terms.statistics import WeightedGradientTerm
 
 # Blocks that one product step holds in float64 at a time.
 PRODUCT_BYTES = 1 << 28
@@ -42,6 +41,25 @@ class DeviceRows:
     **Guarantee**: the sensitivity of the computed sum is within the release slack of the declared one: see `kernels.py` for
     the fused path; the other path adds each block of 8,192 rows in float64 and the blocks as integers, as in memory.
 
+    Parameters
+    ----------
+    X : array
+        n × d, of one library (torch, CuPy, NumPy) on one device.
+    y : array
+        One label for every row.
+    weight : array or None, default None
+        Sample weights.
+    device : str, device or None, default None
+        With "cuda" and X on the host, X stays there and streams through pinned buffers on every pass: for data larger than
+        the GPU's memory. None is the device of X.
+    names : list of str or None, default None
+        Names of the columns.
+    host : bool, default True
+        Arrays in the host's memory are summed by NumPy, uncopied, with the bits of `MemoryRows`; False takes their own
+        library.
+
+    Examples
+    --------
     >>> rows = DeviceRows(np.eye(3), np.ones(3))
     >>> rows.n, rows.d
     (3, 3)
@@ -120,25 +138,23 @@ class DeviceRows:
 
     def computes(self, term: Term) -> bool:
         """Whether a term is summed on the device; the others see blocks on the host."""
-        inner = term.term if isinstance(term, SampledTerm) else term
-        return self.data is not None and self.feature_map is None and type(inner) in PRODUCTS
+        inner = term.term if isinstance(term, Thinned) else term
+        return self.data is not None and self.feature_map is None and has_pairs(inner)
 
     def sum(self, term: Term, step: float) -> NDArray[np.float64]:
-        inner = term.term if isinstance(term, SampledTerm) else term
-        if not self.computes(term):
+        inner = term.term if isinstance(term, Thinned) else term
+        if not self.computes(term) or not has_pairs(inner):
             return real_sum(term, total_counts(self.host_blocks(), term, step), step)
         weight = self.weight
-        if isinstance(term, SampledTerm):
+        if isinstance(term, Thinned):
             starts = range(0, self.n, BLOCK_ROWS)
             joined = np.concatenate([term.joined(start, min(BLOCK_ROWS, self.n - start)) for start in starts])
             weight = device_labels(joined if weight is None else joined * to_host(weight), self)
         with enough_memory(self.X):
-            known = type(inner) in (GradientTerm, WeightedGradientTerm)
-            if isinstance(inner, GradientTerm) and known and takes_fused(self, inner):
-                return fused_sum(self, inner, weight)
-            return self._products(inner, weight, step)
+            found = inner.device_sum(self, weight) if has_kernel(inner) else None
+            return self._products(inner, weight, step) if found is None else found
 
-    def _products(self, term: Term, weight: Any, step: float) -> NDArray[np.float64]:
+    def _products(self, term: DeviceTerm, weight: Any, step: float) -> NDArray[np.float64]:
         """Products per block in float64, several blocks at once."""
         # A processor wants one block in its cache, a card wants many blocks in flight.
         blocks = 1 if str(self.device) == "cpu" else max(PRODUCT_BYTES // (BLOCK_ROWS * self.d * 8), 1)

@@ -1,4 +1,4 @@
-"""Gradient sums on a card: rows inside their bounds, which term takes the fused kernel, and that path."""
+"""Rows on a device, inside their bounds and with their gaps filled, row by row as in memory."""
 
 from __future__ import annotations
 
@@ -11,16 +11,10 @@ from numpy.typing import NDArray
 from dperm.problem import DataBounds
 from dperm.problem.arrays import shrink_to_norm
 from dperm.problem.bounds import rounding_margin
-from dperm.rows import kernels
-from dperm.terms.gradient import GradientTerm
+from dperm.rows.device_products import is_torch
 
-# Rows that one launch of the kernel takes when X streams from the host.
-STREAM_ROWS = 1 << 20
+# Entries that are looked at in one go: temporaries stay small.
 CHUNK_ENTRIES = 1 << 26
-
-
-def _is_torch(X: Any) -> bool:
-    return type(X).__module__.split(".")[0] == "torch"
 
 
 def device_labels(values: Any, rows: Any) -> Any:
@@ -30,7 +24,7 @@ def device_labels(values: Any, rows: Any) -> Any:
     xp = array_api_compat.array_namespace(rows.X)
     values = np.asarray(values)
     kind = xp.int64 if values.dtype.kind in "iu" else xp.float64
-    if _is_torch(rows.X) and rows.X.dtype.itemsize < 8 and kind is xp.float64:
+    if is_torch(rows.X) and rows.X.dtype.itemsize < 8 and kind is xp.float64:
         kind = xp.float32
     return xp.asarray(values, dtype=kind, device=rows.device)
 
@@ -43,7 +37,7 @@ def clipped_rows(X: Any, data: DataBounds) -> Any:
     if not xp.isdtype(X.dtype, "real floating"):
         X = xp.astype(X, xp.float64)
     n, d = X.shape
-    half = _is_torch(X) and X.dtype.itemsize == 2
+    half = is_torch(X) and X.dtype.itemsize == 2
     # A row of bfloat16 that is inside stays as it is: only the store of a scaled row needs the room of its coarse rounding.
     margin = rounding_margin(d, 2.0**-23 if half else float(xp.finfo(X.dtype).eps))
     target = data.x_norm * (1.0 - margin)
@@ -89,60 +83,3 @@ def filled_entries(X: Any, values: NDArray[np.float64]) -> Any:
             copy = xp.asarray(X, copy=True)
         copy[start : start + size, :] = xp.where(gap, fill, part)
     return X if copy is None else copy
-
-
-def takes_fused(rows: Any, term: GradientTerm) -> bool:
-    """True for a scalar loss the kernel knows, on float32 or bfloat16 CUDA rows of at most 4,096 columns, with tame numbers."""
-    if not kernels.AVAILABLE or not _is_torch(rows.X) or kernels.slope_of(term.loss) is None or rows.d > kernels.LARGEST_WIDTH:
-        return False
-    import torch
-
-    if "cuda" not in str(rows.device) or rows.X.dtype not in (torch.float32, torch.bfloat16):
-        return False
-    scale = 1.0 if term.features.scale is None else float(np.max(np.abs(term.features.scale)))
-    shift = 0.0 if term.features.shift is None else float(np.max(np.abs(term.features.shift)))
-    # The kernel multiplies before it clips: nothing on the way may overflow float32.
-    tame = (rows.data.x_norm + shift) * scale < 1e15 and float(np.max(np.abs(term.w))) < 1e15
-    return tame and 1e-25 < term.clip < 1e25
-
-
-def fused_sum(rows: Any, term: GradientTerm, weight: Any) -> NDArray[np.float64]:
-    """One read of X. Parameters go to the card and one vector of counts comes back."""
-    import torch
-
-    slope = kernels.slope_of(term.loss)
-    assert slope is not None  # `takes_fused` asked
-    features, d = term.features, rows.d
-    w = torch.tensor(term.w[:d], dtype=torch.float32, device=rows.device)
-    bias = float(features.intercept * term.w[d]) if features.intercept else 0.0
-    scale = offset = None
-    if features.scale is not None or features.shift is not None:
-        factors = np.ones(d) if features.scale is None else features.scale
-        shifts = np.zeros(d) if features.shift is None else features.shift
-        scale = torch.tensor(factors, dtype=torch.float32, device=rows.device)
-        offset = torch.tensor(-factors * shifts, dtype=torch.float32, device=rows.device)
-    heaviest = getattr(term, "max_weight", None)
-    if heaviest is not None and weight is not None:
-        weight = torch.clamp(weight, 0.0, heaviest)
-    total: Any = None
-    step = 1.0
-    processors = torch.cuda.get_device_properties(rows.device).multi_processor_count
-    for start, X in rows.pieces(STREAM_ROWS if rows.streams else rows.n):
-        part = slice(start, start + X.shape[0])
-        total, step = kernels.fused_counts(
-            X if X.stride(1) == 1 else X.contiguous(),
-            rows.y[part],
-            None if weight is None else weight[part],
-            w,
-            slope,
-            clip=term.clip,
-            bias=bias,
-            intercept=features.intercept,
-            scale=scale,
-            offset=offset,
-            weight_after_clip=heaviest is not None,
-            heaviest=1.0 if heaviest is None else heaviest,
-            total=total,
-            processors=processors,
-        )
-    return np.asarray(total.cpu().numpy().astype(np.float64) * step)

@@ -16,13 +16,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dperm.problem.arrays import is_sparse
 
+if TYPE_CHECKING:
+    from scipy import sparse
+
+# The rows of a block: dense, or compressed by rows.
+Matrix: TypeAlias = "NDArray[Any] | sparse.csr_array[Any, Any]"
 # Steps that the product of two factors may have for one row: 2⁴⁰·8,192 = 2⁵³ in float64, 2⁴⁹·8,192 = 2⁶² in int64.
 MOST_PRODUCT = 2.0**40
 MOST_SPARSE_PRODUCT = 2.0**49

@@ -27,6 +27,21 @@ class MemoryRows:
     so X is held once. Later passes read each block once, while it is in the cache. A table without rows has one block without
     rows: where the number of rows is protected, nobody may learn that there are none.
 
+    Parameters
+    ----------
+    X : array or sparse matrix
+        n × d, dense or CSR.
+    y : array
+        One label for every row.
+    weight : array or None, default None
+        Sample weights.
+    data : DataBounds or None, default None
+        Bounds into which rows are clipped.
+    feature_map : FeatureMap or None, default None
+        A bounded map that rows go through after the clip.
+
+    Examples
+    --------
     >>> rows = MemoryRows(np.eye(3), np.ones(3))
     >>> rows.n, rows.d
     (3, 3)

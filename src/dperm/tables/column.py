@@ -41,6 +41,11 @@ class Column:
 
     def __post_init__(self) -> None:
         where = f"column {self.name!r}"
+        if self.type is None:  # as drafted from a CSV
+            raise ValueError(
+                f"Expected a type of {where}, found none yet. Write what it is: numeric with low and high, categorical or "
+                "ordinal with levels, boolean, sparse with high, datetime, ignored. `dperm profile` finds types and pays for it."
+            )
         if self.type not in COLUMN_TYPES:
             hint = closest(self.type, COLUMN_TYPES)
             raise ValueError(f"Expected the type of {where} in {COLUMN_TYPES}, found {self.type!r}.{hint} Correct the schema.")

@@ -1,13 +1,18 @@
 """A draft of a column from its name and storage type, which are public; no cell is read and no level copied.
 
-Storage types are those of Parquet, Arrow, pandas or polars. The categories of a categorical type came from the data, as a rule,
-so they are left to be filled in. What a name says is what everybody knows: an hour is one of 24.
+Storage types are those of Parquet, Arrow, pandas or polars. A CSV has none: what its cells look like is private, and one odd cell
+would change what is inferred from them, so there types are left to be filled in, or declared by the caller. The categories of a
+categorical type came from the data, as a rule, so they are left to be filled in. What a name says is what everybody knows: an
+hour is one of 24.
 """
 
 from __future__ import annotations
 
 import re
 from typing import Any
+
+from dperm.tables.column import COLUMN_TYPES
+from dperm.words.spelling import closest
 
 CLOCK: dict[str, range] = {
     **dict.fromkeys(("hour", "hr"), range(24)),
@@ -17,9 +22,16 @@ CLOCK: dict[str, range] = {
 NOBODYS = ("id", "uuid", "guid", "email", "phone", "ssn")  # a number or name of a person is no feature
 LONG_LISTS = ("zip", "zipcode", "postcode", "postal", "street", "address", "url", "sku", "isbn")
 HASHED = 64
+TO_FILL_IN: dict[str, dict[str, Any]] = {
+    "numeric": {"low": None, "high": None},
+    "sparse": {"high": None},
+    "categorical": {"levels": []},
+    "ordinal": {"levels": []},
+    "datetime": {"parts": ["year", "month", "weekday"], "low": None, "high": None},
+}
 
 
-def drafted(name: str, storage: str) -> dict[str, Any]:
+def drafted(name: str, storage: str | None) -> dict[str, Any]:
     """One column of a draft, as JSON.
 
     >>> drafted("when", "timestamp[us]")["parts"], drafted("kind", "dictionary<values=string, indices=int8, ordered=0>")
@@ -27,7 +39,10 @@ def drafted(name: str, storage: str) -> dict[str, Any]:
     >>> drafted("start_hour", "int64")["levels"][-1], drafted("person_id", "int64"), drafted("zip_code", "string")
     (23, {'type': 'ignored'}, {'type': 'categorical', 'hash': 64})
     """
-    words, storage = re.split(r"[^a-z]+", name.lower()), storage.lower()
+    words = re.split(r"[^a-z]+", name.lower())
+    if storage is None:
+        return {"type": "ignored" if any(word in NOBODYS for word in words) else None}
+    storage = storage.lower()
     if "duration" in storage or "timedelta" in storage:
         return {"type": "ignored"}
     if re.match(r"datetime|timestamp|date", storage):
@@ -55,3 +70,22 @@ def types_of(table: Any) -> dict[str, str]:
     if hasattr(kinds, "names") and hasattr(kinds, "field"):  # Arrow
         return {field.name: str(field.type) for field in kinds}
     return {str(name): f"ordered {kind}" if getattr(kind, "ordered", False) else str(kind) for name, kind in kinds.items()}
+
+
+def declared(text: str, names: list[str]) -> dict[str, dict[str, Any]]:
+    """`age=numeric, town=categorical, *=ignored` as columns of a draft; "*" is every column that is not named."""
+    given: dict[str, str] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        name, _, kind = (word.strip() for word in part.rpartition("="))
+        if name != "*" and name not in names:
+            raise ValueError(
+                f"Expected types as COLUMN=TYPE with columns of the file, found {part!r}.{closest(name, names)} Example: "
+                '--types "age=numeric, town=categorical, *=ignored".'
+            )
+        if kind not in COLUMN_TYPES:
+            hint = closest(kind, COLUMN_TYPES)
+            raise ValueError(f"Expected a type in {COLUMN_TYPES} for {name!r}, found {kind!r}.{hint} Correct --types.")
+        given[name] = kind
+    rest = given.pop("*", None)
+    kinds = ({} if rest is None else dict.fromkeys(names, rest)) | given
+    return {name: {"type": kind} | TO_FILL_IN.get(kind, {}) for name, kind in kinds.items()}

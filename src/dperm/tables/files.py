@@ -97,6 +97,10 @@ class Files:
                         f"{types[column]} in {Path(name).name}. Write all partitions with one schema."
                     )
 
+    def types(self) -> dict[str, Any]:
+        """The storage type of every column, which is public: from the file's own schema; text in a CSV, which states none."""
+        return {**self._partition_types(self.names[0]), **self._types(self.names[0])}
+
     def _types(self, name: str) -> dict[str, Any]:
         import pyarrow as pa
 
@@ -251,13 +255,26 @@ def _plain(file: Path, root: Path) -> bool:
 
 
 def csv_header(file: Path) -> list[str]:
+    """Names of the columns, from the header line alone: Arrow's inference of types would look at rows, which are private."""
+    import pyarrow as pa
     import pyarrow.csv
 
-    with file.open("rb") as handle:
-        if not handle.readline().decode("utf-8-sig", errors="replace").strip():
-            raise ValueError(f"Expected a header line in {file.name}, found an empty file.")
-    with readable(file.name), pyarrow.csv.open_csv(file) as reader:
+    line = _first_record(file)
+    if not line.decode("utf-8-sig").strip():
+        raise ValueError(
+            f"Expected a header line with the names of the columns in {file.name}, found an empty one. Write the names there."
+        )
+    with pyarrow.csv.open_csv(pa.BufferReader(line)) as reader:
         names = list(reader.schema.names)
     if len(set(names)) != len(names):
         raise ValueError("Expected column names that differ, found a name twice. Rename the columns of the table.")
     return names
+
+
+def _first_record(file: Path) -> bytes:
+    """The header's bytes: one line, or several where a quoted name holds a line break."""
+    with file.open("rb") as handle:
+        record = handle.readline()
+        while record.count(b'"') % 2 and (line := handle.readline()):
+            record += line
+    return record

@@ -43,6 +43,21 @@ MOST_MISTAKES = 12
 class Schema:
     """Declared columns and target.
 
+    Parameters
+    ----------
+    columns : tuple of Column
+        The declared columns, in order.
+    target : Label or None, default None
+        What a model predicts.
+    name : str
+        Name of the table, for reports.
+    row_norm : float or None, default None
+        Public bound on the norm of an encoded row.
+    interactions : tuple
+        Products of two columns that are features too.
+
+    Examples
+    --------
     >>> schema = Schema.from_dict({"columns": {"age": {"type": "numeric", "low": 0, "high": 100}}})
     >>> schema.encoding().norm
     0.5
@@ -249,11 +264,11 @@ class Schema:
         return cls.draft(types_of(table))
 
     @classmethod
-    def draft(cls, types: Mapping[str, str], name: str = "table") -> dict[str, Any]:
+    def draft(cls, types: Mapping[str, str | None], name: str = "table") -> dict[str, Any]:
         """A schema to fill in, from column names and storage types alone: no value of the data is ever copied.
 
-        >>> Schema.draft({"age": "int64"})["columns"]["age"]
-        {'type': 'numeric', 'low': None, 'high': None}
+        >>> Schema.draft({"age": "int64", "town": None})["columns"]
+        {'age': {'type': 'numeric', 'low': None, 'high': None}, 'town': {'type': None}}
         """
         columns = {column: drafted(column, storage) for column, storage in types.items()}
         return {"name": name, "columns": columns, "target": {"column": "", "type": "classes", "classes": []}}

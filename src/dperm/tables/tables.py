@@ -12,6 +12,9 @@ from typing import Any
 import numpy as np
 
 from dperm.tables.cells import column, numbers
+from dperm.tables.files import NULL_WORDS, SUFFIXES, Files, csv_header
+
+SPREADSHEETS = (".xlsx", ".xls", ".ods")
 
 
 def is_table(X: Any) -> bool:
@@ -135,7 +138,7 @@ def _unreadable(file: Path, error: Exception) -> ValueError:
     start = f"Expected a CSV or Parquet table in {file.resolve().name}, found"
     if file.is_dir():
         return ValueError(f"{start} a folder with other files than Parquet. Pass the file itself, or a folder of Parquet files.")
-    if file.suffix.lower() in (".xlsx", ".xls", ".ods"):
+    if file.suffix.lower() in SPREADSHEETS:
         return ValueError(f"{start} a spreadsheet. Save it as CSV (UTF-8, commas) and pass that.")
     if isinstance(error, UnicodeDecodeError) or "utf8" in str(error).lower().replace("-", ""):
         return ValueError(f"{start} text in another encoding than UTF-8. Save it as CSV in UTF-8.")
@@ -155,25 +158,21 @@ def _check_separator(file: Path, names: list[str]) -> None:
             )
 
 
-def storage_types(path: str | Path) -> dict[str, str]:
-    """Column names with their storage types: all that a draft of a schema may use."""
-    import pyarrow.csv
-    import pyarrow.parquet
+def storage_types(path: str | Path) -> dict[str, str | None]:
+    """Column names with their storage types, all that a draft of a schema may use. A CSV has none: what its cells look like is
+    private, and one odd cell would change what is inferred from them."""
+    import pyarrow
 
     file = Path(path)
-    if not file.exists():
-        raise ValueError(f"Expected a file at {file}, found none. Check the path.")
-    try:
-        if _is_parquet(file):
-            schema = pyarrow.parquet.read_schema(file)
-        else:
-            _header(file)
-            with pyarrow.csv.open_csv(file) as reader:
-                schema = reader.schema
-    except (pyarrow.ArrowInvalid, OSError, UnicodeDecodeError) as error:
-        raise _unreadable(file, error) from error
-    _check_separator(file, schema.names)
-    return {field.name: str(field.type) for field in schema}
+    if file.exists() and not file.is_dir() and SUFFIXES.get(file.suffix.lower(), "csv") == "csv":
+        try:
+            names = csv_header(file)
+        except (pyarrow.ArrowInvalid, OSError, UnicodeDecodeError) as error:
+            raise _unreadable(file, error) from error
+        _check_separator(file, names)
+        return dict.fromkeys(names)
+    files = Files.open(file, [])
+    return {name: None if files.format == "csv" else str(kind) for name, kind in files.types().items()}
 
 
 def _is_parquet(file: Path) -> bool:
@@ -189,25 +188,16 @@ def _read_parquet(file: Path, columns: list[str] | None) -> Any:
     return pyarrow.parquet.read_table(file, columns=[name for name in columns if name in known])
 
 
-def _header(file: Path) -> None:
-    with file.open("rb") as handle:
-        header = handle.readline().decode("utf-8-sig").strip()
-    if not header:
-        raise ValueError(f"Expected a header line with the names of the columns in {file.name}, found an empty one.")
-
-
 def _read_csv(file: Path) -> Any:
     import pyarrow as pa
     import pyarrow.csv
 
-    _header(file)
-    with pyarrow.csv.open_csv(file) as reader:
-        names = reader.schema.names
+    names = csv_header(file)
     _check_separator(file, names)
     options = pyarrow.csv.ConvertOptions(
         check_utf8=False,  # a cell that is no UTF-8 is missing: `dperm.tables.cells` reads the bytes
         column_types={name: pa.string() for name in names},
         strings_can_be_null=True,
-        null_values=["", "NA", "NaN", "null"],
+        null_values=NULL_WORDS,
     )
     return pyarrow.csv.read_csv(file, convert_options=options)

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dperm.privacy import kappa
 from dperm.problem import Loss
-from dperm.rows.base import Block, SeenThrough
+from dperm.problem.arrays import Array, Namespace
+from dperm.rows.base import Block, Thinned
+from dperm.rows.device_products import Pairs
 from dperm.rows.exact import Pair
+from dperm.terms import device
 from dperm.terms.affine import Features
 from dperm.terms.gridded import Grid, Pulled, gridded, in_steps, scaled
+
+if TYPE_CHECKING:
+    from dperm.rows.device import DeviceRows
 
 Vector = NDArray[np.float64]
 ROOM = 2.0**20  # how much longer than was assumed a row may be before it is cut, where nothing is clipped
@@ -59,6 +65,12 @@ class GradientTerm(Pulled):
     def row_bound(self) -> float:
         return self.clip
 
+    def device_pairs(self, xp: Namespace, X: Array, y: Array, weight: Array | None) -> Pairs:
+        return device.gradient(xp, self, X, y, weight)
+
+    def device_sum(self, rows: DeviceRows, weight: Array | None) -> Vector | None:
+        return device.fused_sum(rows, self, weight, None)
+
 
 @dataclass(frozen=True, eq=False)
 class UnclippedGradientTerm(GradientTerm):
@@ -84,9 +96,12 @@ class UnclippedGradientTerm(GradientTerm):
     def row_bound(self) -> float:
         return self.clip * ROOM  # room on the integer grid for rows that break the assumption
 
+    def device_pairs(self, xp: Namespace, X: Array, y: Array, weight: Array | None) -> Pairs:
+        return device.unclipped(xp, self, X, y, weight)
+
 
 @dataclass(frozen=True, eq=False)
-class SampledTerm(SeenThrough):
+class SampledTerm(Thinned):
     """Another term on a Poisson sample of the rows: row i joins step t with probability `rate`, by a keyed function of (t, i).
 
     The sample must stay secret, so the key comes from the noise source; being a function, it gives a retried or moved block the
@@ -96,11 +111,6 @@ class SampledTerm(SeenThrough):
     rate: float
     key: int
     step: int
-
-    def seen(self, block: Block) -> Block:
-        joined = self.joined(block.start, len(block.y))
-        weight = joined if block.weight is None else joined * block.weight
-        return Block(block.X, block.y, weight, block.start, block.memory)
 
     def joined(self, start: int, count: int) -> Vector:
         """1 for the rows of a block that join, 0 for the others; `start` is the block's first row."""

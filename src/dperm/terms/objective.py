@@ -15,8 +15,10 @@ from numpy.typing import NDArray
 
 from dperm.privacy import kappa
 from dperm.problem import Loss
-from dperm.problem.arrays import is_sparse
+from dperm.problem.arrays import Array, Namespace, is_sparse
 from dperm.rows.base import Block
+from dperm.rows.device_products import Pairs
+from dperm.terms import device
 from dperm.terms.affine import Features, settled
 from dperm.terms.gridded import Grid, Pulled, scaled
 
@@ -100,6 +102,9 @@ class MinimiserTerm:
     def row_bound(self) -> float:
         return max(self.rows.gradient_bound, self.rows.hessian_bound if self.hessian else 0.0)
 
+    def device_pairs(self, xp: Namespace, X: Array, y: Array, weight: Array | None) -> Pairs:
+        return device.minimiser(xp, self, X, y, weight)
+
 
 @dataclass(frozen=True, eq=False)
 class CappedGradientTerm(Pulled):
@@ -139,6 +144,9 @@ class CappedGradientTerm(Pulled):
     def row_bound(self) -> float:
         return self.longest
 
+    def device_pairs(self, xp: Namespace, X: Array, y: Array, weight: Array | None) -> Pairs:
+        return device.minimiser(xp, self, X, y, weight)
+
 
 @dataclass(frozen=True, eq=False)
 class HessianProductTerm:
@@ -163,6 +171,9 @@ class HessianProductTerm:
     @property
     def row_bound(self) -> float:
         return self.rows.hessian_bound * float(np.linalg.norm(self.direction))
+
+    def device_pairs(self, xp: Namespace, X: Array, y: Array, weight: Array | None) -> Pairs:
+        return device.hessian_product(xp, self, X, y, weight)
 
 
 def in_double(X: Any) -> Any:

@@ -23,21 +23,26 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dperm.privacy import kappa
 from dperm.problem import Loss
-from dperm.problem.arrays import is_sparse
+from dperm.problem.arrays import Array, Namespace, is_sparse
 from dperm.rows.base import Block
+from dperm.rows.device_products import Pairs
 from dperm.rows.exact import MOST_PRODUCT, Pair, Paired, Tallied, whole
 from dperm.tables.gaps import is_gap
+from dperm.terms import device
 from dperm.terms.affine import Features, settled
 from dperm.terms.ball import in_ball, sparse_squares, squares_of
 from dperm.terms.gradient import GradientTerm
 from dperm.terms.gridded import Grid, Pulled, gridded, scaled, shortened
+
+if TYPE_CHECKING:
+    from dperm.rows.device import DeviceRows
 
 Vector = NDArray[np.float64]
 BINS = 24
@@ -278,6 +283,12 @@ class WeightedGradientTerm(GradientTerm):
     @property
     def row_bound(self) -> float:
         return self.clip * self.max_weight
+
+    def device_pairs(self, xp: Namespace, X: Array, y: Array, weight: Array | None) -> Pairs:
+        return device.weighted(xp, self, self.max_weight, X, y, weight)
+
+    def device_sum(self, rows: DeviceRows, weight: Array | None) -> Vector | None:
+        return device.fused_sum(rows, self, weight, self.max_weight)
 
 
 def gradient_term(loss: Loss, w: Vector, clip: float, features: Features, max_weight: float | None) -> GradientTerm:

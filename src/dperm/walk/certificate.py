@@ -174,6 +174,11 @@ class Certificate(Claim):
     **Guarantee of a pass** of `verify`: the stated (ε, δ) follows from the stated events; the events follow from the stated
     problem, size, target and options; every decision follows from the released values; the coefficients match their hash and
     units.
+
+    Parameters
+    ----------
+    record : mapping
+        The JSON record, as `to_json` writes it.
     """
 
     FORMAT: ClassVar[str] = FORMAT

@@ -35,7 +35,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Release:
-    """What leaves: coefficients, the certificate, the plan, values released on the way, and public statistics."""
+    """What leaves: coefficients, the certificate, the plan, values released on the way, and public statistics.
+
+    Parameters
+    ----------
+    w : array
+        The coefficients in encoded units.
+    certificate : Certificate
+        What the fit claims, for anyone to compute again.
+    plan : Plan
+        The stages as they were planned.
+    released : mapping
+        Values released on the way, by the name of their stage.
+    stats : mapping
+        Public statistics of the run.
+    """
 
     w: Vector
     certificate: Certificate
@@ -51,6 +65,19 @@ def plan(
 
     `encoding` says what the columns are; the plan then notes where missing cells are not at a released centre.
     Raises `UnmetNeeds` with the whole list when the mechanism's theorem does not apply.
+
+    Parameters
+    ----------
+    problem : Problem
+        What is minimised, with its declared bounds.
+    shape : Shape
+        Public size of the data.
+    target : Target
+        How much privacy to spend, against which neighbour.
+    mechanism : mechanism or str, default "gradient"
+        An object, a name, or "auto": the table of `dperm.choose.table`.
+    encoding : Encoding or None, default None
+        What the columns are. The plan then notes where missing cells are not at a released centre.
     """
     chosen = _named(mechanism, problem, shape, target, encoding)
     check_magnitudes(problem, chosen)
@@ -160,6 +187,33 @@ def fit(
     data set by.
 
     **Guarantee**: the composition of the certificate's events under `target.relation`, for rows clipped into `problem.data`.
+
+    Parameters
+    ----------
+    problem : Problem
+        What is minimised, with its declared bounds.
+    rows : Rows
+        The private data.
+    target : Target
+        How much privacy to spend, against which neighbour.
+    mechanism : mechanism, str, default "gradient"
+        An object, a name, or "auto": the table of `dperm.choose.table`, as the estimators use it.
+    nominal_n : int or None, default None
+        A public guess of the number of rows, for "add-remove".
+    noise : str or Noise, default "secure"
+        Where noise comes from.
+    random_state : int, numpy Generator or None, default None
+        A seed makes the result reproducible and NOT private; the certificate says so.
+    encoding : Encoding or None, default None
+        What the columns are, for units of the coefficients and for missing cells.
+    on_book : callable or None, default None
+        Called with each event when it is booked.
+    progress : callable or None, default None
+        Called with (done, planned) while the fit runs.
+    ledger : path, Ledger or None, default None
+        A budget ledger that is debited before any noise is drawn.
+    fingerprint : object, default None
+        What the ledger recognises the data set by.
     """
     if target.relation == "add-remove" and nominal_n is None:
         raise ValueError(

@@ -47,16 +47,27 @@ EVALUATIONS = 3e8  # row-by-cell evaluations that a default grid may cost
 class Exponential:
     """Draw the parameters themselves from a density that favours a small loss.
 
-    sampler      None: "adaptive" (exact) for convex losses, else "grid" (exact for its own piecewise constant density), both
-    for at
-                 most 3 parameters. "langevin" is a Markov chain for any dimension: its distance from the law is not certified,
-                 so it must be asked for by name and the certificate calls it HEURISTIC
-    accounting   "pure" (k = ε/(κ·range)), or "gaussian" (strongly convex F: k = μ²λ/(κL)²)
-    cells        grid: cells per axis;   steps, step_size: of the chain
-    total_variation  a bound ζ that the caller has for the chain: the event becomes (ε, (1+e^ε)ζ)
-
     **Guarantee**: ε-DP or μ-GDP under the target's relation for the exact samplers.
 
+    Parameters
+    ----------
+    sampler : {"adaptive", "grid", "langevin"} or None, default None
+        None takes "adaptive" (exact) for convex losses, else "grid" (exact for its own piecewise constant density), both
+        for at most 3 parameters. "langevin" is a Markov chain for any dimension: its distance from the law is not
+        certified, so it must be asked for by name and the certificate calls it HEURISTIC.
+    accounting : {"pure", "gaussian"}
+        "pure" (k = ε/(κ·range)), or "gaussian" (strongly convex F: k = μ²λ/(κL)²).
+    cells : int or None
+        Cells of the grid per axis.
+    steps : int or None
+        Steps of the chain.
+    step_size : float or None
+        Step size of the chain.
+    total_variation : float or None
+        A bound ζ that the caller has for the chain. The event becomes (ε, (1+e^ε)ζ).
+
+    Examples
+    --------
     >>> Exponential(sampler="grid", cells=100).name
     'exponential'
     """
@@ -175,7 +186,7 @@ class Exponential:
                 return grid_sample(values, centres, sides, rate, generator)
             objective = exact_objective(problem, secret, p)
             if settings["sampler"] == "langevin":
-                start = problem.domain.project(np.zeros(p))
+                start = np.asarray(problem.domain.project(np.zeros(p)))
                 return langevin(
                     objective, problem.domain.contains, start, rate, settings["step_size"], settings["steps"], generator
                 )
@@ -183,7 +194,7 @@ class Exponential:
             radius = problem.domain.radius if isinstance(problem.domain, Ball) else None
             return adaptive_sample(objective, low, high, rate, settings["rounds"], radius, generator)
 
-        drawn = problem.domain.project((yield Solve(("sample",), sample, (p,))))
+        drawn = np.asarray(problem.domain.project((yield Solve(("sample",), sample, (p,)))))
         step = 2.0 ** (math.floor(math.log2(problem.domain.diameter)) - 40)  # a public grid; rounding is post-processing
         return np.asarray(np.rint(drawn / step) * step)
 

@@ -11,7 +11,7 @@ plan and add up to 1: by adaptive composition the whole is μ(ε, δ)-GDP. `docs
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -33,7 +33,7 @@ from dperm.mechanisms.scaled.noise_ratio import noise_warning
 from dperm.mechanisms.scaled.smoothness import Choice, Column, choose_smoothness, columns_of, tables_of
 from dperm.privacy import Gaussian, gaussian_mu, kappa
 from dperm.problem import Problem
-from dperm.release.asks import Ask, Close, Decide, Open, Program, Publish, See, Sum
+from dperm.release.asks import Asking, Close, Decide, Open, Program, Publish, See, Sum
 from dperm.release.plan import Plan, Settings, Shape, Stage, Target, Vector, options_of, register
 from dperm.terms.additive import PLACES, CellFilling, CurveFeatures, Curving, Marginals, Recalibration
 from dperm.terms.affine import Features
@@ -177,7 +177,7 @@ class Additive:
         choice: Choice,
         tables: Vector,
         released: dict[str, Any],
-    ) -> Generator[Ask, Any, tuple[Vector, Features, list[float]]]:
+    ) -> Asking[tuple[Vector, Features, list[float]]]:
         """Heavy ball; the mean of the second half of the iterates. In a regression the line goes first, for a third of the steps:
         the noise of slow directions is then paid at the scale of the residuals and not of the labels."""
         shape, settings, budget = plan.shape, choice.settings, budget_of(plan)
@@ -188,7 +188,7 @@ class Additive:
         velocity, ready = np.zeros_like(theta), False
         kept = np.zeros(features.width(shape.d))
 
-        def clip(name: str, seen: Features, size: float) -> Generator[Ask, Any, float]:
+        def clip(name: str, seen: Features, size: float) -> Asking[float]:
             if name not in budget:
                 return float(settings["clip_factor"] * size)
             released[name] = yield Sum(name, LogHistogram(Residuals(seen, theta), problem.data.y.width))
@@ -221,7 +221,7 @@ class Additive:
         theta: Vector,
         features: Features,
         released: dict[str, Any],
-    ) -> Generator[Ask, Any, tuple[Vector, Settings]]:
+    ) -> Asking[tuple[Vector, Settings]]:
         """θ with level and slope corrected: r ≈ a + b·clip((f - f₀)/s, ±1) over clipped residuals, each shrunk by its noise.
 
         Small clips pull predictions to the median and make slopes too flat where the target is skewed.

@@ -15,7 +15,7 @@ the noise out, so their number costs time only. `docs/theorems/scaled-gradient.m
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -26,7 +26,7 @@ from dperm.mechanisms.scaled import settings as rule
 from dperm.mechanisms.scaled.noise_ratio import noise_warning
 from dperm.privacy import Gaussian
 from dperm.problem import Problem
-from dperm.release.asks import Ask, Close, Decide, Open, Program, See, Sum, View
+from dperm.release.asks import Asking, Close, Decide, Open, Program, See, Sum, View
 from dperm.release.plan import Plan, Settings, Shape, Stage, Target, Vector, options_of, register
 from dperm.rows.gaps import Filling
 from dperm.terms.affine import Features
@@ -50,17 +50,27 @@ from dperm.terms.statistics import (
 class ScaledGradient:
     """Clipped noisy descent after private centring and scaling; nothing to tune.
 
-    kinds        "numeric", "categorical", "boolean", "sparse", "free" or "private" per encoded column; all "free" if left out
-    clip_factor  the clip in units of S (accuracy: 0.25; probabilities: 0.7; regression: by the rule)
-    horizon      norm that the noise may reach in a flat direction (accuracy: from 2, more for many classes; probabilities: 1;
-                 regression: at most 3)
-    start        "zero", or "rate": release the positive rate (0.5 % of μ²) and start at its log-odds, as the rule always does
-                 where boolean or sparse columns are declared
-    max_weight   declared bound on sample weights, or None when there are none
-    gaps         columns whose missing cells take the released centre; their present cells are counted
-
     **Guarantee**: μ(ε, δ)-GDP in stages, for the target's relation. The domain, if bounded, is enforced by projecting the answer.
 
+    Parameters
+    ----------
+    kinds : tuple of str
+        "numeric", "categorical", "boolean", "sparse", "free" or "private" per encoded column; all "free" if left out.
+    clip_factor : float or None
+        The clip in units of S (accuracy: 0.25; probabilities: 0.7; regression: by the rule).
+    horizon : float or None
+        Norm that the noise may reach in a flat direction (accuracy: from 2, more for many classes; probabilities: 1;
+        regression: at most 3).
+    start : {"zero", "rate"}
+        "rate" releases the positive rate (0.5 % of μ²) and starts at its log-odds, as the rule always does where boolean or
+        sparse columns are declared.
+    max_weight : float or None
+        Declared bound on sample weights, or None when there are none.
+    gaps : tuple of int
+        Columns whose missing cells take the released centre. Their present cells are counted.
+
+    Examples
+    --------
     >>> ScaledGradient().name
     'scaled-gradient'
     """
@@ -132,7 +142,7 @@ class ScaledGradient:
         yield Decide({**settings, "released": rule.digest(released)})
         return w
 
-    def fitted(self, plan: Plan, problem: Problem) -> Generator[Ask, Any, tuple[Vector, Settings, dict[str, Any]]]:
+    def fitted(self, plan: Plan, problem: Problem) -> Asking[tuple[Vector, Settings, dict[str, Any]]]:
         """(coefficients, what was decided, what was released): the whole fit, for mechanisms that build on it too."""
         shape, target, kinds = plan.shape, plan.target, rule.column_kinds(self.kinds, plan.shape)
         budget = budget_of(plan)
@@ -163,11 +173,11 @@ class ScaledGradient:
         settings: Settings,
         theta: Vector,
         released: dict[str, Any],
-    ) -> Generator[Ask, Any, Vector]:
+    ) -> Asking[Vector]:
         """Heavy ball; the mean of the second half of the iterates. Returns θ with shape (margins?, width)."""
         steps, step_size, n, waiting = settings["steps"], settings["step_size"], plan.shape.n, budget_of(plan)
 
-        def residual_clip(name: str) -> Generator[Ask, Any, float]:
+        def residual_clip(name: str) -> Asking[float]:
             if name in waiting:
                 released[name] = yield Sum(name, LogHistogram(Residuals(features, theta), _reach(problem)))
             return self._clip(plan, problem, settings, scaled, released, name)
@@ -219,7 +229,7 @@ def features_of(problem: Problem, scaled: Settings) -> Features:
     return Features(1.0 if problem.data.intercept else 0.0, np.asarray(scaled["shift"]), np.asarray(scaled["scale"]))
 
 
-def known_bounds(plan: Plan, kinds: tuple[str, ...]) -> Generator[Ask, Any, dict[str, Any]]:
+def known_bounds(plan: Plan, kinds: tuple[str, ...]) -> Asking[dict[str, Any]]:
     """Release the ranges of private columns, and see the rows through them from then on; nothing to do without such columns."""
     columns, budget = private_columns(kinds), budget_of(plan)
     if not columns:
@@ -267,7 +277,7 @@ def scaling_releases(
     kinds: tuple[str, ...],
     gaps: tuple[int, ...],
     filled: Callable[[Vector], View] = Filling,
-) -> Generator[Ask, Any, dict[str, Any]]:
+) -> Asking[dict[str, Any]]:
     """Row norms, mean, present cells, centred norms, squares and label statistics, each a booked noisy sum, in the plan's order;
     missing cells are seen at the centre from then on, through the view that `filled` makes of it."""
     shape, budget = plan.shape, budget_of(plan)

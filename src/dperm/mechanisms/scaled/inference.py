@@ -14,7 +14,7 @@ What the errors are about, when they are right and what is heuristic in them: `d
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
@@ -38,7 +38,7 @@ from dperm.mechanisms.scaled.noise_ratio import noise_warning
 from dperm.mechanisms.scaled.one_step import OneStep
 from dperm.privacy import Gaussian
 from dperm.problem import Problem
-from dperm.release.asks import Ask, Close, Decide, Open, Program, Publish, Sum
+from dperm.release.asks import Asking, Close, Decide, Open, Program, Publish, Sum
 from dperm.release.plan import Plan, Settings, Shape, Stage, Target, UnmetNeeds, Vector, options_of, register
 from dperm.terms.affine import Features
 from dperm.terms.inference import CountScore, CurvatureMatrix, ScaleNumbers, ScoreMatrix, ScoreSum
@@ -253,13 +253,13 @@ class ScaledInference:
 
     def _descend(
         self, plan: Plan, problem: Problem, features: Features, scaled: Settings, released: dict[str, Any]
-    ) -> Generator[Ask, Any, Limits]:
+    ) -> Asking[Limits]:
         """Heavy ball; publishes the means over the window of iterates and gradients, and returns the limits that held there."""
         shape, kinds, budget = plan.shape, rule.column_kinds(self.kinds, plan.shape), budget_of(plan)
         _, rate, counts = self._scaled(plan, problem, released)
         theta = start(problem, shape, released, rate, rule.trust_in_label_mean(problem, shape, plan.target, budget))
 
-        def limits_at(name: str) -> Generator[Ask, Any, Limits]:
+        def limits_at(name: str) -> Asking[Limits]:
             if name in budget:
                 released[name] = yield Sum(name, self._residuals(problem, features, theta, counts))
             return self._limits(plan, problem, scaled["size"], rate, counts, released, name)
@@ -287,7 +287,7 @@ class ScaledInference:
         released["window gradient"] = yield Publish("window gradient", partial(np.asarray, total / (steps - window)))
         return bound
 
-    def _count(self, plan: Plan, problem: Problem, released: dict[str, Any]) -> Generator[Ask, Any, None]:
+    def _count(self, plan: Plan, problem: Problem, released: dict[str, Any]) -> Asking[None]:
         """Size and sum of the counts, as in `scaled-poisson`."""
         budget, shape, target = budget_of(plan), plan.shape, plan.target
         released["count scale"] = yield Sum("count scale", LogHistogram(poisson_settings.Counts(), problem.data.y.high))

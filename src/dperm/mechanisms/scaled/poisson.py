@@ -17,7 +17,7 @@ worked. A step that is too long costs accuracy and never privacy, because the cl
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
@@ -32,7 +32,7 @@ from dperm.mechanisms.scaled.gradient import budget_of, features_of, scaling_rel
 from dperm.mechanisms.scaled.noise_ratio import noise_warning
 from dperm.privacy import Gaussian
 from dperm.problem import Problem
-from dperm.release.asks import Ask, Close, Decide, Open, Program, Publish, Sum
+from dperm.release.asks import Asking, Close, Decide, Open, Program, Publish, Sum
 from dperm.release.plan import Plan, Settings, Shape, Stage, Target, Vector, options_of, register
 from dperm.terms.affine import Features
 from dperm.terms.statistics import LogHistogram
@@ -51,6 +51,7 @@ class ScaledPoisson:
                  counts, and the total is balanced at the end. "rates": labels are counts per exposure and nothing is balanced,
                  which is what records of version 0.1 mean
     gaps         columns whose missing cells take the released centre; their present cells are counted
+    balance_most the largest share of the descent's μ² that the balance may take, where counts spread widely
 
     **Guarantee**: μ(ε, δ)-GDP in stages, for the target's relation.
 
@@ -64,9 +65,11 @@ class ScaledPoisson:
     max_weight: float | None = None
     labels: str = "rates"
     gaps: tuple[int, ...] = ()
+    balance_most: float = 0.5
 
     name: ClassVar[str] = "scaled-poisson"
-    UNSTATED: ClassVar[dict[str, Any]] = {"gaps": (), "labels": "rates"}  # version 0.1.0 had no such options
+    # Version 0.1.0 had no such options, and in 0.2.0 the balance took a fifth at most.
+    UNSTATED: ClassVar[dict[str, Any]] = {"gaps": (), "labels": "rates", "balance_most": 0.2}
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kinds", tuple(self.kinds))
@@ -76,6 +79,8 @@ class ScaledPoisson:
                 raise ValueError(f"Expected kinds in {rule.KINDS}, found {kind!r}. Declare what each column is.")
         if self.labels not in ("rates", "counts"):
             raise ValueError(f"Expected labels in ('rates', 'counts'), found {self.labels!r}. Say what the labels are.")
+        if not 0 < self.balance_most < 1:
+            raise ValueError(f"Expected 0 < balance_most < 1, found {self.balance_most}. Leave it out to take the rule's.")
         for label in ("clip_factor", "horizon", "max_weight"):
             value = getattr(self, label)
             if value is not None and not (value > 0 and math.isfinite(value)):
@@ -121,6 +126,7 @@ class ScaledPoisson:
             "momentum": rule.MOMENTUM,
             "declared_range": [problem.loss.low, problem.loss.high],  # type: ignore[attr-defined]
             **gaps_rule.gaps_in_words(self.gaps, shape),
+            **({} if self.balance_most == self.UNSTATED["balance_most"] else {"balance_most": self.balance_most}),
         }
         stages = tuple(Stage(name, Gaussian(mu), public if name == "descent" else {}) for name, mu in budget.items())
         return Plan(self.name, options_of(self), stages, target, shape, warnings=noise_warning(problem, shape, target))
@@ -131,7 +137,9 @@ class ScaledPoisson:
         options = {"clip_factor": self.clip_factor, "horizon": self.horizon}
         if self.counted:
             means = poisson_counts.means(problem, shape, target, budget, released, self.heaviest)
-            balance_mu, descent_mu = poisson_counts.parted(problem, shape, target, budget, released, means, scaled["size"])
+            balance_mu, descent_mu = poisson_counts.parted(
+                problem, shape, target, budget, released, means, scaled["size"], self.balance_most
+            )
             usual = self._limit(plan, problem, released) / means["mean_count"]
             smallest = max(usual - poisson_counts.USUAL, 0.0) if self.clip_factor is None else 0.0
             budget = budget | {"descent": descent_mu}
@@ -202,14 +210,14 @@ class ScaledPoisson:
         scaled: Settings,
         settings: Settings,
         released: dict[str, Any],
-    ) -> Generator[Ask, Any, Vector]:
+    ) -> Asking[Vector]:
         """Heavy ball from η = 0, the mean rate; the mean of the second half of the iterates, whose total is then weighed."""
         shape, features, top = plan.shape, features_of(problem, scaled), self._top(problem, settings)
         theta = np.zeros(features.width(shape.d))
         velocity, kept = np.zeros_like(theta), np.zeros_like(theta)
         steps = settings["steps"]
 
-        def clip_now(name: str) -> Generator[Ask, Any, float]:
+        def clip_now(name: str) -> Asking[float]:
             released[name] = yield Sum(name, LogHistogram(self._residuals(features, theta, settings), top))
             return self._clip(plan, problem, scaled, settings, released, name)
 

@@ -39,8 +39,10 @@ from dperm.terms.statistics import BINS, present
 Vector = NDArray[np.float64]
 
 WANTED = 0.004  # relative standard deviation of the predicted total
-MOST = 0.2  # share of the descent's μ² that the balance may take
+MOST = 0.2  # share of the descent's μ² that the balance may take from slopes that are not noisy
 LEAST = 0.02
+NOISY = 0.01  # ν above which the slopes need what the balance would take
+WIDE = 150.0  # width² a column, above which the total is the harder of the two to learn and may take more
 USUAL = 3.0  # a usual count above zero, in mean counts; where it is larger, counts are rare and the clip must let them pass
 PRIOR = 0.15  # what the level of clipped gradients is off by, before the balance is seen
 AVERSION = 2.0  # a part that is cut off is missing in every fit, where noise averages out
@@ -227,6 +229,7 @@ def parted(
     released: Mapping[str, Any],
     known: Settings,
     size: float,
+    most: float,
 ) -> tuple[float, float]:
     """(μ of the balance, μ of all gradients together): both are paid from the budget of the descent.
 
@@ -237,19 +240,20 @@ def parted(
     counts = np.asarray(released["count scale"], dtype=np.float64)
     cost = target.rows_per_person / (mu * math.sqrt(MOST) * shape.n)
     width = known["largest"] * tail_cap(counts, noise, shape.n, cost) * math.sqrt(kappa(target.relation))
-    share = balance_share(shape, target, mu, width, size**2 / (rule.effective_mu(mu, target) * shape.n))
+    share = balance_share(shape, target, mu, width, size**2 / (rule.effective_mu(mu, target) * shape.n), most)
     return mu * math.sqrt(share) * (1 - 1e-12), mu * math.sqrt(1.0 - share) * (1 - 1e-12)
 
 
-def balance_share(shape: Shape, target: Target, mu: float, width: float, nu: float) -> float:
+def balance_share(shape: Shape, target: Target, mu: float, width: float, nu: float, most: float) -> float:
     """Share of the descent's μ² for the balance, where one row moves the sum by about `width` mean counts.
 
-    `needed` makes the total known to `WANTED`. It takes the less, the noisier the slopes are (ν above 0.01) and the farther even
-    four times the budget would be from `WANTED`.
+    `needed` makes the total known to `WANTED`. It takes the less, the noisier the slopes are and the farther even four times the
+    budget would be from `WANTED`. What noise costs is about d/(1 - share) in the slopes and width²/share in the total, so where
+    the width is large beside d the balance may take more than `MOST`, up to `most`.
     """
     needed = (target.rows_per_person * width / (WANTED * shape.n * mu)) ** 2
-    most = MOST * min(1.0, 0.01 / nu) / math.sqrt(max(needed / 4.0, 1.0))
-    return max(min(needed, most), LEAST)
+    spared = min(1.0, NOISY / nu) * min(most, MOST * max(1.0, width**2 / (WIDE * max(shape.d, 1))))
+    return max(min(needed, spared / math.sqrt(max(needed / 4.0, 1.0))), LEAST)
 
 
 def log_balance(shape: Shape, target: Target, mu: float, cut: Caps, released: Any) -> float:

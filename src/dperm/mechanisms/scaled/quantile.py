@@ -16,7 +16,7 @@ coverage stays within .02 on real tables, and within .05 at a sharp edge (the fi
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -30,7 +30,7 @@ from dperm.mechanisms.scaled.noise_ratio import noise_warning
 from dperm.mechanisms.scaled.poisson_settings import kinds_of, weights_of
 from dperm.privacy import Gaussian, gaussian_mu, kappa
 from dperm.problem import Problem
-from dperm.release.asks import Ask, Close, Decide, Open, Program, Sum
+from dperm.release.asks import Asking, Close, Decide, Open, Program, Sum
 from dperm.release.plan import Plan, Settings, Shape, Stage, Target, Vector, options_of, register
 from dperm.rows.base import Block
 from dperm.terms.affine import Features
@@ -166,7 +166,7 @@ class ScaledQuantile:
         velocity, kept, steps = np.zeros_like(theta), np.zeros_like(theta), settings["steps"]
         level, reach = problem.loss.level, scaled["size"]  # type: ignore[attr-defined]
 
-        def spread_now(name: str) -> Generator[Ask, Any, float]:
+        def spread_now(name: str) -> Asking[float]:
             released[name] = yield Sum(name, LogHistogram(Residuals(features, theta), problem.data.y.width))
             return _spread(problem, shape, released, name)
 

@@ -12,7 +12,7 @@ candidates nothing is selected and the whole budget goes to the regression. Proo
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any, ClassVar
@@ -24,7 +24,7 @@ from dperm.mechanisms.scaled import settings as rule
 from dperm.mechanisms.scaled.gradient import ScaledGradient, scaling_needs
 from dperm.privacy import Concentrated, Gaussian, calibrate, gaussian_epsilon, kappa
 from dperm.problem import DataBounds, NoRegularizer, Problem, WholeSpace
-from dperm.release.asks import Ask, Decide, Program, Publish, Secret, See, Solve, Sum
+from dperm.release.asks import Asking, Decide, Program, Publish, Secret, See, Solve, Sum
 from dperm.release.noise import RELEASE_SLACK
 from dperm.release.plan import Plan, Settings, Shape, Stage, Target, Vector, options_of, register
 from dperm.terms.selection import CentredLabelSum, Columns, CorrelationTerm, LabelSpread, reaches
@@ -196,7 +196,7 @@ class Selection:
         yield Decide({**decided, "regression": regression, "released": rule.digest(own), "coefficients": kept})
         return kept
 
-    def _selected(self, plan: Plan, problem: Problem) -> Generator[Ask, Any, dict[str, Any]]:
+    def _selected(self, plan: Plan, problem: Problem) -> Asking[dict[str, Any]]:
         y, released = problem.data.y, {}
         released["label centre"] = yield Sum("label centre", LabelSum(y.low, y.high))
         middle = _middle(plan, released)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from dperm.problem.arrays import Array, device, prepare
+from dperm.problem.arrays import Array, Namespace, device, prepare
 from dperm.problem.intervals import Interval, LossBounds
 from dperm.problem.losses.base import Loss, checked_margin
 
@@ -49,7 +49,7 @@ class MultinomialLoss(Loss):
         """K - 1: (diag(p) - ppᵀ) ⊗ xxᵀ has the kernel 1 ⊗ x."""
         return self.classes - 1
 
-    def _prepare(self, z: Array, y: Array) -> tuple[Any, Array, Array]:
+    def _prepare(self, z: Array, y: Array) -> tuple[Namespace, Array, Array]:
         """(namespace, z, one-hot labels); a label outside 0..K-1 is the all-zero row."""
         xp, z, y = prepare(z, y)
         if z.ndim != 2 or z.shape[1] != self.classes:
@@ -58,7 +58,7 @@ class MultinomialLoss(Loss):
         columns = xp.arange(self.classes, dtype=z.dtype, device=device(z))
         return xp, z, xp.astype(xp.broadcast_to(y, (z.shape[0], 1)) == columns[None, :], z.dtype)
 
-    def _probabilities(self, xp: Any, z: Array) -> Array:
+    def _probabilities(self, xp: Namespace, z: Array) -> Array:
         shifted = xp.exp(z - xp.max(z, axis=1, keepdims=True))
         return shifted / xp.sum(shifted, axis=1, keepdims=True)
 

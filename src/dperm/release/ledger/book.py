@@ -71,6 +71,15 @@ class Ledger:
     **Guarantee**: everything released under its debits is together (ε, δ)-DP for its relation and unit, whatever the analysts
     chose after seeing what; see `dperm.privacy.filters` for the proof.
 
+    Parameters
+    ----------
+    path : path
+        The file of an existing ledger; `Ledger.create` makes one.
+    data : object, default None
+        The data set, to be compared with the one that the ledger was made for.
+
+    Examples
+    --------
     >>> import tempfile, dperm
     >>> file = Path(tempfile.mkdtemp()) / "people.ledger"
     >>> ledger = Ledger.create(file, dataset="people", epsilon=3.0, delta=1e-6)
@@ -377,3 +386,7 @@ def receipt_again(stated: Mapping[str, Any], plan: Plan, policy: str) -> dict[st
     # The head is that of the stated text: another machine's last digits must not break the chain; events are compared as numbers.
     head = entry_hash(stated["previous"], canonical(stated["entry"]))
     return {"entry": entry, "previous": stated["previous"], "head": head}
+
+
+# What `ledger=` may be: a ledger, or the place of its file.
+LedgerPlace = Ledger | str | Path | None

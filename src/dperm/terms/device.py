@@ -1,0 +1,185 @@
+"""What a term adds on a device, as products of arrays in float64: gradients, and the gradient and Hessian of a minimiser.
+
+Each function takes a term, the mapped rows Z of whole blocks, labels and weights, and gives pairs (A, B): the block's sum is the
+flattened AᵀB of its rows, one pair after the other. The formulas are those of the terms' own `__call__`, on rows that may be on a
+GPU. A term offers them as `device_pairs`, and the fused kernel as `device_sum`; the engine multiplies and knows no term.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dperm.problem import Loss
+from dperm.problem.arrays import Array, Namespace, device
+from dperm.rows import kernels
+from dperm.rows.device_products import Pairs, is_torch
+from dperm.terms.affine import Features
+
+if TYPE_CHECKING:
+    from dperm.rows.device import DeviceRows
+    from dperm.terms.gradient import GradientTerm
+    from dperm.terms.objective import CappedGradientTerm, HessianProductTerm, MinimiserTerm, WeightedRows
+
+# Rows that one launch of the kernel takes when X streams from the host.
+STREAM_ROWS = 1 << 20
+
+
+def mapped(xp: Namespace, X: Array, features: Features) -> Array:
+    """z = (scale∘(x - shift), intercept) in float64."""
+    Z = xp.astype(X, xp.float64)
+    if features.shift is not None:
+        Z = Z - like(xp, Z, features.shift)
+    if features.scale is not None:
+        Z = Z * like(xp, Z, features.scale)
+    if features.intercept:
+        Z = xp.concat([Z, xp.full_like(Z[:, :1], features.intercept)], axis=1)
+    return Z
+
+
+def like(xp: Namespace, Z: Array, values: ArrayLike) -> Array:
+    """Host numbers in float64 on the device of Z."""
+    return xp.asarray(np.asarray(values, dtype=np.float64), device=device(Z))
+
+
+def margins_of(xp: Namespace, loss: Loss, Z: Array, w: ArrayLike) -> Array:
+    """Z wᵀ: one column for each margin."""
+    return Z @ like(xp, Z, np.reshape(w, (loss.margins, -1))).T
+
+
+def slopes_of(xp: Namespace, loss: Loss, margins: Array, y: Array) -> Array:
+    """φ' as columns, one for each margin."""
+    return xp.reshape(loss.slope(margins[:, 0] if loss.margins == 1 else margins, y), (-1, loss.margins))
+
+
+def shortened(xp: Namespace, slopes: Array, Z: Array, clip: float) -> Array:
+    """Slopes scaled down so that no row's gradient is longer than the clip."""
+    lengths = xp.sqrt(xp.sum(slopes * slopes, axis=1) * xp.sum(Z * Z, axis=1))
+    safe = xp.maximum(lengths, xp.full_like(lengths, 1e-300))
+    return slopes * xp.minimum(clip / safe, xp.ones_like(safe))[:, None]
+
+
+def between(xp: Namespace, weight: Array, high: float) -> Array:
+    return xp.minimum(xp.maximum(weight, xp.zeros_like(weight)), xp.full_like(weight, high))
+
+
+def gradient(xp: Namespace, term: GradientTerm, X: Array, y: Array, weight: Array | None) -> Pairs:
+    """The weight belongs to the gradient that is clipped."""
+    Z = mapped(xp, X, term.features)
+    slopes = slopes_of(xp, term.loss, margins_of(xp, term.loss, Z, term.w), y)
+    yield shortened(xp, slopes if weight is None else slopes * weight[:, None], Z, term.clip), Z
+
+
+def unclipped(xp: Namespace, term: GradientTerm, X: Array, y: Array, weight: Array | None) -> Pairs:
+    Z = mapped(xp, X, term.features)
+    slopes = slopes_of(xp, term.loss, margins_of(xp, term.loss, Z, term.w), y)
+    yield (slopes if weight is None else slopes * weight[:, None]), Z
+
+
+def weighted(xp: Namespace, term: GradientTerm, most: float, X: Array, y: Array, weight: Array | None) -> Pairs:
+    """The weight, at most `most`, acts on the clipped gradient."""
+    Z = mapped(xp, X, term.features)
+    slopes = slopes_of(xp, term.loss, margins_of(xp, term.loss, Z, term.w), y)
+    slopes = shortened(xp, slopes, Z, term.clip)
+    yield (slopes if weight is None else slopes * between(xp, weight, most)[:, None]), Z
+
+
+def capped(xp: Namespace, rows: WeightedRows, Z: Array, weight: Array | None) -> tuple[Array, Array]:
+    """(cap factor, weight) of every row: `WeightedRows.factors`. Norms are raised by their rounding."""
+    sizes = xp.sqrt(xp.sum(Z * Z, axis=1)) * (1 + 1e-12)
+    sizes = xp.maximum(sizes, xp.full_like(sizes, 1e-300))
+    cap = xp.minimum(rows.row_cap / sizes, xp.ones_like(sizes))
+    omega = xp.minimum(rows.row_radius / (sizes * cap), xp.ones_like(sizes))
+    return cap, omega if weight is None else omega * between(xp, weight, rows.max_weight)
+
+
+def curvatures_of(xp: Namespace, loss: Loss, margins: Array, y: Array) -> Array:
+    """φ'' as (rows, K, K)."""
+    K = loss.margins
+    return xp.reshape(loss.curvature(margins[:, 0] if K == 1 else margins, y), (-1, K, K))
+
+
+def minimiser(
+    xp: Namespace, term: MinimiserTerm | CappedGradientTerm, X: Array, y: Array, weight: Array | None
+) -> Pairs:
+    """Σ ω∇φ, then the Hessian row block by row block: for margin k, Zᵀ(φ''_kl·Z) over all l side by side."""
+    rows, loss = term.rows, term.rows.loss
+    Z = mapped(xp, X, rows.features)
+    cap, weight = capped(xp, rows, Z, weight)
+    margins = margins_of(xp, loss, Z, term.w) * cap[:, None]
+    yield slopes_of(xp, loss, margins, y) * (weight * cap)[:, None], Z
+    if term.hessian:
+        curvatures = curvatures_of(xp, loss, margins, y) * (weight * cap * cap)[:, None, None]
+        for k in range(loss.margins):
+            yield Z, xp.reshape(curvatures[:, k, :, None] * Z[:, None, :], (Z.shape[0], -1))
+
+
+def hessian_product(xp: Namespace, term: HessianProductTerm, X: Array, y: Array, weight: Array | None) -> Pairs:
+    rows, loss = term.rows, term.rows.loss
+    Z = mapped(xp, X, rows.features)
+    cap, weight = capped(xp, rows, Z, weight)
+    margins = margins_of(xp, loss, Z, term.w) * cap[:, None]
+    moved = margins_of(xp, loss, Z, term.direction) * cap[:, None]
+    slopes = xp.sum(curvatures_of(xp, loss, margins, y) * moved[:, None, :], axis=2)
+    yield slopes * (weight * cap)[:, None], Z
+
+
+def fused_sum(rows: DeviceRows, term: GradientTerm, weight: Array | None, most: float | None) -> NDArray[np.float64] | None:
+    """One read of X by the fused kernel, or None where it cannot take these rows. Parameters go to the GPU, counts come back.
+
+    `most` is the largest weight where weights act on the clipped gradient, None where they belong to what is clipped.
+    """
+    slope = kernels.slope_of(term.loss) if kernels.AVAILABLE else None
+    if slope is None or not _tame(rows, term):
+        return None
+    import torch
+
+    features, d = term.features, rows.d
+    w = torch.tensor(term.w[:d], dtype=torch.float32, device=rows.device)
+    scale = offset = None
+    if features.scale is not None or features.shift is not None:
+        factors = np.ones(d) if features.scale is None else features.scale
+        shifts = np.zeros(d) if features.shift is None else features.shift
+        scale = torch.tensor(factors, dtype=torch.float32, device=rows.device)
+        offset = torch.tensor(-factors * shifts, dtype=torch.float32, device=rows.device)
+    if most is not None and weight is not None:
+        weight = torch.clamp(weight, 0.0, most)
+    total, step = None, 1.0
+    processors = torch.cuda.get_device_properties(rows.device).multi_processor_count
+    for start, X in rows.pieces(STREAM_ROWS if rows.streams else rows.n):
+        part = slice(start, start + X.shape[0])
+        total, step = kernels.fused_counts(
+            X if X.stride(1) == 1 else X.contiguous(),
+            rows.y[part],
+            None if weight is None else weight[part],
+            w,
+            slope,
+            clip=term.clip,
+            bias=float(features.intercept * term.w[d]) if features.intercept else 0.0,
+            intercept=features.intercept,
+            scale=scale,
+            offset=offset,
+            weight_after_clip=most is not None,
+            heaviest=1.0 if most is None else most,
+            total=total,
+            processors=processors,
+        )
+    assert total is not None  # there is at least one row
+    return np.asarray(total.cpu().numpy().astype(np.float64) * step)
+
+
+def _tame(rows: DeviceRows, term: GradientTerm) -> bool:
+    """True for float32 or bfloat16 CUDA rows of at most 4,096 columns with tame numbers."""
+    if not is_torch(rows.X) or rows.d > kernels.LARGEST_WIDTH or rows.data is None:
+        return False
+    import torch
+
+    if "cuda" not in str(rows.device) or rows.X.dtype not in (torch.float32, torch.bfloat16):
+        return False
+    scale = 1.0 if term.features.scale is None else float(np.max(np.abs(term.features.scale)))
+    shift = 0.0 if term.features.shift is None else float(np.max(np.abs(term.features.shift)))
+    # The kernel multiplies before it clips: nothing on the way may overflow float32.
+    fits = (rows.data.x_norm + shift) * scale < 1e15 and float(np.max(np.abs(term.w))) < 1e15
+    return fits and 1e-25 < term.clip < 1e25
