@@ -25,8 +25,7 @@ def horizon(problem, n, d, size, *, relation="zero-out", epsilon=0.1):
     kinds = ("numeric",) * d
     budget = rule.shares(problem, shape, target, kinds, "descent")
     scaled = {"size": size, "scale": np.ones(d), "shift": np.zeros(d)}
-    options = {"clip_factor": None, "horizon": None, "max_weight": None}
-    found = rule.descent_settings(problem, shape, target, kinds, budget, {}, scaled, **options)
+    found = rule.descent_settings(problem, shape, target, kinds, budget, {}, scaled, rule.Wishes())
     return found["flow_time"] * found["clip_factor"] * found["noise_ratio"], found
 
 

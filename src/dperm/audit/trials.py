@@ -12,7 +12,7 @@ import math
 import pickle
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -118,7 +118,20 @@ def distinguish(
         run(data)  # every run failed: show the error instead of calling it indistinguishable
     on_data, on_neighbour = _table(shown[0], shown[1])
     half = int(choosing * trials)  # the first part, whatever it shows
-    guarantee = as_guarantee(claim, delta)
+    found = _tested((on_data, on_neighbour), half, statistic, as_guarantee(claim, delta), delta, confidence)
+    return replace(found, seconds=time.perf_counter() - started)
+
+
+def _tested(
+    outcomes: tuple[Matrix, Matrix],
+    half: int,
+    statistic: str | ScoreFunction,
+    guarantee: Guarantee | None,
+    delta: float,
+    confidence: float,
+) -> Distinguished:
+    """The first `half` of the outcomes chooses the tests, the others count."""
+    on_data, on_neighbour = outcomes
     if statistic == "auto":
         scores = candidates(on_data[:half], on_neighbour[:half])
     elif callable(statistic):
@@ -141,12 +154,12 @@ def distinguish(
         gap=gap,
         delta=delta,
         confidence=confidence,
-        trials=trials,
+        trials=len(on_data),
         statistics={aim: test.name for aim, test in tests.items()},
         errors=errors,
         repeats=_repeats(on_data) + _repeats(on_neighbour),
-        seconds=time.perf_counter() - started,
-        outcomes=(on_data, on_neighbour),
+        seconds=0.0,
+        outcomes=outcomes,
     )
 
 

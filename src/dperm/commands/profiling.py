@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from dperm.commands.declaring import MAX_ROWS, NOISE
 from dperm.commands.shared import JSON_OPTION, show
+
+if TYPE_CHECKING:
+    from dperm.profiles.profile import Profile
 
 
 def profile(
@@ -42,8 +45,7 @@ def profile(
     """
     from dperm.profiles.profile import profile as profiled
     from dperm.release.ledger.book import Ledger
-    from dperm.report.profile_page import profile_page
-    from dperm.tables.json_files import check_room, write_whole
+    from dperm.tables.json_files import check_room
     from dperm.tables.tables import read_table
 
     check_room(out, ["profile.json"], overwrite=overwrite)
@@ -68,16 +70,25 @@ def profile(
         random_state=random_state,
         ledger=None if ledger is None else Ledger(ledger, data=file),
     )
-    pages = {"profile.html": profile_page(found), "profile.md": profile_page(found, markdown=True)}
-    write_whole(out, {"profile.json": found.to_json(), **pages})
-    told: dict[str, Any] = {"profile": str(out / "profile.html")}
-    if out_schema is not None:  # after the profile is safe: a target without classes that stand out ends here, in a sentence
-        write_whole(out_schema.parent, {out_schema.name: json.dumps(found.schema().spec(), indent=1, ensure_ascii=False)})
-        told["schema"] = str(out_schema)
+    told = _written(found, out, out_schema)
     if as_json:
         show({"epsilon": epsilon, "statement": found.statement, **told, **found.record["profile"]}, True)
         return
     show({**column_lines(found), "privacy": found.statement, **told}, False)
+
+
+def _written(found: Profile, out: Path, out_schema: Path | None) -> dict[str, str]:
+    """The profile's record and pages in their folder, the schema in its file; and where they are."""
+    from dperm.report.profile_page import profile_page
+    from dperm.tables.json_files import write_whole
+
+    pages = {"profile.html": profile_page(found), "profile.md": profile_page(found, markdown=True)}
+    write_whole(out, {"profile.json": found.to_json(), **pages})
+    told = {"profile": str(out / "profile.html")}
+    if out_schema is not None:  # after the profile is safe: a target without classes that stand out ends here, in a sentence
+        write_whole(out_schema.parent, {out_schema.name: json.dumps(found.schema().spec(), indent=1, ensure_ascii=False)})
+        told["schema"] = str(out_schema)
+    return told
 
 
 def _check_first(

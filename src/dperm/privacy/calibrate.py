@@ -41,24 +41,7 @@ def calibrate(
     def cost(scale: float) -> float:
         return compose(builder(scale), relation).epsilon(delta)
 
-    low = high = positive("start", start)
-    cost_low = cost_high = cost(start)
-    while cost_high <= target:
-        low, cost_low = high, cost_high
-        high *= 2
-        if high > 1e100 * start:
-            raise ValueError("Expected a builder whose cost grows with the scale, found one that stays below. Check it.")
-        cost_high = cost(high)
-    while cost_low > target:
-        high, cost_high = low, cost_low
-        low /= 2
-        if low < 1e-100 * start:
-            raise ValueError(
-                f"Expected some scale that costs at most epsilon={epsilon} at delta={delta}, found none. "
-                "Pass a larger epsilon or delta, or drop the events whose cost does not shrink."
-            )
-        cost_low = cost(low)
-
+    (low, cost_low), (high, cost_high) = _bracket(cost, target, positive("start", start), delta)
     turn = 0
     while high > low * (1 + tolerance):
         # Two false-position steps in logs (cost is close to a power of the scale), then one bisection as a guarantee.
@@ -76,6 +59,30 @@ def calibrate(
         else:
             high, cost_high = middle, cost_middle
     return low
+
+
+def _bracket(
+    cost: Callable[[float], float], target: float, start: float, delta: float
+) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Two scales with their costs: the first costs at most the target, the second more."""
+    low = high = start
+    cost_low = cost_high = cost(start)
+    while cost_high <= target:
+        low, cost_low = high, cost_high
+        high *= 2
+        if high > 1e100 * start:
+            raise ValueError("Expected a builder whose cost grows with the scale, found one that stays below. Check it.")
+        cost_high = cost(high)
+    while cost_low > target:
+        high, cost_high = low, cost_low
+        low /= 2
+        if low < 1e-100 * start:
+            raise ValueError(
+                f"Expected some scale that costs at most epsilon={target:g} at delta={delta}, found none. "
+                "Pass a larger epsilon or delta, or drop the events whose cost does not shrink."
+            )
+        cost_low = cost(low)
+    return (low, cost_low), (high, cost_high)
 
 
 def gaussian_sigma(sensitivity: float, epsilon: float, delta: float) -> float:

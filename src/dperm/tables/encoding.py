@@ -295,16 +295,8 @@ class Encoding:
             raise ValueError("Expected x_norm= without bounds='private', found both. Drop x_norm=.")
         if asked and bounds != "private":
             raise ValueError(f'Expected bounds=(low, high) or "private", found {bounds!r}.')
-        kinds = ["private" if asked else "numeric" if bounds is not None else "free"] * d
-        groups = [-1] * d
-        for number, group in enumerate(grouped_columns(categorical, labels)):
-            for j in group:
-                kinds[j], groups[j] = "categorical", number
-        for kind, declared in (("boolean", boolean), ("sparse", sparse)):
-            for j in listed_columns(declared, labels, kind):
-                if kinds[j] == "categorical":
-                    raise ValueError(f"Expected one kind per column, found {labels[j]!r} declared twice.")
-                kinds[j] = kind
+        usual = "private" if asked else "numeric" if bounds is not None else "free"
+        kinds, groups = _declared_kinds(labels, usual, categorical, {"boolean": boolean, "sparse": sparse})
         low, high = np.full(d, -np.inf), np.full(d, np.inf)
         if asked:  # the stored scale: every magnitude fits
             low, high = np.full(d, -0.5), np.full(d, 0.5)
@@ -330,6 +322,22 @@ class Encoding:
         becomes = [missing_value(kind, first, last, value) for kind, first, last in zip(kinds, low, high)]
         by_kind = tuple(rules if kind in WITH_GAPS else "value" for kind in kinds)
         return cls(labels, tuple(kinds), low, high, np.array(becomes), tuple(groups), x_norm, centred, by_kind)
+
+
+def _declared_kinds(
+    labels: tuple[str, ...], usual: str, categorical: Any, others: Mapping[str, Any]
+) -> tuple[list[str], list[int]]:
+    """(kind, one-hot group or -1) of every column: `usual` where nothing else is declared."""
+    kinds, groups = [usual] * len(labels), [-1] * len(labels)
+    for number, group in enumerate(grouped_columns(categorical, labels)):
+        for j in group:
+            kinds[j], groups[j] = "categorical", number
+    for kind, declared in others.items():
+        for j in listed_columns(declared, labels, kind):
+            if kinds[j] == "categorical":
+                raise ValueError(f"Expected one kind per column, found {labels[j]!r} declared twice.")
+            kinds[j] = kind
+    return kinds, groups
 
 
 def missing_value(kind: str, low: float, high: float, declared: float | None) -> float:

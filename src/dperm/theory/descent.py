@@ -189,11 +189,7 @@ def gradient_descent_risk(
     if strong_convexity is not None:
         if beta is not None or as_printed:
             raise ValueError("Expected no beta or as_printed with strong_convexity. Drop one of them.")
-        curvature = positive("strong_convexity", strong_convexity)
-        if steps is None:
-            return 2 * d * (lipschitz * ratio) ** 2 / curvature
-        total = count("steps", steps)
-        return 2 * lipschitz**2 * (1 + total * d * ratio**2) / (curvature * (total + 1))
+        return _strongly_convex(d, lipschitz, ratio, steps, positive("strong_convexity", strong_convexity))
     reach = _reach(diameter, radius)
     if as_printed:
         printed_relation(relation)
@@ -207,6 +203,14 @@ def gradient_descent_risk(
         return _high_probability(d, lipschitz, reach, across, ratio, steps, fraction("beta", beta))
     floor = 0.0 if steps is None else 1 / count("steps", steps)
     return lipschitz * reach * math.sqrt(floor + d * ratio**2)
+
+
+def _strongly_convex(d: float, lipschitz: float, ratio: float, steps: float | None, curvature: float) -> float:
+    """2L²(1 + Td·ratio²)/(λ̄(T+1)), or its limit as T grows."""
+    if steps is None:
+        return 2 * d * (lipschitz * ratio) ** 2 / curvature
+    total = count("steps", steps)
+    return 2 * lipschitz**2 * (1 + total * d * ratio**2) / (curvature * (total + 1))
 
 
 @theorem

@@ -95,21 +95,24 @@ def output_perturbation_risk(
     def risk(curvature: float) -> float:
         scale = output_sensitivity(n, lipschitz, curvature, relation)
         if smoothness is None:
-            noise = lipschitz * first * scale
-        else:
-            # an added ridge (radius given) counts towards the smoothness of what is perturbed
-            total = positive("smoothness", smoothness) + (0.0 if radius is None else curvature)
-            noise = total / 2 * second * scale**2
-        return noise + _bias(curvature, radius)
+            return lipschitz * first * scale + _bias(curvature, radius)
+        # an added ridge (radius given) counts towards the smoothness of what is perturbed
+        total = positive("smoothness", smoothness) + (0.0 if radius is None else curvature)
+        return total / 2 * second * scale**2 + _bias(curvature, radius)
 
     if strong_convexity is None:
         return _best_ridge(risk, radius, lipschitz, least=0.0)
     curvature = positive("strong_convexity", strong_convexity)
-    if smoothness is not None and smoothness < curvature and radius is None:
+    if smoothness is not None and radius is None:
+        _same_objective(smoothness, curvature)
+    return risk(curvature)
+
+
+def _same_objective(smoothness: float, curvature: float) -> None:
+    if smoothness < curvature:
         raise ValueError(
             f"Expected smoothness >= strong_convexity, found {smoothness} < {curvature}. Pass both for the same mean objective."
         )
-    return risk(curvature)
 
 
 @theorem
@@ -156,8 +159,7 @@ def objective_perturbation_risk(
     curvature_of_loss = lipschitz**2 / 4 if smoothness is None else positive("smoothness", smoothness)
     if as_printed:
         printed_relation(relation)
-        ridge = n * positive("strong_convexity", _needed(strong_convexity))
-        return lipschitz * d / (epsilon * ridge) / n
+        return lipschitz * d / (epsilon * n * positive("strong_convexity", _needed(strong_convexity))) / n
     _, second = _norm_moments(d, 1.0, None if delta is None else 0.0, beta)
 
     def risk(curvature: float) -> float:
@@ -233,15 +235,19 @@ def objective_noise(
         return factor * lipschitz / left
     if factor == 1:
         return lipschitz / gaussian_mu(left, delta / 2)
+    return lipschitz * min(_vertices_noise(left, delta), sharper)
+
+
+def _vertices_noise(epsilon: float, delta: float) -> float:
+    """The smallest σ/L with 2δ_G(ε; 2L/σ) + 2δ_G(ε; √2L/σ) <= δ."""
 
     def excess(sigma: float) -> float:
-        total = gaussian_delta(left, 2 / sigma) + gaussian_delta(left, math.sqrt(2) / sigma)
+        total = gaussian_delta(epsilon, 2 / sigma) + gaussian_delta(epsilon, math.sqrt(2) / sigma)
         return math.log(2 * total) - math.log(delta)
 
     # with the second term set to 0, resp. equal to the first, the root is 2L/μ at δ/2, resp. δ/4
-    low, high = 2 / gaussian_mu(left, delta / 2), 2 / gaussian_mu(left, delta / 4)
-    generic = float(brentq(excess, low * (1 - 1e-9), high * (1 + 1e-9), xtol=1e-14 * high))
-    return lipschitz * min(generic, sharper)
+    low, high = 2 / gaussian_mu(epsilon, delta / 2), 2 / gaussian_mu(epsilon, delta / 4)
+    return float(brentq(excess, low * (1 - 1e-9), high * (1 + 1e-9), xtol=1e-14 * high))
 
 
 def _replaced_noise(epsilon: float, delta: float, strength: float) -> float:

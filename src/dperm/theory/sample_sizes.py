@@ -127,21 +127,27 @@ def pac_sample_size(
             return math.ceil(_realizable_load(halves, halves, price, 0.5) / alpha)
         return _thirds(size, alpha, beta, epsilon, relation, as_printed=False)
 
+    return math.ceil(_at_the_split(size, alpha, beta, price, realizable, uniform_share))
+
+
+def _at_the_split(size: int, alpha: float, beta: float, price: float, realizable: bool, share: float | None) -> float:
+    """m where β₁ = share·β, or at the best β₁."""
+
     def needed(uniform: float, private: float) -> float:
         """m at the split given by ln(1/β₁) - ln(1/β) and ln(1/β₂) - ln(1/β)."""
         if realizable:
             return _realizable_load(_log_ratio(size, beta) + uniform, _log_ratio(size, beta) + private, price, None) / alpha
         return _agnostic_load(_log_ratio(2 * size, beta) + uniform, _log_ratio(size, beta) + private, price, alpha)
 
-    if uniform_share is not None:
-        return math.ceil(needed(-math.log(uniform_share), -math.log1p(-uniform_share)))
+    if share is not None:
+        return needed(-math.log(share), -math.log1p(-share))
     if price == 0.0:
-        return math.ceil(needed(0.0, 0.0))
+        return needed(0.0, 0.0)
     # With β₂ = e^{-t}β the need is convex in t, and t keeps its resolution however little of β privacy takes (ε large).
     best = minimize_scalar(
         lambda t: needed(-math.log(-math.expm1(-t)), t), bounds=(1e-3, 60.0), method="bounded", options={"xatol": 1e-10}
     )
-    return math.ceil(float(best.fun))
+    return float(best.fun)
 
 
 def _log_ratio(size: int, beta: float) -> float:

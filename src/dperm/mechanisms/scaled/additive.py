@@ -143,8 +143,8 @@ class Additive:
         released |= yield from scaling_releases(problem, plan, kinds, self.gaps, seen)
         scaled = rule.centred_and_scaled(problem, shape, target, kinds, budget, released, self.gaps)
         columns = self.columns(plan, released)
-        options = {"clip_factor": self.clip_factor, "horizon": self.horizon, "max_weight": self.max_weight}
-        choice = choose_smoothness(problem, shape, target, kinds, budget, released, scaled, columns, options)
+        wishes = rule.Wishes(self.clip_factor, self.horizon, self.max_weight)
+        choice = choose_smoothness(problem, shape, target, kinds, budget, released, scaled, columns, wishes)
         tables = tables_of(columns, choice.kernel) if choice.rung is not None else np.zeros((0, PLACES, 0))
         theta, features, clips = yield from self._descend(plan, problem, scaled, choice, tables, released)
         settings = {**scaled, **choice.settings, **in_words(choice), "clips": clips}

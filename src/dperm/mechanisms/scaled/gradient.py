@@ -149,10 +149,8 @@ class ScaledGradient:
         released = yield from known_bounds(plan, kinds)
         released |= yield from scaling_releases(problem, plan, kinds, self.gaps)
         scaled = rule.centred_and_scaled(problem, shape, target, kinds, budget, released, self.gaps)
-        settings = rule.descent_settings(
-            problem, shape, target, kinds, budget, released, scaled,
-            clip_factor=self.clip_factor, horizon=self.horizon, max_weight=self.max_weight,
-        )  # fmt: skip
+        wishes = rule.Wishes(self.clip_factor, self.horizon, self.max_weight)
+        settings = rule.descent_settings(problem, shape, target, kinds, budget, released, scaled, wishes)
         features = features_of(problem, scaled)
         trust = rule.trust_in_label_mean(problem, shape, target, budget)
         theta = start(problem, shape, released, settings["positive_rate"], trust)

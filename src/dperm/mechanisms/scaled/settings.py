@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
@@ -290,6 +291,15 @@ def noise_ratio(problem: Problem, shape: Shape, target: Target, kinds: Sequence[
     return size * spread / (effective_mu(mu, target) * shape.n)
 
 
+@dataclass(frozen=True)
+class Wishes:
+    """What the caller fixes of a descent; None leaves it to the rule. `max_weight` None: there are no sample weights."""
+
+    clip_factor: float | None = None
+    horizon: float | None = None
+    max_weight: float | None = None
+
+
 def descent_settings(
     problem: Problem,
     shape: Shape,
@@ -298,10 +308,7 @@ def descent_settings(
     budget: Mapping[str, float],
     released: Mapping[str, Any],
     scaled: Settings,
-    *,
-    clip_factor: float | None,
-    horizon: float | None,
-    max_weight: float | None,
+    wishes: Wishes,
     most_steps: int = 500,
 ) -> Settings:
     """Clip, flow time, steps, step size and start of the descent.
@@ -313,8 +320,8 @@ def descent_settings(
     needs the sign alone and takes κ = 0.5/ν in 2√(K/2) … max(4, 2√(K/2)), where K classes share the noise; with two classes in
     2 … 3, and above 2 only while the flow is short and no boolean or sparse column is declared.
     """
-    regression, margins = is_regression(problem), problem.loss.margins
-    heaviest = 1.0 if max_weight is None else max_weight
+    regression = is_regression(problem)
+    heaviest = 1.0 if wishes.max_weight is None else wishes.max_weight
     nu = noise_ratio(problem, shape, target, kinds, budget["descent"] / heaviest, scaled["size"])
     rate = positive_rate(shape, target, budget, released)
     if regression:
@@ -322,15 +329,9 @@ def descent_settings(
         columns = max(shape.d / scaled["size"] ** 2, 1.0)
         reach = min(3.0, 2.0 * NOISE_LIMIT / (clip * nu * columns))
     else:
-        clip = 0.25 * (math.sqrt(2.0) if margins > 1 else 1.0)
-        if rate is not None and has_flags(kinds):
-            clip *= (4.0 * rate * (1.0 - rate)) ** -0.25
-        least = 2.0 * math.sqrt(max(margins, 2) / 2)  # κ is the noise of all classes together
-        reach = min(max(0.5 / nu, least), max(4.0, least))
-        if margins == 1:
-            reach = 2.0 if has_flags(kinds) else max(2.0, min(reach, 3.0, LONG_ENOUGH * clip * nu))
-    clip = clip if clip_factor is None else clip_factor
-    reach = reach if horizon is None else horizon
+        clip, reach = _of_classifier(problem.loss.margins, nu, rate, has_flags(kinds))
+    clip = clip if wishes.clip_factor is None else wishes.clip_factor
+    reach = reach if wishes.horizon is None else wishes.horizon
     if rate is not None and has_flags(kinds):
         reach = max(reach, abs(logit(rate)))
     curvature = problem.loss.bounds(math.inf, problem.data.y).curvature
@@ -351,6 +352,18 @@ def descent_settings(
         "step_mu": budget["descent"] / math.sqrt(steps),
         "second_clip_at": steps // 3 if regression else None,
     }
+
+
+def _of_classifier(margins: int, nu: float, rate: float | None, flags: bool) -> tuple[float, float]:
+    """(clip in units of S, norm that the noise may reach) of a classifier; `flags`: boolean or sparse columns are declared."""
+    clip = 0.25 * (math.sqrt(2.0) if margins > 1 else 1.0)
+    if rate is not None and flags:
+        clip *= (4.0 * rate * (1.0 - rate)) ** -0.25
+    least = 2.0 * math.sqrt(max(margins, 2) / 2)  # κ is the noise of all classes together
+    reach = min(max(0.5 / nu, least), max(4.0, least))
+    if margins == 1:
+        reach = 2.0 if flags else max(2.0, min(reach, 3.0, LONG_ENOUGH * clip * nu))
+    return clip, reach
 
 
 def map_norm(scaled: Settings, intercept: float) -> float:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -151,19 +151,19 @@ def choose_smoothness(
     released: Mapping[str, Any],
     scaled: Settings,
     columns: Sequence[Column],
-    options: Settings,
+    wishes: rule.Wishes,
 ) -> Choice:
     """The first rung whose predicted noise exceeds the line's by little, with the settings of its descent."""
     linear = np.maximum(np.asarray(released["squares"], dtype=np.float64), 0.0) * np.asarray(scaled["scale"]) ** 2 / shape.n
-    mu = rule.effective_mu(budget["descent"] / (options["max_weight"] or 1.0), target)
+    mu = rule.effective_mu(budget["descent"] / (wishes.max_weight or 1.0), target)
     curvature = problem.loss.bounds(math.inf, problem.data.y).curvature
 
     def described(curves: Vector, clip: float | None, reach: float | None) -> Settings:
         size = math.sqrt(scaled["size"] ** 2 + float(curves.sum()))
         wide = Shape(shape.n, round(shape.d + float(curves.sum())))
-        given = {**options, **({} if clip is None else {"clip_factor": clip, "horizon": reach})}
+        given = wishes if clip is None else replace(wishes, clip_factor=clip, horizon=reach)
         found = rule.descent_settings(
-            problem, wide, target, kinds, budget, released, {**scaled, "size": size}, most_steps=MOST_STEPS, **given
+            problem, wide, target, kinds, budget, released, {**scaled, "size": size}, given, MOST_STEPS
         )
         return {**found, "size_of_all": size}
 
@@ -185,7 +185,7 @@ def choose_smoothness(
     least = noise(np.zeros(0), line)
     for rung, (scale, power, limit) in enumerate(LADDER if columns and line["noise_ratio"] <= HOPELESS else ()):
         curves = np.concatenate([column.spectrum(scale, power) for column in columns])
-        own = rule.is_regression(problem) and options["clip_factor"] is None
+        own = rule.is_regression(problem) and wishes.clip_factor is None
         found = regression(curves) if own else described(curves, None, None)
         added, tau = noise(curves, found), found["flow_time"]
         # A flow that noise cuts short adds little noise and learns little: the line must not be given up for that.
