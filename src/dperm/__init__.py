@@ -43,6 +43,7 @@ _HOMES = {
     "Ledger": "dperm.release.ledger.book",
     "ArrowRows": "dperm.rows",
     "DaskRows": "dperm.rows",
+    "SparkRows": "dperm.rows",
     "DeviceRows": "dperm.rows",
     "MemoryRows": "dperm.rows",
     "Rows": "dperm.rows",

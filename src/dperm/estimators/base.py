@@ -198,8 +198,8 @@ class PrivateEstimator(Shown, BaseEstimator):
         engine = engine_rows(X, y, self._declared_schema())
         seen = None if self.ledger is None else X if engine is None else engine  # what a ledger recognises the data set by
         if engine is not None:
-            rows, interval, heaviest = declared_rows(self, engine, sample_weight, groups)
-            return self._run(rows, interval, heaviest, 1, "row", seen)
+            found = declared_rows(self, engine, sample_weight, groups)
+            return self._run(found.rows, found.interval, found.heaviest, found.per_person, found.unit, seen)
         rows, y, groups = self._unpack(X, y, groups)
         labels, weight, interval = self._labels(y)
         weight, heaviest = self._weights(weight, sample_weight, len(labels))

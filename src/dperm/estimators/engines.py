@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,8 @@ from dperm.tables.encoding import Encoding
 def engine_rows(X: Any, y: Any, schema: Any = None) -> Any:
     """X as rows of an engine; None for what is read into memory (arrays, sparse matrices, tables).
 
-    A torch or CuPy array becomes `DeviceRows`, a Dask array or dataframe `DaskRows`, and rows stay what they are.
+    A torch or CuPy array becomes `DeviceRows`, a Dask array or dataframe `DaskRows`, a Spark table `SparkRows` (y names the
+    column of its labels where no schema does), and rows stay what they are.
     """
     kind = type(X).__module__.split(".")[0]
     if kind in ("torch", "cupy"):
@@ -26,14 +28,20 @@ def engine_rows(X: Any, y: Any, schema: Any = None) -> Any:
         from dperm.rows.dask import DaskRows
 
         return DaskRows(X, y, schema=schema)
+    if kind == "pyspark":
+        from dperm.rows.spark import SparkRows
+
+        if not (y is None or isinstance(y, str)):
+            raise ValueError("Expected y as the name of a column of the Spark table, found something else. Pass the name.")
+        return SparkRows(X, schema, target=y)
     if not is_rows(X):
         return None
     if y is not None:
         raise ValueError("Expected no y with rows, which carry their labels, found one. Call fit(rows).")
     if not hasattr(X, "labelled"):
         raise ValueError(
-            f"Expected MemoryRows, ArrowRows, DeviceRows or DaskRows, found {type(X).__name__}. Pass the arrays themselves, or "
-            "use dperm.fit(problem, rows, target) with rows that are encoded already."
+            f"Expected MemoryRows, ArrowRows, DeviceRows, DaskRows or SparkRows, found {type(X).__name__}. Pass the arrays "
+            "themselves, or use dperm.fit(problem, rows, target) with rows that are encoded already."
         )
     return X
 
@@ -63,25 +71,44 @@ def parts_of(X: Any) -> Any:
         return [to_host(getattr(X, "X", X))]
     if hasattr(X, "tables") and is_rows(X):
         return X.tables()
-    if is_rows(X) or kind == "dask":
+    if is_rows(X) or kind in ("dask", "pyspark"):
         raise ValueError(
             f"Expected an array, a table or ArrowRows to predict for, found {type(X).__name__}. Predict part by part, e.g. "
-            "frame.map_partitions(model.predict)."
+            "frame.map_partitions(model.predict) of Dask, or frame.mapInPandas(...) of Spark."
         )
     return None
 
 
-def declared_rows(estimator: Any, rows: Any, sample_weight: Any, groups: Any) -> tuple[Any, Any, float | None]:
-    """(rows encoded and labelled by the estimator's declarations, interval of the labels, largest weight)."""
-    if sample_weight is not None or groups is not None or estimator.groups is not None:
+@dataclass(frozen=True)
+class DeclaredRows:
+    """Rows encoded and labelled by an estimator's declarations, and what follows from these: public, all of it."""
+
+    rows: Any
+    interval: Any
+    heaviest: float | None
+    per_person: int
+    unit: str
+
+
+def declared_rows(estimator: Any, rows: Any, sample_weight: Any, groups: Any) -> DeclaredRows:
+    """The rows as the estimator declares them. Rows in a Spark table take weights and persons from columns of it."""
+    groups = estimator.groups if groups is None else groups
+    if getattr(estimator, "_given", None) is not None or (sample_weight is not None and hasattr(estimator, "_weighed")):
         raise ValueError(
-            "Expected no sample_weight= or groups= with rows on disk, on a card or on a cluster, found one. "
-            "Pass a table or arrays in memory."
+            "Expected counts without exposure=, offset= or sample_weight= on rows that are not in memory, found one. Pass a "
+            "table or arrays in memory."
         )
-    if estimator.max_rows_per_person is not None:
+    if hasattr(rows, "declared"):
+        rows = _with_columns(estimator, rows, sample_weight, groups)
+    elif sample_weight is not None or groups is not None:
         raise ValueError(
-            "Expected no max_rows_per_person= with rows on disk, on a card or on a cluster, which are protected row by row, "
-            "found one. Pass a table or arrays in memory, with groups=."
+            "Expected no sample_weight= or groups= with rows on disk, on a card or on a Dask cluster, found one. "
+            "Pass a table or arrays in memory, or a Spark table."
+        )
+    elif estimator.max_rows_per_person is not None:
+        raise ValueError(
+            "Expected no max_rows_per_person= with rows on disk, on a card or on a Dask cluster, which are protected row by row, "
+            "found one. Pass a table or arrays in memory, or a Spark table, with groups=."
         )
     schema = getattr(rows, "schema", None)
     if schema is not None:
@@ -107,8 +134,33 @@ def declared_rows(estimator: Any, rows: Any, sample_weight: Any, groups: Any) ->
     if schema is not None:
         estimator.feature_names_in_ = np.array([c.name for c in schema.columns if c.type != "ignored"], dtype=object)
     interval = estimator._labels(np.empty(0, dtype=getattr(rows, "label_type", object)))[2]
-    _, heaviest = estimator._weights(None, None, 0)
+    recipe = getattr(rows, "recipe", None)
+    weighted = getattr(recipe, "weight", None) is not None
+    _, heaviest = estimator._weights(None, np.zeros(0) if weighted else None, 0)
+    limit = getattr(recipe, "max_rows_per_person", None)
     # Workers get a copy that holds declarations only: no budget ledger, no random state.
     rule = copy.copy(estimator)
     rule.ledger = rule.random_state = None
-    return rows.labelled(rule._labels), interval, heaviest
+    return DeclaredRows(rows.labelled(rule._labels), interval, heaviest, limit or 1, "row" if limit is None else "person")
+
+
+def _with_columns(estimator: Any, rows: Any, sample_weight: Any, groups: Any) -> Any:
+    """A Spark table with the columns that hold weights and persons, by name; rows that have their own keep them."""
+    asked = {}
+    for word, given, own in (("sample_weight", sample_weight, "weight"), ("groups", groups, "person")):
+        if not (given is None or isinstance(given, str)):
+            raise ValueError(f"Expected {word}= as the name of a column of the Spark table, found something else. Pass the name.")
+        if given is not None:
+            asked[own] = given
+    recipe = rows.recipe
+    if "weight" in asked or recipe.weight is not None:
+        limit = estimator.max_weight if recipe.max_weight is None else recipe.max_weight
+        if limit is None or estimator.max_weight not in (None, limit):
+            raise ValueError("Expected max_weight= > 0 with sample_weight=, found none or two. Declare the largest weight once.")
+        asked["max_weight"] = limit
+    if "person" in asked or recipe.person is not None or estimator.max_rows_per_person is not None:
+        most = estimator.max_rows_per_person if recipe.max_rows_per_person is None else recipe.max_rows_per_person
+        if most is None or estimator.max_rows_per_person not in (None, most):
+            raise ValueError("Expected max_rows_per_person= with groups=, found none or two. Pass how many rows may count, once.")
+        asked["max_rows_per_person"] = most
+    return rows.declared(**asked) if asked else rows

@@ -280,7 +280,7 @@ class BatchTerm:
     batches: int
 
     def __call__(self, block: Block) -> Vector:
-        joined = ((block.start + np.arange(len(block.y))) % self.batches == self.batch).astype(np.float64)
+        joined = (block.numbers % self.batches == self.batch).astype(np.float64)
         weight = joined if block.weight is None else joined * block.weight
         return np.asarray(self.term(Block(block.X, block.y, weight, block.start, block.memory)))
 

@@ -16,10 +16,16 @@ if TYPE_CHECKING:
     from dperm.rows.arrow import ArrowRows
     from dperm.rows.dask import DaskRows
     from dperm.rows.device import DeviceRows
+    from dperm.rows.spark import SparkRows
 
-_ENGINES = {"ArrowRows": "dperm.rows.arrow", "DaskRows": "dperm.rows.dask", "DeviceRows": "dperm.rows.device"}
+_ENGINES = {
+    "ArrowRows": "dperm.rows.arrow",
+    "DaskRows": "dperm.rows.dask",
+    "DeviceRows": "dperm.rows.device",
+    "SparkRows": "dperm.rows.spark",
+}
 
-__all__ = ["BLOCK_ROWS", "ArrowRows", "Block", "DaskRows", "DeviceRows", "MemoryRows", "Rows", "Term", "sum_step"]
+__all__ = ["BLOCK_ROWS", "ArrowRows", "Block", "DaskRows", "DeviceRows", "MemoryRows", "Rows", "SparkRows", "Term", "sum_step"]
 
 
 def __getattr__(name: str) -> Any:

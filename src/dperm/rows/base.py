@@ -44,8 +44,9 @@ BLOCK_ROWS = 8192
 
 @dataclass
 class Block:
-    """Rows start … start+len(y)-1, already inside the declared bounds.
+    """Rows that are already inside the declared bounds, and how they are told apart.
 
+    `start` is the number of the first row, or one key per row on engines that keep no order, or None where rows have neither.
     `memory` keeps per-row numbers (norms) between passes where the engine holds the block in memory; streaming engines start
     with an empty one each time. `weight` is 0 for a row that the public rules leave out (a label outside the classes, a row
     beyond a person's limit), 1 or the declared sample weight otherwise.
@@ -54,12 +55,19 @@ class Block:
     X: Any
     y: NDArray[Any]
     weight: NDArray[np.float64] | None
-    start: int
+    start: int | NDArray[np.void] | None
     memory: dict[Hashable, Any] = field(default_factory=dict)
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the memory, which can be made again where the block travels to."""
         return {**self.__dict__, "memory": {}}
+
+    @property
+    def numbers(self) -> NDArray[np.int64]:
+        """The numbers of the rows, where the engine keeps their order."""
+        if not isinstance(self.start, int):
+            raise ValueError("Expected rows that keep their order, found an engine that keeps none. Nothing was released.")
+        return self.start + np.arange(len(self.y))
 
     def remember(self, key: Hashable, compute: Callable[[], Any]) -> Any:
         if key not in self.memory:
@@ -125,8 +133,8 @@ class SeenThrough:
 class Thinned(SeenThrough):
     """Another term on some of the rows: those that join keep their weight, the others get 0."""
 
-    def joined(self, start: int, count: int) -> NDArray[np.float64]:
-        """1 for the rows of a block that join, 0 for the others; `start` is the block's first row."""
+    def joined(self, start: int | NDArray[np.void] | None, count: int) -> NDArray[np.float64]:
+        """1 for the rows of a block that join, 0 for the others; `start` is that of the block."""
         raise NotImplementedError
 
     def seen(self, block: Block) -> Block:

@@ -111,7 +111,12 @@ def numeric(values: Any) -> NDArray[Any]:
 
 
 def cut_block(
-    X: Any, y: Any, weight: Any, start: int, data: DataBounds | None, feature_map: FeatureMap | None
+    X: Any,
+    y: Any,
+    weight: Any,
+    start: int | NDArray[np.void] | None,
+    data: DataBounds | None,
+    feature_map: FeatureMap | None,
 ) -> Block:
     """A block clipped into the bounds and mapped: the one rule for what a block is, on every engine."""
     if not is_sparse(X):

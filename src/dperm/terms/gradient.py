@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -104,6 +105,8 @@ class UnclippedGradientTerm(GradientTerm):
 class SampledTerm(Thinned):
     """Another term on a Poisson sample of the rows: row i joins step t with probability `rate`, by a keyed function of (t, i).
 
+    i is the number of the row, or, on engines that keep no order, a key that no other row has. What a row holds is no such key:
+    equal rows would join together, two of them would count as one that is twice as long, and the amplification is gone.
     The sample must stay secret, so the key comes from the noise source; being a function, it gives a retried or moved block the
     same rows again. The privacy of the sampling is booked as `Sampled`, at the rate of `person_rate`.
     """
@@ -112,10 +115,25 @@ class SampledTerm(Thinned):
     key: int
     step: int
 
-    def joined(self, start: int, count: int) -> Vector:
-        """1 for the rows of a block that join, 0 for the others; `start` is the block's first row."""
+    def joined(self, start: int | NDArray[np.void] | None, count: int) -> Vector:
+        """1 for the rows of a block that join, 0 for the others; `start` is the block's first row, or the keys of its rows."""
+        if start is None:
+            raise ValueError("Expected rows with numbers or keys for a sample, found rows without. Nothing was released.")
+        if isinstance(start, np.ndarray):
+            return self._joined_by_keys(start)
         stream = np.random.Philox(key=self.key, counter=[0, 0, start, self.step])
         return (np.random.Generator(stream).random(count) < self.rate).astype(np.float64)
+
+    def _joined_by_keys(self, keys: NDArray[np.void]) -> Vector:
+        """BLAKE2 under the secret key as a uniform number in [0, 1) for every (step, row key)."""
+        told = hashlib.blake2b(self.step.to_bytes(8, "big"), digest_size=8, key=self.key.to_bytes(8, "big"))
+        found = bytearray()
+        for key in keys.tolist():
+            one = told.copy()
+            one.update(key)
+            found += one.digest()
+        uniform = np.frombuffer(bytes(found), dtype=">u8").astype(np.float64) * 2.0**-64
+        return (uniform < self.rate).astype(np.float64)
 
 
 def person_rate(rate: float, rows: int) -> float:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dperm.mechanisms.registry import mechanism_from_spec, mechanism_of_record
-from dperm.privacy import Event, Gaussian, HiddenState
+from dperm.privacy import Event, Gaussian, HiddenState, Sampled
 from dperm.problem import Problem
 from dperm.release import driver
 from dperm.release.asks import Program
@@ -119,6 +119,26 @@ def check_noise(policy: str, mechanism: Any, planned: Plan) -> None:
     sums = getattr(mechanism, "only_sums", True) and all(isinstance(event, Gaussian | HiddenState) for event in planned.events)
     if policy == "exact" and not sums:
         ExactNoise().generator()  # raises, in the words of a draw
+
+
+def check_order(rows: Rows, planned: Plan) -> None:
+    """Refuse, before anything is debited, what needs numbers or keys of rows that have none."""
+    if getattr(rows, "numbered", True):
+        return
+    if any(isinstance(event, Sampled) for event in planned.events) and not getattr(rows, "keyed", False):
+        raise ValueError(
+            "Expected rows that can be told apart for a Poisson sample, found rows without an order or a key: equal rows would "
+            'join together. Pass SparkRows(table, schema, row_id="id") with a column that is unique, row_id="content", or no '
+            "sampling_rate=. Nothing was spent."
+        )
+    # A minimiser counts the first rows alone where their number is protected; permutation SGD cuts batches by number.
+    first = planned.target.relation == "add-remove" and any(stage.name == "objective" for stage in planned.stages)
+    if first or dict(planned.options).get("solver") == "permutation-sgd":
+        raise ValueError(
+            f"Expected a method that needs no order of the rows, found {planned.mechanism!r} as asked for "
+            "(a minimiser under add-remove, or solver='permutation-sgd') on rows that keep none. Use another method or engine. "
+            "Nothing was spent."
+        )
 
 
 def _named(mechanism: Any, problem: Problem, shape: Shape, target: Target, encoding: Encoding | None = None) -> Any:
@@ -230,6 +250,7 @@ def fit(
     shape = Shape(nominal_n if nominal_n is not None else rows.n, rows.d)
     chosen = _named(mechanism, problem, shape, target, encoding)
     planned = plan(problem, shape, target, chosen, encoding)
+    check_order(rows, planned)
     source = noise_source(noise, random_state) if isinstance(noise, str) else noise
     check_noise(source.policy, chosen, planned)
     speak(planned.warnings)  # public numbers decide them, and nothing is spent yet

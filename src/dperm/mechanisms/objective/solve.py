@@ -86,7 +86,7 @@ class FirstTerm(SeenThrough):
     limit: int
 
     def seen(self, block: Block) -> Block:
-        counts = (block.start + np.arange(len(block.y)) < self.limit).astype(np.float64)
+        counts = (block.numbers < self.limit).astype(np.float64)
         weight = counts if block.weight is None else counts * block.weight
         return Block(block.X, block.y, weight, block.start, block.memory)
 

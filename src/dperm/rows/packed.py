@@ -1,0 +1,136 @@
+"""Encoded rows as cells of bytes: what a cluster keeps between passes, and reads back as whole blocks without touching a row.
+
+A cell holds the numbers of some whole rows, one column of cells for each kind of number. Arrow lays the cells of a column end to
+end, so that the bytes of many cells are one matrix as they stand. A cell is small (16 kB): engines move thousands of cells in
+one Arrow batch, whose columns may hold 2 GB.
+
+    rows      how many rows the cell holds          values    one float64 a row: label, or target cell by the schema's rules
+    entries   the encoded rows, or stored entries   weight    one float64 a row, or nothing
+    places    columns of the stored entries (CSR)   keys      16 bytes a row: a key that no other row has, or nothing
+    counts    stored entries of every row (CSR)     mark      Σ of the rows' checksums, mod 2⁶⁴
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dperm.problem.arrays import is_sparse
+
+CELL_BYTES = 1 << 14
+KEY_BYTES = 16
+BINARY = ("entries", "places", "counts", "values", "weight", "keys")
+SPARK_TYPES = "rows int, " + ", ".join(f"{name} binary" for name in BINARY) + ", mark bigint"
+
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """Some encoded rows, in no order that means anything; `mark` has one checksum per row."""
+
+    X: Any
+    values: Vector
+    weight: Vector | None
+    keys: NDArray[np.void] | None
+    mark: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What the bytes of a cell are: public numbers, the same for every cell."""
+
+    d: int
+    dtype: str
+    sparse: bool
+
+    def packed(self, piece: Piece, rows_per_cell: int | None = None) -> Any:
+        """The piece as a record batch of cells."""
+        import pyarrow as pa
+
+        n = len(piece.values)
+        size = max(CELL_BYTES // max(self.d * np.dtype(self.dtype).itemsize, 1), 1) if rows_per_cell is None else rows_per_cell
+        starts = np.append(np.arange(0, n, size), n)
+        columns = {"rows": pa.array(np.diff(starts).astype(np.int32))}
+        for name, (array, ends) in self._arrays(piece).items():
+            columns[name] = _cells(array, starts if ends is None else ends[starts], len(starts) - 1)
+        marks = np.add.reduceat(piece.mark, starts[:-1]) if n else piece.mark
+        return pa.RecordBatch.from_pydict({**columns, "mark": pa.array(marks, type=pa.int64())})
+
+    def _arrays(self, piece: Piece) -> dict[str, tuple[Any, Any]]:
+        """Each column's numbers, and where every row begins among them unless it has one."""
+        X = piece.X
+        if self.sparse:
+            found = {"entries": (X.data, X.indptr), "places": (X.indices.astype(np.int32), X.indptr)}
+            found["counts"] = (np.diff(X.indptr).astype(np.int32), None)
+        else:
+            found = {"entries": (X, None), "places": (None, None), "counts": (None, None)}
+        return found | {"values": (piece.values, None), "weight": (piece.weight, None), "keys": (piece.keys, None)}
+
+    def unpacked(self, batch: Any) -> Piece:
+        """All rows of a batch of cells, as views of its memory; the checksums are those of the cells."""
+        entries = _numbers(batch, "entries", self.dtype)
+        values = _numbers(batch, "values", np.float64)
+        shape = (len(values), self.d)
+        if self.sparse:
+            from scipy.sparse import csr_array
+
+            ends = np.concatenate([[0], np.cumsum(_numbers(batch, "counts", np.int32), dtype=np.int64)])
+            X: Any = csr_array((entries, _numbers(batch, "places", np.int32), ends), shape=shape)
+        else:
+            X = entries.reshape(shape)
+        weight, keys = _numbers(batch, "weight", np.float64), _numbers(batch, "keys", f"V{KEY_BYTES}")
+        mark = np.asarray(batch.column("mark").to_numpy(zero_copy_only=False), dtype=np.int64)
+        return Piece(X, values, weight if len(weight) else None, keys if len(keys) else None, mark)
+
+
+def row_digests(piece: Piece) -> NDArray[np.void]:
+    """16 bytes of every row's content, by BLAKE2: equal for equal rows, whatever order or storage they come in.
+
+    -0.0, the mark of a missing cell, is another content than 0.0.
+    """
+    X, others = piece.X, np.column_stack([piece.values, *([] if piece.weight is None else [piece.weight])])
+    sparse = is_sparse(X)
+    if sparse:
+        X = X.copy()
+        X.sort_indices()
+    found = np.empty(len(others), dtype=f"V{KEY_BYTES}")
+    for i, behind in enumerate(others):
+        told = hashlib.blake2b(behind.tobytes(), digest_size=KEY_BYTES)
+        if sparse:
+            stored = slice(X.indptr[i], X.indptr[i + 1])
+            told.update(X.indices[stored].astype(np.int32).tobytes())
+            told.update(X.data[stored].tobytes())
+        else:
+            told.update(X[i].tobytes())
+        found[i] = np.void(told.digest())
+    return found
+
+
+def _cells(array: Any, starts: NDArray[Any], count: int) -> Any:
+    """The bytes of an array as `count` cells that begin at these entries; empty cells where there is no array."""
+    import pyarrow as pa
+
+    if array is None:
+        return pa.array([b""] * count, type=pa.binary())
+    array = np.ascontiguousarray(array)
+    width = array.dtype.itemsize * (array.shape[1] if array.ndim == 2 else 1)
+    offsets = (np.asarray(starts, dtype=np.int64) * width).astype(np.int32)
+    data = array.view(np.uint8) if array.dtype.kind != "V" else np.frombuffer(array.tobytes(), dtype=np.uint8)
+    return pa.BinaryArray.from_buffers(pa.binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+
+
+def _numbers(batch: Any, name: str, dtype: Any) -> NDArray[Any]:
+    """The bytes of a column of cells, end to end, as one array."""
+    column = batch.column(name)
+    if not len(column):
+        return np.zeros(0, dtype=dtype)
+    _, offsets, data = column.buffers()
+    wide = np.int64 if str(column.type).startswith("large") else np.int32
+    ends = np.frombuffer(offsets, dtype=wide)[column.offset : column.offset + len(column) + 1]
+    found = np.frombuffer(b"" if data is None else data, dtype=np.uint8)[int(ends[0]) : int(ends[-1])].view(dtype)
+    return np.require(found, requirements=["A"])

@@ -1,0 +1,225 @@
+"""Rows of a Spark table, summed by Spark's executors, on PySpark 3.5 and 4, classic and Connect.
+
+    people = spark.read.parquet("s3://bucket/people")
+    dperm.LogisticRegression(epsilon=1.0, schema=schema).fit(people)
+
+The executors encode the table once, by the public rules of the schema, into cells of packed rows (`dperm.rows.packed`), which
+Spark keeps in memory and on disk. A pass sends them a term, maps cells to integers and adds these. Integers commute, so neither
+order nor partitions, retries or speculative copies of a task can change a bit. The driver draws noise, once, after the sum.
+
+**Nothing follows from the order in which rows arrive.** Rows have no numbers here. What needs one is refused before anything is
+spent, or goes by content: which rows of a person count, and, with `row_id=`, who joins a Poisson sample.
+
+**Every pass sees the same rows.** The table is counted and checksummed (a sum of row hashes, which no order changes) by Spark
+itself, then encoded, and the cells carry the checksums along. A table that gives other rows when it is computed again, because
+of `rand()` or a file that changed, is refused before anything is spent; a later pass that finds other rows releases nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import weakref
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dperm.problem import DataBounds, FeatureMap
+from dperm.rows.base import Term, block_counts, real_sum, total_of
+from dperm.rows.labelled import LabelRule, Labels, rule_of_schema
+from dperm.rows.memory import cut_block
+from dperm.rows.packed import SPARK_TYPES, Layout
+from dperm.rows.spark_frames import Checked, check_frame, check_unique, checksums, in_words, quoted
+from dperm.rows.spark_tasks import ADDED, COUNTED, OWNED, Add, CountTerm, Encode, Recipe, Settle, Tally
+from dperm.tables.schema import Schema
+
+# Totals of so many tasks are added by the driver; more are added by executors first.
+FEW_TASKS = 256
+
+
+class SparkRows:
+    """The rows of a Spark `DataFrame`, as a schema describes them; without one, every column but those named here is a number.
+
+    target                column of the labels; with a schema, that of the schema
+    weight, max_weight    column of sample weights, and the largest that a row may have
+    person                column that names the person; with max_rows_per_person=k, the k rows of a person with the smallest
+                          digests of their content count, whatever order they come in
+    row_id                what tells rows apart where a method samples them: a column with another value in every row (checked),
+                          or "content": what the row holds, and its number among rows that hold the same
+    dtype                 "float64" gives the bits of a table fitted in memory; "float32" halves the memory
+
+    **Guarantee**: executors see rows and send sums to the driver, inside the trusted cluster; only the driver draws noise.
+    Encoding and clipping look at each row alone, so sensitivities are those of the rows in memory.
+    """
+
+    numbered = False  # rows have no order
+
+    def __init__(
+        self,
+        frame: Any,
+        schema: Any = None,
+        *,
+        target: str | None = None,
+        weight: str | None = None,
+        max_weight: float | None = None,
+        person: str | None = None,
+        max_rows_per_person: int | None = None,
+        row_id: str | None = None,
+        dtype: str = "float64",
+    ) -> None:
+        if dtype not in ("float32", "float64"):
+            raise ValueError(f"Expected dtype 'float32' or 'float64', found {dtype!r}.")
+        self.schema = schema if schema is None or isinstance(schema, Schema) else Schema.from_dict(schema)
+        if self.schema is not None:
+            if target is not None:
+                self.schema = self.schema.with_target(target)
+            target = None if self.schema.target is None else self.schema.target.column
+            if target is None:
+                raise ValueError('Expected a target in the schema, found none. Add "target" to the schema.')
+        self.frame = frame
+        self.recipe = Recipe(self.schema, (), target, weight, max_weight, person, max_rows_per_person, row_id, dtype)
+        self.encoding = None if self.schema is None else self.schema.encoding()
+        self.rule: LabelRule | None = None if self.schema is None else rule_of_schema(self.schema)
+        self.recipe = replace(self.recipe, features=check_frame(frame, self.recipe))
+        self.data: DataBounds | None = None
+        self.feature_map: FeatureMap | None = None
+        self._checked: Checked | None = None
+        self._kept: Kept | None = None
+
+    @property
+    def names(self) -> list[str]:
+        return list(self.recipe.features)
+
+    @property
+    def d(self) -> int:
+        return len(self.recipe.features) if self.encoding is None else int(self.encoding.d)
+
+    @property
+    def keyed(self) -> bool:
+        """Whether rows have keys of their own, by which a Poisson sample can be drawn."""
+        return self.recipe.row_id is not None
+
+    @property
+    def n(self) -> int:
+        return self._count().rows
+
+    def _count(self) -> Checked:
+        """Rows and checksum of the table, by Spark itself: no row leaves the JVM."""
+        if self._checked is None:
+            with in_words():
+                self._checked = checksums(self.frame, self.recipe.columns)
+                check_unique(self.frame, self.recipe, self._checked.rows)
+        return self._checked
+
+    def encoded(self, encoding: Any) -> SparkRows:
+        """The same rows, each column read as a number and encoded by the public rule."""
+        return self._copy(encoding=encoding, _kept=None)
+
+    def labelled(self, rule: LabelRule) -> SparkRows:
+        """The same rows with labels by another public rule; target cells of a schema are kept as they are, and not read again."""
+        return self._copy(rule=rule, _kept=None if self.schema is None else self._kept)
+
+    def declared(self, **columns: Any) -> SparkRows:
+        """The same rows with other columns for weights and persons."""
+        recipe = replace(self.recipe, features=(), **columns)
+        return self._copy(recipe=replace(recipe, features=check_frame(self.frame, recipe)), _kept=None, _checked=None)
+
+    def bounded(self, data: DataBounds, feature_map: FeatureMap | None = None) -> SparkRows:
+        """Rows ready to be summed. The table is encoded here, before a fit books anything, unless that was done before."""
+        self._materialise()
+        return self._copy(data=data, feature_map=feature_map)
+
+    def recognised_by(self) -> bytes:
+        """What a ledger recognises the data set by: the cells of all columns, in any order and partitions."""
+        with in_words():
+            return checksums(self.frame, tuple(self.frame.columns), every=True).digest
+
+    def sum(self, term: Term, step: float) -> NDArray[np.float64]:
+        kept = self._materialise()
+        labels = None if self.schema is None or self.rule is None else Labels(self.schema, self.rule)
+        task = CountTerm(self.layout, labels, kept.label_type, self.data, self.feature_map, term, step)
+        with in_words():
+            totals = kept.frame.mapInArrow(task, COUNTED)
+            if kept.tasks > FEW_TASKS:
+                totals = totals.repartition(math.isqrt(kept.tasks)).mapInArrow(Add(), COUNTED)
+            found = totals.collect()
+        if Checked.of((part.rows, part.mark) for part in found) != kept.checked:
+            raise ValueError(
+                "Expected every pass over the Spark table to see the same rows, found others: some were computed again and came "
+                "out differently. Write the table to storage, read it from there, and fit again. Nothing more was released."
+            )
+        counts = [np.frombuffer(part.counts, dtype=np.int64).reshape(2, -1).copy() for part in found if part.counts]
+        if not counts:  # where the number of rows is protected, nobody may learn that there are none
+            none = np.zeros(0)
+            empty = cut_block(np.zeros((0, self.d), dtype=self.recipe.dtype), none, None, None, self.data, self.feature_map)
+            counts = [block_counts(term, empty, step)]
+        return real_sum(term, total_of(counts), step)
+
+    @property
+    def layout(self) -> Layout:
+        return Layout(self.d, self.recipe.dtype, self.encoding is not None and self.encoding.mostly_zero)
+
+    def _materialise(self) -> Kept:
+        """Encode the table into cells that Spark keeps, and check that they hold the rows that were counted."""
+        if self._kept is not None:
+            return self._kept
+        counted = self._count()
+        rule = None if self.schema is not None else self.rule
+        label_type = np.dtype(np.float64) if rule is None else np.asarray(rule(np.empty(0, dtype=object))[0]).dtype
+        with in_words():
+            cells = self._cells(Encode(self.recipe, self.encoding, rule, self.layout)).persist()
+            kept = Kept(cells, counted, str(label_type))
+            found = cells.mapInArrow(Tally(), ADDED).collect()
+        builds = sorted({part.build for part in found})
+        if len(builds) > 1:
+            raise ValueError(f"Expected one build on all executors, found {' and '.join(builds)}. Install the same everywhere.")
+        if Checked.of((part.rows, part.mark) for part in found) != counted:
+            raise ValueError(
+                "Expected a Spark table that gives the same rows whenever it is computed, found one that does not: two passes "
+                "disagree. Columns made by rand(), uuid() or a function that draws, and files that change, do so. Write the "
+                "table to storage and read it from there. Nothing was spent."
+            )
+        kept.tasks = len(found)
+        self._kept = kept
+        return kept
+
+    def _cells(self, encode: Encode) -> Any:
+        """The packed frame. Persons and contents bring equal rows together first, one row a cell."""
+        read = [f"{quoted(name)} AS c{place}" for place, name in enumerate(self.recipe.columns)]
+        marked = f"xxhash64({', '.join(map(quoted, self.recipe.columns))}) AS mark"
+        raw = self.frame.selectExpr(*read, marked)
+        if not self.recipe.gathers:
+            return raw.mapInArrow(encode, SPARK_TYPES)
+        rows = raw.mapInArrow(encode, OWNED)
+        limit = self.recipe.max_rows_per_person
+        place = "row_number() OVER (PARTITION BY owner, owned ORDER BY content, keys)" if limit is not None else "1"
+        rows = rows.selectExpr("*", f"owned AND {place} <= {limit or 1} AS counted")
+        if self.recipe.by_content:
+            rows = rows.selectExpr("*", "row_number() OVER (PARTITION BY content, counted ORDER BY content) AS copy")
+        else:
+            rows = rows.selectExpr("*", "1 AS copy")
+        return rows.mapInArrow(Settle(self.layout, limit is not None, self.recipe.by_content), SPARK_TYPES)
+
+    def _copy(self, **changes: Any) -> SparkRows:
+        self._count()
+        other = object.__new__(SparkRows)
+        other.__dict__.update({**self.__dict__, **changes})
+        return other
+
+    def __repr__(self) -> str:
+        return f"SparkRows({self.d} columns)"
+
+
+class Kept:
+    """Cells that Spark holds, given back when nobody has them any more."""
+
+    def __init__(self, frame: Any, checked: Checked, label_type: str) -> None:
+        self.frame, self.checked, self.label_type, self.tasks = frame, checked, label_type, 1
+        weakref.finalize(self, _give_back, frame).atexit = False
+
+
+def _give_back(frame: Any) -> None:
+    with contextlib.suppress(Exception):  # the session may have ended before
+        frame.unpersist()

@@ -1,0 +1,253 @@
+"""What executors do with batches of a Spark table: encode raw rows into cells, settle who counts, sum a term over cells.
+
+Each task is a small frozen object that travels as a pickle; dperm must be installed where it is read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dperm.problem import DataBounds, FeatureMap
+from dperm.rows.base import BLOCK_ROWS, Block, Term, add_limbs, total_counts, total_of
+from dperm.rows.labelled import LabelRule, Labels
+from dperm.rows.memory import cut_block
+from dperm.rows.packed import KEY_BYTES, SPARK_TYPES, Layout, Piece, row_digests
+from dperm.tables.cells import numbers, person
+from dperm.tables.schema import Schema
+from dperm.tables.tables import cells
+
+OWNED = SPARK_TYPES + ", owner string, owned boolean, content binary"
+COUNTED = "counts binary, rows bigint, mark bigint"
+ADDED = "build string, rows bigint, mark bigint"
+Batches = Iterator[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Recipe:
+    """Which columns of the table are what: public declarations."""
+
+    schema: Schema | None
+    features: tuple[str, ...]
+    target: str | None = None
+    weight: str | None = None
+    max_weight: float | None = None
+    person: str | None = None
+    max_rows_per_person: int | None = None
+    row_id: str | None = None
+    dtype: str = "float64"
+
+    def __post_init__(self) -> None:
+        if (self.weight is None) != (self.max_weight is None):
+            raise ValueError("Expected weight= and max_weight= together, found one of them. Pass both, or neither.")
+        if (self.person is None) != (self.max_rows_per_person is None):
+            raise ValueError("Expected person= and max_rows_per_person= together, found one of them. Pass both, or neither.")
+
+    @property
+    def by_content(self) -> bool:
+        return self.row_id == "content"
+
+    @property
+    def named(self) -> dict[str, str]:
+        """Columns that are no features, under the words they were passed by."""
+        asked = {"target": self.target, "weight": self.weight, "person": self.person}
+        asked["row_id"] = None if self.by_content else self.row_id
+        return {word: name for word, name in asked.items() if name is not None}
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """All columns that are read, each once."""
+        return tuple(dict.fromkeys([*self.features, *self.named.values()]))
+
+    @property
+    def gathers(self) -> bool:
+        """Whether rows must meet other rows before they are packed."""
+        return self.person is not None or self.by_content
+
+
+@dataclass(frozen=True, eq=False)
+class Encode:
+    """Raw rows → cells."""
+
+    recipe: Recipe
+    encoding: Any
+    rule: LabelRule | None
+    layout: Layout
+
+    def __call__(self, batches: Batches) -> Batches:
+        import pyarrow as pa
+
+        names = [*self.recipe.columns, "mark"]
+        for batch in batches:
+            if not batch.num_rows:
+                continue
+            raw = pa.Table.from_batches([batch])
+            table = raw.rename_columns([f"c{place}" for place in range(len(names) - 1)] + ["mark"])
+            columns = {name: table.column(place) for place, name in enumerate(names[:-1])}
+            piece = self.piece(pa.table(columns), table.column("mark").to_numpy())
+            if not self.recipe.gathers:
+                yield self.layout.packed(piece)
+                continue
+            packed = self.layout.packed(piece, 1)
+            for name, values in self._owners(columns, piece).items():
+                packed = packed.append_column(name, values)
+            yield packed
+
+    def piece(self, table: Any, mark: NDArray[np.int64]) -> Piece:
+        """Rows of a raw table, each encoded by itself."""
+        recipe, rows = self.recipe, table.num_rows
+        weight = None
+        if recipe.weight is not None:
+            given = numbers(cells(table, recipe.weight))
+            weight = np.clip(np.where(np.isnan(given), 0.0, given), 0.0, recipe.max_weight)
+        if recipe.schema is not None:
+            X = recipe.schema.encoded(table)
+            labels = Labels(recipe.schema, lambda y: (np.zeros(len(y)), None))
+            values = labels.cells(cells(table, labels.target.column))
+        else:
+            X = np.stack([numbers(cells(table, name)) for name in recipe.features], axis=1)
+            X = X if self.encoding is None else self.encoding.packed(self.encoding.transform(X))
+            values = np.zeros(rows) if recipe.target is None else cells(table, recipe.target)
+            if self.rule is not None:
+                values, known = self.rule(values)[:2]
+                weight = known if weight is None else weight if known is None else known * weight
+            values = numbers(values)
+        keys = None
+        if recipe.row_id is not None and not recipe.by_content:
+            keys = _digests(str(cell).encode() for cell in table.column(recipe.row_id).to_pylist())
+        return Piece(X.astype(recipe.dtype, copy=False), values, weight, keys, mark)
+
+    def _owners(self, columns: dict[str, Any], piece: Piece) -> dict[str, Any]:
+        """Who a row belongs to, and the digest of what it holds. A row that nobody owns stands for itself, and does not count."""
+        import pyarrow as pa
+
+        content = [digest.tobytes() for digest in row_digests(piece)]
+        owned = [True] * len(content)
+        owners = [""] * len(content)
+        if self.recipe.person is not None:
+            names = [person(cell) for cell in columns[self.recipe.person].to_pylist()]
+            owned = [name is not None for name in names]
+            owners = [digest.hex() if name is None else name for name, digest in zip(names, content)]
+        return {"owner": pa.array(owners), "owned": pa.array(owned), "content": pa.array(content, type=pa.binary())}
+
+
+@dataclass(frozen=True, eq=False)
+class Settle:
+    """Cells of one row that know whether they count, and which of their equals they are → cells of many rows."""
+
+    layout: Layout
+    persons: bool
+    by_content: bool
+
+    def __call__(self, batches: Batches) -> Batches:
+        for batch in batches:
+            if not batch.num_rows:
+                continue
+            piece = self.layout.unpacked(batch)
+            weight, keys = piece.weight, piece.keys
+            if self.persons:
+                counted = batch.column("counted").to_numpy(zero_copy_only=False).astype(np.float64)
+                weight = counted if weight is None else counted * weight
+            if self.by_content:
+                content, copy = batch.column("content").to_pylist(), batch.column("copy").to_pylist()
+                keys = _digests(one + int(number).to_bytes(8, "big") for one, number in zip(content, copy))
+            yield self.layout.packed(Piece(piece.X, piece.values, weight, keys, piece.mark))
+
+
+@dataclass(frozen=True, eq=False)
+class CountTerm:
+    """Cells → the integers of a term, with rows and checksum of what was seen. One record per task."""
+
+    layout: Layout
+    labels: Labels | None
+    label_type: str
+    data: DataBounds | None
+    feature_map: FeatureMap | None
+    term: Term
+    step: float
+
+    def __call__(self, batches: Batches) -> Batches:
+        rows = mark = 0
+        total = None
+        for batch in batches:
+            if not batch.num_rows:
+                continue
+            piece = self.layout.unpacked(batch)
+            rows, mark = rows + len(piece.values), mark + int(np.sum(piece.mark))
+            counts = total_counts(self.makers(piece), self.term, self.step, parallel=False)
+            total = counts if total is None else add_limbs(total, counts)
+        yield _record(counts=b"" if total is None else total.reshape(2, -1).tobytes(), rows=rows, mark=_wrapped(mark))
+
+    def makers(self, piece: Piece) -> Iterator[Callable[[], Block]]:
+        return (partial(self.block, piece, first) for first in range(0, len(piece.values), BLOCK_ROWS))
+
+    def block(self, piece: Piece, first: int) -> Block:
+        part = slice(first, first + BLOCK_ROWS)
+        weight = None if piece.weight is None else piece.weight[part]
+        y: Any = piece.values[part]
+        if self.labels is not None:
+            y, known = self.labels(y)
+            weight = known if weight is None else known * weight
+        else:
+            y = y.astype(self.label_type)
+        start = None if piece.keys is None else piece.keys[part]
+        return cut_block(piece.X[part], y, weight, start, self.data, self.feature_map)
+
+
+@dataclass(frozen=True)
+class Add:
+    """Totals of many tasks → one."""
+
+    def __call__(self, batches: Batches) -> Batches:
+        rows = mark = 0
+        totals = []
+        for batch in batches:
+            for part in batch.to_pylist():
+                rows, mark = rows + part["rows"], mark + part["mark"]
+                if part["counts"]:
+                    totals.append(np.frombuffer(part["counts"], dtype=np.int64).reshape(2, -1).copy())
+        yield _record(counts=total_of(totals).tobytes() if totals else b"", rows=rows, mark=_wrapped(mark))
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Cells → rows and checksum, and what was installed where they were made."""
+
+    def __call__(self, batches: Batches) -> Batches:
+        import dperm
+
+        rows = mark = 0
+        for batch in batches:
+            rows += int(np.sum(batch.column("rows").to_numpy(zero_copy_only=False)))
+            mark += int(np.sum(batch.column("mark").to_numpy(zero_copy_only=False)))
+        yield _record(build=f"dperm {dperm.__version__} with NumPy {np.__version__}", rows=rows, mark=_wrapped(mark))
+
+
+def _digests(texts: Iterator[bytes]) -> NDArray[np.void]:
+    found = b"".join(hashlib.blake2b(text, digest_size=KEY_BYTES).digest() for text in texts)
+    return np.frombuffer(found, dtype=f"V{KEY_BYTES}")
+
+
+def _wrapped(mark: int) -> int:
+    """A sum mod 2⁶⁴, as the signed number that a bigint holds."""
+    return (mark + 2**63) % 2**64 - 2**63
+
+
+def _record(**values: Any) -> Any:
+    import pyarrow as pa
+
+    return pa.RecordBatch.from_pylist([values], schema=pa.schema([(name, _TYPES[name](pa)) for name in values]))
+
+
+_TYPES: dict[str, Callable[[Any], Any]] = {
+    "counts": lambda pa: pa.binary(),
+    "build": lambda pa: pa.string(),
+    "rows": lambda pa: pa.int64(),
+    "mark": lambda pa: pa.int64(),
+}
