@@ -15,18 +15,19 @@ import argparse
 import json
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy.stats import binom
-from sklearn.metrics import log_loss, mean_poisson_deviance, roc_auc_score
+from sklearn.metrics import f1_score, log_loss, mean_poisson_deviance, roc_auc_score
 
 import dperm
-from dperm.evaluation.evaluate import program
-from dperm.evaluation.metrics import metrics
+from dperm.evaluation.evaluate import listed_scores, program
 from dperm.evaluation.plan import Question, plan_evaluation
 from dperm.evaluation.rows import question_of, scored_rows
+from dperm.evaluation.sheet import metrics
 from dperm.evaluation.terms import GRID, cell_of
 from dperm.release import driver
 from dperm.release.noise import SeededNoise
@@ -60,11 +61,22 @@ class Case:
         plan = plan_evaluation(self.question, Shape(n, 2), target)
         rows = MemoryRows(self.rows[picked], self.known[picked], self.known[picked])
         outcome = driver.run(program(plan, self.question), plan, rows, SeededNoise(10**6 * seed + n))
-        released = outcome.released
-        truth = dict(self.truth)
-        if "log-loss" in truth and self.question.kind == "binary":
+        truth, found = dict(self.truth), metrics(plan, self.question, outcome.released, NOMINAL)
+        flat = dict(listed_scores(found))
+        if self.question.kind == "binary" and not self.question.groups:
             truth["calibration error"] = self.calibration_truth(outcome.decided["edges"])
-        return metrics(plan, self.question, released, NOMINAL), truth
+            self.at_a_threshold(found["thresholds"]["lines"], flat, truth)
+        return flat, truth
+
+    def at_a_threshold(self, lines: list[dict[str, Any]], flat: dict[str, Any], truth: Truth) -> None:
+        """The line nearest to one half, as three scores; not known where there is none."""
+        line = min(lines, key=lambda one: abs(one["threshold"] - 0.5), default=None)
+        positive = self.rows[:, 0] > 0.5
+        above = self.rows[:, 3] >= (0.5 if line is None else line["threshold"])
+        true = {"recall": above[positive].mean(), "precision": positive[above].mean(), "called positive": above.mean()}
+        for name, value in true.items():
+            truth[f"{name} at a threshold"] = float(value)
+            flat[f"{name} at a threshold"] = {"value": None} if line is None else line[name]
 
 
 def two_classes(shift: float, slope: float, overconfident: float) -> Case:
@@ -100,7 +112,63 @@ def three_classes() -> Case:
         "baseline accuracy": float(np.bincount(y).max() / POOL),
         "log-loss": float(log_loss(y, model.predict_proba(X))),
     }
-    return Case(question, *scored_rows(model, question, X, y), truth)
+    shares = np.bincount(y) / POOL
+    truth["baseline log-loss"] = float(-np.sum(shares * np.log(shares)))
+    return Case(question, *scored_rows(model, question, X, y), truth | by_class(model.predict(X), y, [0, 1, 2]))
+
+
+def by_class(predicted: np.ndarray, y: np.ndarray, labels: list[int]) -> Truth:
+    """Recall, precision and macro F1 of the pool, and the F1 of always guessing its largest class."""
+    found: Truth = {}
+    for k in labels:
+        found[f"recall of {k}"] = float(np.mean(predicted[y == k] == k))
+        found[f"precision of {k}"] = float(np.mean(y[predicted == k] == k))
+    found["macro f1"] = float(f1_score(y, predicted, average="macro"))
+    most = np.bincount(y).max() / len(y)
+    return found | {"baseline macro f1": float(2 * most / (1 + most) / len(labels))}
+
+
+def grouped(case: Case, group: np.ndarray, names: tuple[str, ...], truth_of: Callable[[np.ndarray], Truth]) -> Case:
+    """A case whose scores are asked for by group; the truth of a group is that of its rows in the pool."""
+    truth = {f"{score}, g = {name}": value for g, name in enumerate(names) for score, value in truth_of(group == g).items()}
+    question = replace(case.question, by="g", groups=names)
+    return Case(question, np.column_stack([case.rows, group]), case.known, truth)
+
+
+def classes_by_group() -> Case:
+    """Two classes in groups of 70, 25 and 5 % of the rows; the model is worst for the smallest."""
+    rng = np.random.default_rng(7)
+    group = rng.choice(3, POOL, p=[0.7, 0.25, 0.05])
+    X = rng.standard_normal((POOL, 2)).clip(-4, 4)
+    y = (rng.uniform(size=POOL) < 1 / (1 + np.exp(-((1.5 - 0.7 * group) * X[:, 0] + 0.3)))).astype(int)
+    model = dperm.LogisticRegression(epsilon=50, bounds=(-4, 4), classes=[0, 1], random_state=0).fit(X[:20000], y[:20000])
+    question, predicted, chance = question_of(model), model.predict(X), model.predict_proba(X)
+
+    def truth(here: np.ndarray) -> Truth:
+        found = {"accuracy": float(np.mean(predicted[here] == y[here])), "log-loss": float(log_loss(y[here], chance[here]))}
+        found["baseline accuracy"] = float(np.bincount(y[here]).max() / here.sum())
+        return found | by_class(predicted[here], y[here], [0, 1])
+
+    return grouped(Case(question, *scored_rows(model, question, X, y), {}), group, ("a", "b", "c"), truth)
+
+
+def numbers_by_group() -> Case:
+    """A regression in the same groups."""
+    rng = np.random.default_rng(8)
+    group = rng.choice(3, POOL, p=[0.7, 0.25, 0.05])
+    X = rng.uniform(-1, 1, (POOL, 2))
+    y = np.clip(X[:, 0] + 0.5 * group + 0.9 * rng.standard_normal(POOL), -10, 10)
+    model = dperm.LinearRegression(epsilon=50, bounds=(-1, 1), y_bounds=(-10, 10), random_state=0).fit(X[:20000], y[:20000])
+    question = question_of(model)
+    residual = y - model.predict(X)
+
+    def truth(here: np.ndarray) -> Truth:
+        e = residual[here]
+        found = {"r2": float(1 - np.mean(e**2) / y[here].var()), "mean error": float(e.mean())}
+        found |= {"root mean squared error": float(np.sqrt(np.mean(e**2))), "mean absolute error": float(np.abs(e).mean())}
+        return found | {"baseline root mean squared error": float(y[here].std())}
+
+    return grouped(Case(question, *scored_rows(model, question, X, y), {}), group, ("a", "b", "c"), truth)
 
 
 def numbers(noise: Callable[[np.random.Generator], np.ndarray], bounds: tuple[float, float]) -> Case:
@@ -145,6 +213,8 @@ CASES: dict[str, Callable[[], Case]] = {
     "two classes": lambda: two_classes(0.3, 1.5, 1.0),
     "rare class, overconfident model": lambda: two_classes(-3.5, 1.5, 1.4),
     "three classes": three_classes,
+    "two classes by group": classes_by_group,
+    "regression by group": numbers_by_group,
     "regression": lambda: numbers(lambda rng: 0.9 * rng.standard_normal(POOL), (-10.0, 10.0)),
     "regression, skewed errors": lambda: numbers(lambda rng: 0.9 * (rng.exponential(size=POOL) - 1), (-5.0, 50.0)),
     "counts": lambda: counts(False),

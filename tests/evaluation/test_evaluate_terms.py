@@ -37,12 +37,19 @@ TERMS = {
     "moments": of.Moments(0.1, 0.05, 0.2),
     "rates": of.Rates(0.1),
     "count moments": of.CountMoments(0.05, 1e-4, 0.01),
+    "confusion": of.Confusion(4, 2),
+    "group sizes": of.GroupSizes(4),
+    "centres": of.Grouped((of.Centre(),) * 2),
+    "answers by group": of.Grouped((of.Answers(2, True),) * 3),
+    "confusion by group": of.Grouped((of.Confusion(4, 2),) * 3),
+    "moments by group": of.Grouped((of.Moments(0.1, 0.05, 0.2), of.Moments(0.1, -0.3, 0.2))),
+    "count moments by group": of.Grouped((of.CountMoments(0.05, 1e-4, 0.01),) * 3),
 }
 
 
 def added(term: of.RowTerm, row: np.ndarray | None) -> np.ndarray:
     """What one row adds to the sum; a row of weight 0 for None."""
-    X = np.zeros((1, 4)) if row is None else np.asarray(row, dtype=float).reshape(1, 4)
+    X = np.zeros((1, 6)) if row is None else np.asarray(row, dtype=float).reshape(1, 6)
     return term(Block(X, np.zeros(1), np.array([0.0 if row is None else 1.0]), 0))
 
 
@@ -50,10 +57,13 @@ def candidates(generator: np.random.Generator) -> list[np.ndarray | None]:
     """Rows of odd numbers, rows at the borders of the bins of `Scores`, and a null row."""
     borders = of.grid_edges()[[0, 60, 128, 200, 256]]
     chances = np.concatenate([borders, np.nextafter(borders, 0), np.nextafter(borders, 1), generator.uniform(0, 1, 20), ODD])
-    rows: list[np.ndarray | None] = [generator.choice(ODD, 4) for _ in range(220)]
+    rows: list[np.ndarray] = [generator.choice(ODD, 4) for _ in range(220)]
     rows += [np.append(generator.integers(0, 2, 3), p) for p in chances]
     rows += [np.append(generator.uniform(-1, 1, 2), [0.5, 0.5]) for _ in range(40)]
-    return [*rows, np.array([1.0, 1.0, 1.0, 1.0]), np.array([0.9, 0.1, 0.0, 0.0]), np.array([0.0, 0.0, 0.0, 0.0]), None]
+    rows += [np.array([1.0, 1.0, 1.0, 1.0]), np.array([0.9, 0.1, 0.0, 0.0]), np.array([0.0, 0.0, 0.0, 0.0])]
+    ends = generator.choice([*ODD, 1.0, 0.0, 1.0, 2.0], (len(rows), 2))
+    apart = [np.append(row, pair) for row in (np.ones(4), np.array([1.0, 0.0, 1.0, 1.0])) for pair in ([0, 0], [0, 1], [1, 0])]
+    return [*(np.append(row, pair) for row, pair in zip(rows, ends)), *apart, None]
 
 
 @pytest.mark.parametrize("relation", ["replace-one", "zero-out", "add-remove"])
@@ -71,6 +81,8 @@ def test_one_row_moves_a_sum_by_its_stated_bound_and_by_no_more(name, relation, 
 def test_every_stage_has_the_noise_of_its_sensitivity_and_the_stages_cost_the_target():
     """Σ (Δ_k·k/scale_k)² is μ² less the slack; halved noise or doubled sensitivities would be off by a factor of 4."""
     questions = (Question("binary", 2, True), Question("binary", 2, False), Question("multiclass", 3, True))
+    labels = {"labels": ("a", "b", "c"), "by": "g", "groups": ("x", "y")}
+    questions = (*questions, Question("multiclass", 3, True, **labels), Question("regression", by="g", groups=("x", "y", "z")))
     for question in (*questions, Question("regression", low=-1.0, high=4.0), Question("counts", high=60.0, max_exposure=2.0)):
         for relation in ("replace-one", "zero-out", "add-remove"):
             target = Target.declare(epsilon=0.7, delta=1e-6, n=1000, relation=relation, rows_per_person=3)

@@ -21,6 +21,8 @@ def evaluate(
     nominal_n: int | None = typer.Option(None, help="Public nominal number of rows, for add-remove."),
     exposure: str | None = typer.Option(None, help="Column with the exposures, for counts."),
     max_exposure: float | None = typer.Option(None, help="Largest exposure that a row may have, declared."),
+    by: str | None = typer.Option(None, help="Column whose declared levels are scored apart."),
+    levels: str | None = typer.Option(None, help="Levels of --by, with commas, where the schema does not declare them."),
     bins: int = typer.Option(20, help="Probability bins of the histogram behind AUC and calibration."),
     level: float = typer.Option(0.95, help="Level of the intervals."),
     ledger: Path | None = typer.Option(None, envvar="DPERM_LEDGER", help="Budget ledger of the held-out data set."),
@@ -31,9 +33,9 @@ def evaluate(
 ) -> None:
     """Scores of a released model on private rows, as booked queries with intervals.
 
-    Classes get accuracy, log-loss, AUC and calibration; numbers R² and errors; counts the Poisson deviance and the balance. A
-    plain score on private rows would leak them; these are differentially private by themselves. Use rows that the fit did not
-    see, or one ledger for both.
+    Two classes get accuracy, log-loss, AUC, calibration and thresholds; several classes a confusion matrix, recall, precision and
+    F1; numbers R² and errors; counts the Poisson deviance and the balance. A plain score on private rows would leak them; these
+    are differentially private by themselves. Use rows that the fit did not see, or one ledger for both.
 
     Example: dperm evaluate model/model.json held-out.csv --epsilon 0.5
     """
@@ -52,6 +54,8 @@ def evaluate(
     found = evaluated(
         fitted,
         read_table(file),
+        by=by,
+        levels=None if levels is None else [level.strip() for level in levels.split(",")],
         epsilon=epsilon,
         delta=delta,
         relation=relation,
@@ -73,12 +77,14 @@ def evaluate(
 
 def score_lines(metrics: Mapping[str, Any], level: float) -> dict[str, str]:
     """A line per score, with its interval or why it is not known, and a line per bin of the calibration."""
+    from dperm.evaluation.evaluate import listed_scores
+
     lines = {}
-    for name, score in metrics.items():
-        if isinstance(score, dict) and "value" in score:
-            lines[name] = score.get("why") or (
-                f"{score['value']:.4f}   {level:.0%} interval {score['low']:.4f} … {score['high']:.4f}"
-            )
+    for name, score in listed_scores(metrics):
+        digits = 0 if name.startswith("rows, ") else 4
+        lines[name] = score.get("why") or (
+            f"{score['value']:.{digits}f}   {level:.0%} interval {score['low']:.{digits}f} … {score['high']:.{digits}f}"
+        )
     for row in metrics.get("calibration", []):
         lines[f"predicted {row['predicted']:.3f}"] = f"observed {row['observed']:.3f}  ({row['low']:.3f} … {row['high']:.3f})"
     return lines

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -21,9 +21,9 @@ import numpy as np
 
 from dperm.evaluation.first import FORMAT as FIRST
 from dperm.evaluation.first import plan_first, record_first
-from dperm.evaluation.metrics import metrics
 from dperm.evaluation.plan import BINS, Question, decide, in_units, plan_evaluation, term_of
-from dperm.evaluation.rows import question_of, scored_rows
+from dperm.evaluation.rows import groups_of, question_of, scored_rows
+from dperm.evaluation.sheet import metrics
 from dperm.release.asks import Decide, Program, Sum
 from dperm.release.driver import replay
 from dperm.release.ledger.book import receipt_again
@@ -63,16 +63,26 @@ class Evaluation(Claim):
         return found
 
     def _shown_rows(self) -> list[tuple[str, ...]]:
-        scores = [(name, score) for name, score in self.metrics.items() if isinstance(score, Mapping) and "value" in score]
         return [
             (name, "not known", score["why"])
             if score["value"] is None
             else (name, f"{score['value']:.4f}", f"{score['low']:.4f} … {score['high']:.4f}")
-            for name, score in scores
+            for name, score in listed_scores(self.metrics)
         ]
 
     def disagreements(self) -> Iterator[str]:
         return iter(differences(_again(self.record), self.record))
+
+
+def listed_scores(metrics: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+    """Every score with its name, those of groups after those of all rows."""
+    found = [(name, score) for name, score in metrics.items() if isinstance(score, Mapping) and "value" in score]
+    groups = metrics.get("groups")
+    if groups is not None:
+        for name, scores in groups["scores"].items():
+            found.append((f"rows, {groups['column']} = {name}", groups["rows"][name]))
+            found += [(f"{score}, {groups['column']} = {name}", value) for score, value in listed_scores(scores)]
+    return found
 
 
 def _again(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -85,7 +95,7 @@ def _again(record: Mapping[str, Any]) -> dict[str, Any]:
     if record["format"] == FIRST:
         plan = plan_first(record["kind"], record["bins"], shape, target)
         return record_first(plan, record, noise, _receipt(record, plan, noise["policy"]))
-    question = Question(**record["question"])
+    question = Question.from_spec(record["question"])
     plan = plan_evaluation(question, shape, target)
     receipt = _receipt(record, plan, noise["policy"])
     outcome = replay(program(plan, question), record["released"])
@@ -112,6 +122,8 @@ def evaluate(
     max_rows_per_person: int | None = None,
     exposure: Any = None,
     max_exposure: float | None = None,
+    by: str | None = None,
+    levels: Sequence[Any] | None = None,
     bins: int = BINS,
     level: float = 0.95,
     noise: str = "secure",
@@ -120,9 +132,11 @@ def evaluate(
 ) -> Evaluation:
     """Score a released model on private rows that its fit did not use.
 
-    Two classes: accuracy, log-loss, AUC, calibration; several classes: accuracy and log-loss; regressions: R², root mean squared,
-    mean absolute and mean error; counts: Poisson deviance and balance. What guessing without the row would score stands beside.
-    `exposure` (an array or a column's name) is for counts, with the declared `max_exposure`.
+    Two classes: accuracy, log-loss, AUC, calibration, thresholds; several classes: accuracy, log-loss, confusion matrix, recall
+    and precision of every class, macro F1; regressions: R², root mean squared, mean absolute and mean error; counts: Poisson
+    deviance and balance. What guessing without the row would score stands beside.
+    `exposure` (an array or a column's name) is for counts, with the declared `max_exposure`. `by` names a column whose declared
+    levels (of the schema, or `levels`) are scored apart.
 
     **Guarantee**: (ε, δ)-differential privacy for the rows of X, the composition of one to four Gaussian releases. The model
     must not have been fitted on these rows, or its guarantee and this one add up for them: use one ledger.
@@ -179,9 +193,12 @@ def evaluate(
     if exposure is not None and max_exposure is None:
         raise ValueError("Expected max_exposure= with exposure=, found none. Declare the largest exposure a row may have.")
     model = getattr(model, "best_estimator_", model)  # a search answers as its best model does
-    question = question_of(model, bins=bins, max_exposure=max_exposure)
+    apart = groups_of(model, X, by, levels)
+    question = question_of(model, bins=bins, max_exposure=max_exposure, by=apart)
     held, people = person_column(X, groups)
     rows, known = scored_rows(model, question, held, y, exposure)
+    if apart is not None:
+        rows = np.column_stack([rows, apart.of(X)])
     weight, per_person = person_weights(people, max_rows_per_person, known, len(known))
     n, unit = nominal_n if nominal_n is not None else len(rows), unit_of(people)
     target = Target.declare(epsilon=epsilon, delta=delta, relation=relation, n=n, rows_per_person=per_person, unit=unit)

@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri
 
-from dperm.evaluation.plan import MOST_DEVIANCE, Question, arrays, decide, noise_scales, typical
+from dperm.evaluation.plan import MOST_DEVIANCE, Question, typical
 from dperm.evaluation.ratio import MOST, Ratio, known, share, unknown
 from dperm.evaluation.terms import WITHIN, middles
-from dperm.release.plan import Plan, Vector
+from dperm.release.plan import Vector
 
 WIDEST = {"share": 0.8, "pairs": 1.0, "loss": 0.25, "mean": 0.25, "square": 0.1, "relative": 1.0, "r2": 4.0}
 NUISANCE = 0.1  # part of the error probability that goes to a nuisance: the mean of the target, the number of rows
@@ -67,20 +67,6 @@ class Context:
         """Width of an interval whose noise has deviation `noise` in a sum over `size`, over the widest one worth giving."""
         size = max(size, 1e-300)
         return min(2 * self.z() * math.hypot(noise / size, math.sqrt(sampling / size)) / WIDEST[widest], 1e6)
-
-
-def metrics(plan: Plan, question: Question, released: Mapping[str, Any], level: float) -> dict[str, Any]:
-    """Every score that the releases of this plan support."""
-    context = Context(plan.target.epsilon, plan.shape.n, level)
-    held, scale, decided = arrays(question, released), noise_scales(plan), decide(plan, question, released)
-    if question.kind == "regression":
-        return regression(held, scale, decided, question, context)
-    if question.kind == "counts":
-        return counts(held, scale, decided, question, context)
-    found = answers(held["answers"], scale["answers"], question, context)
-    if question.kind == "binary":
-        found |= scores(held, scale, tuple(decided["edges"]), question, context)
-    return found
 
 
 # -- classes ----------------------------------------------------------------------------------------------------------

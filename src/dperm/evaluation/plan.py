@@ -16,11 +16,13 @@ from dperm.release.plan import Plan, Settings, Shape, Stage, Target, Vector
 
 KINDS = ("binary", "multiclass", "regression", "counts")
 USED = {
-    "binary": ("classes", "probabilities", "bins"),
-    "multiclass": ("classes", "probabilities"),
-    "regression": ("low", "high"),
-    "counts": ("high", "max_exposure"),
+    "binary": ("classes", "probabilities", "bins", "labels", "by", "groups"),
+    "multiclass": ("classes", "probabilities", "labels", "by", "groups"),
+    "regression": ("low", "high", "by", "groups"),
+    "counts": ("high", "max_exposure", "by", "groups"),
 }
+LATER: dict[str, Any] = {"labels": (), "by": "", "groups": ()}  # of 0.3.0: left out of a record where they have these values
+MOST_GROUPS = 200
 BINS = 20
 STANDS_OUT = 4.0  # deviations of noise above which a count is believed
 LEAST_BEYOND = 0.005  # share of the rows beyond the size that a clip is reckoned from
@@ -33,6 +35,15 @@ SHARES: dict[str, dict[str, float]] = {
     "regression": {"centre": 0.03, "residuals": 0.10, "spread": 0.10, "moments": 0.77},
     "counts": {"sizes": 0.08, "rates": 0.08, "deviances": 0.08, "moments": 0.76},
 }
+APART = {"answers": 0.5, "confusion": 0.5}  # of several classes whose labels are given
+WHOLE = 0.6  # what the scores of all rows keep where groups are asked for
+GROUPS = {"groups": 0.04}
+GROUPED: dict[str, dict[str, float]] = {
+    "binary": {"answers by group": 0.18, "confusion by group": 0.18},
+    "multiclass": {"answers by group": 0.18, "confusion by group": 0.18},
+    "regression": {"moments by group": 0.36},
+    "counts": {"moments by group": 0.36},
+}
 
 
 @dataclass(frozen=True)
@@ -43,6 +54,8 @@ class Question:
     bins                     of the predicted probability, for two classes
     low, high                range of a regression's target; `high` is the largest count for counts
     max_exposure             largest exposure of a row, for counts
+    labels                   names of the classes: with them every class is scored apart, and thresholds are
+    by, groups               a column and the names of its declared levels: scores of each of them apart
 
     What a kind does not use keeps its default, so that a record states nothing that nothing depends on.
     """
@@ -54,6 +67,9 @@ class Question:
     low: float = 0.0
     high: float = 1.0
     max_exposure: float = 1.0
+    labels: tuple[str, ...] = ()
+    by: str = ""
+    groups: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         whole = all(isinstance(v, int) and not isinstance(v, bool) for v in (self.bins, self.classes))
@@ -68,9 +84,28 @@ class Question:
         unused = [f for f in fields(self) if f.name not in ("kind", *USED[self.kind]) and getattr(self, f.name) != f.default]
         if unused or type(self.probabilities) is not bool:
             raise ValueError(f"Expected only {USED[self.kind]} for {self.kind}, found others.")
+        if self.labels and not _names(self.labels, self.classes, self.classes):
+            raise ValueError(f"Expected {self.classes} labels that differ, found others.")
+        grouped = bool(self.groups) and _names(self.groups, 2, MOST_GROUPS) and isinstance(self.by, str) and bool(self.by)
+        if not grouped and (self.groups or self.by):
+            raise ValueError(f"Expected a column with 2 to {MOST_GROUPS} groups whose names differ, found others.")
 
     def spec(self) -> dict[str, Any]:
-        return asdict(self)
+        found = {name: value for name, value in asdict(self).items() if name not in LATER or value != LATER[name]}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()}
+
+    @classmethod
+    def from_spec(cls, spec: Mapping[str, Any]) -> Question:
+        given: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in spec.items()}
+        return cls(**given)
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """The stages in order, each with its share of μ²."""
+        found = APART if self.kind == "multiclass" and self.labels else SHARES[self.kind]
+        if not self.groups:
+            return found
+        return {name: WHOLE * share for name, share in found.items()} | GROUPS | GROUPED[self.kind]
 
     @property
     def most_loss(self) -> float:
@@ -82,8 +117,21 @@ class Question:
         return self.high - self.low
 
 
+def _names(names: tuple[str, ...], fewest: int, most: int) -> bool:
+    return fewest <= len(names) <= most and len(set(names)) == len(names) and all(isinstance(name, str) for name in names)
+
+
 def term_of(question: Question, name: str, decided: Settings) -> of.RowTerm:
     """The term of a stage, given what was decided before it."""
+    if name.endswith(" by group"):
+        centres = decided.get("centres", [0.0] * len(question.groups))  # of a regression's target: every group has its own
+        inner = name.removesuffix(" by group")
+        return of.Grouped(tuple(term_of(question, inner, {**decided, "centre": centre}) for centre in centres))
+    if name == "groups":
+        groups = len(question.groups)
+        return of.Grouped((of.Centre(),) * groups) if question.kind == "regression" else of.GroupSizes(groups + 1)
+    if name == "confusion":
+        return of.Confusion(question.classes**2, question.classes)
     if name == "answers":
         return of.Answers(question.classes, question.probabilities)
     if name == "grid":
@@ -117,7 +165,7 @@ def plan_evaluation(question: Question, shape: Shape, target: Target) -> Plan:
         raise ValueError("Expected delta > 0 for an evaluation, whose noise is Gaussian, found 0. Pass e.g. --delta 1e-6.")
     whole = gaussian_mu(target.epsilon, target.delta) * (1 - 1e-12)
     stages = []
-    for name, share in SHARES[question.kind].items():
+    for name, share in question.shares.items():
         mu = whole * math.sqrt(share)
         sensitivity = term_of(question, name, _ANY).sensitivity(target.relation) * target.rows_per_person
         stages.append(Stage(name, Gaussian(mu), {"scale": gaussian_scale(sensitivity, mu)}))
@@ -134,7 +182,9 @@ def sizes_of(question: Question) -> dict[str, int]:
     found["answers"] = 2 + 2 * question.probabilities + question.classes
     found |= dict.fromkeys(("residuals", "spread", "sizes", "deviances"), of.OCTAVES)
     found["moments"] = 11 if question.kind == "counts" else 9
-    return found
+    found["groups"] = 2 * len(question.groups) if question.kind == "regression" else len(question.groups) + 1
+    found["confusion"] = question.classes**2
+    return found | {f"{name} by group": size * len(question.groups) for name, size in found.items()}
 
 
 def arrays(question: Question, released: Mapping[str, Any]) -> dict[str, Vector]:
@@ -156,6 +206,9 @@ def decide(plan: Plan, question: Question, released: Mapping[str, Any]) -> Setti
         decided["edges"] = bin_edges(held["grid"], question.bins, scale["grid"])
     if "centre" in held:
         decided["centre"] = _mean(2 * held["centre"][0], held["centre"][1], scale["centre"], (-1.0, 1.0), 0.0)
+    if "groups" in held and question.kind == "regression":
+        pairs = held["groups"].reshape(-1, 2)
+        decided["centres"] = [_mean(2 * top, rows, scale["groups"], (-1.0, 1.0), decided["centre"]) for top, rows in pairs]
     if "residuals" in held:
         decided["clip"] = clip_of(held["residuals"], 1.0, scale["residuals"], scale["moments"])
     if "spread" in held:
@@ -176,8 +229,8 @@ def in_units(question: Question, decided: Settings) -> Settings:
     for name, value in decided.items():
         if name == "edges":
             told[name] = of.grid_edges()[np.asarray(value)].tolist()
-        elif name == "centre":
-            told[name] = question.low + (value + 1) / 2 * question.width
+        elif name in ("centre", "centres"):
+            told[name] = (question.low + (np.asarray(value) + 1) / 2 * question.width).tolist()
         elif name == "rate":
             told[name] = value * question.high / question.max_exposure
         else:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,13 +13,61 @@ from dperm.estimators.base import PrivateEstimator
 from dperm.estimators.poisson import PoissonRegressor
 from dperm.evaluation.plan import BINS, Question
 from dperm.evaluation.terms import Vector, tidy
-from dperm.tables.cells import numbers
+from dperm.tables.cells import numbers, truth
+from dperm.tables.column import Column
 from dperm.tables.labels import classify, label_column
 from dperm.tables.tables import cells, column_names, is_table
+from dperm.words.spelling import scalars
 
 
-def question_of(model: Any, *, bins: int = BINS, max_exposure: float | None = None) -> Question:
-    """What can be asked about this model's answers."""
+@dataclass(frozen=True)
+class Groups:
+    """A column with declared levels: every row is in one of its groups, or in none."""
+
+    column: Column
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        if self.column.type == "boolean":
+            return ("no", "yes")
+        return tuple(name.removeprefix(f"{self.column.name}=") for name in self.column.features)
+
+    def of(self, X: Any) -> Vector:
+        """The group of every row, from that row's cell alone; -1 for none."""
+        values = cells(X, self.column.source or self.column.name)
+        if self.column.type == "boolean":
+            found = truth(values)
+            return np.where(np.isfinite(found), (found >= 0.5).astype(np.float64), -1.0)
+        return np.asarray(self.column.places(values), dtype=np.float64)
+
+
+def groups_of(model: Any, X: Any, by: str | None, levels: Sequence[Any] | None) -> Groups | None:
+    """The groups of a column: of the levels that the schema declares, or of those listed here."""
+    if by is None:
+        return None
+    if not is_table(X) or by not in column_names(X):
+        raise ValueError(f"Expected a table with the column {str(by)[:60]!r} for by=, found none. Pass the table itself.")
+    if levels is not None:
+        return Groups(Column(by, "categorical", levels=scalars(levels, f"levels of column {by!r}")))
+    schema = model._declared_schema()
+    pieces = [] if schema is None else [p for column in schema.columns if column.name == by for p in column.pieces]
+    if len(pieces) == 1 and pieces[0].type in ("categorical", "boolean"):
+        return Groups(pieces[0])
+    if len(pieces) == 1 and pieces[0].type == "ordinal":
+        return Groups(Column(by, "categorical", levels=pieces[0].levels))
+    raise ValueError(
+        f"Expected declared levels of column {by!r} for by=, found none in the schema. Pass levels=[...] (--levels a,b,c), or "
+        "declare its levels or bins in the schema."
+    )
+
+
+def question_of(model: Any, *, bins: int = BINS, max_exposure: float | None = None, by: Groups | None = None) -> Question:
+    """What can be asked about this model's answers, of all rows and of the groups of a declared column."""
+    found = _question(model, bins, max_exposure)
+    return found if by is None else replace(found, by=by.column.source or by.column.name, groups=by.names)
+
+
+def _question(model: Any, bins: int, max_exposure: float | None) -> Question:
     if not isinstance(model, PrivateEstimator):
         raise ValueError(f"Expected a fitted classifier or regression of dperm, found {type(model).__name__}.")
     if isinstance(model, PoissonRegressor):
@@ -29,7 +79,10 @@ def question_of(model: Any, *, bins: int = BINS, max_exposure: float | None = No
         raise ValueError("Expected max_exposure= only for counts, found it for another model. Leave it out.")
     if hasattr(model, "classes_"):
         K, chances = len(model.classes_), hasattr(model, "predict_proba")
-        return Question("binary", 2, chances, bins) if K == 2 else Question("multiclass", K, chances)
+        labels = tuple(str(label) for label in model.classes_.tolist())
+        if K == 2:
+            return Question("binary", 2, chances, bins, labels=labels)
+        return Question("multiclass", K, chances, labels=labels)
     if not hasattr(model, "_y_low"):
         raise ValueError(f"Expected a classifier, a bounded regression or counts, found {type(model).__name__}.")
     return Question("regression", low=float(model._y_low), high=float(model._y_high))
@@ -48,7 +101,8 @@ def scored_rows(model: Any, question: Question, X: Any, y: Any, exposure: Any = 
         return _counts(model, question, X, y, exposure)
     labels, weight, _ = classify(y, model.classes_)
     index = ((labels + 1) / 2).astype(np.int64) if question.kind == "binary" else labels
-    right = np.asarray(model.predict(X)) == model.classes_[index]
+    said = _places(model, X)
+    right = said == index
     loss, chance = np.zeros(len(index)), np.zeros(len(index))
     if question.probabilities:
         every = np.asarray(model.predict_proba(X), dtype=np.float64)
@@ -58,7 +112,13 @@ def scored_rows(model: Any, question: Question, X: Any, y: Any, exposure: Any = 
     elif question.kind == "binary":
         chance = expit(np.asarray(model.decision_function(X), dtype=np.float64))
     known = np.ones(len(index)) if weight is None else weight
-    return np.column_stack([index, right, loss, chance]).astype(np.float64), known
+    return np.column_stack([index, right, loss, chance, said]).astype(np.float64), known
+
+
+def _places(model: Any, X: Any) -> np.ndarray:
+    """The predicted class of every row, as its place among the classes."""
+    place = {label: k for k, label in enumerate(model.classes_.tolist())}
+    return np.array([place[label] for label in np.asarray(model.predict(X)).tolist()], dtype=np.int64)
 
 
 def _labels(model: Any, X: Any, y: Any) -> np.ndarray:

@@ -1,19 +1,24 @@
 """What one held-out row adds to each paid sum of an evaluation, and how far one row can move it.
 
 The rows of an evaluation are numbers computed row by row from model and row (`evaluation_rows`): for classes (class, right,
-loss/cap, probability), for regressions (residual/range, u = target in [-1, 1]), for counts (count/limit, predicted/limit,
-exposure/largest). Each term clips what it adds, turns NaN into 0, and adds nothing for a null row (label missing or undeclared,
-beyond a person's limit). "Known" rows are the others. Squares of the ℓ2-sensitivity, per row:
+loss/cap, probability, predicted class), for regressions (residual/range, u = target in [-1, 1]), for counts (count/limit,
+predicted/limit, exposure/largest); where scores are asked for by group, the group stands last. Each term clips what it adds,
+turns NaN into 0, and adds nothing for a null row (label missing or undeclared, beyond a person's limit). "Known" rows are the
+others. Squares of the ℓ2-sensitivity, per row:
 
 | term         | one known row adds                                         | null one | replace one                       |
 |--------------|------------------------------------------------------------|----------|-----------------------------------|
 | Cells        | 1 to one cell                                              | 1        | 2                                 |
+| Grouped      | what another term adds, at the place of the row's group    | as there | the larger of: as there, 2·null   |
 | Answers      | right, wrong, l, l²/2, ½·1{class}   (l in [0, 1])          | 2.5      | 3.75                              |
 | Scores       | 1 to (class, bin), d/5 to bin       (d in [-1, 1])         | 1.04     | 2.16                              |
 | Centre       | u/2, 1                                                     | 1.25     | 1.25                              |
 | Moments      | r₊, r₋, r², r⁴/2, v/2, v², v⁴/2, r²v²/2, 1                 | 5        | 5                                 |
 | Rates        | y, e, 1                             (in [0, 1])            | 3        | 3                                 |
 | CountMoments | a, a²/2, b, b²/2, ab/2, y, m, y²/2, m²/2, ym/2, 1          | 6.5      | 6.5                               |
+
+A row has one group, or none: two rows of one group differ as in the other term, two of different groups stand at different places
+and their squared norms add up.
 
 *Null one*: the squared norm of the largest row. *Replace one*: a known row by a known one, or by a null one (the column before),
 whichever is more. Answers: right and wrong move by 1 each, l by 1, l²/2 by ½, two class cells by ½ each: 2 + 1 + ¼ + ½; without
@@ -116,6 +121,25 @@ class ScoreGrid(Cells):
 
 
 @dataclass(frozen=True, eq=False)
+class Confusion(Cells):
+    """How often class j is taken for class k: cell j·K + k."""
+
+    classes: int = 2
+
+    def place(self, X: Vector) -> NDArray[np.int64]:
+        held, said = (tidy(X[:, column], 0.0, self.classes - 1.0).astype(np.int64) for column in (0, 4))
+        return np.asarray(held * self.classes + said, dtype=np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class GroupSizes(Cells):
+    """Rows per group; the last cell has those of no group, and is there so that every row has one."""
+
+    def place(self, X: Vector) -> NDArray[np.int64]:
+        return group_of(X, self.cells - 1)
+
+
+@dataclass(frozen=True, eq=False)
 class Sizes(Cells):
     """Sizes in half octaves below `top`: bin k holds (top·2^(-(k+1)/2), top·2^(-k/2)], the first also what is larger."""
 
@@ -211,6 +235,29 @@ class Scores(RowTerm):
         counts = np.bincount(place + bins * positive, weights=whole(here, 1.0), minlength=2 * bins)
         inside = tidy((chance - middle[place]) / half[place], -1.0, 1.0)
         return np.append(counts, np.bincount(place, weights=whole(here * inside * WITHIN, 1.0), minlength=bins))
+
+
+def group_of(X: Vector, groups: int) -> NDArray[np.int64]:
+    """The group of every row, which stands in its last number; `groups` for none."""
+    found = tidy(X[:, -1], -1.0, groups + 0.0)
+    return np.where((found >= 0) & (found < groups), found, groups).astype(np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Grouped(RowTerm):
+    """A term for every group, of one kind and one sensitivity, summed over its rows; a row of no group adds nothing."""
+
+    inner: tuple[RowTerm, ...]
+
+    def tally(self, block: Block) -> Vector:
+        X = np.asarray(block.X, dtype=np.float64)
+        here, place = present(block), group_of(X, len(self.inner))
+        parts = [term.tally(Block(X[:, :-1], block.y, here * (place == g), block.start)) for g, term in enumerate(self.inner)]
+        return np.concatenate(parts)
+
+    def sensitivity(self, relation: str) -> float:
+        apart = math.sqrt(2.0 if relation == "replace-one" else 1.0) * self.inner[0].sensitivity("zero-out")
+        return max(self.inner[0].sensitivity(relation), apart)
 
 
 def middles(edges: tuple[int, ...]) -> tuple[Vector, Vector]:

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from dperm.choose.odds import odds_sentence
-from dperm.pages.content import declared_blocks, evaluation_blocks, stage_blocks
+from dperm.pages.content import declared_blocks, stage_blocks
 from dperm.pages.document import Block, Page, Section
+from dperm.pages.scores import evaluation_blocks
 from dperm.pages.subject import Subject, day
 from dperm.pages.text import Table, Text
 

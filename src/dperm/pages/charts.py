@@ -164,7 +164,7 @@ class Cards:
 
 @dataclass(frozen=True)
 class Curve:
-    """Points in the unit square with optional vertical reach, and the diagonal: a ROC or a calibration plot."""
+    """Points in the unit square with optional vertical reach, and the diagonal where it means something: ROC, calibration."""
 
     points: Sequence[tuple[float, float]]
     x: str
@@ -172,6 +172,7 @@ class Curve:
     description: str
     reach: Sequence[tuple[float, float]] = field(default_factory=tuple)
     joined: bool = True
+    diagonal: bool = True
 
     def html(self) -> str:
         def at(x: float, y: float) -> tuple[float, float]:
@@ -193,12 +194,12 @@ class Curve:
             for t in (0, 0.5, 1)
         )
         label = html.escape(self.description, quote=True)
+        guess = '<line x1="60" y1="310" x2="340" y2="30" stroke="var(--soft)" stroke-dasharray="4 4"/>' if self.diagonal else ""
         return (
             f"<figure><figcaption>{label}</figcaption>"
             f'<svg viewBox="0 0 360 350" role="img" aria-label="{label}" class="plot">'
             '<rect x="60" y="30" width="280" height="280" fill="none" stroke="var(--line)"/>'
-            '<line x1="60" y1="310" x2="340" y2="30" stroke="var(--soft)" stroke-dasharray="4 4"/>'
-            f'{drawn}{ticks}<text x="200" y="346" text-anchor="middle">{html.escape(self.x)}</text>'
+            f'{guess}{drawn}{ticks}<text x="200" y="346" text-anchor="middle">{html.escape(self.x)}</text>'
             f'<text x="14" y="170" text-anchor="middle" transform="rotate(-90 14 170)">{html.escape(self.y)}</text>'
             "</svg></figure>"
         )

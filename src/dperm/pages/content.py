@@ -8,10 +8,11 @@ from typing import Any
 
 from dperm.choose.odds import odds, odds_sentence, percent
 from dperm.choose.risks import alternatives
-from dperm.pages.charts import Cards, Curve, Shares
+from dperm.pages.charts import Cards, Shares
 from dperm.pages.coefficients import coefficient_blocks, effect_blocks
 from dperm.pages.document import Block, Section
 from dperm.pages.effects import column_and_levels
+from dperm.pages.scores import evaluation_blocks
 from dperm.pages.subject import Subject
 from dperm.pages.text import Code, Table, Text
 from dperm.privacy import Event, Gaussian, HiddenState, compose, event_from_spec
@@ -193,33 +194,6 @@ def _quality(scores: Mapping[str, str], evaluation: Mapping[str, Any] | None) ->
                 "soft",
             )
         )
-    return blocks
-
-
-def evaluation_blocks(record: Mapping[str, Any]) -> list[Block]:
-    """Paid-for scores: a table, and the curves of two classes."""
-    found = record["metrics"]
-    scores = {name: score for name, score in found.items() if isinstance(score, Mapping) and "value" in score}
-    rows = [
-        (name, f"{score['value']:.4f}", f"{score['low']:.4f} … {score['high']:.4f}")
-        for name, score in scores.items()
-        if score["value"] is not None
-    ]
-    unknown = [Text(f"{name}: {score['why']}.", "soft") for name, score in scores.items() if score["value"] is None]
-    blocks: list[Block] = [
-        Text(f"Paid for: {record['statement']}."),
-        Table(("", "value", f"{record['level']:.0%} interval"), rows, "Scores on held-out rows", frozenset({1, 2})),
-        *unknown,
-    ]
-    if found.get("calibration"):
-        points = [(row["predicted"], row["observed"]) for row in found["calibration"]]
-        reach = [(row["low"], row["high"]) for row in found["calibration"]]
-        words = "Calibration: observed share of positives against the predicted probability; on the dashed line they agree"
-        blocks.append(Curve(points, "predicted probability", "observed share", words, reach, False))
-    if "roc" in found:
-        points = list(zip(found["roc"]["false_positive_rate"], found["roc"]["true_positive_rate"]))
-        words = "ROC curve: true against false positive rate; the dashed line is guessing"
-        blocks.append(Curve(points, "false positive rate", "true positive rate", words))
     return blocks
 
 

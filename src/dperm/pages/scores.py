@@ -1,0 +1,95 @@
+"""Paid-for scores on a page: of all rows, of every class, of every group, and at every threshold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dperm.pages.charts import Curve
+from dperm.pages.document import Block
+from dperm.pages.text import Table, Text
+
+BY_CLASS = ("recall of ", "precision of ")
+IN_GROUPS = ("accuracy", "baseline accuracy", "log-loss", "macro f1", "r2", "mean error", "deviance", "balance")
+
+
+def evaluation_blocks(record: Mapping[str, Any]) -> list[Block]:
+    """Paid-for scores: a table, and the curves of two classes."""
+    found = record["metrics"]
+    scores = {name: score for name, score in found.items() if isinstance(score, Mapping) and "value" in score}
+    scores = {name: score for name, score in scores.items() if not name.startswith(BY_CLASS)}
+    rows = [
+        (name, f"{score['value']:.4f}", f"{score['low']:.4f} … {score['high']:.4f}")
+        for name, score in scores.items()
+        if score["value"] is not None
+    ]
+    unknown = [Text(f"{name}: {score['why']}.", "soft") for name, score in scores.items() if score["value"] is None]
+    blocks: list[Block] = [
+        Text(f"Paid for: {record['statement']}."),
+        Table(("", "value", f"{record['level']:.0%} interval"), rows, "Scores on held-out rows", frozenset({1, 2})),
+        *unknown,
+        *_class_blocks(found),
+        *_group_blocks(found),
+    ]
+    if found.get("calibration"):
+        points = [(row["predicted"], row["observed"]) for row in found["calibration"]]
+        reach = [(row["low"], row["high"]) for row in found["calibration"]]
+        words = "Calibration: observed share of positives against the predicted probability; on the dashed line they agree"
+        blocks.append(Curve(points, "predicted probability", "observed share", words, reach, False))
+    if "roc" in found:
+        points = list(zip(found["roc"]["false_positive_rate"], found["roc"]["true_positive_rate"]))
+        words = "ROC curve: true against false positive rate; the dashed line is guessing"
+        blocks.append(Curve(points, "false positive rate", "true positive rate", words))
+    return [*blocks, *_threshold_blocks(found)]
+
+
+def _told(score: Mapping[str, Any] | None) -> str:
+    """A score and its interval in a cell of a table."""
+    if score is None or score["value"] is None:
+        return "not known"
+    return f"{score['value']:.3f} ({score['low']:.3f} … {score['high']:.3f})"
+
+
+def _class_blocks(found: Mapping[str, Any]) -> list[Block]:
+    """Which class is taken for which, and recall and precision of each."""
+    matrix = found.get("confusion")
+    if matrix is None:
+        return []
+    labels = matrix["labels"]
+    rows = []
+    for label, line in zip(labels, matrix["counts"]):
+        scores = (_told(found[f"{name} of {label}"]) for name in ("recall", "precision"))
+        rows.append((label, *(f"{max(count, 0.0):,.0f}" for count in line), *scores))
+    head = ("class", *(f"called {label}" for label in labels), "recall", "precision")
+    words = f"Rows of every class by what they were called (noise ±{1.96 * matrix['noise']:.0f} per cell), recall and precision"
+    return [Table(head, rows, words, frozenset(range(1, len(head))))]
+
+
+def _group_blocks(found: Mapping[str, Any]) -> list[Block]:
+    groups = found.get("groups")
+    if groups is None:
+        return []
+    kinds = [name for name in IN_GROUPS if any(name in scores for scores in groups["scores"].values())]
+    first = next(iter(groups["scores"].values()))
+    kinds += [name for name in first if name.startswith(BY_CLASS)]
+    rows = [
+        (name, f"{groups['rows'][name]['value']:,.0f}", *(_told(scores.get(kind)) for kind in kinds))
+        for name, scores in groups["scores"].items()
+    ]
+    head = (groups["column"], "rows", *kinds)
+    return [Table(head, rows, f"Scores by {groups['column']}, each with its own interval", frozenset(range(1, len(head))))]
+
+
+def _threshold_blocks(found: Mapping[str, Any]) -> list[Block]:
+    """What calling everything above a threshold positive would give."""
+    curve = found.get("thresholds")
+    if not curve or not curve["lines"]:
+        return []
+    lines, positive = curve["lines"], curve["labels"][1]
+    points = [(line["recall"]["value"], line["precision"]["value"]) for line in lines]
+    reach = [(line["precision"]["low"], line["precision"]["high"]) for line in lines]
+    words = f"Precision against recall of {positive}: one point per threshold"
+    kinds = ("recall", "precision", "called positive")
+    rows = [(f"{line['threshold']:.3f}", *(_told(line[name]) for name in kinds)) for line in lines]
+    table = Table(("threshold", *kinds), rows, f"Calling {positive} what is above a threshold", frozenset({1, 2, 3}))
+    return [Curve(points, "recall", "precision", words, reach, False, False), table]
