@@ -7,7 +7,7 @@ WORKERS ?= 2
 export OPENBLAS_NUM_THREADS ?= 1
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo setup test coverage lint audit bench bench-accuracy bench-heads docs gallery soak clean
+.PHONY: demo setup test coverage lint audit bench bench-accuracy bench-heads docs notebooks gallery soak clean
 
 $(BIN)/.core: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -41,6 +41,11 @@ coverage: $(BIN)/.dev
 # The site, with warnings as errors, into site/.
 docs: $(BIN)/.dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+
+# Runs docs/notebooks again and keeps their outputs; `make test` runs them in a reduced form.
+notebooks: $(BIN)/.dev
+	$(BIN)/python -m pip install --quiet --group notebooks
+	$(BIN)/python scripts/run_notebooks.py
 
 # 500 fits killed at random moments while eight processes share one ledger; bounded in time.
 soak: $(BIN)/.core

@@ -1,5 +1,5 @@
-"""Hooks of the documentation site: theorem pages enter the navigation by themselves, and a line `::: dotted.name` becomes the
-signature and docstring of that object.
+"""Hooks of the documentation site: theorem pages and notebooks enter the navigation by themselves, and a line `::: dotted.name`
+becomes the signature and docstring of that object.
 
 A module stands for all its public functions and classes. Doctests become code blocks; they are run by the test suite.
 """
@@ -8,9 +8,14 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import json
 import re
 from pathlib import Path
 from typing import Any
+
+
+# In the order of a reader who begins.
+NOTEBOOKS = ("first-model", "choosing-epsilon", "profile-to-model", "additive-model", "people-with-many-rows", "auditing")
 
 
 def on_config(config: Any) -> Any:
@@ -21,11 +26,45 @@ def on_config(config: Any) -> Any:
     for entry in config["nav"]:
         if isinstance(entry, dict) and "Theorems" in entry:
             entry["Theorems"] = theorems
+        if isinstance(entry, dict) and "Notebooks" in entry:
+            entry["Notebooks"] = [f"notebooks/{name}.md" for name in NOTEBOOKS]
     named = str(config["nav"])
     rest = sorted(str(path.relative_to(docs)) for path in docs.rglob("*.md") if f"'{path.relative_to(docs)}'" not in named)
     if rest:
         config["nav"].append({"More": rest})
     return config
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """A page for every notebook, with the outputs that are stored in it."""
+    from mkdocs.structure.files import File
+
+    for name in NOTEBOOKS:
+        stored = json.loads((Path(config["docs_dir"]) / "notebooks" / f"{name}.ipynb").read_text(encoding="utf-8"))
+        parts = [f"[Download this notebook]({name}.ipynb)", *(cell_markdown(cell) for cell in stored["cells"])]
+        parts[0], parts[1] = parts[1], parts[0]  # the title first
+        files.append(File.generated(config, f"notebooks/{name}.md", content="\n\n".join(parts)))
+    return files
+
+
+def cell_markdown(cell: dict[str, Any]) -> str:
+    """A cell of a notebook: its text, or its code with what it printed and showed."""
+    text = "".join(cell["source"])
+    if cell["cell_type"] == "markdown":
+        return text
+    parts, printed = [f"```python\n{text}\n```"], ""
+    for output in cell["outputs"]:
+        data = output.get("data", {})
+        if output["output_type"] == "stream":
+            printed += "".join(output["text"])
+        elif "image/png" in data:
+            parts.append(f'<img alt="figure" src="data:image/png;base64,{"".join(data["image/png"]).strip()}">')
+        elif "text/html" in data:
+            shown = "\n".join(line for line in "".join(data["text/html"]).splitlines() if line.strip())
+            parts.append(f'<div class="shown">{shown}</div>')
+        else:
+            printed += "".join(data.get("text/plain", ())) + "\n"
+    return "\n\n".join([*parts, *([f"```text\n{printed.rstrip()}\n```"] if printed else [])])
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
