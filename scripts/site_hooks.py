@@ -13,7 +13,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-
 # In the order of a reader who begins.
 NOTEBOOKS = ("first-model", "choosing-epsilon", "profile-to-model", "additive-model", "people-with-many-rows", "auditing")
 
