@@ -14,7 +14,9 @@ from command_line import run as command
 from dperm.privacy import Levels, compose, event_from_spec
 from dperm.privacy.filters import Filter
 from dperm.profiles import terms as of
+from dperm.profiles.plan import stages_of
 from dperm.profiles.profile import Profile, question_about
+from dperm.profiles.question import Question
 from dperm.profiles.rows import looked_at
 from dperm.rows.base import Block
 from dperm.rows.exact import Tallied
@@ -55,6 +57,7 @@ def every_term(columns: int) -> list[of.ColumnTerm]:
         of.Looks(places),
         of.Places(places, (4,) * columns),
         of.Octaves(places, kinds),
+        of.Codes(places, kinds),
         of.Cells(places, kinds, scales),
         of.Moments(places, kinds, scales),
         of.Joint(places, kinds, scales, columns, "numeric", of.Scale(-2.0, 3.0)),
@@ -162,7 +165,8 @@ def test_types_are_decided_by_counts_and_one_cell_decides_nothing():
     assert plain.columns["note"]["levels"] == []
     assert plain.columns["bought"]["levels"] == ["no", "yes"]
     schema = plain.schema().spec()
-    assert schema["columns"]["note"] == schema["columns"]["since"] == {"type": "ignored"}
+    assert schema["columns"]["note"] == {"type": "ignored"}
+    assert schema["columns"]["since"]["type"] == "datetime" and "hour" not in schema["columns"]["since"]["parts"]
     assert schema["target"] == {"column": "bought", "type": "classes", "classes": ["no", "yes"]}
     for cell in ODD[::12]:
         odd = table.copy()
@@ -201,6 +205,35 @@ def test_numbers_are_near_the_truth_and_wide_bounds_do_not_matter():
         bounds = found.schema().spec()["columns"]["age"]
         assert 0 <= bounds["low"] < 18
         assert 90 <= bounds["high"] <= 150
+
+
+def test_whole_numbers_that_are_few_are_codes_and_others_are_numbers():
+    rng = np.random.default_rng(6)
+    n = 8000
+    table = pd.DataFrame(
+        {
+            "hour": rng.integers(0, 24, n), "month": rng.integers(1, 13, n).astype(float),
+            "region": rng.choice([3, 5, 9], n).astype(str), "flag": rng.integers(0, 2, n),
+            "age": rng.integers(17, 90, n), "share": rng.uniform(0, 1, n),
+            "gain": np.where(rng.random(n) < 0.9, 0, rng.integers(100, 9999, n)), "shift": rng.integers(-3, 4, n),
+        }
+    )  # fmt: skip
+    found = dperm.profile(table, epsilon=3.0, random_state=1)
+    levels = {name: column["levels"] for name, column in found.columns.items() if column["kind"] == "levels"}
+    assert levels == {"hour": [*range(24)], "month": [*range(1, 13)], "region": [*range(3, 10)], "flag": [0, 1]}
+    assert {name for name, column in found.columns.items() if column["kind"] == "numeric"} == {"age", "share", "gain", "shift"}
+    assert found.schema().spec()["columns"]["hour"] == {"type": "categorical", "levels": [*range(24)]}
+    assert found.columns["hour"]["counts"][5]["value"] == pytest.approx((table["hour"] == 5).sum(), abs=100)
+    assert found.verify(allow_seeded=True).ok
+    hidden = dperm.profile(table[:300], epsilon=0.3, parts="schema", random_state=1)  # where noise hides it, numbers stay numbers
+    assert not any(column["kind"] == "levels" for column in hidden.columns.values())
+
+
+def test_a_question_of_0_2_0_asks_for_no_codes():
+    question, _ = question_about(["a"], None, None)
+    older = {key: value for key, value in question.spec().items() if key != "codes"}
+    assert question.codes and Question.from_spec(question.spec()) == question
+    assert "codes" not in stages_of(Question.from_spec(older)) and Question.from_spec(older).spec() == older
 
 
 def test_a_target_of_few_numbers_has_classes_and_one_of_many_has_bounds():

@@ -7,25 +7,27 @@ from typing import Any
 
 from dperm.profiles.plan import Found
 from dperm.profiles.question import Asked, Question
+from dperm.tables.looks import iso
 from dperm.tables.schema import Schema
 
 
 def filled_schema(question: Question, found: tuple[Found, ...], declared: Mapping[str, Any] | None) -> Schema:
-    """Types, bounds and levels as found. Text without a level that stands out, dates and empty columns are ignored."""
+    """Types, bounds and levels as found, dates by their parts. Text without a level that stands out, and empty columns, are
+    ignored."""
     columns: dict[str, Any] = {} if declared is None else dict(declared["columns"])
     target = None if declared is None else declared.get("target")
     for asked, column in zip(question.columns, found):
         if asked.target:
             target = _target(asked, column, target)
         else:
-            columns[asked.name] = _column(column, columns.get(asked.name))
+            columns[asked.name] = _column(asked.name, column, columns.get(asked.name))
     if target is not None:
         columns.pop(target["column"], None)
     spec: dict[str, Any] = {"name": "table"} if declared is None else {key: declared[key] for key in declared}
     return Schema.from_dict({**spec, "columns": columns, **({} if target is None else {"target": target})})
 
 
-def _column(found: Found, declared: Mapping[str, Any] | None) -> dict[str, Any]:
+def _column(name: str, found: Found, declared: Mapping[str, Any] | None) -> dict[str, Any]:
     """One feature; what a schema says about missing cells and groups stays."""
     kept = {} if declared is None else {key: declared[key] for key in ("missing", "group") if key in declared}
     if declared is not None and declared["type"] in ("sparse", "ordinal", "boolean"):
@@ -34,11 +36,22 @@ def _column(found: Found, declared: Mapping[str, Any] | None) -> dict[str, Any]:
         return dict(declared)
     if found.kind == "numeric" and found.scale is not None:
         return {"type": "numeric", "low": found.scale.low, "high": found.scale.high, **kept}
+    if found.kind == "date" and found.scale is not None:
+        return _date(name, found.scale.low, found.scale.high)
     if found.kind == "boolean":
         return {"type": "boolean", **kept}
     if found.kind == "levels" and found.levels:
         return {"type": "categorical", "levels": list(found.levels), **kept}
     return {"type": "ignored"}
+
+
+def _date(name: str, first: float, last: float) -> dict[str, Any]:
+    """Parts of dates that lie between two days; hours where the name speaks of a time, which no count was paid for."""
+    years = [int(iso(day)[:4]) if iso(day)[4:5] == "-" else None for day in (first, last)]
+    parts = ["month", "weekday", *(["hour"] if any(word in name.lower() for word in ("time", "hour", "stamp")) else [])]
+    if years[0] is None or years[1] is None:  # beyond what a calendar has
+        return {"type": "datetime", "parts": parts}
+    return {"type": "datetime", "parts": ["year", *parts], "low": years[0], "high": max(years[1], years[0] + 1)}
 
 
 def _target(asked: Asked, found: Found, declared: Mapping[str, Any] | None) -> dict[str, Any] | None:

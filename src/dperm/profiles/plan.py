@@ -20,10 +20,13 @@ from dperm.tables.scale import OCTAVES, SMALLEST
 from dperm.terms.ranges import CELLS, coarse_ranges, outermost, tight_ranges
 
 # Shares of μ², before those of stages that are not asked for are given to the others. What is shown gets most of it.
-SHARES = {"types": 0.04, "levels": 0.16, "octaves": 0.05, "cells": 0.08, "counts": 0.42, "moments": 0.25, "joint": 0.3}
+SHARES = {"types": 0.04, "codes": 0.06, "levels": 0.16, "octaves": 0.05, "cells": 0.08}
+SHARES |= {"counts": 0.42, "moments": 0.25, "joint": 0.3}
 SHOWN = ("counts", "moments", "joint")  # not asked for where only a schema is wanted
 FAILURE = 0.04  # share of δ that the threshold of private levels may fail with: within the 5 % that a ledger sets aside
 STANDS_OUT = 4.0  # deviations of noise above which a count is believed
+ENDS = 3.0  # deviations above which the lowest and the highest code are believed: an empty level more costs little
+STRAYS = 0.02  # share of the numbers of a column of codes that may be none
 MOST_CLASSES = 20  # a target of numbers with at most so many levels is taken for classes
 KIND_OF_LOOK = ("unknown", "numeric", "boolean", "date", "levels")
 
@@ -35,6 +38,7 @@ class Found:
     kind: str
     levels: tuple[Any, ...] | None = None
     scale: of.Scale | None = None
+    coded: bool = False  # its levels are whole numbers that were found among its numbers
 
     def spec(self) -> dict[str, Any]:
         scale = None if self.scale is None else dict(self.scale.__dict__)
@@ -44,6 +48,7 @@ class Found:
 def stages_of(question: Question) -> list[str]:
     """The stages in order; which there are follows from the question alone."""
     wanted = {"types": bool(question.unknown), "levels": question.may_have_levels}
+    wanted["codes"] = question.codes and bool(question.unknown)
     wanted |= dict.fromkeys(("octaves", "cells", "moments"), question.may_have_numbers)
     wanted["joint"] = question.correlations
     return [name for name in SHARES if wanted.get(name, True) and (question.parts == "all" or name not in SHOWN)]
@@ -78,6 +83,9 @@ def term_of(name: str, question: Question, found: tuple[Found, ...], words: Voca
     """The term of a stage, given what was found before it; `words` is there in a run only."""
     if name == "types":
         return of.Looks(question.unknown)
+    if name == "codes":
+        columns = may_be_codes(question, found)
+        return of.Codes(columns, ("numeric",) * len(columns))
     numbers = numeric(found)
     kinds = tuple(found[j].kind for j in numbers)
     if name == "octaves":
@@ -127,8 +135,27 @@ def to_find(question: Question, found: tuple[Found, ...]) -> tuple[int, ...]:
         j
         for j, column in enumerate(found)
         if (asked[j].kind == "levels" and asked[j].levels is None)
-        or (asked[j].kind == "unknown" and (asked[j].target or column.kind == "levels"))
+        or (asked[j].kind == "unknown" and (asked[j].target or (column.kind == "levels" and not column.coded)))
     )
+
+
+def may_be_codes(question: Question, found: tuple[Found, ...]) -> tuple[int, ...]:
+    """Numbers that nothing is declared about, those that turned out to be codes included; a target's classes are found as
+    levels."""
+    return tuple(j for j in question.unknown if not question.columns[j].target and (found[j].kind == "numeric" or found[j].coded))
+
+
+def codes_among(counts: NDArray[np.float64], scale: float) -> tuple[int, ...] | None:
+    """The whole numbers that a column holds, from the smallest to the largest that stands out; None where it is a number.
+
+    It is a column of codes where hardly a number is anything else: a share of 2 %, or what noise may feign, if that is little.
+    """
+    whole = float(counts.sum())
+    seen = np.flatnonzero(counts[:-1] > ENDS * scale)
+    unsure = STANDS_OUT * scale
+    if unsure > 0.1 * whole or counts[-1] > max(STRAYS * whole, unsure) or np.sum(counts[:-1] > unsure) < 2:
+        return None
+    return tuple(range(int(seen[0]), int(seen[-1]) + 1))
 
 
 def decide(plan: Plan, question: Question, released: Mapping[str, Any]) -> tuple[Found, ...]:
@@ -141,6 +168,13 @@ def decide(plan: Plan, question: Question, released: Mapping[str, Any]) -> tuple
             best = int(np.argmax(row[1:])) + 1
             kind = KIND_OF_LOOK[best] if row[best] > STANDS_OUT * noise else "unknown"
             found = _with(found, j, Found(kind, (0, 1) if kind == "boolean" else None))
+    if "codes" in released:
+        columns = may_be_codes(question, found)
+        term = term_of("codes", question, found)
+        counts = numbers_of(released["codes"], max((of.CODES + 1) * len(columns), 1))
+        for j, row in zip(columns, counts.reshape(max(len(columns), 1), -1)):
+            levels = codes_among(row, noise_of(plan, "codes", term))
+            found = found if levels is None else _with(found, j, Found("levels", levels, coded=True))
     if "levels" in released:
         found = _with_levels(question, found, released)
     if "octaves" in released:

@@ -213,7 +213,7 @@ def question_about(
 ) -> tuple[Question, dict[str, Any] | None]:
     """The question, and the schema that it was asked with in its JSON form."""
     if schema is None:
-        return Question(asked_by_names(names, target), parts, correlations), None
+        return Question(asked_by_names(names, target), parts, correlations, codes=True), None
     if not isinstance(schema, Schema):
         schema = Schema.from_dict(schema) if isinstance(schema, Mapping) else Schema.load(schema)
     extra: tuple[Asked, ...] = ()

@@ -51,6 +51,7 @@ class Question:
     columns: tuple[Asked, ...]
     parts: str = "all"
     correlations: bool = False  # of numeric columns with the target
+    codes: bool = False  # whether undeclared numbers may turn out to be codes; not in records of 0.2.0
 
     def __post_init__(self) -> None:
         names = [column.name for column in self.columns]
@@ -58,11 +59,13 @@ class Question:
             raise ValueError("Expected columns with names that differ and at most one target, found others.")
         if self.correlations and (self.parts != "all" or not any(column.target for column in self.columns)):
             raise ValueError("Expected a target for correlations, found none. Pass target= (--target).")
-        if self.parts not in PARTS or type(self.correlations) is not bool:
+        if self.parts not in PARTS or type(self.correlations) is not bool or type(self.codes) is not bool:
             raise ValueError(f"Expected parts in {PARTS}, found {self.parts!r}.")
 
     def spec(self) -> dict[str, Any]:
-        return {"columns": [column.spec() for column in self.columns], "parts": self.parts, "correlations": self.correlations}
+        later = {"codes": True} if self.codes else {}
+        columns = [column.spec() for column in self.columns]
+        return {"columns": columns, "parts": self.parts, "correlations": self.correlations, **later}
 
     @classmethod
     def from_spec(cls, spec: Mapping[str, Any]) -> Question:
@@ -71,7 +74,7 @@ class Question:
             levels = entry["levels"]
             listed = None if levels is None else scalars(levels, f"levels of column {entry['name']!r}")
             columns.append(Asked(**{**entry, "levels": listed}))
-        return cls(tuple(columns), spec["parts"], spec["correlations"])
+        return cls(tuple(columns), spec["parts"], spec["correlations"], spec.get("codes", False))
 
     @property
     def unknown(self) -> tuple[int, ...]:

@@ -6,6 +6,7 @@ limit) adds nothing. Squares of the ℓ2-sensitivity for p columns:
 | term     | one row adds, per column                                  | null one | replace one |
 |----------|-----------------------------------------------------------|----------|-------------|
 | Looks    | 1 to one of five kinds                                    | p        | 2p          |
+| Codes    | 1 to one whole number from 0 to 31 or to "other", or nothing | p      | 2p          |
 | Places   | 1 to one level of the table, or nothing                   | p        | 2p          |
 | Octaves  | 1 to one octave, or nothing                               | p        | 2p          |
 | Cells    | 1 to one cell, or nothing                                 | p        | 2p          |
@@ -39,6 +40,7 @@ Vector = NDArray[np.float64]
 PER_COLUMN = 3  # reading, look, level
 LOOKS = 5
 BINS = 32
+CODES = 32  # whole numbers that may be codes: 0 to 31, which hours, months, days and most codes are
 ACCEPTED = {"numeric": (NUMBER, TRUTH), "date": (DATE,), "boolean": (NUMBER, TRUTH, WORD)}
 
 
@@ -150,6 +152,16 @@ class Octaves(NumberTerm):
         u = stored(x)
         octave = np.minimum((2 * OCTAVES * np.abs(u)).astype(np.int64), OCTAVES - 1)
         return _counted(np.where(u < 0, octave, OCTAVES + octave), np.where(known, here, 0.0), 2 * OCTAVES)
+
+
+@dataclass(frozen=True, eq=False)
+class Codes(NumberTerm):
+    """How many numbers are 0, 1, … 31, and how many are something else."""
+
+    def part(self, place: int, X: Vector, here: Vector) -> Vector:
+        x, known = self.seen(place, X)
+        code = np.where((x == np.floor(x)) & (x >= 0) & (x < CODES), x, CODES).astype(np.int64)
+        return _counted(code, np.where(known, here, 0.0), CODES + 1)
 
 
 @dataclass(frozen=True, eq=False)
