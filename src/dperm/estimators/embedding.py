@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -19,6 +18,7 @@ from dperm.rows.embeddings import EmbeddingRows
 from dperm.tables.encoding import Encoding
 from dperm.tables.labels import declared_classes, label_column
 from dperm.tables.persons import person_weights, unit_of
+from dperm.tables.tables import parsed
 from dperm.terms.heads import raw_rows
 from dperm.walk.fitting import Release
 from dperm.words.notices import repeated_fits
@@ -168,14 +168,9 @@ def matrix_of(X: Any) -> np.ndarray:
     elif type(X).__module__.split(".")[0] == "torch":
         X = X.detach().cpu()
         X = (X.float() if str(X.dtype) == "torch.bfloat16" else X).numpy()
-    if isinstance(X, np.ma.MaskedArray):
-        X = X.filled(0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        try:
-            found = X if isinstance(X, np.ndarray) else np.asarray(X)
-        except Exception as error:  # ragged lists, objects of other libraries
-            raise ValueError("Expected embeddings as a matrix of numbers, found something else. Pass an array.") from error
+    # A type is public and cells are not: in lists, objects and tables each cell is read alone, and one that is no number is 0.
+    typed = isinstance(X, np.ndarray) and not isinstance(X, np.ma.MaskedArray) and X.dtype.kind != "O"
+    found: np.ndarray = np.asanyarray(X if typed else parsed(X.toarray() if hasattr(X, "toarray") else X))
     if found.dtype.kind not in "fiub" or found.ndim != 2 or found.shape[1] == 0:
         raise ValueError(
             f"Expected embeddings as a matrix of numbers with one row per record, found {found.ndim} dimensions of type "
@@ -194,6 +189,8 @@ def _of_arrow(X: Any) -> np.ndarray:
         raise ValueError(f"Expected an Arrow column of fixed-size lists, found {X.type}. Cast it to pa.list_(pa.float32(), d).")
     width = X.type.list_size
     numbers = X.values.slice(X.offset * width, len(X) * width)
+    if pa.types.is_boolean(numbers.type):
+        numbers = numbers.cast(pa.uint8())  # with a missing one among them they would be objects
     found = numbers.to_numpy(zero_copy_only=False).reshape(len(X), width)
     if X.null_count:
         found = np.where(np.asarray(X.is_valid())[:, None], found, 0.0)
