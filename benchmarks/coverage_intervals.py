@@ -1,10 +1,12 @@
 """Coverage and width of the intervals of `intervals=True`, on made data; resumable, and as parallel as asked.
 
     python benchmarks/coverage_intervals.py --processes 16            every cell of the study (hours on two cores)
+    python benchmarks/coverage_intervals.py --seconds 300             what fits into that time; a third of every cell first
     python benchmarks/coverage_intervals.py --only small              the cells with n ≤ 5,000
+    python benchmarks/coverage_intervals.py --merge other.json        draws of a run elsewhere (--results there)
     python benchmarks/coverage_intervals.py --write                   the tables of docs/intervals.md from what is measured
 
-Draws are kept in benchmarks/results/coverage_intervals.json, in chunks of ten: a run that is stopped goes on where it was.
+Draws are kept in benchmarks/results/coverage_intervals.json: a run that is stopped goes on where it was.
 "cover" is the share of slopes (not the intercept) whose 95 % interval holds the truth, "worst" that of the worst slope, "width"
 is the median length over that of the non-private interval (least squares, maximum likelihood, the asymptotic one of the median),
 and "error" the same ratio for the actual error of the estimate. Data and noise are fresh in every draw.
@@ -13,10 +15,9 @@ and "error" the same ratio for the actual error of the estimate. Data and noise 
 from __future__ import annotations
 
 import argparse
-import json
 import os
-from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor, as_completed
+import sys
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
@@ -26,11 +27,14 @@ from scipy.special import ndtri
 
 import dperm
 
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from resumable import Job, left, measure, merge, stored
+
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "coverage_intervals.json"
 PAGE = ROOT / "docs" / "intervals.md"
 BEGIN, END = "<!-- study: written by benchmarks/coverage_intervals.py -->", "<!-- end of study -->"
-DELTA, CHUNK = 1e-6, 10
+DELTA = 1e-6
 
 
 @dataclass(frozen=True)
@@ -197,45 +201,27 @@ def chunk(cell: Cell, numbers: list[int]) -> list[Draw]:
     return [draw(cell, number) for number in numbers]
 
 
-def stored() -> dict[str, Any]:
-    return json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
-
-
-def keep(results: dict[str, Any]) -> None:
-    """Written whole to another name first: a stop in the middle of it loses nothing."""
-    RESULTS.parent.mkdir(exist_ok=True)
-    part = RESULTS.with_suffix(".part")
-    part.write_text(json.dumps(results), encoding="utf-8")
-    part.replace(RESULTS)
-
-
-def measure(chosen: list[Cell], processes: int) -> None:
-    results = stored()
-    with ProcessPoolExecutor(processes) as pool:
+def jobs(chosen: list[Cell], results: dict[str, Any]) -> Iterator[Job]:
+    """A third of every cell first, then the rest."""
+    for share in (3, 1):
         for cell in chosen:
-            entry = results.setdefault(cell.key, {"cell": asdict(cell), "draws": {}})
-            left = [number for number in range(cell.draws) if str(number) not in entry["draws"]]
-            parts = [left[k : k + CHUNK] for k in range(0, len(left), CHUNK)]
-            jobs = {pool.submit(chunk, cell, part): part for part in parts}
-            for job in as_completed(jobs):
-                entry["draws"] |= {str(number): one for number, one in zip(jobs[job], job.result())}
-                keep(results)
-            found = summarised(list(entry["draws"].values()))
-            print(cell.key, {key: round(value, 3) for key, value in found.items()}, flush=True)
+            draws = range(0 if share == 3 else cell.draws // 3, cell.draws // share)
+            for numbers in left(results, cell.key, draws, 10 if cell.n <= 5000 else 2):
+                yield Job(cell.key, chunk, (cell,), numbers)
 
 
 def tables(results: dict[str, Any]) -> str:
     """One table per design and relation; a cell whose mean is below 94 % beyond the luck of all of them is marked."""
-    measured = {cell: results[cell.key] for cell in cells() if cell.key in results}
+    measured = {cell: list(results[cell.key].values()) for cell in cells() if cell.key in results}
     limit = -float(ndtri(0.05 / max(len(measured), 1)))
     lines: list[str] = []
     for design, relation in dict.fromkeys((cell.design, cell.relation) for cell in measured):
         lines += [f"\n**{design} columns, {relation}**\n", "| model | n | d | ε | draws | cover | worst | width | error |"]
         lines.append("|---|---|---|---|---|---|---|---|---|")
-        for cell, entry in measured.items():
+        for cell, drawn in measured.items():
             if (cell.design, cell.relation) != (design, relation):
                 continue
-            found = summarised(list(entry["draws"].values()))
+            found = summarised(drawn)
             low = " (low)" if (found["cover"] - 0.94) < -limit * max(found["spread"], 1e-9) else ""
             shares = f"{found['cover']:.1%}{low} | {found['worst']:.1%} | {found['width']:.2f} | {found['error']:.2f}"
             lines.append(f"| {cell.model} | {cell.n:,} | {cell.d} | {cell.epsilon:g} | {found['draws']} | {shares} |")
@@ -252,15 +238,21 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--draws", type=int, help="fewer draws per cell than the study's")
     parser.add_argument("--only", default="", help="cells whose name holds this text, or 'small' for n ≤ 5,000")
+    parser.add_argument("--seconds", type=float, help="stop after so long")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="the file of draws")
+    parser.add_argument("--merge", type=Path, nargs="*", help="take the draws of these files in, and measure nothing")
     parser.add_argument("--write", action="store_true", help="write the tables of docs/intervals.md and measure nothing")
     given = parser.parse_args()
+    if given.merge:
+        merge(given.results, given.merge)
     if given.write:
-        write(tables(stored()))
+        write(tables(stored(given.results)))
+    if given.merge or given.write:
         return
     chosen = [cell for cell in cells() if (cell.n <= 5000 if given.only == "small" else given.only in cell.key)]
     if given.draws is not None:
         chosen = [Cell(**{**asdict(cell), "draws": min(cell.draws, given.draws)}) for cell in chosen]
-    measure(chosen, given.processes)
+    measure(given.results, jobs(chosen, stored(given.results)), given.processes, given.seconds)
 
 
 if __name__ == "__main__":

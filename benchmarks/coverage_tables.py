@@ -2,6 +2,7 @@
 
     python benchmarks/coverage_tables.py --processes 16
     python benchmarks/coverage_tables.py --only adult --draws 20
+    python benchmarks/coverage_tables.py --seconds 300 --results other.json
     python benchmarks/coverage_tables.py --write                       the table of docs/intervals.md from what is measured
 
 Four fifths of a table are the population, from which n rows are drawn with replacement; the rest is for the scores. "own" is the
@@ -15,7 +16,8 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from concurrent.futures import ProcessPoolExecutor, as_completed
+import sys
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -25,16 +27,20 @@ import pyarrow.parquet as pq
 from scipy.special import expit
 
 import dperm
+from dperm.mechanisms.registry import mechanism_of_record
 from dperm.mechanisms.scaled import inference_settings as rule
-from dperm.mechanisms.scaled.settings import original_coefficients
+from dperm.mechanisms.scaled import whitening
 from dperm.problem import Problem
 from dperm.rows.base import Block
-from dperm.terms.affine import Features
 from dperm.terms.inference import CurvatureMatrix, ScoreSum
+from dperm.terms.mixing import Mixing
 from dperm.terms.moments import smat
 
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from resumable import Job, left, measure, merge, stored
+
 ROOT = Path(__file__).resolve().parents[1]
-DATA = ROOT.parent / "shared" / "data"
+DATA = Path(os.environ.get("DPERM_TABLES", ROOT.parent / "shared" / "data"))
 RESULTS = ROOT / "benchmarks" / "results" / "coverage_tables.json"
 PAGE = ROOT / "docs" / "intervals.md"
 BEGIN, END = "<!-- tables: written by benchmarks/coverage_tables.py -->", "<!-- end of tables -->"
@@ -52,7 +58,7 @@ TABLES: dict[str, tuple[str, tuple[str, ...]]] = {
 }  # fmt: skip
 POSITIVE = {"adult": ">50K", "bank_full": "yes", "covertype_92k": 2}
 CELLS = [(name, n, epsilon) for name in TABLES for n in (5000, 20_000) for epsilon in (1.0, 3.0)]
-DRAWS, CHUNK, DELTA = 60, 5, 1e-6
+DRAWS, DELTA = 60, 1e-6
 
 
 @cache
@@ -135,15 +141,17 @@ def ordinary(name: str) -> tuple[np.ndarray, np.ndarray]:
 def own_target(name: str, model: Any) -> np.ndarray:
     """The slopes that solve the fit's own weighted problem on the whole population."""
     X, y, _, _, _ = population(name)
-    record = model.certificate_.record
-    decided, problem = record["decided"], Problem.from_spec(record["problem"])
+    decided, plan = model.certificate_.record["decided"], model.plan_
+    problem = Problem.from_spec(model.certificate_.record["problem"])
+    mechanism = mechanism_of_record(plan.mechanism, plan.options)
+    scaled, rate, counts = mechanism._scaled(plan, problem, model.release_.released)
     labels, _, _ = model._labels(y)
-    features = Features(1.0, np.array(decided["shift"]), np.array(decided["scale"]))
     bound = rule.Limits(decided["radius"][-1], decided["clip"][-1], 1.0)
-    block = Block(model._encoded(X), labels, None, 0)
+    rows = Mixing(np.asarray(scaled["shift"]), np.asarray(scaled["scale"]), scaled["turn"]).mapped(model._encoded(X))
+    block, features = Block(rows, labels, None, 0), mechanism._features(problem, scaled)
 
     def score(theta: np.ndarray) -> Any:
-        return rule.score_of(problem, features, theta, bound, decided["positive_rate"], decided, 1.0)
+        return rule.score_of(problem, features, theta, bound, rate, counts, 1.0)
 
     p = X.shape[1] + 1
     theta = newton(
@@ -151,7 +159,7 @@ def own_target(name: str, model: Any) -> np.ndarray:
         lambda t: smat(CurvatureMatrix(score(t), bound.radius)(block), p) / len(y),
         np.array(model.release_.released["window mean"]),
     )
-    slopes = model._encoding.original(original_coefficients(theta, decided, 1.0), 1.0)[0]
+    slopes = model._encoding.original(whitening.coefficients(theta, scaled, 1.0), 1.0)[0]
     return slopes * ((model._y_high - model._y_low) / 2 if hasattr(model, "_y_low") else 1.0)
 
 
@@ -190,17 +198,6 @@ def key(cell: tuple[str, int, float]) -> str:
     return f"{cell[0]} n={cell[1]} eps={cell[2]:g}"
 
 
-def stored() -> dict[str, Any]:
-    return json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
-
-
-def keep(results: dict[str, Any]) -> None:
-    RESULTS.parent.mkdir(exist_ok=True)
-    part = RESULTS.with_suffix(".part")
-    part.write_text(json.dumps(results), encoding="utf-8")
-    part.replace(RESULTS)
-
-
 def summarised(found: list[dict[str, Any]]) -> dict[str, float]:
     shares = {side: np.array([[mark == "1" for mark in one[side]] for one in found]) for side in ("own", "ordinary")}
     answer = {"draws": len(found), "width": float(np.median([one["width"] for one in found]))}
@@ -210,18 +207,12 @@ def summarised(found: list[dict[str, Any]]) -> dict[str, float]:
     return answer
 
 
-def measure(chosen: list[tuple[str, int, float]], draws: int, processes: int) -> None:
-    results = stored()
-    with ProcessPoolExecutor(processes) as pool:
+def jobs(chosen: list[tuple[str, int, float]], draws: int, results: dict[str, Any]) -> Iterator[Job]:
+    """A third of every cell first, then the rest."""
+    for share in (range(draws // 3), range(draws // 3, draws)):
         for cell in chosen:
-            entry = results.setdefault(key(cell), {})
-            left = [number for number in range(draws) if str(number) not in entry]
-            jobs = {pool.submit(chunk, *cell, left[k : k + CHUNK]): left[k : k + CHUNK] for k in range(0, len(left), CHUNK)}
-            for job in as_completed(jobs):
-                entry |= {str(number): one for number, one in zip(jobs[job], job.result())}
-                results[key(cell)] = entry
-                keep(results)
-            print(key(cell), {name: round(value, 4) for name, value in summarised(list(entry.values())).items()}, flush=True)
+            for numbers in left(results, key(cell), share, 5 if cell[1] <= 5000 else 2):
+                yield Job(key(cell), chunk, cell, numbers)
 
 
 def table(results: dict[str, Any]) -> str:
@@ -242,13 +233,20 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--draws", type=int, default=DRAWS)
     parser.add_argument("--only", default="", help="cells whose name holds this text")
+    parser.add_argument("--seconds", type=float, help="stop after so long")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="the file of draws")
+    parser.add_argument("--merge", type=Path, nargs="*", help="take the draws of these files in, and measure nothing")
     parser.add_argument("--write", action="store_true", help="write the table of docs/intervals.md and measure nothing")
     given = parser.parse_args()
+    if given.merge:
+        merge(given.results, given.merge)
     if given.write:
         before, rest = PAGE.read_text(encoding="utf-8").split(BEGIN)
-        PAGE.write_text(f"{before}{BEGIN}\n{table(stored())}\n{END}{rest.split(END)[1]}", encoding="utf-8")
+        PAGE.write_text(f"{before}{BEGIN}\n{table(stored(given.results))}\n{END}{rest.split(END)[1]}", encoding="utf-8")
+    if given.merge or given.write:
         return
-    measure([cell for cell in CELLS if given.only in key(cell)], given.draws, given.processes)
+    chosen = [cell for cell in CELLS if given.only in key(cell)]
+    measure(given.results, jobs(chosen, given.draws, stored(given.results)), given.processes, given.seconds)
 
 
 if __name__ == "__main__":

@@ -28,6 +28,15 @@ def test_an_old_certificate_verifies(path: Path) -> None:
     assert verdict.ok, verdict.reasons
 
 
+@pytest.mark.parametrize("kind", ["linear", "logistic"])
+def test_an_old_fit_with_intervals_verifies_and_has_its_summary(kind: str) -> None:
+    model = dperm.load(OLD.with_name("0.2.0") / f"inference-{kind}.json")
+    verdict = model.certificate_.verify(allow_seeded=True)
+    assert verdict.ok, verdict.reasons
+    estimate = model.summary().estimate
+    assert np.allclose(estimate, np.r_[np.ravel(model.coef_), np.ravel(model.intercept_)], rtol=1e-9)
+
+
 def test_every_mechanism_has_an_old_certificate() -> None:
     assert len(CERTIFICATES) == 56
     found = {json.loads(path.read_text())["mechanism"]["name"] for path in CERTIFICATES}

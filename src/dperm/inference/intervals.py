@@ -27,7 +27,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from dperm.inference.summary import Summary, reach
 from dperm.mechanisms.registry import mechanism_of_record
-from dperm.mechanisms.scaled import settings as rule
 from dperm.mechanisms.scaled.errors import Errors
 from dperm.mechanisms.scaled.inference import ScaledInference
 from dperm.mechanisms.scaled.one_step import OneStep
@@ -180,7 +179,7 @@ def margin_errors(model: Any, X: Any) -> tuple[Vector, Vector]:
     rows = np.asarray(encoded.toarray() if is_sparse(encoded) else encoded, dtype=np.float64)
     if model.fit_intercept:
         rows = np.column_stack([rows, np.ones(len(rows))])
-    errors, _ = _one_step(model)
+    errors, _, _ = _one_step(model)
     return rows @ errors.estimate, np.sqrt(np.add(*errors.variances(rows)))
 
 
@@ -263,20 +262,16 @@ def _mechanism(model: Any) -> str:
     raise ValueError(f"Expected a fit with intervals=True, found one by {name!r}: {why}. {advice}")
 
 
-def _one_step(model: Any) -> tuple[Errors, OneStep]:
-    """Errors of all encoded coefficients of a fit by `scaled-inference`, and the step behind them."""
-    record, plan = model.certificate_.record, model.plan_
-    problem = Problem.from_spec(record["problem"])
-    step = mechanism_of_record(plan.mechanism, plan.options).inference(plan, problem, model.release_.released)
-    decided, p = record["decided"], len(step.errors.estimate)
-    lift = rule.original_coefficients(np.eye(p), decided, problem.data.intercept).T
-    # A count regression has the logarithm of the mean rate in its intercept: a constant, since it is released.
-    return step.errors.mapped(lift, np.asarray(decided["coefficients"]) - lift @ step.errors.estimate), step
+def _one_step(model: Any) -> tuple[Errors, OneStep, Vector]:
+    """Errors of all encoded coefficients of a fit by `scaled-inference`, the step behind them, and the map to the columns."""
+    plan, problem = model.plan_, Problem.from_spec(model.certificate_.record["problem"])
+    mechanism: ScaledInference = mechanism_of_record(plan.mechanism, plan.options)
+    return mechanism.in_columns(plan, problem, model.release_.released)
 
 
 def _scaled(model: Any, kept: Contrasts) -> tuple[Errors, str]:
-    errors, step = _one_step(model)
-    return errors.mapped(kept.map.T), target_sentence(model) + _weak_directions(model, step)
+    errors, step, lift = _one_step(model)
+    return errors.mapped(kept.map.T), target_sentence(model) + _weak_directions(model, step, lift)
 
 
 def target_sentence(model: Any) -> str:
@@ -300,14 +295,19 @@ def target_sentence(model: Any) -> str:
     return f"{sentence}; errors include sampling and privacy noise"
 
 
-def _weak_directions(model: Any, step: OneStep) -> str:
+def _weak_directions(model: Any, step: OneStep, lift: Vector) -> str:
+    """Names the columns of the directions that the matrix cannot tell from flat, each in deviations of its column."""
     weak = step.unresolved().T
     if len(weak) == 0:
         return ""
     if len(weak) > max(2, len(step.eigenvalues) // 3):
         return "; the curvature does not stand out of its noise, so intervals are wide"
     names = [*map(printable, model._encoding.names), "intercept"]
-    told = [" and ".join(names[j] for j in np.flatnonzero(np.abs(direction) > 0.3)[:6]) for direction in weak]
+    scale = np.append(np.asarray(model.certificate_.record["decided"]["scale"]), 1.0)[: len(lift)]
+    told = []
+    for direction in weak:
+        parts = np.abs(lift @ direction / scale)
+        told.append(" and ".join(names[j] for j in np.flatnonzero(parts > 0.3 * np.linalg.norm(parts))[:6]))
     return f"; the data can hardly tell apart {'; '.join(told)}: their intervals have no guarantee"
 
 

@@ -84,6 +84,35 @@ class GramTerm(Paired):
 
 
 @dataclass(frozen=True, eq=False)
+class CentredMoments(Paired):
+    """svec(Σ x'x'ᵀ) with x' = (x - m)·min(1, r/‖x - m‖), m the features' shift; its first d coordinates are the sums of squares.
+
+    **Sensitivity** r² for one row nulled, ‖x'x'ᵀ‖_F = ‖x'‖²; √2·r² for one replaced: X, Y ≽ 0 have tr(XY) ≥ 0. The squares alone
+    have the same: all other products come for nothing.
+    """
+
+    features: Features
+    radius: float
+
+    def factors(self, block: Block) -> list[Pair]:
+        rows = np.asarray(block.X.toarray() if is_sparse(block.X) else block.X, dtype=np.float64)
+        if self.features.shift is not None:
+            rows = rows - self.features.shift
+        c = in_ball(scaled(rows, np.asarray(row_weights(block) > 0, dtype=np.float64)), self.radius)
+        return [Pair(c, c)]
+
+    def units(self, total: NDArray[Any]) -> Vector:
+        return moments_of(total, self.row_bound)
+
+    def sensitivity(self, relation: str) -> float:
+        return math.sqrt(kappa(relation)) * self.row_bound
+
+    @property
+    def row_bound(self) -> float:
+        return self.radius**2
+
+
+@dataclass(frozen=True, eq=False)
 class CrossTerm(Pulled):
     """Σ weight·y·z with ‖z‖ ≤ norm, |y| ≤ label, weights in [0, W]. **Sensitivity** κ·W·norm·label."""
 

@@ -28,6 +28,7 @@ from dperm.privacy import Gaussian
 from dperm.problem import Problem
 from dperm.release.asks import Asking, Close, Decide, Open, Program, See, Sum, View
 from dperm.release.plan import Plan, Settings, Shape, Stage, Target, Vector, options_of, register
+from dperm.rows.base import Term
 from dperm.rows.gaps import Filling
 from dperm.terms.affine import Features
 from dperm.terms.ranges import CellHistogram, OctaveHistogram, Recoding, private_columns
@@ -275,9 +276,11 @@ def scaling_releases(
     kinds: tuple[str, ...],
     gaps: tuple[int, ...],
     filled: Callable[[Vector], View] = Filling,
+    squares: Callable[[Features, float], Term] = SquareSum,
 ) -> Asking[dict[str, Any]]:
     """Row norms, mean, present cells, centred norms, squares and label statistics, each a booked noisy sum, in the plan's order;
-    missing cells are seen at the centre from then on, through the view that `filled` makes of it."""
+    missing cells are seen at the centre from then on, through the view that `filled` makes of it. `squares` is the term of the
+    stage of that name: sums of squares, or the whole matrix of second moments."""
     shape, budget = plan.shape, budget_of(plan)
     released: dict[str, Any] = {}
     if "row norms" in budget:
@@ -292,7 +295,7 @@ def scaling_releases(
     centred = Features(shift=shift)
     released["radius"] = yield Sum("radius", LogHistogram(RowNorms(centred), 2 * problem.data.x_norm))
     radius = rule.centred_radius(problem, shape, released)
-    released["squares"] = yield Sum("squares", SquareSum(centred, radius))
+    released["squares"] = yield Sum("squares", squares(centred, radius))
     if "positives" in budget:
         released["positives"] = yield Sum("positives", PositiveCount())
     if "label mean" in budget:

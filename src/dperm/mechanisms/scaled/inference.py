@@ -22,9 +22,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dperm.mechanisms.scaled import gaps as gaps_rule
-from dperm.mechanisms.scaled import inference_outlook, poisson_settings
+from dperm.mechanisms.scaled import inference_outlook, poisson_settings, whitening
 from dperm.mechanisms.scaled import inference_settings as inference_rule
 from dperm.mechanisms.scaled import settings as rule
+from dperm.mechanisms.scaled.errors import Errors
 from dperm.mechanisms.scaled.gradient import (
     bounds_settings,
     budget_of,
@@ -38,11 +39,14 @@ from dperm.mechanisms.scaled.noise_ratio import noise_warning
 from dperm.mechanisms.scaled.one_step import OneStep
 from dperm.privacy import Gaussian
 from dperm.problem import Problem
-from dperm.release.asks import Asking, Close, Decide, Open, Program, Publish, Sum
+from dperm.release.asks import Asking, Close, Decide, Open, Program, Publish, See, Sum
+from dperm.release.noise import gaussian_scale
 from dperm.release.plan import Plan, Settings, Shape, Stage, Target, UnmetNeeds, Vector, options_of, register
 from dperm.terms.affine import Features
 from dperm.terms.inference import CountScore, CurvatureMatrix, ScaleNumbers, ScoreMatrix, ScoreSum
-from dperm.terms.statistics import LogHistogram, Residuals
+from dperm.terms.mixing import Mixing
+from dperm.terms.moments import CentredMoments
+from dperm.terms.statistics import LogHistogram, Residuals, SquareSum
 
 RELEASES = {
     **rule.RELEASES,
@@ -67,6 +71,8 @@ class ScaledInference:
     clip_factor  clip of the residuals in units of their private 75 % quantile (linear, counts); by the rule if left out
     max_weight   declared bound on the exposures of counts, or None when every row has exposure 1
     gaps         columns whose missing cells take the released centre; their present cells are counted
+    whitened     release all second moments where squares alone would cost the same, and see rows as uncorrelated; False is how
+                 version 0.2.0 fitted
 
     **Guarantee**: μ(ε, δ)-GDP in stages, for the target's relation.
 
@@ -79,8 +85,10 @@ class ScaledInference:
     clip_factor: float | None = None
     max_weight: float | None = None
     gaps: tuple[int, ...] = ()
+    whitened: bool = True
 
     name: ClassVar[str] = "scaled-inference"
+    UNSTATED: ClassVar[dict[str, Any]] = {"whitened": False}  # version 0.2.0 had no such option
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kinds", tuple(self.kinds))
@@ -134,6 +142,8 @@ class ScaledInference:
         public: dict[str, Settings] = {
             name: {"releases": RELEASES[name], "share": mu * mu / whole} for name, mu in budget.items()
         }
+        if self.whitened:
+            public["squares"]["releases"] = "sums of squares and products of the centred columns"
         public["descent"] |= {
             "columns": rule.kinds_in_words(kinds),
             "declared_kinds": len(self.kinds),
@@ -156,7 +166,14 @@ class ScaledInference:
         """(centre and scale, share of positives, settings of counts)."""
         shape, target, budget = plan.shape, plan.target, budget_of(plan)
         kinds = rule.column_kinds(self.kinds, shape)
-        scaled = rule.centred_and_scaled(problem, shape, target, kinds, budget, released, self.gaps)
+        squares = {"squares": np.asarray(released["squares"], dtype=np.float64)[: shape.d]}  # the first of the moments
+        scaled = rule.centred_and_scaled(problem, shape, target, kinds, budget, {**released, **squares}, self.gaps)
+        if self.whitened:
+            of_moments = CentredMoments(Features(), scaled["centred_radius"]).sensitivity(target.relation)
+            noise = gaussian_scale(of_moments * target.rows_per_person, budget["squares"])
+            groups = self.groups if problem.data.intercept else ()
+            moments = np.asarray(released["squares"], dtype=np.float64)
+            scaled = whitening.whitened(scaled, moments, noise, shape.n, groups, problem.data.intercept)
         counts: Settings = {}
         if inference_rule.family(problem) == "counts":
             mean = poisson_settings.mean_rate(problem, shape, target, budget, released, self.heaviest)
@@ -193,11 +210,12 @@ class ScaledInference:
             self._limits(plan, problem, scaled["size"], rate, counts, released, name) for name in ("residuals", "residuals again")
         )
         step = self.inference(plan, problem, released)
-        lift = rule.original_coefficients(np.eye(shape.parameters(problem)), scaled, problem.data.intercept).T
+        lift = whitening.coefficients(np.eye(shape.parameters(problem)), scaled, problem.data.intercept).T
         sampling, privacy = step.errors.variances(lift)
         w = self._coefficients(step.errors.estimate, scaled, counts, problem)
+        stated = {name: value for name, value in scaled.items() if name != "turn"}
         return w, {
-            **scaled,
+            **stated,
             "mean_radius": rule.mean_radius(problem, shape, released),
             "positive_rate": rate,
             **counts,
@@ -213,7 +231,7 @@ class ScaledInference:
         }
 
     def _coefficients(self, theta: Vector, scaled: Settings, counts: Settings, problem: Problem) -> Vector:
-        w = rule.original_coefficients(theta, scaled, problem.data.intercept)
+        w = whitening.coefficients(theta, scaled, problem.data.intercept)
         if counts:  # η is relative to the mean rate: its logarithm belongs to the intercept
             w[-1] += math.log(counts["mean_rate"]) / problem.data.intercept
         return w
@@ -222,27 +240,48 @@ class ScaledInference:
         """The estimate and its covariance in the coordinates of θ."""
         scaled, rate, counts = self._scaled(plan, problem, released)
         bound = self._limits(plan, problem, scaled["size"], rate, counts, released, "residuals again")
-        features, mean = features_of(problem, scaled), np.asarray(released["window mean"], dtype=np.float64)
-        score = inference_rule.score_of(problem, features, mean, bound, rate, counts, self.heaviest)
-        flat = inference_rule.flat_directions(self.groups if problem.data.intercept else (), scaled)
-        flat = flat if problem.data.intercept else np.zeros((len(mean), 0))
+        features, at = self._features(problem, scaled), np.asarray(released[self._place], dtype=np.float64)
+        score = inference_rule.score_of(problem, features, at, bound, rate, counts, self.heaviest)
+        flat = whitening.flat_directions(self.groups if problem.data.intercept else (), scaled)
+        flat = flat if problem.data.intercept else np.zeros((len(at), 0))
         return inference_rule.inference(
             problem, plan.shape, plan.target, budget_of(plan), scaled, score, bound.radius, released, flat
         )
+
+    def in_columns(self, plan: Plan, problem: Problem, released: Mapping[str, Any]) -> tuple[Errors, OneStep, Vector]:
+        """(the estimate with its errors in encoded columns, the step behind it, the map from its coordinates to these)."""
+        scaled, _, counts = self._scaled(plan, problem, released)
+        step = self.inference(plan, problem, released)
+        lift = whitening.coefficients(np.eye(len(step.errors.estimate)), scaled, problem.data.intercept).T
+        # A count regression has the logarithm of the mean rate in its intercept: a constant, since it is released.
+        estimate = self._coefficients(step.errors.estimate, scaled, counts, problem)
+        return step.errors.mapped(lift, estimate - lift @ step.errors.estimate), step, lift
+
+    @property
+    def _place(self) -> str:
+        """Which released mean of iterates the matrices are taken at."""
+        return "last mean" if self.whitened else "window mean"
+
+    def _features(self, problem: Problem, scaled: Settings) -> Features:
+        """Of the rows as they are seen: turned ones are centred and scaled already."""
+        return Features(1.0 if problem.data.intercept else 0.0) if self.whitened else features_of(problem, scaled)
 
     # -- the run -----------------------------------------------------------------------------------------------------
 
     def program(self, plan: Plan, problem: Problem) -> Program:
         kinds, budget = rule.column_kinds(self.kinds, plan.shape), budget_of(plan)
         released = yield from known_bounds(plan, kinds)
-        released |= yield from scaling_releases(problem, plan, kinds, self.gaps)
+        squares = CentredMoments if self.whitened else SquareSum
+        released |= yield from scaling_releases(problem, plan, kinds, self.gaps, squares=squares)
         if "count scale" in budget:
             yield from self._count(plan, problem, released)
         scaled, rate, counts = self._scaled(plan, problem, released)
-        features = features_of(problem, scaled)
+        if self.whitened:
+            yield See(Mixing(np.asarray(scaled["shift"]), np.asarray(scaled["scale"]), scaled["turn"]))
+        features = self._features(problem, scaled)
         bound = yield from self._descend(plan, problem, features, scaled, released)
-        mean = np.asarray(released["window mean"], dtype=np.float64)
-        at = inference_rule.score_of(problem, features, mean, bound, rate, counts, self.heaviest)
+        place = np.asarray(released[self._place], dtype=np.float64)
+        at = inference_rule.score_of(problem, features, place, bound, rate, counts, self.heaviest)
         released["curvature"] = yield Sum("curvature", CurvatureMatrix(at, bound.radius))
         released["scores"] = yield Sum("scores", ScoreMatrix(at, bound.radius))
         if "scale numbers" in budget:
@@ -267,7 +306,8 @@ class ScaledInference:
         bound = yield from limits_at("residuals")
         settings = inference_rule.descent_settings(problem, shape, plan.target, kinds, budget, scaled, bound)
         steps, window = settings["steps"], settings["window_from"]
-        velocity, mean, total = np.zeros_like(theta), np.zeros_like(theta), np.zeros_like(theta)
+        velocity, mean, total, late = (np.zeros_like(theta) for _ in range(4))
+        last = steps - (steps - window) // 2
         yield Open("descent", sums=steps)
         for step in range(steps):
             if step == window:
@@ -278,6 +318,8 @@ class ScaledInference:
             gradient = (noisy + self._pull(problem, theta, scaled)) / shape.n
             if step >= window:  # the mean of the points at which the gradients were taken
                 mean, total = mean + theta, total + gradient
+            if step >= last:
+                late = late + theta
             velocity = rule.MOMENTUM * velocity + gradient
             unit = bound.scale if inference_rule.family(problem) == "quantile" else 1.0
             theta = theta - settings["step_size"] * unit * velocity
@@ -285,6 +327,8 @@ class ScaledInference:
         # Sums of the descent are not in the record; errors and estimate follow from their means, which are.
         released["window mean"] = yield Publish("window mean", partial(np.asarray, mean / (steps - window)))
         released["window gradient"] = yield Publish("window gradient", partial(np.asarray, total / (steps - window)))
+        if self.whitened:  # nearer to the root than the whole window's mean, which matters where log-odds are steep
+            released["last mean"] = yield Publish("last mean", partial(np.asarray, late / (steps - last)))
         return bound
 
     def _count(self, plan: Plan, problem: Problem, released: dict[str, Any]) -> Asking[None]:
@@ -307,8 +351,8 @@ class ScaledInference:
         """Gradient of the ridge in the coordinates of θ."""
         if problem.regularizer.name == "none":
             return 0.0
-        w = rule.original_coefficients(theta, scaled, problem.data.intercept)
-        return rule.pulled_back(np.asarray(problem.regularizer.gradient(w)), scaled, problem.data.intercept)
+        w = whitening.coefficients(theta, scaled, problem.data.intercept)
+        return whitening.pulled_back(np.asarray(problem.regularizer.gradient(w)), scaled, problem.data.intercept)
 
 
 RIDGED = ("squared", "huber", "logistic")

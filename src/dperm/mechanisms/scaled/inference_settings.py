@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from dperm.mechanisms.scaled import poisson_settings as poisson_rule
 from dperm.mechanisms.scaled import settings as rule
+from dperm.mechanisms.scaled import whitening
 from dperm.mechanisms.scaled.one_step import OneStep, Released, one_step
 from dperm.privacy import gaussian_mu, kappa
 from dperm.problem import Problem
@@ -51,7 +52,11 @@ GENEROUS, WIDE_ENOUGH = 2.4, 1.75
 SMALLEST_CLIP = {"linear": 1.5, "counts": 2.0}
 LARGEST_CLIP, LARGEST_RADIUS = 6.0, 4.0
 SMOOTHING = 0.7  # of the residuals' scale, for a quantile
-HORIZONS = {"logistic": 1.0, "quantile": 1.0, "linear": 3.0, "counts": 2.0}
+HORIZONS = {"logistic": 2.0, "quantile": 1.0, "linear": 3.0, "counts": 2.0}
+# Longest flow time of counts whose rows are whitened: the curvature is about 1 in every direction that can be told, so 20 is long
+# enough, and a path that noise moves further is bent by the exponential of long rows.
+LONGEST = {"counts": 20.0}
+SHORT_HORIZON = 1.0  # of log-odds in fits of version 0.2.0, which stopped steep ones short
 MOST_COLUMNS = 500  # the record holds both matrices
 
 
@@ -165,13 +170,13 @@ def descent_settings(
     else:
         strength, curvature = bound.clip * bound.radius / (bound.scale * size), 1.0
     nu = rule.noise_ratio(problem, shape, target, kinds, budget["descent"], size)
-    reach = HORIZONS[named]
+    reach = HORIZONS[named] if "turn" in scaled or named != "logistic" else SHORT_HORIZON
     if named in ("linear", "counts"):
         reach = min(reach, 2.0 * rule.NOISE_LIMIT / (strength * nu * max(shape.d / size**2, 1.0)))
-    tau = min(reach / (strength * nu), 1000.0)
+    tau = min(reach / (strength * nu), LONGEST.get(named, 1000.0) if "turn" in scaled else 1000.0)
     gain = 1 - rule.MOMENTUM
     stiffness = curvature * size**2
-    stiffness += problem.regularizer.smoothness * rule.map_norm(scaled, problem.data.intercept) ** 2 / shape.n
+    stiffness += problem.regularizer.smoothness * whitening.map_norm(scaled, problem.data.intercept) ** 2 / shape.n
     longest = poisson_rule.STEP / size**2 if named == "counts" else 0.855 * 2 * (1 + rule.MOMENTUM) / stiffness
     steps = int(min(max(math.ceil(gain * tau / longest), 120), 500))
     first = steps // 3
@@ -197,29 +202,14 @@ def residual_scale(
     return poisson_rule.residual_scale(shape, target, mu, released[name], top, rare=rare)
 
 
-def flat_directions(groups: Sequence[int], scaled: Settings) -> Vector:
-    """Orthonormal directions of θ that no row with a declared level can tell, one per one-hot group beside the intercept.
-
-    Σ_j z_j/scale_j = Σ_j (x_j - shift_j) = 1 - Σ_j shift_j over the levels of a group: levels and intercept may move against each
-    other without moving a margin.
-    """
-    scale, shift = np.asarray(scaled["scale"]), np.asarray(scaled["shift"])
-    found = []
-    for group in sorted({group for group in groups if group >= 0}):
-        levels = np.array([other == group for other in groups])
-        direction = np.append(np.where(levels, 1.0 / scale, 0.0), -(1.0 - float(np.sum(shift[levels]))))
-        found.append(direction / np.linalg.norm(direction))
-    return np.linalg.qr(np.array(found).T)[0] if found else np.zeros((len(scale) + 1, 0))
-
-
 def penalty(problem: Problem, scaled: Settings, shape: Shape) -> Vector | None:
     """Curvature of the ridge in the coordinates of θ, divided by n."""
     if problem.regularizer.name == "none":
         return None
     intercept, p = problem.data.intercept, shape.parameters(problem)
-    columns = rule.original_coefficients(np.eye(p), scaled, intercept)
+    columns = whitening.coefficients(np.eye(p), scaled, intercept)
     slopes = np.array([problem.regularizer.gradient(column) for column in columns])
-    return np.asarray(rule.pulled_back(slopes, scaled, intercept)) / shape.n
+    return np.asarray(whitening.pulled_back(slopes, scaled, intercept)) / shape.n
 
 
 def dispersion(score: Score, mu: float, numbers: Vector, target: Target) -> float:
