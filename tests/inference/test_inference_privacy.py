@@ -43,6 +43,8 @@ from dperm.terms.inference import (
     ScoreMatrix,
     ScoreSum,
 )
+from dperm.terms.moments import CentredMoments
+from dperm.terms.statistics import SquareSum
 from dperm.walk.certificate import Certificate
 from dperm.walk.fitting import fit, plan
 
@@ -99,6 +101,31 @@ def test_the_sensitivity_is_attained(term, relation):
     before = made(block([first], labels[:1], [1.0]))
     after = made(block([second], labels[1:], [0.0 if relation != "replace-one" or term == "numbers" else 1.0]))
     assert np.linalg.norm(after - before) >= made.sensitivity(relation) * 0.999999
+
+
+def moments_of(rows, weights, radius=1.5, stored="dense"):
+    return CentredMoments(Features(shift=np.array([0.3, -0.2, 0.1])), radius)(block(rows, np.ones(len(rows)), weights, stored))
+
+
+@pytest.mark.parametrize("stored", ["dense", "sparse", "float32"])
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_no_neighbour_moves_the_centred_moments_by_more(relation, stored):
+    generator, bound = np.random.default_rng(8), CentredMoments(Features(), 1.5).sensitivity(relation)
+    for _ in range(200):
+        X = generator.normal(size=(3, 3)) * 10 ** generator.uniform(-2, 2, (3, 1))
+        before, other = moments_of(X, np.ones(3), stored=stored), X.copy()
+        other[1] = generator.normal(size=3) * 10 ** generator.uniform(-2, 2)
+        weights = np.ones(3) if relation == "replace-one" else np.array([1.0, 0.0, 1.0])
+        assert np.linalg.norm(moments_of(other, weights, stored=stored) - before) <= bound * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_centred_moments_attain_their_sensitivity(relation):
+    first, second = np.array([[0.3 + 1.5, -0.2, 0.1]]), np.array([[0.3, -0.2 + 1.5, 0.1]])
+    moved = moments_of(first, [1.0]) - moments_of(second, [1.0 if relation == "replace-one" else 0.0])
+    assert np.linalg.norm(moved) == pytest.approx(CentredMoments(Features(), 1.5).sensitivity(relation), rel=1e-5)
+    squares = SquareSum(Features(), 1.5).sensitivity(relation)
+    assert CentredMoments(Features(), 1.5).sensitivity(relation) == pytest.approx(squares)  # the products come for nothing
 
 
 # -- whole runs ----------------------------------------------------------------------------------------------------------
