@@ -40,11 +40,12 @@ Vector = NDArray[np.float64]
 
 
 class Scored(NamedTuple):
-    """Of every row: r (u = r·z), ψ and v."""
+    """Of every row: r (u = r·z), ψ and v; `importance` in [0, 1] is its weight over the largest one."""
 
     stretch: Vector
     slope: Vector
     curvature: Vector
+    importance: Vector | float = 1.0
 
 
 class Score(Protocol):
@@ -173,6 +174,39 @@ class CountScore:
         return np.abs(self.residuals(block)[1])
 
 
+@dataclass(frozen=True, eq=False)
+class WeightedScore:
+    """Another score on rows with sample or class weights, in units of the largest: a = weight/heaviest, cut into [0, 1].
+
+    A weighted row has the score a·ψ·z and the curvature a·v·zzᵀ. With u = √a·z and ψ' = √a·ψ these are ψ'·u and v·uuᵀ, and since
+    a ≤ 1 no bound changes: |ψ'| ≤ t, v ≤ v_max. Dividing all weights by one number does not move the root.
+    """
+
+    score: Score
+    heaviest: float
+
+    @property
+    def features(self) -> Features:
+        return self.score.features
+
+    @property
+    def theta(self) -> Vector:
+        return self.score.theta
+
+    @property
+    def slope_bound(self) -> float:
+        return self.score.slope_bound
+
+    @property
+    def curvature_bound(self) -> float:
+        return self.score.curvature_bound
+
+    def rows(self, block: Block) -> Scored:
+        share = row_weights(block, self.heaviest) / self.heaviest
+        root, plain = np.sqrt(share), self.score.rows(block)
+        return Scored(plain.stretch * root, plain.slope * root, plain.curvature, share)
+
+
 def weighted(score: Score, radius: float, block: Block) -> tuple[Scored, Vector]:
     """The rows' scores and ω = min(1, (R/‖u‖)²), 0 for a null row."""
     rows = score.rows(block)
@@ -263,7 +297,8 @@ class ScoreMatrix(MatrixTerm):
 
 @dataclass(frozen=True, eq=False)
 class ScaleNumbers(Tallied):
-    """(Σ ωψ²/t², Σ ωv/v_max). **Sensitivity** √2 under every relation: one row's pair moves inside the unit square."""
+    """(Σ ωψ²/t², Σ ωv/v_max), each times the row's importance. **Sensitivity** √2 under every relation: one row's pair moves
+    inside the unit square."""
 
     score: Score
     radius: float
@@ -271,7 +306,7 @@ class ScaleNumbers(Tallied):
     def tally(self, block: Block) -> Vector:
         rows, weight = weighted(self.score, self.radius, block)
         shares = ((rows.slope / self.score.slope_bound) ** 2, rows.curvature / self.score.curvature_bound)
-        return np.array([np.sum(whole(weight * share, 1.0)) for share in shares])
+        return np.array([np.sum(whole(weight * rows.importance * share, 1.0)) for share in shares])
 
     def sensitivity(self, relation: str) -> float:
         return math.sqrt(2.0)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
 
@@ -38,7 +38,7 @@ from dperm.mechanisms.scaled.inference_settings import Limits
 from dperm.mechanisms.scaled.noise_ratio import noise_warning
 from dperm.mechanisms.scaled.one_step import OneStep
 from dperm.privacy import Gaussian
-from dperm.problem import Problem
+from dperm.problem import Problem, Ridge
 from dperm.release.asks import Asking, Close, Decide, Open, Program, Publish, See, Sum
 from dperm.release.noise import gaussian_scale
 from dperm.release.plan import Plan, Settings, Shape, Stage, Target, UnmetNeeds, Vector, options_of, register
@@ -69,7 +69,7 @@ class ScaledInference:
     kinds        "numeric", "categorical", "boolean", "sparse", "free" or "private" per encoded column; all "free" if left out
     groups       the one-hot group of each column, -1 for none; all -1 if left out
     clip_factor  clip of the residuals in units of their private 75 % quantile (linear, counts); by the rule if left out
-    max_weight   declared bound on the exposures of counts, or None when every row has exposure 1
+    max_weight   declared bound on sample weights (on the exposures, for counts), or None when there are none
     gaps         columns whose missing cells take the released centre; their present cells are counted
     whitened     release all second moments where squares alone would cost the same, and see rows as uncorrelated; False is how
                  version 0.2.0 fitted
@@ -124,10 +124,6 @@ class ScaledInference:
             needs.append("no regularizer, or a ridge for a squared, Huber or logistic loss")
         if problem.domain.name != "whole-space":
             needs.append("coefficients without a bound (leave radius= out): an estimate at the edge has no normal law")
-        if target.rows_per_person > 1:
-            needs.append("one row per person (a person's scores belong together, and the rows do not say whose they are)")
-        if self.max_weight is not None and not counts:
-            needs.append("rows without sample or class weights (only the exposures of counts have a derivation)")
         return needs
 
     def plan(self, problem: Problem, shape: Shape, target: Target) -> Plan:
@@ -137,7 +133,8 @@ class ScaledInference:
         if shape.parameters(problem) > inference_rule.MOST_COLUMNS:
             most = inference_rule.MOST_COLUMNS
             raise UnmetNeeds(self.name, [f"at most {most} coefficients (two matrices of that size are released)"])
-        budget = inference_rule.shares(problem, shape, target, kinds, exposed=self.max_weight is not None, gaps=self.gaps)
+        weights = self.max_weight is not None
+        budget = inference_rule.shares(problem, shape, target, kinds, exposed=weights, weighted=weights, gaps=self.gaps)
         whole = sum(mu * mu for mu in budget.values())
         public: dict[str, Settings] = {
             name: {"releases": RELEASES[name], "share": mu * mu / whole} for name, mu in budget.items()
@@ -193,7 +190,7 @@ class ScaledInference:
         name: str,
     ) -> Limits:
         shape, target, budget = plan.shape, plan.target, budget_of(plan)
-        scale = 1.0
+        scale, rate = 1.0, rate if self.max_weight is None else None
         if name in released:
             mean = counts.get("mean_rate")
             scale = inference_rule.residual_scale(problem, shape, target, budget[name], released, name, mean)
@@ -236,12 +233,19 @@ class ScaledInference:
             w[-1] += math.log(counts["mean_rate"]) / problem.data.intercept
         return w
 
+    def _unit(self, problem: Problem) -> Problem:
+        """The problem whose weights are at most 1: dividing all of them by the largest divides the ridge by it too."""
+        ridge = problem.regularizer
+        if self.max_weight is None or not isinstance(ridge, Ridge):
+            return problem
+        return replace(problem, regularizer=Ridge(ridge.strength / self.max_weight))
+
     def inference(self, plan: Plan, problem: Problem, released: Mapping[str, Any]) -> OneStep:
         """The estimate and its covariance in the coordinates of θ."""
         scaled, rate, counts = self._scaled(plan, problem, released)
         bound = self._limits(plan, problem, scaled["size"], rate, counts, released, "residuals again")
         features, at = self._features(problem, scaled), np.asarray(released[self._place], dtype=np.float64)
-        score = inference_rule.score_of(problem, features, at, bound, rate, counts, self.heaviest)
+        score = inference_rule.score_of(problem, features, at, bound, rate, counts, self.max_weight)
         flat = whitening.flat_directions(self.groups if problem.data.intercept else (), scaled)
         flat = flat if problem.data.intercept else np.zeros((len(at), 0))
         return inference_rule.inference(
@@ -250,6 +254,7 @@ class ScaledInference:
 
     def in_columns(self, plan: Plan, problem: Problem, released: Mapping[str, Any]) -> tuple[Errors, OneStep, Vector]:
         """(the estimate with its errors in encoded columns, the step behind it, the map from its coordinates to these)."""
+        problem = self._unit(problem)
         scaled, _, counts = self._scaled(plan, problem, released)
         step = self.inference(plan, problem, released)
         lift = whitening.coefficients(np.eye(len(step.errors.estimate)), scaled, problem.data.intercept).T
@@ -269,7 +274,7 @@ class ScaledInference:
     # -- the run -----------------------------------------------------------------------------------------------------
 
     def program(self, plan: Plan, problem: Problem) -> Program:
-        kinds, budget = rule.column_kinds(self.kinds, plan.shape), budget_of(plan)
+        kinds, budget, problem = rule.column_kinds(self.kinds, plan.shape), budget_of(plan), self._unit(problem)
         released = yield from known_bounds(plan, kinds)
         squares = CentredMoments if self.whitened else SquareSum
         released |= yield from scaling_releases(problem, plan, kinds, self.gaps, squares=squares)
@@ -281,7 +286,7 @@ class ScaledInference:
         features = self._features(problem, scaled)
         bound = yield from self._descend(plan, problem, features, scaled, released)
         place = np.asarray(released[self._place], dtype=np.float64)
-        at = inference_rule.score_of(problem, features, place, bound, rate, counts, self.heaviest)
+        at = inference_rule.score_of(problem, features, place, bound, rate, counts, self.max_weight)
         released["curvature"] = yield Sum("curvature", CurvatureMatrix(at, bound.radius))
         released["scores"] = yield Sum("scores", ScoreMatrix(at, bound.radius))
         if "scale numbers" in budget:
@@ -313,7 +318,7 @@ class ScaledInference:
             if step == window:
                 bound = yield from limits_at("residuals again")
             mu = settings["early_mu"] if step < window else settings["window_mu"]
-            score = inference_rule.score_of(problem, features, theta, bound, rate, counts, self.heaviest)
+            score = inference_rule.score_of(problem, features, theta, bound, rate, counts, self.max_weight)
             noisy = yield Sum("descent", ScoreSum(score, bound.radius), mu=mu, shape=theta.shape)
             gradient = (noisy + self._pull(problem, theta, scaled)) / shape.n
             if step >= window:  # the mean of the points at which the gradients were taken

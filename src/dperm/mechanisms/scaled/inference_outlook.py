@@ -63,13 +63,14 @@ def predicted_width(problem: Problem, shape: Shape, target: Target) -> float:
     bound = rule.limits(problem, shape, target, budget, size, rate, SCALE, clip_factor)
     case = _ordinary(named, problem, bound.clip)
     h = ALONE * case.curved * _kept(TAILS[named], (bound.radius / size) ** 2)
-    of_matrix = math.sqrt(kappa(target.relation)) * case.steepest * bound.radius**2
+    persons = target.rows_per_person
+    of_matrix = math.sqrt(kappa(target.relation)) * persons * case.steepest * bound.radius**2
     sigma = gaussian_scale(of_matrix, budget["curvature"]) / (n * math.sqrt(2.0))
     window = budget["descent"] * math.sqrt(1.0 - rule.EARLY_SHARE)
-    noise = gaussian_scale(kappa(target.relation) * case.slope * bound.radius, window) / n
+    noise = gaussian_scale(kappa(target.relation) * persons * case.slope * bound.radius, window) / n
     spectrum = h + 2.0 * sigma * math.sqrt(p) * _semicircle(p)
     lowered = np.maximum(spectrum + pastur_shift(spectrum, sigma) - sigma / math.sqrt(2.0), sigma / math.sqrt(2.0))
-    sampling = case.squares / case.curved * float(np.mean(1.0 / lowered)) / n
+    sampling = persons * case.squares / case.curved * float(np.mean(1.0 / lowered)) / n
     step = float(np.sum((noise / lowered) ** 2))
     privacy = (noise**2 + sigma**2 * step) * float(np.mean(1.0 / lowered**2))
     return math.sqrt((sampling + privacy) * n * ALONE / case.variance)

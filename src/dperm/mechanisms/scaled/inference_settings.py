@@ -31,6 +31,7 @@ from dperm.terms.inference import (
     ScaleNumbers,
     Score,
     ScoreSum,
+    WeightedScore,
 )
 from dperm.terms.moments import smat
 
@@ -75,12 +76,20 @@ def family(problem: Problem) -> str:
 def curvature_share(problem: Problem, shape: Shape, target: Target) -> float:
     """(√2·κ_m·p^1.5/(0.3·μn))² in 10 … 20 %: what keeps the matrix' noise edge at 0.3 of a unit curvature."""
     p, mu = shape.parameters(problem), gaussian_mu(target.epsilon, target.delta)
-    wanted: float = (math.sqrt(2.0 * kappa(target.relation)) * p**1.5 / (0.3 * mu * shape.n)) ** 2
+    unit = math.sqrt(2.0 * kappa(target.relation)) * target.rows_per_person
+    wanted: float = (unit * p**1.5 / (0.3 * mu * shape.n)) ** 2
     return min(max(wanted, LEAST_CURVATURE_SHARE), MOST_CURVATURE_SHARE)
 
 
 def shares(
-    problem: Problem, shape: Shape, target: Target, kinds: Sequence[str], *, exposed: bool, gaps: Sequence[int] = ()
+    problem: Problem,
+    shape: Shape,
+    target: Target,
+    kinds: Sequence[str],
+    *,
+    exposed: bool = False,
+    weighted: bool = False,
+    gaps: Sequence[int] = (),
 ) -> dict[str, float]:
     """Stage name → μ of its event; the squares add up to μ(ε, δ)², and the descent has what the others leave."""
     names = rule.statistics(problem, kinds, positives=True, gaps=gaps)
@@ -92,9 +101,10 @@ def shares(
         table["count sum"] = max(table["count sum"], rule.label_share(shape, target))
     regression = family(problem) != "logistic"
     names += ["residuals", "descent", "residuals again"] if regression else ["descent"]
-    names += ["curvature", "scores", *(["scale numbers"] if regression else [])]
+    measured = regression or weighted  # without weights the scores of log-odds have the variance that their curvature says
+    names += ["curvature", "scores", *(["scale numbers"] if measured else [])]
     parts = {**table, **rule.parts_of(names, shape, target), "curvature": curvature_share(problem, shape, target)}
-    parts |= {"scores": SCORES_SHARE, **({"scale numbers": NUMBERS_SHARE} if regression else {})}
+    parts |= {"scores": SCORES_SHARE, **({"scale numbers": NUMBERS_SHARE} if measured else {})}
     parts["descent"] = 1.0 - sum(parts.values())
     mu = gaussian_mu(target.epsilon, target.delta)
     return {name: mu * math.sqrt(parts[name]) * (1 - 1e-12) for name in names}
@@ -230,7 +240,11 @@ def inference(
     released: Mapping[str, Any],
     flat: Vector,
 ) -> OneStep:
-    """The one-step estimate and its covariance, in the coordinates of θ, from what was released."""
+    """The one-step estimate and its covariance, in the coordinates of θ, from what was released.
+
+    A person with m ≤ k rows has the score Σs_i, and (Σs_i)(Σs_i)ᵀ ≼ m·Σs_i s_iᵀ ≼ k·Σs_i s_iᵀ (convexity): k times the matrix of
+    the rows' scores is an upper bound of the persons', whatever their rows have in common.
+    """
     p, n, persons = shape.parameters(problem), shape.n, target.rows_per_person
     of_matrix = CurvatureMatrix(score, radius).sensitivity(target.relation) * persons
     of_gradient = ScoreSum(score, radius).sensitivity(target.relation) * persons
@@ -241,10 +255,10 @@ def inference(
             np.asarray(released["window mean"], dtype=np.float64),
             np.asarray(released["window gradient"], dtype=np.float64),
             smat(np.asarray(released["curvature"], dtype=np.float64), p) / n,
-            smat(np.asarray(released["scores"], dtype=np.float64), p) / n,
+            persons * smat(np.asarray(released["scores"], dtype=np.float64), p) / n,
             gaussian_scale(of_matrix, budget["curvature"]) / (n * math.sqrt(2.0)),
             gaussian_scale(of_gradient, window) / n,
-            1.0 if numbers is None else dispersion(score, budget["scale numbers"], np.asarray(numbers), target),
+            persons * (1.0 if numbers is None else dispersion(score, budget["scale numbers"], np.asarray(numbers), target)),
             n,
             penalty(problem, scaled, shape),
             flat,
@@ -253,14 +267,25 @@ def inference(
 
 
 def score_of(
-    problem: Problem, features: Features, theta: Vector, bound: Limits, rate: float | None, counts: Settings, heaviest: float
+    problem: Problem,
+    features: Features,
+    theta: Vector,
+    bound: Limits,
+    rate: float | None,
+    counts: Settings,
+    heaviest: float | None,
 ) -> Score:
-    """The model's score at θ. `rate` is the released share of positives, `counts` the range and mean of a count regression."""
+    """The model's score at θ. `rate` is the released share of positives, `counts` the range and mean of a count regression;
+    `heaviest` the largest weight, which is an exposure for counts."""
     named = family(problem)
-    if named == "logistic":
-        return LogisticScore(features, theta, highest_curvature(rate))
-    if named == "quantile":
-        return QuantileScore(features, theta, float(problem.loss.level), bound.clip)  # type: ignore[attr-defined]
     if named == "counts":
-        return CountScore(features, theta, bound.clip, counts["mean_rate"], counts["lowest"], counts["highest"], heaviest)
-    return ResidualScore(features, theta, bound.clip)
+        most = 1.0 if heaviest is None else heaviest
+        return CountScore(features, theta, bound.clip, counts["mean_rate"], counts["lowest"], counts["highest"], most)
+    if named == "logistic":
+        # Weights move the fitted probabilities away from the rate, and may need all of the curvature.
+        plain: Score = LogisticScore(features, theta, highest_curvature(rate if heaviest is None else None))
+    elif named == "quantile":
+        plain = QuantileScore(features, theta, float(problem.loss.level), bound.clip)  # type: ignore[attr-defined]
+    else:
+        plain = ResidualScore(features, theta, bound.clip)
+    return plain if heaviest is None else WeightedScore(plain, heaviest)
