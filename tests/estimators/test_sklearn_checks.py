@@ -14,6 +14,7 @@ import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from dperm import (
+    EmbeddingClassifier,
     GAMClassifier,
     GAMRegressor,
     HuberRegressor,
@@ -45,6 +46,7 @@ WEIGHTS = {
         "sample_weight_equivalence_on_sparse_data",
     )
 }
+WEIGHTLESS = "the clip of a gradient would undo weights, so they are refused"
 CELL = "a cell that is no number is missing by a public rule; an error would quote one person's cell"
 LABELS = {"check_supervised_y_no_nan": NULL_LABEL, "check_dtype_object": CELL}
 CLASSIFIER = LABELS | {
@@ -80,6 +82,12 @@ INSTANCES: list[tuple[Any, dict[str, str]]] = [
         WEIGHTED_CLASSIFIER
         | FOUR_CLASSES
         | {"check_class_weight_classifiers": "the clip of a network's gradient would undo class weights, so they are refused"},
+    ),
+    (
+        EmbeddingClassifier(1e4, classes=[0, 1, 2], steps=20, random_state=0),
+        {name: WEIGHTLESS for name in (*WEIGHTS, "check_classifiers_one_label_sample_weights", "check_class_weight_classifiers")}
+        | CLASSIFIER
+        | FOUR_CLASSES,
     ),
     (FiniteClassLearner(1e4, classes=[0, 1], bounds=(-10, 10), random_state=0), CLASSIFIER),
     (MeanEstimator(1e4, bounds=(-100, 100), random_state=0), FLAT),

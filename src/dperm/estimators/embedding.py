@@ -149,7 +149,8 @@ class EmbeddingClassifier(PrivateClassifier):
 
     def predict(self, X: Any) -> np.ndarray:
         """The class with the largest score."""
-        return np.asarray(self.classes_[self._scores(X).argmax(axis=1)])
+        best = self._scores(X).argmax(axis=1)
+        return np.asarray(self.classes_[best])
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probabilities of the classes, in the order of `classes_`."""
@@ -171,11 +172,14 @@ def matrix_of(X: Any) -> np.ndarray:
     # A type is public and cells are not: in lists, objects and tables each cell is read alone, and one that is no number is 0.
     typed = isinstance(X, np.ndarray) and not isinstance(X, np.ma.MaskedArray) and X.dtype.kind != "O"
     found: np.ndarray = np.asanyarray(X if typed else parsed(X.toarray() if hasattr(X, "toarray") else X))
-    if found.dtype.kind not in "fiub" or found.ndim != 2 or found.shape[1] == 0:
+    if found.ndim != 2 or found.dtype.kind not in "fiub":
+        about = "Complex data not supported" if found.dtype.kind == "c" else "Reshape your data, e.g. images to rows"
         raise ValueError(
             f"Expected embeddings as a matrix of numbers with one row per record, found {found.ndim} dimensions of type "
-            f"{found.dtype}. Reshape images to rows, and pass numbers."
+            f"{found.dtype}. {about}."
         )
+    if found.shape[1] == 0:
+        raise ValueError("Found array with 0 feature(s) (shape=(0, 0)) while a minimum of 1 is required. Pass embeddings.")
     return found
 
 
