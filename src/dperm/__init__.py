@@ -44,6 +44,7 @@ _HOMES = {
     "ArrowRows": "dperm.rows",
     "DaskRows": "dperm.rows",
     "SparkRows": "dperm.rows",
+    "rows_from": "dperm.rows",
     "DeviceRows": "dperm.rows",
     "MemoryRows": "dperm.rows",
     "Rows": "dperm.rows",

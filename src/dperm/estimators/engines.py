@@ -34,6 +34,12 @@ def engine_rows(X: Any, y: Any, schema: Any = None) -> Any:
         if not (y is None or isinstance(y, str)):
             raise ValueError("Expected y as the name of a column of the Spark table, found something else. Pass the name.")
         return SparkRows(X, schema, target=y)
+    if kind in ("duckdb", "_duckdb") or type(X).__name__ == "LazyFrame":
+        from dperm.rows.streams import rows_from
+
+        if schema is None or y is not None:
+            raise ValueError("Expected schema= with a target, and no y, for a query of another engine, found another. Write one.")
+        return rows_from(X, schema)
     if not is_rows(X):
         return None
     if y is not None:

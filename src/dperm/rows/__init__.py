@@ -17,15 +17,29 @@ if TYPE_CHECKING:
     from dperm.rows.dask import DaskRows
     from dperm.rows.device import DeviceRows
     from dperm.rows.spark import SparkRows
+    from dperm.rows.streams import rows_from
 
 _ENGINES = {
     "ArrowRows": "dperm.rows.arrow",
     "DaskRows": "dperm.rows.dask",
     "DeviceRows": "dperm.rows.device",
     "SparkRows": "dperm.rows.spark",
+    "rows_from": "dperm.rows.streams",
 }
 
-__all__ = ["BLOCK_ROWS", "ArrowRows", "Block", "DaskRows", "DeviceRows", "MemoryRows", "Rows", "SparkRows", "Term", "sum_step"]
+__all__ = [
+    "BLOCK_ROWS",
+    "ArrowRows",
+    "Block",
+    "DaskRows",
+    "DeviceRows",
+    "MemoryRows",
+    "Rows",
+    "SparkRows",
+    "Term",
+    "rows_from",
+    "sum_step",
+]
 
 
 def __getattr__(name: str) -> Any:

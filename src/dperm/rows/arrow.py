@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,9 +56,11 @@ class ArrowRows:
         Takes labels to (numbers, weights); None takes the schema's own rule.
     """
 
+    numbered = True  # rows keep the order of the files
+
     def __init__(
         self,
-        path: str | Path,
+        path: Any,
         schema: Schema | Mapping[str, Any] | str | Path,
         *,
         memory: int | str = "1GB",
@@ -77,34 +79,44 @@ class ArrowRows:
         self.columns = [column for column in self.schema.columns if column.type != "ignored"]
         needed = [column.name for column in self.columns] + [self.schema.target.column]
         self.memory = byte_count(memory)
-        self.files = Files.open(path, list(dict.fromkeys(needed)), self._read_ahead())
-        self.n = self.files.n
+        self.files = self._opened(path, list(dict.fromkeys(needed)))
         self.progress = progress
         self.labels = Labels(self.schema, rule or rule_of_schema(self.schema))
+        self.n = self._counted()
         self.data: DataBounds | None = None
         self.feature_map: FeatureMap | None = None
         self.cache: EncodedCache | None = None
         if cache is not None:
             self.cache = EncodedCache(Path(cache), self.n, self.encoding.d, self.dtype)
             # The encoding is part of the key: a schema may mean other rows in another version.
-            key = {"schema": self.schema.spec(), "files": self.files.fingerprint(), "dtype": dtype}
+            key = {"schema": self.schema.spec(), "files": self._told_apart_by(), "dtype": dtype}
             key["encoding"] = self.encoding.spec()
             self.cache.fill(key, lambda: self._reported(self._raw_blocks()))
+
+    def _opened(self, path: Any, columns: list[str]) -> Any:
+        return Files.open(path, columns, self._read_ahead())
+
+    def _counted(self) -> int:
+        return int(self.files.n)
+
+    def _told_apart_by(self) -> Any:
+        """What a cache must match."""
+        return self.files.fingerprint()
 
     @property
     def d(self) -> int:
         return self.encoding.d
 
-    def labelled(self, rule: LabelRule) -> ArrowRows:
+    def labelled(self, rule: LabelRule) -> Self:
         """The same rows with labels by another public rule: an estimator's classes or bounds."""
         return self._copy(labels=Labels(self.schema, rule))
 
-    def bounded(self, data: DataBounds, feature_map: FeatureMap | None = None) -> ArrowRows:
+    def bounded(self, data: DataBounds, feature_map: FeatureMap | None = None) -> Self:
         return self._copy(data=data, feature_map=feature_map)
 
-    def recognised_by(self) -> Path:
+    def recognised_by(self) -> Path | bytes:
         """What a ledger recognises the data set by: the bytes of the file, or of all files in the folder."""
-        return self.files.root
+        return Path(self.files.root)
 
     def sum(self, term: Term, step: float) -> NDArray[np.float64]:
         return real_sum(term, total_counts(self.blocks(), term, step), step)
@@ -139,7 +151,7 @@ class ArrowRows:
         if len(values) != min(BLOCK_ROWS, self.n - start):
             raise ValueError("Expected as many rows as at the start, found another number. Do not change the files during a fit.")
         y, weight = self.labels(values)
-        return cut_block(X, y, weight, start, self.data, self.feature_map)
+        return cut_block(X, y, weight, start if self.numbered else None, self.data, self.feature_map)
 
     def _raw_blocks(self) -> Iterator[tuple[int, Callable[[], Piece]]]:
         """(first row, reader) of every block, from the files. Batches end where files and row groups end; blocks do not."""
@@ -179,8 +191,8 @@ class ArrowRows:
             )
         return int(min(max((self.memory - block) // (2 * batch), 1), 16))
 
-    def _copy(self, **changes: Any) -> ArrowRows:
-        other = object.__new__(ArrowRows)
+    def _copy(self, **changes: Any) -> Self:
+        other = object.__new__(type(self))
         other.__dict__.update({**self.__dict__, **changes})
         return other
 

@@ -111,6 +111,31 @@ def row_digests(piece: Piece) -> NDArray[np.void]:
     return found
 
 
+def content_mark(X: Any, values: Vector) -> int:
+    """Σ of a checksum of every encoded row, mod 2⁶⁴: the same for the same rows in any order, other where one cell differs."""
+    if is_sparse(X):
+        entries = _mixed(_bits(X.data) + _mixed(X.indices.astype(np.uint64) + np.uint64(1)))
+        per_row = type(X)((entries.view(np.int64), X.indices, X.indptr), shape=X.shape) @ np.ones(X.shape[1], dtype=np.int64)
+        marks = per_row.view(np.uint64)
+    else:
+        places = _mixed(np.arange(1, X.shape[1] + 1, dtype=np.uint64))
+        marks = np.zeros(len(values), dtype=np.uint64)
+        for j, place in enumerate(places):
+            marks += _mixed(_bits(X[:, j]) + place)
+    return int(np.sum(_mixed(marks + _mixed(_bits(values))), dtype=np.uint64))
+
+
+def _bits(values: Any) -> NDArray[np.uint64]:
+    return np.ascontiguousarray(values, dtype=np.float64).view(np.uint64)
+
+
+def _mixed(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The finaliser of SplitMix64, entry by entry."""
+    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return bits ^ (bits >> np.uint64(31))
+
+
 def _cells(array: Any, starts: NDArray[Any], count: int) -> Any:
     """The bytes of an array as `count` cells that begin at these entries; empty cells where there is no array."""
     import pyarrow as pa

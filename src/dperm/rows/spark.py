@@ -42,16 +42,27 @@ FEW_TASKS = 256
 class SparkRows:
     """The rows of a Spark `DataFrame`, as a schema describes them; without one, every column but those named here is a number.
 
-    target                column of the labels; with a schema, that of the schema
-    weight, max_weight    column of sample weights, and the largest that a row may have
-    person                column that names the person; with max_rows_per_person=k, the k rows of a person with the smallest
-                          digests of their content count, whatever order they come in
-    row_id                what tells rows apart where a method samples them: a column with another value in every row (checked),
-                          or "content": what the row holds, and its number among rows that hold the same
-    dtype                 "float64" gives the bits of a table fitted in memory; "float32" halves the memory
-
     **Guarantee**: executors see rows and send sums to the driver, inside the trusted cluster; only the driver draws noise.
     Encoding and clipping look at each row alone, so sensitivities are those of the rows in memory.
+
+    Parameters
+    ----------
+    frame : pyspark.sql.DataFrame
+        The table, classic or Connect.
+    schema : Schema, dict or None
+        Declared columns and target.
+    target : str or None
+        Column of the labels; with a schema, that of the schema.
+    weight, max_weight : str and float, or None
+        Column of sample weights, and the largest that a row may have.
+    person, max_rows_per_person : str and int, or None
+        Column that names the person, and how many rows of each count: those with the smallest digests of their content, whatever
+        order they come in.
+    row_id : str or None
+        What tells rows apart where a method samples them: a column with another value in every row (checked), or "content":
+        what the row holds, and its number among rows that hold the same.
+    dtype : {"float64", "float32"}
+        "float64" gives the bits of a table fitted in memory; "float32" halves the memory.
     """
 
     numbered = False  # rows have no order

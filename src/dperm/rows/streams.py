@@ -1,0 +1,120 @@
+"""Rows of tables that another engine holds: DuckDB, polars, Arrow datasets, functions that yield record batches.
+
+    dperm.LinearRegression(epsilon=1.0, schema=schema).fit(duckdb.sql("SELECT * FROM 'people/*.parquet' WHERE year > 2020"))
+    dperm.LinearRegression(epsilon=1.0, schema=schema).fit(polars.scan_parquet("people/*.parquet"))
+    dperm.LinearRegression(epsilon=1.0).fit(dperm.rows_from(lambda: table.scan().to_arrow_batch_reader(), schema))
+
+The query runs again for every pass, unless `cache=` names a folder for the encoded rows. Engines may give rows in another order
+each time, so rows have no numbers here (as on Spark), and every pass must give the rows that the first one gave: their number
+and the sum of their checksums are compared, twice before anything is spent and then after every pass.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dperm.rows.arrow import ArrowRows, Piece
+from dperm.rows.base import Rows, Term
+from dperm.rows.packed import content_mark
+from dperm.tables.streams import stream_of
+
+
+class StreamRows(ArrowRows):
+    """Rows of anything that yields Arrow batches as often as it is asked, as a schema describes them.
+
+    Parameters are those of `ArrowRows`, with the source in place of a path.
+    """
+
+    numbered = False
+
+    def __init__(self, source: Any, schema: Any, **options: Any) -> None:
+        self._seen: list[int] = []
+        self.mark: int | None = None
+        super().__init__(source, schema, **options)
+        if self.cache is None:
+            self._drained()
+        elif self._seen:  # the cache was written just now
+            self._compare(self._seen)
+
+    def _opened(self, path: Any, columns: list[str]) -> Any:
+        stream = stream_of(path, columns)
+        if stream is None:
+            raise ValueError(
+                f"Expected something that yields Arrow batches, found {type(path).__name__}. Pass a DuckDB relation, a polars "
+                "LazyFrame, an Arrow dataset, or a function that yields record batches."
+            )
+        return stream
+
+    def _counted(self) -> int:
+        rows = self._drained()
+        self.mark, self._seen = sum(self._seen) % 2**64, []
+        return rows
+
+    def _drained(self) -> int:
+        """Read everything once; how many rows there were. From the second time on, compared with the first."""
+        fresh = self._copy(_seen=[])
+        rows = sum(len(read()[1]) for _, read in fresh._raw_blocks())
+        self._seen = fresh._seen
+        if self.mark is not None:
+            self._compare(fresh._seen)
+        return rows
+
+    def _compare(self, seen: list[int]) -> None:
+        if sum(seen) % 2**64 != self.mark:
+            raise ValueError(
+                "Expected a query that gives the same rows whenever it runs, found one that does not: two passes disagree. Write "
+                "its result to a file, or pass cache= with a folder for the encoded rows."
+            )
+
+    def _encode(self, batches: list[Any]) -> Piece:
+        X, values = super()._encode(batches)
+        self._seen.append(content_mark(X, values))
+        return X, values
+
+    def _told_apart_by(self) -> Any:
+        return ["stream", self.n, self.mark]
+
+    def recognised_by(self) -> Path | bytes:
+        """What a ledger recognises the data set by: the encoded cells, in any order."""
+        return f"stream {self.n} {self.mark}".encode()
+
+    def sum(self, term: Term, step: float) -> NDArray[np.float64]:
+        if self.cache is not None:
+            return super().sum(term, step)
+        fresh = self._copy(_seen=[])
+        total = ArrowRows.sum(fresh, term, step)
+        self._compare(fresh._seen)
+        return total
+
+
+def rows_from(source: Any, schema: Any = None, **options: Any) -> Rows:
+    """Rows of whatever holds a table.
+
+    Parameters
+    ----------
+    source : path, Spark DataFrame, Dask collection, DuckDB relation, polars LazyFrame, Arrow dataset, or callable
+        A callable yields record batches (or Arrow tables) anew whenever it is called.
+    schema : Schema, dict or path
+        Declared columns and target.
+    **options
+        Options of the engine: those of `ArrowRows`, `SparkRows` or `DaskRows`.
+    """
+    if hasattr(source, "bounded") and hasattr(source, "sum"):
+        found: Rows = source
+        return found
+    if isinstance(source, str | Path):
+        return ArrowRows(source, schema, **options)
+    kind = type(source).__module__.split(".")[0]
+    if kind == "pyspark":
+        from dperm.rows.spark import SparkRows
+
+        return SparkRows(source, schema, **options)
+    if kind == "dask":
+        from dperm.rows.dask import DaskRows
+
+        return DaskRows(source, schema=schema, **options)
+    return StreamRows(source, schema, **options)

@@ -1,0 +1,109 @@
+"""Tables that another engine holds, as record batches: DuckDB, polars, Arrow datasets, or any function that yields batches.
+
+They have the face of `dperm.tables.files.Files`: names and types, and batches that can be asked for again. Rows come in whatever
+order the engine likes; nothing may follow from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from dperm.words.spelling import closest
+
+Opened = Callable[[list[str], int], Any]
+
+
+@contextmanager
+def quiet(where: str) -> Iterator[None]:
+    """Errors of the engine without their text, which may quote a cell."""
+    try:
+        yield
+    except (ValueError, KeyboardInterrupt) as error:
+        if type(error) is ValueError or isinstance(error, KeyboardInterrupt):
+            raise
+        raise ValueError(_failed(where, error)) from None
+    except Exception as error:
+        raise ValueError(_failed(where, error)) from None
+
+
+def _failed(where: str, error: Exception) -> str:
+    return (
+        f"Expected {where} that reads to its end, found a failure ({type(error).__name__}). Its message may quote a record and "
+        "is not repeated here: run the query on its own. Nothing was released."
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Stream:
+    """Record batches of the needed columns, as often as they are asked for."""
+
+    where: str
+    opened: Opened
+    columns: tuple[str, ...]
+
+    def batches(self, size: int) -> Iterator[Any]:
+        """Record batches of at most `size` rows, with the needed columns only."""
+        import pyarrow as pa
+
+        with quiet(self.where):
+            for part in self.opened(list(self.columns), size):
+                table = part if isinstance(part, pa.Table) else pa.Table.from_batches([pa.record_batch(part)])
+                check_names(self.columns, table.column_names)
+                yield from table.select(list(self.columns)).to_batches(max_chunksize=size)
+
+
+def check_names(needed: Sequence[str], found: list[str]) -> None:
+    absent = [name for name in needed if name not in found]
+    if absent:
+        raise ValueError(
+            f"Expected the declared columns {', '.join(map(repr, absent))}, found {', '.join(map(repr, found[:30]))}."
+            f"{closest(absent[0], found)} Correct the names in the schema, or mark a column as ignored."
+        )
+
+
+def stream_of(source: Any, columns: list[str]) -> Stream | None:
+    """The source as a stream; None for what is none (paths, tables in memory, rows)."""
+    found = _opened(source)
+    if found is None:
+        return None
+    where, names, opened = found
+    if names is not None:
+        check_names(columns, names)
+    return Stream(where, opened, tuple(columns))
+
+
+def _opened(source: Any) -> tuple[str, list[str] | None, Opened] | None:
+    module, kind = type(source).__module__.split(".")[0].strip("_"), type(source).__name__
+    if module == "duckdb" and hasattr(source, "to_arrow_reader"):
+        quote = lambda name: '"' + name.replace('"', '""') + '"'  # noqa: E731
+        return (
+            "a DuckDB relation",
+            list(source.columns),
+            lambda columns, size: source.project(", ".join(map(quote, columns))).to_arrow_reader(size),
+        )
+    if module == "polars" and kind == "LazyFrame":
+        return "a polars scan", list(source.collect_schema().names()), lambda columns, size: _of_polars(source, columns, size)
+    if module == "pyarrow" and hasattr(source, "to_batches") and hasattr(source, "get_fragments"):
+        return (
+            "an Arrow dataset",
+            list(source.schema.names),
+            lambda columns, size: source.to_batches(columns=columns, batch_size=size, batch_readahead=4, fragment_readahead=1),
+        )
+    if module == "pyarrow" and kind == "RecordBatchReader":
+        raise ValueError(
+            "Expected batches that can be read again, found a reader, which passes once. Pass a function that opens it, e.g. "
+            "lambda: scan.to_arrow_batch_reader()."
+        )
+    if callable(source) and not hasattr(source, "columns") and not hasattr(source, "bounded"):
+        return "a function", None, lambda columns, size: source()
+    return None
+
+
+def _of_polars(scan: Any, columns: list[str], size: int) -> Iterator[Any]:
+    chosen = scan.select(columns)
+    if hasattr(chosen, "collect_batches"):
+        return (part.to_arrow() for part in chosen.collect_batches(chunk_size=max(size, 1), maintain_order=False))
+    return iter([chosen.collect(engine="streaming").to_arrow()])
