@@ -14,7 +14,7 @@ import dperm
 from browser import chromium, contrasts, resize, theme, whole_page
 from dperm.estimators import outlook as advice
 from dperm.mechanisms import Gradient
-from dperm.report.explorer import answer, bounds, curve, numbers, serve
+from dperm.report.explorer import answer, bounds, curve, glance, numbers, serve
 
 
 @contextmanager
@@ -104,7 +104,10 @@ def test_the_answers_are_those_of_the_api():
         )))  # fmt: skip
         status, _, body = request(port, "/api/plan?" + text)
         plan = json.loads(body)
-        assert status == 200 and set(plan) - set(expected) == {"python", "command"}
+        assert status == 200 and set(plan) - set(expected) == {"python", "command", "expected"}
+        loss = plan["expected"]
+        assert loss["score"] == "R²" and loss["low"] <= loss["value"] <= loss["high"]
+        assert json.loads(request(port, "/api/glance?" + text)[2]) == plan
         assert all(plan[name] == expected[name] for name in plan if name in expected)
         bounds = json.loads(request(port, "/api/bounds?" + text)[2])
         assert bounds["predicted_risk"] == expected["predicted_risk"] and bounds["alternatives"] == expected["alternatives"]
@@ -134,6 +137,21 @@ def test_every_model_is_answered_and_can_be_taken_along(model, relation, capsys)
     assert told["mechanism"] == found["mechanism"] and told["epsilon"] == 2.0 and told["relation"] == relation
     if model not in advice.BOUNDED:
         assert curve(**values)["risks"] == {name: [] for name in advice.RISK_NAMES}
+
+
+def test_a_glance_calibrates_nothing_and_agrees_with_the_plan(monkeypatch):
+    """The plan of objective perturbation takes up to half a second; a slider's answer must not wait for it."""
+    from dperm.privacy import objective_event
+
+    given = {"epsilon": "1.237", "n": "54321", "d": "7", "relation": "zero-out", "model": "LogisticRegression"}
+    values = numbers({name: [value] for name, value in given.items()})
+    with monkeypatch.context() as patch:
+        patch.setattr(objective_event.ObjectiveEvent, "delta", lambda *_: pytest.fail("the glance calibrated"))
+        told = glance(**values)
+    full = answer(**values)
+    assert told["explanation"] is None and full["explanation"]
+    assert all(full[name] == told[name] for name in told if name not in ("explanation", "warnings"))
+    assert full["expected"]["sentence"].startswith("Expect about")
 
 
 def test_a_tampered_certificate_is_not_shown(fitted, tmp_path):
@@ -171,6 +189,7 @@ def test_every_control_in_a_real_browser(fitted, tmp_path):
             expected = answer(**found) | bounds(**found)
             assert driver.find_element(By.ID, "status").text == ""
             assert driver.find_element(By.ID, "mechanism").text == expected["mechanism"]
+            assert driver.find_element(By.ID, "expected-sentence").text == expected["expected"]["sentence"]
             assert driver.find_element(By.ID, "sentence").text == expected["odds_sentence"]
             shown = [[cell.text for cell in row.find_elements(By.CSS_SELECTOR, "th,td")] for row in
                      driver.find_elements(By.CSS_SELECTOR, "#risks tbody tr")]  # fmt: skip

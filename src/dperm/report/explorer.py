@@ -13,12 +13,15 @@ import json
 import math
 import threading
 from collections.abc import Mapping
+from dataclasses import asdict
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import parse_qs, urlsplit
 
+from dperm.choose.expected import expected_loss
+from dperm.choose.odds import odds, odds_sentence
 from dperm.choose.risks import RISK_NAMES, predicted_risks, sample_sizes
 from dperm.estimators import outlook as advice
 from dperm.estimators.model_file import load_model
@@ -83,14 +86,38 @@ def declared(values: Mapping[str, Any]) -> Any:
     return advice.declared(values["model"], values["n"], values["d"], **kept)
 
 
+SLOW = "scaled-objective"  # its plan calibrates by quadrature, for up to half a second
+
+
+@functools.lru_cache(maxsize=4096)
+def glance(**values: Any) -> dict[str, Any]:
+    """What follows a slider at once: what it means for one person, the mechanism, and the loss that is expected. A plan that
+    takes long is left to `answer`, which the page asks next; all others are made here, so that refusals are known."""
+    fit = declared(values)
+    name = getattr(fit.mechanism, "name", fit.mechanism)
+    if name != SLOW:
+        return answer(**values)
+    target = fit.target
+    told = {"mechanism": name, "epsilon": target.epsilon, "odds": odds(target.epsilon), "explanation": None, "warnings": []}
+    told["odds_sentence"] = odds_sentence(target.epsilon, target.delta, target.relation, target.unit)
+    return told | expected(values, fit) | {"python": as_python(values), "command": as_command(values)}
+
+
+def expected(values: Mapping[str, Any], fit: Any) -> dict[str, Any]:
+    """The noise ratio, and what such a ratio cost on the benchmark tables."""
+    spoken = values["model"] in advice.BOUNDED and fit.target.delta > 0
+    ratio = expected_noise_ratio(fit.problem, fit.shape, fit.target) if spoken else None
+    loss = expected_loss(values["model"], ratio)
+    told = None if loss is None else {**asdict(loss), "sentence": loss.sentence}
+    return {"noise_ratio": ratio, "expected": told}
+
+
 @functools.lru_cache(maxsize=4096)
 def answer(**values: Any) -> dict[str, Any]:
     """What the page shows at once: the plan, what it means for one person, and how to ask for it elsewhere."""
     fit = declared(values)
     plan = fit.plan()
-    spoken = values["model"] in advice.BOUNDED and fit.target.delta > 0
-    ratio = expected_noise_ratio(fit.problem, fit.shape, fit.target) if spoken else None
-    return advice.plan_facts(fit, plan) | {"noise_ratio": ratio, "python": as_python(values), "command": as_command(values)}
+    return advice.plan_facts(fit, plan) | expected(values, fit) | {"python": as_python(values), "command": as_command(values)}
 
 
 @functools.lru_cache(maxsize=1024)
@@ -159,8 +186,8 @@ class Handler(BaseHTTPRequestHandler):
         elif address.path in ASSETS:
             name, kind = ASSETS[address.path]
             self._send(200, kind, files("dperm.report").joinpath("assets", name).read_bytes())
-        elif address.path == "/api/plan":
-            self._api(answer, address.query)
+        elif address.path in ("/api/glance", "/api/plan"):
+            self._api(glance if address.path == "/api/glance" else answer, address.query)
         elif address.path in ("/api/bounds", "/api/curve"):
             self._slowly(address.path, bounds if address.path == "/api/bounds" else curve, address.query)
         elif address.path == "/favicon.ico":

@@ -133,20 +133,22 @@ class ScaledObjective:
         if kappa(target.relation) == 1 and target.rows_per_person == 1:
             factor = 2.0 if share > 0.1 else 1.25
             return factor, reached(factor)
-        rungs = {}
+        rungs: dict[float, float] = {}
+        best = reached(1e6) if target.rows_per_person == 1 else math.inf
         for factor in LADDER:
             try:
                 rungs[factor] = reached(factor)
             except ValueError:  # the log-determinant alone would cost more than ε
                 continue
+            if rungs[factor] >= 0.97 * best:
+                return factor, rungs[factor]
         if not rungs:
             raise ValueError(
                 f"Expected fewer rows per person, found {target.rows_per_person}: the bound on the Hessians of so many rows "
                 "leaves no room for noise. Use method='scaled-gradient', or lower max_rows_per_person."
             )
         if target.rows_per_person == 1:
-            best = reached(1e6)
-            return next(((f, shift) for f, shift in rungs.items() if shift >= 0.97 * best), max(rungs.items()))
+            return max(rungs.items())
         # Several rows: the ridge is max(r_m·f/ε, S/D)·R_z, and the rung with the smallest one has the least bias.
         return min(rungs.items(), key=lambda rung: max(2.0 * rung[0] / target.epsilon, 1 / rung[1]))
 

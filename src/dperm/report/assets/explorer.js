@@ -49,11 +49,37 @@ function show(found) {
     cell("td", percent(row.before), "n"), cell("td", percent(row.after_at_least), "n"), cell("td", percent(row.after_at_most), "n")]));
   byId("mechanism").textContent = found.mechanism;
   byId("ratio").textContent = found.noise_ratio === null ? "" : "Noise ratio " + short(found.noise_ratio) + " (above 0.1 it starts to hurt).";
-  byId("warnings").hidden = found.warnings.length === 0;
-  byId("warnings").textContent = found.warnings.join(" ");
-  byId("explanation").textContent = found.explanation;
+  byId("expected").hidden = !found.expected;
+  if (found.expected) {
+    byId("expected-sentence").textContent = found.expected.sentence;
+    band(found.expected);
+  }
+  showPlan(found);
   byId("python").textContent = found.python;
   byId("command").textContent = found.command;
+}
+
+function showPlan(found) {
+  byId("warnings").hidden = found.warnings.length === 0;
+  byId("warnings").textContent = found.warnings.join(" ");
+  byId("explanation").textContent = found.explanation === null ? "Computing…" : found.explanation;
+}
+
+// The loss of a score against a fit without privacy, from a little above it to far below, with the band of eight fits in ten.
+function band(loss) {
+  const least = Math.min(-0.01, loss.low), most = Math.max(0.02, loss.high) * 1.05;
+  const x = (v) => 24 + 432 * (v - least) / (most - least);
+  const mark = (v, text) => draw("text", { x: x(v), y: 58, "text-anchor": "middle" }, text);
+  const parts = [
+    draw("line", { x1: 24, x2: 456, y1: 26, y2: 26, stroke: "var(--line)" }),
+    draw("line", { x1: x(0), x2: x(0), y1: 10, y2: 42, stroke: "var(--soft)", "stroke-dasharray": "4 4" }),
+    mark(0, "without privacy"),
+    mark(most, "−" + short(most)),
+  ];
+  if (!loss.beyond) parts.push(draw("rect", { x: x(loss.low), y: 18, width: Math.max(x(loss.high) - x(loss.low), 1), height: 16, fill: "var(--bar)", "fill-opacity": 0.35 }));
+  parts.push(draw("circle", { cx: x(loss.value), cy: 26, r: 6, fill: "var(--bar)" }));
+  byId("band").setAttribute("aria-label", loss.sentence);
+  byId("band").replaceChildren(...parts);
 }
 
 function showBounds(found, mechanism) {
@@ -134,13 +160,18 @@ async function refresh() {
   byId("bounds").hidden = true;
   byId("waiting").textContent = "";
   try {
-    const found = await ask("/api/plan", text, mine);
+    const found = await ask("/api/glance", text, mine);
     if (found === null) return;
     show(found);
     byId("status").className = "";
     byId("status").textContent = "";
     byId("plan").hidden = false;
     result.dataset.planned = text;
+    if (found.explanation === null) {
+      const plan = await ask("/api/plan", text, mine);
+      if (plan === null) return;
+      showPlan(plan);
+    }
     byId("waiting").textContent = "Computing worst-case bounds…";
     const bounds = await ask("/api/bounds", text, mine);
     if (bounds === null) return;
