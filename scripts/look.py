@@ -93,7 +93,8 @@ def main(out: Path) -> int:
                     resize(driver, width)
                     theme(driver, colours)
                     driver.get(address)
-                    driver.execute_script("try { localStorage.clear() } catch { }")  # the site remembers the theme of a first visit
+                    # The site remembers the theme of a first visit.
+                    driver.execute_script("try { localStorage.clear() } catch { }")
                     driver.get(address)
                     settle(driver, name)
                     where = f"{name}, {width} px, {colours}"
