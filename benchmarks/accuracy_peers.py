@@ -14,6 +14,8 @@ ours and AdaSSP, in [0, 1] for diffprivlib and Opacus, whose oracle settings wer
     diffprivlib-oracle   the scaling and C that were best on the test set (pure, replace-one)
     opacus-default       batch 512, 5 epochs, learning rate 0.1, clip 1 (add-remove, δ = 1e-6)
     opacus-oracle        batch, epochs, learning rate and clip that were best on the test set out of 72–144 settings (the same)
+    ebm, ebm-oracle      DP-EBM (interpret) with its defaults, and the best of 32 settings on the test set; accuracy_ebm.py
+                         keeps its scores (AUROC, log-loss, accuracy, R²) in a file of its own
     adassp, adassp-gdp   AdaSSP as in the paper, and with exact Gaussian accounting (add-remove, δ = 1e-6)
 
 An oracle is tuned on the test set, so nobody has it honestly: it is the bar, not a competitor.
@@ -59,7 +61,11 @@ DIFFPRIVLIB = {
     "w8a": ((True, 0.001), (True, 0.01), (True, 0.03), (True, 0.1), (True, 1.0)),
     "kddcup99_10pct": ((True, 0.003), (True, 0.1), (True, 0.003), (True, 1.0), (True, 1.0)),
 }
-PACKAGES = {"diffprivlib": ["diffprivlib", "scikit-learn<1.7"], "opacus": ["torch==2.13.0", "opacus", "scikit-learn"]}
+PACKAGES = {
+    "diffprivlib": ["diffprivlib", "scikit-learn<1.7"],
+    "opacus": ["torch==2.13.0", "opacus", "scikit-learn"],
+    "interpret": ["interpret-core==0.7.8"],
+}
 
 
 # -- data, in our environment ------------------------------------------------------------------------------------------
@@ -269,7 +275,7 @@ REGRESSORS = {
     "opacus-default": opacus_default,
     "opacus-oracle": opacus_oracle,
 }
-METHODS = tuple(dict.fromkeys(("non-private", "adassp", "adassp-gdp", "dperm-pure", *CLASSIFIERS)))
+METHODS = tuple(dict.fromkeys(("non-private", "adassp", "adassp-gdp", "dperm-pure", *CLASSIFIERS, "ebm", "ebm-oracle")))
 
 
 def home(method: str) -> str:
@@ -310,7 +316,12 @@ def run(sets: list[str], methods: list[str], epsilons: list[float], seeds: int, 
     done = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     RESULTS.parent.mkdir(parents=True, exist_ok=True)
     started = time.monotonic()
-    for method in methods:
+    if ebm := [method for method in methods if method.startswith("ebm")]:
+        import accuracy_ebm
+
+        tables = [name for name in sets if name in (*accuracy_ebm.REGRESSION, *accuracy_ebm.CLASSIFICATION)]
+        accuracy_ebm.run(tables, [e for e in epsilons if e in accuracy_ebm.EPSILONS], seeds, "ebm-oracle" in ebm, until)
+    for method in (method for method in methods if method not in ebm):
         for name in sets:
             count = 1 if method == "non-private" else seeds
             wanted = [(e, s) for e in epsilons for s in range(count) if applies(method, name, e)]

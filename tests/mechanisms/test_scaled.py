@@ -44,6 +44,7 @@ W = np.array([0.3, -0.8, 1.5, 0.2])
 
 TERMS = {
     "row sum": RowSum(0.7),
+    "row sum about a centre": RowSum(0.4, CENTRED),
     "present cells": PresentCount((0, 2)),
     "square sum": SquareSum(CENTRED, 0.6),
     "norm histogram": LogHistogram(RowNorms(CENTRED), 2.0),
@@ -57,6 +58,7 @@ TERMS = {
 # Neighbours (x, y, weight) → (x', y', weight') that reach the bound when a row is replaced; the first alone when it is nulled.
 EXTREME = {
     "row sum": (([0.9, 0, 0], 1), ([-0.9, 0, 0], 1)),
+    "row sum about a centre": ((SHIFT + np.array([9, 0, 0]), 1), (SHIFT - np.array([9, 0, 0]), 1)),
     "present cells": (([0.9, 0, 0], 1), ([GAP, 0, GAP], 1)),
     "square sum": ((SHIFT + np.array([5, 0, 0]), 1), (SHIFT + np.array([0, 5, 0]), 1)),
     "norm histogram": ((SHIFT + np.array([1.9, 0, 0]), 1), (SHIFT, 1)),
@@ -187,7 +189,9 @@ def stage_sensitivity(name, relation, decided, gaps=()):
         "octaves": math.sqrt(2 * (2 if replaced else 1)),
         "cells": math.sqrt(2 * (2 if replaced else 1)),
         "row norms": math.sqrt(2) if replaced else 1.0,
-        "mean": (2 if replaced else 1) * decided["mean_radius"],
+        "rough mean": (2 if replaced else 1) * decided["mean_radius"],
+        "rough radius": math.sqrt(2) if replaced else 1.0,
+        "mean": (2 if replaced else 1) * decided["mean_reach"],
         "present": math.sqrt(len(gaps)),
         "radius": math.sqrt(2) if replaced else 1.0,
         "squares": (math.sqrt(2) if replaced else 1.0) * decided["centred_radius"] ** 2,

@@ -53,13 +53,15 @@ class Sum:
 
     **Guarantee**: μ-GDP for neighbours under the plan's relation, because Δ is the term's own sensitivity.
 
-    `shape` is that of the answer; only a sum from an open allowance must state it, because a replay has no answer for it.
+    `shape` is that of the answer; only a sum from an open allowance must state it, because a replay has no answer for it. With a
+    `view` this one sum sees the rows through it: row by row, so the term's sensitivity stands.
     """
 
     stage: str
     term: Term
     mu: float | None = None
     shape: tuple[int, ...] | None = None
+    view: View | None = None
 
 
 @dataclass(frozen=True)

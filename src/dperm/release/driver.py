@@ -135,23 +135,24 @@ class _Run:
         if not isinstance(stage.event, Gaussian) or stage.event.count != 1 or ask.mu is not None:
             raise PlanMismatch(f"Expected one Gaussian sum with the planned μ for stage {ask.stage!r}, found another ask.")
         # The exact sum comes first: it says nothing to anybody, and rows that fail to read must not cost budget.
-        exact = self._exact(ask.term)
+        rows = self.rows if ask.view is None else ask.view.of(self.rows)[0]
+        exact = self._exact(ask.term, rows)
         self._book(stage)
-        value = self._noisy(ask.term, exact, stage.event.mu)
+        value = self._noisy(ask.term, exact, stage.event.mu, rows)
         self.released[ask.stage] = value
         return value
 
     def _drawn_from(self, allowance: Allowance, ask: Sum) -> Vector:
-        if ask.mu is None or ask.shape is None:
-            raise PlanMismatch(f"Expected mu and shape for a sum from the open stage {ask.stage!r}, found none.")
+        if ask.mu is None or ask.shape is None or ask.view is not None:
+            raise PlanMismatch(f"Expected mu and shape and no view for a sum from the open stage {ask.stage!r}.")
         term = ask.term
         if allowance.sampling_rate is not None:
             term = SampledTerm(term, allowance.sampling_rate, allowance.key, allowance.done)
         allowance.spend(ask.mu)
-        exact = self._exact(term)  # first: rows that fail to read must not cost budget
+        exact = self._exact(term, self.rows)  # first: rows that fail to read must not cost budget
         if ask.stage in self.waiting:
             self._book(allowance.stage)
-        value = self._noisy(term, exact, ask.mu).reshape(ask.shape)
+        value = self._noisy(term, exact, ask.mu, self.rows).reshape(ask.shape)
         if self.progress is not None:
             self.progress(allowance.done, allowance.sums)
         return value
@@ -201,15 +202,15 @@ class _Run:
             self.on_book(stage.event)
         del self.waiting[stage.name]
 
-    def _exact(self, term: Term) -> Vector:
-        return self.rows.sum(term, sum_step(term.row_bound, self.plan.shape.n))
+    def _exact(self, term: Term, rows: Rows) -> Vector:
+        return rows.sum(term, sum_step(term.row_bound, self.plan.shape.n))
 
-    def _noisy(self, term: Term, exact: Vector, mu: float) -> Vector:
+    def _noisy(self, term: Term, exact: Vector, mu: float, rows: Rows) -> Vector:
         sensitivity = term.sensitivity(self.plan.target.relation) * self.plan.target.rows_per_person
         value = release(exact, sensitivity=sensitivity, mu=mu, noise=self.noise)
         watcher = _WATCHER.get()
         if watcher is not None:
-            watcher(Drawn(term, self.rows, self.plan.shape.n, exact, value, gaussian_scale(sensitivity, mu)))
+            watcher(Drawn(term, rows, self.plan.shape.n, exact, value, gaussian_scale(sensitivity, mu)))
         return value
 
     def finished(self, w: Vector) -> Outcome:

@@ -59,18 +59,18 @@ def _replaced(relation: str) -> bool:
     return kappa(relation) == 2
 
 
+PLAIN = Features()
+
+
 @dataclass(frozen=True, eq=False)
 class RowSum(Pulled):
-    """Σ x_i·min(1, r/‖x_i‖).
+    """Σ x_i·min(1, r/‖x_i‖), of rows seen through `features` where they are given (x - m for a shift m).
 
     **Sensitivity** κr: each clipped row has norm ≤ r.
     """
 
     radius: float
-
-    @property
-    def features(self) -> Features:  # type: ignore[override]
-        return PLAIN
+    features: Features = PLAIN
 
     @property
     def longest(self) -> float:
@@ -299,4 +299,3 @@ def gradient_term(loss: Loss, w: Vector, clip: float, features: Features, max_we
 
 
 # One shared object, so that the norms of the stored rows are remembered once per block.
-PLAIN = Features()

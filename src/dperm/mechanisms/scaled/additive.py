@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dperm.mechanisms.scaled import centre as centre_rule
 from dperm.mechanisms.scaled import gaps as gaps_rule
 from dperm.mechanisms.scaled import settings as rule
 from dperm.mechanisms.scaled.gradient import (
@@ -65,12 +66,14 @@ class Additive:
     max_weight: float | None = None
     gaps: tuple[int, ...] = ()
     curved: tuple[int, ...] = ()
+    edition: int = centre_rule.EDITION
 
+    UNSTATED: ClassVar[dict[str, Any]] = {"edition": 1}  # version 0.2.0 had no such option
     name: ClassVar[str] = "additive"
     linear: ClassVar[bool] = False  # what it releases is a shape per column: linear estimators refuse it
 
     def __post_init__(self) -> None:
-        line = ScaledGradient(self.kinds, self.clip_factor, self.horizon, self.start, self.max_weight, self.gaps)
+        line = ScaledGradient(self.kinds, self.clip_factor, self.horizon, self.start, self.max_weight, self.gaps, self.edition)
         for label in ("kinds", "gaps"):
             object.__setattr__(self, label, getattr(line, label))
         object.__setattr__(self, "curved", gaps_rule.check_gaps(self.curved))
@@ -92,7 +95,7 @@ class Additive:
     def _shares(self, problem: Problem, shape: Shape, target: Target, kinds: tuple[str, ...]) -> dict[str, float]:
         """Stage name → μ of its event, in the order of the program; the squares add up to μ(ε, δ)²."""
         mu, last = gaussian_mu(target.epsilon, target.delta), "descent"
-        names = rule.statistics(problem, kinds, positives=self.start == "rate", gaps=self.gaps)
+        names = rule.statistics(problem, kinds, positives=self.start == "rate", gaps=self.gaps, edition=self.edition)
         if self.curved:
             place = 2 if names[0] == "octaves" else 0
             names = [*names[:place], "marginals", *names[place:]]

@@ -21,8 +21,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dperm.mechanisms.scaled import centre as centre_rule
 from dperm.mechanisms.scaled import gaps as gaps_rule
 from dperm.mechanisms.scaled import settings as rule
+from dperm.mechanisms.scaled import settling
 from dperm.mechanisms.scaled.noise_ratio import noise_warning
 from dperm.privacy import Gaussian
 from dperm.problem import Problem
@@ -69,6 +71,8 @@ class ScaledGradient:
         Declared bound on sample weights, or None when there are none.
     gaps : tuple of int
         Columns whose missing cells take the released centre. Their present cells are counted.
+    edition : {2, 1}
+        Of the rule; records that state none were made by the first.
 
     Examples
     --------
@@ -82,15 +86,17 @@ class ScaledGradient:
     start: str = "zero"
     max_weight: float | None = None
     gaps: tuple[int, ...] = ()
+    edition: int = centre_rule.EDITION
 
     name: ClassVar[str] = "scaled-gradient"
-    UNSTATED: ClassVar[dict[str, Any]] = {"gaps": ()}  # version 0.1.0 had no such option
+    UNSTATED: ClassVar[dict[str, Any]] = {"gaps": (), "edition": 1}  # version 0.1.0 had no such options
     last: ClassVar[str] = "descent"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kinds", tuple(self.kinds))
         rule.check_kinds(self.kinds)
         object.__setattr__(self, "gaps", gaps_rule.check_gaps(self.gaps))
+        centre_rule.check_edition(self.edition)
         if self.start not in ("zero", "rate"):
             raise ValueError(f"Expected start in ('zero', 'rate'), found {self.start!r}.")
         for label in ("clip_factor", "horizon", "max_weight"):
@@ -108,7 +114,9 @@ class ScaledGradient:
 
     def plan(self, problem: Problem, shape: Shape, target: Target) -> Plan:
         kinds = rule.column_kinds(self.kinds, shape)
-        budget = rule.shares(problem, shape, target, kinds, self.last, positives=self.start == "rate", gaps=self.gaps)
+        budget = rule.shares(
+            problem, shape, target, kinds, self.last, positives=self.start == "rate", gaps=self.gaps, edition=self.edition
+        )
         public = {name: rule.described(name, mu, target) for name, mu in budget.items()}
         public[self.last] |= self._public(kinds, shape)
         stages = tuple(Stage(name, Gaussian(mu), public[name]) for name, mu in budget.items())
@@ -152,6 +160,7 @@ class ScaledGradient:
         scaled = rule.centred_and_scaled(problem, shape, target, kinds, budget, released, self.gaps)
         wishes = rule.Wishes(self.clip_factor, self.horizon, self.max_weight)
         settings = rule.descent_settings(problem, shape, target, kinds, budget, released, scaled, wishes)
+        settings = settings if self.edition == 1 else settling.without_cap(settings)
         features = features_of(problem, scaled)
         trust = rule.trust_in_label_mean(problem, shape, target, budget)
         theta = start(problem, shape, released, settings["positive_rate"], trust)
@@ -173,7 +182,8 @@ class ScaledGradient:
         theta: Vector,
         released: dict[str, Any],
     ) -> Asking[Vector]:
-        """Heavy ball; the mean of the second half of the iterates. Returns θ with shape (margins?, width)."""
+        """Heavy ball; a mean of the iterates (`settling.weights`). Returns θ with shape (margins?, width)."""
+        growing = self.edition > 1 and rule.is_regression(problem)
         steps, step_size, n, waiting = settings["steps"], settings["step_size"], plan.shape.n, budget_of(plan)
 
         def residual_clip(name: str) -> Asking[float]:
@@ -181,25 +191,30 @@ class ScaledGradient:
                 released[name] = yield Sum(name, LogHistogram(Residuals(features, theta), _reach(problem)))
             return self._clip(plan, problem, settings, scaled, released, name)
 
-        clip = yield from residual_clip("residuals")
+        clip = largest = yield from residual_clip("residuals")
+        momentum, weight = settings.get("momentum", rule.MOMENTUM), settling.weights(steps, growing=growing)
         yield Open(self.last, sums=steps)
         velocity, kept = np.zeros_like(theta), np.zeros_like(theta)
         ridge = problem.regularizer.smoothness > 0
         for step in range(steps):
             if step == settings["second_clip_at"]:
                 clip = yield from residual_clip("residuals again")
+                largest = max(largest, clip)
             term = gradient_term(problem.loss, theta, clip, features, self.max_weight)
             gradient = yield Sum(self.last, term, mu=settings["step_mu"], shape=theta.shape)
             if ridge:
                 w = rule.original_coefficients(theta, scaled, problem.data.intercept)
                 slope = np.asarray(problem.regularizer.gradient(w.reshape(-1))).reshape(w.shape)
                 gradient = gradient + rule.pulled_back(slope, scaled, problem.data.intercept)
-            velocity = rule.MOMENTUM * velocity + gradient / n
+            velocity = momentum * velocity + gradient / n
             theta = theta - step_size * velocity
-            if step >= steps // 2:
-                kept = kept + theta
+            kept = kept + weight[step] * theta
         yield Close(self.last)
-        return np.asarray(kept / (steps - steps // 2))
+        if not growing:
+            return kept
+        heaviest = 1.0 if self.max_weight is None else self.max_weight
+        noise = largest / (rule.effective_mu(waiting[self.last] / heaviest, plan.target) * n)
+        return settling.shrunken(kept, noise, settings, intercept=problem.data.intercept != 0)
 
 
 def scaling_needs(problem: Problem, target: Target) -> list[str]:
@@ -285,11 +300,20 @@ def scaling_releases(
     released: dict[str, Any] = {}
     if "row norms" in budget:
         released["row norms"] = yield Sum("row norms", LogHistogram(RowNorms(PLAIN), problem.data.x_norm))
-    if "mean" in budget:
-        released["mean"] = yield Sum("mean", RowSum(rule.mean_radius(problem, shape, released)))
+    first = "rough mean" if "rough mean" in budget else "mean"
+    if first in budget:
+        released[first] = yield Sum(first, RowSum(rule.mean_radius(problem, shape, released)))
     if "present" in budget:
         released["present"] = yield Sum("present", PresentCount(gaps))
     shift = rule.centre(problem, shape, plan.target, kinds, gaps, budget, released)
+    if "rough mean" in budget:
+        near = Features(shift=shift)
+        view = Filling(gaps_rule.filling(shape, gaps, shift)) if "present" in budget else None
+        distances = LogHistogram(RowNorms(near), 2 * problem.data.x_norm)
+        released["rough radius"] = yield Sum("rough radius", distances, view=view)
+        term = RowSum(centre_rule.reach(problem, shape, released), near)
+        released["mean"] = yield Sum("mean", term, view=view)
+        shift = rule.centre(problem, shape, plan.target, kinds, gaps, budget, released)
     if "present" in budget:
         yield See(filled(gaps_rule.filling(shape, gaps, shift)))
     centred = Features(shift=shift)

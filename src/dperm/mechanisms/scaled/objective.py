@@ -23,6 +23,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dperm.mechanisms.objective.solve import checked_most_rows, solve_for_minimiser, unbounded_rows, weighted_rows
+from dperm.mechanisms.scaled import centre as centre_rule
 from dperm.mechanisms.scaled import gaps as gaps_rule
 from dperm.mechanisms.scaled import settings as rule
 from dperm.mechanisms.scaled.gradient import (
@@ -66,15 +67,17 @@ class ScaledObjective:
     max_weight: float | None = None
     most_rows: int | str | None = None
     gaps: tuple[int, ...] = ()
+    edition: int = centre_rule.EDITION
 
     name: ClassVar[str] = "scaled-objective"
-    UNSTATED: ClassVar[Mapping[str, Any]] = {"most_rows": "nominal", "gaps": ()}  # options that version 0.1.0 did not have
+    UNSTATED: ClassVar[Mapping[str, Any]] = {"most_rows": "nominal", "gaps": (), "edition": 1}  # version 0.1.0 had none of them
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kinds", tuple(self.kinds))
         rule.check_kinds(self.kinds)
         checked_most_rows(self.most_rows)
         object.__setattr__(self, "gaps", gaps_rule.check_gaps(self.gaps))
+        centre_rule.check_edition(self.edition)
         if self.max_weight is not None and not 0 < self.max_weight < math.inf:
             raise ValueError(f"Expected max_weight > 0, found {self.max_weight}. Leave it out without sample weights.")
 
@@ -91,13 +94,13 @@ class ScaledObjective:
     def plan(self, problem: Problem, shape: Shape, target: Target) -> Plan:
         kinds = rule.column_kinds(self.kinds, shape)
         mu = gaussian_mu(target.epsilon, target.delta)
-        names = rule.statistics(problem, kinds, positives=True, gaps=self.gaps)
+        names = rule.statistics(problem, kinds, positives=True, gaps=self.gaps, edition=self.edition)
         parts = rule.parts_of(names, shape, target)
         budget = {name: mu * math.sqrt(parts[name]) for name in names if name in parts}
         stages = [Stage(name, Gaussian(part), rule.described(name, part, target)) for name, part in budget.items()]
         output = Gaussian(mu * math.sqrt(OUTPUT_SHARE))
         before = math.sqrt(math.fsum(part**2 for part in budget.values()) + output.mu**2)
-        factor, shift = self._factor(target, parts.get("mean", 0.0), before)
+        factor, shift = self._factor(target, parts.get("mean", 0.0) + parts.get("rough mean", 0.0), before)
         event = ObjectiveEvent(
             "self-bounding", shift, target.epsilon / factor, kappa(target.relation) == 2, target.rows_per_person
         )

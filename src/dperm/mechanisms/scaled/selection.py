@@ -133,7 +133,8 @@ class Selection:
 
     def _inner(self, kinds: tuple[str, ...]) -> ScaledGradient:
         """Where any column may have missing cells the regression counts those of every candidate, whichever they are."""
-        return ScaledGradient(kinds, max_weight=self.max_weight, gaps=tuple(range(len(kinds))) if self.gaps else ())
+        gaps = tuple(range(len(kinds))) if self.gaps else ()
+        return ScaledGradient(kinds, max_weight=self.max_weight, gaps=gaps, edition=1)
 
     def _inner_problem(self, problem: Problem, kinds: tuple[str, ...]) -> Problem:
         """The same loss on rows of the candidates; their norm bound only sets scales, every term clips by itself."""

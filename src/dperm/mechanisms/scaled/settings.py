@@ -20,7 +20,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dperm.mechanisms.scaled.centre import NARROW, believed_step, halved, in_two_steps, reach
 from dperm.mechanisms.scaled.gaps import PRESENT_SHARE, centring, filling, present_cells
+from dperm.mechanisms.scaled.stages import RELEASES
 from dperm.privacy import gaussian_mu, kappa
 from dperm.problem import Problem
 from dperm.release.noise import RELEASE_SLACK
@@ -45,6 +47,7 @@ SHARES = {
     "cells": 0.03,
     "row norms": 0.01,
     "present": PRESENT_SHARE,
+    "rough radius": 0.02,
     "radius": 0.02,
     "squares": 0.10,
     "positives": 0.005,
@@ -52,25 +55,6 @@ SHARES = {
     "residuals again": 0.03,
     "marginals": 0.05,
     "recalibration": 0.03,
-}
-
-
-# What each stage lets out, for people who read a plan.
-RELEASES = {
-    "octaves": "histogram of signs and magnitudes of each column without declared bounds",
-    "cells": "histogram of each such column inside the range that the first one found",
-    "row norms": "histogram of the rows' norms",
-    "mean": "sum of the rows",
-    "present": "number of present cells of each column that may have missing ones",
-    "radius": "histogram of the centred rows' norms",
-    "squares": "sum of squares of each centred column",
-    "positives": "number of positive labels",
-    "label mean": "sum of the labels",
-    "residuals": "histogram of the residuals at the start",
-    "residuals again": "histogram of the residuals after a third of the steps",
-    "descent": "sums of clipped gradients, as many as the released scale asks for",
-    "marginals": "histogram of each numeric column over 256 cells of its range, and one of missing cells",
-    "recalibration": "four sums that correct the level and the slope of the predictions",
 }
 
 
@@ -117,10 +101,13 @@ def effective_mu(mu: float, target: Target) -> float:
     return mu / (kappa(target.relation) * target.rows_per_person)
 
 
-def statistics(problem: Problem, kinds: Sequence[str], *, positives: bool, gaps: Sequence[int] = ()) -> list[str]:
+def statistics(
+    problem: Problem, kinds: Sequence[str], *, positives: bool, gaps: Sequence[int] = (), edition: int = 1
+) -> list[str]:
     """Names of the releases before the fit itself, in order."""
     centred = problem.data.intercept != 0
     names = [*centring(problem, gaps), "radius", "squares"]
+    names = names if edition == 1 else in_two_steps(names)
     flags = has_flags(kinds) and not is_regression(problem)
     if flags and centred:
         names = ["row norms", *names]
@@ -162,10 +149,10 @@ def label_share(shape: Shape, target: Target) -> float:
 
 def shares(
     problem: Problem, shape: Shape, target: Target, kinds: Sequence[str], last: str, *, positives: bool = False,
-    gaps: Sequence[int] = (),
+    gaps: Sequence[int] = (), edition: int = 1,
 ) -> dict[str, float]:  # fmt: skip
     """Stage name → μ of its event; the squares add up to μ(ε, δ)², and the last stage has what the others leave."""
-    names = statistics(problem, kinds, positives=positives, gaps=gaps)
+    names = statistics(problem, kinds, positives=positives, gaps=gaps, edition=edition)
     names += ["residuals", last, "residuals again"] if is_regression(problem) else [last]
     parts = parts_of(names, shape, target)
     parts[last] = 1.0 - sum(parts.values())
@@ -176,13 +163,15 @@ def shares(
 
 def parts_of(names: Sequence[str], shape: Shape, target: Target) -> dict[str, float]:
     """Shares of μ² of the named statistics."""
-    table = {**SHARES, "mean": mean_share(shape, target), "label mean": label_share(shape, target)}
-    return {name: table[name] for name in names if name in table}
+    mean = mean_share(shape, target)
+    table = {**SHARES, "mean": mean, "rough mean": mean, "label mean": label_share(shape, target)}
+    return halved({name: table[name] for name in names if name in table})
 
 
-def floors(problem: Problem, kinds: Sequence[str]) -> Vector:
-    """Smallest standard deviation that is believed, per column of encoded rows."""
+def floors(problem: Problem, kinds: Sequence[str], *, narrow: bool = False) -> Vector:
+    """Smallest standard deviation that is believed, per column of encoded rows; `narrow` once the centre is refined."""
     table = dict(REGRESSION_FLOORS if is_regression(problem) else FLOORS)
+    table["numeric"] = NARROW if narrow else table["numeric"]
     table["free"] = 0.04 * problem.data.x_norm / math.sqrt(max(len(kinds), 1))
     return np.array([table[kind] for kind in settled(kinds)])
 
@@ -204,11 +193,19 @@ def centre(
     budget: Mapping[str, float],
     released: Mapping[str, Any],
 ) -> Vector:
-    """Noisy mean of the present cells; zero where zero is the better guess (sparse columns, rare levels, hardly any cell)."""
-    if "mean" not in released:
+    """Noisy mean of the present cells; zero where zero is the better guess (sparse columns, rare levels, hardly any cell).
+
+    Between the two steps of a mean it is the first one (`centre.py`).
+    """
+    if "mean" not in released and "rough mean" not in released:
         return np.zeros(shape.d)
+    rough, own = "rough mean" in released, "mean" if "mean" in released else "rough mean"
     cells = present_cells(shape, target, gaps, budget, released)
-    mean = np.where(cells > 0, np.asarray(released["mean"], dtype=np.float64) / np.maximum(cells, 1.0), 0.0)
+    mean = np.where(cells > 0, np.asarray(released[own], dtype=np.float64) / np.maximum(cells, 1.0), 0.0)
+    if rough and own == "mean":
+        first = {name: value for name, value in released.items() if name != "mean"}
+        step = believed_step(mean_radius(problem, shape, released), reach(problem, shape, released), budget)
+        mean = centre(problem, shape, target, kinds, gaps, budget, first) + step * mean
     if "present" in released:  # a mean over few cells is noisy: it stays where a row can be
         mean = np.where(cells < shape.n, np.clip(mean, -problem.data.x_norm, problem.data.x_norm), mean)
     if is_regression(problem) or has_flags(kinds):
@@ -237,7 +234,7 @@ def centred_and_scaled(
     radius = centred_radius(problem, shape, released)
     noise = SquareSum(_NO_FEATURES, radius).sensitivity(target.relation) * target.rows_per_person / budget["squares"]
     squares = np.asarray(released["squares"], dtype=np.float64)
-    floor = floors(problem, kinds)
+    floor = floors(problem, kinds, narrow="rough mean" in released)
     believed = np.maximum(np.maximum(squares, noise), shape.n * floor * floor)
     size = max(1.0, float(np.sum(np.maximum(squares, 0.0) / believed)))
     return {
@@ -245,6 +242,7 @@ def centred_and_scaled(
         "scale": np.sqrt(shape.n / believed),
         "size": math.sqrt((1.0 if problem.data.intercept else 0.0) + size),
         "centred_radius": radius,
+        **({"mean_reach": reach(problem, shape, released)} if "rough mean" in released else {}),
         **({"fill": filling(shape, gaps, shift)} if "present" in released else {}),
     }
 

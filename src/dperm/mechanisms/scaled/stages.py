@@ -1,0 +1,22 @@
+"""What each stage of a scaled method lets out, for people who read a plan."""
+
+from __future__ import annotations
+
+RELEASES = {
+    "octaves": "histogram of signs and magnitudes of each column without declared bounds",
+    "cells": "histogram of each such column inside the range that the first one found",
+    "row norms": "histogram of the rows' norms",
+    "rough mean": "sum of the rows, for a first centre",
+    "rough radius": "histogram of the rows' distances from it",
+    "mean": "sum of the rows",
+    "present": "number of present cells of each column that may have missing ones",
+    "radius": "histogram of the centred rows' norms",
+    "squares": "sum of squares of each centred column",
+    "positives": "number of positive labels",
+    "label mean": "sum of the labels",
+    "residuals": "histogram of the residuals at the start",
+    "residuals again": "histogram of the residuals after a third of the steps",
+    "descent": "sums of clipped gradients, as many as the released scale asks for",
+    "marginals": "histogram of each numeric column over 256 cells of its range, and one of missing cells",
+    "recalibration": "four sums that correct the level and the slope of the predictions",
+}
