@@ -26,6 +26,7 @@ from dperm.mechanisms.scaled import gaps as gaps_rule
 from dperm.mechanisms.scaled import settings as rule
 from dperm.mechanisms.scaled import settling
 from dperm.mechanisms.scaled.noise_ratio import noise_warning
+from dperm.mechanisms.scaled.ranges import private_ranges
 from dperm.privacy import Gaussian
 from dperm.problem import Problem
 from dperm.release.asks import Asking, Close, Decide, Open, Program, See, Sum, View
@@ -249,9 +250,9 @@ def known_bounds(plan: Plan, kinds: tuple[str, ...]) -> Asking[dict[str, Any]]:
     if not columns:
         return {}
     released: dict[str, Any] = {"octaves": (yield Sum("octaves", OctaveHistogram(columns)))}
-    low, high = rule.private_ranges(plan.shape, plan.target, kinds, budget, released)
+    low, high = private_ranges(plan.shape, plan.target, kinds, budget, released)
     released["cells"] = yield Sum("cells", CellHistogram(columns, low, high))
-    low, high = rule.private_ranges(plan.shape, plan.target, kinds, budget, released)
+    low, high = private_ranges(plan.shape, plan.target, kinds, budget, released)
     yield See(Recoding(columns, low, high))
     return released
 
@@ -260,7 +261,7 @@ def bounds_settings(plan: Plan, kinds: tuple[str, ...], released: Mapping[str, A
     """What was found for private columns, for the record and for encoding new rows."""
     if not private_columns(kinds):
         return {}
-    low, high = rule.private_ranges(plan.shape, plan.target, kinds, budget_of(plan), released)
+    low, high = private_ranges(plan.shape, plan.target, kinds, budget_of(plan), released)
     return {"low": low, "high": high}
 
 

@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dperm.mechanisms.scaled import gaps as gaps_rule
-from dperm.mechanisms.scaled import inference_outlook, poisson_settings, whitening
+from dperm.mechanisms.scaled import inference_outlook, poisson_settings, stages, whitening
 from dperm.mechanisms.scaled import inference_settings as inference_rule
 from dperm.mechanisms.scaled import settings as rule
 from dperm.mechanisms.scaled.errors import Errors
@@ -49,7 +49,7 @@ from dperm.terms.moments import CentredMoments
 from dperm.terms.statistics import LogHistogram, Residuals, SquareSum
 
 RELEASES = {
-    **rule.RELEASES,
+    **stages.RELEASES,
     "count scale": "histogram of the counts",
     "count sum": "sum of the counts, each cut at a released limit",
     "exposure sum": "sum of the exposures",

@@ -25,9 +25,7 @@ from dperm.mechanisms.scaled.gaps import PRESENT_SHARE, centring, filling, prese
 from dperm.mechanisms.scaled.stages import RELEASES
 from dperm.privacy import gaussian_mu, kappa
 from dperm.problem import Problem
-from dperm.release.noise import RELEASE_SLACK
 from dperm.release.plan import Settings, Shape, Target
-from dperm.terms.ranges import coarse_ranges, private_columns, tight_ranges
 from dperm.terms.statistics import SquareSum, upper_quantile
 
 Vector = NDArray[np.float64]
@@ -116,18 +114,6 @@ def statistics(
     if "private" in kinds:
         names = ["octaves", "cells", *names]
     return [*names, "label mean"] if is_regression(problem) and centred else names
-
-
-def private_ranges(
-    shape: Shape, target: Target, kinds: Sequence[str], budget: Mapping[str, float], released: Mapping[str, Any]
-) -> tuple[Vector, Vector]:
-    """(low, high) of the private columns, coarse after the first histogram and tight after the second."""
-    columns = len(private_columns(kinds))
-    unit = RELEASE_SLACK * math.sqrt(kappa(target.relation) * columns) * target.rows_per_person
-    low, high = coarse_ranges(np.asarray(released["octaves"]), unit / budget["octaves"], shape.n)
-    if "cells" not in released:
-        return low, high
-    return tight_ranges(np.asarray(released["cells"]), low, high, unit / budget["cells"], shape.n)
 
 
 def settled(kinds: Sequence[str]) -> tuple[str, ...]:
