@@ -13,11 +13,13 @@ from dperm.audit import cases, page, suite
 from dperm.audit.closed_form import gradient_rows
 from dperm.audit.planted import planted
 from dperm.audit.published import certificate_case
+from dperm.audit.transcript import transcript
 from dperm.audit.trials import distinguish
 from dperm.cli import app
 from dperm.mechanisms import Gradient
 from dperm.privacy import RELATIONS, PureDP
 from dperm.release import noise as noise_module
+from dperm.terms.inference import CurvatureMatrix, ScoreMatrix
 
 FEW = Gradient(steps=3, clip=0.25)
 
@@ -189,3 +191,36 @@ class TestCommand:
     def test_usage_is_checked(self, arguments):
         answer = CliRunner().invoke(app, ["audit", *arguments])
         assert isinstance(answer.exception, ValueError) and "Expected" in str(answer.exception)
+
+
+def realised(case):
+    """(μ that the case's neighbours see in all noisy sums of one run, μ that is claimed): exact, given the run's own noise."""
+    rows = []
+    for data in (case.data, case.neighbour):
+        with transcript() as seen:
+            case.build().fit(*data)
+        rows.append(seen.rows)
+    with transcript((rows[0], rows[1]), own=0) as seen:
+        model = case.build().fit(*case.data)
+    return seen.energy**0.5, model.plan_.guarantee.mu
+
+
+@pytest.mark.parametrize("relation", ["zero-out", "add-remove"])
+def test_intervals_show_what_they_claim_and_halved_noise_of_their_matrices_is_caught(relation, monkeypatch):
+    """The suite's own neighbours see most of the claim; with half the noise of the two matrices they see more than all of it.
+
+    Under replace-one these neighbours are mirrored rows, which have the same matrices.
+    """
+    (case,) = [
+        case
+        for case in suite.mechanism_cases()
+        if (case.name, case.method, case.relation) == ("LinearRegression", "scaled-inference", relation)
+        and case.build.options["delta"] > 0
+    ]
+    seed = replace(case, build=cases.Builder(case.build.cls, {**case.build.options, "noise": "secure", "random_state": 0}))
+    shown, claimed = realised(seed)
+    assert 0.6 * claimed < shown <= claimed
+    for kind in (CurvatureMatrix, ScoreMatrix):
+        honest = kind.sensitivity
+        monkeypatch.setattr(kind, "sensitivity", lambda self, relation, honest=honest: honest(self, relation) / 2)
+    assert realised(seed)[0] > claimed
