@@ -82,6 +82,7 @@ class DeviceRows:
         self.feature_map: FeatureMap | None = None
         self.fill: NDArray[np.float64] | None = None  # what missing cells became, in encoded units
         self._encode: Callable[[Any], Any] | None = None
+        self.memory: dict[str, Any] = {}  # what a term's kernel keeps of these rows between sums
 
     @property
     def n(self) -> int:
@@ -218,7 +219,7 @@ class DeviceRows:
 
     def _copy(self, **changes: Any) -> DeviceRows:
         other = object.__new__(DeviceRows)
-        other.__dict__.update({**self.__dict__, **changes})
+        other.__dict__.update({**self.__dict__, "memory": {}, **changes})
         return other
 
 

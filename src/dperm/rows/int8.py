@@ -1,28 +1,29 @@
 """Sums of softmax gradients on integer matrix units: Σ_i clip_C(p_i - e_{y_i}) ⊗ z_i, with no rounding over rows.
 
 Arrays in, whole numbers out; this file knows tensors and no terms. A row is z ≈ s·b with whole numbers |b_j| ≤ 127, to the
-nearest, s = max|z_j|/127. Its residual becomes whole numbers a_k, written in limbs of 8 bits, and the sum is Σ a_i ⊗ b_i.
+nearest. Its residual becomes whole numbers a_k, written in limbs of 8 bits, and the sum is Σ a_i ⊗ b_i.
 
-**Sensitivity.** A row adds a ⊗ b in units of C/L. Here b is a function of the row's entries, and a one of the row's b, s,
+**Sensitivity.** A row adds a ⊗ b in units of C/L. Here s and b are functions of the row's entries, and a one of the row's b, s,
 label and weight and of public numbers (parameters, clip, the number of entries). No other row, and not where the row stands,
-enters either: margins are products of whole numbers, the softmax and the clip take elementwise float32 operations and reduce
-over the classes by maxima and sums of whole numbers, which have no order. With N = ‖b‖² counted exactly, a is kept only if
+enters any of them: margins are products of whole numbers, the softmax and the clip are elementwise float32 operations, and all
+that is taken over entries or classes is a maximum or a sum of whole numbers, which has no order. With N = ‖b‖² counted exactly,
+a is kept only if
 
     Σ a_k² ≤ min(⌊L²/N⌋, A²),   so that   ‖a ⊗ b‖² = Σ a_k²·N ≤ L²,
 
-two comparisons of integers. What a row adds therefore has norm at most C as a fact about whole numbers; rounding cannot pass
-it. If nearest whole numbers are too long, those nearer to 0 are taken, and a row for which these were too long too would add 0.
-Replacing a row moves the sum by at most 2C, nulling or removing it by C.
+two comparisons of integers. What a row adds therefore has norm at most C as a fact about whole numbers. Replacing a row moves
+the sum by at most 2C, nulling or removing it by C. A row that failed the comparison would add 0; none does (`limits`).
 
-**Why exact.** |limb|, |b_j| ≤ 127, so 131,072 rows add to at most 127²·2¹⁷ < 2³¹: a chunk fits 32 bits in any order of adding,
-and chunks add in 64 bits, which hold L·n for n < 2³⁴. Permuted rows and repeated runs give the same bits; a processor without
-matrix units gives them too, since every float operation is one of IEEE 754's own (no `exp`, no fused multiply-add).
+**Why exact.** |limb|, |b_j| ≤ 127, so 131,072 rows add to at most 127²·2¹⁷ < 2³¹: that many fit 32 bits in any order of adding,
+and such runs add in 64 bits, which hold L·n for n < 2³⁴. Permuted rows and repeated runs give the same bits. A processor without
+matrix units gives them too, since every float operation is one of IEEE 754's own, in the same order (no `exp`).
 
-**Resolution.** A left factor of full length has L/‖b‖ steps: A = 127·128 with two limbs, where L = A·max(127, 127·√d/16), and
-A = 127·128² with three, where L = A·127. With two limbs a row with ‖b‖ < L/A, one whose largest entry is more than 16 times
-its root mean square, is clipped at ‖b‖·A/L of C, earlier than need be; with three no row is. The parameters have 15 bits.
+**Resolution.** A = 127·128 with two limbs, 127·128² with three, and L = 127·A, so that even a row with a single entry can reach
+the clip. A residual of full length has L/‖b‖ steps. With three limbs s = max|z_j|/127, and there are more than 2¹⁴ steps up to
+d = 2¹⁴. With two, s is at least ‖z‖/(12·√d): that leaves 3,800 steps at d = 2,048, and rounds a flat row to some 6 bits, whose
+errors are random and average out over rows; those of residuals would not. Margins are kept in float16, parameters in 15 bits.
 
-An intercept c is one more entry, t = round(c/s), of up to 15 bits in two limbs of its own, so that it does not coarsen the others.
+An intercept c is one more entry, t = round(c/s), of up to 15 bits in two limbs of its own: it does not coarsen the others.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ Tensor = Any  # of torch, which the package does not need otherwise
 TOP, LIMB = 127, 128
 SLAB_ROWS, PIECE_ROWS = 1 << 20, 1 << 16
 PADDED = 128  # rows of a chunk and entries of a row are filled up with zeros to multiples of this
-FARTHEST = 16  # largest entry, in root mean squares, up to which two limbs clip at C
 MOST_CLASSES = 2047  # Σ of so many numbers of 20 bits fits 31 bits
+FEW_CLASSES = 128
 MOST_CONSTANT = TOP * LIMB
 SMALLEST = 1e-30  # rows below this are rows of zeros: the clip never meets them
 MAGIC = 12582912.0  # 1.5·2²³: adding and subtracting it rounds numbers below 2²² to whole ones
@@ -86,12 +87,17 @@ class Slab:
         Z[gone] = 0.0
         size = torch.clamp(torch.where(gone, 0.0, top) / TOP, min=abs(intercept) / MOST_CONSTANT)
         gone |= size <= SMALLEST
-        size = torch.where(gone, 1.0, size).float()
+        size = torch.where(gone, 1.0, size)
+        if limbs == 2:
+            # The norm from whole numbers, whose sum has no order: an ordinary one would depend on where the row stands.
+            norm = torch.round(Z / size[:, None]).square().sum(dim=1).sqrt()
+            size = size * torch.clamp(norm / longest_row(d), min=1.0)
+        size = size.float()
         b = torch.round(Z.div_(size.double()[:, None])).clamp_(-TOP, TOP)
         b[gone] = 0.0
         t = torch.round(torch.where(gone, 0.0, intercept / size.double())).clamp(-MOST_CONSTANT, MOST_CONSTANT).long()
         squares = (b * b).sum(dim=1).long() + t * t  # whole numbers below 2⁵³: any order of adding
-        length, factor = full_length(d, limbs), largest_factor(limbs)
+        length, factor = full_length(limbs), largest_factor(limbs)
         most = torch.where(squares > 0, (length * length) // squares.clamp(min=1), 0)
         self.most[part] = most.clamp(max=factor * factor)
         self.size[part] = size
@@ -110,14 +116,19 @@ def largest_factor(limbs: int) -> int:
     return int(TOP * LIMB ** (limbs - 1))
 
 
-def full_length(d: int, limbs: int) -> int:
-    """L: norm of what one row may add, in steps.
+def full_length(limbs: int) -> int:
+    """L: norm of what one row may add, in steps. A row of one entry, ‖b‖ = 127, can use every step."""
+    return largest_factor(limbs) * TOP
 
-    >>> full_length(2048, 2) == largest_factor(2) * 360, full_length(2048, 3) == largest_factor(3) * 127
-    (True, True)
-    """
-    shortest = TOP if limbs > 2 else max(TOP, math.ceil(TOP * math.sqrt(d) / FARTHEST))
-    return largest_factor(limbs) * shortest
+
+def limbs_for(classes: int) -> int:
+    """Three where the third costs next to nothing, because reading the rows is most of the work."""
+    return 3 if classes <= FEW_CLASSES else 2
+
+
+def longest_row(d: int) -> int:
+    """‖b‖ of a row under two limbs: rows are coarser than 8 bits allow, so that residuals are finer."""
+    return max(TOP, math.ceil(12 * math.sqrt(d)))
 
 
 def digits(numbers: Tensor, limbs: int) -> Tensor:
@@ -169,7 +180,7 @@ class Int8Rows:
     limbs: int
 
     @staticmethod
-    def of(pieces: Iterable[tuple[int, Tensor]], n: int, intercept: float = 0.0, limbs: int = 2) -> Int8Rows:
+    def of(pieces: Iterable[tuple[int, Tensor]], n: int, intercept: float, limbs: int) -> Int8Rows:
         """From (first row, rows in float64) one after the other, each inside one slab: cut at multiples of `PIECE_ROWS`."""
         slabs: list[Slab] = []
         d = 0
@@ -182,10 +193,13 @@ class Int8Rows:
 
     def unit(self, clip: float) -> float:
         """What one count stands for."""
-        return clip / full_length(self.d, self.limbs)
+        return clip / full_length(self.limbs)
 
     def counts(self, weights: Tensor, labels: Tensor, weight: Tensor, clip: float) -> Tensor:
-        """Σ rows, (K, d) or (K, d + 1) in int64; `weights` is (K, d) or (K, d + 1). Labels are whole numbers; one outside 0 … K-1 has no class of its own."""
+        """Σ rows in int64, shaped like `weights`: (K, d), or (K, d + 1) with an intercept.
+
+        Labels are whole numbers; one outside 0 … K-1 has no class of its own. `weight` belongs to what is clipped.
+        """
         import torch
 
         device = self.slabs[0].rows.device
@@ -196,7 +210,7 @@ class Int8Rows:
         for slab in self.slabs:
             part = slice(slab.start, slab.start + slab.count)
             own = None if weight is None else weight[part]
-            left = residual_limbs(slab, theta, labels[part], own, full_length(self.d, self.limbs) / clip, self.limbs)
+            left = residual_limbs(slab, theta, labels[part], own, full_length(self.limbs) / clip, self.limbs)
             add_products(total, left, slab.columns)
         total *= torch.isfinite(weights).all()  # a row whose margins are no numbers adds nothing
         total = joined(total.reshape(self.limbs, classes, entries))
@@ -232,7 +246,7 @@ def residual_limbs(slab: Slab, theta: Parameters, labels: Tensor, weight: Tensor
 
 
 def octaves_of(slab: Slab, theta: Parameters) -> Tensor:
-    """Margins in octaves, log₂(e)·⟨z, θ_k⟩, (K, m) in float16: two exact products of whole numbers, then elementwise operations."""
+    """Margins in octaves, log₂(e)·⟨z, θ_k⟩, (K, m) in float16: exact products of whole numbers, then elementwise operations."""
     high, low = ((limb.double() @ slab.rows.double().T).float() for limb in theta.limbs)
     octaves = (high * 128.0 + low) * theta.step[:, None] * slab.size + theta.bias[:, None]
     return octaves.clamp(-MOST_OCTAVES, MOST_OCTAVES).half()
@@ -281,7 +295,11 @@ def spare(classes: int) -> float:
 
 
 def limits(most: Tensor, classes: int) -> Tensor:
-    """The longest residual whose nearest whole numbers have Σ a² ≤ most, in float32 and a little less."""
+    """The longest residual v whose nearest whole numbers a have Σ a² ≤ most, less 2⁻¹⁹ of it for the rounding of its length.
+
+    Σ a² ≤ ‖v‖² + ‖v‖₁ + K/4. A residual p - e_y has ‖v‖₁ = 2|v_y| ≤ 2‖v‖, so (‖v‖ + 1)² + K/4 ≤ most suffices; without a class of
+    its own, ‖v‖₁ ≤ √K·‖v‖, and √K/2 is taken off (`spare`).
+    """
     return ((most.double() - classes / 4).clamp(min=0.0).sqrt() * (1 - 2.0**-19) - 1).clamp(min=0.0).float()
 
 

@@ -1,7 +1,8 @@
 """Triton kernels of `dperm.rows.int8`: margins, residuals and sums of whole numbers on the matrix units of a GPU.
 
-Every float operation is one of IEEE 754's own, in the order of the functions of the same names there, and none is fused
-(`enable_fp_fusion=False`), so that a GPU and a processor give the same whole numbers.
+Every float operation is one of IEEE 754's own, in the order of the functions there, and a multiplication is fused with an
+addition only where it says so (`enable_fp_fusion=False`), so that a GPU and a processor give the same whole numbers. Tiles are
+from sweeps on an H200; any choice gives the same answer.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ except ImportError:  # the caller takes plain products instead
     triton = tl = None
 
 Tensor = Any
-GROUP = 8
+GROUP = 8  # tiles of rows that run together
+PROCESSORS = 132  # multiprocessors of an H100 or H200; on others sums are cut a little less evenly
 MOST_ROWS = 1 << 17  # rows that one program adds in 32 bits: 127²·2¹⁷ < 2³¹
 
 
@@ -127,7 +129,7 @@ if triton is not None:
         if tl.max(wrong.to(tl.int32), axis=0) > 0:  # never, by the proof beside `left_factors`; if ever, the row adds nothing
             tl.debug_barrier()
             for line in range(0, classes * LIMBS):
-                tl.store(out_ptr + (line.to(tl.int64) * m + i), tl.zeros([ROWS], dtype=tl.int8), mask=wrong)
+                tl.store(out_ptr + (tl.cast(line, tl.int64) * m + i), tl.zeros([ROWS], dtype=tl.int8), mask=wrong)
 
     @triton.jit
     def _store(out_ptrs, a, live, span, LIMBS: tl.constexpr):
@@ -156,12 +158,12 @@ if triton is not None:
         tl.store(out_ptr + place, total, mask=(line < lines)[:, None] & (entry < entries)[None, :])
 
 
-def octaves(theta: Tensor, rows: Tensor, step: Tensor, size: Tensor, bias: Tensor, tile: Any = None) -> tuple[Tensor, Tensor]:
+def octaves(theta: Tensor, rows: Tensor, step: Tensor, size: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
     """(K, m) float16 and their maxima; theta is (2, K, width) int8, rows (m, width) int8."""
     import torch
 
     classes, (m, width) = theta.shape[1], rows.shape
-    tall, wide, depth, warps, stages = tile or (128, 64, 128, 4, 3)
+    tall, wide, depth, warps, stages = 128, 64, 128, 4, 3
     wide = min(wide, max(triton.next_power_of_2(classes), 16))
     across = triton.cdiv(classes, wide)
     beside = torch.zeros((2, across * wide, width), dtype=torch.int8, device=rows.device)
@@ -177,13 +179,13 @@ def octaves(theta: Tensor, rows: Tensor, step: Tensor, size: Tensor, bias: Tenso
 
 
 def residual_limbs(
-    octaves: tuple[Tensor, Tensor], labels: Tensor, factor: Tensor, most: Tensor, limit: Tensor, spare: float, limbs: int, tile: Any = None
+    octaves: tuple[Tensor, Tensor], labels: Tensor, factor: Tensor, most: Tensor, limit: Tensor, spare: float, limbs: int
 ) -> Tensor:
     """(limbs·K, m) int8."""
     import torch
 
     (values, top), (classes, m) = octaves, octaves[0].shape
-    wide, lines, warps = tile or (256, 4, 4)
+    wide, lines, warps = 128, 4, 4
     out = torch.empty((limbs * classes, m), dtype=torch.int8, device=values.device)
     _residuals[(m // wide,)](
         values, top, labels, factor, most, limit, out, classes, m, spare,
@@ -192,16 +194,16 @@ def residual_limbs(
     return out
 
 
-def add_products(total: Tensor, left: Tensor, right: Tensor, tile: Any = None, processors: int = 132) -> None:
+def add_products(total: Tensor, left: Tensor, right: Tensor) -> None:
     """total (lines × entries, int64) += left (lines × m, int8)·right (entries × m, int8)ᵀ; m is a multiple of 128."""
     import torch
     from triton.tools.tensor_descriptor import TensorDescriptor
 
     (lines, m), entries = left.shape, right.shape[0]
-    tall, wide, depth, warps, stages = tile or (128, 256, 128, 8, 4)
+    tall, wide, depth, warps, stages = 128, 256, 128, 8, 4
     tall = min(tall, max(triton.next_power_of_2(lines), 16))
     tiles = triton.cdiv(lines, tall) * triton.cdiv(entries, wide)
-    splits = splits_of(tiles, triton.cdiv(m, MOST_ROWS), m // depth, processors)
+    splits = splits_of(tiles, triton.cdiv(m, MOST_ROWS), m // depth, PROCESSORS)
     span = triton.cdiv(m // depth, splits) * depth
     parts = torch.empty((triton.cdiv(m, span), lines, entries), dtype=torch.int32, device=left.device)
     _products[(tiles, len(parts))](

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dperm.problem import Loss
-from dperm.problem.arrays import Array, Namespace, device
-from dperm.rows import kernels
+from dperm.problem.arrays import Array, Namespace, device, namespace
+from dperm.rows import int8, kernels
 from dperm.rows.device_products import Pairs, is_torch
 from dperm.terms.affine import Features
 
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 # Rows that one launch of the kernel takes when X streams from the host.
 STREAM_ROWS = 1 << 20
+# Rows with fewer entries are those of tables, for whose columns 8 bits are coarse: they keep float64, which is fast there.
+LEAST_EMBEDDING = 128
 
 
 def mapped(xp: Namespace, X: Array, features: Features) -> Array:
@@ -170,16 +172,53 @@ def fused_sum(rows: DeviceRows, term: GradientTerm, weight: Array | None, most: 
     return np.asarray(total.cpu().numpy().astype(np.float64) * step)
 
 
+def integer_sum(rows: DeviceRows, term: GradientTerm, weight: Array | None) -> NDArray[np.float64] | None:
+    """Softmax gradients of resident rows on integer matrix units (`dperm.rows.int8`), or None where it cannot take these rows.
+
+    The rows on their grid are kept until another map asks.
+    """
+    if not _on_matrix_units(rows, term):
+        return None
+    import torch
+
+    features, K = term.features, term.loss.margins
+    limbs, kept = int8.limbs_for(K), rows.memory.get("int8")
+    if kept is None or kept[0] != (features.key, limbs):
+        rows.memory.clear()
+        plain = Features(0.0, features.shift, features.scale)
+        xp = namespace(rows.X)
+        pieces = ((start, mapped(xp, X, plain)) for start, X in rows.pieces(int8.PIECE_ROWS))
+        kept = rows.memory["int8"] = ((features.key, limbs), int8.Int8Rows.of(pieces, rows.n, features.intercept, limbs))
+    grid: int8.Int8Rows = kept[1]
+    labels = torch.where(rows.y == torch.round(rows.y), rows.y, -1) if torch.is_floating_point(rows.y) else rows.y
+    counts = grid.counts(np.reshape(term.w, (K, -1)), labels, weight, term.clip)
+    return np.asarray(counts.cpu().numpy().astype(np.float64) * grid.unit(term.clip)).reshape(-1)
+
+
+def _on_matrix_units(rows: DeviceRows, term: GradientTerm) -> bool:
+    """True for a softmax on resident CUDA tensors with at least 128 columns and at most 2,047 classes, with tame numbers."""
+    if term.loss.name != "multinomial" or not is_torch(rows.X) or rows.streams or "cuda" not in str(rows.device):
+        return False
+    wide = rows.d >= LEAST_EMBEDDING and term.loss.margins <= int8.MOST_CLASSES
+    return wide and _within_float32(rows, term)
+
+
 def _tame(rows: DeviceRows, term: GradientTerm) -> bool:
     """True for float32 or bfloat16 CUDA rows of at most 4,096 columns with tame numbers."""
-    if not is_torch(rows.X) or rows.d > kernels.LARGEST_WIDTH or rows.data is None:
+    if not is_torch(rows.X) or rows.d > kernels.LARGEST_WIDTH:
         return False
     import torch
 
     if "cuda" not in str(rows.device) or rows.X.dtype not in (torch.float32, torch.bfloat16):
         return False
+    return _within_float32(rows, term)
+
+
+def _within_float32(rows: DeviceRows, term: GradientTerm) -> bool:
+    """A kernel multiplies before it clips: nothing on the way may overflow float32."""
+    if rows.data is None:
+        return False
     scale = 1.0 if term.features.scale is None else float(np.max(np.abs(term.features.scale)))
     shift = 0.0 if term.features.shift is None else float(np.max(np.abs(term.features.shift)))
-    # The kernel multiplies before it clips: nothing on the way may overflow float32.
     fits = (rows.data.x_norm + shift) * scale < 1e15 and float(np.max(np.abs(term.w))) < 1e15
     return fits and 1e-25 < term.clip < 1e25

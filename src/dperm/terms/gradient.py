@@ -70,7 +70,8 @@ class GradientTerm(Pulled):
         return device.gradient(xp, self, X, y, weight)
 
     def device_sum(self, rows: DeviceRows, weight: Array | None) -> Vector | None:
-        return device.fused_sum(rows, self, weight, None)
+        found = device.fused_sum(rows, self, weight, None)
+        return device.integer_sum(rows, self, weight) if found is None else found
 
 
 @dataclass(frozen=True, eq=False)
