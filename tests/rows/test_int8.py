@@ -25,7 +25,7 @@ K, D = 9, 40
 
 
 def hostile(generator, n=400, d=D):
-    """Rows on the edges of their grids: ties, single entries, twelve orders of magnitude, zeros, and entries that are no numbers."""
+    """Rows on the edges of their grids: ties, single entries, many orders of magnitude, zeros, entries that are no numbers."""
     Z = generator.standard_normal((n, d))
     Z[:50] = generator.integers(-254, 255, (50, d)) / 2  # nearest steps are ties
     Z[50:90] = 127.0 * np.sign(generator.standard_normal((40, d)))  # every entry the largest

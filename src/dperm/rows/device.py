@@ -1,7 +1,8 @@
 """Rows on a GPU: torch tensors (CUDA or CPU), CuPy and other array-API arrays.
 
 A term that has a kernel of its own takes it where it can: a scalar loss on float32 or bfloat16 CUDA rows reads X once per sum
-(`kernels.py`). A term that offers products takes them per block in float64 on the same device (`device_products.py`):
+(`kernels.py`), and a softmax on resident CUDA rows of 128 columns or more is summed on integer matrix units (`int8.py`). A term
+that offers products takes them per block in float64 on the same device (`device_products.py`):
 multinomial losses, float64 rows, CPU tensors, other libraries, GPUs without Triton, and the gradients and Hessians of a
 minimiser, so that objective perturbation runs where the rows are. All other terms (histograms, moments) see the blocks on the
 host, one at a time. What crosses to the host is the sum.

@@ -85,13 +85,14 @@ class Slab:
         top = Z.abs().amax(dim=1)
         gone = ~torch.isfinite(top)
         Z[gone] = 0.0
-        size = torch.clamp(torch.where(gone, 0.0, top) / TOP, min=abs(intercept) / MOST_CONSTANT)
+        # Products with a constant: a GPU's quotient by one may differ from a processor's in the last bit.
+        size = torch.clamp(torch.where(gone, 0.0, top) * (1 / TOP), min=abs(intercept) / MOST_CONSTANT)
         gone |= size <= SMALLEST
         size = torch.where(gone, 1.0, size)
         if limbs == 2:
             # The norm from whole numbers, whose sum has no order: an ordinary one would depend on where the row stands.
             norm = torch.round(Z / size[:, None]).square().sum(dim=1).sqrt()
-            size = size * torch.clamp(norm / longest_row(d), min=1.0)
+            size = size * torch.clamp(norm * (1 / longest_row(d)), min=1.0)
         size = size.float()
         b = torch.round(Z.div_(size.double()[:, None])).clamp_(-TOP, TOP)
         b[gone] = 0.0
@@ -163,11 +164,11 @@ class Parameters:
 
         d = theta.shape[1] - (1 if intercept else 0)
         bias = theta[:, d] * (intercept / math.log(2)) if intercept else torch.zeros_like(theta[:, 0])
-        step = (theta[:, :d].abs().amax(dim=1) / (TOP * LIMB)).clamp(1e-30, 1e30)
+        step = (theta[:, :d].abs().amax(dim=1) * (1 / (TOP * LIMB))).clamp(1e-30, 1e30)
         whole = torch.round(theta[:, :d] / step[:, None]).clamp_(-TOP * LIMB, TOP * LIMB).int()
         limbs = torch.zeros((2, len(theta), width), dtype=torch.int8, device=theta.device)
         limbs[:, :, :d] = digits(whole, 2)
-        return Parameters(limbs, (step / math.log(2)).float(), bias.clamp(-1e30, 1e30).float())
+        return Parameters(limbs, (step * (1 / math.log(2))).float(), bias.clamp(-1e30, 1e30).float())
 
 
 @dataclass(frozen=True, eq=False)
