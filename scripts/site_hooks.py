@@ -1,13 +1,7 @@
-"""Hooks of the documentation site: theorem pages and notebooks enter the navigation by themselves, and a line `::: dotted.name`
-becomes the signature and docstring of that object.
-
-A module stands for all its public functions and classes. Doctests become code blocks; they are run by the test suite.
-"""
+"""Hooks of the documentation site: theorem pages and notebooks enter the navigation by themselves."""
 
 from __future__ import annotations
 
-import importlib
-import inspect
 import json
 import re
 from pathlib import Path
@@ -64,61 +58,3 @@ def cell_markdown(cell: dict[str, Any]) -> str:
         else:
             printed += "".join(data.get("text/plain", ())) + "\n"
     return "\n\n".join([*parts, *([f"```text\n{printed.rstrip()}\n```"] if printed else [])])
-
-
-def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    if page.file.src_uri != "api.md":
-        return markdown
-    return re.sub(r"^::: ([\w.]+)$", lambda match: reference(match[1]), markdown, flags=re.M)
-
-
-def reference(name: str) -> str:
-    """Markdown for one object."""
-    try:
-        found: Any = importlib.import_module(name)
-    except ModuleNotFoundError:
-        home, _, last = name.rpartition(".")
-        found = getattr(importlib.import_module(home), last)
-    if not inspect.ismodule(found):
-        return described(found, 3)
-    own = [m for label, m in vars(found).items() if not label.startswith("_") and getattr(m, "__module__", "") == name]
-    members = [member for member in own if inspect.isclass(member) or inspect.isfunction(member)]
-    parts = [f"### `{name}`", prose(inspect.getdoc(found) or "")]
-    return "\n\n".join([*parts, *(described(member, 4) for member in members)])
-
-
-def described(thing: Any, level: int) -> str:
-    """Heading, signature, docstring, and for a class its public methods."""
-    parts = ["#" * level + f" `{thing.__name__}`", f"```python\n{thing.__name__}{signature(thing)}\n```"]
-    parts.append(prose(inspect.getdoc(thing) or ""))
-    if inspect.isclass(thing):
-        for label, member in vars(thing).items():
-            function = member.__func__ if isinstance(member, classmethod | staticmethod) else member
-            if label.startswith("_") or not inspect.isfunction(function) or not function.__doc__:
-                continue
-            parts += [f"**`{label}{signature(function)}`**", prose(inspect.getdoc(function) or "")]
-    return "\n\n".join(parts)
-
-
-def signature(thing: Any) -> str:
-    try:
-        return str(inspect.signature(thing)).replace("'", "")
-    except (TypeError, ValueError):
-        return "(…)"
-
-
-def prose(text: str) -> str:
-    """A docstring as Markdown: doctests fenced, aligned lists and formulas kept as they are."""
-    lines, code = [], False
-    for line in text.splitlines():
-        starts = line.lstrip().startswith(">>>")
-        if starts and not code:
-            lines += ["", "```pycon"]
-            code = True
-        if code and not line.strip():
-            lines += ["```", ""]
-            code = False
-            continue
-        plain = not code and "**" not in line and "`" not in line
-        lines.append(re.sub(r"([<>*_\[\]])", r"\\\1", line) if plain else line)
-    return "\n".join([*lines, "```"] if code else lines)
