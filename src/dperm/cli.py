@@ -59,7 +59,7 @@ def common(
             say(f"defaults from {file}", error=True)
 
 
-def _defaults(file: Path, context: typer.Context) -> dict[str, Any]:
+def _defaults(file: Path, context: typer.Context) -> dict[str, object]:
     """The file's tables, checked against the commands and their options: a typo must not be ignored in silence."""
     import tomllib
 
@@ -72,7 +72,7 @@ def _defaults(file: Path, context: typer.Context) -> dict[str, Any]:
     return {name: _table(name, table, context.command, file) for name, table in found.items()}
 
 
-def _table(name: str, table: Any, group: Any, file: Path) -> dict[str, Any]:
+def _table(name: str, table: object, group: object, file: Path) -> dict[str, Any]:
     commands = getattr(group, "commands", {})
     if name not in commands or not isinstance(table, dict):
         raise ValueError(f"Expected tables named after commands ({', '.join(commands)}) in {file}, found {name!r}.")

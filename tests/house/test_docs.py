@@ -78,6 +78,7 @@ def test_the_coverage_table_is_that_of_the_script():
 def test_the_site_builds_without_a_warning(tmp_path):
     pytest.importorskip("mkdocs", reason="the documentation tools are not installed (pip install --group docs)")
     pytest.importorskip("material", reason="mkdocs-material is not installed (pip install --group docs)")
+    pytest.importorskip("mkdocstrings", reason="mkdocstrings is not installed (pip install --group docs)")
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")],
         cwd=ROOT, capture_output=True, text=True, timeout=300,

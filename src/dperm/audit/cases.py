@@ -25,7 +25,7 @@ from dperm.privacy import RELATIONS
 Vector = NDArray[np.float64]
 N = 12
 EPSILON, DELTA = 6.0, 1e-2  # loose enough that some hundred fits see much of it, tight enough that an error shows
-SHORT: dict[str, dict[str, Any]] = {
+SHORT: dict[str, dict[str, object]] = {
     "gradient": {"steps": 20, "clip": 0.25},
     "zeroth": {"steps": 20, "clip": 0.05},
     "newton": {"steps": 8, "gradient_share": 0.9},
@@ -51,11 +51,11 @@ class Case:
     noise: str
     build: Callable[[], Any]
     data: tuple[Any, ...]
-    neighbour: tuple[Any, ...]
+    neighbour: tuple[object, ...]
     published_only: bool = False
     unfit: str = ""
 
-    def observer(self) -> Callable[[tuple[Any, ...]], Vector]:
+    def observer(self) -> Callable[[tuple[object, ...]], Vector]:
         """A function from `data` or `neighbour` to everything that the certificate covers: see `transcript`."""
         if self.published_only:
             return lambda data: released_numbers(self.build().fit(*data))
@@ -78,7 +78,7 @@ class Case:
 class Builder:
     """An estimator made anew for every trial; picklable."""
 
-    cls: Any
+    cls: type
     options: dict[str, Any]
 
     def __call__(self) -> Any:
@@ -141,11 +141,11 @@ def mechanism_cases() -> list[Case]:
     return found
 
 
-def _case(name: str, cls: Any, method: str, relation: str, policy: str, delta: float) -> Case:
+def _case(name: str, cls: type, method: str, relation: str, policy: str, delta: float) -> Case:
     from dperm.mechanisms.registry import mechanism_from_spec
 
     fields = {field.name for field in dataclasses.fields(cls)}
-    options: dict[str, Any] = {"epsilon": EPSILON, "delta": delta, "bounds": (-1, 1), "relation": relation, "noise": policy}
+    options: dict[str, object] = {"epsilon": EPSILON, "delta": delta, "bounds": (-1, 1), "relation": relation, "noise": policy}
     n = 2 if method in ONE_DRAW else N
     if name == "FiniteClassLearner" and relation != "replace-one":
         n = N + 1  # without its row the answer is on the fence
@@ -202,7 +202,7 @@ def _case(name: str, cls: Any, method: str, relation: str, policy: str, delta: f
     return replace(case, unfit=NO_NULL_ROW) if not labels and relation == "zero-out" else case
 
 
-def _search_case(cls: Any, relation: str, policy: str) -> Case:
+def _search_case(cls: type, relation: str, policy: str) -> Case:
     from dperm.estimators import LogisticRegression
     from dperm.mechanisms.gradient import Gradient
 
@@ -222,7 +222,7 @@ Record = tuple[float, float]
 
 def _pair(
     relation: str, n: int, rest: Record, row: Record, changed: Record, null: float, *, fence: bool = False
-) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+) -> tuple[tuple[object, ...], tuple[object, ...]]:
     """n - 1 rows alike and one that is replaced, loses its label, or goes away; on a `fence` half of the rest agrees with it."""
     X, y = np.full((n, 1), rest[0]), np.full(n, rest[1])
     if fence:
@@ -238,7 +238,7 @@ def _pair(
     return (X, y), (other, labels)
 
 
-def _columns(relation: str, *, median: bool) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+def _columns(relation: str, *, median: bool) -> tuple[tuple[object, ...], tuple[object, ...]]:
     """Values without labels: half at each end for a median, where one row decides; all at one end for a mean."""
     X = np.full((N, 1), -1.0)
     if median:

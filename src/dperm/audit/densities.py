@@ -7,20 +7,20 @@ under audit: a shared helper would hide a shared error.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from dperm.audit.quadrature import Density
+from dperm.problem.losses import Loss
 
 Vector = NDArray[np.float64]
 _REACH = 9.0  # standard deviations kept on each side; a Gaussian leaves 2e-19 outside
 _LOG_ROOT = 0.5 * math.log(2 * math.pi)
 
 
-def gaussian_output(center: Any, scale: float, *, reach: float = _REACH) -> Density:
+def gaussian_output(center: object, scale: float, *, reach: float = _REACH) -> Density:
     """N(center, scale²·I) in one or two dimensions: output perturbation, or one noisy sum."""
     middle = np.atleast_1d(np.asarray(center, dtype=np.float64))
 
@@ -31,7 +31,7 @@ def gaussian_output(center: Any, scale: float, *, reach: float = _REACH) -> Dens
     return Density(log, tuple((float(m - reach * scale), float(m + reach * scale)) for m in middle))
 
 
-def gamma_norm_output(center: Any, scale: float, *, reach: float = 40.0) -> Density:
+def gamma_norm_output(center: object, scale: float, *, reach: float = 40.0) -> Density:
     """center + b with density ∝ exp(-‖b‖/scale): in one dimension Laplace, in two a Gamma(2) norm in a uniform direction.
 
     The normaliser is scale^p·Γ(p)·(surface of the unit sphere) = scale^p·2π^{p/2}Γ(p)/Γ(p/2).
@@ -50,7 +50,7 @@ def gamma_norm_output(center: Any, scale: float, *, reach: float = 40.0) -> Dens
 def gradient_descent(
     data: tuple[Vector, Vector],
     *,
-    loss: Any,
+    loss: Loss,
     steps: int,
     step_size: float,
     clip: float,
@@ -104,7 +104,7 @@ def _mixture(points: Vector, centers: Vector, log_weights: Vector, scale: float)
 
 
 def objective_perturbation(
-    data: tuple[Vector, Vector], *, loss: Any, ridge: float, noise: float, pure: bool = False, reach: float | None = None
+    data: tuple[Vector, Vector], *, loss: Loss, ridge: float, noise: float, pure: bool = False, reach: float | None = None
 ) -> Density:
     """argmin Σℓ + (ridge/2)w² + bw in one dimension, b ~ N(0, noise²), or b with density ∝ exp(-|b|/noise) when `pure`.
 
@@ -140,7 +140,7 @@ def objective_perturbation(
 
 
 def exponential_mechanism(
-    data: tuple[Vector, Vector], *, loss: Any, inverse_temperature: float, box: tuple[float, float], ridge: float = 0.0
+    data: tuple[Vector, Vector], *, loss: Loss, inverse_temperature: float, box: tuple[float, float], ridge: float = 0.0
 ) -> Density:
     """Density ∝ exp(-k·F(w)) on an interval, F(w) = Σℓ + (ridge/2)w²; normalised by quadrature on 20,000 panels."""
     x, y = (np.asarray(part, dtype=np.float64) for part in data)

@@ -47,7 +47,7 @@ class ExactProfile:
     epsilons: Vector
     low: Vector
     high: Vector
-    pair: Any
+    pair: object
     direction: str
 
     @property
@@ -234,7 +234,7 @@ def pure_epsilon(p: Density, q: Density, *, cells: int | None = None, floor: flo
     return worst
 
 
-def neighbour_pairs(x_values: Sequence[float], y_values: Sequence[float], rest: Any) -> list[tuple[Any, Any]]:
+def neighbour_pairs(x_values: Sequence[float], y_values: Sequence[float], rest: Any) -> list[tuple[object, object]]:
     """All replace-one pairs of one-dimensional data sets: a record (x, y) appended to `rest`, x and y from the given values."""
     records = [(float(x), float(y)) for x in x_values for y in y_values]
     sets = [(np.r_[rest[0], x], np.r_[rest[1], y]) for x, y in records]

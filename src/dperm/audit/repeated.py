@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,12 +14,15 @@ from dperm.release.plan import Plan, Shape, Target
 from dperm.rows import MemoryRows
 from dperm.walk.fitting import execute, plan
 
+if TYPE_CHECKING:
+    from dperm.release.plan import Mechanism
+
 Vector = NDArray[np.float64]
 
 
 def repeated(
-    problem: Problem, target: Target, mechanism: Any, *, noise: Noise | None = None, nominal_n: int | None = None
-) -> Callable[[Any], Vector]:
+    problem: Problem, target: Target, mechanism: Mechanism, *, noise: Noise | None = None, nominal_n: int | None = None
+) -> Callable[[object], Vector]:
     """data ↦ released coefficients; data is (X, y) or (X, y, weight), as `MemoryRows` takes them.
 
     The driver, the mechanism and the reconciliation are those of `dperm.fit`; only planning and the certificate are left out.

@@ -37,7 +37,9 @@ class Canaries:
         return len(self.X)
 
 
-def rare_directions(count: int, columns: int, norm: float, labels: tuple[Any, Any] = (-1.0, 1.0), *, seed: int = 0) -> Canaries:
+def rare_directions(
+    count: int, columns: int, norm: float, labels: tuple[object, object] = (-1.0, 1.0), *, seed: int = 0
+) -> Canaries:
     """Canaries along the last `count` coordinate axes, a label at random on each: no other row points there.
 
     An included canary moves the model in its own direction only, and nothing else does: the coins can be read off separately.
@@ -83,12 +85,12 @@ class OneRun:
 
 
 def one_run(
-    fit: Any,
+    fit: object,
     X: ArrayLike,
     y: ArrayLike,
     canaries: Canaries,
     *,
-    null: tuple[Any, Any] | str = "drop",
+    null: tuple[object, object] | str = "drop",
     guesses: int | None = None,
     delta: float = 1e-5,
     confidence: float = 0.95,

@@ -88,7 +88,7 @@ class _Ready:
     """A case that fits: its observer, what it claims, and the seconds of one fit."""
 
     case: Case
-    observe: Callable[[tuple[Any, ...]], Vector]
+    observe: Callable[[tuple[object, ...]], Vector]
     model: Any
     seconds: float
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,9 @@ from numpy.typing import NDArray
 from dperm.release.driver import Drawn, watching
 from dperm.rows.base import sum_step
 from dperm.terms.gradient import SampledTerm
+
+if TYPE_CHECKING:
+    from dperm.estimators.base import PrivateEstimator
 
 Vector = NDArray[np.float64]
 
@@ -36,7 +39,7 @@ class Transcript:
 
 
 @contextlib.contextmanager
-def transcript(pair: tuple[Any, Any] | None = None, own: int = 0) -> Iterator[Transcript]:
+def transcript(pair: tuple[object, object] | None = None, own: int = 0) -> Iterator[Transcript]:
     """Watch every noisy sum that is drawn meanwhile.
 
     `pair` holds the rows of data and neighbour, as captured before, and `own` says which of them is being fitted. The booked
@@ -66,7 +69,7 @@ def transcript(pair: tuple[Any, Any] | None = None, own: int = 0) -> Iterator[Tr
         yield seen
 
 
-def bottom(rows: Any) -> Any:
+def bottom(rows: object) -> object:
     """The stored rows under all views of them."""
     return bottom(rows.rows) if hasattr(rows, "rows") else rows
 
@@ -82,7 +85,7 @@ def gathered(sums: list[Vector]) -> list[Vector]:
     return [np.sum([v for v in sums if len(v) == size], axis=0) / np.sqrt(sum(len(v) == size for v in sums)) for size in sizes]
 
 
-def released_numbers(model: Any) -> Vector:
+def released_numbers(model: PrivateEstimator) -> Vector:
     """Coefficients and every number released on the way, in a fixed order: what the certificate covers."""
     release = model.release_
     parts = [np.ravel(np.asarray(release.w, dtype=np.float64))]
@@ -91,7 +94,7 @@ def released_numbers(model: Any) -> Vector:
     return np.concatenate(parts)
 
 
-def _numbers(value: Any) -> Iterator[Vector]:
+def _numbers(value: object) -> Iterator[Vector]:
     if isinstance(value, dict):
         for key in sorted(value):
             yield from _numbers(value[key])

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,9 @@ from dperm.audit.scores import Matrix, ScoreFunction, best_tests, candidates
 from dperm.audit.workers import Progress, run_chunks
 from dperm.privacy import ApproxDP, Guarantee, PureDP
 from dperm.words.progress import step_printer
+
+if TYPE_CHECKING:
+    from dperm.estimators.base import PrivateEstimator
 
 CHUNK = 50
 
@@ -51,7 +54,7 @@ class Distinguished:
     seconds: float
     outcomes: tuple[Matrix, Matrix] = field(repr=False)
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> dict[str, object]:
         """The record without the outcomes, ready for JSON."""
         return {
             "epsilon_lower": self.epsilon_lower,
@@ -67,9 +70,9 @@ class Distinguished:
 
 
 def distinguish(
-    fit: Any,
-    data: Any,
-    neighbour: Any,
+    fit: object,
+    data: object,
+    neighbour: object,
     trials: int = 1000,
     *,
     statistic: str | ScoreFunction = "auto",
@@ -172,7 +175,7 @@ def as_guarantee(claim: Guarantee | float | None, delta: float) -> Guarantee | N
     return PureDP(float(claim), "replace-one") if delta == 0 else ApproxDP(float(claim), delta, "replace-one")
 
 
-def as_function(fit: Any) -> Callable[[Any], Any]:
+def as_function(fit: Any) -> Callable[[object], object]:
     """A function from data to numbers; an estimator is cloned, fitted and read off."""
     if not hasattr(fit, "fit"):
         if not callable(fit):
@@ -188,7 +191,7 @@ def as_function(fit: Any) -> Callable[[Any], Any]:
     return run
 
 
-def coefficients(model: Any) -> NDArray[np.float64]:
+def coefficients(model: PrivateEstimator) -> NDArray[np.float64]:
     """The fitted numbers of a model: coef_ and intercept_, or w_, or the location_ or index_ of a simpler one."""
     parts = [np.ravel(getattr(model, name)) for name in ("coef_", "intercept_") if hasattr(model, name)]
     if not parts:
@@ -221,7 +224,7 @@ def _repeats(table: Matrix) -> int:
     return len(table) - len(np.unique(table, axis=0))
 
 
-def _store(path: str | Path | None, data: Any, neighbour: Any, size: tuple[int, int]) -> tuple[Path, str] | None:
+def _store(path: str | Path | None, data: object, neighbour: object, size: tuple[int, int]) -> tuple[Path, str] | None:
     """Where finished chunks are kept, and a fingerprint so that another audit's file is not continued by mistake."""
     if path is None:
         return None

@@ -21,8 +21,8 @@ _JOB: dict[str, Any] = {}  # what forked workers inherit: a function need not be
 
 
 def run_chunks(
-    fit: Callable[[Any], Any],
-    sets: tuple[Any, Any],
+    fit: Callable[[object], object],
+    sets: tuple[object, object],
     trials: int,
     chunk: int,
     processes: int,
@@ -51,7 +51,12 @@ def run_chunks(
 
 
 def _work(
-    fit: Callable[[Any], Any], sets: tuple[Any, Any], trials: int, chunk: int, processes: int, jobs: list[tuple[int, int]]
+    fit: Callable[[object], object],
+    sets: tuple[object, object],
+    trials: int,
+    chunk: int,
+    processes: int,
+    jobs: list[tuple[int, int]],
 ) -> Iterator[tuple[tuple[int, int], Rows]]:
     if processes <= 1 or "fork" not in multiprocessing.get_all_start_methods():
         for which, start in jobs:
@@ -81,7 +86,7 @@ def _chunk(job: tuple[int, int]) -> tuple[tuple[int, int], Rows]:
     return job, [_outcome(_JOB["fit"], _JOB["sets"][which]) for _ in range(count)]
 
 
-def _outcome(fit: Callable[[Any], Any], data: Any) -> Any:
+def _outcome(fit: Callable[[object], object], data: object) -> object:
     try:
         return np.atleast_1d(np.asarray(fit(data), dtype=np.float64)).ravel()
     except Exception:

@@ -19,14 +19,18 @@ import dataclasses
 import math
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dperm.mechanisms.exponential.continuous import DIMENSIONS
+from dperm.mechanisms.gradient import Gradient
 from dperm.mechanisms.registry import mechanism_from_spec
 from dperm.mechanisms.scaled.noise_ratio import expected_noise_ratio
 from dperm.problem import Problem
 from dperm.release.plan import MECHANISMS, Shape, Target
 from dperm.words.spelling import closest
+
+if TYPE_CHECKING:
+    from dperm.release.plan import Mechanism
 
 # Above it the ridge that pays for objective perturbation costs more log-loss than the clip of the gradients: measured on adult,
 # bank_full and synthetic rows (6 and 30 columns, 1,000 to 100,000 rows, both relations, ε from 0.1 to 3).
@@ -45,7 +49,7 @@ def choose(
     max_weight: float | None = None,
     exact: bool = False,
     gaps: Sequence[int] = (),
-) -> Any:
+) -> Mechanism:
     """The mechanism for `method`: a name, "auto", or a mechanism object that is taken as it is.
 
     `asked_for` is "probabilities", "accuracy" or "coefficients"; `kinds` are the declared kinds of the encoded columns;
@@ -119,17 +123,17 @@ def build(name: str, *, asked_for: str, kinds: Sequence[str], problem: Problem) 
     return mechanism_from_spec(name, options)
 
 
-def _with_gaps(mechanism: Any, gaps: Sequence[int]) -> Any:
+def _with_gaps(mechanism: Mechanism, gaps: Sequence[int]) -> Mechanism:
     """The mechanism that counts the present cells of these columns, if it releases a centre; otherwise as it is."""
     takes = "gaps" in {field.name for field in dataclasses.fields(mechanism)}
     return dataclasses.replace(mechanism, gaps=tuple(gaps)) if takes and gaps else mechanism
 
 
-def _weighed(mechanism: Any, problem: Problem, max_weight: float | None) -> Any:
+def _weighed(mechanism: Mechanism, problem: Problem, max_weight: float | None) -> Mechanism:
     """The mechanism with the declared bound on weights, or a refusal where its theorem has no weights."""
     if max_weight is None:
         return mechanism
-    if mechanism.name == "gradient" and mechanism.bound == "clip":
+    if isinstance(mechanism, Gradient) and mechanism.bound == "clip":
         # Its clip comes after the weight, so weights cannot break it; without a wider clip they would have no effect.
         lipschitz = problem.row_norm * problem.loss.bounds(math.inf, problem.data.y).slope
         if mechanism.accounting == "hidden-state":

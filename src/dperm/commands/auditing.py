@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from dperm.commands.shared import JSON_OPTION, show
 from dperm.commands.shared import say as tell
+
+if TYPE_CHECKING:
+    from dperm.audit.cases import Case
+    from dperm.audit.suite import Result
 
 
 def audit(
@@ -65,7 +69,7 @@ def _run_models(
     return all(result.verdict != "violated" for result in results)
 
 
-def _say(result: Any, done: int, total: int) -> None:
+def _say(result: Result, done: int, total: int) -> None:
     case, found = result.case, result.found
     text = f"[{done}/{total}] {case.name}, {result.mechanism}, {case.relation}, {case.noise}: {result.words}"
     if found is None:
@@ -75,18 +79,18 @@ def _say(result: Any, done: int, total: int) -> None:
     tell(text)
 
 
-def _count(results: list[Any], verdict: str) -> int:
+def _count(results: list[Result], verdict: str) -> int:
     return sum(result.verdict == verdict for result in results)
 
 
-def _tally(results: list[Any]) -> str:
+def _tally(results: list[Result]) -> str:
     """The last line: how many audits there were, and how many time did not suffice for."""
     counts = {word: _count(results, word) for word in ("violated", "holds", "inconclusive", "refused", "not run")}
     said = ", ".join(f"{count} {word}" for word, count in counts.items() if count or word in ("violated", "not run"))
     return f"{len(results)} audits: {said}{' for want of time: raise --minutes' if counts['not run'] else ''}"
 
 
-def _order(case: Any) -> int:
+def _order(case: Case) -> int:
     from dperm.privacy import RELATIONS
 
     return RELATIONS.index(case.relation)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from dperm.estimators.base import PrivateEstimator
 
 NOISE = typer.Option("secure", help="secure, or exact: integer noise from an exact sampler (dperm[exact]).")
 CLASS_WEIGHT = typer.Option(None, "--class-weight", help="Weight of a class, e.g. yes=5; others weigh 1; may be repeated.")
@@ -14,7 +17,7 @@ MAX_EXPOSURE = typer.Option(None, "--max-exposure", help="Declared largest expos
 INTERVALS = typer.Option(False, "--intervals", help="Pay, out of the same epsilon, for intervals in the report.")
 
 
-def made(kind: Any, **given: Any) -> Any:
+def made(kind: type[PrivateEstimator], **given: Any) -> PrivateEstimator:
     """The estimator with the options that were given; one that it does not have is refused by its name on the command line."""
     known = kind().get_params(deep=False)
     asked = {name: value for name, value in given.items() if value is not None and (name in known or value is not False)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -23,6 +23,9 @@ from dperm.commands.preparing import BOUNDS, LEVELS, check_found, prepared, rela
 from dperm.commands.shared import JSON_OPTION, notices_said, save_model, show, summary, verbosity
 from dperm.words.spelling import closest
 from dperm.words.wording import printable
+
+if TYPE_CHECKING:
+    from dperm.estimators.base import PrivateEstimator
 
 
 def fit(
@@ -157,7 +160,7 @@ def open_rows(
     return read_table(file, list(dict.fromkeys([*used, schema.target.column, *(extra or [])])))
 
 
-def estimator_for(name: str | None, schema: Any) -> Any:
+def estimator_for(name: str | None, schema: Any) -> type[PrivateEstimator]:
     """The estimator class by name, or by the type of the target."""
     from sklearn.base import ClassifierMixin
 
@@ -185,7 +188,8 @@ def estimator_for(name: str | None, schema: Any) -> Any:
             f"Expected a model for the target {schema.target.column!r}, which {has}, found {name}. Pass --model with one of "
             f"{', '.join(fitting)}, or leave it out."
         )
-    return found[name]
+    kind: type[PrivateEstimator] = found[name]
+    return kind
 
 
 def predict(

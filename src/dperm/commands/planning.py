@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from typer.core import TyperCommand
@@ -22,6 +23,9 @@ from dperm.commands.declaring import (
 )
 from dperm.commands.shared import JSON_OPTION, say, show
 from dperm.words.spelling import closest
+
+if TYPE_CHECKING:
+    from dperm.estimators.base import PrivateEstimator
 
 EXAMPLES = {"n": "10000", "d": "50", "delta": "1e-6", "alpha": "0.1", "beta": "0.05", "steps": "100", "hypotheses": "1000"}
 EXAMPLES |= {"rank": "20", "rho": "0.001", "count": "100", "noise": "0.001", "gap": "10"}
@@ -92,7 +96,7 @@ def plan(
         raise ValueError("Expected --d or --schema, found neither. Pass the number of columns, e.g. --d 20.")
     if target_width is not None and not intervals:
         raise ValueError("Expected --intervals with --target-width, found --target-width alone. Pass both.")
-    given: dict[str, Any] = {
+    given: dict[str, object] = {
         "epsilon": epsilon,
         "delta": delta,
         "method": method,
@@ -135,7 +139,7 @@ def plan(
 
 def _estimator(
     schema: Path | None, model: str | None, class_weight: list[str], intervals: bool, given: dict[str, Any]
-) -> Any:
+) -> PrivateEstimator:
     """The estimator of a schema's columns, or over columns with range [0, 1]."""
     from dperm.commands.fitting import estimator_for
     from dperm.estimators import outlook as advice
@@ -254,9 +258,9 @@ def theory(
             say(f"drawn in {plot}")
 
 
-def _numbers(name: str, function: Any, words: list[str]) -> dict[str, Any]:
+def _numbers(name: str, function: Callable[..., object], words: list[str]) -> dict[str, object]:
     known = inspect.signature(function).parameters
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     for word in words:
         key, sign, text = word.partition("=")
         key = key.strip().lstrip("-").replace("-", "_")

@@ -79,7 +79,7 @@ class Prepared:
 
 def prepared(
     file: Path,
-    schema: Any,
+    schema: object,
     target: str | None,
     budget: Mapping[str, Any],
     given: Mapping[str, Any],

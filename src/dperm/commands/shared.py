@@ -9,12 +9,15 @@ import json
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 import typer
 
 from dperm.words.notices import PrivacyWarning
 from dperm.words.wording import printable
+
+if TYPE_CHECKING:
+    from dperm.estimators.base import PrivateEstimator
 
 SETTINGS: dict[str, bool] = {"quiet": False}  # set once by the common options, before any command runs
 JSON_OPTION = typer.Option(False, "--json", help="Print one JSON object instead of text.")
@@ -28,7 +31,7 @@ def with_quiet(command: Callable[..., None]) -> Callable[..., None]:
     quiet = inspect.Parameter("quiet", inspect.Parameter.KEYWORD_ONLY, default=QUIET_OPTION, annotation=bool)
 
     @functools.wraps(command)
-    def called(*, quiet: bool, **options: Any) -> None:
+    def called(*, quiet: bool, **options: object) -> None:
         SETTINGS["quiet"] = SETTINGS["quiet"] or quiet
         command(**options)
 
@@ -77,7 +80,7 @@ def show(values: dict[str, Any], as_json: bool) -> None:
         typer.echo(printable(f"  {key:<{width}}  {value}", keep="\n"))
 
 
-def save_model(model: Any, folder: Path, scores: dict[str, str] | None = None, *, data: str = "") -> Path:
+def save_model(model: PrivateEstimator, folder: Path, scores: dict[str, str] | None = None, *, data: str = "") -> Path:
     """certificate.json, model.json, report.html and report.md, all or none; the path of the report.
 
     `data` names the data set where the schema does not; that name and the day stay in model.json for later reports.
@@ -100,7 +103,7 @@ def save_model(model: Any, folder: Path, scores: dict[str, str] | None = None, *
     return folder / "report.html"
 
 
-def summary(model: Any) -> dict[str, Any]:
+def summary(model: PrivateEstimator) -> dict[str, Any]:
     """The lines every fit ends with."""
     certificate = model.certificate_
     return {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -41,6 +41,9 @@ from dperm.tables.schema import Schema
 from dperm.tables.tables import cells, column_names, is_table
 from dperm.walk.fitting import Release, fit
 from dperm.words.notices import repeated_fits, speak
+
+if TYPE_CHECKING:
+    from dperm.release.plan import Mechanism
 
 INTERCEPT = 1.0
 
@@ -108,15 +111,15 @@ class PrivateEstimator(Shown, BaseEstimator):
     epsilon: float = 1.0
     delta: float | None = None
     _: KW_ONLY
-    bounds: Any = None
+    bounds: object = None
     x_norm: float | None = None
-    categorical: Any = None
-    boolean: Any = None
-    sparse: Any = None
+    categorical: object = None
+    boolean: object = None
+    sparse: object = None
     missing: Any = "mean"
     schema: Any = None
     fit_intercept: bool = True
-    method: Any = "auto"
+    method: Mechanism | str = "auto"
     regularization: Any = "auto"
     radius: float | None = None
     relation: str = "replace-one"
@@ -125,7 +128,7 @@ class PrivateEstimator(Shown, BaseEstimator):
     max_rows_per_person: int | None = None
     max_weight: float | None = None
     noise: str = "secure"
-    random_state: Any = None
+    random_state: object = None
     ledger: Any = None
     verbose: int = 0
 
@@ -152,7 +155,7 @@ class PrivateEstimator(Shown, BaseEstimator):
         """`coef_` and `intercept_` from `w_` and the encoding."""
         raise NotImplementedError
 
-    def _method(self) -> Any:
+    def _method(self) -> Mechanism | str:
         """The method as the planner takes it; an estimator with its own mechanism or options builds it here."""
         if isinstance(self.method, str) and self.method == ScaledInference.name:
             return self._inference()
@@ -161,15 +164,15 @@ class PrivateEstimator(Shown, BaseEstimator):
             raise ValueError(f"Expected a method with one coefficient per column, found {self.method!r}. Use its own estimator.")
         return self.method
 
-    def _asked_method(self) -> Any:
+    def _asked_method(self) -> Mechanism | str:
         """`_method`, or the method of `intervals=True` where that is asked for."""
         return self._with_intervals() if self.has_intervals and getattr(self, "intervals", False) else self._method()
 
-    def _inference(self) -> Any:
+    def _inference(self) -> Mechanism:
         """The method of `intervals=True`."""
         return scaled_inference(self)
 
-    def _with_intervals(self) -> Any:
+    def _with_intervals(self) -> Mechanism | str:
         """The method that `intervals=True` takes: its own, or an older one that was asked for by name."""
         found = getattr(self.method, "name", self.method)
         if found in ("auto", ScaledInference.name):
@@ -184,7 +187,7 @@ class PrivateEstimator(Shown, BaseEstimator):
 
     # -- the fit -----------------------------------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, groups: Any = None) -> Any:
+    def fit(self, X: Any, y: Any = None, sample_weight: object = None, *, groups: object = None) -> Any:
         """Fit privately; afterwards `certificate_` says what was guaranteed and `plan_` what was done.
 
         `sample_weight` needs the declared bound `max_weight`; weights outside [0, max_weight] are clipped into it, a
@@ -272,12 +275,12 @@ class PrivateEstimator(Shown, BaseEstimator):
         check_is_fitted(self, "certificate_")
         return coefficient_summary(self, level, exponentiate=exponentiate)
 
-    def joint_test(self, names: Any) -> Any:
+    def joint_test(self, names: Any) -> object:
         """Wald's test that all named coefficients are 0; the name of a column with levels stands for all of its contrasts."""
         check_is_fitted(self, "certificate_")
         return summary(self).joint_test(names)
 
-    def release_information(self, X: Any, y: Any = None, *, epsilon: float, **options: Any) -> Any:
+    def release_information(self, X: Any, y: Any = None, *, epsilon: float, **options: Any) -> object:
         """Pay for the curvature matrix that intervals of a fit by `objective` need; see `dperm.inference.intervals`.
 
         `certificate_` goes on to speak of the fit alone; `total_epsilon_` is what fit and matrix cost together if this
@@ -299,7 +302,7 @@ class PrivateEstimator(Shown, BaseEstimator):
         paid = getattr(self, "information_", None)
         return float(self.certificate_.epsilon if paid is None else paid.total_epsilon)
 
-    def _class_weights(self) -> dict[Any, float] | None:
+    def _class_weights(self) -> dict[object, float] | None:
         """Declared weights of classes; regressors have none."""
         return None
 
@@ -324,7 +327,7 @@ class PrivateEstimator(Shown, BaseEstimator):
         given = np.clip(np.where(np.isnan(given), 0.0, given), 0.0, limit)
         return given if known is None else given * known, float(limit) * (1.0 if heaviest is None else heaviest)
 
-    def _unpack(self, X: Any, y: Any, groups: Any) -> tuple[Any, Any, Any]:
+    def _unpack(self, X: Any, y: Any, groups: object) -> tuple[Any, Any, Any]:
         """Encoded rows, labels and person column; also builds the encoding from the declarations."""
         schema = self._declared_schema()
         named = self.groups if groups is None else groups
@@ -370,7 +373,7 @@ class PrivateEstimator(Shown, BaseEstimator):
         )
         return self._encoding.packed(self._encoding.transform(X)), y, groups
 
-    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+    def get_feature_names_out(self, input_features: object = None) -> np.ndarray:
         """Names of the encoded features, in the order of `coef_`."""
         check_is_fitted(self, "certificate_")
         return np.array(self._encoding.names, dtype=object)
@@ -404,7 +407,7 @@ class PrivateEstimator(Shown, BaseEstimator):
 
         return step_printer("fit")
 
-    def _truth(self, X: Any, y: Any) -> Any:
+    def _truth(self, X: object, y: object) -> object:
         """The labels to score against: y, or the target column of the schema where `fit` took it from there too."""
         schema = self._declared_schema()
         if y is not None or schema is None or schema.target is None or not is_table(X):

@@ -39,7 +39,7 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
             weight = weight * np.array([declared[label] for label in self.classes_.tolist()])[index]
         return labels, weight, interval
 
-    def _class_weights(self) -> dict[Any, float] | None:
+    def _class_weights(self) -> dict[object, float] | None:
         if self.class_weight is None:
             return None
         if not isinstance(self.class_weight, Mapping):
@@ -66,24 +66,24 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
         self.coef_ = np.atleast_2d(slopes)
         self.intercept_ = np.atleast_1d(constant)
 
-    def _extra_record(self) -> dict[str, Any]:
+    def _extra_record(self) -> dict[str, object]:
         return {"classes": self.classes_.tolist()}
 
-    def _restore(self, extra: dict[str, Any]) -> None:
+    def _restore(self, extra: dict[str, object]) -> None:
         self.classes_ = declared_classes(extra["classes"], None)
         rows = 1 if self.w_.ndim == 1 else len(self.w_)
         if rows != (1 if len(self.classes_) == 2 else len(self.classes_)):
             raise ValueError("coefficients that do not fit the classes")
 
-    def decision_function(self, X: Any) -> np.ndarray:
+    def decision_function(self, X: object) -> np.ndarray:
         """Scores: positive means the second class (binary), or one score per class."""
         return self._scores(X)
 
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+    def score(self, X: object, y: object = None, sample_weight: object = None) -> float:
         """Accuracy, on public rows: on private ones it leaks. Without y, the target is the schema's column of X."""
         return float(super().score(X, self._truth(X, y), sample_weight))
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: object) -> np.ndarray:
         """The class with the largest score."""
         scores = self._scores(X)
         index = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)

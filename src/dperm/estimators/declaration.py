@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import clone
@@ -20,6 +20,9 @@ from dperm.problem import Interval, Problem
 from dperm.release.plan import Plan, Shape, Target
 from dperm.tables.encoding import Encoding
 from dperm.walk.fitting import check_noise, plan
+
+if TYPE_CHECKING:
+    from dperm.estimators.base import PrivateEstimator
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,7 @@ class Declaration:
         return outlook(self.estimator, self.problem, self.plan()) if asked else None
 
 
-def target_of(estimator: Any, n: int, per_person: int, unit: str) -> Target:
+def target_of(estimator: PrivateEstimator, n: int, per_person: int, unit: str) -> Target:
     """The estimator's budget for n rows."""
     return Target.declare(
         epsilon=estimator.epsilon,
@@ -102,7 +105,7 @@ def before_rows(estimator: Any, n: int, d: int | None = None) -> Declaration:
     return found
 
 
-def encoding_before_rows(estimator: Any, d: int | None) -> Encoding:
+def encoding_before_rows(estimator: PrivateEstimator, d: int | None) -> Encoding:
     """The encoding of the schema, or of d dense columns by the other declarations."""
     schema = estimator._declared_schema()
     if schema is not None:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import math
 from numbers import Integral, Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from dperm.estimators.base import PrivateEstimator
+
 
 POSITIVE = {
     "x_norm": "the largest Euclidean norm a row may have",
@@ -42,7 +46,7 @@ def check_declared(estimator: Any) -> None:
         check_one_declaration(estimator, "the schema")
 
 
-def check_shape(estimator: Any, X: Any) -> None:
+def check_shape(estimator: PrivateEstimator, X: object) -> None:
     """Refuse an array that is no matrix in our words: scikit-learn's quote its cells, and state its number of rows."""
     if isinstance(X, np.ndarray) and X.ndim != 2:
         raise ValueError("Expected X with two dimensions, found another number. Reshape your data, e.g. X.reshape(-1, 1).")
@@ -50,12 +54,12 @@ def check_shape(estimator: Any, X: Any) -> None:
         raise ValueError("Expected X with at least one column, found 0 feature(s). Pass the features.")
 
 
-def fewest_rows(estimator: Any) -> int:
+def fewest_rows(estimator: PrivateEstimator) -> int:
     """1, or 0 where the number of rows is protected: an error would tell an empty table from one with a row."""
     return 0 if getattr(estimator, "relation", None) == "add-remove" else 1
 
 
-def check_one_declaration(estimator: Any, other: str) -> None:
+def check_one_declaration(estimator: PrivateEstimator, other: str) -> None:
     """Columns are declared by `other`: parameters that declare them again would be ignored."""
     twice = [name for name in OF_COLUMNS if getattr(estimator, name) is not None]
     twice += ["missing"] if estimator.missing != "mean" else []
@@ -63,7 +67,7 @@ def check_one_declaration(estimator: Any, other: str) -> None:
         raise ValueError(f"Expected columns declared once, by {other}, found {twice[0]}= as well. Leave one of the two out.")
 
 
-def is_real(value: Any) -> bool:
+def is_real(value: object) -> bool:
     """A real number, Python's or NumPy's, and not a truth value."""
     return isinstance(value, Real) and not isinstance(value, bool | np.bool_)
 

@@ -13,7 +13,7 @@ from dperm.rows.memory import MemoryRows
 from dperm.tables.encoding import Encoding
 
 
-def engine_rows(X: Any, y: Any, schema: Any = None) -> Any:
+def engine_rows(X: Any, y: Any, schema: object = None) -> object:
     """X as rows of an engine; None for what is read into memory (arrays, sparse matrices, tables).
 
     A torch or CuPy array becomes `DeviceRows`, a Dask array or dataframe `DaskRows`, a Spark table `SparkRows` (y names the
@@ -52,12 +52,12 @@ def engine_rows(X: Any, y: Any, schema: Any = None) -> Any:
     return X
 
 
-def is_rows(X: Any) -> bool:
+def is_rows(X: object) -> bool:
     """Rows of an engine, rather than an array or a table (a frame has sums too, and no bounds)."""
     return hasattr(X, "bounded") and hasattr(X, "sum")
 
 
-def in_memory(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
+def in_memory(X: object, y: object, sample_weight: object) -> tuple[object, object, object]:
     """`MemoryRows` as the arrays that they hold; anything else as it is."""
     if not isinstance(X, MemoryRows):
         return X, y, sample_weight
@@ -66,7 +66,7 @@ def in_memory(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
     return X.X, X.y, X.weight
 
 
-def parts_of(X: Any) -> Any:
+def parts_of(X: object) -> Any:
     """What predictions are made for, part by part, where X is rows or an array on a device; None for arrays and tables."""
     kind = type(X).__module__.split(".")[0]
     if isinstance(X, MemoryRows):

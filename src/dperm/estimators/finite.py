@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -22,6 +22,9 @@ from dperm.tables.persons import person_column, person_weights, unit_of, without
 from dperm.tables.tables import columns, is_table
 from dperm.walk.fitting import fit
 from dperm.words.notices import repeated_fits
+
+if TYPE_CHECKING:
+    pass
 
 
 @dataclass(eq=False, repr=False)
@@ -81,10 +84,10 @@ class FiniteClassLearner(ClassifierMixin, BaseEstimator):
     epsilon: float = 1.0
     delta: float = 0.0
     _: KW_ONLY
-    hypotheses: Any = None
+    hypotheses: object = None
     classes: Any = None
     count: int | None = None
-    bounds: Any = None
+    bounds: object = None
     sampler: str | None = None
     accounting: str = "pure"
     relation: str = "replace-one"
@@ -92,7 +95,7 @@ class FiniteClassLearner(ClassifierMixin, BaseEstimator):
     groups: Any = None
     max_rows_per_person: int | None = None
     noise: str = "secure"
-    random_state: Any = None
+    random_state: object = None
     ledger: Any = None
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> FiniteClassLearner:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from scipy.special import expit
@@ -25,6 +25,9 @@ from dperm.tables.encoding import Encoding
 from dperm.terms.additive import CELLS, PLACES, cell_numbers
 from dperm.walk.fitting import Release
 
+if TYPE_CHECKING:
+    from dperm.release.plan import Mechanism
+
 
 class Shapes(PrivateEstimator):
     """What additive models share: the mechanism, shapes, explanations, predictions by table look-up."""
@@ -42,7 +45,7 @@ class Shapes(PrivateEstimator):
         """Options of the descent beyond its defaults."""
         return {}
 
-    def _method(self) -> Any:
+    def _method(self) -> Mechanism | str:
         if getattr(self, "intervals", False):
             raise ValueError(
                 "Expected intervals=False for an additive model, found True: no theorem covers the errors of its shapes. Use a "

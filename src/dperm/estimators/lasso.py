@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -16,6 +16,11 @@ from dperm.privacy import gaussian_mu, kappa
 from dperm.problem import DataBounds, Interval, Loss, NoRegularizer, Problem, Regularizer, SquaredLoss
 from dperm.problem import Lasso as LassoPenalty
 from dperm.release.plan import Shape
+
+if TYPE_CHECKING:
+    from scipy import sparse
+
+    from dperm.release.plan import Mechanism
 
 PROXIMAL = Gradient(momentum=MOMENTUM, output="last")  # an average of sparse iterates would not be sparse
 
@@ -53,7 +58,7 @@ class Lasso(PrivateRegressor):
     def _loss(self) -> Loss:
         return SquaredLoss()
 
-    def _method(self) -> Any:
+    def _method(self) -> Mechanism | str:
         if self.intervals:
             raise ValueError(
                 "Expected intervals=False for Lasso, found True: which columns were kept depends on the data, and an interval "
@@ -102,7 +107,7 @@ class Lasso(PrivateRegressor):
         return float(noise * np.sqrt(2 * np.log(max(self._encoding.d, 2))))
 
     @property
-    def sparse_coef_(self) -> Any:
+    def sparse_coef_(self) -> sparse.csr_array:
         """`coef_` as a sparse row."""
         from scipy.sparse import csr_array
 

@@ -53,17 +53,17 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):
         self.coef_ = half * slopes
         self.intercept_ = float(middle + half * constant)
 
-    def _extra_record(self) -> dict[str, Any]:
+    def _extra_record(self) -> dict[str, object]:
         return {"y_bounds": [self._y_low, self._y_high]}
 
     def _restore(self, extra: dict[str, Any]) -> None:
         self._y_low, self._y_high = (float(side) for side in extra["y_bounds"])
 
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+    def score(self, X: object, y: object = None, sample_weight: object = None) -> float:
         """R², on public rows: on private ones it leaks. Without y, the target is the schema's column of X."""
         return float(super().score(X, self._truth(X, y), sample_weight))
 
-    def predict(self, X: Any, interval: float | None = None) -> Any:
+    def predict(self, X: object, interval: float | None = None) -> Any:
         """Predictions, clipped to the declared range of the target.
 
         With `interval=0.95`, for a fit with `intervals=True`: (predictions, array of low and high), where the interval is for the

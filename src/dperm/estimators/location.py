@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -23,6 +23,9 @@ from dperm.tables.encoding import LEAST, MOST
 from dperm.tables.persons import person_column, person_weights
 from dperm.tables.tables import is_table
 from dperm.walk.fitting import fit
+
+if TYPE_CHECKING:
+    from dperm.release.plan import Mechanism
 
 NO_LABELS = Interval(0.0, 0.0)
 
@@ -58,13 +61,13 @@ class _Location(Shown, BaseEstimator):
     epsilon: float = 1.0
     delta: float | None = None
     _: KW_ONLY
-    bounds: Any = None
+    bounds: object = None
     relation: str = "replace-one"
     nominal_n: int | None = None
     groups: Any = None
     max_rows_per_person: int | None = None
     noise: str = "secure"
-    random_state: Any = None
+    random_state: object = None
     ledger: Any = None
 
     def plan(self, n: int, d: int = 1) -> Plan:
@@ -82,7 +85,7 @@ class _Location(Shown, BaseEstimator):
     def _loss(self) -> Loss:
         raise NotImplementedError
 
-    def _mechanism(self, grouped: bool) -> Any:
+    def _mechanism(self, grouped: bool) -> Mechanism:
         """`grouped`: persons are named, so the number of counted rows is not public."""
         raise NotImplementedError
 
@@ -93,7 +96,7 @@ class _Location(Shown, BaseEstimator):
         if not is_table(X) and not hasattr(X, "tocsr") and not hasattr(X, "bounded"):  # the reader takes or refuses those
             X = column(X)
         flat = getattr(X, "ndim", 2) == 1
-        X = self._filled(read_matrix(self, X.reshape(-1, 1) if flat else X))
+        X = self._filled(np.asarray(read_matrix(self, X.reshape(-1, 1) if flat else X)))
         weight, per_person = person_weights(groups, self.max_rows_per_person, None, len(X))
         n = self.nominal_n if self.nominal_n is not None else len(X)
         declared = self._declaration(n, X.shape[1], per_person, groups is not None)
@@ -172,7 +175,7 @@ class MeanEstimator(_Location):
 
     x_norm: float | None = None
 
-    def fit(self, X: Any, y: Any = None, groups: Any = None) -> MeanEstimator:
+    def fit(self, X: Any, y: object = None, groups: Any = None) -> MeanEstimator:
         """Release the mean; afterwards `location_` (a number for one-dimensional data, else one per column)."""
         check_declared(self)
         if self.bounds is not None and self.x_norm is not None:
@@ -183,7 +186,7 @@ class MeanEstimator(_Location):
     def _loss(self) -> Loss:
         return SquaredLoss()
 
-    def _mechanism(self, grouped: bool) -> Any:
+    def _mechanism(self, grouped: bool) -> Mechanism:
         counted = self.relation == "add-remove" or grouped
         # The exact sampler draws Gaussian noise only.
         kind = "gaussian" if self.noise == "exact" and self.delta != 0 else "auto"
@@ -218,7 +221,7 @@ class MedianEstimator(_Location):
     cells: int = 65536
     delta: float | None = field(default=0.0, kw_only=False)  # second, as in every other estimator
 
-    def fit(self, X: Any, y: Any = None, groups: Any = None) -> MedianEstimator:
+    def fit(self, X: Any, y: object = None, groups: Any = None) -> MedianEstimator:
         """Release the quantile; afterwards `location_` and `certificate_`."""
         fitted: MedianEstimator = self._fit(X, groups)
         return fitted
@@ -226,5 +229,5 @@ class MedianEstimator(_Location):
     def _loss(self) -> Loss:
         return QuantileLoss(self.quantile)
 
-    def _mechanism(self, grouped: bool) -> Any:
+    def _mechanism(self, grouped: bool) -> Mechanism:
         return QuantileExponential(self.cells)

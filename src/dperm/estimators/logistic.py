@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from scipy.special import expit, softmax
@@ -12,6 +12,9 @@ from dperm.estimators.classifier import PrivateClassifier
 from dperm.inference.intervals import score_interval
 from dperm.mechanisms.objective.mechanism import Objective
 from dperm.problem import LogisticLoss, Loss, MultinomialLoss
+
+if TYPE_CHECKING:
+    from dperm.release.plan import Mechanism
 
 INFORMATION_SHARE = 0.2  # of μ²: the fit keeps 89 % of its μ, and the matrix stands out of its noise for n·μ in the hundreds
 
@@ -47,7 +50,7 @@ class LogisticRegression(PrivateClassifier):
 
     intervals: bool = False
 
-    def _with_intervals(self) -> Any:
+    def _with_intervals(self) -> Mechanism | str:
         chosen = super()._with_intervals()
         chosen = Objective() if isinstance(chosen, str) else chosen
         if not isinstance(chosen, Objective) or chosen.information_share is not None:
@@ -58,7 +61,7 @@ class LogisticRegression(PrivateClassifier):
         K = len(self.classes_)
         return LogisticLoss() if K == 2 else MultinomialLoss(classes=K)
 
-    def predict_proba(self, X: Any, interval: float | None = None) -> Any:
+    def predict_proba(self, X: object, interval: float | None = None) -> Any:
         """Probabilities of the classes, in the order of `classes_`.
 
         With `interval=0.95`, for a fit of two classes with `intervals=True`: (probabilities, array of low and high), where the

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from sklearn.utils.validation import check_array, validate_data
@@ -10,23 +10,32 @@ from sklearn.utils.validation import check_array, validate_data
 from dperm.estimators.declared import fewest_rows
 from dperm.tables.tables import is_table, parsed
 
+if TYPE_CHECKING:
+    from dperm.estimators.base import PrivateEstimator
+    from dperm.problem.arrays import Matrix
 
-def read_matrix(estimator: Any, X: Any, *, sparse: bool = False, reset: bool = True, named: bool = True) -> Any:
+
+def read_matrix(
+    estimator: PrivateEstimator, X: object, *, sparse: bool = False, reset: bool = True, named: bool = True
+) -> Matrix:
     """X as float64 (or float32, if it is an array of them), every cell read alone; a sparse matrix as CSR where `sparse` allows.
 
     scikit-learn sees numbers only, and the names of a table's columns: its own reading of cells raises errors that quote them.
     `named=False` leaves names and number of columns unchecked, for columns that are encoded already.
     """
     matrix = parsed(X)
-    limits: dict[str, Any] = {
+    limits: dict[str, object] = {
         "accept_sparse": "csr" if sparse else False,
         "dtype": [np.float64, np.float32],
         "ensure_all_finite": False,
         "ensure_min_samples": fewest_rows(estimator),
     }
     if not named:
-        return check_array(matrix, estimator=estimator, **limits)
+        plain: Matrix = check_array(matrix, estimator=estimator, **limits)
+        return plain
     if not is_table(X):
-        return validate_data(estimator, matrix, reset=reset, **limits)
+        found: Matrix = validate_data(estimator, matrix, reset=reset, **limits)
+        return found
     validate_data(estimator, X, reset=reset, skip_check_array=True)
-    return check_array(matrix, estimator=estimator, **limits)
+    found = check_array(matrix, estimator=estimator, **limits)
+    return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from scipy.special import softmax
@@ -15,6 +15,9 @@ from dperm.problem.arrays import is_sparse
 from dperm.tables.labels import declared_classes
 from dperm.terms.network import Inputs, Layout, RowMap, import_torch
 from dperm.walk.fitting import Release
+
+if TYPE_CHECKING:
+    from dperm.release.plan import Mechanism
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -79,7 +82,7 @@ class MLPClassifier(PrivateClassifier):
     def _loss(self) -> Loss:
         return MultinomialLoss(classes=len(self.classes_))
 
-    def _method(self) -> Any:
+    def _method(self) -> Mechanism | str:
         if isinstance(self.method, Network):
             return self.method
         if not isinstance(self.method, str):
@@ -124,7 +127,7 @@ class MLPClassifier(PrivateClassifier):
     def _interval(self) -> Interval:
         return Interval(0.0, float(len(self.classes_) - 1))
 
-    def _extra_record(self) -> dict[str, Any]:
+    def _extra_record(self) -> dict[str, object]:
         inputs = self._inputs
         net = {"hidden": self._layout.hidden, "centred_rows": bool(inputs.rows.centred), "radius": float(inputs.rows.radius)}
         net |= {"length": float(inputs.length), "directions": np.asarray(inputs.directions, dtype=np.float64).tolist()}
@@ -156,16 +159,16 @@ class MLPClassifier(PrivateClassifier):
         encoded = encoded * np.minimum(1.0, limit / np.maximum(size, 1e-300))  # the rule that training rows went through
         return np.asarray(self._layout.scores(self.w_, self._inputs.of(encoded)), dtype=np.float64)
 
-    def decision_function(self, X: Any) -> np.ndarray:
+    def decision_function(self, X: object) -> np.ndarray:
         """Scores before the softmax; for two classes, the difference of the second and the first."""
         scores = self._scores(X)
         return np.asarray(scores[:, 1] - scores[:, 0]) if len(self.classes_) == 2 else scores
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: object) -> np.ndarray:
         """The class with the largest score."""
         scores = self._scores(X)
         return np.asarray(self.classes_[scores.argmax(axis=1)])
 
-    def predict_proba(self, X: Any) -> np.ndarray:
+    def predict_proba(self, X: object) -> np.ndarray:
         """Probabilities of the classes, in the order of `classes_`."""
         return np.asarray(softmax(self._scores(X), axis=1))

@@ -19,7 +19,7 @@ from dperm.walk.certificate import HOSTILE, Certificate, coefficient_hash
 from dperm.walk.fitting import Release, rebuilt_plan
 
 
-def model_from_record(record: Any) -> Any:
+def model_from_record(record: object) -> Any:
     """Rebuild a fitted estimator; anything that is not a model is refused with a sentence."""
     if not isinstance(record, dict) or record.get("format") != FORMAT:
         raise ValueError(f"Expected a model with format {FORMAT!r}, found another file. Pass model.json.")
@@ -55,7 +55,7 @@ def model_from_record(record: Any) -> Any:
     return model
 
 
-def _parameters(kind: Any, record: Mapping[str, Any]) -> dict[str, Any]:
+def _parameters(kind: type, record: Mapping[str, object]) -> dict[str, object]:
     """The stated constructor parameters: plain values of known names only; models of earlier versions state none."""
     stated, known = record.get("parameters", {}), kind().get_params(deep=False)
     if not isinstance(stated, dict) or not all(name in known and name not in KEPT_OUT for name in stated):
@@ -72,7 +72,7 @@ def _columns(record: Mapping[str, Any]) -> list[str]:
     return columns
 
 
-def _about(record: Mapping[str, Any]) -> dict[str, str]:
+def _about(record: Mapping[str, object]) -> dict[str, str]:
     """Title, data set and day, as the one who fitted named them; they say nothing that a certificate could confirm."""
     about = record.get("about", {})
     if not isinstance(about, dict) or not all(isinstance(word, str) for pair in about.items() for word in pair):

@@ -6,7 +6,7 @@ One function for `dperm plan`, the explorer and the reports, so that they cannot
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dperm.choose.odds import odds, odds_sentence
 from dperm.choose.risks import NO_RISK_NOTE, RISK_NAMES, RISK_NOTE, alternatives, epsilons, predicted_risks, sample_sizes
@@ -17,6 +17,9 @@ from dperm.mechanisms.scaled.noise_ratio import expected_noise_ratio
 from dperm.problem import Problem
 from dperm.release.plan import Plan
 from dperm.words.spelling import closest
+
+if TYPE_CHECKING:
+    from dperm.estimators.base import PrivateEstimator
 
 LINEAR = ("LogisticRegression", "LinearSVC", "LinearRegression", "Ridge", "HuberRegressor")
 BOUNDED = (*LINEAR, "QuantileRegressor", "PoissonRegressor")
@@ -107,11 +110,11 @@ def advise(
     delta: float | None = None,
     relation: str = "replace-one",
     model: str = "LogisticRegression",
-    method: Any = "auto",
+    method: object = "auto",
     target_risk: float | None = None,
     radius: float = 1.0,
     planned: bool = True,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Everything above as one JSON object.
 
     >>> found = advise(n=10_000, d=10, epsilon=1.0)
@@ -136,7 +139,7 @@ def advise_for(
     return found | outlook(fit.estimator, plan, fit.problem, radius=radius, planned=planned, target_risk=target_risk)
 
 
-def plan_facts(fit: Declaration, plan: Plan, target_width: float | None = None) -> dict[str, Any]:
+def plan_facts(fit: Declaration, plan: Plan, target_width: float | None = None) -> dict[str, object]:
     """What a plan says at once: no bound on a risk is computed, which may take seconds."""
     target = fit.target
     return {
@@ -156,7 +159,7 @@ def plan_facts(fit: Declaration, plan: Plan, target_width: float | None = None) 
     }
 
 
-def foreseen_intervals(fit: Declaration, plan: Plan, target_width: float | None) -> dict[str, Any]:
+def foreseen_intervals(fit: Declaration, plan: Plan, target_width: float | None) -> dict[str, object]:
     """What can be said of the intervals: how wide they will be, or what the older methods need for any; nothing without them."""
     if plan.mechanism == ScaledInference.name:
         return {"intervals": widths(fit.problem, plan.shape, plan.target, target_width)}
@@ -169,7 +172,13 @@ def foreseen_intervals(fit: Declaration, plan: Plan, target_width: float | None)
 
 
 def outlook(
-    estimator: Any, plan: Plan, problem: Problem, *, radius: float = 1.0, planned: bool = True, target_risk: float | None = None
+    estimator: PrivateEstimator,
+    plan: Plan,
+    problem: Problem,
+    *,
+    radius: float = 1.0,
+    planned: bool = True,
+    target_risk: float | None = None,
 ) -> dict[str, Any]:
     """Predicted risks, the alternatives, and the n or ε that a target risk needs; None where no theorem speaks of the model."""
     if not 0 < radius < math.inf:

@@ -68,13 +68,13 @@ class PoissonRegressor(RegressorMixin, PrivateEstimator):
 
     def fit(
         self,
-        X: Any,
-        y: Any = None,
-        sample_weight: Any = None,
+        X: object,
+        y: object = None,
+        sample_weight: object = None,
         *,
-        exposure: Any = None,
-        offset: Any = None,
-        groups: Any = None,
+        exposure: object = None,
+        offset: object = None,
+        groups: object = None,
     ) -> PoissonRegressor:
         """Fit privately. Exposures outside [0, max_exposure] are cut into it; a missing one counts as 0."""
         if exposure is not None and offset is not None:
@@ -192,7 +192,7 @@ class PoissonRegressor(RegressorMixin, PrivateEstimator):
         self.coef_ = slopes
         self.intercept_ = float(constant + np.log(self._unit))
 
-    def _extra_record(self) -> dict[str, Any]:
+    def _extra_record(self) -> dict[str, object]:
         return {"y_high": self._y_high, "unit": self._unit, "counted": self._counted, "max_exposure": self.max_exposure}
 
     def _restore(self, extra: dict[str, Any]) -> None:
@@ -205,7 +205,7 @@ class PoissonRegressor(RegressorMixin, PrivateEstimator):
             if not (np.isfinite(value) and value > 0):
                 raise ValueError("a largest count or exposure that is no positive number")
 
-    def predict(self, X: Any, exposure: Any = None, interval: float | None = None) -> Any:
+    def predict(self, X: object, exposure: object = None, interval: float | None = None) -> Any:
         """Expected counts for the given exposures (1 if left out).
 
         None exceeds y_max; for an exposure e beyond max_exposure the limit is y_max·e/max_exposure. With `interval=0.95`, for a
@@ -217,7 +217,7 @@ class PoissonRegressor(RegressorMixin, PrivateEstimator):
         score, low, high = score_interval(self, X, interval)
         return self._counts(score, exposure), np.column_stack([self._counts(low, exposure), self._counts(high, exposure)])
 
-    def _counts(self, scores: np.ndarray, exposure: Any) -> np.ndarray:
+    def _counts(self, scores: np.ndarray, exposure: object) -> np.ndarray:
         """The counts of scores ⟨encoded x, w⟩."""
         time = np.ones(len(scores)) if exposure is None else np.asarray(exposure, dtype=np.float64)
         if time.shape not in ((), scores.shape) or not np.all(np.isfinite(time) & (time >= 0)):
@@ -232,7 +232,7 @@ class PoissonRegressor(RegressorMixin, PrivateEstimator):
         with np.errstate(over="ignore"):
             return np.asarray(np.minimum(rates * time, self._y_high * np.maximum(1.0, time / longest)))
 
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None, *, exposure: Any = None) -> float:
+    def score(self, X: object, y: object = None, sample_weight: object = None, *, exposure: object = None) -> float:
         """D² of the Poisson deviance on public rows, for counts seen during the given exposures (1 if left out)."""
         return float(d2_tweedie_score(self._truth(X, y), self.predict(X, exposure), sample_weight=sample_weight, power=1))
 

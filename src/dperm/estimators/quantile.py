@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from sklearn.metrics import d2_pinball_score
 
 from dperm.estimators.linear import PrivateRegressor
 from dperm.problem import Loss, QuantileLoss
+
+if TYPE_CHECKING:
+    from dperm.release.plan import Mechanism
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -43,12 +46,12 @@ class QuantileRegressor(PrivateRegressor):
             raise ValueError(f"Expected 0 < quantile < 1, found {self.quantile!r}. Pass e.g. quantile=0.9.")
         return QuantileLoss(float(self.quantile))
 
-    def _method(self) -> Any:
+    def _method(self) -> Mechanism | str:
         pure = self.delta is not None and self.delta == 0
         penalised = self._regularizer().name != "none"
         auto = isinstance(self.method, str) and self.method == "auto"
         return "scaled-quantile" if auto and not pure and not penalised else super()._method()
 
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+    def score(self, X: object, y: object = None, sample_weight: object = None) -> float:
         """D² of the pinball loss at this quantile, on public rows."""
         return float(d2_pinball_score(self._truth(X, y), self.predict(X), sample_weight=sample_weight, alpha=self.quantile))

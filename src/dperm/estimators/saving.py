@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from dperm.tables.json_files import write_whole
 from dperm.tables.packed import packed
+
+if TYPE_CHECKING:
+    from dperm.estimators.base import PrivateEstimator
 
 FORMAT = "dperm-model/1"
 # Parameters that name files, seeds or the data of one fit stay out of a model; those with a place of their own too.
@@ -16,10 +19,10 @@ KEPT_OUT = frozenset({"schema", "fit_intercept", "ledger", "random_state", "verb
 PLAIN = (bool, int, float, str)
 
 
-def model_record(estimator: Any) -> dict[str, Any]:
+def model_record(estimator: PrivateEstimator) -> dict[str, object]:
     """Everything needed to predict, as a JSON object."""
     schema = estimator._declared_schema()
-    record: dict[str, Any] = {
+    record: dict[str, object] = {
         "format": FORMAT,
         "estimator": type(estimator).__name__,
         "schema": None if schema is None else schema.spec(),
@@ -38,7 +41,7 @@ def model_record(estimator: Any) -> dict[str, Any]:
     return {**record, "about": dict(about)} if about else record
 
 
-def save(model: Any, path: str | Path) -> Path:
+def save(model: PrivateEstimator, path: str | Path) -> Path:
     """Write a fitted model: into one file if the name ends in .json, else into a folder as `dperm fit` does, without a report."""
     target, record = Path(path), model_record(model)
     claim = model.certificate_

@@ -98,14 +98,14 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):
     """
 
     estimator: Any = None
-    param_grid: Any = None
+    param_grid: object = None
     epsilon: float = 1.0
     delta: float | None = None
     runs: str = "logarithmic"
     expected_runs: float = 10.0
     score_share: float = 0.1
     noise: str = "secure"
-    random_state: Any = None
+    random_state: object = None
     ledger: Any = None
 
     def fit(self, X: Any, y: Any) -> PrivateGridSearch:
@@ -195,16 +195,16 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):
         return declared.shape.d
 
     @staticmethod
-    def _score(model: Any, X: Any, y: Any, mu: float, noise: Noise) -> float:
+    def _score(model: PrivateEstimator, X: object, y: object, mu: float, noise: Noise) -> float:
         """Σ of row scores in [0, 1] + N(0, (1/μ)²). **Sensitivity** 1 under every relation: a row's score is in [0, 1]."""
         rows = row_scores(model, X, y)
         return float(release(np.array([np.sum(rows)]), sensitivity=1.0, mu=mu, noise=noise)[0])
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: object) -> np.ndarray:
         check_is_fitted(self, "certificate_")
         return np.asarray(self.best_estimator_.predict(X))
 
-    def score(self, X: Any, y: Any) -> float:
+    def score(self, X: object, y: object) -> float:
         check_is_fitted(self, "certificate_")
         return float(self.best_estimator_.score(X, y))
 
@@ -237,7 +237,7 @@ def search_plan(target: Target, runs: str, expected: float, n: int, d: int) -> P
     return Plan("grid-search", {}, (Stage("best of the runs", event),), target, Shape(n, d))
 
 
-def row_scores(model: Any, X: Any, y: Any) -> np.ndarray:
+def row_scores(model: PrivateEstimator, X: object, y: object) -> np.ndarray:
     """1 for a right class; 1 - (error/range)² for a number in its declared range; 0 for a row whose label is missing."""
     predicted = model.predict(X)
     y = label_column(y, len(predicted))  # one label per row: a column of shape (n, 1) would be scored against every prediction
@@ -295,9 +295,9 @@ def _record(
     share: float,
     settings: int,
     n: int,
-    noise: Mapping[str, Any],
-    inner: dict[str, Any],
-    receipt: Mapping[str, Any] | None = None,
+    noise: Mapping[str, object],
+    inner: dict[str, object],
+    receipt: Mapping[str, object] | None = None,
     older: bool = False,
 ) -> dict[str, Any]:
     law = law_of(runs, expected)

@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Vector = NDArray[np.float64]
 LINE, BARS = "#1f5fa8", "#b9c4d0"
@@ -31,7 +34,7 @@ class Shape:
     marginal: Vector
 
 
-def draw_shapes(shapes: Mapping[str, Shape], names: Sequence[str] | None = None) -> Any:
+def draw_shapes(shapes: Mapping[str, Shape], names: Sequence[str] | None = None) -> Figure:
     """A matplotlib figure with a panel per shape: its curve, and below it where the rows are by the released marginal."""
     chosen = list(shapes) if names is None else list(names)
     unknown = [name for name in chosen if name not in shapes]

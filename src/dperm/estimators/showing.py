@@ -25,7 +25,7 @@ class Shown:
     relation: str
 
     def report(
-        self, path: str | Path = "report.html", *, title: str | None = None, data: str | None = None, evaluation: Any = None
+        self, path: str | Path = "report.html", *, title: str | None = None, data: str | None = None, evaluation: object = None
     ) -> Path:
         """Write the page about this fit, as `dperm fit` does; a name that ends in .md gives Markdown.
 
@@ -52,14 +52,14 @@ class Shown:
     def _repr_html_inner(self) -> str:
         return self._privacy_box() + str(super()._repr_html_inner())  # type: ignore[misc]
 
-    def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
+    def _repr_mimebundle_(self, **options: object) -> dict[str, str]:
         output = {"text/plain": repr(self)}
         if get_config()["display"] == "diagram":
             output["text/html"] = self._repr_html_inner()
         return output
 
 
-def coefficient_summary(model: Any, level: float, *, exponentiate: bool = False) -> Any:
+def coefficient_summary(model: Any, level: float, *, exponentiate: bool = False) -> object:
     """With intervals where the fit has them, without where it has none; the note then says why."""
     if not 0 < level < 1:
         raise ValueError(f"Expected 0 < level < 1, found {level}. Pass e.g. 0.95.")

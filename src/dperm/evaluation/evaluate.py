@@ -15,9 +15,10 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dperm.evaluation.first import FORMAT as FIRST
 from dperm.evaluation.first import plan_first, record_first
@@ -34,12 +35,16 @@ from dperm.tables.persons import person_column, person_weights, unit_of
 from dperm.walk.certificate import ARITHMETIC, TOLERANCE, Claim, _plain, coefficient_hash, differences, target_spec
 from dperm.walk.fitting import execute
 
+if TYPE_CHECKING:
+    from dperm.release.ledger.book import LedgerPlace
+    from dperm.release.noise import RandomState
+
 FORMAT, UNBOUND = "dperm-evaluation/3", "dperm-evaluation/2"
 
 
 def program(plan: Plan, question: Question) -> Program:
     """Every planned sum, in order: what a stage sums follows from those before it. The scores are post-processing."""
-    released: dict[str, Any] = {}
+    released: dict[str, ArrayLike] = {}
     for stage in plan.stages:
         released[stage.name] = yield Sum(stage.name, term_of(question, stage.name, decide(plan, question, released)))
     yield Decide(decide(plan, question, released))
@@ -105,20 +110,20 @@ def _again(record: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _receipt(record: Mapping[str, Any], plan: Plan, policy: str) -> dict[str, Any] | None:
+def _receipt(record: Mapping[str, Any], plan: Plan, policy: str) -> dict[str, object] | None:
     return receipt_again(record["ledger"], plan, policy) if "ledger" in record else None
 
 
 def evaluate(
     model: Any,
-    X: Any,
+    X: object,
     y: Any = None,
     *,
     epsilon: float,
     delta: float | None = None,
     relation: str = "replace-one",
     nominal_n: int | None = None,
-    groups: Any = None,
+    groups: object = None,
     max_rows_per_person: int | None = None,
     exposure: Any = None,
     max_exposure: float | None = None,
@@ -127,8 +132,8 @@ def evaluate(
     bins: int = BINS,
     level: float = 0.95,
     noise: str = "secure",
-    random_state: Any = None,
-    ledger: Any = None,
+    random_state: RandomState = None,
+    ledger: LedgerPlace = None,
 ) -> Evaluation:
     """Score a released model on private rows that its fit did not use.
 
@@ -216,10 +221,10 @@ def _record(
     question: Question,
     outcome: Outcome,
     noise: Mapping[str, Any],
-    model: Mapping[str, Any],
+    model: Mapping[str, object],
     level: float,
-    receipt: Mapping[str, Any] | None,
-) -> dict[str, Any]:
+    receipt: Mapping[str, object] | None,
+) -> dict[str, object]:
     target, released = plan.target, _plain(outcome.released)
     composed = plan.guarantee.epsilon(target.delta)
     if composed > target.epsilon * (1 + TOLERANCE):

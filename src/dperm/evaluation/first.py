@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
 from dperm.privacy import Gaussian, gaussian_mu
@@ -73,14 +74,14 @@ def record_first(
     }
 
 
-def metrics(plan: Plan, released: Mapping[str, Any], span: Any, level: float) -> dict[str, Any]:
+def metrics(plan: Plan, released: Mapping[str, ArrayLike], span: float, level: float) -> dict[str, object]:
     """Every score that the releases of this plan support."""
     scale = {stage.name: float(stage.settings["scale"]) for stage in plan.stages}
     z = float(ndtri((1 + level) / 2))
     counts = {name: np.asarray(values, dtype=np.float64) for name, values in released.items()}
     if plan.options["kind"] == "regression":
         return _regression(counts["moments"], scale["moments"], span, z)
-    found: dict[str, Any] = {"accuracy": accuracy(counts["answers"], scale["answers"], z)}
+    found: dict[str, object] = {"accuracy": accuracy(counts["answers"], scale["answers"], z)}
     if plan.options["kind"] == "binary":
         table = counts["scores"].reshape(2, plan.options["bins"])
         found["auc"] = _redrawn(auc, table, scale["scores"], z, (0.0, 1.0))

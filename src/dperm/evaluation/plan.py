@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dperm.evaluation import terms as of
 from dperm.privacy import Gaussian, gaussian_mu
@@ -187,7 +188,7 @@ def sizes_of(question: Question) -> dict[str, int]:
     return found | {f"{name} by group": size * len(question.groups) for name, size in found.items()}
 
 
-def arrays(question: Question, released: Mapping[str, Any]) -> dict[str, Vector]:
+def arrays(question: Question, released: Mapping[str, ArrayLike]) -> dict[str, Vector]:
     """The releases as arrays; ones of another length or with entries that are no numbers are refused."""
     found, sizes = {}, sizes_of(question)
     for name, values in released.items():
@@ -198,7 +199,7 @@ def arrays(question: Question, released: Mapping[str, Any]) -> dict[str, Vector]
     return found
 
 
-def decide(plan: Plan, question: Question, released: Mapping[str, Any]) -> Settings:
+def decide(plan: Plan, question: Question, released: Mapping[str, ArrayLike]) -> Settings:
     """Where bins are cut and sums are clipped, as far as the stages released so far say it. Units: parts of the range."""
     held, scale = arrays(question, released), noise_scales(plan)
     decided: Settings = {}

@@ -88,7 +88,9 @@ def _question(model: Any, bins: int, max_exposure: float | None) -> Question:
     return Question("regression", low=float(model._y_low), high=float(model._y_high))
 
 
-def scored_rows(model: Any, question: Question, X: Any, y: Any, exposure: Any = None) -> tuple[Vector, Vector]:
+def scored_rows(
+    model: PrivateEstimator, question: Question, X: object, y: object, exposure: object = None
+) -> tuple[Vector, Vector]:
     """The numbers of every row (see `evaluation_terms`), and 1 for rows that count: 0 if the label is missing or undeclared."""
     if exposure is not None and question.kind != "counts":
         raise ValueError("Expected exposure= only for counts, found it for another model. Leave it out.")
@@ -121,7 +123,7 @@ def _places(model: Any, X: Any) -> np.ndarray:
     return np.array([place[label] for label in np.asarray(model.predict(X)).tolist()], dtype=np.int64)
 
 
-def _labels(model: Any, X: Any, y: Any) -> np.ndarray:
+def _labels(model: PrivateEstimator, X: object, y: Any) -> np.ndarray:
     if y is None:
         schema = model._declared_schema()
         if schema is None or schema.target is None or not is_table(X):
@@ -132,7 +134,7 @@ def _labels(model: Any, X: Any, y: Any) -> np.ndarray:
     return label_column(y, len(y))
 
 
-def _residuals(model: Any, question: Question, X: Any, y: np.ndarray) -> tuple[Vector, Vector]:
+def _residuals(model: PrivateEstimator, question: Question, X: object, y: np.ndarray) -> tuple[Vector, Vector]:
     truth = numbers(y)
     known = np.isfinite(truth)
     truth = np.clip(np.where(known, truth, question.low), question.low, question.high)
@@ -140,7 +142,7 @@ def _residuals(model: Any, question: Question, X: Any, y: np.ndarray) -> tuple[V
     return np.column_stack([residual, (2 * truth - question.low - question.high) / question.width]), known.astype(np.float64)
 
 
-def _counts(model: Any, question: Question, X: Any, y: np.ndarray, exposure: Any) -> tuple[Vector, Vector]:
+def _counts(model: PrivateEstimator, question: Question, X: object, y: np.ndarray, exposure: object) -> tuple[Vector, Vector]:
     """Counts cut to [0, limit], predictions rate·exposure; exposures as a fit reads them: cut to the largest, 0 if missing."""
     truth = numbers(y)
     given = np.full(len(truth), question.max_exposure) if exposure is None else numbers(exposure)

@@ -37,6 +37,7 @@ from dperm.release.asks import Program, Sum
 from dperm.release.noise import gaussian_scale, noise_source
 from dperm.release.plan import Plan, Shape, Stage, Target, Vector
 from dperm.rows.memory import MemoryRows
+from dperm.tables.encoding import Encoding
 from dperm.terms.information import InformationTerm, information_term
 from dperm.terms.moments import smat
 from dperm.walk.fitting import execute
@@ -183,7 +184,7 @@ def margin_errors(model: Any, X: Any) -> tuple[Vector, Vector]:
     return rows @ errors.estimate, np.sqrt(np.add(*errors.variances(rows)))
 
 
-def score_interval(model: Any, X: Any, level: float) -> tuple[Vector, Vector, Vector]:
+def score_interval(model: object, X: object, level: float) -> tuple[Vector, Vector, Vector]:
     """Scores of new rows with the ends of their intervals."""
     check_is_fitted(model, "certificate_")
     width = reach(level)
@@ -211,7 +212,7 @@ def scaled_inference(model: Any) -> ScaledInference:
     return ScaledInference(tuple(encoding.kinds), groups)
 
 
-def one_hot_groups(encoding: Any) -> tuple[int, ...]:
+def one_hot_groups(encoding: Encoding) -> tuple[int, ...]:
     """The one-hot group of each encoded column, -1 for none; columns that were moved or stretched do not add up to 1."""
     return tuple(
         int(group) if anchor == 0 and width == 1 else -1
@@ -235,7 +236,7 @@ def contrasts(model: Any) -> Contrasts:
     return Contrasts(places, references, matrix)
 
 
-def _mechanism(model: Any) -> str:
+def _mechanism(model: object) -> str:
     certificate = getattr(model, "certificate_", None)
     if certificate is None or not hasattr(model, "plan_"):
         raise ValueError("Expected a model fresh from fit, found one without its plan. Ask for intervals where it was fitted.")
@@ -393,7 +394,7 @@ def _standing_out(matrix: Vector, floor: float) -> None:
         )
 
 
-ROUTES: dict[str, Callable[[Any, Contrasts], tuple[Errors, str]]] = {
+ROUTES: dict[str, Callable[[object, Contrasts], tuple[Errors, str]]] = {
     "scaled-inference": _scaled,
     "statistics": _statistics,
     "objective": _objective,

@@ -16,7 +16,7 @@ import math
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -102,7 +102,7 @@ class Gradient:
     max_weight: float | None = None
 
     name: ClassVar[str] = "gradient"
-    UNSTATED: ClassVar[Mapping[str, Any]] = {"max_weight": None}
+    UNSTATED: ClassVar[Mapping[str, object]] = {"max_weight": None}
 
     def __post_init__(self) -> None:
         for value, allowed, label in (

@@ -15,9 +15,10 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dperm.mechanisms.scaled import settings as rule
 from dperm.privacy import Event, Gaussian, Sampled, calibrate, gaussian_mu
@@ -152,7 +153,7 @@ class Network:
         settings = plan.stage("descent").settings
         return Layout(settings["components"], settings["hidden"], settings["classes"])
 
-    def inputs(self, problem: Problem, released: Mapping[str, Any]) -> Inputs:
+    def inputs(self, problem: Problem, released: Mapping[str, ArrayLike]) -> Inputs:
         """The map from encoded rows to what the network sees."""
         rows = RowMap(self.centred_rows, problem.data.x_norm)
         return Inputs(rows, np.asarray(released["directions"], dtype=np.float32), LENGTH)
@@ -219,6 +220,6 @@ def _sampled_mu(first: float, rate: float, steps: int, epsilon: float, delta: fl
     )
 
 
-def _word(value: Any) -> Any:
+def _word(value: object) -> object:
     return "rule" if value is None else value
 

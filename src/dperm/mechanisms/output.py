@@ -75,7 +75,7 @@ class Output:
 
     name: ClassVar[str] = "output"
     only_sums: ClassVar[bool] = False  # draws more than Gaussian noise on sums, so not by the exact sampler
-    UNSTATED: ClassVar[Mapping[str, Any]] = {"room": None}
+    UNSTATED: ClassVar[Mapping[str, object]] = {"room": None}
 
     def __post_init__(self) -> None:
         for value, allowed, label in ((self.noise_kind, NOISE_KINDS, "noise_kind"), (self.solver, SOLVERS, "solver")):

@@ -20,7 +20,7 @@ def mechanism_from_spec(name: str, options: Mapping[str, Any]) -> Any:
     return MECHANISMS[name](**options)
 
 
-def mechanism_of_record(name: str, options: Mapping[str, Any]) -> Any:
+def mechanism_of_record(name: str, options: Mapping[str, object]) -> Any:
     """The mechanism that a certificate states; an option that it does not state has the meaning it had when there was none."""
     steps = options.get("steps")
     if isinstance(steps, int | float) and steps > MOST_RELEASES:  # some plans list their steps one by one

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from dperm.choose.odds import odds_sentence
 from dperm.pages.content import declared_blocks, stage_blocks
@@ -16,7 +15,7 @@ WRITE = "TO WRITE:"
 FOOTER = "Privacy, data and method are filled in by dperm from the certificate. Lines that begin with TO WRITE are for people."
 
 
-def card(subject: Subject, evaluation: Mapping[str, Any] | None = None) -> Page:
+def card(subject: Subject, evaluation: Mapping[str, object] | None = None) -> Page:
     """The card as a page, for HTML or Markdown."""
     certificate = subject.certificate
     title = f"Model card: {subject.title}"
@@ -83,7 +82,7 @@ def _data(subject: Subject) -> list[Block]:
     ]
 
 
-def _scores(evaluation: Mapping[str, Any] | None) -> list[Block]:
+def _scores(evaluation: Mapping[str, object] | None) -> list[Block]:
     if evaluation is None:
         return [Text("Not measured. `dperm evaluate` buys scores on held-out rows; pass its file with --evaluation.")]
     return evaluation_blocks(evaluation)

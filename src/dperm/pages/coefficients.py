@@ -51,7 +51,7 @@ def _signed(effect: Effect) -> str:
     return f"±{effect.size[0]:.3g}" if effect.levels else f"{effect.size[0]:+.3g}"
 
 
-def _panel(subject: Subject, effect: Effect, table: Any) -> Panel | None:
+def _panel(subject: Subject, effect: Effect, table: object) -> Panel | None:
     if effect.level_effects is not None:
         pairs = sorted(zip(effect.levels, effect.level_effects[0]), key=lambda pair: -abs(pair[1]))[:MOST_LEVELS]
         rows = [(level, float(value), f"{value:+.2f}") for level, value in sorted(pairs, key=lambda pair: -pair[1])]

@@ -44,9 +44,9 @@ def sections(
     subject: Subject,
     *,
     scores: Mapping[str, str] | None = None,
-    table: Any = None,
+    table: object = None,
     no_table: str = "",
-    evaluation: Mapping[str, Any] | None = None,
+    evaluation: Mapping[str, object] | None = None,
 ) -> list[Section]:
     """The whole report. `table` is a `Summary` with intervals, or `no_table` says why there is none."""
     certificate, scores = subject.certificate, scores or {}
@@ -67,7 +67,7 @@ def sections(
     ]
 
 
-def _opening(subject: Subject, scores: Mapping[str, str], evaluation: Mapping[str, Any] | None) -> list[Block]:
+def _opening(subject: Subject, scores: Mapping[str, str], evaluation: Mapping[str, object] | None) -> list[Block]:
     certificate = subject.certificate
     blocks: list[Block] = [Text(_SEEDED, "warn")] if certificate.noise == "seeded" else []
     cards = [_fitted(subject), _private(certificate), _good(scores, evaluation), _cost(certificate)]
@@ -180,7 +180,7 @@ def _facts(certificate: Certificate) -> Table:
     return Table(("", ""), rows)
 
 
-def _quality(scores: Mapping[str, str], evaluation: Mapping[str, Any] | None) -> list[Block]:
+def _quality(scores: Mapping[str, str], evaluation: Mapping[str, object] | None) -> list[Block]:
     blocks: list[Block] = []
     if scores:
         blocks.append(Table(("", ""), list(scores.items()), "Scores on public data", frozenset({1})))

@@ -13,7 +13,6 @@ which.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +20,7 @@ from numpy.typing import NDArray
 from dperm.pages.charts import number
 from dperm.pages.subject import Subject
 from dperm.release.plan import MECHANISMS
+from dperm.tables.encoding import Encoding
 from dperm.tables.packed import unpacked
 from dperm.terms.moments import smat
 
@@ -95,12 +95,12 @@ def spread_and_mean(subject: Subject) -> tuple[Vector | None, Vector | None]:
     return np.sqrt(np.maximum(np.diag(matrix)[: encoding.d] - mean**2, noise)), mean
 
 
-def _column_values(values: Any, size: int) -> Vector | None:
+def _column_values(values: object, size: int) -> Vector | None:
     return np.array(values, dtype=np.float64) if isinstance(values, list) and len(values) == size else None
 
 
-def _members(encoding: Any) -> list[tuple[int, ...]]:
-    groups: dict[Any, list[int]] = {}
+def _members(encoding: Encoding) -> list[tuple[int, ...]]:
+    groups: dict[object, list[int]] = {}
     for j, group in enumerate(encoding.groups):
         groups.setdefault(("group", group) if group >= 0 else ("column", j), []).append(j)
     return [tuple(places) for places in groups.values()]
@@ -131,7 +131,7 @@ def _choice(names: tuple[str, ...], places: tuple[int, ...], weights: Vector, me
     return Effect(column, size, f"a choice of {len(places)}", places, levels=levels, level_effects=centred)
 
 
-def _line(encoding: Any, j: int, weights: Vector, spread: Vector | None, mean: Vector | None) -> Effect:
+def _line(encoding: Encoding, j: int, weights: Vector, spread: Vector | None, mean: Vector | None) -> Effect:
     width, anchor = float(encoding.width[j]), float(encoding.anchor[j])
     low, high = float(encoding.low[j]), float(encoding.high[j])
     if encoding.kinds[j] == "boolean":

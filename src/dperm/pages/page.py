@@ -17,7 +17,9 @@ FOOTER = "Made by dperm from the certificate. This page loads nothing from the n
 KICKER = "Released with differential privacy"
 
 
-def report_page(model: Any, scores: Mapping[str, str], evaluation: Mapping[str, Any] | None = None, **names: str | None) -> str:
+def report_page(
+    model: object, scores: Mapping[str, str], evaluation: Mapping[str, object] | None = None, **names: str | None
+) -> str:
     """The page as text. `scores` are shown as given: the caller vouches that they are public or paid for.
 
     `names` may hold `title`, `data` (of the data set) and `date`.
@@ -26,14 +28,14 @@ def report_page(model: Any, scores: Mapping[str, str], evaluation: Mapping[str, 
 
 
 def report_markdown(
-    model: Any, scores: Mapping[str, str], evaluation: Mapping[str, Any] | None = None, **names: str | None
+    model: object, scores: Mapping[str, str], evaluation: Mapping[str, object] | None = None, **names: str | None
 ) -> str:
     """The same as Markdown."""
     return to_markdown(_of_model(model, scores, evaluation, **names))
 
 
 def certificate_page(
-    certificate: Certificate, evaluation: Mapping[str, Any] | None = None, *, markdown: bool = False, title: str | None = None
+    certificate: Certificate, evaluation: Mapping[str, object] | None = None, *, markdown: bool = False, title: str | None = None
 ) -> str:
     """The page from a certificate alone, as anybody who got one can make it."""
     why = "they are computed from the model and its certificate, by `model.summary()`."
@@ -61,9 +63,9 @@ def write_report(
 
 
 def _of_model(
-    model: Any,
+    model: object,
     scores: Mapping[str, str],
-    evaluation: Mapping[str, Any] | None,
+    evaluation: Mapping[str, object] | None,
     title: str | None = None,
     data: str | None = None,
     date: str | None = None,

@@ -26,7 +26,7 @@ _ACCOUNTED = {
 }
 
 
-def entry(subject: Subject, *, name: str | None = None, curator: str | None = None, use: str | None = None) -> dict[str, Any]:
+def entry(subject: Subject, *, name: str | None = None, curator: str | None = None, use: str | None = None) -> dict[str, object]:
     """The entry as a dictionary in the registry's order of keys."""
     title = name or subject.title
     return {
@@ -53,7 +53,7 @@ def entry(subject: Subject, *, name: str | None = None, curator: str | None = No
     }
 
 
-def _product(subject: Subject, title: str, curator: str | None, use: str | None) -> dict[str, Any]:
+def _product(subject: Subject, title: str, curator: str | None, use: str | None) -> dict[str, object]:
     record = subject.certificate.record
     count = len(record["coefficients"]["encoded"])
     what = f"{subject.model or 'A model'}{f' of {subject.target}' if subject.target else ''}: {count} released coefficients"
@@ -68,7 +68,7 @@ def _product(subject: Subject, title: str, curator: str | None, use: str | None)
     }
 
 
-def _flavor(subject: Subject) -> dict[str, Any]:
+def _flavor(subject: Subject) -> dict[str, object]:
     certificate = subject.certificate
     rows = certificate.record["target"]["rows_per_person"]
     unit = "person's records" if certificate.unit == "person" else "record"
@@ -85,7 +85,7 @@ def _flavor(subject: Subject) -> dict[str, Any]:
     }
 
 
-def _loss(subject: Subject) -> dict[str, Any]:
+def _loss(subject: Subject) -> dict[str, object]:
     certificate = subject.certificate
     person = certificate.unit == "person"
     return {
@@ -96,7 +96,7 @@ def _loss(subject: Subject) -> dict[str, Any]:
     }
 
 
-def _accounting(subject: Subject) -> dict[str, Any]:
+def _accounting(subject: Subject) -> dict[str, object]:
     record = subject.certificate.record
     kind = _ACCOUNTED.get(record["guarantee"]["kind"]["kind"], "exact composition of the stages' privacy losses")
     stages = ", ".join(str(stage["name"]) for stage in record["stages"])
@@ -109,7 +109,7 @@ def _accounting(subject: Subject) -> dict[str, Any]:
     }
 
 
-def _implementation(subject: Subject) -> dict[str, Any]:
+def _implementation(subject: Subject) -> dict[str, object]:
     record = subject.certificate.record
     kinds = ", ".join(sorted({str(stage["event"]["kind"]) for stage in record["stages"]}))
     before = "Bounds, levels and classes were declared without the data or paid for in the budget; settings follow a public rule."
@@ -144,7 +144,7 @@ def to_yaml(value: Any, indent: int = 0) -> str:
     return "\n".join(lines)
 
 
-def _scalar(value: Any) -> str:
+def _scalar(value: object) -> str:
     """As JSON writes it, but 1e-06 with a point: without one YAML 1.1 reads a text."""
     text = json.dumps(value, ensure_ascii=True)
     mantissa, mark, power = text.partition("e")

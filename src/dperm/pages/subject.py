@@ -94,7 +94,7 @@ def subject_of(model: Any, *, data: str | None = None, date: str | None = None) 
     )
 
 
-def schema_name(model: Any) -> str:
+def schema_name(model: object) -> str:
     """What the schema calls the table, if it calls it anything of its own."""
     schema = model._declared_schema() if hasattr(model, "_declared_schema") else None
     name = str(getattr(schema, "name", ""))
@@ -104,7 +104,7 @@ def schema_name(model: Any) -> str:
 def from_certificate(certificate: Certificate, *, date: str | None = None) -> Subject:
     """From a certificate alone: the ledger's entry names the data set and the day, where there is one."""
     ledger = certificate.record.get("ledger")
-    entry: Mapping[str, Any] = ledger["entry"] if isinstance(ledger, Mapping) else {}
+    entry: Mapping[str, object] = ledger["entry"] if isinstance(ledger, Mapping) else {}
     return Subject(certificate, data=str(entry.get("dataset", "")), date=date or str(entry.get("time", ""))[:10] or today())
 
 

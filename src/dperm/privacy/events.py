@@ -33,7 +33,7 @@ def register_event(kind: AnyEvent) -> AnyEvent:
     return kind
 
 
-def event_from_spec(spec: Mapping[str, Any]) -> Event:
+def event_from_spec(spec: Mapping[str, object]) -> Event:
     """Rebuild an event from `event.spec()`.
 
     >>> event_from_spec({"kind": "gaussian", "mu": 0.5, "count": 3})
@@ -115,7 +115,7 @@ class Event:
             return loss_distributions.gaussian(mu, discretization)
         return None if rho is None else loss_distributions.concentrated(rho, discretization)
 
-    def spec(self) -> dict[str, Any]:
+    def spec(self) -> dict[str, object]:
         """JSON-ready description; `event_from_spec` inverts it."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         return {"kind": self.kind} | {name: value.spec() if isinstance(value, Event) else value for name, value in fields.items()}

@@ -49,7 +49,7 @@ class Cost:
     failure: float
     pure: float | None
 
-    def spec(self) -> dict[str, Any]:
+    def spec(self) -> dict[str, object]:
         return {"square": self.square, "curve": list(self.curve), "failure": self.failure, "pure": self.pure}
 
 

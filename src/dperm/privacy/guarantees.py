@@ -26,7 +26,7 @@ class Guarantee:
     kind: ClassVar[str] = ""
     relation: str
 
-    def _set(self, **values: Any) -> None:
+    def _set(self, **values: object) -> None:
         for name, value in values.items():
             object.__setattr__(self, name, value)
 
@@ -77,7 +77,7 @@ class Guarantee:
     def _follows_from(self, own: Guarantee) -> bool:
         return own is self
 
-    def spec(self) -> dict[str, Any]:
+    def spec(self) -> dict[str, object]:
         """JSON-ready description."""
         raise NotImplementedError
 
@@ -135,7 +135,7 @@ class PureDP(Guarantee):
     def _follows_from(self, own: Guarantee) -> bool:
         return own.epsilon(0.0) <= self.value
 
-    def spec(self) -> dict[str, Any]:
+    def spec(self) -> dict[str, object]:
         return {"kind": self.kind, "epsilon": self.value, "relation": self.relation}
 
 
@@ -176,7 +176,7 @@ class GDP(Guarantee):
         mu = own.gdp()
         return mu is not None and mu <= self.mu
 
-    def spec(self) -> dict[str, Any]:
+    def spec(self) -> dict[str, object]:
         return {"kind": self.kind, "mu": self.mu, "relation": self.relation}
 
 
@@ -212,7 +212,7 @@ class ZCDP(Guarantee):
         rho = own.zcdp()
         return rho is not None and rho <= self.rho
 
-    def spec(self) -> dict[str, Any]:
+    def spec(self) -> dict[str, object]:
         return {"kind": self.kind, "rho": self.rho, "relation": self.relation}
 
 
@@ -255,7 +255,7 @@ class ApproxDP(Guarantee):
     def _follows_from(self, own: Guarantee) -> bool:
         return own.delta(self.value) <= self.failure
 
-    def spec(self) -> dict[str, Any]:
+    def spec(self) -> dict[str, object]:
         return {"kind": self.kind, "epsilon": self.value, "delta": self.failure, "relation": self.relation}
 
 
@@ -273,7 +273,7 @@ class PrivacyLoss(Guarantee):
     floor: float
     pld: Any = field(compare=False)
 
-    def __init__(self, pld: Any, relation: str, discretization: float, floor: float = 1e-13) -> None:
+    def __init__(self, pld: object, relation: str, discretization: float, floor: float = 1e-13) -> None:
         self._set(
             pld=pld,
             relation=check_relation(relation),
@@ -289,7 +289,7 @@ class PrivacyLoss(Guarantee):
         spare = probability("delta", delta) - self.floor
         return math.inf if spare <= 0 else float(self.pld.get_epsilon_for_delta(spare))
 
-    def spec(self) -> dict[str, Any]:
+    def spec(self) -> dict[str, object]:
         return {
             "kind": self.kind,
             "discretization": self.discretization,
@@ -298,7 +298,7 @@ class PrivacyLoss(Guarantee):
         }
 
 
-def guarantee_from_spec(spec: Mapping[str, Any]) -> Guarantee:
+def guarantee_from_spec(spec: Mapping[str, object]) -> Guarantee:
     """Rebuild a closed-form guarantee from its `spec()`; a composed one is rebuilt from its events by
     `compose`.
 

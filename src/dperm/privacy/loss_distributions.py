@@ -62,7 +62,7 @@ def gaussian(mu: float, discretization: float) -> Any:
     return sampled(1.0, mu, 1, discretization)
 
 
-def sampled(rate: float, mu: float, count: int, discretization: float) -> Any:
+def sampled(rate: float, mu: float, count: int, discretization: float) -> object:
     """(1−q)N(0, 1/μ²) + qN(1, 1/μ²) against N(0, 1/μ²), both directions, `count` times.
 
     >>> print(f"{sampled(0.01, 1.0, 1000, 1e-4).get_epsilon_for_delta(1e-5):.6f}")

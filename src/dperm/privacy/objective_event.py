@@ -185,7 +185,7 @@ class ObjectiveDP(Guarantee):
             return math.inf
         return _epsilon(self.event, self.mu, delta)
 
-    def spec(self) -> dict[str, Any]:
+    def spec(self) -> dict[str, object]:
         return {"kind": self.kind, "event": self.event.spec(), "mu": self.mu, "relation": self.relation}
 
 
@@ -266,7 +266,7 @@ def calibrate_shift(
     return ideal / _falling_root(log_excess, high / 2, high)
 
 
-def _pair(event: ObjectiveEvent, discretization: float) -> Any:
+def _pair(event: ObjectiveEvent, discretization: float) -> object:
     """dp_accounting's "remove" is with → without, the order of our directions."""
     from dp_accounting.pld import pld_pmf, privacy_loss_distribution
 
@@ -287,7 +287,7 @@ def _pair(event: ObjectiveEvent, discretization: float) -> Any:
     return privacy_loss_distribution.PrivacyLossDistribution(*sides)
 
 
-def _from_profile(event: ObjectiveEvent, discretization: float) -> Any:
+def _from_profile(event: ObjectiveEvent, discretization: float) -> object:
     """The convex hull of the proven profile; the relation is symmetric, or the bound holds in both directions."""
     from dperm.privacy.loss_distributions import _lower_hull, _symmetric
 

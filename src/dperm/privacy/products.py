@@ -6,7 +6,7 @@ import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -127,7 +127,7 @@ class ProductDP(Guarantee):
         parts = [count * epsilon * math.tanh(epsilon / 2) for epsilon, count in self.responses]
         return math.fsum([self.mu**2 / 2, *parts])
 
-    def spec(self) -> dict[str, Any]:
+    def spec(self) -> dict[str, object]:
         responses = [[epsilon, count] for epsilon, count in self.responses]
         return {
             "kind": self.kind,
@@ -177,7 +177,7 @@ class Composed(Guarantee):
     def _follows_from(self, own: Guarantee) -> bool:
         return own is self or all(route._follows_from(own) for route in self.routes)
 
-    def spec(self) -> dict[str, Any]:
+    def spec(self) -> dict[str, object]:
         return {
             "kind": self.kind,
             "routes": [route.spec() for route in self.routes],

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from dperm.privacy.checks import non_negative, probability
 from dperm.privacy.conversions import minimize_order, rdp_epsilon, rdp_log_delta
@@ -88,5 +88,5 @@ class SelectionDP(Guarantee):
             return 0.0
         return min(1.0, math.exp(minimize_order(lambda alpha: rdp_log_delta(alpha, self.rdp(alpha), epsilon))))
 
-    def spec(self) -> dict[str, Any]:
+    def spec(self) -> dict[str, object]:
         return {"kind": self.kind, "event": self.event.spec(), "mu": self.mu, "relation": self.relation}

@@ -8,7 +8,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import cache
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from scipy import sparse
+
+# Rows as tables and engines hold them: dense, or compressed by rows.
+Matrix: TypeAlias = "NDArray[Any] | sparse.csr_array[Any, Any]"
 
 
 class Array(Protocol):

@@ -187,7 +187,7 @@ class DataBounds:
             data = self._shrink_sparse(data, np.diff(X.indptr), X.shape[1])
         return type(X)((data, X.indices, X.indptr), shape=X.shape)
 
-    def _shrink_sparse(self, data: Any, counts: Any, d: int) -> Any:
+    def _shrink_sparse(self, data: Any, counts: Any, d: int) -> object:
         """``shrink_to_norm`` on the stored entries: same scaling by max(largest entry, target), same rule."""
         import numpy as np
 

@@ -157,7 +157,7 @@ def _along(loss: Loss, y: float) -> Function:
 
 def check_gradient(
     function: Function,
-    gradient: Callable[[Any], Any],
+    gradient: Callable[[object], object],
     dimension: int = 1,
     size: float = 3.0,
     count: int = 50,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from dperm.problem.arrays import Array, clip, device, namespace, shrink_to_norm
 from dperm.problem.specs import Spec, field_spec, number, positive, vector
@@ -84,7 +84,7 @@ class Domain(ABC):
         return (cls(),)
 
 
-def _like(values: Any, rows: Array) -> Array:
+def _like(values: object, rows: Array) -> Array:
     """A declared vector or matrix in the library, dtype and device of rows."""
     return namespace(rows).asarray(values, dtype=rows.dtype, device=device(rows))
 

@@ -244,7 +244,7 @@ DOMAINS: dict[str, type[Domain]] = {
 }
 
 
-def domain_from_spec(spec: Any) -> Domain:
+def domain_from_spec(spec: object) -> Domain:
     """The domain whose ``spec()`` is given.
 
     >>> domain_from_spec({"name": "ball", "radius": 2.0})

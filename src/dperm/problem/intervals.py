@@ -71,7 +71,7 @@ class Interval:
         """
         return self.low <= other.low and other.high <= self.high
 
-    def spec(self) -> list[Any]:
+    def spec(self) -> list[object]:
         """[low, high] in JSON form.
 
         >>> Interval(0, float("inf")).spec()
@@ -115,7 +115,7 @@ class LossBounds:
                 raise ValueError(f"Expected {what} >= 0, found {value:g}. Pass the supremum of an absolute value.")
             object.__setattr__(self, what, value)
 
-    def spec(self) -> dict[str, Any]:
+    def spec(self) -> dict[str, object]:
         """The three bounds in JSON form.
 
         >>> LossBounds(1, 1, math.inf).spec()

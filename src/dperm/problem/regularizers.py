@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from dperm.problem.arrays import Array, clip, namespace
 from dperm.problem.specs import Spec, field_spec, non_negative, split
@@ -235,7 +235,7 @@ class ElasticNet(Regularizer):
 REGULARIZERS: dict[str, type[Regularizer]] = {item.name: item for item in (NoRegularizer, Ridge, Lasso, ElasticNet)}
 
 
-def regularizer_from_spec(spec: Any) -> Regularizer:
+def regularizer_from_spec(spec: object) -> Regularizer:
     """The regularizer whose ``spec()`` is given.
 
     >>> regularizer_from_spec({"name": "ridge", "strength": 2.0})

@@ -13,7 +13,7 @@ from typing import Any
 Spec = dict[str, Any]
 
 
-def encode(value: Any) -> Any:
+def encode(value: object) -> object:
     """JSON form of a number, text, sequence or anything with a ``spec()``.
 
     >>> encode((1.0, float("inf")))
@@ -43,7 +43,7 @@ def number(value: Any, what: str = "a number") -> float:
     return result
 
 
-def positive(value: Any, what: str) -> float:
+def positive(value: object, what: str) -> float:
     """A finite number > 0.
 
     >>> positive(2, "radius")
@@ -55,7 +55,7 @@ def positive(value: Any, what: str) -> float:
     return result
 
 
-def non_negative(value: Any, what: str) -> float:
+def non_negative(value: object, what: str) -> float:
     """A finite number >= 0.
 
     >>> non_negative(0, "strength")
@@ -76,7 +76,7 @@ def product(first: float, second: float) -> float:
     return 0.0 if first == 0 or second == 0 else first * second
 
 
-def vector(value: Any, what: str) -> tuple[float, ...]:
+def vector(value: object, what: str) -> tuple[float, ...]:
     """A tuple of numbers from any one-dimensional sequence or array.
 
     >>> vector([1, 2], "normal")
@@ -95,7 +95,7 @@ def field_spec(instance: Any) -> Spec:
     return {"name": instance.name, **{f.name: encode(getattr(instance, f.name)) for f in fields(instance)}}
 
 
-def split(spec: Any, what: str, known: Sequence[str]) -> tuple[str, Spec]:
+def split(spec: object, what: str, known: Sequence[str]) -> tuple[str, Spec]:
     """The name and the parameters of a spec; unknown names are refused with the list of known ones."""
     if not isinstance(spec, Mapping) or "name" not in spec:
         raise ValueError(f"Expected a {what} spec with a name, found {spec!r}. Pass the result of spec().")

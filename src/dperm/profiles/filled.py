@@ -23,7 +23,7 @@ def filled_schema(question: Question, found: tuple[Found, ...], declared: Mappin
             columns[asked.name] = _column(asked.name, column, columns.get(asked.name))
     if target is not None:
         columns.pop(target["column"], None)
-    spec: dict[str, Any] = {"name": "table"} if declared is None else {key: declared[key] for key in declared}
+    spec: dict[str, object] = {"name": "table"} if declared is None else {key: declared[key] for key in declared}
     return Schema.from_dict({**spec, "columns": columns, **({} if target is None else {"target": target})})
 
 

@@ -17,10 +17,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
 from dperm.profiles import terms as of
@@ -34,16 +33,16 @@ FAR = 20.0  # deviations of noise that S₀ must have for a spread: second-order
 LOOK_NAMES = ("missing", "number", "truth value", "date", "text")
 
 
-def described(plan: Plan, question: Question, released: Mapping[str, Any], level: float) -> dict[str, Any]:
+def described(plan: Plan, question: Question, released: Mapping[str, ArrayLike], level: float) -> dict[str, object]:
     """{"rows": …, "columns": [...]}: everything that a profile says."""
     found, z = decide(plan, question, released), float(ndtri((1 + level) / 2))
-    columns: list[dict[str, Any]] = [{"name": asked.name, **column.spec()} for asked, column in zip(question.columns, found)]
+    columns: list[dict[str, object]] = [{"name": asked.name, **column.spec()} for asked, column in zip(question.columns, found)]
     if "types" in released:
         noise = noise_of(plan, "types", term_of("types", question, found))
         table = numbers_of(released["types"], of.LOOKS * len(question.unknown)).reshape(-1, of.LOOKS)
         for j, row in zip(question.unknown, table):
             columns[j]["reads_as"] = {name: bar(value, z * noise) for name, value in zip(LOOK_NAMES, row)}
-    told: dict[str, Any] = {"columns": columns}
+    told: dict[str, object] = {"columns": columns}
     if "counts" in released:
         told["rows"] = _counted(plan, question, released, found, columns, z)
     if "moments" in released:
@@ -53,17 +52,17 @@ def described(plan: Plan, question: Question, released: Mapping[str, Any], level
     return told
 
 
-def bar(value: float, reach: float, low: float = 0.0, high: float = math.inf) -> dict[str, Any]:
+def bar(value: float, reach: float, low: float = 0.0, high: float = math.inf) -> dict[str, object]:
     """A number and its error bar, cut to where the number can be."""
     ends = (min(max(value - reach, low), high), max(min(value + reach, high), low))
     return {"value": float(min(max(value, low), high)), "low": float(ends[0]), "high": float(ends[1])}
 
 
-def not_known(why: str) -> dict[str, Any]:
+def not_known(why: str) -> dict[str, object]:
     return {"value": None, "low": None, "high": None, "why": why}
 
 
-def ratio(top: float, bottom: float, reach: float, low: float, high: float) -> dict[str, Any]:
+def ratio(top: float, bottom: float, reach: float, low: float, high: float) -> dict[str, object]:
     """top/bottom within [low, high], by Fieller; `reach` is zσ of both."""
     if bottom <= 2 * reach:  # below `reach` the set of ratios is unbounded; twice that is not reached by noise alone
         return not_known("too few rows for this budget")
@@ -74,8 +73,13 @@ def ratio(top: float, bottom: float, reach: float, low: float, high: float) -> d
 
 
 def _counted(
-    plan: Plan, question: Question, released: Mapping[str, Any], found: tuple[Found, ...], columns: list[dict[str, Any]], z: float
-) -> dict[str, Any]:
+    plan: Plan,
+    question: Question,
+    released: Mapping[str, ArrayLike],
+    found: tuple[Found, ...],
+    columns: list[dict[str, object]],
+    z: float,
+) -> dict[str, object]:
     """Histograms, levels, quantiles and shares of missing cells; gives the number of rows."""
     term = term_of("counts", question, found)
     reach = z * noise_of(plan, "counts", term)
@@ -96,7 +100,7 @@ def _counted(
     return bar(rows, reach)
 
 
-def quantile(counts: Vector, edges: Vector, q: float, reach: float) -> dict[str, Any]:
+def quantile(counts: Vector, edges: Vector, q: float, reach: float) -> dict[str, object]:
     """The q-quantile from noisy counts of bins, with its error bar."""
     m, below = len(counts), np.concatenate([[0.0], np.cumsum(counts)])
     whole = float(below[-1])
@@ -117,7 +121,12 @@ def quantile(counts: Vector, edges: Vector, q: float, reach: float) -> dict[str,
 
 
 def _averaged(
-    plan: Plan, question: Question, released: Mapping[str, Any], found: tuple[Found, ...], columns: list[dict[str, Any]], z: float
+    plan: Plan,
+    question: Question,
+    released: Mapping[str, ArrayLike],
+    found: tuple[Found, ...],
+    columns: list[dict[str, object]],
+    z: float,
 ) -> None:
     """Mean and spread of every numeric column."""
     places = numeric(found)
@@ -131,7 +140,7 @@ def _averaged(
         columns[j]["spread"] = _in_units(_spread(first, second, count, noise, z), half, 0.0)
 
 
-def _spread(first: float, second: float, count: float, noise: float, z: float) -> dict[str, Any]:
+def _spread(first: float, second: float, count: float, noise: float, z: float) -> dict[str, object]:
     if count <= FAR * noise:
         return not_known("too few rows for this budget")
     mean, square = first / count, second / count
@@ -142,7 +151,12 @@ def _spread(first: float, second: float, count: float, noise: float, z: float) -
 
 
 def _correlated(
-    plan: Plan, question: Question, released: Mapping[str, Any], found: tuple[Found, ...], columns: list[dict[str, Any]], z: float
+    plan: Plan,
+    question: Question,
+    released: Mapping[str, ArrayLike],
+    found: tuple[Found, ...],
+    columns: list[dict[str, object]],
+    z: float,
 ) -> None:
     """Correlation of every numeric column with the target."""
     term = term_of("joint", question, found)
@@ -152,7 +166,7 @@ def _correlated(
         columns[j]["correlation"] = _correlation(table[6 * place : 6 * place + 6], noise, z)
 
 
-def _correlation(sums: Vector, noise: float, z: float) -> dict[str, Any]:
+def _correlation(sums: Vector, noise: float, z: float) -> dict[str, object]:
     """r = C/√(VT) with C = E vt - Ev·Et, V and T the variances; given where both variances are far above their own noise."""
     count = float(sums[5])
     if count <= FAR * noise:
@@ -172,5 +186,5 @@ def _correlation(sums: Vector, noise: float, z: float) -> dict[str, Any]:
     return bar(r, reach * wider, -1.0, 1.0)
 
 
-def _in_units(found: dict[str, Any], factor: float, shift: float) -> dict[str, Any]:
+def _in_units(found: dict[str, object], factor: float, shift: float) -> dict[str, object]:
     return {key: shift + factor * value if isinstance(value, float) else value for key, value in found.items()}

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from dperm.privacy import Event, Gaussian, Levels, gaussian_mu
 from dperm.profiles import terms as of
@@ -40,7 +40,7 @@ class Found:
     scale: of.Scale | None = None
     coded: bool = False  # its levels are whole numbers that were found among its numbers
 
-    def spec(self) -> dict[str, Any]:
+    def spec(self) -> dict[str, object]:
         scale = None if self.scale is None else dict(self.scale.__dict__)
         return {"kind": self.kind, "levels": None if self.levels is None else list(self.levels), "scale": scale}
 
@@ -208,7 +208,7 @@ def _with(found: tuple[Found, ...], place: int, column: Found) -> tuple[Found, .
     return (*found[:place], column, *found[place + 1 :])
 
 
-def numbers_of(values: Any, size: int) -> NDArray[np.float64]:
+def numbers_of(values: object, size: int) -> NDArray[np.float64]:
     """A release as an array; one of another length or with entries that are no numbers is refused."""
     array = np.array(values, dtype=np.float64)
     if array.shape != (size,) or not np.isfinite(array).all():
@@ -234,7 +234,7 @@ def _with_levels(question: Question, found: tuple[Found, ...], released: Mapping
     return found
 
 
-def _looks(question: Question, released: Mapping[str, Any]) -> list[float]:
+def _looks(question: Question, released: Mapping[str, ArrayLike]) -> list[float]:
     """How many cells of each undeclared column look like something."""
     if not question.unknown:
         return []
@@ -242,7 +242,7 @@ def _looks(question: Question, released: Mapping[str, Any]) -> list[float]:
     return [float(row[1:].max()) for row in table]
 
 
-def _checked(level: Any) -> Any:
+def _checked(level: object) -> object:
     if isinstance(level, bool) or not isinstance(level, str | int | float):
         raise ValueError("a level is neither text nor a number")
     return level

@@ -12,9 +12,10 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dperm.privacy import Levels
 from dperm.profiles.filled import filled_schema
@@ -36,18 +37,22 @@ from dperm.tables.tables import column_names, is_table
 from dperm.walk.certificate import ARITHMETIC, TOLERANCE, Claim, _plain, differences, target_spec
 from dperm.walk.fitting import execute
 
+if TYPE_CHECKING:
+    from dperm.release.ledger.book import LedgerPlace
+    from dperm.release.noise import RandomState
+
 FORMAT = "dperm-profile/1"
 
 
 def program(plan: Plan, question: Question, words: Vocabulary | None = None) -> Program:
     """Every planned stage, in order. `words` are the private vocabularies, there in a run and not in a replay."""
-    released: dict[str, Any] = {}
+    released: dict[str, ArrayLike] = {}
     for stage in plan.stages:
         found = decide(plan, question, released)
         if isinstance(stage.event, Levels):
             event, columns = stage.event, to_find(question, found)
 
-            def algorithm(secret: Secret, event: Levels = event, columns: tuple[int, ...] = columns) -> list[list[Any]]:
+            def algorithm(secret: Secret, event: Levels = event, columns: tuple[int, ...] = columns) -> list[list[object]]:
                 return found_levels(secret, event, columns, words or {})
 
             released[stage.name] = yield Solve((stage.name,), algorithm, kept=stage.name)
@@ -71,7 +76,7 @@ class Profile(Claim):
     FORMAT: ClassVar[str] = FORMAT
 
     @property
-    def columns(self) -> Mapping[str, Any]:
+    def columns(self) -> Mapping[str, object]:
         """What was found about each column, by name."""
         return {column["name"]: column for column in self.record["profile"]["columns"]}
 
@@ -94,7 +99,7 @@ def _planned(record: Mapping[str, Any]) -> Plan:
     return plan_profile(question, Shape(record["shape"]["n"], len(question.columns)), target)
 
 
-def _again(record: Mapping[str, Any]) -> dict[str, Any]:
+def _again(record: Mapping[str, Any]) -> dict[str, object]:
     """The record that follows from the stated releases."""
     plan, question = _planned(record), Question.from_spec(record["question"])
     noise = {"policy": record["noise"]["policy"]}
@@ -119,22 +124,22 @@ def _check_shown(plan: Plan, released: Mapping[str, Any]) -> None:
 
 
 def profile(
-    table: Any,
+    table: object,
     *,
     epsilon: float,
     delta: float | None = None,
-    schema: Any = None,
+    schema: object = None,
     target: str | None = None,
     relation: str = "replace-one",
     nominal_n: int | None = None,
-    groups: Any = None,
+    groups: object = None,
     max_rows_per_person: int | None = None,
     parts: str = "all",
     correlations: bool = False,
     level: float = 0.95,
     noise: str = "secure",
-    random_state: Any = None,
-    ledger: Any = None,
+    random_state: RandomState = None,
+    ledger: LedgerPlace = None,
 ) -> Profile:
     """Look at a table privately: types, levels, histograms, quantiles, means, spreads and shares missing, with error bars.
 
@@ -210,7 +215,7 @@ def profile(
 
 def question_about(
     names: list[str], schema: Any, target: str | None, parts: str = "all", correlations: bool = False
-) -> tuple[Question, dict[str, Any] | None]:
+) -> tuple[Question, dict[str, object] | None]:
     """The question, and the schema that it was asked with in its JSON form."""
     if schema is None:
         return Question(asked_by_names(names, target), parts, correlations, codes=True), None
@@ -242,9 +247,9 @@ def _record(
     outcome: Outcome,
     noise: Mapping[str, Any],
     level: float,
-    schema: Mapping[str, Any] | None,
-    receipt: Mapping[str, Any] | None,
-) -> dict[str, Any]:
+    schema: Mapping[str, object] | None,
+    receipt: Mapping[str, object] | None,
+) -> dict[str, object]:
     target, released = plan.target, _plain(outcome.released)
     composed = plan.guarantee.epsilon(target.delta)
     if composed > target.epsilon * (1 + TOLERANCE):

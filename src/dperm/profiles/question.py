@@ -27,7 +27,7 @@ class Asked:
     kind: str
     low: float | None = None
     high: float | None = None
-    levels: tuple[Any, ...] | None = None
+    levels: tuple[object, ...] | None = None
     target: bool = False
 
     def __post_init__(self) -> None:
@@ -39,7 +39,7 @@ class Asked:
         if (self.kind != "numeric" and self.low is not None) or (self.kind != "levels" and self.levels is not None):
             raise ValueError(f"Expected only what a {self.kind} column has for {self.name!r}, found more.")
 
-    def spec(self) -> dict[str, Any]:
+    def spec(self) -> dict[str, object]:
         levels = None if self.levels is None else list(self.levels)
         return {**self.__dict__, "levels": levels}
 

@@ -25,7 +25,7 @@ class Looked:
     words: Vocabulary
 
 
-def looked_at(table: Any, question: Question) -> Looked:
+def looked_at(table: object, question: Question) -> Looked:
     """(reading, look, place of the level) of every cell. Nothing here leaves but through paid sums."""
     found: list[NDArray[Any]] = []
     words: Vocabulary = {}

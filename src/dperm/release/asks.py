@@ -93,7 +93,7 @@ class Solve:
     """
 
     stages: tuple[str, ...]
-    algorithm: Callable[[Secret], Any]
+    algorithm: Callable[[Secret], object]
     shape: tuple[int, ...] = ()
     kept: str | None = None
 
@@ -106,7 +106,7 @@ class Publish:
     """
 
     name: str
-    make: Callable[[], Any]
+    make: Callable[[], object]
     listed: bool = False
 
 
@@ -125,7 +125,7 @@ class View(Protocol):
         """The rows as they are seen from now on, and what the program needs to know of it."""
         ...
 
-    def unseen(self) -> Any:
+    def unseen(self) -> object:
         """What the program is told where there are no rows, in a replay."""
         ...
 

@@ -94,14 +94,14 @@ class _Run:
     waiting: dict[str, Stage] = field(default_factory=dict)
     allowance: Allowance | None = None
     released: dict[str, Any] = field(default_factory=dict)
-    decided: dict[str, Any] = field(default_factory=dict)
+    decided: dict[str, object] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.waiting = {stage.name: stage for stage in self.plan.stages}
         if len(self.waiting) != len(self.plan.stages):
             raise PlanMismatch("Expected stages with names that differ, found a name twice.")
 
-    def answer(self, ask: Ask) -> Any:
+    def answer(self, ask: Ask) -> object:
         match ask:
             case Sum():
                 return self._sum(ask)
@@ -180,7 +180,7 @@ class _Run:
             raise PlanMismatch(f"Expected stage {name!r} to be open, found it closed.")
         return self.allowance
 
-    def _solve(self, ask: Solve) -> Any:
+    def _solve(self, ask: Solve) -> object:
         for stage in [self._planned(name) for name in ask.stages]:
             self._book(stage)
         target = self.plan.target
@@ -235,7 +235,7 @@ def run(
     draw, no ask outside the plan is answered, and a program that leaves a stage unused releases nothing.
     """
     state = _Run(plan, rows, noise, on_book, progress)
-    answer: Any = None
+    answer: object = None
     while True:
         try:
             ask = program.send(answer)

@@ -33,7 +33,7 @@ class Noise(Protocol):
 
     def generator(self) -> np.random.Generator: ...
 
-    def normal(self, scale: float, size: Any) -> NDArray[np.float64]: ...
+    def normal(self, scale: float, size: object) -> NDArray[np.float64]: ...
 
     def spec(self) -> dict[str, Any]: ...
 
@@ -109,7 +109,7 @@ def _discrete_gaussian(scale: float) -> Any:
     return make_gaussian(dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T="f64"), scale)
 
 
-def noise_source(policy: str = "secure", random_state: Any = None) -> Noise:
+def noise_source(policy: str = "secure", random_state: object = None) -> Noise:
     """The source named by `policy`; a `random_state` always means the reproducible one.
 
     >>> noise_source().policy, noise_source(random_state=7).policy

@@ -230,7 +230,7 @@ def _rounded(event: Event) -> str:
     return re.sub(r"\d+\.\d{5,}(e[-+]?\d+)?", lambda found: f"{float(found[0]):.4g}", str(event))
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
@@ -240,14 +240,15 @@ class Outcome:
     followed from those."""
 
     w: Vector
-    released: Mapping[str, Any] = field(default_factory=dict)
-    decided: Mapping[str, Any] = field(default_factory=dict)
+    released: Mapping[str, object] = field(default_factory=dict)
+    decided: Mapping[str, object] = field(default_factory=dict)
 
 
 class Mechanism(Protocol):
     """One theorem. `plan` is pure, and so is `program` between its asks: it sees neither rows nor noise."""
 
     name: ClassVar[str]
+    __dataclass_fields__: ClassVar[dict[str, Any]]  # its options are the fields of a frozen dataclass
 
     def missing(self, problem: Problem, target: Target) -> list[str]:
         """What the theorem needs and the problem does not have, each in words; empty when all is met."""
@@ -269,7 +270,7 @@ def register(cls: type) -> type:
     return cls
 
 
-def options_of(mechanism: Any) -> dict[str, Any]:
+def options_of(mechanism: Any) -> dict[str, object]:
     """The public options of a mechanism (a frozen dataclass), as the certificate stores them.
 
     An option that came later is left out where it has the meaning that records without it have (`UNSTATED` of its class).

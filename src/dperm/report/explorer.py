@@ -17,7 +17,7 @@ from dataclasses import asdict
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import parse_qs, urlsplit
 
 from dperm.choose.expected import expected_loss
@@ -30,6 +30,9 @@ from dperm.pages.page import certificate_page, report_page
 from dperm.privacy import RELATIONS
 from dperm.tables.json_files import in_folder, read_json
 from dperm.walk.certificate import Certificate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 ASSETS = {
     "/": ("explorer.html", "text/html; charset=utf-8"),
@@ -157,7 +160,7 @@ def as_command(values: Mapping[str, Any]) -> str:
     return " ".join([*words, f"--relation {values['relation']}"])
 
 
-def of_model(certificate: Any, name: str) -> dict[str, Any]:
+def of_model(certificate: Certificate, name: str) -> dict[str, object]:
     """The controls' values for a fitted model."""
     shape = certificate.record["shape"]
     found = {"epsilon": certificate.epsilon, "n": shape["n"], "d": max(1, shape["d"]), "relation": certificate.relation}
@@ -170,7 +173,7 @@ class Handler(BaseHTTPRequestHandler):
 
     server_version = "dperm"
     sys_version = ""
-    certificate: ClassVar[Any] = None
+    certificate: ClassVar[object] = None
     page: ClassVar[str] = ""
     values: ClassVar[dict[str, Any]] = {}
     lock: ClassVar[Any] = threading.Lock()
@@ -214,7 +217,7 @@ class Handler(BaseHTTPRequestHandler):
             return False
         return self.headers.get("Sec-Fetch-Site", "none") in ("none", "same-origin")
 
-    def _api(self, function: Any, query: str) -> None:
+    def _api(self, function: Callable[..., object], query: str) -> None:
         try:
             found = function(**numbers(parse_qs(query, max_num_fields=10)))
         except (ValueError, OverflowError, ZeroDivisionError) as error:
@@ -222,7 +225,7 @@ class Handler(BaseHTTPRequestHandler):
             return
         self._json(200, found)
 
-    def _slowly(self, path: str, function: Any, query: str) -> None:
+    def _slowly(self, path: str, function: Callable[..., object], query: str) -> None:
         """One long calculation at a time; one that a later move of the page has overtaken is not begun."""
         self.latest[path] = query
         with self.lock:
@@ -231,7 +234,7 @@ class Handler(BaseHTTPRequestHandler):
                 return
         self._json(409, {"error": "overtaken"})
 
-    def _json(self, status: int, value: Any) -> None:
+    def _json(self, status: int, value: object) -> None:
         self._send(status, "application/json", json.dumps(value, allow_nan=False).encode())
 
     def _send(self, status: int, kind: str, body: bytes, policy: str = POLICY) -> None:
@@ -249,13 +252,13 @@ class Handler(BaseHTTPRequestHandler):
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the page moved on or was closed
                 self.wfile.write(body)
 
-    def log_message(self, *_: Any) -> None:
+    def log_message(self, *_: object) -> None:
         """Quiet: the terminal belongs to the person."""
 
 
 def serve(port: int = 0, model: Path | None = None) -> ThreadingHTTPServer:
     """A server on 127.0.0.1, not yet running; `model` is the folder of a fit, whose report is shown too."""
-    held: dict[str, Any] = {"latest": {}, "lock": threading.Lock()}
+    held: dict[str, object] = {"latest": {}, "lock": threading.Lock()}
     if model is not None:
         file = in_folder(model, "certificate.json")
         read_json(file)

@@ -125,10 +125,10 @@ def _cells(found: Mapping[str, Any], show: Any) -> tuple[str, str]:
     return show(found["value"]), f"{show(found['low'])} … {show(found['high'])}"
 
 
-def _bar(found: Mapping[str, Any]) -> str:
+def _bar(found: Mapping[str, object]) -> str:
     return f"{found['value']:,.0f} ({found['low']:,.0f} … {found['high']:,.0f})"
 
 
-def _shower(column: Mapping[str, Any]) -> Any:
+def _shower(column: Mapping[str, object]) -> Any:
     """How values of a column are written: dates as dates."""
     return iso if column["kind"] == "date" else lambda value: f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"

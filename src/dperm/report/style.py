@@ -14,9 +14,9 @@ from numpy.typing import ArrayLike
 # Okabe and Ito's palette without yellow, which does not print
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
-DASHES: tuple[Any, ...] = ("-", (0, (6, 2)), (0, (2, 1.5)), (0, (6, 2, 1.5, 2)), (0, (1, 1)), (0, (4, 1, 1, 1, 1, 1)), "-")
+DASHES: tuple[object, ...] = ("-", (0, (6, 2)), (0, (2, 1.5)), (0, (6, 2, 1.5, 2)), (0, (1, 1)), (0, (4, 1, 1, 1, 1, 1)), "-")
 
-SETTINGS: dict[Any, Any] = {
+SETTINGS: dict[object, object] = {
     "font.size": 10,
     "axes.titlesize": 11,
     "axes.titleweight": "bold",
@@ -107,7 +107,7 @@ def styled(draw: Callable[[Path], None]) -> Callable[[Path], None]:
     return under_settings
 
 
-def _no_ticks() -> Any:
+def _no_ticks() -> object:
     from matplotlib.ticker import NullLocator
 
     return NullLocator()

@@ -138,7 +138,7 @@ class ArrowRows:
 
         return (pa.Table.from_batches([batch]) for batch in self.files.batches(BLOCK_ROWS) if batch.num_rows)
 
-    def _reported(self, pieces: Iterator[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
+    def _reported(self, pieces: Iterator[tuple[int, object]]) -> Iterator[tuple[int, Any]]:
         """The same pieces; the caller's progress hears of each when the next is asked for."""
         began = time.perf_counter()
         for start, read in pieces:
@@ -155,7 +155,7 @@ class ArrowRows:
 
     def _raw_blocks(self) -> Iterator[tuple[int, Callable[[], Piece]]]:
         """(first row, reader) of every block, from the files. Batches end where files and row groups end; blocks do not."""
-        held: list[Any] = []
+        held: list[object] = []
         rows, start = 0, 0
         for batch in self.files.batches(BLOCK_ROWS):
             while batch.num_rows:
@@ -169,7 +169,7 @@ class ArrowRows:
         if rows:
             yield start, partial(self._encode, held)
 
-    def _encode(self, batches: list[Any]) -> Piece:
+    def _encode(self, batches: list[object]) -> Piece:
         """Encoded rows (dense, or CSR where the schema says so) and target cells of a block."""
         import pyarrow as pa
 

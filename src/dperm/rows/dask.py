@@ -93,8 +93,8 @@ class DaskRows:
     def __init__(
         self,
         X: Any,
-        y: Any = None,
-        weight: Any = None,
+        y: object = None,
+        weight: object = None,
         *,
         schema: Any = None,
         client: Any = None,
@@ -128,7 +128,7 @@ class DaskRows:
         self.d = self.encoding.d if self.encoding is not None else int(X.shape[1])
         self._parts: list[Any] | None = None
 
-    def encoded(self, encoding: Any) -> DaskRows:
+    def encoded(self, encoding: object) -> DaskRows:
         """Rows in the units of the problem, encoded by the workers."""
         return self._copy(encoding=encoding, recipe=replace(self.recipe, encoding=encoding))
 

@@ -98,7 +98,7 @@ class DeviceRows:
         """X waits on the host and goes to the card piece by piece."""
         return str(device_of(self.X)) == "cpu" and str(self.device) != "cpu"
 
-    def encoded(self, encoding: Any) -> DeviceRows:
+    def encoded(self, encoding: object) -> DeviceRows:
         """Rows in the units of the problem: clipped to the declared bounds and scaled, on the device."""
         transform = partial(transform_rows, encoding)
         if self.streams:
@@ -252,7 +252,7 @@ class enough_memory:
             ) from error
 
 
-def device_of(X: Any) -> Any:
+def device_of(X: object) -> Any:
     import array_api_compat
 
     return array_api_compat.device(X)

@@ -56,7 +56,7 @@ def product_counts(term: DeviceTerm, X: Array, y: Array, weight: Array | None, s
     """
     xp = namespace(X)
     pairs = list(term.device_pairs(xp, X, y, None if weight is None else xp.astype(weight, xp.float64)))
-    total: Any = None
+    total: object = None
     for start in range(0, X.shape[0], BLOCK_ROWS):
         part = slice(start, start + BLOCK_ROWS)
         sums = [xp.reshape(left[part, :].T @ right[part, :], (-1,)) for left, right in pairs]

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,10 +24,8 @@ from numpy.typing import NDArray
 from dperm.problem.arrays import is_sparse
 
 if TYPE_CHECKING:
-    from scipy import sparse
+    from dperm.rows.base import Block
 
-# The rows of a block: dense, or compressed by rows.
-Matrix: TypeAlias = "NDArray[Any] | sparse.csr_array[Any, Any]"
 # Steps that the product of two factors may have for one row: 2⁴⁰·8,192 = 2⁵³ in float64, 2⁴⁹·8,192 = 2⁶² in int64.
 MOST_PRODUCT = 2.0**40
 MOST_SPARSE_PRODUCT = 2.0**49
@@ -67,7 +65,7 @@ def transposed(X: Any) -> Any:
     return kept
 
 
-def whole(values: Any, bound: float, steps: float = MOST_PRODUCT) -> NDArray[np.float64]:
+def whole(values: object, bound: float, steps: float = MOST_PRODUCT) -> NDArray[np.float64]:
     """Numbers in [-bound, bound] as whole numbers of bound/steps, the nearest; NaN counts as 0.
 
     >>> whole([0.5, np.nan, -7.0], 1.0, 4.0).tolist()
@@ -81,7 +79,7 @@ def whole(values: Any, bound: float, steps: float = MOST_PRODUCT) -> NDArray[np.
 class Paired:
     """A term whose rows are pairs of factors on public grids."""
 
-    def factors(self, block: Any) -> Sequence[Pair]:
+    def factors(self, block: Block) -> Sequence[Pair]:
         """The factors of every row of the block, as whole numbers."""
         raise NotImplementedError
 
@@ -89,7 +87,7 @@ class Paired:
         """The exact total, in whole numbers, in the units of the term; one rounding."""
         raise NotImplementedError
 
-    def __call__(self, block: Any) -> NDArray[np.float64]:
+    def __call__(self, block: Block) -> NDArray[np.float64]:
         return self.units(products(self.factors(block)).astype(np.longdouble))
 
 
@@ -104,11 +102,11 @@ class Tallied(Paired):
         """The largest entry, in absolute value, that one row can contribute."""
         raise NotImplementedError
 
-    def tally(self, block: Any) -> NDArray[np.float64]:
+    def tally(self, block: Block) -> NDArray[np.float64]:
         """The block's sum in whole numbers of row_bound·2⁻⁴⁰: the caller adds what `whole` gives, and nothing else."""
         raise NotImplementedError
 
-    def factors(self, block: Any) -> Sequence[Pair]:
+    def factors(self, block: Block) -> Sequence[Pair]:
         return [Pair(self.tally(block)[None, :])]
 
     def units(self, total: NDArray[Any]) -> NDArray[np.float64]:

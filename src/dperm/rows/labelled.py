@@ -46,7 +46,7 @@ class Labels:
             values = np.array([*(self.target.classes or ()), None], dtype=object)
             self.table = self._applied(values)
 
-    def _applied(self, y: Any) -> tuple[NDArray[Any], NDArray[np.float64]]:
+    def _applied(self, y: NDArray[np.float64]) -> tuple[NDArray[Any], NDArray[np.float64]]:
         labels, weight = self.rule(y)[:2]
         return np.asarray(labels), np.ones(len(labels)) if weight is None else np.asarray(weight)
 
@@ -57,7 +57,7 @@ class Labels:
         position = np.where(known, cells, -1.0).astype(np.int64)
         return self.table[0][position], self.table[1][position]
 
-    def cells(self, column: Any) -> NDArray[np.float64]:
+    def cells(self, column: object) -> NDArray[np.float64]:
         """A column of target cells (as `tables.cells` gives it) as float64, by the schema's rules for cells."""
         if self.target.type != "classes":
             return numbers(column)

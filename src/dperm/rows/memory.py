@@ -50,8 +50,8 @@ class MemoryRows:
     def __init__(
         self,
         X: Any,
-        y: Any,
-        weight: Any = None,
+        y: NDArray[np.float64],
+        weight: object = None,
         *,
         data: DataBounds | None = None,
         feature_map: FeatureMap | None = None,
@@ -80,7 +80,7 @@ class MemoryRows:
     def bounded(self, data: DataBounds, feature_map: FeatureMap | None = None) -> MemoryRows:
         return MemoryRows(self.X, self.y, self.weight, data=data, feature_map=feature_map)
 
-    def recognised_by(self) -> Any:
+    def recognised_by(self) -> object:
         """What a ledger recognises the data set by: the array itself, as where it is passed without rows around it."""
         return self.X
 
@@ -104,7 +104,7 @@ class MemoryRows:
         return real_sum(term, total_counts(makers, term, step, parallel=stored > FEW_NUMBERS), step)
 
 
-def numeric(values: Any) -> NDArray[Any]:
+def numeric(values: object) -> NDArray[Any]:
     """Rows or labels as numbers: arrays of numbers as they are, every cell of anything else read alone."""
     array = column(values)
     return array if array.dtype.kind in "iub" or array.dtype in (np.float32, np.float64) else numbers(array)
@@ -135,7 +135,7 @@ def cut_block(
     return Block(X, y, None if weight is None else tame(weight), start)
 
 
-def tame(weight: Any) -> NDArray[np.float64]:
+def tame(weight: NDArray[np.float64]) -> NDArray[np.float64]:
     """Weights with 0 for those that are no finite number, and none beyond 1e9: NaN passes every clip and would be the whole sum.
 
     >>> tame([0.5, np.nan, np.inf, 1e300]).tolist()

@@ -118,7 +118,7 @@ def _float(value: Any) -> float:
         return math.inf if value > 0 else -math.inf
 
 
-def number(cell: Any) -> float:
+def number(cell: object) -> float:
     """The cell as a float; NaN where it is missing or no number. The words true and false are 1 and 0, as truth values are.
 
     >>> number("1.5"), number(True), number("true"), number("x"), number(b"2")
@@ -133,7 +133,7 @@ def number(cell: Any) -> float:
     return math.nan if value is None else _float(value)
 
 
-def truth_value(cell: Any) -> float:
+def truth_value(cell: object) -> float:
     """1 or 0 for truth values and words for them, otherwise the number; NaN where the cell is neither.
 
     >>> truth_value("Yes"), truth_value(False), truth_value(0.0), truth_value("perhaps")
@@ -144,7 +144,7 @@ def truth_value(cell: Any) -> float:
     return number(value) if known is None else known
 
 
-def person(cell: Any) -> str | None:
+def person(cell: object) -> str | None:
     """Who an id names, as text; None for nobody. 7, 7.0 and "7" are one person, b"a" and "a" are; "a" and "a\\0" are two."""
     value = plain(cell)
     if isinstance(value, float):
@@ -185,18 +185,18 @@ class Places:
     (0, 1, -1, 2, -1)
     """
 
-    def __init__(self, levels: Iterable[Any]) -> None:
+    def __init__(self, levels: Iterable[object]) -> None:
         self.known = {key(plain(level)): place for place, level in enumerate(levels)}
         self.known[None] = -1  # a missing cell is no level
 
-    def __call__(self, cell: Any) -> int:
+    def __call__(self, cell: object) -> int:
         return self.known.get(key(plain(cell)), -1)
 
 
 # -- columns of cells ------------------------------------------------------------------------------------------------------
 
 
-def nulls(values: Any) -> NDArray[np.bool_]:
+def nulls(values: object) -> NDArray[np.bool_]:
     """Which cells are missing."""
     text = _of_arrow_text(values, lambda cell: plain(cell) is None, bool)
     if text is not None:
@@ -207,7 +207,7 @@ def nulls(values: Any) -> NDArray[np.bool_]:
     return _each(array, lambda cell: plain(cell) is None, bool)
 
 
-def numbers(values: Any) -> NDArray[np.float64]:
+def numbers(values: object) -> NDArray[np.float64]:
     """Cells as floats, in the shape they have; whatever is no number is NaN."""
     array = column(values)
     if array.dtype.kind in "fiub":
@@ -215,13 +215,13 @@ def numbers(values: Any) -> NDArray[np.float64]:
     return _numbers_of_objects(array, number)
 
 
-def truth(values: Any) -> NDArray[np.float64]:
+def truth(values: object) -> NDArray[np.float64]:
     """Cells as 0/1; words for yes and no are understood, anything else is NaN."""
     array = column(values)
     return _floats(array) if array.dtype.kind in "fiub" else _each(array, truth_value, np.float64)
 
 
-def codes(values: Any, levels: Iterable[Any]) -> NDArray[np.int64]:
+def codes(values: object, levels: Iterable[object]) -> NDArray[np.int64]:
     """Place of each cell among the levels, in the shape of the cells; -1 for none of them.
 
     >>> codes(["b", "zebra", None], ["a", "b"]).tolist(), codes([2, 1.0], ["1", "2"]).tolist()
@@ -237,7 +237,7 @@ def codes(values: Any, levels: Iterable[Any]) -> NDArray[np.int64]:
 positions = codes  # of labels among classes: one rule for both
 
 
-def persons(values: Any) -> NDArray[np.int64]:
+def persons(values: object) -> NDArray[np.int64]:
     """A number for the person that each id names, -1 for nobody; equal numbers mean the same person."""
     names = [person(cell) for cell in _listed(column(values, exact=True))]
     seen: dict[str | None, int] = {None: -1}
@@ -382,7 +382,7 @@ def _of_arrow_text(values: Any, function: Callable[[Any], Any], dtype: Any) -> N
         return None
 
 
-def _listed(flat: NDArray[Any]) -> list[Any]:
+def _listed(flat: NDArray[Any]) -> list[object]:
     """The cells as Python has them; dates stay NumPy's, whose list may hold integers instead."""
     return list(flat) if flat.dtype.kind in "mM" else flat.tolist()
 

@@ -18,7 +18,7 @@ FORMS = (
 
 
 def declared_bounds(
-    bounds: Any, d: int, names: Sequence[str] | None = None, others: Sequence[int] = ()
+    bounds: object, d: int, names: Sequence[str] | None = None, others: Sequence[int] = ()
 ) -> tuple[Vector, Vector]:
     """(lows, highs) of d columns, called x0, x1, ... where they have no names.
 
@@ -40,7 +40,7 @@ def declared_bounds(
     return low, high
 
 
-def _by_name(bounds: Mapping[Any, Any], names: Sequence[str], others: Sequence[int]) -> tuple[Vector, Vector]:
+def _by_name(bounds: Mapping[object, object], names: Sequence[str], others: Sequence[int]) -> tuple[Vector, Vector]:
     places = {name: j for j, name in enumerate(names)}
     low, high = np.zeros(len(names)), np.ones(len(names))
     open_columns = set(range(len(names))) - set(others)
@@ -62,7 +62,7 @@ def _by_name(bounds: Mapping[Any, Any], names: Sequence[str], others: Sequence[i
     return low, high
 
 
-def _by_place(bounds: Any, d: int, names: Sequence[str]) -> tuple[Vector, Vector]:
+def _by_place(bounds: object, d: int, names: Sequence[str]) -> tuple[Vector, Vector]:
     table = _numbers(bounds)
     if table is not None and table.shape == (d, 2) and d != 2:
         return table[:, 0].copy(), table[:, 1].copy()
@@ -99,7 +99,7 @@ def _pair(bounds: Any) -> tuple[Any, Any]:
     return low, high
 
 
-def _numbers(values: Any) -> Vector | None:
+def _numbers(values: object) -> Vector | None:
     """As an array of numbers, or None for what is none (words, ragged lists)."""
     try:
         return None if isinstance(values, str) else np.asarray(values, dtype=np.float64)

@@ -34,7 +34,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +43,9 @@ from dperm.problem.arrays import is_sparse
 from dperm.tables.declared import declared_bounds, grouped_columns, listed_columns
 from dperm.tables.gaps import GAP, with_gaps_stored
 from dperm.words.spelling import finite
+
+if TYPE_CHECKING:
+    from dperm.problem.arrays import Matrix
 
 Vector = NDArray[np.float64]
 KINDS = ("numeric", "categorical", "boolean", "sparse", "free", "private")
@@ -142,13 +145,13 @@ class Encoding:
         full = float(np.sum(self.where("numeric") | self.where("free")))
         return not self.where("private").any() and full + groups + 0.25 * flags <= 0.4 * self.d
 
-    def packed(self, rows: Any) -> Any:
+    def packed(self, rows: Matrix) -> Matrix:
         """Encoded rows as they are summed fastest: CSR where most entries are 0 by declaration."""
         if is_sparse(rows) or not self.mostly_zero:
             return rows
         return with_gaps_stored(np.asarray(rows, dtype=np.float64))
 
-    def transform(self, X: Any) -> Any:
+    def transform(self, X: Any) -> Matrix:
         """Encode a raw matrix (dense or CSR) by the tables above; a bad cell follows its column's rule, never an error."""
         if X.shape[1] != self.d:
             raise ValueError(f"Expected {self.d} columns, found {X.shape[1]}. Pass the columns that were declared.")
@@ -177,7 +180,7 @@ class Encoding:
         X += X.dtype.type(0)  # -0.0 means missing: a present cell has the other zero
         return X if gap is None else np.where(gap, self.fill.astype(X.dtype), X)
 
-    def resolved(self, decided: Mapping[str, Any]) -> Encoding:
+    def resolved(self, decided: Mapping[str, object]) -> Encoding:
         """The encoding once a fit has released bounds and centres: private columns become numeric ones with those bounds, and a
         missing cell the released centre of its column. The same again for an encoding that is resolved already."""
         low, high, missing = self.low.copy(), self.high.copy(), self.missing.copy()
@@ -207,7 +210,7 @@ class Encoding:
             encoded = (np.clip(raw, self.low[j], self.high[j]) - self.anchor[j]) / self.width[j] + 0.0
         return encoded if self.rules[j] == "value" else np.where(known, encoded, self.fill[j])
 
-    def _transform_sparse(self, X: Any) -> Any:
+    def _transform_sparse(self, X: Any) -> Matrix:
         if self.where("private").any():
             raise ValueError("Expected dense rows for private bounds, found a sparse matrix. Declare bounds=(low, high).")
         if self.centred and self.where("numeric").any():
@@ -222,7 +225,8 @@ class Encoding:
         if not self.where("free").all() or np.any(self.width != 1.0):
             X.data = np.clip(X.data, self.low[column], self.high[column]) / self.width[column]
         X.data = np.where(known | ~self.gap_columns[column], X.data + 0.0, self.fill[column])
-        return X  # x_norm, where declared, is enforced by DataBounds on the encoded row
+        rows: Matrix = X
+        return rows  # x_norm, where declared, is enforced by DataBounds on the encoded row
 
     def original(self, w: Vector, intercept: float) -> tuple[Vector, Vector]:
         """Coefficients and intercept in the caller's units: ⟨x, coef⟩ + b equals ⟨encoded, w⟩ on rows inside the bounds.
@@ -235,7 +239,7 @@ class Encoding:
             constant = constant + intercept * w[..., self.d]
         return slopes, constant
 
-    def spec(self) -> dict[str, Any]:
+    def spec(self) -> dict[str, object]:
         return {
             "names": list(self.names),
             "kinds": list(self.kinds),
@@ -268,14 +272,14 @@ class Encoding:
         cls,
         d: int,
         *,
-        bounds: Any = None,
+        bounds: object = None,
         x_norm: float | None = None,
-        categorical: Any = None,
-        boolean: Any = None,
-        sparse: Any = None,
+        categorical: object = None,
+        boolean: object = None,
+        sparse: object = None,
         names: Sequence[str] | None = None,
         centred: bool = True,
-        missing: Any = "mean",
+        missing: object = "mean",
     ) -> Encoding:
         """Encoding of a plain array from `bounds=`, `x_norm=`, `categorical=`, `boolean=`, `sparse=` and `missing=`.
 
@@ -363,7 +367,7 @@ def _missing_rule(missing: Any) -> tuple[str, float | None]:
     return "value", float(missing)
 
 
-def _check_spec(spec: Any) -> None:
+def _check_spec(spec: object) -> None:
     """A stored encoding may come from a stranger: every field has its type, and every column its bounds."""
     lists = ("names", "kinds", "low", "high", "missing", "groups")
     if not isinstance(spec, Mapping) or not all(isinstance(spec.get(key), list) for key in lists):

@@ -76,7 +76,7 @@ class Files:
         """Every file has the needed columns, with the types of the first file; no column is stored as "null"."""
         import pyarrow as pa
 
-        first: dict[str, Any] = {}
+        first: dict[str, object] = {}
         for name in self.names:
             types = {**self._partition_types(name), **self._types(name)}
             missing = [column for column in self.columns if column not in types]
@@ -101,7 +101,7 @@ class Files:
         """The storage type of every column, which is public: from the file's own schema; text in a CSV, which states none."""
         return {**self._partition_types(self.names[0]), **self._types(self.names[0])}
 
-    def _types(self, name: str) -> dict[str, Any]:
+    def _types(self, name: str) -> dict[str, object]:
         import pyarrow as pa
 
         with readable(Path(name).name):
@@ -118,7 +118,7 @@ class Files:
             raise ValueError("Expected column names that differ, found a name twice. Rename the columns of the table.")
         return {field.name: field.type for field in found}
 
-    def _partition_types(self, name: str) -> dict[str, Any]:
+    def _partition_types(self, name: str) -> dict[str, object]:
         """Columns that folder names carry, as in year=2020/part-0.parquet; read as text."""
         import pyarrow as pa
 
@@ -133,7 +133,7 @@ class Files:
         folders = self._partition_types(self.names[0])
         partitioning = ds.partitioning(pa.schema(list(folders.items())), flavor="hive") if folders else None
         schema = None
-        form: Any = self.format
+        form: object = self.format
         if self.format == "csv":
             schema = pa.schema([(column, pa.string()) for column in csv_header(Path(self.names[0]))])
             form = ds.CsvFileFormat()
@@ -168,7 +168,7 @@ class Files:
             else:
                 yield from self._scan(self.columns, size)
 
-    def _pages(self, size: int) -> Iterator[Any]:
+    def _pages(self, size: int) -> Iterator[object]:
         """Parquet page by page. A dataset scan would decode whole row groups, several at once: no budget could be kept."""
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -202,7 +202,7 @@ class Files:
             fragment_scan_options=options,
         )
 
-    def fingerprint(self) -> list[list[Any]]:
+    def fingerprint(self) -> list[list[object]]:
         """Name, size and time of every file: what a cache must match."""
         found = []
         for name in self.names:
@@ -216,7 +216,7 @@ def ahead(batches: Iterator[Any], count: int) -> Iterator[Any]:
     waiting: queue.Queue[Any] = queue.Queue(count)
     ended = threading.Event()
 
-    def put(item: Any) -> bool:
+    def put(item: object) -> bool:
         while not ended.is_set():
             try:
                 waiting.put(item, timeout=0.1)

@@ -16,7 +16,7 @@ import numpy as np
 from dperm.tables.cells import column, objects
 
 
-def digest(data: Any) -> bytes:
+def digest(data: object) -> bytes:
     """SHA-256 of a path's bytes, of a table's named columns, of a tuple of arrays, or of ready-made bytes.
 
     >>> digest(np.zeros(3)) == digest(np.zeros(3)), digest(np.zeros(3)) == digest(np.ones(3))
@@ -27,7 +27,7 @@ def digest(data: Any) -> bytes:
     return found.digest()
 
 
-def recognisable(data: Any) -> bool:
+def recognisable(data: object) -> bool:
     """Whether `digest` has a rule for it."""
     from dperm.tables.tables import is_table
 
@@ -68,7 +68,7 @@ def _feed(found: Any, data: Any) -> None:
         found.update(_written(array.tolist()) if array.dtype.hasobject else array.tobytes())
 
 
-def _present(cell: Any) -> Any:
+def _present(cell: object) -> object:
     """The cell, or None for the nulls of other libraries, so that a table keeps its digest in each of them."""
     try:
         return None if type(cell).__name__ == "NAType" or bool(cell != cell) else cell
@@ -76,7 +76,7 @@ def _present(cell: Any) -> Any:
         return cell
 
 
-def _written(cells: Any) -> bytes:
+def _written(cells: object) -> bytes:
     """The cells as Python writes them; one that cannot be written leaves its type."""
     try:
         return repr(cells).encode(errors="backslashreplace")

@@ -8,15 +8,18 @@ adds nothing to a sum of rows. Clipping a row multiplies it by a positive number
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+if TYPE_CHECKING:
+    from dperm.problem.arrays import Matrix
+
 GAP = -0.0
 
 
-def is_gap(X: Any) -> NDArray[np.bool_]:
+def is_gap(X: object) -> NDArray[np.bool_]:
     """Which entries of a NumPy array are missing cells.
 
     >>> is_gap(np.array([0.0, -0.0, -1.0])).tolist()
@@ -30,15 +33,16 @@ def is_gap(X: Any) -> NDArray[np.bool_]:
     return np.asarray((array == 0) & np.signbit(array)) if array.dtype.kind == "f" else np.zeros(array.shape, dtype=bool)
 
 
-def with_gaps_stored(rows: NDArray[Any]) -> Any:
+def with_gaps_stored(rows: NDArray[Any]) -> Matrix:
     """A dense array as CSR that stores missing cells beside the entries that are not 0."""
     from scipy.sparse import csr_array
 
     return kept_entries(rows, np.broadcast_to(np.arange(rows.shape[1], dtype=np.int32), rows.shape), rows.shape[1], csr_array)
 
 
-def kept_entries(values: NDArray[Any], columns: NDArray[Any], d: int, kind: Any) -> Any:
+def kept_entries(values: NDArray[Any], columns: NDArray[Any], d: int, kind: type) -> Matrix:
     """CSR rows from n × k values and their columns, without the zeros that mark nothing."""
     kept = (values != 0) | is_gap(values)
     ends = np.concatenate([[0], np.cumsum(kept.sum(axis=1))]).astype(np.int32)
-    return kind((values[kept], columns[kept].astype(np.int32), ends), shape=(len(values), d))
+    rows: Matrix = kind((values[kept], columns[kept].astype(np.int32), ends), shape=(len(values), d))
+    return rows

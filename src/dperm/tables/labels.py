@@ -82,7 +82,7 @@ def check_label_type(y: Any, classes: np.ndarray) -> None:
         )
 
 
-def classify(y: Any, classes: np.ndarray) -> tuple[np.ndarray, np.ndarray | None, Interval]:
+def classify(y: object, classes: np.ndarray) -> tuple[np.ndarray, np.ndarray | None, Interval]:
     """(-1/+1 or class numbers, weights, interval). A label outside the classes gets weight 0: a public rule, no error."""
     check_label_type(y, classes)
     place = positions(y, classes.tolist())
@@ -92,7 +92,7 @@ def classify(y: Any, classes: np.ndarray) -> tuple[np.ndarray, np.ndarray | None
     return index.astype(np.int64), weight, Interval(0.0, float(len(classes) - 1))
 
 
-def bounded_labels(y: Any, y_bounds: Any) -> tuple[np.ndarray, np.ndarray | None, tuple[float, float]]:
+def bounded_labels(y: object, y_bounds: Any) -> tuple[np.ndarray, np.ndarray | None, tuple[float, float]]:
     """(labels mapped to [-1, 1], weights, (low, high)). A missing label gets weight 0; others are clipped to the bounds."""
     if y_bounds is None:
         raise ValueError(

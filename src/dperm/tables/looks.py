@@ -19,7 +19,7 @@ LONGEST = 200  # characters of a text that may be a level
 EPOCH = datetime.datetime(1970, 1, 1)
 
 
-def look(cell: Any) -> int:
+def look(cell: object) -> int:
     """The kind of one cell. Infinities and not-a-numbers are missing, as in numeric columns.
 
     >>> [look(cell) for cell in (None, "1.5", True, "yes", "2020-01-02", "blue", float("inf"))]
@@ -63,7 +63,7 @@ def moment(cell: Any) -> datetime.datetime | None:
         return None
 
 
-def day(cell: Any) -> float | None:
+def day(cell: object) -> float | None:
     """Days since 1 January 1970 of a date or a date with time in ISO form; None where the cell is none.
 
     >>> day("1970-01-03"), day("1970-01-01 12:00"), day("3 May")
@@ -85,7 +85,7 @@ def iso(days: float) -> str:
         return f"{days:.0f} days after 1970"
 
 
-def level(cell: Any) -> float | str | None:
+def level(cell: object) -> float | str | None:
     """What a cell is compared by as a level, or None where it can be none: missing, infinite, or longer than `LONGEST`.
 
     >>> level("1.0"), level(" a"), level(float("nan")), level("x" * 500)
@@ -106,7 +106,7 @@ def level_name(found: float | str) -> Plain:
     return int(found) if isinstance(found, float) and abs(found) < 2**53 and found.is_integer() else found
 
 
-def looks(values: Any) -> NDArray[np.int64]:
+def looks(values: object) -> NDArray[np.int64]:
     """`look` of every cell."""
     array = column(values)
     if array.dtype.kind in "fiu":
@@ -114,14 +114,14 @@ def looks(values: Any) -> NDArray[np.int64]:
     return _each(array, look, np.int64)
 
 
-def readings(values: Any) -> NDArray[np.float64]:
+def readings(values: object) -> NDArray[np.float64]:
     """One number per cell: the number that it is, the days of a date, 1 or 0 for a truth value; NaN otherwise."""
     array = column(values)
     if array.dtype.kind in "fiub":
         found = numbers(array)
         return np.where(np.isfinite(found), found, np.nan)
 
-    def reading(cell: Any) -> float:
+    def reading(cell: object) -> float:
         days = day(cell)
         value = truth_value(cell) if days is None else days
         return value if math.isfinite(value) else math.nan
@@ -129,7 +129,7 @@ def readings(values: Any) -> NDArray[np.float64]:
     return _each(array, reading, np.float64)
 
 
-def vocabulary(values: Any) -> tuple[NDArray[np.int64], list[float | str]]:
+def vocabulary(values: object) -> tuple[NDArray[np.int64], list[float | str]]:
     """(the place of every cell's level in the list, -1 for none; the list). Both are as private as the cells."""
     found = _each(column(values), level, object)
     known: dict[float | str, int] = {}

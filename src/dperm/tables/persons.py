@@ -10,7 +10,7 @@ from dperm.tables.cells import column, persons
 from dperm.tables.tables import cells, column_names, is_table, without_column
 
 
-def person_column(X: Any, groups: Any) -> tuple[Any, Any]:
+def person_column(X: object, groups: object) -> tuple[Any, Any]:
     """(X without the person column, its cells) where `groups` is the name of a column; otherwise both as they are.
 
     Who a row belongs to is no feature: a model that had seen it could not predict for anybody else.
@@ -26,13 +26,13 @@ def person_column(X: Any, groups: Any) -> tuple[Any, Any]:
     return without_column(X, groups), cells(X, groups, exact=True)
 
 
-def without_person(X: Any, groups: Any) -> Any:
+def without_person(X: Any, groups: Any) -> object:
     """New rows without the person column of the fit, where they have it."""
     named = isinstance(groups, str) and is_table(X) and groups in column_names(X)
     return without_column(X, groups) if named else X
 
 
-def unit_of(groups: Any) -> str:
+def unit_of(groups: object) -> str:
     """What one neighbour differs by: a person where the rows have owners, however many of them count, a row otherwise.
 
     >>> unit_of(["a", "b"]), unit_of(None)

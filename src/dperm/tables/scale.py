@@ -7,8 +7,6 @@ It covers every magnitude from 2⁻³² to 2³², so that rows are bounded befor
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,7 +17,7 @@ OCTAVES = 64
 SMALLEST = 2.0**-32
 
 
-def stored(values: Any) -> Vector:
+def stored(values: object) -> Vector:
     """The public logarithmic scale.
 
     >>> stored(np.array([0.0, 2.0**32, -(2.0**32)])).round(6).tolist()

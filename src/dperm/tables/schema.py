@@ -180,7 +180,7 @@ class Schema:
                     f'Expected the levels of column {column.name!r}, found "private". Find them first: `dperm.profile(table, '
                     "schema=..., epsilon=...).schema()` fills them in, and `dperm fit` does both in one budget."
                 )
-        features: list[tuple[Any, ...]] = []  # name, kind, low, high, missing, group, rule
+        features: list[tuple[object, ...]] = []  # name, kind, low, high, missing, group, rule
         numbered: dict[str, int] = {}
         for piece in self.pieces:
             if isinstance(piece, Interaction) and not piece.is_choice:
@@ -247,7 +247,7 @@ class Schema:
             start += len(piece.features)
         return kept_entries(np.stack(values, axis=1), np.stack(places, axis=1), start, csr_array)
 
-    def labels(self, cells: Any) -> np.ndarray:
+    def labels(self, cells: object) -> np.ndarray:
         """Target cells as class labels (in the type of the declared classes) or numbers; unknown → None or NaN."""
         target = self.target
         if target is None:
@@ -259,7 +259,7 @@ class Schema:
         return np.asarray(labels[code])
 
     @classmethod
-    def from_table(cls, table: Any) -> dict[str, Any]:
+    def from_table(cls, table: Any) -> dict[str, object]:
         """A draft to fill in, from the names and storage types of a pandas, polars or Arrow table: no value is read."""
         return cls.draft(types_of(table))
 

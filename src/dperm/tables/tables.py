@@ -17,7 +17,7 @@ from dperm.tables.files import NULL_WORDS, SUFFIXES, Files, csv_header
 SPREADSHEETS = (".xlsx", ".xls", ".ods")
 
 
-def is_table(X: Any) -> bool:
+def is_table(X: object) -> bool:
     """A data frame or Arrow table, rather than an array."""
     return hasattr(X, "columns") or hasattr(X, "column_names")
 
@@ -51,7 +51,7 @@ def columns(table: Any) -> list[np.ndarray]:
     return [cells(table, name) for name in column_names(table)]
 
 
-def parsed(X: Any) -> Any:
+def parsed(X: Any) -> object:
     """A matrix of numbers: float32 and float64 arrays and sparse matrices as they are, of anything else every cell read alone.
 
     One person's cell must never become an error that quotes it, so text is read cell by cell instead of being refused. Tables
@@ -94,7 +94,7 @@ def _check_types(X: Any) -> None:
             )
 
 
-def _is_numeric(kind: Any) -> bool:
+def _is_numeric(kind: type) -> bool:
     """Whether a column type of pandas, polars or Arrow holds numbers or truth values, or whatever a cell says."""
     if hasattr(kind, "kind"):  # NumPy's and pandas' types; categories and words are their own classes of kind "O"
         return kind.kind in "biufc" or (isinstance(kind, np.dtype) and kind.hasobject)
@@ -109,7 +109,7 @@ def _is_numeric(kind: Any) -> bool:
 _COMPLEX = "Complex data not supported: expected columns of real numbers, found complex ones. Pass their real parts."
 
 
-def _check_matrix(X: Any) -> None:
+def _check_matrix(X: object) -> None:
     """Refuse what is no matrix of real numbers by its shape and type: scikit-learn's own messages would print the array."""
     if getattr(getattr(X, "dtype", None), "kind", "") == "c":
         raise ValueError(_COMPLEX)
@@ -179,7 +179,7 @@ def _is_parquet(file: Path) -> bool:
     return file.is_dir() or file.suffix in (".parquet", ".pq")
 
 
-def _read_parquet(file: Path, columns: list[str] | None) -> Any:
+def _read_parquet(file: Path, columns: list[str] | None) -> object:
     import pyarrow.parquet
 
     if columns is None:
@@ -188,7 +188,7 @@ def _read_parquet(file: Path, columns: list[str] | None) -> Any:
     return pyarrow.parquet.read_table(file, columns=[name for name in columns if name in known])
 
 
-def _read_csv(file: Path) -> Any:
+def _read_csv(file: Path) -> object:
     import pyarrow as pa
     import pyarrow.csv
 

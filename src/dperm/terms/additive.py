@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from dperm.privacy import kappa
-from dperm.problem.arrays import is_sparse
+from dperm.problem.arrays import Matrix, is_sparse
 from dperm.rows.base import Block, Rows
 from dperm.rows.exact import Pair, Tallied, whole
 from dperm.rows.gaps import Filling
@@ -52,7 +52,7 @@ def dense_columns(X: Any, columns: tuple[int, ...]) -> NDArray[Any]:
     return dense
 
 
-def cell_numbers(X: Any, columns: tuple[int, ...], gaps: tuple[int, ...]) -> Cells:
+def cell_numbers(X: Matrix, columns: tuple[int, ...], gaps: tuple[int, ...]) -> Cells:
     """Cell of every row in every column: 0 … 255 over [-1/2, 1/2], values outside in the end cells; 256 for a missing cell of a
     column in `gaps`.
 
@@ -147,7 +147,7 @@ class Curving:
         return None
 
 
-def ones_of(cells: Cells) -> Any:
+def ones_of(cells: Cells) -> Matrix:
     """Cell numbers of n rows and p columns as a sparse n × 257p matrix of ones."""
     n, p = cells.shape
     places = (cells + PLACES * np.arange(p, dtype=np.int32)).ravel()
@@ -186,7 +186,7 @@ class CurveFeatures(Features):
         return np.asarray(curves.reshape(-1))
 
     @cached_property
-    def key(self) -> tuple[Any, ...]:
+    def key(self) -> tuple[object, ...]:
         return (*super().key, self.tables.tobytes())
 
     @cached_property

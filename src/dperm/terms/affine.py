@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dperm.problem.arrays import is_sparse
+from dperm.problem.arrays import Matrix, is_sparse
 from dperm.rows.exact import transposed
 
 Vector = NDArray[np.float64]
@@ -87,7 +87,7 @@ class Features:
             total = row_squares(Z)
         return np.asarray(total, dtype=np.float64) + self.intercept**2
 
-    def centred(self, X: Any) -> Any:
+    def centred(self, X: Matrix) -> Any:
         """x - shift in the precision of X. For float32 rows the map is defined with the shift rounded to float32: a difference of
         two float32 numbers is exact up to half a unit of itself, so nothing cancels however large the shift is."""
         return X if self.shift is None else X - self.shift.astype(X.dtype)
@@ -99,7 +99,7 @@ class Features:
             Z = Z * self.scale
         return np.column_stack([Z, np.full(len(Z), self.intercept)]) if self.intercept else Z
 
-    def pull(self, X: Any, slopes: Vector) -> Vector:
+    def pull(self, X: Matrix, slopes: Vector) -> Vector:
         """Σ_i slopes_i·z_i for slopes of shape (n,) or (n, K), in float64; shaped like the weights. A NaN slope adds nothing."""
         slopes = settled(slopes)
         rows = np.asarray((transposed(X) @ slopes).T if is_sparse(X) else slopes.T @ X)

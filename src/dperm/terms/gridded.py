@@ -20,7 +20,7 @@ import math
 import threading
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,9 @@ from dperm.problem.arrays import is_sparse
 from dperm.rows.base import Block
 from dperm.rows.exact import MOST_PRODUCT, MOST_SPARSE_PRODUCT, Pair, Paired
 from dperm.terms.affine import Features, settled
+
+if TYPE_CHECKING:
+    from dperm.problem.arrays import Matrix
 
 Vector = NDArray[np.float64]
 BITS = 20
@@ -74,7 +77,7 @@ def _on_grid(numbers: bytes, shape: tuple[int, ...], room: float) -> tuple[Vecto
 class _Scratch(threading.local):
     """Where a block's rows are widened to float64: once for margins and product together, in memory that is used again."""
 
-    owner: Any = None
+    owner: object = None
     room: Any = None
 
 
@@ -278,7 +281,7 @@ def centred_norms(X: Any, b: Vector, t: Vector, features: Features) -> Vector:
     return np.asarray(np.sqrt(np.maximum(total, 0.0) + spare))
 
 
-def with_ones(X: Any, b: Vector, t: Vector, behind: bool) -> Any:
+def with_ones(X: Any, b: Vector, t: Vector, behind: bool) -> Matrix:
     """The whole numbers as CSR in int64, with t as a last column."""
     from scipy.sparse import csr_array
 

@@ -101,7 +101,7 @@ class Inputs:
     directions: Matrix  # d × k, scaled
     length: float
 
-    def of(self, X: Any) -> Matrix:
+    def of(self, X: object) -> Matrix:
         Z = DenseGrid.of_rows(np.array(self.rows(X))).margins(np.asarray(self.directions, dtype=np.float64).T)
         factor = self.length / np.maximum(np.sqrt(squares(Z)), 1e-12)
         if not self.rows.centred:
@@ -212,7 +212,7 @@ class VmapGradient(NetworkGradient):
         k, h, K = self.layout.inputs, self.layout.hidden, self.layout.classes
         sizes = (k * h, h, h * K, K)
 
-        def loss(w: Any, z: Any, y: Any) -> Any:
+        def loss(w: Any, z: Any, y: Any) -> object:
             W1, b1, W2, b2 = torch.split(w, sizes)
             scores = torch.tanh(z @ W1.reshape(k, h) + b1) @ W2.reshape(h, K) + b2
             return torch.nn.functional.cross_entropy(scores[None], y[None])

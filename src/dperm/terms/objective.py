@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dperm.privacy import kappa
 from dperm.problem import Loss
-from dperm.problem.arrays import Array, Namespace, is_sparse
+from dperm.problem.arrays import Array, Matrix, Namespace, is_sparse
 from dperm.rows.base import Block
 from dperm.rows.device_products import Pairs
 from dperm.terms import device
@@ -176,12 +176,12 @@ class HessianProductTerm:
         return device.hessian_product(xp, self, X, y, weight)
 
 
-def in_double(X: Any) -> Any:
+def in_double(X: Matrix) -> Any:
     """The block's rows in float64: a float32 product would need a far larger public tolerance."""
     return X if X.dtype == np.float64 else X.astype(np.float64)
 
 
-def second_moments(features: Features, X: Any, curvatures: Vector, weight: Vector) -> Vector:
+def second_moments(features: Features, X: Matrix, curvatures: Vector, weight: Vector) -> Vector:
     """Σ_i weight_i·curvature_i ⊗ z_i z_iᵀ: p × p, or (K·p) × (K·p) for K margins."""
     if curvatures.ndim == 1:
         return second_moment(features, X, curvatures * weight)

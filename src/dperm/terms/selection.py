@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dperm.privacy import kappa
+from dperm.problem import DataBounds, FeatureMap
 from dperm.problem.arrays import is_sparse
 from dperm.rows.base import Block, Rows, RowsBehind, SeenThrough, Term
 from dperm.rows.exact import Pair, Paired, Tallied, whole
@@ -131,7 +132,7 @@ class ColumnRows(RowsBehind):
     def d(self) -> int:
         return len(self.columns)
 
-    def bounded(self, data: Any, feature_map: Any = None) -> ColumnRows:
+    def bounded(self, data: DataBounds, feature_map: FeatureMap | None = None) -> ColumnRows:
         """Refused: the rows below are bounded already, and a second rule would not be the declared one."""
         raise RuntimeError("Expected rows that are bounded already, found a second set of bounds.")
 

@@ -8,7 +8,7 @@ import functools
 import inspect
 import math
 from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 import numpy as np
 
@@ -71,7 +71,7 @@ def theorem(function: Callable[P, R]) -> Callable[P, R]:
     return checked
 
 
-def _plain(name: str, value: Any, kinds: list[str]) -> Any:
+def _plain(name: str, value: object, kinds: list[str]) -> object:
     """The argument as a Python number, switch or word of the annotated kind."""
     if value is None and "None" in kinds:
         return None
@@ -86,14 +86,14 @@ def _plain(name: str, value: Any, kinds: list[str]) -> Any:
     return value
 
 
-def _extreme(name: str, arguments: dict[str, Any]) -> str:
+def _extreme(name: str, arguments: dict[str, object]) -> str:
     shown = ", ".join(
         f"{key}={value:.3g}" if isinstance(value, float) else f"{key}={_brief(value)}" for key, value in arguments.items()
     )
     return f"Expected numbers that keep {name} within the floating-point range, found {shown}. Pass less extreme ones."
 
 
-def _brief(value: Any) -> str:
+def _brief(value: object) -> str:
     return f"2**{value.bit_length() - 1}" if isinstance(value, int) and abs(value) > 10**15 else str(value)
 
 
@@ -176,7 +176,7 @@ def diameter_of(radius: float | None, diameter: float | None) -> float:
     return positive("diameter", diameter)
 
 
-def _scalar(value: Any, name: str = "") -> float:
+def _scalar(value: object, name: str = "") -> float:
     """Numpy scalars become Python numbers; anything else that is no number becomes a clear error."""
     plain = value.item() if hasattr(value, "item") and getattr(value, "size", 0) == 1 else value
     if isinstance(plain, bool) or not isinstance(plain, int | float):

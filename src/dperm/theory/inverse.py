@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 from dperm.theory.checks import ConditionError, positive
 
@@ -31,7 +30,7 @@ class SampleSize(int):
         return SampleSize, (self.n, self.target, self.risk, self.risk_before)
 
 
-def sample_size(risk_function: Callable[..., float], target: float, **fixed: Any) -> SampleSize:
+def sample_size(risk_function: Callable[..., float], target: float, **fixed: object) -> SampleSize:
     """min{n : risk(n, …) <= target} for a risk that falls in n, by doubling and bisection.
 
     The returned number carries the proof: risk(n) <= target < risk(n-1), both evaluated. For a function that
@@ -75,7 +74,7 @@ def sample_size(risk_function: Callable[..., float], target: float, **fixed: Any
     return SampleSize(high, goal, value, before)
 
 
-def required_epsilon(risk_function: Callable[..., float], target: float, *, largest: float = 1e6, **fixed: Any) -> float:
+def required_epsilon(risk_function: Callable[..., float], target: float, *, largest: float = 1e6, **fixed: object) -> float:
     """The smallest ε (to a relative 1e-9, rounded up) with risk(epsilon=ε, …) <= target, for a risk that
     falls in ε.
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import betaincinv, ndtri
 
+from dperm.problem import Problem
 from dperm.theory.checks import fraction, positive
 
 
@@ -34,7 +35,7 @@ def _losses(problem: Any, w: ArrayLike, X: ArrayLike, y: ArrayLike) -> NDArray[n
     return np.asarray(problem.loss.value(z, np.asarray(y)), dtype=float)
 
 
-def empirical_risk(problem: Any, w: ArrayLike, X: ArrayLike, y: ArrayLike, *, regularized: bool = False) -> float:
+def empirical_risk(problem: Problem, w: ArrayLike, X: ArrayLike, y: ArrayLike, *, regularized: bool = False) -> float:
     """(1/n)Σ φ(⟨xᵢ,w⟩; yᵢ), plus r(w)/n when `regularized` (strengths are on the sum scale).
 
     >>> from dperm.problem import DataBounds, Interval, Problem, SquaredLoss
@@ -48,7 +49,7 @@ def empirical_risk(problem: Any, w: ArrayLike, X: ArrayLike, y: ArrayLike, *, re
 
 
 def excess_risk(
-    problem: Any, w: ArrayLike, X: ArrayLike, y: ArrayLike, *, reference: ArrayLike, regularized: bool = False
+    problem: Problem, w: ArrayLike, X: ArrayLike, y: ArrayLike, *, reference: ArrayLike, regularized: bool = False
 ) -> float:
     """F̄(w) - F̄(w*), w* = `reference`, the minimiser from a non-private solve. Lecture 003 item 2.
 
@@ -119,7 +120,7 @@ class Estimate:
 
 
 def population_risk(
-    problem: Any,
+    problem: Problem,
     w: ArrayLike,
     X: ArrayLike,
     y: ArrayLike,

@@ -28,7 +28,7 @@ from dperm.words.wording import printable
 
 if TYPE_CHECKING:
     from dperm.release.noise import Noise
-    from dperm.release.plan import Outcome
+    from dperm.release.plan import Mechanism, Outcome
     from dperm.tables.encoding import Encoding
 
 FORMAT = "dperm-certificate/1"
@@ -195,7 +195,7 @@ class Certificate(Claim):
         return iter(differences(_recompute(self.record), self.record))
 
 
-def reproducible(record: Mapping[str, Any]) -> bool:
+def reproducible(record: Mapping[str, object]) -> bool:
     """Whether the record says that its noise was seeded."""
     noise = record.get("noise")
     return isinstance(noise, Mapping) and noise.get("policy") == "seeded"
@@ -233,12 +233,12 @@ def _record(
     *,
     problem: Problem,
     plan: Plan,
-    decided: Mapping[str, Any],
-    released: Any,
+    decided: Mapping[str, object],
+    released: object,
     noise: Mapping[str, Any],
     encoding: Encoding | None,
     w: Vector,
-    receipt: Mapping[str, Any] | None = None,
+    receipt: Mapping[str, object] | None = None,
     older: bool = False,
     listed: bool = False,
 ) -> dict[str, Any]:
@@ -279,10 +279,10 @@ def _record(
     }
 
 
-def _constants(problem: Problem, older: bool) -> dict[str, Any]:
+def _constants(problem: Problem, older: bool) -> dict[str, object]:
     """Derived constants, with the labels' range, the regularizer's value at w = 1 and the loss at some margins, so that no
     declared number stands alone. An older record did not state the loss."""
-    own: dict[str, Any] = {"label_low": problem.data.y.low, "label_high": problem.data.y.high}
+    own: dict[str, object] = {"label_low": problem.data.y.low, "label_high": problem.data.y.high}
     own["regularizer_at_one"] = float(problem.regularizer.value(np.ones(1)))
     if not older and problem.loss.margins == 1:
         for side, label in (("low", problem.data.y.low), ("high", problem.data.y.high)):
@@ -331,7 +331,7 @@ def coefficient_hash(w: Any) -> str:
     return hashlib.sha256(np.ascontiguousarray(np.ravel(w), dtype="<f8").tobytes()).hexdigest()
 
 
-def target_spec(target: Target, older: bool = False) -> dict[str, Any]:
+def target_spec(target: Target, older: bool = False) -> dict[str, object]:
     """The target as records state it; an older one did not state its unit."""
     return {name: value for name, value in target.spec().items() if not (older and name == "unit")}
 
@@ -379,7 +379,7 @@ def _change(target: Target, older: bool) -> str:
     }[target.relation]
 
 
-def _recompute(record: Mapping[str, Any]) -> dict[str, Any]:
+def _recompute(record: Mapping[str, Any]) -> dict[str, object]:
     from dperm.tables.encoding import Encoding
 
     problem = Problem.from_spec(record["problem"])
@@ -420,14 +420,14 @@ def _recompute(record: Mapping[str, Any]) -> dict[str, Any]:
     )
 
 
-def _check_gaps(encoding: Encoding, mechanism: Any, decided: Mapping[str, Any]) -> None:
+def _check_gaps(encoding: Encoding, mechanism: Mechanism, decided: Mapping[str, object]) -> None:
     """Columns said to take the released centre are those whose present cells were counted, and there are none without a count."""
     counted = tuple(getattr(mechanism, "gaps", ())) if "fill" in decided else ()
     if counted != tuple(j for j, rule in enumerate(encoding.rules) if rule == "released"):
         raise ValueError("the columns whose missing cells take the centre are not those whose present cells were counted")
 
 
-def _receipt(stated: Mapping[str, Any], plan: Plan, policy: str) -> dict[str, Any]:
+def _receipt(stated: Mapping[str, object], plan: Plan, policy: str) -> dict[str, object]:
     """The ledger entry as the plan implies it: costs and place in the chain are recomputed, the rest is bound by its hash."""
     from dperm.release.ledger.book import receipt_again
 
@@ -439,7 +439,7 @@ def released_size(plan: Plan, problem: Problem) -> int:
     return plan.shape.parameters(problem) if plan.parameters is None else plan.parameters
 
 
-def _bound(decided: Mapping[str, Any], w: Vector) -> Mapping[str, Any]:
+def _bound(decided: Mapping[str, object], w: Vector) -> Mapping[str, object]:
     """A mechanism whose coefficients follow from released values decides them: then the stated ones must be those."""
     if "coefficients" in decided:
         follow = np.asarray(decided["coefficients"], dtype=np.float64)
@@ -450,7 +450,7 @@ def _bound(decided: Mapping[str, Any], w: Vector) -> Mapping[str, Any]:
     return decided
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """JSON form: arrays to lists, NumPy numbers to Python's, infinities to strings (JSON has none)."""
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
@@ -465,7 +465,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def differences(expected: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
+def differences(expected: Mapping[str, object], found: Mapping[str, object]) -> list[str]:
     """A sentence for every leaf where the recomputed record and the stated one differ."""
     reasons: list[str] = []
     _compare("", expected, found, reasons)
@@ -494,5 +494,5 @@ def _compare(path: str, expected: Any, found: Any, reasons: list[str]) -> None:
         reasons.append(f"{where} says {found!r}, recomputed {expected!r}")
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)

@@ -29,6 +29,8 @@ from dperm.walk.certificate import Certificate, certify
 from dperm.words.notices import speak
 
 if TYPE_CHECKING:
+    from dperm.release.ledger.book import LedgerPlace
+    from dperm.release.plan import Mechanism
     from dperm.rows.base import Rows
     from dperm.tables.encoding import Encoding
 
@@ -55,11 +57,11 @@ class Release:
     certificate: Certificate
     plan: Plan
     released: Mapping[str, Any]
-    stats: Mapping[str, Any]
+    stats: Mapping[str, object]
 
 
 def plan(
-    problem: Problem, shape: Shape, target: Target, mechanism: Any = "gradient", encoding: Encoding | None = None
+    problem: Problem, shape: Shape, target: Target, mechanism: Mechanism | str = "gradient", encoding: Encoding | None = None
 ) -> Plan:
     """Decide from public numbers, by a mechanism, its name or "auto" (the table of `dperm.choose.table`).
 
@@ -114,7 +116,7 @@ NO_CENTRE = "a missing number counts as the middle of its column's bounds: this 
 
 
 
-def check_noise(policy: str, mechanism: Any, planned: Plan) -> None:
+def check_noise(policy: str, mechanism: object, planned: Plan) -> None:
     """Refuse the exact sampler, before anything is debited, where a run draws anything but Gaussian noise on sums."""
     sums = getattr(mechanism, "only_sums", True) and all(isinstance(event, Gaussian | HiddenState) for event in planned.events)
     if policy == "exact" and not sums:
@@ -141,7 +143,9 @@ def check_order(rows: Rows, planned: Plan) -> None:
         )
 
 
-def _named(mechanism: Any, problem: Problem, shape: Shape, target: Target, encoding: Encoding | None = None) -> Any:
+def _named(
+    mechanism: Mechanism | str, problem: Problem, shape: Shape, target: Target, encoding: Encoding | None = None
+) -> Mechanism:
     if isinstance(mechanism, str) and mechanism == "auto":
         from dperm.choose.table import choose
 
@@ -166,12 +170,12 @@ def execute(
     rows: Rows,
     source: Noise,
     *,
-    ledger: Any = None,
-    fingerprint: Any = None,
+    ledger: LedgerPlace = None,
+    fingerprint: object = None,
     note: str = "",
     on_book: Callable[[Event], None] | None = None,
     progress: Progress | None = None,
-) -> tuple[Outcome, dict[str, Any] | None]:
+) -> tuple[Outcome, dict[str, object] | None]:
     """Debit the whole plan, answer the program, reconcile: the one way from a plan to a release. Returns (outcome, receipt).
 
     `ledger` (a path or `Ledger`) is debited, on disk, before any row is summed; `fingerprint` is what it knows the data set by.
@@ -189,11 +193,11 @@ def fit(
     problem: Problem,
     rows: Rows,
     target: Target,
-    mechanism: Any = "gradient",
+    mechanism: Mechanism | str = "gradient",
     *,
     nominal_n: int | None = None,
     noise: Noise | str = "secure",
-    random_state: Any = None,
+    random_state: object = None,
     encoding: Encoding | None = None,
     on_book: Callable[[Event], None] | None = None,
     progress: Progress | None = None,

@@ -5,10 +5,9 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Iterable
-from typing import Any
 
 
-def closest(word: Any, known: Iterable[str]) -> str:
+def closest(word: object, known: Iterable[str]) -> str:
     """ "Did you mean 'age'?" with a space before it, or nothing.
 
     >>> closest("agee", ["age", "income"])
@@ -20,7 +19,7 @@ def closest(word: Any, known: Iterable[str]) -> str:
     return f" Did you mean {found[0]!r}?" if found else ""
 
 
-def scalars(values: Any, what: str) -> tuple[Any, ...]:
+def scalars(values: object, what: str) -> tuple[object, ...]:
     """A list of words and finite numbers as a tuple; anything else is refused.
 
     >>> scalars(["a", 1], "levels")
@@ -34,7 +33,7 @@ def scalars(values: Any, what: str) -> tuple[Any, ...]:
     return tuple(values)
 
 
-def finite(value: Any) -> bool:
+def finite(value: object) -> bool:
     """A finite number, and not a truth value.
 
     >>> finite(1.5), finite(True), finite("1"), finite(float("nan"))

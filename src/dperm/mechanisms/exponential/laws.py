@@ -9,8 +9,6 @@ Let g = u' - u between neighbours and range = max g - min g. Both are (k·range)
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -50,7 +48,7 @@ def permute_and_flip_law(scores: ArrayLike, rate: float) -> Vector:
     return np.array(law)
 
 
-LAWS: dict[str, Any] = {"gumbel": gumbel_law, "permute-and-flip": permute_and_flip_law}
+LAWS: dict[str, object] = {"gumbel": gumbel_law, "permute-and-flip": permute_and_flip_law}
 
 
 def draw(scores: Vector, rate: float, sampler: str, noise: Noise) -> int:

@@ -27,7 +27,7 @@ LARGEST = 20_000_000
 HYPOTHESES: dict[str, type[Hypotheses]] = {}
 
 
-def listed(cls: Any) -> Any:
+def listed(cls: Any) -> object:
     """Let `hypotheses_from_spec` find the class by its name."""
     HYPOTHESES[cls.kind] = cls
     return cls
@@ -49,18 +49,18 @@ class Hypotheses(ABC):
         return None
 
     @abstractmethod
-    def errors(self, X: Any, y: Vector, weight: Vector) -> Vector:
+    def errors(self, X: object, y: Vector, weight: Vector) -> Vector:
         """Weighted number of mistakes of every rule on these rows."""
 
     @abstractmethod
-    def predict(self, index: int, X: Any) -> NDArray[np.int64]:
+    def predict(self, index: int, X: object) -> NDArray[np.int64]:
         """Class numbers that rule `index` gives to the rows of X."""
 
-    def describe(self, index: int) -> dict[str, Any]:
+    def describe(self, index: int) -> dict[str, object]:
         """The rule in public numbers."""
         return {"number": int(index)}
 
-    def spec(self) -> dict[str, Any]:
+    def spec(self) -> dict[str, object]:
         """JSON form; `hypotheses_from_spec` inverts it."""
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.init}  # type: ignore[arg-type]
         return {"kind": self.kind} | {key: list(v) if isinstance(v, tuple) else v for key, v in values.items()}
@@ -129,7 +129,7 @@ class Thresholds(Hypotheses):
         above = dense(X)[:, self.column] >= self.grid[index % self.count]
         return np.asarray(above if index < self.count else ~above, dtype=np.int64)
 
-    def describe(self, index: int) -> dict[str, Any]:
+    def describe(self, index: int) -> dict[str, object]:
         return {
             "number": int(index),
             "column": self.column,
@@ -173,14 +173,14 @@ class Stumps(Hypotheses):
     def parts(self) -> tuple[Thresholds, ...]:
         return tuple(Thresholds(low, high, self.count, j) for j, (low, high) in enumerate(zip(self.low, self.high)))
 
-    def errors(self, X: Any, y: Vector, weight: Vector) -> Vector:
+    def errors(self, X: object, y: Vector, weight: Vector) -> Vector:
         X = dense(X)
         return np.concatenate([part.errors(X, y, weight) for part in self.parts])
 
-    def predict(self, index: int, X: Any) -> NDArray[np.int64]:
+    def predict(self, index: int, X: object) -> NDArray[np.int64]:
         return self.parts[index // (2 * self.count)].predict(index % (2 * self.count), X)
 
-    def describe(self, index: int) -> dict[str, Any]:
+    def describe(self, index: int) -> dict[str, object]:
         return self.parts[index // (2 * self.count)].describe(index % (2 * self.count)) | {"number": int(index)}
 
 
@@ -256,7 +256,7 @@ class Boxes(Hypotheses):
             inside &= (X[:, j] >= low) & (X[:, j] < high)
         return inside.astype(np.int64)
 
-    def describe(self, index: int) -> dict[str, Any]:
+    def describe(self, index: int) -> dict[str, object]:
         return {"number": int(index), "ends": [list(pair) for pair in self._ends(index)]}
 
 
@@ -326,7 +326,7 @@ class Separators(Hypotheses):
         side = dense(X) @ normal >= offset
         return np.asarray(side if above else ~side, dtype=np.int64)
 
-    def describe(self, index: int) -> dict[str, Any]:
+    def describe(self, index: int) -> dict[str, object]:
         normal, offset, above = self._parts(index)
         return {"number": int(index), "normal": normal.tolist(), "offset": offset, "class_above": int(above)}
 
@@ -334,7 +334,7 @@ class Separators(Hypotheses):
 GRIDS = ("thresholds", "stumps", "boxes", "separators")
 
 
-def on_grid(name: str, bounds: Any, d: int, columns: Sequence[str] | None = None) -> Hypotheses:
+def on_grid(name: str, bounds: object, d: int, columns: Sequence[str] | None = None) -> Hypotheses:
     """A built-in class on a grid over declared bounds, of at most some two million rules.
 
     >>> on_grid("boxes", (0, 1), 2).size, on_grid("thresholds", (0, 1), 1).size
@@ -362,6 +362,6 @@ def on_grid(name: str, bounds: Any, d: int, columns: Sequence[str] | None = None
     return Separators(d, (1, 90, 500)[d - 1], 201, reach)
 
 
-def dense(X: Any) -> Any:
+def dense(X: object) -> Any:
     """A NumPy array, also from a sparse matrix."""
     return X.toarray() if hasattr(X, "toarray") else np.asarray(X)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from dperm.mechanisms.hypotheses.classes import HYPOTHESES, Hypotheses, Thresholds
 from dperm.mechanisms.hypotheses.stored import Predictions, Rules
@@ -11,7 +10,7 @@ from dperm.mechanisms.hypotheses.stored import Predictions, Rules
 __all__ = ["Predictions", "Rules", "Thresholds", "hypotheses_from_spec"]  # importing the stored classes makes them known
 
 
-def hypotheses_from_spec(spec: Mapping[str, Any]) -> Hypotheses:
+def hypotheses_from_spec(spec: Mapping[str, object]) -> Hypotheses:
     """Rebuild a class from its certificate.
 
     >>> hypotheses_from_spec(Thresholds(0.0, 1.0, 11).spec()).size

@@ -20,10 +20,10 @@ class Streamed(Hypotheses):
     """Rules known only through their predictions, asked for a block of hypotheses at a time."""
 
     @abstractmethod
-    def predictions(self, X: Any, start: int, stop: int) -> Any:
+    def predictions(self, X: object, start: int, stop: int) -> Any:
         """Class numbers, rows × (stop - start); anything that is not a class number counts as a mistake."""
 
-    def errors(self, X: Any, y: Vector, weight: Vector) -> Vector:
+    def errors(self, X: object, y: Vector, weight: Vector) -> Vector:
         step = max(1, ENTRIES_AT_A_TIME // max(len(y), 1))
         found = np.empty(self.size)
         for start in range(0, self.size, step):
@@ -47,10 +47,12 @@ class Rules(Streamed):
     2
     """
 
-    functions: Callable[[Any, int, int], Any] | Sequence[Callable[[Any], Any]] | None = field(default=None, repr=False)
+    functions: Callable[[object, int, int], object] | Sequence[Callable[[object], object]] | None = field(
+        default=None, repr=False
+    )
     count: int | None = None
     name: str = "rules"
-    classes: tuple[Any, ...] = (0, 1)
+    classes: tuple[object, ...] = (0, 1)
     kind: ClassVar[str] = "rules"
 
     def __post_init__(self) -> None:
@@ -79,7 +81,7 @@ class Rules(Streamed):
             raise ValueError(f"Expected predictions of shape {(X.shape[0], stop - start)}, found {found.shape}.")
         return found
 
-    def spec(self) -> dict[str, Any]:
+    def spec(self) -> dict[str, object]:
         return {"kind": self.kind, "count": self.size, "name": self.name, "classes": [_plain(c) for c in self.classes]}
 
 
@@ -113,7 +115,7 @@ class Predictions(Streamed):
         return dense(X[:, start:stop])
 
 
-def class_numbers(labels: Any, classes: Sequence[Any]) -> NDArray[np.float64]:
+def class_numbers(labels: object, classes: Sequence[object]) -> NDArray[np.float64]:
     """Position of each label among the classes; -1 for a label that is none of them.
 
     >>> class_numbers(np.array(["b", "a", "z"]), ("a", "b")).tolist()
@@ -122,5 +124,5 @@ def class_numbers(labels: Any, classes: Sequence[Any]) -> NDArray[np.float64]:
     return positions(labels, classes).astype(np.float64)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     return value.item() if isinstance(value, np.generic) else value

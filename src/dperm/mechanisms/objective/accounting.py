@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 from dperm.privacy import calibrate_shift, gaussian_mu, gaussian_sigma, kappa
 from dperm.problem import Interval, Loss
@@ -168,7 +167,7 @@ def redberg_curvature(hessian_ratio: float) -> float:
 
 def compare_accounting(
     epsilons: tuple[float, ...] = (0.1, 1.0, 4.0, 8.0), delta: float = 1e-6, *, row_norm: float = 1.0, relation: str = "zero-out"
-) -> list[dict[str, Any]]:
+) -> list[dict[str, object]]:
     """σ that logistic objective perturbation needs, by accounting, one dict per ε; None where a theorem does not apply.
 
     half, default    this library at λ = R²/(2ε) and λ = R²/ε (replace-one: half and the whole of the default ridge)
@@ -183,7 +182,7 @@ def compare_accounting(
         ridge = (1.0 if kappa(relation) == 1 else 2.5) * R * R / epsilon
         ratio = 0.25 * R * R / ridge
         redberg = redberg_curvature(ratio)
-        row: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "ridge": ridge}
+        row: dict[str, object] = {"epsilon": epsilon, "delta": delta, "ridge": ridge}
         for name, factor in (("half", 0.5), ("default", 1.0)):
             curvature = R * R / (ridge * factor)
             row[name] = R / calibrate_shift(epsilon, delta, curvature=curvature, relation=relation)

@@ -88,7 +88,7 @@ class Objective:
     most_rows: int | str | None = None
 
     name: ClassVar[str] = "objective"
-    UNSTATED: ClassVar[Mapping[str, Any]] = {"information_share": None, "most_rows": "nominal"}
+    UNSTATED: ClassVar[Mapping[str, object]] = {"information_share": None, "most_rows": "nominal"}
 
     def __post_init__(self) -> None:
         checked_most_rows(self.most_rows)

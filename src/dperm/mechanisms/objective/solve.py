@@ -57,14 +57,14 @@ def weighted_rows(
     return WeightedRows(loss, features, row_radius, row_cap, bounds.slope, bounds.curvature, max_weight)
 
 
-def checked_most_rows(declared: Any) -> None:
+def checked_most_rows(declared: object) -> None:
     """A whole number, "nominal", or None where n is public."""
     whole = isinstance(declared, int) and not isinstance(declared, bool) and declared >= 1
     if not (declared is None or declared == "nominal" or whole):
         raise ValueError(f"Expected most_rows= as a whole number ≥ 1, or 'nominal', found {declared!r}.")
 
 
-def unbounded_rows(declared: Any, relation: str) -> list[str]:
+def unbounded_rows(declared: object, relation: str) -> list[str]:
     """The need that a minimiser has where the number of rows is protected and nobody bounded it."""
     if relation != ADD_REMOVE or declared is not None:
         return []
@@ -211,7 +211,7 @@ def output_noise(value: Vector, *, distance: float, event: Event, noise: Noise) 
 
 def solve_for_minimiser(
     plan: Plan, rows: WeightedRows, *, columns: int, ridge: float, y: Interval, magnitude: float,
-    centre: Vector | None = None, scale: float | None = None, most_rows: Any = None,
+    centre: Vector | None = None, scale: float | None = None, most_rows: object = None,
 ) -> Solve:  # fmt: skip
     """The ask to tilt, minimise, and let the noisy minimiser out, paid by the plan's stages "objective" and "output".
 

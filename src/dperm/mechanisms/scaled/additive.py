@@ -161,7 +161,7 @@ class Additive:
             values = features.values(theta[shape.d + 1 :])
         return np.concatenate([rule.original_coefficients(theta[: shape.d + 1], scaled, problem.data.intercept), values])
 
-    def columns(self, plan: Plan, released: Mapping[str, Any]) -> list[Column]:
+    def columns(self, plan: Plan, released: Mapping[str, object]) -> list[Column]:
         """The released histograms as densities and bases; none where no column has a shape."""
         if not self.curved:
             return []

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from dperm.problem import Problem
 from dperm.release.noise import RELEASE_SLACK
@@ -46,7 +45,7 @@ def gaps_in_words(gaps: Sequence[int], shape: Shape) -> Settings:
 
 
 def present_cells(
-    shape: Shape, target: Target, gaps: Sequence[int], budget: Mapping[str, float], released: Mapping[str, Any]
+    shape: Shape, target: Target, gaps: Sequence[int], budget: Mapping[str, float], released: Mapping[str, ArrayLike]
 ) -> Vector:
     """How many cells of each column are taken to be present: n, or the noisy count where it stands out of its noise that some are
     missing; 0 where hardly any is present.

@@ -152,7 +152,7 @@ class ScaledGradient:
         yield Decide({**settings, "released": rule.digest(released)})
         return w
 
-    def fitted(self, plan: Plan, problem: Problem) -> Asking[tuple[Vector, Settings, dict[str, Any]]]:
+    def fitted(self, plan: Plan, problem: Problem) -> Asking[tuple[Vector, Settings, dict[str, object]]]:
         """(coefficients, what was decided, what was released): the whole fit, for mechanisms that build on it too."""
         shape, target, kinds = plan.shape, plan.target, rule.column_kinds(self.kinds, plan.shape)
         budget = budget_of(plan)
@@ -181,7 +181,7 @@ class ScaledGradient:
         scaled: Settings,
         settings: Settings,
         theta: Vector,
-        released: dict[str, Any],
+        released: dict[str, object],
     ) -> Asking[Vector]:
         """Heavy ball; a mean of the iterates (`settling.weights`). Returns θ with shape (margins?, width)."""
         growing = self.edition > 1 and rule.is_regression(problem)
@@ -244,7 +244,7 @@ def features_of(problem: Problem, scaled: Settings) -> Features:
     return Features(1.0 if problem.data.intercept else 0.0, np.asarray(scaled["shift"]), np.asarray(scaled["scale"]))
 
 
-def known_bounds(plan: Plan, kinds: tuple[str, ...]) -> Asking[dict[str, Any]]:
+def known_bounds(plan: Plan, kinds: tuple[str, ...]) -> Asking[dict[str, object]]:
     """Release the ranges of private columns, and see the rows through them from then on; nothing to do without such columns."""
     columns, budget = private_columns(kinds), budget_of(plan)
     if not columns:
@@ -270,7 +270,7 @@ def _reach(problem: Problem) -> float:
     return problem.data.y.width
 
 
-def start(problem: Problem, shape: Shape, released: Mapping[str, Any], rate: float | None, trust: float = 1.0) -> Vector:
+def start(problem: Problem, shape: Shape, released: Mapping[str, object], rate: float | None, trust: float = 1.0) -> Vector:
     """θ₀ = 0, with the intercept at the private label mean (regression) or log-odds (when released).
 
     `trust` in (0, 1] draws a noisy label mean towards the middle of the bounds.

@@ -20,6 +20,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dperm.mechanisms.scaled import gaps as gaps_rule
 from dperm.mechanisms.scaled import inference_outlook, poisson_settings, stages, whitening
@@ -186,7 +187,7 @@ class ScaledInference:
         size: float,
         rate: float | None,
         counts: Settings,
-        released: Mapping[str, Any],
+        released: Mapping[str, ArrayLike],
         name: str,
     ) -> Limits:
         shape, target, budget = plan.shape, plan.target, budget_of(plan)
@@ -336,7 +337,7 @@ class ScaledInference:
             released["last mean"] = yield Publish("last mean", partial(np.asarray, late / (steps - last)))
         return bound
 
-    def _count(self, plan: Plan, problem: Problem, released: dict[str, Any]) -> Asking[None]:
+    def _count(self, plan: Plan, problem: Problem, released: dict[str, object]) -> Asking[None]:
         """Size and sum of the counts, as in `scaled-poisson`."""
         budget, shape, target = budget_of(plan), plan.shape, plan.target
         released["count scale"] = yield Sum("count scale", LogHistogram(poisson_settings.Counts(), problem.data.y.high))

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from dperm.mechanisms.scaled import poisson_settings as poisson_rule
 from dperm.mechanisms.scaled import settings as rule
@@ -237,7 +237,7 @@ def inference(
     scaled: Settings,
     score: Score,
     radius: float,
-    released: Mapping[str, Any],
+    released: Mapping[str, ArrayLike],
     flat: Vector,
 ) -> OneStep:
     """The one-step estimate and its covariance, in the coordinates of θ, from what was released.

@@ -155,7 +155,7 @@ class ScaledObjective:
         # Several rows: the ridge is max(r_m·f/ε, S/D)·R_z, and the rung with the smallest one has the least bias.
         return min(rungs.items(), key=lambda rung: max(2.0 * rung[0] / target.epsilon, 1 / rung[1]))
 
-    def _settings(self, plan: Plan, problem: Problem, released: Mapping[str, Any]) -> Settings:
+    def _settings(self, plan: Plan, problem: Problem, released: Mapping[str, object]) -> Settings:
         shape, target, kinds, budget = plan.shape, plan.target, rule.column_kinds(self.kinds, plan.shape), budget_of(plan)
         scaled = rule.centred_and_scaled(problem, shape, target, kinds, budget, released, self.gaps)
         event = plan.stage("objective").event

@@ -149,7 +149,7 @@ class ScaledPoisson:
         smallest = self._limit(plan, problem, released) / rate if poisson_rule.rare(shape, released) else 0.0
         return scaled, poisson_rule.settings(problem, shape, target, budget, scaled, rate, smallest, **options)
 
-    def _limit(self, plan: Plan, problem: Problem, released: Mapping[str, Any]) -> float:
+    def _limit(self, plan: Plan, problem: Problem, released: Mapping[str, object]) -> float:
         return poisson_rule.count_limit(problem, plan.shape, plan.target, budget_of(plan)["count scale"], released)
 
     def _top(self, problem: Problem, settings: Settings) -> float:
@@ -168,12 +168,12 @@ class ScaledPoisson:
         least = settings.get("smallest_clip", 0.0) * scaled["size"]
         return float(max(settings["clip_factor"] * scaled["size"] * spread, least))
 
-    def _caps(self, plan: Plan, settings: Settings, released: Mapping[str, Any]) -> poisson_counts.Caps:
+    def _caps(self, plan: Plan, settings: Settings, released: Mapping[str, object]) -> poisson_counts.Caps:
         name, top = "signed residuals", settings["largest"]
         mu = budget_of(plan)[name]
         return poisson_counts.caps(plan.shape, plan.target, mu, settings["balance_mu"], released[name], top)
 
-    def _log_balance(self, plan: Plan, settings: Settings, released: Mapping[str, Any]) -> float:
+    def _log_balance(self, plan: Plan, settings: Settings, released: Mapping[str, object]) -> float:
         caps = self._caps(plan, settings, released)
         return poisson_counts.log_balance(plan.shape, plan.target, settings["balance_mu"], caps, released["balance"])
 
@@ -209,7 +209,7 @@ class ScaledPoisson:
         problem: Problem,
         scaled: Settings,
         settings: Settings,
-        released: dict[str, Any],
+        released: dict[str, object],
     ) -> Asking[Vector]:
         """Heavy ball from η = 0, the mean rate; the mean of the second half of the iterates, whose total is then weighed."""
         shape, features, top = plan.shape, features_of(problem, scaled), self._top(problem, settings)

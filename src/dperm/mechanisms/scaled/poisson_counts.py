@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from dperm.mechanisms.scaled import poisson_settings as poisson_rule
 from dperm.mechanisms.scaled import settings as rule
@@ -199,7 +199,12 @@ def caps(shape: Shape, target: Target, mu: float, balance_mu: float, released: A
 
 
 def means(
-    problem: Problem, shape: Shape, target: Target, budget: Mapping[str, float], released: Mapping[str, Any], heaviest: float
+    problem: Problem,
+    shape: Shape,
+    target: Target,
+    budget: Mapping[str, float],
+    released: Mapping[str, ArrayLike],
+    heaviest: float,
 ) -> Settings:
     """m̄ and ū, each kept above its own noise, and what follows from them for the residuals."""
     limit = poisson_rule.count_limit(problem, shape, target, budget["count scale"], released)
@@ -226,7 +231,7 @@ def parted(
     shape: Shape,
     target: Target,
     budget: Mapping[str, float],
-    released: Mapping[str, Any],
+    released: Mapping[str, ArrayLike],
     known: Settings,
     size: float,
     most: float,

@@ -14,10 +14,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from dperm.mechanisms.scaled import gaps as gaps_rule
 from dperm.mechanisms.scaled import settings as rule
@@ -66,7 +66,7 @@ def shares(
     return {name: mu * math.sqrt(parts[name]) * (1 - 1e-12) for name in names}
 
 
-def count_limit(problem: Problem, shape: Shape, target: Target, mu: float, released: Mapping[str, Any]) -> float:
+def count_limit(problem: Problem, shape: Shape, target: Target, mu: float, released: Mapping[str, object]) -> float:
     """Counts are cut here before they are summed: a private 90 % quantile, never above what is declared.
 
     Only bins that noise cannot explain (three deviations) count, and never the last one, which holds the zeros: where nine rows
@@ -82,7 +82,7 @@ def count_limit(problem: Problem, shape: Shape, target: Target, mu: float, relea
     return float(top * 2.0 ** (-(passed[0] if len(passed) else held[-1]) / 2))
 
 
-def rare(shape: Shape, released: Mapping[str, Any]) -> bool:
+def rare(shape: Shape, released: Mapping[str, ArrayLike]) -> bool:
     """Whether more than nine rows in ten are zero, which the last bin of the histogram holds."""
     return float(np.asarray(released["count scale"])[-1]) > 0.9 * shape.n
 
@@ -96,7 +96,12 @@ def residual_scale(shape: Shape, target: Target, mu: float, counts: Sequence[flo
 
 
 def mean_rate(
-    problem: Problem, shape: Shape, target: Target, budget: Mapping[str, float], released: Mapping[str, Any], heaviest: float
+    problem: Problem,
+    shape: Shape,
+    target: Target,
+    budget: Mapping[str, float],
+    released: Mapping[str, ArrayLike],
+    heaviest: float,
 ) -> float:
     """ȳ = (Σ weight·min(y, y₀) + noise)/(n or Σ weight + noise), kept above its own noise and at most the declared bound."""
     persons = target.rows_per_person

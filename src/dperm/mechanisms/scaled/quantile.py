@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from scipy.special import expit
@@ -94,7 +94,7 @@ class ScaledQuantile:
     gaps: tuple[int, ...] = ()
 
     name: ClassVar[str] = "scaled-quantile"
-    UNSTATED: ClassVar[dict[str, Any]] = {"gaps": ()}  # version 0.1.0 had no such option
+    UNSTATED: ClassVar[dict[str, object]] = {"gaps": ()}  # version 0.1.0 had no such option
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kinds", tuple(self.kinds))
@@ -136,7 +136,7 @@ class ScaledQuantile:
         )
         return Plan(self.name, options_of(self), stages, target, shape, warnings=noise_warning(problem, shape, target))
 
-    def _settings(self, plan: Plan, problem: Problem, released: Mapping[str, Any]) -> tuple[Settings, Settings]:
+    def _settings(self, plan: Plan, problem: Problem, released: Mapping[str, object]) -> tuple[Settings, Settings]:
         """τ = κ/(max(q, 1 - q)·ν): after that time the noise in a flat direction is κ residual scales."""
         shape, target, budget = plan.shape, plan.target, budget_of(plan)
         kinds = kinds_of(self.kinds, shape)
@@ -189,5 +189,5 @@ class ScaledQuantile:
         return np.asarray(problem.domain.project(w))
 
 
-def _spread(problem: Problem, shape: Shape, released: Mapping[str, Any], name: str) -> float:
+def _spread(problem: Problem, shape: Shape, released: Mapping[str, object], name: str) -> float:
     return upper_quantile(np.asarray(released[name]), problem.data.y.width, shape.n, 0.75)

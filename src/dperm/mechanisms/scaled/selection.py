@@ -18,6 +18,7 @@ from functools import lru_cache, partial
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dperm.mechanisms.scaled import gaps as gaps_rule
 from dperm.mechanisms.scaled import settings as rule
@@ -58,7 +59,7 @@ class Selection:
     gaps: tuple[int, ...] = ()
 
     name: ClassVar[str] = "selection"
-    UNSTATED: ClassVar[dict[str, Any]] = {"gaps": ()}  # version 0.1.0 had no such option
+    UNSTATED: ClassVar[dict[str, object]] = {"gaps": ()}  # version 0.1.0 had no such option
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kinds", tuple(self.kinds))
@@ -156,7 +157,7 @@ class Selection:
         return support
 
     def _kept(
-        self, plan: Plan, problem: Problem, released: Mapping[str, Any], scaled: Settings, support: tuple[int, ...]
+        self, plan: Plan, problem: Problem, released: Mapping[str, ArrayLike], scaled: Settings, support: tuple[int, ...]
     ) -> Vector:
         """Coefficients of encoded columns from the estimate in standard units: the largest are kept."""
         theta = np.array(released["estimate"], dtype=np.float64)
@@ -197,7 +198,7 @@ class Selection:
         yield Decide({**decided, "regression": regression, "released": rule.digest(own), "coefficients": kept})
         return kept
 
-    def _selected(self, plan: Plan, problem: Problem) -> Asking[dict[str, Any]]:
+    def _selected(self, plan: Plan, problem: Problem) -> Asking[dict[str, object]]:
         y, released = problem.data.y, {}
         released["label centre"] = yield Sum("label centre", LabelSum(y.low, y.high))
         middle = _middle(plan, released)
@@ -223,16 +224,16 @@ def _total(target: Target) -> float:
     return found * (1 - 1e-9)
 
 
-def _middle(plan: Plan, released: Mapping[str, Any]) -> float:
+def _middle(plan: Plan, released: Mapping[str, ArrayLike]) -> float:
     return float(np.ravel(released["label centre"])[0]) / plan.shape.n
 
 
-def _spread(plan: Plan, problem: Problem, released: Mapping[str, Any]) -> float:
+def _spread(plan: Plan, problem: Problem, released: Mapping[str, object]) -> float:
     """Nine labels in ten are nearer to the middle; the others are cut, which costs little signal and saves sensitivity."""
     return upper_quantile(np.asarray(released["label spread"]), problem.data.y.width, plan.shape.n, 0.9)
 
 
-def _rest(plan: Plan, spread: float, released: Mapping[str, Any]) -> float:
+def _rest(plan: Plan, spread: float, released: Mapping[str, ArrayLike]) -> float:
     """Mean of the cut labels, which a skew leaves off zero; without it a column with a large mean would look relevant."""
     return min(max(float(np.ravel(released["label recentre"])[0]) / plan.shape.n, -spread), spread)
 

@@ -18,7 +18,7 @@ from itertools import groupby
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from dperm.mechanisms.scaled.centre import NARROW, believed_step, halved, in_two_steps, reach
 from dperm.mechanisms.scaled.gaps import PRESENT_SHARE, centring, filling, present_cells
@@ -162,7 +162,7 @@ def floors(problem: Problem, kinds: Sequence[str], *, narrow: bool = False) -> V
     return np.array([table[kind] for kind in settled(kinds)])
 
 
-def mean_radius(problem: Problem, shape: Shape, released: Mapping[str, Any]) -> float:
+def mean_radius(problem: Problem, shape: Shape, released: Mapping[str, object]) -> float:
     """Clip of the rows whose mean is taken: the declared norm, or a private 90 % quantile of the norms below it."""
     limit = problem.data.x_norm
     if "row norms" not in released:
@@ -201,7 +201,7 @@ def centre(
     return mean
 
 
-def centred_radius(problem: Problem, shape: Shape, released: Mapping[str, Any]) -> float:
+def centred_radius(problem: Problem, shape: Shape, released: Mapping[str, ArrayLike]) -> float:
     """Private 75 % quantile of ‖x - m‖."""
     return upper_quantile(np.asarray(released["radius"]), 2 * problem.data.x_norm, shape.n, 0.75)
 
@@ -233,7 +233,7 @@ def centred_and_scaled(
     }
 
 
-def positive_rate(shape: Shape, target: Target, budget: Mapping[str, float], released: Mapping[str, Any]) -> float | None:
+def positive_rate(shape: Shape, target: Target, budget: Mapping[str, float], released: Mapping[str, object]) -> float | None:
     """Noisy share of positives, kept away from 0 and 1 by its own noise."""
     if "positives" not in released:
         return None
@@ -290,7 +290,7 @@ def descent_settings(
     target: Target,
     kinds: Sequence[str],
     budget: Mapping[str, float],
-    released: Mapping[str, Any],
+    released: Mapping[str, object],
     scaled: Settings,
     wishes: Wishes,
     most_steps: int = 500,
@@ -379,7 +379,7 @@ def pulled_back(gradient: Vector, scaled: Settings, intercept: float) -> Vector:
     return np.concatenate([scale * (gradient[..., :d] - constant[..., None] * shift), constant[..., None]], axis=-1)
 
 
-def digest(released: Mapping[str, Any]) -> str:
+def digest(released: Mapping[str, object]) -> str:
     """SHA-256 over all released numbers in order: a rule may round a number away, the record must still hold all of them."""
     text = hashlib.sha256()
     for name in released:

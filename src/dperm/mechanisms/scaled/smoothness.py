@@ -18,7 +18,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -148,7 +147,7 @@ def choose_smoothness(
     target: Target,
     kinds: Sequence[str],
     budget: Mapping[str, float],
-    released: Mapping[str, Any],
+    released: Mapping[str, object],
     scaled: Settings,
     columns: Sequence[Column],
     wishes: rule.Wishes,

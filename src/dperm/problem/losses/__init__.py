@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from dperm.problem.losses.base import Loss
 from dperm.problem.losses.classification import (
     HingeLoss,
@@ -39,7 +37,7 @@ LOSSES: dict[str, type[Loss]] = {
 }
 
 
-def loss_from_spec(spec: Any) -> Loss:
+def loss_from_spec(spec: object) -> Loss:
     """The loss whose ``spec()`` is given.
 
     >>> loss_from_spec({"name": "huber", "threshold": 2.0})

@@ -87,7 +87,7 @@ class Ledger:
     (0, 2.96)
     """
 
-    def __init__(self, path: str | Path, *, data: Any = None) -> None:
+    def __init__(self, path: str | Path, *, data: object = None) -> None:
         """`data`: recognise the data set by this (a path to its file) instead of by the array or table that is fitted."""
         self.path = Path(path)
         self.data = data
@@ -107,7 +107,7 @@ class Ledger:
         relation: str = "replace-one",
         unit: str = "row",
         rule: str = "auto",
-        data: Any = None,
+        data: object = None,
     ) -> Ledger:
         """A new file; an existing one is never overwritten. `data` (a path, table or array) fixes the fingerprint now."""
         file = Path(path)
@@ -149,7 +149,7 @@ class Ledger:
         return made
 
     @classmethod
-    def open(cls, ledger: Any) -> Ledger:
+    def open(cls, ledger: object) -> Ledger:
         """A ledger from a path; a `Ledger` is given back as it is."""
         if isinstance(ledger, Ledger):
             return ledger
@@ -284,7 +284,7 @@ class Ledger:
         connection.execute("COMMIT")
         return {"entry": entry, "previous": previous, "head": head}
 
-    def _matches(self, head: Mapping[str, Any], plan: Plan) -> None:
+    def _matches(self, head: Mapping[str, object], plan: Plan) -> None:
         if plan.target.relation != head["relation"]:
             raise ValueError(
                 f"Expected relation={head['relation']!r}, which ledger {self.path.name} is kept for, "
@@ -297,7 +297,7 @@ class Ledger:
                 f"Expected a fit per {head['unit']}, which ledger {self.path.name} is kept for, found one per {unit}. {advice}"
             )
 
-    def _admit(self, entries: Sequence[Mapping[str, Any]], plan: Plan, cost: Cost | None = None) -> str:
+    def _admit(self, entries: Sequence[Mapping[str, object]], plan: Plan, cost: Cost | None = None) -> str:
         rule, costs = filter_of(entries[0]), _costs(entries)
         if not any(entry.get("branch") == "single" for entry in entries):
             branch = rule.accepts([*costs, rule.cost(plan.events) if cost is None else cost])
@@ -320,7 +320,7 @@ class Ledger:
 
     def verify(
         self,
-        certificates: Sequence[Mapping[str, Any]] = (),
+        certificates: Sequence[Mapping[str, object]] = (),
         *,
         allow_seeded: bool = False,
         accept_assumptions: bool = False,
@@ -329,7 +329,7 @@ class Ledger:
         return problems(self, certificates, allow_seeded=allow_seeded, accept_assumptions=accept_assumptions)
 
 
-def plan_record(plan: Plan) -> dict[str, Any]:
+def plan_record(plan: Plan) -> dict[str, object]:
     """What the ledger keeps of a plan: public numbers only."""
     target = plan.target
     return {
@@ -372,7 +372,7 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="microseconds")
 
 
-def receipt_again(stated: Mapping[str, Any], plan: Plan, policy: str) -> dict[str, Any]:
+def receipt_again(stated: Mapping[str, Any], plan: Plan, policy: str) -> dict[str, object]:
     """The receipt that a certificate must carry for this plan: verification compares it with the one stated.
 
     The plan, the noise and the head are recomputed. When the entry was written, which entry came before and what its filter said

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def problems(
-    ledger: Ledger, certificates: Sequence[Mapping[str, Any]], *, allow_seeded: bool, accept_assumptions: bool = False
+    ledger: Ledger, certificates: Sequence[Mapping[str, object]], *, allow_seeded: bool, accept_assumptions: bool = False
 ) -> list[str]:
     """Every reason not to trust the file; empty when all agrees."""
     try:
@@ -46,7 +46,7 @@ def problems(
     return reasons
 
 
-def _chain(rows: Sequence[tuple[int, str, str, str]], reasons: list[str]) -> list[dict[str, Any]]:
+def _chain(rows: Sequence[tuple[int, str, str, str]], reasons: list[str]) -> list[dict[str, object]]:
     previous, bodies = "", []
     for place, (number, text, secret, found) in enumerate(rows):
         if number != place:
@@ -123,7 +123,7 @@ def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 
 def _saw(
-    number: int, certificate: Mapping[str, Any], heads: set[str], bodies: Sequence[Mapping[str, Any]], reasons: list[str]
+    number: int, certificate: Mapping[str, object], heads: set[str], bodies: Sequence[Mapping[str, object]], reasons: list[str]
 ) -> None:
     """The certificate's entry must still be in the chain, as it was."""
     record = certificate.get("ledger") if isinstance(certificate, Mapping) else None
