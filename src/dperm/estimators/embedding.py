@@ -34,11 +34,9 @@ NOT_HERE = {
 class EmbeddingClassifier(PrivateClassifier):
     """softmax(W·x/‖x‖): the last layer of a pretrained model, released with (ε, δ)-differential privacy.
 
-    X         one embedding per row: an array of any numbers, a memory map (NumPy's, or that of
-              `dperm.features.open_embeddings(path)`), an Arrow column of fixed-size lists, or a torch tensor. It is not copied
-    classes   the labels that can occur, up to 10,000
-    steps     of the descent; 400 if left out
-    groups    one id per row, passed to `fit`, with max_rows_per_person
+    X is one embedding per row: an array of any numbers, a memory map (NumPy's, or that of
+    `dperm.features.open_embeddings(path)`), an Arrow column of fixed-size lists, or a torch tensor. It is not copied.
+    There may be up to 10,000 classes. Ids of persons are passed to `fit`, one per row, with max_rows_per_person.
 
     Every row is brought to length 1, so nothing needs to be declared of its numbers; an entry that is no finite number counts as
     0. There is no intercept: a direction that all rows share takes its place. Bounds, schemas, weights and δ = 0 are refused by
@@ -47,6 +45,13 @@ class EmbeddingClassifier(PrivateClassifier):
     **Guarantee**: that of `certificate_`, under every relation (`docs/theorems/heads.md`). A row whose label is not among the
     classes counts as a null row.
 
+    Parameters
+    ----------
+    steps : int or None, default None
+        Steps of the descent; 400 if left out.
+
+    Examples
+    --------
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(3000, 16)) + 3 * np.repeat(np.eye(3, 16), 1000, axis=0)
     >>> model = EmbeddingClassifier(epsilon=3, classes=[0, 1, 2], random_state=0).fit(X, np.repeat([0, 1, 2], 1000))

@@ -158,7 +158,7 @@ def evaluate(
         Privacy budget ε of the evaluation.
     delta : float or None, default None
         Chance δ of the guarantee. None means min(1e-6, 0.1/n) from the public n; 0 asks for pure privacy.
-    relation : ('replace-one', 'zero-out', 'add-remove'), default "replace-one"
+    relation : {"replace-one", "zero-out", "add-remove"}, default "replace-one"
         Which tables count as neighbours.
     nominal_n : int or None, default None
         A public guess of the number of rows, for "add-remove".
@@ -170,6 +170,10 @@ def evaluate(
         For counts: exposures, or the column that holds them.
     max_exposure : float or None, default None
         The largest exposure that a row may have. Needed with `exposure`.
+    by : str or None, default None
+        A column whose declared levels are scored apart.
+    levels : sequence or None, default None
+        Its levels, where no schema declares them.
     bins : int, default 20
         Bins of the score histogram from which AUC and calibration follow.
     level : float, default 0.95

@@ -53,11 +53,14 @@ class SparkRows:
         Declared columns and target.
     target : str or None
         Column of the labels; with a schema, that of the schema.
-    weight, max_weight : str and float, or None
-        Column of sample weights, and the largest that a row may have.
-    person, max_rows_per_person : str and int, or None
-        Column that names the person, and how many rows of each count: those with the smallest digests of their content, whatever
-        order they come in.
+    weight : str or None
+        Column of sample weights.
+    max_weight : float or None
+        The largest sample weight that a row may have.
+    person : str or None
+        Column that names the person.
+    max_rows_per_person : int or None
+        How many rows of each count: those with the smallest digests of their content, whatever order they come in.
     row_id : str or None
         What tells rows apart where a method samples them: a column with another value in every row (checked), or "content":
         what the row holds, and its number among rows that hold the same.

@@ -100,7 +100,7 @@ def rows_from(source: Any, schema: Any = None, **options: Any) -> Rows:
         A callable yields record batches (or Arrow tables) anew whenever it is called.
     schema : Schema, dict or path
         Declared columns and target.
-    **options
+    options : keywords
         Options of the engine: those of `ArrowRows`, `SparkRows` or `DaskRows`.
     """
     if hasattr(source, "bounded") and hasattr(source, "sum"):
