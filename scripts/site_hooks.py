@@ -3,11 +3,33 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 # In the order of a reader who begins.
 NOTEBOOKS = ("first-model", "choosing-epsilon", "profile-to-model", "additive-model", "people-with-many-rows", "auditing")
+
+
+# The theorems that the guarantee of each estimator rests on; "auto" takes the first one as a rule.
+THEOREMS = {
+    "LogisticRegression": ("objective", "scaled-gradient", "gradient"),
+    "LinearSVC": ("scaled-gradient", "gradient"),
+    "LinearRegression": ("scaled-gradient", "statistics", "intervals"),
+    "Ridge": ("scaled-gradient", "statistics", "output"),
+    "Lasso": ("selection",),
+    "HuberRegressor": ("scaled-gradient", "gradient"),
+    "QuantileRegressor": ("quantile", "gradient"),
+    "PoissonRegressor": ("poisson",),
+    "GAMClassifier": ("additive",),
+    "GAMRegressor": ("additive",),
+    "MeanEstimator": ("gradient",),
+    "MedianEstimator": ("exponential",),
+    "FiniteClassLearner": ("exponential",),
+    "MLPClassifier": ("network", "gradient"),
+    "EmbeddingClassifier": ("heads",),
+    "PrivateGridSearch": ("exponential", "filters"),
+}
 
 
 def on_config(config: Any) -> Any:
@@ -57,3 +79,16 @@ def cell_markdown(cell: dict[str, Any]) -> str:
         else:
             printed += "".join(data.get("text/plain", ())) + "\n"
     return "\n\n".join([*parts, *([f"```text\n{printed.rstrip()}\n```"] if printed else [])])
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """On the page of the API every estimator is followed by its theorems."""
+    if page.file.src_uri != "api.md":
+        return markdown
+    return re.sub(r"^(::: [\w.]*?(\w+))$", lambda match: match[1] + theorem_line(match[2]), markdown, flags=re.M)
+
+
+def theorem_line(name: str) -> str:
+    if name not in THEOREMS:
+        return ""
+    return "\n\n**Theorems**: " + ", ".join(f"[{page}](theorems/{page}.md)" for page in THEOREMS[name]) + "."

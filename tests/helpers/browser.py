@@ -72,20 +72,24 @@ _CONTRASTS = """
 const light = c => { const s = c / 255; return s <= 0.04045 ? s / 12.92 : ((s + 0.055) / 1.055) ** 2.4; };
 const luminance = ([r, g, b]) => 0.2126 * light(r) + 0.7152 * light(g) + 0.0722 * light(b);
 const numbers = text => (text.match(/[\\d.]+/g) || []).map(Number);
-const ground = element => {
+const over = (top, below) => { const a = top.length === 4 ? top[3] : 1; return below.map((c, k) => a * top[k] + (1 - a) * c); };
+const ground = element => {  // translucent layers, from the first opaque one up
+  const layers = [];
   for (let e = element; e; e = e.parentElement) {
     const c = numbers(getComputedStyle(e).backgroundColor);
-    if (c.length === 3 || (c.length === 4 && c[3] === 1)) return c;
+    layers.unshift(c);
+    if (c.length === 3 || c[3] === 1) break;
   }
-  return [255, 255, 255];
+  return layers.reduce((below, top) => over(top, below), [255, 255, 255]);
 };
+const unseen = e => e !== null && (getComputedStyle(e).opacity === '0' || unseen(e.parentElement));
 const found = [];
 for (const e of document.querySelectorAll('body *')) {
   const own = [...e.childNodes].some(n => n.nodeType === 3 && n.textContent.trim());
   const style = getComputedStyle(e);
-  if (!own || style.visibility === 'hidden' || !e.getClientRects().length) continue;
-  const ink = numbers(e.closest('svg') ? style.fill : style.color);
-  const [a, b] = [luminance(ink), luminance(ground(e))].sort((x, y) => y - x);
+  if (!own || style.visibility === 'hidden' || !e.getClientRects().length || unseen(e) || e.closest('script,style')) continue;
+  const below = ground(e), ink = over(numbers(e.closest('svg') ? style.fill : style.color), below);
+  const [a, b] = [luminance(ink), luminance(below)].sort((x, y) => y - x);
   found.push([(a + 0.05) / (b + 0.05), e.textContent.trim().slice(0, 40)]);
 }
 return found;

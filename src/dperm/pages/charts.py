@@ -83,9 +83,10 @@ class Panel:
         band = [at(x, high) for x, _, high in self.band] + [at(x, low) for x, low, _ in reversed(self.band)]
         shaded = f'<polygon points="{" ".join(band)}" fill="var(--bar)" opacity=".22"/>' if band else ""
         path = " ".join(at(x, y) for x, y in self.line)
+        places = ((46, "start"), (146, "middle"), (246, "end"))
         ticks = "".join(
-            f'<text x="{place}" y="130" text-anchor="{anchor}">{number(x)}</text>'
-            for place, anchor, x in ((46, "start", left), (146, "middle", (left + right) / 2), (246, "end", right))
+            f'<text x="{place}" y="130" text-anchor="{anchor}">{text}</text>'
+            for (place, anchor), text in zip(places, ticks_of(left, (left + right) / 2, right))
         )
         sides = "".join(
             f'<text x="40" y="{y + 4}" text-anchor="end">{text}</text>'
@@ -217,6 +218,19 @@ def number(value: float) -> str:
     """
     rounded = float(f"{value:.3g}")
     return f"{rounded:,.0f}" if 1000 <= abs(rounded) < 1e9 else f"{rounded:g}"
+
+
+def ticks_of(*values: float) -> list[str]:
+    """Numbers for one axis, with as many digits as tell them apart; years and other numbers below 10,000 have no comma.
+
+    >>> ticks_of(2015.2, 2021.0, 2026.8), ticks_of(2050.0, 61200.0, 120000.0), ticks_of(0.0, 0.5, 1.0)
+    (['2015', '2021', '2027'], ['2,050', '61,200', '120,000'], ['0', '0.5', '1'])
+    """
+    texts = [number(value) for value in values]
+    digits = 4
+    while len(set(texts)) < len(set(values)) and digits <= 12:
+        texts, digits = [f"{float(f'{value:.{digits}g}'):.12g}" for value in values], digits + 1
+    return texts
 
 
 def _percent(share: float) -> str:

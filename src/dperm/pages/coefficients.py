@@ -54,7 +54,8 @@ def _signed(effect: Effect) -> str:
 def _panel(subject: Subject, effect: Effect, table: object) -> Panel | None:
     if effect.level_effects is not None:
         pairs = sorted(zip(effect.levels, effect.level_effects[0]), key=lambda pair: -abs(pair[1]))[:MOST_LEVELS]
-        rows = [(level, float(value), f"{value:+.2f}") for level, value in sorted(pairs, key=lambda pair: -pair[1])]
+        falling = sorted(pairs, key=lambda pair: -pair[1])
+        rows = [(level, float(value), f"{value:+.2f}".replace("-0.00", "+0.00")) for level, value in falling]
         most = f"the {len(rows)} strongest of {len(effect.levels)} levels" if len(effect.levels) > len(rows) else "all levels"
         return Panel(effect.name, f"{most}, from their average", levels=rows)
     if not effect.high > effect.low:

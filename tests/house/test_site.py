@@ -1,0 +1,87 @@
+"""The site: formulas by a bundled KaTeX, a theorem behind every estimator, nothing from another host."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import threading
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dperm
+import dperm.estimators
+from browser import chromium, resize
+from places import ROOT
+
+
+def hooks() -> Any:
+    spec = importlib.util.spec_from_file_location("site_hooks", ROOT / "scripts" / "site_hooks.py")
+    assert spec is not None and spec.loader is not None
+    found = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(found)
+    return found
+
+
+def test_every_estimator_is_on_the_page_of_the_api_with_its_theorems() -> None:
+    public = {name for name in dperm.__all__ if getattr(getattr(dperm, name), "__module__", "").startswith("dperm.estimators.")}
+    public = {name for name in public if isinstance(getattr(dperm, name), type)}
+    theorems, page = hooks().THEOREMS, (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    assert len(public) >= 15 and set(theorems) == public
+    for name in public:
+        assert re.search(rf"^::: [\w.]*\b{name}$", page, re.M), name
+        for theorem in theorems[name]:
+            assert (ROOT / "docs" / "theorems" / f"{theorem}.md").is_file(), (name, theorem)
+
+
+def test_the_bundle_has_its_licence_and_names_no_other_host() -> None:
+    folder = ROOT / "docs" / "katex"
+    assert "MIT License" in (folder / "LICENSE").read_text(encoding="utf-8")
+    style = (folder / "katex.min.css").read_text(encoding="utf-8")
+    named = set(re.findall(r"url\(([^)]+)\)", style))
+    assert named and all((folder / name).is_file() for name in named)
+    assert "http" not in style
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_: Any) -> None:
+        """Nothing to say."""
+
+
+def test_formulas_are_set_without_an_error(tmp_path: Path) -> None:
+    """Every displayed formula of every theorem, by the bundled KaTeX in a real browser: an error would be drawn in red."""
+    formulas = {
+        file.name: re.findall(r"^\$\$\n(.*?)\n\$\$$", file.read_text(encoding="utf-8"), re.M | re.S)
+        for file in sorted((ROOT / "docs").rglob("*.md"))
+    }
+    assert sum(map(len, formulas.values())) >= 25
+    served = partial(Quiet, directory=str(ROOT / "docs"))
+    server = ThreadingHTTPServer(("127.0.0.1", 0), served)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        with chromium(tmp_path / "profile") as driver:
+            resize(driver, 390)
+            driver.get(f"http://127.0.0.1:{server.server_address[1]}/katex/LICENSE")
+            script = (ROOT / "docs" / "katex" / "katex.min.js").read_text(encoding="utf-8")
+            driver.execute_script(f"{script}; window.katex = window.katex || katex")
+            for name, found in formulas.items():
+                for text in found:
+                    made = driver.execute_script("return katex.renderToString(arguments[0], {displayMode: true})", text)
+                    assert "katex-error" not in made, (name, text)
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def test_home_shows_a_fit_and_a_picture_first() -> None:
+    page = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    first = page[: page.index("What it costs in accuracy")]
+    assert 0 < first.index(".fit(") < first.index("images/report-light.png")
+
+
+@pytest.mark.parametrize("name", ["katex/katex.min.js", "katex/formulas.js", "stylesheets/site.css"])
+def test_what_the_site_names_is_there(name: str) -> None:
+    assert name in (ROOT / "mkdocs.yml").read_text(encoding="utf-8") and (ROOT / "docs" / name).is_file()
