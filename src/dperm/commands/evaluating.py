@@ -21,6 +21,8 @@ def evaluate(
     nominal_n: int | None = typer.Option(None, help="Public nominal number of rows, for add-remove."),
     exposure: str | None = typer.Option(None, help="Column with the exposures, for counts."),
     max_exposure: float | None = typer.Option(None, help="Largest exposure that a row may have, declared."),
+    person: str | None = typer.Option(None, "--person", help="Column that names the person; with --max-rows-per-person."),
+    max_rows_per_person: int | None = typer.Option(None, help="How many rows of one person count; the guarantee is per person."),
     by: str | None = typer.Option(None, help="Column whose declared levels are scored apart."),
     levels: str | None = typer.Option(None, help="Levels of --by, with commas, where the schema does not declare them."),
     bins: int = typer.Option(20, help="Probability bins of the histogram behind AUC and calibration."),
@@ -50,10 +52,13 @@ def evaluate(
         check_room(out.parent, [out.name], overwrite=overwrite)
     if ledger is not None:
         budget = {"epsilon": epsilon, "delta": delta, "relation": relation}
-        _check_first(fitted, file, ledger, budget, nominal_n, bins, max_exposure)
+        persons = {"rows_per_person": max_rows_per_person or 1, "unit": "row" if person is None else "person"}
+        _check_first(fitted, file, ledger, budget | persons, nominal_n, bins, max_exposure)
     found = evaluated(
         fitted,
         read_table(file),
+        groups=person,
+        max_rows_per_person=max_rows_per_person,
         by=by,
         levels=None if levels is None else [level.strip() for level in levels.split(",")],
         epsilon=epsilon,

@@ -17,6 +17,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -207,6 +208,17 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):
     def score(self, X: object, y: object) -> float:
         check_is_fitted(self, "certificate_")
         return float(self.best_estimator_.score(X, y))
+
+    def report(self, path: str | Path = "search.html") -> Path:
+        """Write the page about this search: its promise, its choice, the chosen model. A name that ends in .md gives Markdown."""
+        from dperm.pages.searches import search_page
+        from dperm.tables.json_files import write_whole
+
+        check_is_fitted(self, "certificate_")
+        target, grid = Path(path), list(ParameterGrid(self.param_grid))
+        known = (self.certificate_.record, self.best_params_, grid, self.best_score_)
+        write_whole(target.parent, {target.name: search_page(*known, markdown=target.suffix == ".md")})
+        return target
 
 
 def _gaussian(planned: Plan, mu: float) -> None:

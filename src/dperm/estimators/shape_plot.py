@@ -42,11 +42,11 @@ def draw_shapes(shapes: Mapping[str, Shape], names: Sequence[str] | None = None)
         raise ValueError(f"Expected columns with a shape ({', '.join(shapes)}), found {unknown[0]!r}. Leave columns= out.")
     if not chosen:
         raise ValueError("Expected at least one column with a shape, found none. Only numeric columns have one.")
-    from matplotlib.figure import Figure  # a second of start-up that only a picture should cost
+    from dperm.estimators.shown_figure import ShownFigure  # a second of start-up that only a picture should cost
 
     wide = min(len(chosen), 3)
     high = math.ceil(len(chosen) / wide)
-    figure = Figure(figsize=(3.6 * wide, 2.6 * high), layout="constrained")
+    figure = ShownFigure(figsize=(3.6 * wide, 2.6 * high), layout="constrained")
     axes = np.ravel(figure.subplots(high, wide, sharey=True))
     for place, name in enumerate(chosen):
         _panel(axes[place], shapes[name], first=place % wide == 0)
