@@ -297,7 +297,7 @@ def test_a_wrong_declaration_is_refused_before_the_debit(tmp_path):
 def test_the_report_of_a_search_states_the_search_and_not_its_run(tmp_path):
     rng = np.random.default_rng(4)
     X = rng.uniform(-1, 1, (400, 2))
-    base = dperm.LinearSVC(bounds=(-1, 1), classes=[0, 1])
+    base = LogisticRegression(bounds=(-1, 1), classes=[0, 1], method="gradient")
     search = PrivateGridSearch(base, {"radius": [1.0, 5.0]}, epsilon=3.0, expected_runs=2, random_state=0)
     search.fit(X, (X[:, 0] > 0).astype(int))
     page = search.report(tmp_path / "search.html").read_text(encoding="utf-8")
