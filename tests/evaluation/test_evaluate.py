@@ -192,6 +192,24 @@ def test_records_of_the_second_format_still_verify(name):
     assert not Evaluation(found | {"format": "dperm-evaluation/3"}).verify(allow_seeded=True).ok
 
 
+@pytest.mark.parametrize("kind", ["classes", "several classes", "regression", "counts"])
+def test_no_rows_are_scored_where_n_is_protected(kind):
+    """A table of one row and the same without it are neighbours under add-remove: an error would tell them apart."""
+    options, three = {"epsilon": 5.0, "bounds": (-1, 1), "random_state": 0}, np.arange(len(Y)) % 3
+    model, answers = {
+        "classes": (dperm.LogisticRegression(classes=[0, 1], **options), Y),
+        "several classes": (dperm.LogisticRegression(classes=[0, 1, 2], **options), three),
+        "regression": (dperm.LinearRegression(y_bounds=(0, 1), **options), Y),
+        "counts": (dperm.PoissonRegressor(y_bounds=(0, 5), **options), three),
+    }[kind]
+    model.fit(X, answers)
+    for rows in (0, 1):
+        found = evaluate(model, X[:rows], answers[:rows], epsilon=1, relation="add-remove", nominal_n=100, random_state=0)
+        assert found.verify(allow_seeded=True).ok
+    with pytest.raises(ValueError, match="at least one row"):
+        evaluate(model, X[:0], answers[:0], epsilon=1)
+
+
 def test_the_model_that_was_scored_is_bound(classifier):
     record = evaluate(classifier, X, Y, epsilon=1, random_state=0).record
     assert record["model"]["estimator"] == "LogisticRegression" and Evaluation(record).verify(allow_seeded=True).ok

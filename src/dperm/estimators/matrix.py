@@ -28,7 +28,7 @@ def read_matrix(
         "accept_sparse": "csr" if sparse else False,
         "dtype": [np.float64, np.float32],
         "ensure_all_finite": False,
-        "ensure_min_samples": fewest_rows(estimator),
+        "ensure_min_samples": fewest_rows(estimator) if reset else 0,  # no rows have no predictions, which a score may protect
     }
     if not named:
         plain: Matrix = check_array(matrix, estimator=estimator, **limits)
