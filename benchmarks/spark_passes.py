@@ -92,15 +92,28 @@ def session(heap: str):
 
 
 def made(spark, rows: int, columns: int):
-    """A table of hashes of the row number: the same numbers whenever it is computed, by Spark itself."""
-    cells = [f"CAST(pmod(xxhash64(id, {j}), 2001) - 1000 AS FLOAT) / 1000 AS x{j}" for j in range(columns)]
-    return spark.range(0, rows, 1, max(rows // 1_000_000, 2)).selectExpr(*cells, "CAST(pmod(xxhash64(id, -1), 2) AS INT) AS y")
+    """A table of remainders of the row number: the same numbers whenever it is computed, by Spark itself."""
+    cells = [f"CAST((id % 1000003 * {7919 * j + 13}) % 2001 - 1000 AS FLOAT) / 1000 AS x{j}" for j in range(columns)]
+    return spark.range(0, rows, 1, max(rows // 1_000_000, 2)).selectExpr(*cells, "CAST(id % 7 % 2 AS INT) AS y")
 
 
-def timed(work) -> float:
-    began = time.perf_counter()
+def processor_seconds() -> float:
+    """User and system time of this process and all below it, those that ended included."""
+    total = 0
+    for process in family(os.getpid()):
+        try:
+            fields = Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()
+        except OSError:
+            continue
+        total += sum(map(int, fields[11:15]))
+    return total / os.sysconf("SC_CLK_TCK")
+
+
+def timed(work) -> tuple[float, float]:
+    """Seconds on the clock, and of the processors, which other people's work on the machine changes little."""
+    began, worked = time.perf_counter(), processor_seconds()
     work()
-    return time.perf_counter() - began
+    return time.perf_counter() - began, processor_seconds() - worked
 
 
 def measure(spark, rows: int, columns: int, passes: int, with_arrow: bool, folder: Path) -> dict[str, object]:
@@ -113,23 +126,24 @@ def measure(spark, rows: int, columns: int, passes: int, with_arrow: bool, folde
     frame = made(spark, rows, columns)
     with Memory() as memory:
         spread = SparkRows(frame, schema, dtype="float32")
-        found["count_s"] = timed(lambda: spread.n)
+        found["count_s"], found["count_cpu"] = timed(lambda: spread.n)
         kept = []
-        found["encode_s"] = timed(lambda: kept.append(spread.bounded(bounds)))
+        found["encode_s"], found["encode_cpu"] = timed(lambda: kept.append(spread.bounded(bounds)))
         found["tasks"] = spread._materialise().tasks
         engines = {"spark": kept[0]}
         if with_arrow:
             frame.write.parquet(str(folder / "rows"))
             disk = ArrowRows(folder / "rows", schema, dtype="float32", cache=folder / "cache").bounded(bounds)
             engines["arrow"] = disk
-        times: dict[str, list[float]] = {name: [] for name in engines}
+        times: dict[str, list[tuple[float, float]]] = {name: [] for name in engines}
         sums = {}
         for _ in range(passes):
             for name, engine in engines.items():
                 times[name].append(timed(lambda engine=engine, name=name: sums.update({name: engine.sum(term, step)})))
     for name, values in times.items():
-        found[f"{name}_pass_s"] = median(values[1:])  # the first starts workers and imports packages
-        found[f"{name}_first_s"] = values[0]
+        later = values[1:] or values  # the first starts workers and imports packages
+        found[f"{name}_pass_s"], found[f"{name}_pass_cpu"] = (median(one) for one in zip(*later))
+        found[f"{name}_first_s"] = values[0][0]
     found["peak_GB"] = memory.peak / 1e9
     if with_arrow:
         found["same_bits"] = sums["spark"].tobytes() == sums["arrow"].tobytes()

@@ -18,7 +18,8 @@ from places import ROOT
 
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```", re.M | re.S)
-KNOWN = {"python", "sh", "console", "text", "toml", "json", "ini", "make", ""}
+# Blocks marked py need a Spark session: `tests/rows/test_rows_spark.py` runs them.
+KNOWN = {"python", "py", "sh", "console", "text", "toml", "json", "ini", "make", ""}
 # Commands of the shell blocks that install or run for minutes; the rest must be `dperm`.
 SLOW = ("make ", "git ", "pip ", "python ", "cd ", "dperm demo", "dperm audit", "dperm bench", "dperm explore", "docker ")
 

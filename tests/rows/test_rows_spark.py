@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -11,30 +14,19 @@ import pytest
 import dperm
 from dperm.mechanisms import Objective, Output
 from dperm.problem import DataBounds, Interval, LogisticLoss
+from dperm.release.driver import watching
 from dperm.release.ledger import Ledger
 from dperm.rows import ArrowRows, MemoryRows, sum_step
 from dperm.terms.affine import Features
 from dperm.terms.gradient import GradientTerm, SampledTerm
 from dperm.terms.statistics import RowCount, RowSum
+from places import ROOT
 from spark_sessions import classic_session, require_spark
+from spark_tables import SCHEMA, N, raw
 
 require_spark()
 pytestmark = pytest.mark.filterwarnings("default")  # PySpark warns about its own dependencies, and leaves sockets to the JVM
 
-N = 9000
-SCHEMA = dperm.Schema.from_dict(
-    {
-        "columns": {
-            "age": {"type": "numeric", "low": 0, "high": 100},
-            "height": {"type": "numeric", "low": 100, "high": 220},
-            "place": {"type": "categorical", "levels": ["north", "south"]},
-            "who": {"type": "ignored"},
-            "weight": {"type": "ignored"},
-            "number": {"type": "ignored"},
-        },
-        "target": {"column": "income", "type": "classes", "classes": ["small", "large"]},
-    }
-)
 ONE = dperm.Schema.from_dict(
     {
         "columns": {"age": {"type": "numeric", "low": 0, "high": 100}},
@@ -42,24 +34,6 @@ ONE = dperm.Schema.from_dict(
     }
 )
 BOUNDS = DataBounds(2.0, Interval(-1, 1), 1.0)
-
-
-def raw():
-    generator = np.random.default_rng(3)
-    age, height = generator.uniform(-5, 120, N), generator.normal(170, 20, N)
-    age[[5, 700]] = np.nan, np.inf
-    large = generator.logistic(size=N) < (np.nan_to_num(age, posinf=0) - 50) / 20
-    return pd.DataFrame(
-        {
-            "age": age,
-            "height": height,
-            "place": generator.choice(np.array(["north", "south", "west", None], dtype=object), N),
-            "income": np.where(generator.random(N) < 0.02, "?", np.where(large, "large", "small")),
-            "who": generator.integers(0, N // 4, N),
-            "weight": generator.uniform(-0.5, 3, N),
-            "number": generator.permutation(N),
-        }
-    )
 
 
 @pytest.fixture(scope="module")
@@ -149,6 +123,64 @@ def test_without_a_schema_columns_are_declared(frame, table):
     np.testing.assert_array_equal(spread.coef_, memory.coef_)
     with pytest.raises(ValueError, match="without a schema"):
         dperm.LogisticRegression(**options).fit(frame.select("age", "place", "income"), "income")
+
+
+def test_means_and_medians_of_columns(frame, table):
+    numeric = frame.select("age", "height")
+    for estimator in (dperm.MeanEstimator, dperm.MedianEstimator):
+        options = {"epsilon": 1.0, "bounds": {"age": (0, 100), "height": (100, 220)}, "random_state": 1}
+        memory, spread = (estimator(**options).fit(data) for data in (table[["age", "height"]], numeric))
+        np.testing.assert_array_equal(spread.location_, memory.location_)
+        assert spread.certificate_.record == memory.certificate_.record
+
+
+ESTIMATORS = {
+    "LinearSVC": {"classes": ["small", "large"]},
+    "GAMClassifier": {"classes": ["small", "large"]},
+    "MLPClassifier": {"classes": ["small", "large"], "hidden": 4, "steps": 2},
+    "Ridge": {"regularization": 1.0},
+    "HuberRegressor": {},
+    "QuantileRegressor": {},
+    "PoissonRegressor": {},
+    "Lasso": {},
+}
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_every_estimator_asks_the_same_sums(frame, table, name):
+    """The first two noisy sums of a fit, which see the same rows, have the bits of memory; then the fit is stopped."""
+    options = dict(ESTIMATORS[name])
+    schema = SCHEMA
+    if "classes" not in options:
+        columns = {key: value for key, value in SCHEMA.spec()["columns"].items() if key != "height"}
+        kind = "count" if name == "PoissonRegressor" else "numeric"
+        schema = dperm.Schema.from_dict(
+            {"columns": columns, "target": {"column": "height", "type": kind, "low": 0 if kind == "count" else 100, "high": 220}}
+        )
+    sums = {}
+    for place, data in (("memory", table), ("spark", frame)):
+        seen = sums.setdefault(place, [])
+
+        def see(drawn, seen=seen):
+            seen.append(drawn.exact.tobytes())
+            if len(seen) == 2:
+                raise Enough
+
+        with contextlib.suppress(Enough), watching(see):
+            getattr(dperm, name)(epsilon=2.0, schema=schema, random_state=1, **options).fit(data)
+    assert sums["memory"] == sums["spark"] and sums["spark"]
+
+
+class Enough(Exception):
+    pass
+
+
+def test_what_looks_at_all_rows_together_is_refused(frame):
+    with pytest.raises(ValueError, match="of another engine"):
+        dperm.FiniteClassLearner(classes=["small", "large"], bounds=(0, 1)).fit(frame, "income")
+    search = dperm.PrivateGridSearch(dperm.LinearSVC(schema=SCHEMA), {"regularization": [1.0]})
+    with pytest.raises(ValueError, match="of another engine"):
+        search.fit(frame, "income")
 
 
 # -- persons ---------------------------------------------------------------------------------------------------------
@@ -351,3 +383,13 @@ def test_predictions_are_made_part_by_part(frame, table):
     fitted = dperm.LogisticRegression(epsilon=1.0, schema=SCHEMA, method=dperm.Gradient(steps=2), random_state=1).fit(table)
     with pytest.raises(ValueError, match="mapInPandas"):
         fitted.predict(frame)
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/how-to/spark.md"])
+def test_the_lines_of_the_pages_run(spark, page, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (block,) = re.findall(r"```py\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.S)
+    block = block.replace('spark.read.parquet("', f'spark.read.parquet("{tmp_path}/')  # the session lives in another folder
+    names: dict[str, object] = {}
+    exec(compile(block, page, "exec"), names)
+    assert names["model"].certificate_.verify().ok and "differential" in capsys.readouterr().out

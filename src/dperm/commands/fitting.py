@@ -19,6 +19,7 @@ from dperm.commands.declaring import (
     made,
     taken_out,
 )
+from dperm.commands.on_spark import ENGINE, check_engine, spark_rows
 from dperm.commands.preparing import BOUNDS, LEVELS, check_found, prepared, relation_of
 from dperm.commands.shared import JSON_OPTION, notices_said, save_model, show, summary, verbosity
 from dperm.words.spelling import closest
@@ -29,7 +30,9 @@ if TYPE_CHECKING:
 
 
 def fit(
-    file: Path = typer.Argument(..., help="CSV or Parquet file with one record per row."),
+    source: str = typer.Argument(
+        ..., metavar="FILE", help="CSV or Parquet file with one record per row; with --engine spark, a table's name or a path."
+    ),
     schema: Path | None = typer.Option(None, help="Public schema, JSON or TOML (draft one with `dperm schema`)."),
     target: str | None = typer.Option(None, help="Column to predict; the schema's target if left out."),
     epsilon: float = typer.Option(..., help="Privacy budget."),
@@ -59,6 +62,7 @@ def fit(
     overwrite: bool = typer.Option(False, "--overwrite", help="Replace a model that is in the folder already."),
     memory: str = typer.Option("1GB", help="Files above 256 MB are read as a stream that holds no more than this."),
     cache: Path | None = typer.Option(None, help="Folder for encoded rows (as private as the file): later passes read them."),
+    engine: str | None = ENGINE,
     as_json: bool = JSON_OPTION,
 ) -> None:
     """Fit a private model of TARGET and write model.json, certificate.json and report.html.
@@ -76,6 +80,8 @@ def fit(
     check_found(schema, bounds, levels, target)
     check_declared_columns(person, max_rows_per_person, weight, max_weight, exposure, max_exposure)
     declared = None if schema is None else Schema.load(schema)
+    file = Path(source)
+    spark = check_engine(engine, declared, exposure, cache)
     first = None
     if declared is None or any(column.private_levels for column in declared.columns):
         check_room(out, ["model.json", "certificate.json", "profile.json", "schema.json"], overwrite=overwrite)
@@ -110,17 +116,21 @@ def fit(
         check_room(out, ["model.json", "certificate.json"], overwrite=overwrite)  # before anything is read or spent
     else:
         estimator = first.within_budget(estimator)
+    rows = spark_rows(source, declared) if spark else None
     if ledger is not None:
         from dperm.commands.shared import row_count
         from dperm.release.ledger.book import Ledger
 
-        book = Ledger(ledger, data=file)
-        book.check(estimator.plan(nominal_n if nominal_n is not None else row_count(file)))
+        book = Ledger(ledger, data=None if spark else file)
+        found = nominal_n if nominal_n is not None else row_count(file) if rows is None else rows.n
+        book.check(estimator.plan(found))
         estimator.set_params(ledger=book)
     hidden = estimator.relation == "add-remove"  # the number of rows is private there: no progress by rows
     extra = [column for column in (person, weight, exposure) if column is not None]
-    rows = open_rows(file, declared, memory, cache, quiet=hidden or not verbosity(as_json), extra=extra)
-    rows, given = taken_out(rows, declared, sample_weight=weight, exposure=exposure)
+    given = {} if weight is None else {"sample_weight": weight}
+    if rows is None:
+        rows = open_rows(file, declared, memory, cache, quiet=hidden or not verbosity(as_json), extra=extra)
+        rows, given = taken_out(rows, declared, sample_weight=weight, exposure=exposure)
     with notices_said():
         fitted = estimator.fit(rows, **given)
     report = save_model(fitted, out, data=file.stem)

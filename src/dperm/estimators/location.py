@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -28,6 +28,25 @@ if TYPE_CHECKING:
     from dperm.release.plan import Mechanism
 
 NO_LABELS = Interval(0.0, 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Middled:
+    """Rows as they are, but for missing and infinite values, which stand at the middle of their column's bounds."""
+
+    low: np.ndarray
+    high: np.ndarray
+    mostly_zero: ClassVar[bool] = False
+
+    @property
+    def d(self) -> int:
+        return len(self.low)
+
+    def transform(self, X: np.ndarray) -> np.ndarray:
+        return np.where(np.isfinite(X), X, (self.low / 2 + self.high / 2).astype(X.dtype))
+
+    def packed(self, X: np.ndarray) -> np.ndarray:
+        return X
 
 
 @dataclass(eq=False, repr=False)
@@ -91,6 +110,8 @@ class _Location(Shown, BaseEstimator):
 
     def _fit(self, X: Any, groups: Any) -> Any:
         check_declared(self)
+        if hasattr(X, "mapInArrow"):
+            return self._fit_on_spark(X, self.groups if groups is None else groups)
         seen = X
         X, groups = person_column(X, self.groups if groups is None else groups)
         if not is_table(X) and not hasattr(X, "tocsr") and not hasattr(X, "bounded"):  # the reader takes or refuses those
@@ -98,11 +119,27 @@ class _Location(Shown, BaseEstimator):
         flat = getattr(X, "ndim", 2) == 1
         X = self._filled(np.asarray(read_matrix(self, X.reshape(-1, 1) if flat else X)))
         weight, per_person = person_weights(groups, self.max_rows_per_person, None, len(X))
-        n = self.nominal_n if self.nominal_n is not None else len(X)
-        declared = self._declaration(n, X.shape[1], per_person, groups is not None)
+        self._run(MemoryRows(X, np.zeros(len(X)), weight), per_person, groups is not None, seen)
+        self.location_ = float(self.release_.w[0]) if flat else self.release_.w
+        return self
+
+    def _fit_on_spark(self, table: Any, groups: Any) -> Any:
+        """The same on a Spark table, all of whose columns are numbers but the one that names the person."""
+        from dperm.rows.spark import SparkRows
+
+        rows = SparkRows(table, person=groups, max_rows_per_person=self.max_rows_per_person)
+        self.feature_names_in_, self.n_features_in_ = np.array(rows.names, dtype=object), rows.d
+        rows = rows.encoded(Middled(*self._sides(rows.d)))
+        self._run(rows, self.max_rows_per_person or 1, groups is not None, rows)
+        self.location_ = self.release_.w
+        return self
+
+    def _run(self, rows: Any, per_person: int, grouped: bool, seen: Any) -> None:
+        n = self.nominal_n if self.nominal_n is not None else rows.n
+        declared = self._declaration(n, rows.d, per_person, grouped)
         release = fit(
             declared.problem,
-            MemoryRows(X, np.zeros(len(X)), weight),
+            rows,
             declared.target,
             declared.mechanism,
             nominal_n=self.nominal_n,
@@ -112,15 +149,16 @@ class _Location(Shown, BaseEstimator):
             fingerprint=seen,
         )
         self.plan_, self.certificate_, self.release_ = release.plan, release.certificate, release
-        self.location_ = float(release.w[0]) if flat else release.w
-        return self
 
     def _filled(self, X: np.ndarray) -> np.ndarray:
         """Missing and infinite values at the middle of their column's bounds; at 0 where only x_norm is declared."""
+        return X if self.bounds is None else Middled(*self._sides(X.shape[1])).transform(X)
+
+    def _sides(self, d: int) -> tuple[np.ndarray, np.ndarray]:
         if self.bounds is None:
-            return X
-        low, high = declared_bounds(self.bounds, X.shape[1], getattr(self, "feature_names_in_", None))
-        return np.where(np.isfinite(X), X, (low / 2 + high / 2).astype(X.dtype))
+            return np.full(d, np.nan), np.full(d, np.nan)
+        low, high = declared_bounds(self.bounds, d, getattr(self, "feature_names_in_", None))
+        return low, high
 
     def _data(self, d: int) -> DataBounds:
         x_norm: float | None = getattr(self, "x_norm", None)

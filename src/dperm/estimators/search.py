@@ -47,6 +47,7 @@ from dperm.rows.base import Term
 from dperm.tables.cells import column, numbers, positions
 from dperm.tables.labels import label_column
 from dperm.tables.persons import person_weights
+from dperm.tables.tables import in_memory_only
 from dperm.walk.certificate import Certificate, Claim, differences
 from dperm.walk.fitting import execute
 
@@ -112,6 +113,7 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):
     def fit(self, X: Any, y: Any) -> PrivateGridSearch:
         """Draw K, fit and score K times, keep the best."""
         base, given = self._checked(), X
+        in_memory_only(X)
         if isinstance(X, list | tuple):
             X = column(X)  # one row of it has the shape of the others
         n = base.nominal_n if base.nominal_n is not None else len(y)

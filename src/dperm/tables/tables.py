@@ -51,6 +51,17 @@ def columns(table: Any) -> list[np.ndarray]:
     return [cells(table, name) for name in column_names(table)]
 
 
+def in_memory_only(X: Any) -> None:
+    """Refuse rows and tables that are elsewhere, where all rows are looked at together."""
+    if hasattr(X, "bounded") and hasattr(X, "sum"):  # the reader's own message would print the rows' parts
+        raise ValueError(f"Expected an array or a table, found {type(X).__name__}. Pass the arrays that the rows were made from.")
+    if hasattr(X, "mapInArrow") or type(X).__name__ in ("LazyFrame", "DuckDBPyRelation"):
+        raise ValueError(
+            f"Expected an array or a table in memory, found a {type(X).__name__} of another engine. Collect it first, or use an "
+            "estimator that takes a schema."
+        )
+
+
 def parsed(X: Any) -> object:
     """A matrix of numbers: float32 and float64 arrays and sparse matrices as they are, of anything else every cell read alone.
 
@@ -60,8 +71,7 @@ def parsed(X: Any) -> object:
     >>> parsed(np.array([["1.5", "x"]], dtype=object)).tolist()
     [[1.5, nan]]
     """
-    if hasattr(X, "bounded") and hasattr(X, "sum"):  # the reader's own message would print the rows' parts
-        raise ValueError(f"Expected an array or a table, found {type(X).__name__}. Pass the arrays that the rows were made from.")
+    in_memory_only(X)
     _check_types(X)
     if is_table(X):
         found = [numbers(values) for values in columns(X)]
