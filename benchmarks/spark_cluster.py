@@ -1,11 +1,11 @@
-"""Sums on a Spark cluster of several processes while workers are killed and tasks fail.
+"""Sums on a Spark cluster of several processes while workers are killed, tasks fail and stragglers are run twice.
 
     python benchmarks/spark_cluster.py
 
-`local-cluster[2,1,1024]` starts a master and two executors, each a process of its own with Python workers below it; plain
-`local[2]` neither retries nor speculates. A fit of a few steps runs on many small partitions. In the first pass one task kills
-its Python worker (SIGKILL), another raises, and one is slow (copied only where executors have several hosts). Coefficients,
-record and number of events must be those of a fit in memory. Prints one line of JSON.
+A standalone master and two workers with addresses of their own (127.0.0.1 and 127.0.0.2), because Spark starts no copy of a slow
+task on the host where it runs; plain `local[2]` neither retries nor speculates. A fit of a few steps runs on many small
+partitions. In the first pass one task kills its Python worker (SIGKILL), another raises, and one waits until Spark has started a
+copy of it elsewhere. Coefficients, record and number of events must be those of a fit in memory. Prints one line of JSON.
 """
 
 from __future__ import annotations
@@ -13,11 +13,14 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
+import subprocess
 import sys
 import tempfile
 import time
 import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -70,7 +73,12 @@ class Trouble:
             if place == 2:
                 raise RuntimeError("a task that fails once")
             if place == 3:
-                time.sleep(20)
+                copy = note.with_name(note.name.replace("attempt0", "attempt1"))
+                for _ in range(1000):
+                    time.sleep(0.2)
+                    if copy.exists():
+                        time.sleep(5)
+                        break
         return self.task(batches)
 
     def first(self, name: str) -> bool:
@@ -91,11 +99,38 @@ class TroubledFrame:
         return self.frame.mapInArrow(Trouble(task, self.folder), types)
 
 
-def session(work: str) -> Any:
+@contextmanager
+def cluster(work: str) -> Iterator[str]:
+    """The address of a standalone master with two workers, each a process with a host of its own."""
+    import pyspark
+
+    home = Path(pyspark.__file__).parent
+    paths = f"{SOURCES}:{HERE}"
+    os.environ |= {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": paths, "SPARK_HOME": str(home), "SPARK_LOG_DIR": work}
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port = one.getsockname()[1]
+    master, start = f"spark://127.0.0.1:{port}", [str(home / "bin/spark-class")]
+    deploy = "org.apache.spark.deploy"
+    commands = [[*start, f"{deploy}.master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"]]
+    for host in ("127.0.0.1", "127.0.0.2"):
+        options = ["--host", host, "--cores", "1", "--memory", "1g", "--work-dir", f"{work}/{host}", "--webui-port", "0"]
+        commands.append([*start, f"{deploy}.worker.Worker", *options, master])
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    processes = [subprocess.Popen(command, start_new_session=True, **quiet) for command in commands]
+    try:
+        yield master
+    finally:
+        for process in processes:
+            os.killpg(process.pid, signal.SIGTERM)
+        for process in processes:
+            process.wait(30)
+
+
+def session(master: str) -> Any:
     from pyspark.sql import SparkSession
 
-    os.environ |= {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": f"{SOURCES}:{HERE}", "SPARK_WORKER_DIR": f"{work}/spark"}
-    builder = SparkSession.builder.master("local-cluster[2,1,1024]")
+    builder = SparkSession.builder.master(master)
     for name, value in SETTINGS.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
@@ -109,8 +144,8 @@ def run(partitions: int = 12, rows: int = 20_000, steps: int = 3) -> dict[str, A
     schema = dperm.Schema.from_dict({"columns": described, "target": {"column": "y", "type": "classes", "classes": [0, 1]}})
     options = {"epsilon": 1.0, "method": Gradient(steps=steps), "random_state": 5}
     expected = dperm.LogisticRegression(schema=schema, **options).fit(table)
-    with tempfile.TemporaryDirectory() as work:
-        spark = session(work)
+    with tempfile.TemporaryDirectory() as work, cluster(work) as master:
+        spark = session(master)
         table.to_parquet(f"{work}/people.parquet")
         notes = Path(work) / "notes"
         notes.mkdir()
