@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from dperm.features import open_embeddings
 from dperm.mechanisms import Heads, UnmetNeeds
 from dperm.privacy import RELATIONS
 from dperm.rows.embeddings import EmbeddingRows
+from dperm.tables.fingerprint import digest
 from dperm.tables.packed import packed, unpacked
 
 K, D = 3, 8
@@ -78,6 +80,21 @@ def test_containers_give_the_same_model_and_share_their_memory(tmp_path: Path) -
     assert np.shares_memory(EmbeddingRows(X, y).block(0).X, X)
     half = X.astype(np.float16)
     assert EmbeddingRows(half, y).block(0).X.dtype == np.float16 and model().fit(half, y).score(X, y) > 0.8
+
+
+def test_a_ledger_recognises_embeddings_wherever_they_lie(tmp_path: Path) -> None:
+    """Digests of ledgers that exist already stay: they are those of the bytes."""
+    X, y = data()
+    np.save(tmp_path / "rows.npy", X)
+    assert digest(open_embeddings(tmp_path / "rows.npy")) == digest(X)
+    for array in (X, X.T, np.empty((0, 3)), np.array(["2024-01-01"], dtype="M8[D]"), np.array(["a", "bc"]), np.array(1.5)):
+        whole = np.ascontiguousarray(array)
+        expected = hashlib.sha256(f"array {whole.dtype.str} {whole.shape}".encode() + whole.tobytes()).digest()
+        assert digest(array) == expected
+    ledger = dperm.Ledger.create(tmp_path / "ledger", dataset="rows", epsilon=20.0, delta=1e-5)
+    model(ledger=ledger, random_state=None).fit(open_embeddings(tmp_path / "rows.npy"), y)
+    spent = ledger.entries()[-1]
+    assert "heads" in json.dumps(spent)
 
 
 def test_torch_tensors() -> None:

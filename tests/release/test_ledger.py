@@ -300,6 +300,7 @@ def test_killed_fits_leave_a_ledger_that_covers_every_released_model(tmp_path):
 
 
 ESTIMATORS = {
+    "EmbeddingClassifier": {"classes": [0, 1], "steps": 5},
     "FiniteClassLearner": {"bounds": (-1, 1), "classes": [0, 1]},
     "GAMClassifier": {"bounds": (-1, 1), "classes": [0, 1]},
     "GAMRegressor": {"bounds": (-1, 1), "y_bounds": (0, 1)},

@@ -65,7 +65,12 @@ def _feed(found: Any, data: Any) -> None:
         except Exception:  # a list among numbers: the cells stay as they are
             array = column(data)
         found.update(f"array {array.dtype.str} {array.shape}".encode())
-        found.update(_written(array.tolist()) if array.dtype.hasobject else array.tobytes())
+        found.update(_written(array.tolist()) if array.dtype.hasobject else _bytes(array))
+
+
+def _bytes(array: np.ndarray) -> Any:
+    """The bytes of a contiguous array where they lie: a memory map may be larger than memory."""
+    return array.reshape(-1).view(np.uint8).data if array.size and array.itemsize else b""
 
 
 def _present(cell: object) -> object:
