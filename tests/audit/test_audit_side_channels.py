@@ -70,6 +70,8 @@ def constructors():
             continue
         if name == "FiniteClassLearner":
             made[name] = (cls, {**options, "delta": 0.0, "classes": [0.0, 1.0]}, LABELS)
+        elif name == "EmbeddingClassifier":  # its rows have length 1 instead of bounds
+            made[name] = (cls, {**options, "bounds": None, "classes": [0.0, 1.0], "steps": 9}, LABELS)
         elif "classes" in fields:
             made[name] = (cls, {**options, "classes": [0.0, 1.0]}, LABELS)
             if name == "LogisticRegression":
