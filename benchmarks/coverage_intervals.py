@@ -106,7 +106,8 @@ def ordinary(X: np.ndarray, weight: np.ndarray | float) -> np.ndarray:
 
 
 # Size and constant of the log-odds: even classes, 3 % positives, and log-odds of deviation about 4.
-LOGITS = {"logistic": (1.3, -0.3), "rare": (1.3, -3.9), "steep": (5.5, 0.0)}
+LOGITS = {"logistic": (1.3, -0.3), "rare": (1.3, -3.9), "steep": (5.5, 0.0), "weighted": (1.3, -0.3)}
+PERSON = 3  # rows of each person of "persons": equal columns, and half of the errors' variance in common
 
 
 def errors(model: str, rng: np.random.Generator, X: np.ndarray) -> np.ndarray:
@@ -116,22 +117,28 @@ def errors(model: str, rng: np.random.Generator, X: np.ndarray) -> np.ndarray:
         return rng.exponential(size=n) - 1.0
     if model == "student":
         return rng.standard_t(4, n) / np.sqrt(2.0)
+    if model == "persons":
+        shared = np.repeat(rng.standard_normal(-(-n // PERSON)), PERSON)[:n]
+        return (shared + rng.standard_normal(n)) / np.sqrt(2.0)
     size = 0.5 + np.abs(X[:, 0]) / np.abs(X[:, 0]).mean() / 2 if model == "uneven" else 1.0
     return size * rng.standard_normal(n)
 
 
-def robust(X: np.ndarray, error: np.ndarray) -> np.ndarray:
-    """Standard errors of least squares whatever the size of the errors."""
+def robust(X: np.ndarray, error: np.ndarray, curvature: np.ndarray | float = 1.0, rows: int = 1) -> np.ndarray:
+    """Standard errors by the sandwich, whatever the size of the errors; scores of `rows` rows in a row belong together."""
     design = np.column_stack([X, np.ones(len(X))])
-    inverse = np.linalg.inv(design.T @ design)
-    return np.sqrt(np.diag(inverse @ ((design * (error**2)[:, None]).T @ design) @ inverse))[:-1]
+    inverse = np.linalg.inv((design * np.reshape(curvature, (-1, 1))).T @ design)
+    scores = np.add.reduceat(design * error[:, None], np.arange(0, len(X), rows))
+    return np.sqrt(np.diag(inverse @ (scores.T @ scores) @ inverse))[:-1]
 
 
 def draw(cell: Cell, number: int) -> Draw:
     """One data set, one private fit: which slopes are covered, and the median width and error in non-private standard errors."""
     rng = np.random.default_rng([number, cell.n, cell.d, round(100 * cell.epsilon)])
     columns = DESIGNS[cell.design](rng, cell.n, cell.d)
-    X, truth = columns.X, slopes(columns)
+    if cell.model == "persons":
+        columns = columns._replace(X=np.repeat(columns.X[: -(-cell.n // PERSON)], PERSON, axis=0)[: cell.n])
+    X, truth, given = columns.X, slopes(columns), {}
     options: dict[str, Any] = {
         "epsilon": cell.epsilon,
         "delta": DELTA,
@@ -146,6 +153,9 @@ def draw(cell: Cell, number: int) -> Draw:
         share = 1 / (1 + np.exp(-(X @ truth + constant - (X @ truth).mean() * (cell.model == "rare"))))
         y, model = (rng.uniform(size=cell.n) < share).astype(int), dperm.LogisticRegression(classes=[0, 1], **options)
         usual = ordinary(X, share * (1 - share))
+        if cell.model == "weighted":
+            given["sample_weight"], model.max_weight = (weight := rng.uniform(0.2, 1.0, cell.n)), 1.0
+            usual = robust(X, weight * (share - y), weight * share * (1 - share))
     elif cell.model == "poisson":
         truth = 0.6 * truth
         rate = np.exp(X @ truth + 0.7)
@@ -155,8 +165,12 @@ def draw(cell: Cell, number: int) -> Draw:
         kinds: dict[str, Any] = {"huber": dperm.HuberRegressor, "quantile": dperm.QuantileRegressor}
         error = errors(cell.model, rng, X)
         y, model = X @ truth + 0.3 + error, kinds.get(cell.model, dperm.LinearRegression)(y_bounds=(-8, 8), **options)
-        usual = robust(X, error) if cell.model == "uneven" else ordinary(X, 2 / np.pi if cell.model == "quantile" else 1.0)
-    table = model.fit(X, y).summary()
+        if cell.model == "persons":
+            given["groups"], model.max_rows_per_person = np.arange(cell.n) // PERSON, PERSON
+        usual = ordinary(X, 2 / np.pi if cell.model == "quantile" else 1.0)
+        if cell.model in ("uneven", "persons"):
+            usual = robust(X, error, rows=PERSON if cell.model == "persons" else 1)
+    table = model.fit(X, y, **given).summary()
     error, stated = table.estimate[: cell.d] - truth, table.standard_error[: cell.d]
     return {
         "hits": "".join("1" if hit else "0" for hit in np.abs(error) <= 1.959964 * stated),
@@ -194,6 +208,8 @@ def cells() -> list[Cell]:
     for n, d in ((5000, 5), (20_000, 20)):
         others = ("skewed", "student", "uneven", "rare", "steep")
         listed += [Cell(model, "mixed", n, d, 1.0, "zero-out", 300 if n <= 5000 else 100) for model in others]
+    for epsilon in (1.0, 3.0):
+        listed += [Cell(model, "mixed", 5000, 5, epsilon, "zero-out", 300) for model in ("weighted", "persons")]
     return listed
 
 

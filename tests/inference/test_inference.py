@@ -434,7 +434,7 @@ def test_sample_and_class_weights_have_their_sandwich():
     assert ours.summary().standard_error == pytest.approx(errors, rel=0.05)
     same = dperm.LogisticRegression(1e5, max_weight=30.0, random_state=0, **options).fit(X, y, sample_weight=10 * weight)
     assert same.summary().standard_error == pytest.approx(ours.summary().standard_error, rel=1e-6)
-    assert ours.certificate_.verify(allow_seeded=True).ok
+    assert ours.certificate_.verify(allow_seeded=True).ok and "rows count by their sample" in ours.summary().note
     balanced = dperm.LogisticRegression(1e5, class_weight={0: 1.0, 1: 3.0}, random_state=0, **options).fit(X, y)
     theirs = LogisticRegression(C=1e8, max_iter=5000, tol=1e-10, class_weight={0: 1.0, 1: 3.0}).fit(X, y)
     assert balanced.coef_ == pytest.approx(theirs.coef_, rel=5e-3)
@@ -464,6 +464,7 @@ def test_persons_with_several_rows_have_no_shorter_errors_than_their_number_allo
     model = dperm.LinearRegression(1e5, max_rows_per_person=3, **options).fit(rows, labels, groups=np.repeat(np.arange(2000), 3))
     single = dperm.LinearRegression(1e5, **options).fit(X, y)
     assert model.summary().standard_error == pytest.approx(single.summary().standard_error, rel=0.1)
+    assert "however alike the up to 3 rows" in model.summary().note and "however alike" not in single.summary().note
     assert model.certificate_.record["guarantee"]["unit"] == "person" and model.certificate_.verify(allow_seeded=True).ok
 
 

@@ -293,6 +293,10 @@ def target_sentence(model: Any) -> str:
     }[loss]
     if model.certificate_.record["problem"]["regularizer"]["name"] == "ridge":
         sentence += "; the ridge's bias towards 0 is part of the target and not of the error"
+    if loss != "poisson" and model.plan_.options.get("max_weight") is not None:
+        sentence += "; rows count by their sample or class weights"
+    if (most := model.plan_.target.rows_per_person) > 1:
+        sentence += f"; sampling errors hold however alike the up to {most} rows of a person are"
     return f"{sentence}; errors include sampling and privacy noise"
 
 

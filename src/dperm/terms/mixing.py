@@ -59,15 +59,17 @@ class Mixing:
     def key(self) -> bytes:
         return b"".join(part.tobytes() for part in (self.shift, self.scale, self.turn))
 
-    def mapped(self, X: Any) -> Vector:
+    def mapped(self, X: Any) -> NDArray[np.float32]:
+        """In single precision, which has more bits than the grid that every later sum puts rows on, and half the memory."""
         dense = np.asarray(X.toarray() if is_sparse(X) else X, dtype=np.float64)
         rows = (dense - self.shift) * self.scale
         largest = np.maximum(rows.max(axis=1, initial=0.0), -rows.min(axis=1, initial=0.0))
         e, bad = exponents(largest)
         whole = np.where(bad[:, None], 0.0, np.rint(scaled(rows, np.ldexp(1.0, BITS - e))))
         matrix, step = self._matrix
-        answer = scaled(whole @ matrix, np.ldexp(step, e - BITS))
-        return np.where(bad[:, None], np.nan, answer) if bad.any() else answer
+        with np.errstate(over="ignore"):  # beyond single precision is infinite, and such a row counts as a row of zeros
+            answer = scaled(whole @ matrix, np.ldexp(step, e - BITS)).astype(np.float32)
+        return np.where(bad[:, None], np.float32(np.nan), answer) if bad.any() else answer
 
     @cached_property
     def _matrix(self) -> tuple[Vector, float]:
