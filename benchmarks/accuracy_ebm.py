@@ -162,11 +162,11 @@ def run(sets, epsilons, seeds: int, tune: bool, until: float) -> None:
 
 
 def cells_of(done, name: str, epsilon: float, score: str) -> tuple[list[float], float | None, int]:
-    """(scores of the defaults, best score of any setting of the grid, how many settings were tried)."""
+    """(scores of the defaults, best score of the grid once all of it was tried, how many settings were)."""
     here = {k: v for k, v in done.items() if k.split("|")[1:3] == [name, f"{epsilon:g}"] and score in v}
     plain = [v[score] for k, v in here.items() if k.startswith(key(DEFAULT, name, epsilon, 0).split("|")[0] + "|")]
     grid = {k.split("|")[0]: v[score] for k, v in here.items() if k.endswith("|0")}
-    return plain, SCORES[score](grid.values()) if len(grid) > 1 else None, len(grid)
+    return plain, SCORES[score](grid.values()) if len(grid) == len(SETTINGS) else None, len(grid)
 
 
 def table() -> None:

@@ -134,11 +134,11 @@ def run(tables, seeds: int, epsilons) -> None:
                 print(f"{name:8} epsilon {epsilon:<4g} seed {seed}  {score:.4f}", flush=True)
 
 
-def table() -> None:
-    done = json.loads(RESULTS.read_text())
+def described(done: dict[str, Any]) -> list[str]:
+    """The table, line by line."""
     every = sorted({e for cells in EPSILONS.values() for e in cells})
-    print("| table | " + " | ".join(f"ε = {e:g}" for e in every) + " | non-private | bar | met |")
-    print("|---" * (len(every) + 4) + "|")
+    lines = ["| table | " + " | ".join(f"ε = {e:g}" for e in every) + " | non-private | bar | met | seeds |"]
+    lines.append("|---" * (len(every) + 5) + "|")
     for name in TABLES:
         found = {e: [v["score"] for k, v in done.items() if k.startswith(f"{name}|{e:g}|")] for e in (*every, np.inf)}
         if not found[np.inf]:
@@ -147,7 +147,13 @@ def table() -> None:
         best, (epsilon, room) = float(np.mean(found[np.inf])), BARS[name]
         bar = best * (1 - room) if name == "counts" else best - room
         met = "" if not found[epsilon] else "yes" if np.mean(found[epsilon]) >= bar else "no"
-        print(f"| {name} | " + " | ".join(cells) + f" | {best:.4f} | {bar:.4f} at ε = {epsilon:g} | {met} |")
+        row = [name, *cells, f"{best:.4f}", f"{bar:.4f} at ε = {epsilon:g}", met, str(len(found[np.inf]))]
+        lines.append("| " + " | ".join(row) + " |")
+    return lines
+
+
+def table() -> None:
+    print("\n".join(described(json.loads(RESULTS.read_text()))))
 
 
 def main() -> None:

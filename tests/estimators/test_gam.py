@@ -237,3 +237,44 @@ def test_the_command_fits_explains_its_plan_and_predicts(target: str, tmp_path: 
     assert predicted.exit_code == 0 and len(predicted.output.splitlines()) == 3001
     planned = CliRunner().invoke(app, ["plan", *words, "--n", "3000"])
     assert planned.exit_code == 0 and "marginals" in planned.output, planned.output
+
+
+def test_a_monotone_shape_is_post_processing(tmp_path: Any) -> None:
+    """Rows in order of the column give predictions in order; the certificate still speaks of the released coefficients."""
+    rng = np.random.default_rng(5)
+    X = rng.uniform(-1, 1, (6000, 2))
+    y = np.clip(np.abs(X[:, 0]) + 0.3 * X[:, 1] + 0.1 * rng.normal(size=len(X)), -2, 2)
+    model = dperm.GAMRegressor(epsilon=3, bounds=(-1, 1), y_bounds=(-2, 2), random_state=0).fit(X, y)
+    name = next(iter(model.shapes_))
+    rising = model.monotone(name)
+    line = np.column_stack([np.linspace(-1, 1, 2000), np.zeros(2000)])
+    assert np.all(np.diff(rising.predict(line)) >= -1e-9) and not np.all(np.diff(model.predict(line)) >= -1e-9)
+    assert np.all(np.diff(rising.shapes_[name].value) >= -1e-12)
+    assert np.array_equal(rising.w_, model.w_) and rising.certificate_.verify(allow_seeded=True).ok
+    assert rising.edits_ == (f"{name}: never falls",) and model.edits_ == ()
+    parts = rising.explain(line)
+    assert np.allclose(np.clip(sum(parts.values()), -2, 2), rising.predict(line))
+    rising.save(tmp_path / "model")
+    again = dperm.load(tmp_path / "model")
+    assert np.array_equal(again.predict(line), rising.predict(line)) and again.edits_ == rising.edits_
+    assert again.certificate_ is not None
+
+
+def test_an_edit_replaces_one_shape() -> None:
+    rng = np.random.default_rng(6)
+    X = rng.uniform(-1, 1, (4000, 2))
+    y = (X[:, 0] + X[:, 1] > 0).astype(int)
+    X[::4, 0] = np.nan
+    model = dperm.GAMClassifier(epsilon=3, bounds=(-1, 1), classes=[0, 1], random_state=0).fit(X, y)
+    first, second = model.shapes_
+    same = model.edited(first, lambda grid, value: value)
+    cells = np.column_stack([model.shapes_[first].grid, np.zeros(256)])
+    assert np.allclose(same.decision_function(cells), model.decision_function(cells))
+    missing = np.array([[np.nan, 0.2]])
+    assert np.allclose(same.decision_function(missing), model.decision_function(missing))
+    flat = model.edited(first, lambda grid, value: 0.0 * value)
+    assert np.ptp(flat.decision_function(cells)) < 1e-12 and np.allclose(flat.shapes_[second].value, model.shapes_[second].value)
+    with pytest.raises(ValueError, match="finite numbers"):
+        model.edited(first, lambda grid, value: value[:5])
+    with pytest.raises(ValueError, match="with a shape"):
+        model.edited("nothing", lambda grid, value: value)

@@ -79,10 +79,17 @@ def exchanged(rows: Any, other: Any) -> Any:
     return replace(rows, rows=exchanged(rows.rows, other)) if hasattr(rows, "rows") else other
 
 
-def gathered(sums: list[Vector]) -> list[Vector]:
-    """Sums of one length added up and divided by √count: T steps that each see a record see it √T times better together."""
-    sizes = sorted({len(value) for value in sums})
-    return [np.sum([v for v in sums if len(v) == size], axis=0) / np.sqrt(sum(len(v) == size for v in sums)) for size in sizes]
+def gathered(sums: list[Vector], sizes: list[int] | None = None) -> list[Vector]:
+    """Sums of one length added up and divided by √count: T steps that each see a record see it √T times better together.
+
+    With `sizes` there is one vector for each, of zeros where no sum has its length: what a released choice of coordinates leaves
+    out in one run and not in another.
+    """
+    found = []
+    for size in sorted({len(value) for value in sums}) if sizes is None else sizes:
+        alike = [value for value in sums if len(value) == size]
+        found.append(np.sum(alike, axis=0) / np.sqrt(len(alike)) if alike else np.zeros(size))
+    return found
 
 
 def released_numbers(model: PrivateEstimator) -> Vector:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from scipy.special import expit
+from sklearn.isotonic import isotonic_regression
 from sklearn.utils.validation import check_is_fitted
 
 from dperm.estimators.base import PrivateEstimator
@@ -22,6 +24,7 @@ from dperm.release.plan import MECHANISMS
 from dperm.rows.base import Block
 from dperm.rows.gaps import Filling
 from dperm.tables.encoding import Encoding
+from dperm.tables.schema import Schema
 from dperm.terms.additive import CELLS, PLACES, cell_numbers
 from dperm.walk.fitting import Release
 
@@ -34,11 +37,71 @@ class Shapes(PrivateEstimator):
 
     per_column: ClassVar[bool] = False
     has_intervals: ClassVar[bool] = False
+    _edited: Any = None  # coefficients after edits, in the place of the released ones
+    edits_: tuple[str, ...] = ()
+
+    @property
+    def _shown(self) -> np.ndarray:
+        """The coefficients that predictions and shapes follow; `w_` stays what was released and certified."""
+        return np.asarray(self.w_ if self._edited is None else self._edited)
+
+    def edited(self, column: str, change: Callable[[np.ndarray, np.ndarray], Any]) -> Any:
+        """A copy of the model whose shape of `column` is change(grid, value): as many numbers, in the units of `shapes_`.
+
+        Post-processing of what was released: it costs nothing, and the copy keeps the certificate, which goes on speaking of the
+        released coefficients `w_`. `edits_` says what was changed. The column's average stays in the intercept.
+
+        Parameters
+        ----------
+        column : str
+            A column with a shape.
+        change : callable
+            From the grid of the column and the value of its shape there to the new value. It must not look at private rows.
+        """
+        check_is_fitted(self, "certificate_")
+        if column not in self.shapes_:
+            raise ValueError(f"Expected a column with a shape, found {column!r}. Those are {', '.join(self.shapes_)}.")
+        shape = self.shapes_[column]
+        value = np.asarray(change(shape.grid.copy(), shape.value.copy()), dtype=np.float64)
+        if value.shape != shape.value.shape or not np.isfinite(value).all():
+            raise ValueError(f"Expected {len(shape.value)} finite numbers as the shape of {column!r}, found something else.")
+        model, d, place = copy(self), self._encoding.d, list(self.shapes_).index(column)
+        j, w = self._columns[place], self._shown.copy()
+        table = w[d + 1 :].reshape(len(self._columns), PLACES)
+        # The new shape is constant in each cell: its linear part goes into the table, or a slope would bend it within a cell.
+        table[place, CELLS] += w[j] * self._centre[j]
+        table[place, :CELLS] = value / self._unit() + self._means[place]
+        w[j] = 0.0
+        model._edited, model.edits_ = w, (*self.edits_, f"{column}: {getattr(change, '__name__', 'changed')}")
+        model._in_callers_units()
+        return model
+
+    def monotone(self, column: str, *, increasing: bool = True) -> Any:
+        """A copy of the model whose shape of `column` never falls (never rises with increasing=False).
+
+        It is the nearest such shape in mean square under the released marginal of the column. See `edited`.
+
+        Parameters
+        ----------
+        column : str
+            A column with a shape.
+        increasing : bool
+            Whether the shape is to rise.
+        """
+
+        def monotone(grid: np.ndarray, value: np.ndarray) -> np.ndarray:
+            share = self._shares[list(self.shapes_).index(column)][:CELLS]
+            return np.asarray(isotonic_regression(value, sample_weight=share + 1e-9, increasing=increasing))
+
+        monotone.__name__ = "never falls" if increasing else "never rises"
+        return self.edited(column, monotone)
 
     def _curved(self) -> tuple[int, ...]:
         """Columns with a shape, by declaration alone: numeric ones, stored from the middle of their bounds."""
         encoding: Encoding = self._encoding
-        found = tuple(j for j, kind in enumerate(encoding.kinds) if kind in ("numeric", "private")) if encoding.centred else ()
+        straight = straight_features(self._declared_schema())
+        numeric = (j for j, kind in enumerate(encoding.kinds) if kind in ("numeric", "private"))
+        found = tuple(j for j in numeric if encoding.names[j] not in straight) if encoding.centred else ()
         return found if len(found) <= MOST_COLUMNS else ()
 
     def _options(self) -> dict[str, Any]:
@@ -69,10 +132,10 @@ class Shapes(PrivateEstimator):
         self._in_callers_units()
 
     def _in_callers_units(self) -> None:
-        """`shapes_` and `intercept_` from `w_`, the released marginals and the encoding."""
-        values = shape_values(self.w_, self._encoding.d, self._columns, self._centre, self._shares)
+        """`shapes_` and `intercept_` from the coefficients, the released marginals and the encoding."""
+        values = shape_values(self._shown, self._encoding.d, self._columns, self._centre, self._shares)
         self._values, self._means = values
-        constant = float(self.w_[self._encoding.d] + self._means.sum())
+        constant = float(self._shown[self._encoding.d] + self._means.sum())
         self.intercept_ = self._level(constant)
         self.shapes_: Mapping[str, Shape] = self._shapes()
 
@@ -96,8 +159,8 @@ class Shapes(PrivateEstimator):
     def _scores_of(self, X: Any) -> np.ndarray:
         encoded, cells = self._parts(X)
         d = self._encoding.d
-        scores = np.asarray(encoded @ self.w_[:d]) + self.w_[d]
-        table = self.w_[d + 1 :].reshape(len(self._columns), PLACES)
+        scores = np.asarray(encoded @ self._shown[:d]) + self._shown[d]
+        table = self._shown[d + 1 :].reshape(len(self._columns), PLACES)
         for place in range(len(self._columns)):
             scores = scores + table[place][cells[:, place]]
         return np.asarray(scores, dtype=np.float64)
@@ -121,9 +184,9 @@ class Shapes(PrivateEstimator):
         encoded, cells = self._parts(X)
         dense, unit = np.asarray(encoded.toarray() if is_sparse(encoded) else encoded, dtype=np.float64), self._unit()
         found: dict[str, np.ndarray] = {}
-        table = self.w_[self._encoding.d + 1 :].reshape(len(self._columns), PLACES)
+        table = self._shown[self._encoding.d + 1 :].reshape(len(self._columns), PLACES)
         for j, name in enumerate(self._encoding.names):
-            part = self.w_[j] * dense[:, j]
+            part = self._shown[j] * dense[:, j]
             if j in self._columns:
                 place = self._columns.index(j)
                 part = part + table[place][cells[:, place]] - self._means[place]
@@ -138,7 +201,8 @@ class Shapes(PrivateEstimator):
 
     def _extra_record(self) -> dict[str, Any]:
         shapes = {"columns": list(self._columns), "shares": self._shares.tolist(), "centre": self._centre.tolist()}
-        return {**super()._extra_record(), "shapes": {**shapes, "curves": self.curves_}}
+        edits = {} if self._edited is None else {"edited": self._edited.tolist(), "edits": list(self.edits_)}
+        return {**super()._extra_record(), "shapes": {**shapes, "curves": self.curves_, **edits}}
 
     def _restore(self, extra: dict[str, Any]) -> None:
         super()._restore(extra)
@@ -154,6 +218,17 @@ class Shapes(PrivateEstimator):
         if not (fits and self.fit_intercept and np.isfinite(self._shares).all() and np.isfinite(self._centre).all()):
             raise ValueError("shapes that do not fit the coefficients")
         self.curves_ = str(shapes["curves"])
+        if "edited" in shapes:
+            edited = np.array(shapes["edited"], dtype=np.float64)
+            if edited.shape != self.w_.shape or not np.isfinite(edited).all():
+                raise ValueError("edited shapes that do not fit the released ones")
+            self._edited, self.edits_ = edited, tuple(str(edit) for edit in shapes["edits"])
+
+
+def straight_features(schema: Schema | None) -> set[str]:
+    """Features of columns that the schema keeps straight ("shape": "linear")."""
+    columns = () if schema is None else schema.columns
+    return {name for column in columns if column.shape == "linear" for piece in column.pieces for name in piece.features}
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

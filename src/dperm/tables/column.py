@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,13 +11,25 @@ import numpy as np
 
 from dperm.tables.cells import codes, filled, nulls, numbers, truth
 from dperm.tables.encoding import missing_value
-from dperm.tables.transforms import DATE_PARTS, Binned, DatePart, Hashed, Reader, bin_edges, bin_names, check_hash, check_parts
+from dperm.tables.transforms import (
+    DATE_PARTS,
+    Binned,
+    DatePart,
+    Hashed,
+    Logarithm,
+    Reader,
+    bin_edges,
+    bin_names,
+    check_hash,
+    check_parts,
+)
 from dperm.words.spelling import closest, finite, scalars
 
 COLUMN_TYPES = ("numeric", "ordinal", "categorical", "boolean", "sparse", "datetime", "ignored")
 TARGET_TYPES = ("classes", "numeric", "count")
 OWN_LEVEL = "its own level"
 MISSING_NAME = "(missing)"
+SHAPES = ("auto", "linear")
 MISSING_RULES = ("mean", "middle", "indicator")  # of numeric and ordinal columns; "mean" where nothing is said
 
 
@@ -36,6 +49,8 @@ class Column:
     parts: tuple[str, ...] = ()  # of a date
     hash: int | None = None  # levels that text is hashed into
     bins: Any = None  # a number of bins between low and high, or their edges
+    log: bool = False  # whether the logarithm of a positive number is the feature
+    shape: str = "auto"  # of an additive model: "linear" keeps a column straight
     reader: Reader | None = None  # of a piece: what takes its cells to places or numbers
     source: str | None = None  # of a piece: the column of the table that it is read from
 
@@ -89,6 +104,12 @@ class Column:
             raise ValueError(f'Expected {what} for {where}. Parts belong to "type": "datetime", e.g. "parts": ["month", "hour"].')
         if self.hash is not None and (self.type != "categorical" or self.levels or self.private_levels):
             raise ValueError(f'Expected hash only on a categorical column without levels, found it for {where}. Drop "levels".')
+        if self.shape not in SHAPES or (self.shape != "auto" and self.type not in ("numeric", "ordinal")):
+            raise ValueError(f"Expected shape in {SHAPES} on a numeric or ordinal column, found {self.shape!r} for {where}.")
+        if self.log and not (self.type == "numeric" and self.bins is None and finite(self.low) and self.low > 0):  # type: ignore[operator]
+            raise ValueError(
+                f"Expected log only on a numeric column with 0 < low and no bins, found it for {where}. Less counts as low."
+            )
         if self.bins is None:
             return
         if self.type != "numeric" or self.bounds is not None:
@@ -99,7 +120,7 @@ class Column:
 
     @property
     def transformed(self) -> bool:
-        return bool(self.parts) or self.hash is not None or self.bins is not None
+        return bool(self.parts) or self.hash is not None or self.bins is not None or self.log
 
     @property
     def pieces(self) -> tuple[Column, ...]:
@@ -114,6 +135,10 @@ class Column:
         if self.bins is not None:
             edges = bin_edges(self.bins, self.low, self.high, f"column {self.name!r}")
             return (Column(f"bins({self.name})", "categorical", **self._piece(bin_names(edges), Binned(edges))),)
+        if self.log:
+            low, high = math.log(float(self.low or 1.0)), math.log(float(self.high or 1.0))
+            missing = self.missing if self.missing_number is None else float(Logarithm(low)([self.missing_number])[0])
+            return (Column(f"log({self.name})", "numeric", low, high, missing=missing, reader=Logarithm(low), source=self.name),)
         return (self,)
 
     def _part(self, part: str) -> Column:
@@ -192,6 +217,8 @@ class Column:
                 found[name] = getattr(self, name)
         if self.levels or self.private_levels:
             found["levels"] = "private" if self.private_levels else list(self.levels)
+        found |= {"log": True} if self.log else {}
+        found |= {"shape": self.shape} if self.shape != "auto" else {}
         if self.parts:
             found["parts"] = list(self.parts)
         if self.bins is not None:
@@ -229,7 +256,7 @@ class TargetColumn:
             )
 
 
-ENTRIES = ("type", "low", "high", "levels", "missing", "group", "bounds", "parts", "hash", "bins")
+ENTRIES = ("type", "low", "high", "levels", "missing", "group", "bounds", "parts", "hash", "bins", "log", "shape")
 
 
 def described(name: str, entry: Any) -> Column:
@@ -251,6 +278,9 @@ def described(name: str, entry: Any) -> Column:
             _check_missing(name, entry.get("type"), missing, levels)
     said: dict[str, Any] = {key: entry.get(key) for key in ("low", "high", "group", "bounds")}
     said |= _transform(name, entry, missing)
+    if not isinstance(entry.get("log", False), bool):
+        raise ValueError(f"Expected true or false as log of column {name!r}, found another value.")
+    said |= {key: entry[key] for key in ("log", "shape") if key in entry}
     return Column(name, entry.get("type", ""), levels=levels, missing=missing, private_levels=private, **said)
 
 

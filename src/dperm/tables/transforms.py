@@ -5,6 +5,7 @@
 | {"type": "datetime", "parts": ["month", "hour"]}  | a choice per part; "year" is a number from low to high           |
 | {"type": "categorical", "hash": 64}               | a choice of 64 levels: what a fixed public hash makes of the cell |
 | {"type": "numeric", "low": .., "high": .., "bins": 10} | a choice of 10 bins of equal width; or "bins": [edges]      |
+| {"type": "numeric", "low": 1, "high": 1000, "log": true} | its logarithm; cells below low count as low                 |
 
 **Guarantee**: what a cell becomes depends on that cell and on the declaration. The names of the features say what was done,
 "month(when)=3", "hash(street)=17", "bins(age)=[20, 30)", so that a certificate states it.
@@ -41,6 +42,22 @@ class Reader(Protocol):
     """From a column of cells to numbers: the place of a level (-1 for none), or a value (NaN for none)."""
 
     def __call__(self, values: Any) -> NDArray[np.float64]: ...
+
+
+@dataclass(frozen=True)
+class Logarithm:
+    """The logarithm of a number, `low` where that is smaller or does not exist; NaN where the cell is no number.
+
+    >>> Logarithm(0.0)(["1", "0", "-3", "many"]).tolist()
+    [0.0, 0.0, 0.0, nan]
+    """
+
+    low: float
+
+    def __call__(self, values: Any) -> NDArray[np.float64]:
+        raw = np.asarray(numbers(values), dtype=np.float64)
+        known = np.isfinite(raw)
+        return np.where(known, np.maximum(np.log(np.where(known & (raw > 0), raw, 1e-300)), self.low), np.nan)
 
 
 @dataclass(frozen=True)
