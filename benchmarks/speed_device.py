@@ -1,8 +1,8 @@
-"""The fused step on a card: share of the read bandwidth, agreement with float64, one changed row of 60 million, a 100-step fit.
+"""The fused step on a GPU: share of the read bandwidth, agreement with float64, one changed row of 60 million, a 100-step fit.
 
-    python benchmarks/speed_device.py results.json     # needs a CUDA card, torch, Triton and dperm's own dependencies
+    python benchmarks/speed_device.py results.json     # needs a CUDA GPU, torch, Triton and dperm's own dependencies
 
-Every figure of docs/performance.md about cards comes from one run of this file.
+Every figure of docs/performance.md about GPUs comes from one run of this file.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def attained() -> float:
 
 
 def whole_fit() -> dict:
-    """100 private steps on 60 million × 32: time on the card and on the clock, with certificate."""
+    """100 private steps on 60 million × 32: time on the GPU and on the clock, with certificate."""
     X, y, _ = data(60_000_000, 32, torch.float32, seed=7)
     y = torch.where(X[:, :8].sum(dim=1) > 0, 1.0, -1.0)
     problem = Problem(LogisticLoss(), Ridge(1.0), data=DataBounds(3.0, Interval(-1, 1), 1.0))
@@ -163,8 +163,8 @@ def whole_fit() -> dict:
     w = torch.tensor(release.w, device="cuda", dtype=torch.float32)
     accuracy = float((torch.sign(X @ w[:32] + w[32]) == y).float().mean())
     checked = release.certificate.verify()
-    print(f"100 steps of 60,000,000 x 32: {sum(on_card) / 1e3:.3f} s on the card, {wall:.2f} s in all, accuracy {accuracy:.4f}")
-    return {"seconds on the card": sum(on_card) / 1e3, "seconds": wall, "accuracy": accuracy, "verified": bool(checked)}
+    print(f"100 steps of 60,000,000 x 32: {sum(on_card) / 1e3:.3f} s on the GPU, {wall:.2f} s in all, accuracy {accuracy:.4f}")
+    return {"seconds on the GPU": sum(on_card) / 1e3, "seconds": wall, "accuracy": accuracy, "verified": bool(checked)}
 
 
 def other_paths() -> dict:
@@ -202,7 +202,7 @@ def other_paths() -> dict:
 
 
 def flagship() -> dict:
-    """Objective perturbation solved on the card: against the same fit in memory, and 20 million rows."""
+    """Objective perturbation solved on the GPU: against the same fit in memory, and 20 million rows."""
     found = {}
     torch.manual_seed(4)
     X = torch.rand(20_000_000, 32, device="cuda") - 0.5

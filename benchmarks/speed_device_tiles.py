@@ -1,6 +1,6 @@
-"""Which tile shape reads fastest on this card: every shape × element type × tile, in one table. Feeds `dperm.rows.kernels.TILES`.
+"""Which tile shape reads fastest on this GPU: every shape × element type × tile, in one table. Feeds `dperm.rows.kernels.TILES`.
 
-    python benchmarks/speed_device_tiles.py            # needs a CUDA card, torch and Triton; nothing else
+    python benchmarks/speed_device_tiles.py            # needs a CUDA GPU, torch and Triton; nothing else
 
 Compiling takes longer than timing, so every tile is first compiled by several processes at once into Triton's cache.
 """
@@ -36,7 +36,7 @@ def kernels():
 
 
 def data(n: int, d: int, dtype: torch.dtype, seed: int = 0):
-    """Rows of norm about 1 and labels ±1, drawn on the card."""
+    """Rows of norm about 1 and labels ±1, drawn on the GPU."""
     torch.manual_seed(seed)
     X = torch.empty(n, d, dtype=dtype, device="cuda")
     for part in X.split(1_000_000):
@@ -46,7 +46,7 @@ def data(n: int, d: int, dtype: torch.dtype, seed: int = 0):
 
 
 def milliseconds(function, repeats: int = 12) -> float:
-    """Median over `repeats`, by events on the card, after two warm-ups."""
+    """Median over `repeats`, by events on the GPU, after two warm-ups."""
     for _ in range(2):
         function()
     times = []

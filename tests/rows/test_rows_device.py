@@ -172,12 +172,12 @@ def test_no_rows_are_fitted_where_n_is_protected(kind, method):
         np.testing.assert_allclose(device.coef_, memory.coef_, atol=1e-4)
 
 
-def test_a_card_without_room_is_named(monkeypatch):
+def test_a_GPU_without_room_is_named(monkeypatch):
     def full(*_):
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     monkeypatch.setattr("dperm.rows.device.clipped_rows", full)
-    with pytest.raises(ValueError, match="room on the card"):
+    with pytest.raises(ValueError, match="room on the GPU"):
         DeviceRows(torch.ones(4, 2), torch.ones(4), host=False).bounded(DataBounds(1.0, Interval(-1, 1)))
 
 

@@ -109,6 +109,6 @@ def test_locations_check_their_parameters_too():
 def test_a_card_that_is_not_there_is_named_at_construction():
     torch = pytest.importorskip("torch", reason="device rows need torch: pip install dperm[torch]")
     if torch.cuda.is_available():
-        pytest.skip("this machine has a card")
-    with pytest.raises(ValueError, match="a card for device='cuda', found none"):
+        pytest.skip("this machine has a GPU")
+    with pytest.raises(ValueError, match="a GPU for device='cuda', found none"):
         dperm.DeviceRows(X, Y, device="cuda")

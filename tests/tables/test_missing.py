@@ -280,7 +280,7 @@ def test_device_rows_are_filled_after_they_are_bounded():
 def test_rows_that_stream_to_a_card_are_filled_piece_by_piece():
     torch = pytest.importorskip("torch", reason="device rows need torch: pip install dperm[torch]")
     if not torch.cuda.is_available():
-        pytest.skip("rows stream to a card, and this machine has none")
+        pytest.skip("rows stream to a GPU, and this machine has none")
     X, y, _ = table(n=30_000)
     expected = dperm.LinearRegression(1.0, **declared()).fit(X, y)
     for kind, close in ((torch.float64, 1e-6), (torch.float32, 1e-3), (torch.bfloat16, 3e-2)):

@@ -1,4 +1,4 @@
-"""Data that is not read into memory: rows on disk, on a card or on a cluster, encoded and labelled by the declarations."""
+"""Data that is not read into memory: rows on disk, on a GPU or on a cluster, encoded and labelled by the declarations."""
 
 from __future__ import annotations
 
@@ -108,12 +108,12 @@ def declared_rows(estimator: Any, rows: Any, sample_weight: Any, groups: Any) ->
         rows = _with_columns(estimator, rows, sample_weight, groups)
     elif sample_weight is not None or groups is not None:
         raise ValueError(
-            "Expected no sample_weight= or groups= with rows on disk, on a card or on a Dask cluster, found one. "
+            "Expected no sample_weight= or groups= with rows on disk, on a GPU or on a Dask cluster, found one. "
             "Pass a table or arrays in memory, or a Spark table."
         )
     elif estimator.max_rows_per_person is not None:
         raise ValueError(
-            "Expected no max_rows_per_person= with rows on disk, on a card or on a Dask cluster, which are protected row by row, "
+            "Expected no max_rows_per_person= with rows on disk, on a GPU or on a Dask cluster, which are protected row by row, "
             "found one. Pass a table or arrays in memory, or a Spark table, with groups=."
         )
     schema = getattr(rows, "schema", None)

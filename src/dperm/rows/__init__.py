@@ -1,4 +1,4 @@
-"""Rows: data that can be summed block by block, in memory, on disk, on a card or on a cluster.
+"""Rows: data that can be summed block by block, in memory, on disk, on a GPU or on a cluster.
 
 Every engine cuts the same blocks and adds them as integers, so the sums agree. Engines are imported when first used: only
 `MemoryRows` needs nothing beyond NumPy.

@@ -36,7 +36,7 @@ class DeviceRows:
     """X (n × d), y and optional weights as arrays of one library on one device.
 
     With `device="cuda"` and X on the host, X stays there and streams through pinned buffers on every pass: for data larger than
-    the card. Without it, arrays in the host's memory are summed by NumPy, uncopied, with the bits of `MemoryRows`; `host=False`
+    the GPU. Without it, arrays in the host's memory are summed by NumPy, uncopied, with the bits of `MemoryRows`; `host=False`
     takes their own library instead. `names` are the columns' names, if they have any.
 
     **Guarantee**: the sensitivity of the computed sum is within the release slack of the declared one: see `kernels.py` for
@@ -95,7 +95,7 @@ class DeviceRows:
 
     @property
     def streams(self) -> bool:
-        """X waits on the host and goes to the card piece by piece."""
+        """X waits on the host and goes to the GPU piece by piece."""
         return str(device_of(self.X)) == "cpu" and str(self.device) != "cpu"
 
     def encoded(self, encoding: object) -> DeviceRows:
@@ -158,7 +158,7 @@ class DeviceRows:
 
     def _products(self, term: DeviceTerm, weight: Any, step: float) -> NDArray[np.float64]:
         """Products per block in float64, several blocks at once."""
-        # A processor wants one block in its cache, a card wants many blocks in flight.
+        # A processor wants one block in its cache, a GPU wants many blocks in flight.
         blocks = 1 if str(self.device) == "cpu" else max(PRODUCT_BYTES // (BLOCK_ROWS * self.d * 8), 1)
         total: Any = None
         for start, X in self.pieces(blocks * BLOCK_ROWS):
@@ -212,7 +212,7 @@ class DeviceRows:
             kept = None if weight is None else np.asarray(weight[part], dtype=np.float64)
             if self.fill is None:
                 return cut_block(to_host(X), y[part], kept, start, self.data, self.feature_map)
-            # Bounds come first, then the filling: rows on the card are bounded already, those that stream are not yet.
+            # Bounds come first, then the filling: rows on the GPU are bounded already, those that stream are not yet.
             found = cut_block(to_host(X), y[part], kept, start, self.data if self.streams else None, self.feature_map)
             return Filling(self.fill).block(found)
 
@@ -232,12 +232,12 @@ def _present(device: Any) -> Any:
         except ImportError as error:
             raise ValueError(f"Expected torch for device={str(device)!r}, found none. Install dperm[torch].") from error
         if not torch.cuda.is_available():
-            raise ValueError(f"Expected a card for device={str(device)!r}, found none. Leave device= out: NumPy sums the rows.")
+            raise ValueError(f"Expected a GPU for device={str(device)!r}, found none. Leave device= out: NumPy sums the rows.")
     return device
 
 
 class enough_memory:
-    """A card that is too small says so in our words."""
+    """A GPU that is too small says so in our words."""
 
     def __init__(self, X: Any) -> None:
         self.size = math.prod(X.shape) * 4
@@ -247,7 +247,7 @@ class enough_memory:
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         if kind is not None and "OutOfMemory" in kind.__name__:
             raise ValueError(
-                f"Expected room on the card for the rows (about {self.size / 1e9:.1f} GB) and a working copy, found too little. "
+                f"Expected room on the GPU for the rows (about {self.size / 1e9:.1f} GB) and a working copy, found too little. "
                 'Keep X on the host and pass device="cuda", so that it streams, or use bfloat16. Nothing was released.'
             ) from error
 

@@ -10,7 +10,7 @@ and a quotient in float32, and √p·h/2 of the grid with h ≤ C·2⁻²⁰. Fo
 slack of 1.001, which has room for the grid of the release (1.2e-4) beside it. No float32 sum over rows is ever taken.
 
 **Why 32 bits suffice.** C/h ≤ 2²¹ and an accumulator sees at most 512 rows before it is flushed: 2³⁰ < 2³¹. The grid does not
-know n, nominal or true: 64 bits hold the sum of 2⁴² rows, 4.4·10¹², which no card and no host beside it holds.
+know n, nominal or true: 64 bits hold the sum of 2⁴² rows, 4.4·10¹², which no GPU and no host beside it holds.
 """
 
 from __future__ import annotations
@@ -219,7 +219,7 @@ def fused_counts(
     """(Σ rows of the clipped gradient as int64 counts, step of the grid). X is n × d, float32 or bfloat16, rows contiguous.
 
     z = scale∘x + offset; the margin is ⟨z, w⟩ + bias. `total` lets several pieces of X add into one tensor. `processors` is the
-    number of multiprocessors of the card.
+    number of multiprocessors of the GPU.
     """
     import torch
 

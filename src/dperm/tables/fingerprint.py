@@ -1,7 +1,7 @@
 """A digest of a data set's content: a file's bytes, a table's columns, arrays, or rows of an engine.
 
 It is private: the ledger keeps it. Rows say themselves what they are recognised by, whatever was declared about them: rows
-on disk by the bytes of their files (as `Ledger(path, data=file)` is), rows in memory or on a card by their array, rows on a
+on disk by the bytes of their files (as `Ledger(path, data=file)` is), rows in memory or on a GPU by their array, rows on a
 cluster by their cells in blocks of 8,192 rows, whatever the partitions.
 """
 

@@ -114,7 +114,7 @@ class Features:
 
 
 def settled(values: Vector) -> Vector:
-    """What rows add, with 0 for NaN, as on a card: a loss that overflows on one row must not be the whole block's sum."""
+    """What rows add, with 0 for NaN, as on a GPU: a loss that overflows on one row must not be the whole block's sum."""
     nothing = np.isnan(values)
     return np.where(nothing, values.dtype.type(0), values) if nothing.any() else values
 
