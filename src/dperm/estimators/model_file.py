@@ -15,7 +15,8 @@ from dperm.estimators.search import SearchCertificate
 from dperm.tables.encoding import Encoding
 from dperm.tables.json_files import in_folder, read_json
 from dperm.tables.packed import unpacked
-from dperm.walk.certificate import HOSTILE, Certificate, coefficient_hash
+from dperm.walk.certificate import Certificate, coefficient_hash
+from dperm.walk.claims import HOSTILE
 from dperm.walk.fitting import Release, rebuilt_plan
 
 

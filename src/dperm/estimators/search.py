@@ -48,7 +48,8 @@ from dperm.tables.cells import column, numbers, positions
 from dperm.tables.labels import label_column
 from dperm.tables.persons import person_weights
 from dperm.tables.tables import in_memory_only
-from dperm.walk.certificate import Certificate, Claim, differences
+from dperm.walk.certificate import Certificate
+from dperm.walk.claims import Claim, differences
 from dperm.walk.fitting import execute
 
 FORMAT = "dperm-search/1"

@@ -32,7 +32,8 @@ from dperm.release.noise import noise_source
 from dperm.release.plan import Outcome, Plan, Shape, Target
 from dperm.rows.memory import MemoryRows
 from dperm.tables.persons import person_column, person_weights, unit_of
-from dperm.walk.certificate import ARITHMETIC, TOLERANCE, Claim, _plain, coefficient_hash, differences, target_spec
+from dperm.walk.certificate import ARITHMETIC, coefficient_hash, target_spec
+from dperm.walk.claims import TOLERANCE, Claim, differences, plain
 from dperm.walk.fitting import execute
 
 if TYPE_CHECKING:
@@ -229,7 +230,7 @@ def _record(
     level: float,
     receipt: Mapping[str, object] | None,
 ) -> dict[str, object]:
-    target, released = plan.target, _plain(outcome.released)
+    target, released = plan.target, plain(outcome.released)
     composed = plan.guarantee.epsilon(target.delta)
     if composed > target.epsilon * (1 + TOLERANCE):
         raise ValueError("the plan costs more than its target")
@@ -245,7 +246,7 @@ def _record(
         "question": question.spec(),
         "level": level,
         "model": dict(model),
-        "stages": [_plain(stage.spec()) for stage in plan.stages],
+        "stages": [plain(stage.spec()) for stage in plan.stages],
         "released": released,
         "decided": in_units(question, dict(outcome.decided)),
         "digest": digest,
@@ -253,5 +254,5 @@ def _record(
         "binding": hashlib.sha256(json.dumps([dict(model), shape, digest], sort_keys=True).encode()).hexdigest(),
         "metrics": metrics(plan, question, released, level),
         "noise": {**noise, "private": noise["policy"] != "seeded", "claim": ARITHMETIC[noise["policy"]]},
-        **({} if receipt is None else {"ledger": _plain(receipt)}),
+        **({} if receipt is None else {"ledger": plain(receipt)}),
     }

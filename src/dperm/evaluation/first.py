@@ -18,7 +18,8 @@ from scipy.special import ndtri
 from dperm.privacy import Gaussian, gaussian_mu
 from dperm.release.noise import gaussian_scale
 from dperm.release.plan import Plan, Shape, Stage, Target
-from dperm.walk.certificate import ARITHMETIC, TOLERANCE, _plain
+from dperm.walk.certificate import ARITHMETIC
+from dperm.walk.claims import TOLERANCE, plain
 
 FORMAT = "dperm-evaluation/1"
 REDRAWS = 400
@@ -66,7 +67,7 @@ def record_first(
         "level": stated["level"],
         "range": stated["range"] if kind == "regression" else None,
         "model": dict(stated["model"]),
-        "stages": [_plain(stage.spec()) for stage in plan.stages],
+        "stages": [plain(stage.spec()) for stage in plan.stages],
         "released": dict(released),
         "metrics": metrics(plan, released, stated["range"], stated["level"]),
         "noise": {**noise, "private": noise["policy"] != "seeded", "claim": ARITHMETIC[noise["policy"]]},

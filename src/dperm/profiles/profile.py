@@ -34,7 +34,8 @@ from dperm.tables.column import Column
 from dperm.tables.persons import person_column, person_weights, unit_of
 from dperm.tables.schema import Schema
 from dperm.tables.tables import column_names, is_table
-from dperm.walk.certificate import ARITHMETIC, TOLERANCE, Claim, _plain, differences, target_spec
+from dperm.walk.certificate import ARITHMETIC, target_spec
+from dperm.walk.claims import TOLERANCE, Claim, differences, plain
 from dperm.walk.fitting import execute
 
 if TYPE_CHECKING:
@@ -250,7 +251,7 @@ def _record(
     schema: Mapping[str, object] | None,
     receipt: Mapping[str, object] | None,
 ) -> dict[str, object]:
-    target, released = plan.target, _plain(outcome.released)
+    target, released = plan.target, plain(outcome.released)
     composed = plan.guarantee.epsilon(target.delta)
     if composed > target.epsilon * (1 + TOLERANCE):
         raise ValueError("the plan costs more than its target")
@@ -263,13 +264,13 @@ def _record(
         "guarantee": {**budget, "unit": target.unit, "composed_epsilon": composed},
         "target": target_spec(target),
         "shape": {"n": plan.shape.n, "d": plan.shape.d},
-        "question": _plain(question.spec()),
-        "schema": None if schema is None else _plain(dict(schema)),
+        "question": plain(question.spec()),
+        "schema": None if schema is None else plain(dict(schema)),
         "level": level,
-        "stages": [_plain(stage.spec()) for stage in plan.stages],
+        "stages": [plain(stage.spec()) for stage in plan.stages],
         "released": released,
         "digest": hashlib.sha256(json.dumps(released, sort_keys=True).encode()).hexdigest(),
-        "profile": _plain(described(plan, question, released, level)),
+        "profile": plain(described(plan, question, released, level)),
         "noise": {**noise, "private": noise["policy"] != "seeded", "claim": ARITHMETIC[noise["policy"]]},
-        **({} if receipt is None else {"ledger": _plain(receipt)}),
+        **({} if receipt is None else {"ledger": plain(receipt)}),
     }
