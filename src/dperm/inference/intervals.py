@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -42,6 +42,9 @@ from dperm.terms.information import InformationTerm, information_term
 from dperm.terms.moments import smat
 from dperm.walk.fitting import execute
 from dperm.words.wording import printable
+
+if TYPE_CHECKING:
+    from dperm.estimators.base import PrivateEstimator
 
 
 @dataclass(frozen=True)
@@ -205,7 +208,7 @@ class Contrasts:
     map: Vector
 
 
-def scaled_inference(model: Any) -> ScaledInference:
+def scaled_inference(model: PrivateEstimator) -> ScaledInference:
     """The method for the encoded columns of a model; it knows which are levels of one group, which only contrasts tell apart."""
     encoding = model._encoding
     groups = one_hot_groups(encoding) if model.fit_intercept and encoding.x_norm is None else ()
@@ -220,7 +223,7 @@ def one_hot_groups(encoding: Encoding) -> tuple[int, ...]:
     )
 
 
-def contrasts(model: Any) -> Contrasts:
+def contrasts(model: PrivateEstimator) -> Contrasts:
     encoding, d = model._encoding, model._encoding.d
     p = d + int(model.fit_intercept)
     members: dict[int, list[int]] = {}
@@ -263,7 +266,7 @@ def _mechanism(model: object) -> str:
     raise ValueError(f"Expected a fit with intervals=True, found one by {name!r}: {why}. {advice}")
 
 
-def _one_step(model: Any) -> tuple[Errors, OneStep, Vector]:
+def _one_step(model: PrivateEstimator) -> tuple[Errors, OneStep, Vector]:
     """Errors of all encoded coefficients of a fit by `scaled-inference`, the step behind them, and the map to the columns."""
     plan, problem = model.plan_, Problem.from_spec(model.certificate_.record["problem"])
     mechanism: ScaledInference = mechanism_of_record(plan.mechanism, plan.options)
@@ -275,7 +278,7 @@ def _scaled(model: Any, kept: Contrasts) -> tuple[Errors, str]:
     return errors.mapped(kept.map.T), target_sentence(model) + _weak_directions(model, step, lift)
 
 
-def target_sentence(model: Any) -> str:
+def target_sentence(model: PrivateEstimator) -> str:
     """What the estimates are of, in one sentence without a full stop."""
     loss, decided = model.certificate_.record["problem"]["loss"]["name"], model.certificate_.record["decided"]
     half = (model._y_high - model._y_low) / 2 if hasattr(model, "_y_low") else 1.0
@@ -300,7 +303,7 @@ def target_sentence(model: Any) -> str:
     return f"{sentence}; errors include sampling and privacy noise"
 
 
-def _weak_directions(model: Any, step: OneStep, lift: Vector) -> str:
+def _weak_directions(model: PrivateEstimator, step: OneStep, lift: Vector) -> str:
     """Names the columns of the directions that the matrix cannot tell from flat, each in deviations of its column."""
     weak = step.unresolved().T
     if len(weak) == 0:
@@ -339,7 +342,7 @@ def _statistics(model: Any, kept: Contrasts) -> tuple[Errors, str]:
     return Errors(w, sampling, sampling, inverse @ noise @ inverse), note
 
 
-def _objective_problem(model: Any) -> tuple[Problem, Mapping[str, Any]]:
+def _objective_problem(model: PrivateEstimator) -> tuple[Problem, Mapping[str, Any]]:
     if _mechanism(model) != "objective":
         raise ValueError("Expected a fit by 'objective', found 'statistics', whose intervals need no further release.")
     record: Mapping[str, Any] = model.certificate_.record
@@ -378,7 +381,7 @@ def _objective(model: Any, kept: Contrasts) -> tuple[Errors, str]:
     return Errors(w, inverse, inverse, privacy), note
 
 
-def _planned_information(model: Any) -> Information | None:
+def _planned_information(model: PrivateEstimator) -> Information | None:
     """The matrix that the fit itself released, where it was planned with one."""
     values = model.release_.released.get("information")
     if values is None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,6 +21,9 @@ from dperm.privacy import gaussian_epsilon, gaussian_mu
 from dperm.problem import Problem
 from dperm.release.plan import Plan, Vector
 from dperm.words.notices import UNSURE
+
+if TYPE_CHECKING:
+    from dperm.estimators.base import PrivateEstimator
 
 SURE = 30.0  # times what the reference table needs; nearly collinear columns of real tables failed below it
 LARGEST = 3000  # coefficients beyond which the matrix of the reference table is not worth its time
@@ -89,7 +92,7 @@ def outlook(model: Any, problem: Problem, plan: Plan) -> Outlook | None:
     return Outlook(needed, plan.shape.n * usual * per_row * float(np.linalg.eigvalsh(moments)[0]), per_row, plan)
 
 
-def reference_moments(model: Any) -> Vector:
+def reference_moments(model: PrivateEstimator) -> Vector:
     """E[zzᵀ] of a row of the reference table, the intercept last."""
     encoding = model._encoding
     p = encoding.d + int(model.fit_intercept)

@@ -9,12 +9,15 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dperm.words.display import box
 from dperm.words.wording import printable
+
+if TYPE_CHECKING:
+    from dperm.estimators.base import PrivateEstimator
 
 Row = Mapping[str, Any]
 Facts = tuple[tuple[str, str], ...]
@@ -91,7 +94,7 @@ class Estimates:
         return table_html(self.title, self.facts, self.rows(), 0.95, self.note)
 
 
-def estimates(model: Any, why: str) -> Estimates:
+def estimates(model: PrivateEstimator, why: str) -> Estimates:
     """Every coefficient of a linear model: one line per column, or per class and column."""
     slopes, constant = np.atleast_2d(model.coef_), np.atleast_1d(model.intercept_)
     columns = [*model._encoding.names, *(["intercept"] if model.fit_intercept else [])]
@@ -104,7 +107,7 @@ def estimates(model: Any, why: str) -> Estimates:
     return Estimates(tuple(names), np.array(values, dtype=np.float64), why)
 
 
-def facts_of(model: Any) -> Facts:
+def facts_of(model: PrivateEstimator) -> Facts:
     """What stands above the table."""
     certificate = model.certificate_
     shape = certificate.record.get("shape", certificate.record.get("best", {}).get("shape", {}))

@@ -12,10 +12,13 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from dperm.privacy.checks import non_negative, probability, whole
 from dperm.privacy.relations import RELATIONS, REPLACE_ONE
+
+if TYPE_CHECKING:
+    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
 EVENTS: dict[str, type[Event]] = {}
 AnyEvent = TypeVar("AnyEvent", bound="type[Event]")
@@ -101,7 +104,7 @@ class Event:
         known = ", ".join(self.relations())
         return f"Expected relation in {known} for {type(self).__name__}, found {relation!r}. Change one."
 
-    def loss_distribution(self, discretization: float) -> Any:
+    def loss_distribution(self, discretization: float) -> PrivacyLossDistribution:
         """A dp_accounting privacy-loss distribution dominating the event on that grid, or None.
 
         By default the dominating pair of the event's pure, Gaussian or concentrated guarantee, in this order.
@@ -196,7 +199,7 @@ class Pure(Event):
     def approximate(self) -> tuple[float, float, int]:
         return self.epsilon, 0.0, self.count
 
-    def loss_distribution(self, discretization: float) -> Any:
+    def loss_distribution(self, discretization: float) -> PrivacyLossDistribution:
         from dperm.privacy import loss_distributions
 
         return loss_distributions.approximate(self.epsilon, 0.0, self.count, discretization)
@@ -266,7 +269,7 @@ class Approximate(Event):
     def scale(self) -> float:
         return math.sqrt(2 * self.count * self.epsilon * math.tanh(self.epsilon / 2))
 
-    def loss_distribution(self, discretization: float) -> Any:
+    def loss_distribution(self, discretization: float) -> PrivacyLossDistribution:
         from dperm.privacy import loss_distributions
 
         return loss_distributions.approximate(self.epsilon, self.delta, self.count, discretization)
@@ -331,7 +334,7 @@ class Sampled(Event):
             "Use relation='zero-out', or full batches."
         )
 
-    def loss_distribution(self, discretization: float) -> Any:
+    def loss_distribution(self, discretization: float) -> PrivacyLossDistribution:
         from dperm.privacy import loss_distributions
 
         return loss_distributions.sampled(self.rate, self.event.mu, self.event.count, discretization)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from dperm.privacy import conversions
 from dperm.privacy.checks import non_negative, probability
 from dperm.privacy.gaussian import gaussian_delta, gaussian_epsilon
 from dperm.privacy.relations import REPLACE_ONE, check_relation
+
+if TYPE_CHECKING:
+    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -271,7 +274,7 @@ class PrivacyLoss(Guarantee):
     kind: ClassVar[str] = "privacy-loss"
     discretization: float
     floor: float
-    pld: Any = field(compare=False)
+    pld: PrivacyLossDistribution = field(compare=False)
 
     def __init__(self, pld: object, relation: str, discretization: float, floor: float = 1e-13) -> None:
         self._set(

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from dperm.privacy.checks import non_negative, probability
 from dperm.privacy.events import Event, register_event
+
+if TYPE_CHECKING:
+    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
 
 @register_event
@@ -44,7 +47,7 @@ class Levels(Event):
     def scale(self) -> float:
         return self.mu
 
-    def loss_distribution(self, discretization: float) -> Any:
+    def loss_distribution(self, discretization: float) -> PrivacyLossDistribution:
         from dperm.privacy import loss_distributions
 
         hidden = loss_distributions.gaussian(self.mu, discretization)

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
 _MOST_POINTS = 2e6  # a grid of this size still transforms in a few seconds
 
@@ -47,13 +50,13 @@ def sampled_scale(rate: float, mu: float, count: int) -> float:
     return math.sqrt(count * float(weight @ loss**2))
 
 
-def _module() -> Any:
+def _module() -> PrivacyLossDistribution:
     from dp_accounting.pld import privacy_loss_distribution
 
     return privacy_loss_distribution
 
 
-def gaussian(mu: float, discretization: float) -> Any:
+def gaussian(mu: float, discretization: float) -> PrivacyLossDistribution:
     """N(0, 1) against N(μ, 1), chords between grid points.
 
     >>> print(f"{gaussian(1.0, 1e-3).get_delta_for_epsilon(1.0):.6f}")
@@ -82,7 +85,7 @@ def sampled(rate: float, mu: float, count: int, discretization: float) -> object
     return single if count == 1 else single.self_compose(count)
 
 
-def _symmetric(steps: Sequence[int], deltas: Sequence[float], discretization: float) -> Any:
+def _symmetric(steps: Sequence[int], deltas: Sequence[float], discretization: float) -> PrivacyLossDistribution:
     """The symmetric pair whose profile joins (e^{step·h}, δ) by chords, for steps ≥ 0 and a convex profile.
 
     A vertex carries the change of slope of the profile in e^ε. Exchanging the data sets mirrors it: the
@@ -116,7 +119,7 @@ def _symmetric(steps: Sequence[int], deltas: Sequence[float], discretization: fl
     return _module().PrivacyLossDistribution(pmf)
 
 
-def approximate(epsilon: float, delta: float, count: int, discretization: float) -> Any:
+def approximate(epsilon: float, delta: float, count: int, discretization: float) -> PrivacyLossDistribution:
     """Randomised response with ε, except that everything is revealed with probability δ; `count` times.
 
     The profile is linear in e^ε between its kinks at ±ε, so that the grid points around the kinks
@@ -134,7 +137,7 @@ def approximate(epsilon: float, delta: float, count: int, discretization: float)
     return single if count == 1 else single.self_compose(count)
 
 
-def concentrated(rho: float, discretization: float) -> Any:
+def concentrated(rho: float, discretization: float) -> PrivacyLossDistribution:
     """A pair that dominates every ρ-zCDP release: a convex hull of its (ε, δ) conversion. None for ρ
     above 5000.
 

@@ -16,7 +16,7 @@ import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -26,6 +26,9 @@ from dperm.privacy.gaussian import gaussian_delta, gaussian_mu
 from dperm.privacy.guarantees import Guarantee
 from dperm.privacy.objective_loss import discrete_law, expected_delta, hockey_stick, two_sided_delta
 from dperm.privacy.relations import ADD_REMOVE, REPLACE_ONE, ZERO_OUT, check_relation
+
+if TYPE_CHECKING:
+    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
 FORMS = ("self-bounding", "log-cosh", "one-signed", "two-sided", "softmax")
 Vertices = Sequence[tuple[float, float, float]]  # (weight, offset, shift): Σ weight·δ_G(ε − offset; shift)
@@ -147,7 +150,7 @@ class ObjectiveEvent(Event):
         factor = {"softmax": math.sqrt(2)}.get(self.form, 1.0) * self.rows * (2 if self.replace else 1)
         return factor * self.shift + min(self.curvature, 1.0)
 
-    def loss_distribution(self, discretization: float) -> Any:
+    def loss_distribution(self, discretization: float) -> PrivacyLossDistribution:
         """One privacy-loss distribution per direction, dominating the event on the grid."""
         if self.pointwise:
             return _pair(self, discretization)

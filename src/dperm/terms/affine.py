@@ -65,7 +65,7 @@ class Features:
         return np.asarray(products + np.asarray(constant, dtype=products.dtype))
 
     @cached_property
-    def key(self) -> tuple[Any, ...]:
+    def key(self) -> tuple[object, ...]:
         """The map's numbers: a term that was sent to a worker finds the gridded rows of the one sent before."""
         return (self.intercept, *(None if part is None else part.tobytes() for part in (self.shift, self.scale)))
 
@@ -87,7 +87,7 @@ class Features:
             total = row_squares(Z)
         return np.asarray(total, dtype=np.float64) + self.intercept**2
 
-    def centred(self, X: Matrix) -> Any:
+    def centred(self, X: Matrix) -> Matrix:
         """x - shift in the precision of X. For float32 rows the map is defined with the shift rounded to float32: a difference of
         two float32 numbers is exact up to half a unit of itself, so nothing cancels however large the shift is."""
         return X if self.shift is None else X - self.shift.astype(X.dtype)
@@ -132,7 +132,7 @@ def row_squares(Z: Any) -> Vector:
     return np.asarray(np.asarray(total, dtype=np.float64) * (1 + 2 * (d + 2) * unit) + d * 2.0**-126)
 
 
-def tall_product(X: Any, weights: Any) -> Any:
+def tall_product(X: Any, weights: Any) -> Matrix:
     """X @ weights. A few columns of weights go through BLAS in runs of 64 rows: its kernels for small matrices are up to four
     times as fast as those for a tall one, which are made for many columns."""
     if is_sparse(X) or weights.ndim == 1 or weights.shape[1] > FEW_COLUMNS:

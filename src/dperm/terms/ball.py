@@ -70,7 +70,7 @@ def sparse_squares(X: Any, weight: Vector, shift: Vector | None, radius: float) 
     return [Pair(np.ones_like(q), squares), Pair(q, entries), Pair(q * q), Pair(np.ones(1))]
 
 
-def squares_of(total: NDArray[Any], shift: Vector | None, radius: float) -> Vector:
+def squares_of(total: NDArray[np.longdouble], shift: Vector | None, radius: float) -> Vector:
     """Σ (f(x - m))² for every column, from the exact totals of `sparse_squares`."""
     d = (len(total) - 2) // 2
     most = reach(shift, radius)

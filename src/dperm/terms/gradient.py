@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,7 +90,7 @@ class UnclippedGradientTerm(GradientTerm):
         high = np.floor(steps / ROOM)
         return grid.pairs(np.concatenate([high, steps - high * ROOM], axis=1))
 
-    def units(self, total: NDArray[Any]) -> Vector:
+    def units(self, total: NDArray[np.longdouble]) -> Vector:
         high, low = total[:-1].reshape(2, -1)
         return super().units(np.append(high * ROOM + low, total[-1]))
 

@@ -31,7 +31,7 @@ from dperm.rows.exact import MOST_PRODUCT, MOST_SPARSE_PRODUCT, Pair, Paired
 from dperm.terms.affine import Features, settled
 
 if TYPE_CHECKING:
-    from dperm.problem.arrays import Matrix
+    from dperm.problem.arrays import Array, Matrix
 
 Vector = NDArray[np.float64]
 BITS = 20
@@ -98,7 +98,7 @@ class DenseGrid:
     bits: int
 
     @staticmethod
-    def of(X: Any, features: Features, least: float = 0.0) -> DenseGrid:
+    def of(X: Array, features: Features, least: float = 0.0) -> DenseGrid:
         n, d = X.shape
         width = features.width(d)
         Z = np.empty((n, width))
@@ -370,7 +370,7 @@ class Pulled(Paired):
         grid = gridded(block, self.features)
         return grid.pairs(left_factor(self.slopes(block, grid), grid, self.longest))
 
-    def units(self, total: NDArray[Any]) -> Vector:
+    def units(self, total: NDArray[np.longdouble]) -> Vector:
         features, waits = self.features, bool(total[-1])
         sums = total[:-1] * (self.longest / (MOST_SPARSE_PRODUCT * narrowest(features) if waits else MOST_PRODUCT))
         line = len(sums) - features.places

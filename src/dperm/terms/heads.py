@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,9 @@ from dperm.terms.ball import in_ball
 from dperm.terms.gridded import DenseGrid, gridded, on_grid, scaled
 from dperm.terms.moments import smat
 from dperm.terms.network import present
+
+if TYPE_CHECKING:
+    from dperm.problem.arrays import Array
 
 Vector = NDArray[np.float64]
 FEWEST, IN_CACHE = 64, 1 << 18  # rows of a run at least, and numbers of one whose float64 copy stays in a second-level cache
@@ -73,7 +76,7 @@ class UnitMoments(Tallied):
             total = dsyrk(1.0, c.T, beta=1.0, c=total, overwrite_c=1)
         return np.concatenate([np.diag(total), *(total[j, j + 1 :] for j in range(self.d - 1))])
 
-    def units(self, total: NDArray[Any]) -> Vector:
+    def units(self, total: NDArray[np.longdouble]) -> Vector:
         """Of pairs c cᵀ, whose step is 2⁻⁴⁰."""
         found = np.asarray(total / MOST_PRODUCT, dtype=np.float64)
         found[self.d :] *= math.sqrt(2.0)
@@ -153,7 +156,7 @@ class Directions:
         size, norm, limit = (np.concatenate([getattr(part, name) for part in parts]) for name in ("size", "norm", "limit"))
         return Block(WhiteRows(WideGrid(rows, size, norm, limit, parts[0].bits)), block.y, block.weight, block.start)
 
-    def _grid(self, X: Any) -> DenseGrid:
+    def _grid(self, X: Array) -> DenseGrid:
         grid = DenseGrid.of_rows(raw_rows(X))
         length = np.where(grid.norm > 0, grid.norm, 1.0) * 2.0**grid.bits
         rows = grid.rows.astype(np.float64) @ self.steps

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -260,7 +260,7 @@ class MatrixTerm(Paired):
         c = in_ball(scaled(self.score.features.dense(block.X), f), math.sqrt(self.row_bound))
         return [Pair(c, c)]
 
-    def units(self, total: NDArray[Any]) -> Vector:
+    def units(self, total: NDArray[np.longdouble]) -> Vector:
         return moments_of(total, self.row_bound)
 
     def sensitivity(self, relation: str) -> float:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,7 +49,7 @@ class InformationTerm(Paired):
         c = in_ball(scaled(design(block, self.features), np.sqrt(weight)), math.sqrt(self.row_bound))
         return [Pair(c, c)]
 
-    def units(self, total: NDArray[Any]) -> Vector:
+    def units(self, total: NDArray[np.longdouble]) -> Vector:
         return moments_of(total, self.row_bound)
 
     def sensitivity(self, relation: str) -> float:

@@ -72,7 +72,7 @@ class GramTerm(Paired):
         c = in_ball(scaled(z, np.sqrt(row_weights(block, self.max_weight))), math.sqrt(self.row_bound))
         return [Pair(c, c)]
 
-    def units(self, total: NDArray[Any]) -> Vector:
+    def units(self, total: NDArray[np.longdouble]) -> Vector:
         return moments_of(total, self.row_bound)
 
     def sensitivity(self, relation: str) -> float:
@@ -101,7 +101,7 @@ class CentredMoments(Paired):
         c = in_ball(scaled(rows, np.asarray(row_weights(block) > 0, dtype=np.float64)), self.radius)
         return [Pair(c, c)]
 
-    def units(self, total: NDArray[Any]) -> Vector:
+    def units(self, total: NDArray[np.longdouble]) -> Vector:
         return moments_of(total, self.row_bound)
 
     def sensitivity(self, relation: str) -> float:

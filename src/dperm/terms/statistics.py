@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -134,7 +134,7 @@ class SquareSum(Paired):
         inside = in_ball(scaled(rows, present(block)), self.radius)
         return [Pair(inside * inside), Pair(np.zeros(1))]
 
-    def units(self, total: NDArray[Any]) -> Vector:
+    def units(self, total: NDArray[np.longdouble]) -> Vector:
         if not total[-1]:
             return np.asarray(total[:-1] * (self.radius**2 / MOST_PRODUCT), dtype=np.float64)
         return squares_of(total, self.features.shift, self.radius)
