@@ -74,10 +74,8 @@ def evaluate(
     )
     if out is not None:
         write_whole(out.parent, {out.name: json.dumps(found.record, indent=1, allow_nan=False)})
-    if as_json:
-        show({"epsilon": epsilon, "statement": found.record["statement"], "metrics": dict(found.metrics)}, True)
-        return
-    show({**score_lines(found.metrics, level), "privacy": found.record["statement"]}, False)
+    told = {"epsilon": epsilon, "statement": found.record["statement"], "metrics": dict(found.metrics)}
+    show(told if as_json else {**score_lines(found.metrics, level), "privacy": found.record["statement"]}, as_json)
 
 
 def score_lines(metrics: Mapping[str, Any], level: float) -> dict[str, str]:
