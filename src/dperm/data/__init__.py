@@ -6,10 +6,15 @@ The file keeps UCI's train/test split in the column `split`; "?" is null.
 from __future__ import annotations
 
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from dperm.tables.schema import Schema
 
 
-def adult(split: str | None = None) -> Any:
+def adult(split: str | None = None) -> pa.Table:
     """The Adult table as an Arrow table, whole or one split ("train", "test")."""
     import pyarrow.compute as pc
     import pyarrow.parquet
@@ -19,7 +24,7 @@ def adult(split: str | None = None) -> Any:
     return table if split is None else table.filter(pc.equal(table.column("split"), split))
 
 
-def adult_schema() -> Any:
+def adult_schema() -> Schema:
     """Its public schema: bounds and levels a person would know without the data."""
     import json
 

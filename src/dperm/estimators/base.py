@@ -43,6 +43,8 @@ from dperm.walk.fitting import Release, fit
 from dperm.words.notices import repeated_fits, speak
 
 if TYPE_CHECKING:
+    from sklearn.utils import Tags
+
     from dperm.release.plan import Mechanism
 
 INTERCEPT = 1.0
@@ -437,7 +439,7 @@ class PrivateEstimator(Shown, BaseEstimator):
         X = read_matrix(self, X, sparse=True, reset=False, named=schema is None)  # encoded columns have other names
         return encoding.transform(X.toarray() if is_sparse(X) and encoding.centred else X)
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         tags.input_tags.allow_nan = True

@@ -24,6 +24,7 @@ from dperm.walk.fitting import fit
 from dperm.words.notices import repeated_fits
 
 if TYPE_CHECKING:
+    from sklearn.utils import Tags
     pass
 
 
@@ -174,7 +175,7 @@ class FiniteClassLearner(ClassifierMixin, BaseEstimator):
         numbers = self.hypotheses_.predict(self.index_, np.nan_to_num(X, posinf=0.0, neginf=0.0))
         return np.asarray(self.classes_[np.clip(numbers, 0, len(self.classes_) - 1)])
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         tags.non_deterministic = self.random_state is None

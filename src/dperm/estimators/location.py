@@ -25,6 +25,8 @@ from dperm.tables.tables import is_table
 from dperm.walk.fitting import fit
 
 if TYPE_CHECKING:
+    from sklearn.utils import Tags
+
     from dperm.release.plan import Mechanism
 
 NO_LABELS = Interval(0.0, 0.0)
@@ -181,7 +183,7 @@ class _Location(Shown, BaseEstimator):
             )
         return DataBounds.box(low.tolist(), high.tolist(), NO_LABELS)
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.target_tags.required = False
         tags.input_tags.allow_nan = True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from sklearn.base import RegressorMixin
@@ -19,6 +19,9 @@ from dperm.problem import Interval, Loss, PoissonLoss
 from dperm.release.plan import Shape, Target
 from dperm.tables.cells import numbers
 from dperm.walk.fitting import Release
+
+if TYPE_CHECKING:
+    from sklearn.utils import Tags
 
 LOWEST = -12.0  # rates below y_max·e^-12 are as good as none
 
@@ -236,7 +239,7 @@ class PoissonRegressor(RegressorMixin, PrivateEstimator):
         """D² of the Poisson deviance on public rows, for counts seen during the given exposures (1 if left out)."""
         return float(d2_tweedie_score(self._truth(X, y), self.predict(X, exposure), sample_weight=sample_weight, power=1))
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.target_tags.positive_only = True
         return tags

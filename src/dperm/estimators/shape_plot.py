@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 Vector = NDArray[np.float64]
@@ -55,7 +56,7 @@ def draw_shapes(shapes: Mapping[str, Shape], names: Sequence[str] | None = None)
     return figure
 
 
-def _panel(axes: Any, shape: Shape, *, first: bool) -> None:
+def _panel(axes: Axes, shape: Shape, *, first: bool) -> None:
     width = shape.grid[1] - shape.grid[0]
     share = shape.marginal[: len(shape.grid)]
     behind = axes.twinx()

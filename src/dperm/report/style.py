@@ -6,10 +6,15 @@ import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import Locator
 
 # Okabe and Ito's palette without yellow, which does not print
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -37,7 +42,7 @@ SETTINGS: dict[object, object] = {
 class Panel:
     """One pair of axes with the series drawn so far, so that every new series gets its own colour, marker and dash."""
 
-    axes: Any
+    axes: Axes
     used: int = 0
 
     def line(self, x: ArrayLike, y: ArrayLike, label: str, *, marks: int = 6) -> None:
@@ -76,7 +81,7 @@ class Panel:
         self.axes.set(title=title, xlabel=x, ylabel=y, xscale=x_scale, yscale=y_scale)
 
 
-def figure(panels: int = 1, *, width: float = 6.4, height: float = 4.2) -> tuple[Any, list[Panel]]:
+def figure(panels: int = 1, *, width: float = 6.4, height: float = 4.2) -> tuple[Figure, list[Panel]]:
     """A figure with `panels` axes side by side. matplotlib is imported here, when something is drawn."""
     from matplotlib.figure import Figure
 
@@ -87,7 +92,7 @@ def figure(panels: int = 1, *, width: float = 6.4, height: float = 4.2) -> tuple
     return drawing, [Panel(ax) for ax in axes]
 
 
-def save(drawing: Any, path: str | Path) -> None:
+def save(drawing: Figure, path: str | Path) -> None:
     """Write SVG or PNG by the file's ending, without a date."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -107,7 +112,7 @@ def styled(draw: Callable[[Path], None]) -> Callable[[Path], None]:
     return under_settings
 
 
-def _no_ticks() -> object:
+def _no_ticks() -> Locator:
     from matplotlib.ticker import NullLocator
 
     return NullLocator()

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,9 @@ from dperm.rows.memory import cut_block
 from dperm.tables.files import Files
 from dperm.tables.schema import Schema
 from dperm.tables.tables import cells
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Progress = Callable[[int, int, float], None]
 Piece = tuple[Any, NDArray[np.float64]]
@@ -132,7 +135,7 @@ class ArrowRows:
         if self.n == 0:  # where the number of rows is protected, nobody may learn that there are none
             yield partial(self._block, 0, lambda: (np.zeros((0, self.d), dtype=self.dtype), np.zeros(0)))
 
-    def tables(self) -> Iterator[Any]:
+    def tables(self) -> Iterator[pa.Table]:
         """The needed columns as they are stored, a table of at most 8,192 rows at a time: what predictions are made for."""
         import pyarrow as pa
 

@@ -15,7 +15,7 @@ import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,9 @@ from dperm.tables.cells import column, numbers
 from dperm.tables.fingerprint import digest
 from dperm.tables.schema import Schema
 from dperm.tables.tables import cells, columns
+
+if TYPE_CHECKING:
+    from distributed import Client
 
 # Sums that one task of the tree adds.
 BRANCHES = 16
@@ -97,7 +100,7 @@ class DaskRows:
         weight: object = None,
         *,
         schema: Any = None,
-        client: Any = None,
+        client: Client | None = None,
         persist: bool = True,
         timeout: float = 60.0,
     ) -> None:
@@ -213,7 +216,7 @@ class DaskRows:
         return other
 
 
-def current_client() -> Any:
+def current_client() -> Client | None:
     """The client in use, or None."""
     try:
         from distributed import default_client

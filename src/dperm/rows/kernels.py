@@ -17,7 +17,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
 
 try:
     import triton
@@ -199,7 +202,7 @@ def tile_of(width: int, itemsize: int) -> tuple[int, int, int, int]:
 
 
 def fused_counts(
-    X: Any,
+    X: torch.Tensor,
     y: object,
     weight: object,
     w: object,
@@ -212,10 +215,10 @@ def fused_counts(
     offset: object = None,
     weight_after_clip: bool = False,
     heaviest: float = 1.0,
-    total: Any = None,
+    total: torch.Tensor | None = None,
     tile: tuple[int, int, int, int] | None = None,
     processors: int = 1,
-) -> tuple[Any, float]:
+) -> tuple[torch.Tensor, float]:
     """(Σ rows of the clipped gradient as int64 counts, step of the grid). X is n × d, float32 or bfloat16, rows contiguous.
 
     z = scale∘x + offset; the margin is ⟨z, w⟩ + bias. `total` lets several pieces of X add into one tensor. `processors` is the

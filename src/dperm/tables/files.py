@@ -13,7 +13,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.dataset as ds
 
 NULL_WORDS = ["", "NA", "NaN", "null"]
 SUFFIXES = {
@@ -97,7 +101,7 @@ class Files:
                         f"{types[column]} in {Path(name).name}. Write all partitions with one schema."
                     )
 
-    def types(self) -> dict[str, Any]:
+    def types(self) -> dict[str, pa.DataType]:
         """The storage type of every column, which is public: from the file's own schema; text in a CSV, which states none."""
         return {**self._partition_types(self.names[0]), **self._types(self.names[0])}
 
@@ -126,7 +130,7 @@ class Files:
         return {part.split("=", 1)[0]: pa.string() for part in parts if "=" in part}
 
     @cached_property
-    def dataset(self) -> Any:
+    def dataset(self) -> ds.Dataset:
         import pyarrow as pa
         import pyarrow.dataset as ds
 
@@ -160,7 +164,7 @@ class Files:
                 rows = self.dataset.count_rows()
         return int(rows)
 
-    def batches(self, size: int) -> Iterator[Any]:
+    def batches(self, size: int) -> Iterator[pa.RecordBatch]:
         """Record batches of at most `size` rows, in file order, with the needed columns only."""
         with readable(self.root.name):
             if self.format == "parquet":
@@ -168,7 +172,7 @@ class Files:
             else:
                 yield from self._scan(self.columns, size)
 
-    def _pages(self, size: int) -> Iterator[object]:
+    def _pages(self, size: int) -> Iterator[pa.RecordBatch]:
         """Parquet page by page. A dataset scan would decode whole row groups, several at once: no budget could be kept."""
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -183,7 +187,7 @@ class Files:
                             batch = batch.append_column(column, pa.repeat(folders[column], batch.num_rows))
                     yield batch
 
-    def _scan(self, columns: tuple[str, ...], size: int) -> Iterator[Any]:
+    def _scan(self, columns: tuple[str, ...], size: int) -> Iterator[pa.RecordBatch]:
         import pyarrow.csv
         import pyarrow.dataset as ds
 
@@ -211,7 +215,7 @@ class Files:
         return found
 
 
-def ahead(batches: Iterator[Any], count: int) -> Iterator[Any]:
+def ahead(batches: Iterator[pa.RecordBatch], count: int) -> Iterator[pa.RecordBatch]:
     """The same batches, with up to `count` of them read by another thread while the caller works."""
     waiting: queue.Queue[Any] = queue.Queue(count)
     ended = threading.Event()

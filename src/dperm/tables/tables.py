@@ -7,12 +7,15 @@ one person's row. A broken file (ragged lines, wrong columns, nothing in it) is 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dperm.tables.cells import column, numbers
 from dperm.tables.files import NULL_WORDS, SUFFIXES, Files, csv_header
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 SPREADSHEETS = (".xlsx", ".xls", ".ods")
 
@@ -130,7 +133,7 @@ def _check_matrix(X: object) -> None:
         )
 
 
-def read_table(path: str | Path, columns: list[str] | None = None) -> Any:
+def read_table(path: str | Path, columns: list[str] | None = None) -> pa.Table:
     """An Arrow table from a CSV or Parquet file."""
     import pyarrow as pa
 
@@ -189,7 +192,7 @@ def _is_parquet(file: Path) -> bool:
     return file.is_dir() or file.suffix in (".parquet", ".pq")
 
 
-def _read_parquet(file: Path, columns: list[str] | None) -> object:
+def _read_parquet(file: Path, columns: list[str] | None) -> pa.Table:
     import pyarrow.parquet
 
     if columns is None:
@@ -198,7 +201,7 @@ def _read_parquet(file: Path, columns: list[str] | None) -> object:
     return pyarrow.parquet.read_table(file, columns=[name for name in columns if name in known])
 
 
-def _read_csv(file: Path) -> object:
+def _read_csv(file: Path) -> pa.Table:
     import pyarrow as pa
     import pyarrow.csv
 

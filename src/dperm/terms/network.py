@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,9 @@ from dperm.terms.affine import Features, settled
 from dperm.terms.ball import in_ball
 from dperm.terms.gridded import DenseGrid, on_grid, scaled, squares
 from dperm.terms.moments import moments_of
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[Any]
@@ -212,7 +215,7 @@ class VmapGradient(NetworkGradient):
         k, h, K = self.layout.inputs, self.layout.hidden, self.layout.classes
         sizes = (k * h, h, h * K, K)
 
-        def loss(w: Any, z: Any, y: Any) -> object:
+        def loss(w: Tensor, z: Tensor, y: Tensor) -> Tensor:
             W1, b1, W2, b2 = torch.split(w, sizes)
             scores = torch.tanh(z @ W1.reshape(k, h) + b1) @ W2.reshape(h, K) + b2
             return torch.nn.functional.cross_entropy(scores[None], y[None])
