@@ -229,6 +229,15 @@ def test_whole_numbers_that_are_few_are_codes_and_others_are_numbers():
     assert not any(column["kind"] == "levels" for column in hidden.columns.values())
 
 
+def test_a_column_on_a_logarithmic_scale_is_a_logarithm_in_the_schema_and_fits():
+    rng = np.random.default_rng(8)
+    amount = np.exp(rng.normal(7, 2, 6000))
+    table = pd.DataFrame({"amount": amount, "y": np.where(np.log(amount) + rng.normal(0, 1, 6000) > 7, "yes", "no")})
+    schema = dperm.profile(table, epsilon=3.0, target="y", random_state=0).schema()
+    assert schema.spec()["columns"]["amount"]["log"] is True
+    assert dperm.LogisticRegression(epsilon=3.0, schema=schema, random_state=0).fit(table).score(table) > 0.75
+
+
 def test_a_question_of_0_2_0_asks_for_no_codes():
     question, _ = question_about(["a"], None, None)
     older = {key: value for key, value in question.spec().items() if key != "codes"}

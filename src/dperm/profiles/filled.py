@@ -29,13 +29,14 @@ def filled_schema(question: Question, found: tuple[Found, ...], declared: Mappin
 
 def _column(name: str, found: Found, declared: Mapping[str, Any] | None) -> dict[str, Any]:
     """One feature; what a schema says about missing cells and groups stays."""
-    kept = {} if declared is None else {key: declared[key] for key in ("missing", "group") if key in declared}
+    kept = {} if declared is None else {key: declared[key] for key in ("missing", "group", "log", "shape") if key in declared}
     if declared is not None and declared["type"] in ("sparse", "ordinal", "boolean"):
         return dict(declared)
     if declared is not None and declared.get("bins") is not None:
         return dict(declared)
     if found.kind == "numeric" and found.scale is not None:
-        return {"type": "numeric", "low": found.scale.low, "high": found.scale.high, **kept}
+        flag = {"log": True} if found.scale.log and declared is None else {}  # a schema says it itself
+        return {"type": "numeric", "low": found.scale.low, "high": found.scale.high, **flag, **kept}
     if found.kind == "date" and found.scale is not None:
         return _date(name, found.scale.low, found.scale.high)
     if found.kind == "boolean":
