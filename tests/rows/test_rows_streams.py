@@ -146,6 +146,31 @@ def test_errors_of_the_engine_never_quote_a_cell(tmp_path):
     with pytest.raises(ValueError, match="found a failure") as caught:
         dperm.rows_from(failing, SCHEMA)
     assert "SECRET" not in f"{caught.value} {caught.value.__cause__}" and caught.value.__suppress_context__
+    # float() of the caller's own function says what it could not read, too
+    reading = lambda: iter([pa.table({"age": [float("SECRET")], "place": ["north"], "income": ["small"]})])  # noqa: E731
+    with pytest.raises(ValueError, match="found a failure") as caught:
+        dperm.rows_from(reading, SCHEMA)
+    assert "SECRET" not in f"{caught.value} {caught.value.__cause__}" and caught.value.__suppress_context__
+
+
+@pytest.mark.parametrize("levels", [2, 200], ids=["dense", "CSR"])
+def test_one_odd_cell_does_not_stop_a_function_that_infers_types(levels):
+    """pandas reads a chunk of numbers with one word among them as text: the error named the types of the two chunks."""
+    spec = SCHEMA.spec()
+    spec["columns"]["place"]["levels"] = [str(k) for k in range(levels)]
+    schema = dperm.Schema.from_dict(spec)
+    assert schema.encoding().mostly_zero == (levels == 200)
+    others = {"place": [0, 1, 7], "income": ["small", "large", "small"]}
+
+    def stored(*ages):
+        return lambda: iter([pa.table({"age": list(part), **others}) for part in ages])
+
+    term, bounds = GradientTerm(LogisticLoss(), np.ones(levels + 2), 0.3, Features(1.0)), BOUNDS
+    found = [
+        dperm.rows_from(stored(*ages), schema).bounded(bounds).sum(term, STEP).tobytes()
+        for ages in (([1, 2, 3], [4, 5, None]), ([1, 2, 3], ["4", "5", "odd"]), ([1.0, 2.0, 3.0], [4, 5, None]))
+    ]
+    assert found[0] == found[1] == found[2]
 
 
 @pytest.mark.parametrize("storage", [np.asarray, sparse.csr_array], ids=["dense", "CSR"])

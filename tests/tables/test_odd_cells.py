@@ -274,7 +274,7 @@ def test_odd_cells_of_a_matrix_change_their_own_rows(name: str) -> None:
         if name == "dask array":
             from dperm.estimators.engines import declared_rows, engine_rows
 
-            return blocks_of(declared_rows(model, engine_rows(X, da.from_array(y, chunks=6)), None, None)[0])[0]
+            return blocks_of(declared_rows(model, engine_rows(X, da.from_array(y, chunks=6)), None, None).rows)[0]
         return dense(model._unpack(X.X if name == "memory rows" else X, y, None)[0])
 
     for flavour in FLAVOURS:

@@ -152,6 +152,14 @@ def test_hashes_are_fixed_for_ever_and_even() -> None:
     assert abs(((counts - n / k) ** 2 / (n / k)).sum() - (k - 1)) < 5 * np.sqrt(2 * (k - 1))
 
 
+def test_somebody_with_minus_zero_does_not_change_what_zero_hashes_to() -> None:
+    """A column of numbers is read once per distinct one, and -0.0 in one row stood for everybody's 0.0."""
+    alone = Hashed(64)(np.zeros(1))[0]
+    for others in ([-0.0, 0.0, 0.0], [0.0, -0.0, 0.0]):
+        for held in (np.array(others), np.array(others, dtype=np.float32), pd.Series(others), others, [str(x) for x in others]):
+            assert Hashed(64)(held).tolist() == [alone] * 3
+
+
 @pytest.mark.parametrize("method", ["scaled-gradient", "objective", "gradient"])
 def test_a_saved_model_predicts_the_same_and_its_certificate_names_the_transforms(tmp_path: Path, method: str) -> None:
     rng = np.random.default_rng(0)

@@ -11,12 +11,15 @@ and the sum of their checksums are compared, twice before anything is spent and 
 
 from __future__ import annotations
 
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import vstack
 
+from dperm.problem.arrays import is_sparse
 from dperm.rows.arrow import ArrowRows, Piece
 from dperm.rows.base import Rows, Term
 from dperm.rows.packed import content_mark
@@ -71,7 +74,12 @@ class StreamRows(ArrowRows):
             )
 
     def _encode(self, batches: list[Any]) -> Piece:
-        X, values = super()._encode(batches)
+        """A function may store each batch as its cells suggest: batches of one type are encoded together, whatever others are,
+        because an error about types would tell that some cell is odd."""
+        parts = [super(StreamRows, self)._encode(list(alike)) for _, alike in groupby(batches, key=lambda batch: batch.schema)]
+        rows = [X for X, _ in parts]
+        X = rows[0] if len(rows) == 1 else vstack(rows, format="csr") if is_sparse(rows[0]) else np.concatenate(rows)
+        values = np.concatenate([part for _, part in parts])
         self._seen.append(content_mark(X, values))
         return X, values
 

@@ -158,14 +158,16 @@ def person(cell: object) -> str | None:
 def key(value: Plain) -> float | str | None:
     """What levels are compared by: numbers, truth values and the words for them by value, dates as `_moment` writes them.
 
-    >>> key("1.0") == key(1) == key(True) == key("TRUE"), key("2020-01-02 00:00"), key("x")
-    (True, '2020-01-02', 'x')
+    Zero has no sign: columns of numbers are read once per distinct one, and 0.0 and -0.0 are one to them.
+
+    >>> key("1.0") == key(1) == key(True) == key("TRUE"), key("2020-01-02 00:00"), key("x"), key(-0.0)
+    (True, '2020-01-02', 'x', 0.0)
     """
     if not isinstance(value, str):
-        return None if value is None else _float(value)
+        return None if value is None else _float(value) + 0.0
     found = number(value)
     if found == found:
-        return found
+        return found + 0.0
     if value[:4].isdigit() and value[4:5] == "-":
         try:
             return _moment(datetime.datetime.fromisoformat(value).isoformat())

@@ -18,13 +18,9 @@ Opened = Callable[[list[str], int], Any]
 
 @contextmanager
 def quiet(where: str) -> Iterator[None]:
-    """Errors of the engine without their text, which may quote a cell."""
+    """Errors of the engine, or of the caller's function, without their text, which may quote a cell."""
     try:
         yield
-    except (ValueError, KeyboardInterrupt) as error:
-        if type(error) is ValueError or isinstance(error, KeyboardInterrupt):
-            raise
-        raise ValueError(_failed(where, error)) from None
     except Exception as error:
         raise ValueError(_failed(where, error)) from None
 
@@ -48,11 +44,14 @@ class Stream:
         """Record batches of at most `size` rows, with the needed columns only."""
         import pyarrow as pa
 
-        with quiet(self.where):
-            for part in self.opened(list(self.columns), size):
-                table = part if isinstance(part, pa.Table) else pa.Table.from_batches([pa.record_batch(part)])
-                check_names(self.columns, table.column_names)
-                yield from table.select(list(self.columns)).to_batches(max_chunksize=size)
+        def tables() -> Iterator[Any]:
+            with quiet(self.where):
+                for part in self.opened(list(self.columns), size):
+                    yield part if isinstance(part, pa.Table) else pa.Table.from_batches([pa.record_batch(part)])
+
+        for table in tables():
+            check_names(self.columns, table.column_names)
+            yield from table.select(list(self.columns)).to_batches(max_chunksize=size)
 
 
 def check_names(needed: Sequence[str], found: list[str]) -> None:
