@@ -163,7 +163,7 @@ def test_what_a_planned_matrix_cannot_have_is_refused_before_anything_is_read():
         ({"method": "gradient"}, "Leave method= out"),
         ({"delta": 0.0}, "delta > 0"),
         ({"classes": [0, 1, 2]}, "two classes"),
-        ({"class_weight": {0: 1.0, 1: 2.0}}, "weights"),
+        ({"class_weight": {0: 1.0, 1: 2.0}, "method": "objective"}, "weights"),
         ({"method": Objective(noise_kind="pure")}, "Gaussian noise"),
     ):
         with pytest.raises(ValueError, match=message):
