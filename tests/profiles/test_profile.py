@@ -18,6 +18,7 @@ from dperm.profiles.plan import stages_of
 from dperm.profiles.profile import Profile, question_about
 from dperm.profiles.question import Question
 from dperm.profiles.rows import looked_at
+from dperm.release.driver import watching
 from dperm.rows.base import Block
 from dperm.rows.exact import Tallied
 from dperm.rows.memory import MemoryRows
@@ -87,6 +88,25 @@ def test_no_row_moves_a_sum_further_than_its_term_says_and_some_row_nearly_does(
         assert replaced <= term.sensitivity("replace-one") * (1 + 1e-12)
         assert nulled >= 0.7 * term.sensitivity("zero-out")
         assert replaced >= 0.7 * term.sensitivity("replace-one")
+
+
+@pytest.mark.parametrize("usual", ["b", 7.5, 1, "2021-01-01", "no"])
+@pytest.mark.parametrize("epsilon", [0.001, 100.0])
+def test_the_first_row_of_a_table_moves_no_count_but_its_own(usual, epsilon):
+    """Where noise hid a column's type, rows were counted by their word's place in the order in which words came: one row first
+    moved all of them, 1,000 times as far as was paid for."""
+    others, moves = [usual] * 300, {}
+    for first in (usual, "a", None, 0, 3.25, "2020-01-01", "yes"):
+        sums: dict = {}
+        with watching(lambda drawn, sums=sums: sums.setdefault(type(drawn.term).__name__, drawn)):
+            dperm.profile(pd.DataFrame({"a": [first, *others]}), epsilon=epsilon, delta=1e-6, random_state=0)
+        for name, drawn in sums.items():
+            moves.setdefault((name, getattr(drawn.term, "kinds", None), drawn.exact.shape), []).append(drawn)
+    assert any(len(found) > 3 for (name, *_), found in moves.items() if name == "Counts")
+    for found in moves.values():
+        for drawn in found:
+            if getattr(drawn.term, "scales", None) == getattr(found[0].term, "scales", None):
+                assert np.linalg.norm(drawn.exact - found[0].exact) <= drawn.term.sensitivity("replace-one") * (1 + 1e-9)
 
 
 def test_sums_of_permuted_rows_are_the_same_bits():

@@ -117,10 +117,13 @@ def _joint(question: Question, found: tuple[Found, ...], words: Vocabulary | Non
 
 
 def _renamed(found: Found, words: list[float | str] | None) -> NDArray[np.int64] | None:
-    """From places in the private vocabulary to places among the levels that were found."""
-    if words is None or found.levels is None or found.kind == "boolean":
+    """From places in the private vocabulary to places among the levels that were found; none where none were.
+
+    A place in the vocabulary itself must never be counted: which word came first follows from other rows.
+    """
+    if words is None or found.kind == "boolean":
         return None
-    place = {float(level) if not isinstance(level, str) else level: j for j, level in enumerate(found.levels)}
+    place = {float(level) if not isinstance(level, str) else level: j for j, level in enumerate(found.levels or ())}
     return np.array([place.get(word, -1) for word in words], dtype=np.int64)
 
 
