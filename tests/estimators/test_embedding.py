@@ -261,6 +261,7 @@ def test_a_cell_of_a_list_or_a_table_is_read_alone(odd: Any) -> None:
     for stored in (listed, np.array([[*row] for row in listed], dtype=object), table):
         found = np.nan_to_num(matrix_of(stored), nan=0.0, posinf=0.0)
         assert np.array_equal(np.delete(found, 2, axis=0), np.delete(X, 2, axis=0))
+    assert np.array_equal(matrix_of(pa.table({str(j): X[:, j] for j in range(3)})), X)
     assert matrix_of([[1.0, 2.0], [3.0], [5.0, 6.0]]).shape == (3, 2)
 
 

@@ -169,7 +169,7 @@ def columns_of(d: int) -> Encoding:
 
 def matrix_of(X: Any) -> np.ndarray:
     """The embeddings as a NumPy matrix over the same memory: arrays and memory maps, Arrow fixed-size lists, torch tensors."""
-    if hasattr(X, "combine_chunks") or hasattr(X, "dictionary_encode"):
+    if hasattr(X, "dictionary_encode"):  # a column; tables of columns are read below
         X = _of_arrow(X)
     elif type(X).__module__.split(".")[0] == "torch":
         X = X.detach().cpu()
