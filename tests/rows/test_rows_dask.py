@@ -27,6 +27,7 @@ import pandas as pd  # noqa: E402
 from distributed import Client, LocalCluster  # noqa: E402
 
 from dperm.rows.dask import DaskRows, regroup  # noqa: E402
+from dperm.tables.fingerprint import digest  # noqa: E402
 
 N, D = 3 * BLOCK_ROWS + 777, 6
 BOUNDS = DataBounds(1.0, Interval(-1, 1), 1.0)
@@ -62,15 +63,20 @@ def test_any_partitions_give_the_bits_of_memory(chunks, dtype):
 
 
 @pytest.mark.parametrize("lengths", CHUNKS.values(), ids=CHUNKS)
-def test_parts_begin_blocks_and_cover_every_row_once(lengths):
+def test_digested_parts_begin_blocks_and_cover_every_row_once(lengths):
     seen = []
     offsets = np.concatenate([[0], np.cumsum(lengths)])
-    for start, pieces in regroup(list(lengths)):
-        assert start % BLOCK_ROWS == 0 and start == len(seen)
-        for number, first, last, whole in pieces:
-            assert whole == (last - first == lengths[number])
+    for pieces in regroup(list(lengths)):
+        assert len(seen) % BLOCK_ROWS == 0
+        for number, first, last in pieces:
             seen += range(offsets[number] + first, offsets[number] + last)
     assert seen == list(range(N))
+
+
+def test_a_ledger_recognises_the_rows_on_any_partitions():
+    X, y, _ = draw()
+    found = {DaskRows(da.from_array(X, (chunks, 3)), da.from_array(y, 5000)).recognised_by() for chunks in CHUNKS.values()}
+    assert found == {b"".join(digest(X[first : first + BLOCK_ROWS]) for first in range(0, N, BLOCK_ROWS))}
 
 
 def test_gridded_rows_are_kept_between_passes_and_not_piled_up():

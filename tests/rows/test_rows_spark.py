@@ -183,6 +183,31 @@ def test_what_looks_at_all_rows_together_is_refused(frame):
         search.fit(frame, "income")
 
 
+def test_counts_with_exposures_or_weights_are_refused(frame, table):
+    target = {"column": "height", "type": "count", "low": 0, "high": 220}
+    schema = dperm.Schema.from_dict({"columns": {"age": SCHEMA.spec()["columns"]["age"]}, "target": target})
+    for given in ("weight", table["weight"]):
+        with pytest.raises(ValueError, match="counts without exposure="):
+            dperm.PoissonRegressor(epsilon=1.0, schema=schema, max_exposure=2.0).fit(frame, exposure=given)
+    weighed = {"epsilon": 1.0, "schema": schema, "max_weight": 2.0}
+    with pytest.raises(ValueError, match="counts without exposure="):
+        dperm.PoissonRegressor(**weighed).fit(frame, sample_weight="weight")
+    with pytest.raises(ValueError, match="counts without exposure="):  # no way around it by rows that carry weights
+        dperm.PoissonRegressor(epsilon=1.0).fit(dperm.SparkRows(frame, schema, weight="weight", max_weight=2.0))
+
+
+def test_evaluations_and_profiles_say_that_rows_must_be_collected(frame, table):
+    model = dperm.LogisticRegression(epsilon=1.0, schema=SCHEMA, method=dperm.Gradient(steps=2), random_state=1).fit(table)
+    for data in (frame, dperm.SparkRows(frame, SCHEMA)):
+        with pytest.raises(ValueError, match=r"toPandas\(\)"):
+            dperm.evaluate(model, data, epsilon=1.0)
+    for options in ({}, {"groups": "who", "max_rows_per_person": 2}):
+        with pytest.raises(ValueError, match=r"toPandas\(\)"):
+            dperm.profile(frame, epsilon=1.0, **options)
+    with pytest.raises(ValueError, match="arrays that the rows were made from"):
+        dperm.profile(dperm.SparkRows(frame, SCHEMA), epsilon=1.0)
+
+
 # -- persons ---------------------------------------------------------------------------------------------------------
 
 

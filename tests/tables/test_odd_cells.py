@@ -193,7 +193,8 @@ def blocks_of(rows: Any) -> Any:
     else:
         blocks = [make() if callable(make) else make for make in rows.blocks()]
     weights = [np.ones(len(block.y)) if block.weight is None else block.weight for block in blocks]
-    return dense(blocks[0].X), blocks[0].y, weights[0]
+    columns = ([dense(block.X) for block in blocks], [block.y for block in blocks], weights)
+    return tuple(np.concatenate(parts) for parts in columns)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -80,7 +80,8 @@ def parts_of(X: object) -> Any:
     if is_rows(X) or kind in ("dask", "pyspark"):
         raise ValueError(
             f"Expected an array, a table or ArrowRows to predict for, found {type(X).__name__}. Predict part by part, e.g. "
-            "frame.map_partitions(model.predict) of Dask, or frame.mapInPandas(...) of Spark."
+            "frame.map_partitions(model.predict) of Dask, or frame.mapInPandas(...) of Spark; to evaluate, collect rows that the "
+            "fit did not use, e.g. with toPandas() or compute()."
         )
     return None
 
@@ -99,7 +100,8 @@ class DeclaredRows:
 def declared_rows(estimator: Any, rows: Any, sample_weight: Any, groups: Any) -> DeclaredRows:
     """The rows as the estimator declares them. Rows in a Spark table take weights and persons from columns of it."""
     groups = estimator.groups if groups is None else groups
-    if getattr(estimator, "_given", None) is not None or (sample_weight is not None and hasattr(estimator, "_weighed")):
+    weighed = sample_weight is not None or getattr(getattr(rows, "recipe", None), "weight", None) is not None
+    if getattr(estimator, "_given", None) is not None or (weighed and hasattr(estimator, "_weighed")):
         raise ValueError(
             "Expected counts without exposure=, offset= or sample_weight= on rows that are not in memory, found one. Pass a "
             "table or arrays in memory."

@@ -32,6 +32,7 @@ from dperm.release.noise import noise_source
 from dperm.release.plan import Outcome, Plan, Shape, Target
 from dperm.rows.memory import MemoryRows
 from dperm.tables.persons import person_column, person_weights, unit_of
+from dperm.tables.tables import in_memory_only
 from dperm.walk.certificate import ARITHMETIC, coefficient_hash, target_spec
 from dperm.walk.claims import TOLERANCE, Claim, differences, plain
 from dperm.walk.fitting import execute
@@ -202,6 +203,8 @@ def evaluate(
         raise ValueError("Expected nominal_n= under relation='add-remove', found none. Pass a public round number.")
     if exposure is not None and max_exposure is None:
         raise ValueError("Expected max_exposure= with exposure=, found none. Declare the largest exposure a row may have.")
+    if not hasattr(X, "bounded") or hasattr(X, "declared"):  # rows are scored part by part, those in a Spark table excepted
+        in_memory_only(X)
     model = getattr(model, "best_estimator_", model)  # a search answers as its best model does
     apart = groups_of(model, X, by, levels)
     question = question_of(model, bins=bins, max_exposure=max_exposure, by=apart)

@@ -33,7 +33,7 @@ from dperm.rows.memory import MemoryRows
 from dperm.tables.column import Column
 from dperm.tables.persons import person_column, person_weights, unit_of
 from dperm.tables.schema import Schema
-from dperm.tables.tables import column_names, is_table
+from dperm.tables.tables import column_names, in_memory_only, is_table
 from dperm.walk.certificate import ARITHMETIC, target_spec
 from dperm.walk.claims import TOLERANCE, Claim, differences, plain
 from dperm.walk.fitting import execute
@@ -195,6 +195,7 @@ def profile(
     """
     if not 0.5 <= level < 1:
         raise ValueError(f"Expected 0.5 ≤ level < 1, found {level}. Pass e.g. 0.95.")
+    in_memory_only(table)
     if not is_table(table):
         raise ValueError(f"Expected a table with named columns, found {type(table).__name__}. Pass e.g. a pandas data frame.")
     if relation == "add-remove" and nominal_n is None:

@@ -3,10 +3,10 @@
     client = distributed.Client("tcp://scheduler:8786")
     dperm.LogisticRegression(epsilon=1.0, schema=schema).fit(DaskRows(dask.dataframe.read_parquet("people/"), schema=schema))
 
-Partitions keep their order. Blocks are cut at the same row numbers as in memory, whatever the partitions: a partition that
-ends inside a block hands the rest to its neighbour. Workers send integer counts, which a tree adds. A worker that dies is
-replaced by Dask, which computes its blocks again: they are the same numbers, so the sum has the same bits. Noise is drawn
-once, by the client, after the sum: a retry can never release anything twice.
+Workers encode each partition into blocks, by the rules and the code that Spark's executors use, and send integer counts, which a
+tree adds. Integers commute: partitions may end anywhere, and the sums have the bits of the rows in memory. Partitions keep their
+order, so rows have numbers here. A worker that dies is replaced by Dask, which computes its blocks again: they are the same
+numbers. Noise is drawn once, by the client, after the sum: a retry can never release anything twice.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from dperm.problem import DataBounds, FeatureMap
 from dperm.problem.arrays import is_sparse
 from dperm.rows.base import BLOCK_ROWS, Block, Limbs, Term, block_counts, real_sum, total_counts, total_of
-from dperm.rows.labelled import LabelRule, Labels, rule_of_schema
-from dperm.rows.memory import cut_block, numeric
+from dperm.rows.labelled import LabelRule, Labels, labelled_by, rule_of_schema
+from dperm.rows.memory import block_makers, cut_block, numeric
 from dperm.tables.cells import column, numbers
 from dperm.tables.fingerprint import digest
 from dperm.tables.schema import Schema
@@ -47,26 +47,23 @@ class Recipe:
     data: DataBounds | None = None
     feature_map: FeatureMap | None = None
 
-    def blocks(self, X: Any, y: Any, weight: Any, start: int) -> list[Block]:
+    def blocks(self, partition: tuple[Any, Any, Any], start: int) -> list[Block]:
+        """The blocks of a partition (rows, labels, weights) whose first row has this number."""
+        X, y, weight = partition
+        rule = self.rule
         if self.schema is not None:
-            labels = Labels(self.schema, self.rule or rule_of_schema(self.schema))
-            y, weight = labels(labels.cells(cells(X, labels.target.column)))
-            X = self.schema.encoded(X)
+            rule = labels = Labels(self.schema, rule or rule_of_schema(self.schema))
+            y, X = labels.cells(cells(X, labels.target.column)), self.schema.encoded(X)
         else:
             if hasattr(X, "iloc"):
                 X = np.stack([numbers(part) for part in columns(X)], axis=1)
             elif not is_sparse(X):
                 X = numeric(X)
-            if self.encoding is not None:
-                X = self.encoding.transform(X)
-            if self.rule is not None:
-                y, kept = self.rule(y)[:2]
-                weight = kept if weight is None else weight if kept is None else kept * weight
-        parts = [slice(first, first + BLOCK_ROWS) for first in range(0, X.shape[0], BLOCK_ROWS)]
-        return [
-            cut_block(X[p], y[p], None if weight is None else weight[p], start + p.start, self.data, self.feature_map) for p in
-            parts
-        ]
+            X = X if self.encoding is None else self.encoding.transform(X)
+            y, weight = column(y), None if weight is None else numbers(weight)
+        if rule is not None:
+            y, weight = labelled_by(rule, y, weight)
+        return [make() for make in block_makers(X, y, weight, start, self.data, self.feature_map)]
 
 
 class DaskRows:
@@ -148,10 +145,7 @@ class DaskRows:
 
         make = dask.delayed(block_digests, pure=False)
         take = dask.delayed(take_rows, pure=False)
-        parts = [
-            make([take(self.partitions[number], first, last) for number, first, last, _ in pieces])
-            for _, pieces in regroup(self.lengths)
-        ]
+        parts = [make([take(self.partitions[number], *cut) for number, *cut in pieces]) for pieces in regroup(self.lengths)]
         return bytes(self._compute(dask.delayed(b"".join, pure=False)(parts)))
 
     def bounded(self, data: DataBounds, feature_map: FeatureMap | None = None) -> DaskRows:
@@ -173,19 +167,13 @@ class DaskRows:
         return real_sum(term, np.asarray(self._compute(counts[0])), step)
 
     def parts(self) -> list[Any]:
-        """Lists of blocks on the workers, one per partition that begins a block."""
+        """Lists of blocks on the workers, one per partition that has rows."""
         if self._parts is None:
             import dask
 
-            make = dask.delayed(make_blocks, pure=False)
-            take = dask.delayed(take_rows, pure=False)
-            parts = []
-            for start, pieces in regroup(self.lengths):
-                taken = [
-                    self.partitions[number] if whole else take(self.partitions[number], first, last)
-                    for number, first, last, whole in pieces
-                ]
-                parts.append(make(taken, start, self.recipe))
+            make = dask.delayed(self.recipe.blocks, pure=False, traverse=False)
+            starts = itertools.accumulate(self.lengths, initial=0)
+            parts = [make(part, start) for part, start, rows in zip(self.partitions, starts, self.lengths) if rows]
             if self.persist:
                 parts = list(self.client.persist(parts) if self.client is not None else dask.persist(*parts, scheduler="threads"))
             self._parts = parts
@@ -256,56 +244,45 @@ def partitions_of(X: Any, y: Any, weight: Any, compute: Callable[[Any], Any]) ->
     return [join(*parts) for parts in zip(*columns)], [int(length) for length in X.chunks[0]]
 
 
-def regroup(lengths: list[int]) -> list[tuple[int, list[tuple[int, int, int, bool]]]]:
-    """(first row, [(partition, from, to, whole)]) of parts that begin at multiples of 8,192: partition ends, rounded up.
+def regroup(lengths: list[int]) -> list[list[tuple[int, int, int]]]:
+    """[(partition, from, to)] of parts that begin at multiples of 8,192 of all rows: partition ends, rounded up.
 
     >>> regroup([8192, 10000])
-    [(0, [(0, 0, 8192, True)]), (8192, [(1, 0, 10000, True)])]
+    [[(0, 0, 8192)], [(1, 0, 10000)]]
     >>> regroup([5000, 5000])
-    [(0, [(0, 0, 5000, True), (1, 0, 3192, False)]), (8192, [(1, 3192, 5000, False)])]
+    [[(0, 0, 5000), (1, 0, 3192)], [(1, 3192, 5000)]]
     """
     ends = list(itertools.accumulate(lengths))
     n = ends[-1] if ends else 0
     cuts = sorted({0, *(min(-(-end // BLOCK_ROWS) * BLOCK_ROWS, n) for end in ends)})
     parts = []
     for first, last in itertools.pairwise(cuts):
-        pieces = []
-        for number, (end, length) in enumerate(zip(ends, lengths)):
-            low, high = max(first, end - length), min(last, end)
-            if low < high:
-                pieces.append((number, low - (end - length), high - (end - length), high - low == length))
-        parts.append((first, pieces))
+        bounds = [(max(first - end + rows, 0), min(last - end, 0) + rows) for end, rows in zip(ends, lengths)]
+        parts.append([(number, low, high) for number, (low, high) in enumerate(bounds) if low < high])
     return parts
 
 
-def take_rows(partition: tuple[Any, Any, Any], first: int, last: int) -> tuple[Any, ...]:
-    """Rows first … last-1 of a partition, cut where it lives, so that only they travel."""
-    return tuple(
-        None if part is None else part.iloc[first:last] if hasattr(part, "iloc") else part[first:last] for part in partition
-    )
+def take_rows(partition: tuple[Any, Any, Any], first: int, last: int) -> Any:
+    """Raw rows first … last-1 of a partition, cut where it lives, so that only they travel."""
+    X = partition[0]
+    return X.iloc[first:last] if hasattr(X, "iloc") else X[first:last]
 
 
-def make_blocks(pieces: list[tuple[Any, ...]], start: int, recipe: Recipe) -> list[Block]:
-    """Blocks of the pieces laid end to end; the first piece begins a block."""
-    X, y, weight = (_joined([piece[column] for piece in pieces]) for column in range(3))
-    return recipe.blocks(X, None if y is None else column(y), None if weight is None else numbers(weight), start)
-
-
-def block_digests(pieces: list[tuple[Any, ...]]) -> bytes:
+def block_digests(pieces: list[Any]) -> bytes:
     """A digest per block of the raw rows of the pieces, laid end to end."""
-    X = _joined([piece[0] for piece in pieces])
+    X = _joined(pieces)
     rows = X.iloc if hasattr(X, "iloc") else X
     return b"".join(digest(rows[first : first + BLOCK_ROWS]) for first in range(0, X.shape[0], BLOCK_ROWS))
 
 
 def _joined(parts: list[Any]) -> Any:
-    if parts[0] is None or len(parts) == 1:
+    if len(parts) == 1:
         return parts[0]
     if hasattr(parts[0], "iloc"):
         import pandas
 
         return pandas.concat(parts)
-    if hasattr(parts[0], "tocsr"):
+    if is_sparse(parts[0]):
         import scipy.sparse
 
         return scipy.sparse.vstack(parts, format="csr")

@@ -29,6 +29,12 @@ def rule_of_schema(schema: Schema) -> LabelRule:
     return lambda y: bounded_labels(y, (target.low, target.high))
 
 
+def labelled_by(rule: LabelRule, y: Any, weight: Any) -> tuple[Any, Any]:
+    """Labels by the rule, and the weights times those that the rule gives; None where neither has any."""
+    labels, known = rule(y)[:2]
+    return labels, known if weight is None else weight if known is None else known * weight
+
+
 class Labels:
     """Target cells → (labels, weights). Cells travel as float64: a class's position (-1: none of them), or the number itself.
 

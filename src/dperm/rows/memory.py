@@ -135,6 +135,24 @@ def cut_block(
     return Block(X, y, None if weight is None else tame(weight), start)
 
 
+def block_makers(
+    X: Any,
+    y: Any,
+    weight: Any,
+    start: int | NDArray[np.void] | None,
+    data: DataBounds | None,
+    feature_map: FeatureMap | None,
+) -> Iterator[Callable[[], Block]]:
+    """Blocks of rows that are encoded already, each cut when it is asked for. `start` is the first row's number, or all keys."""
+
+    def make(first: int) -> Block:
+        part = slice(first, first + BLOCK_ROWS)
+        begin = start + first if isinstance(start, int) else None if start is None else start[part]
+        return cut_block(X[part], y[part], None if weight is None else weight[part], begin, data, feature_map)
+
+    return (partial(make, first) for first in range(0, X.shape[0], BLOCK_ROWS))
+
+
 def tame(weight: NDArray[np.float64]) -> NDArray[np.float64]:
     """Weights with 0 for those that are no finite number, and none beyond 1e9: NaN passes every clip and would be the whole sum.
 

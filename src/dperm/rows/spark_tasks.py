@@ -8,16 +8,15 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dperm.problem import DataBounds, FeatureMap
-from dperm.rows.base import BLOCK_ROWS, Block, Term, add_limbs, total_counts, total_of
-from dperm.rows.labelled import LabelRule, Labels
-from dperm.rows.memory import cut_block
+from dperm.rows.base import Block, Term, add_limbs, total_counts, total_of
+from dperm.rows.labelled import LabelRule, Labels, labelled_by
+from dperm.rows.memory import block_makers
 from dperm.rows.packed import KEY_BYTES, SPARK_TYPES, Layout, Piece, row_digests
 from dperm.tables.cells import numbers, person
 from dperm.tables.schema import Schema
@@ -115,8 +114,7 @@ class Encode:
             X = X if self.encoding is None else self.encoding.packed(self.encoding.transform(X))
             values = np.zeros(rows) if recipe.target is None else cells(table, recipe.target)
             if self.rule is not None:
-                values, known = self.rule(values)[:2]
-                weight = known if weight is None else weight if known is None else known * weight
+                values, weight = labelled_by(self.rule, values, weight)
             values = numbers(values)
         keys = None
         if recipe.row_id is not None and not recipe.by_content:
@@ -185,19 +183,10 @@ class CountTerm:
         yield _record(counts=b"" if total is None else total.reshape(2, -1).tobytes(), rows=rows, mark=_wrapped(mark))
 
     def makers(self, piece: Piece) -> Iterator[Callable[[], Block]]:
-        return (partial(self.block, piece, first) for first in range(0, len(piece.values), BLOCK_ROWS))
-
-    def block(self, piece: Piece, first: int) -> Block:
-        part = slice(first, first + BLOCK_ROWS)
-        weight = None if piece.weight is None else piece.weight[part]
-        y: Any = piece.values[part]
+        y, weight = piece.values.astype(self.label_type, copy=False), piece.weight
         if self.labels is not None:
-            y, known = self.labels(y)
-            weight = known if weight is None else known * weight
-        else:
-            y = y.astype(self.label_type)
-        start = None if piece.keys is None else piece.keys[part]
-        return cut_block(piece.X[part], y, weight, start, self.data, self.feature_map)
+            y, weight = labelled_by(self.labels, piece.values, weight)
+        return block_makers(piece.X, y, weight, piece.keys, self.data, self.feature_map)
 
 
 @dataclass(frozen=True)

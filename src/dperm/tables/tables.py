@@ -57,11 +57,14 @@ def columns(table: Any) -> list[np.ndarray]:
 def in_memory_only(X: Any) -> None:
     """Refuse rows and tables that are elsewhere, where all rows are looked at together."""
     if hasattr(X, "bounded") and hasattr(X, "sum"):  # the reader's own message would print the rows' parts
-        raise ValueError(f"Expected an array or a table, found {type(X).__name__}. Pass the arrays that the rows were made from.")
+        raise ValueError(
+            f"Expected an array or a table, found {type(X).__name__}. Pass the arrays that the rows were made from, or the table "
+            "(Spark: toPandas())."
+        )
     if hasattr(X, "mapInArrow") or type(X).__name__ in ("LazyFrame", "DuckDBPyRelation"):
         raise ValueError(
-            f"Expected an array or a table in memory, found a {type(X).__name__} of another engine. Collect it first, or use an "
-            "estimator that takes a schema."
+            f"Expected an array or a table in memory, found a {type(X).__name__} of another engine. Collect it, or a random part "
+            "of it, first (Spark: toPandas(), polars: collect(), DuckDB: df()). Estimators with a schema fit it as it is."
         )
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dperm.privacy import kappa
 from dperm.problem import Loss
 from dperm.problem.arrays import Array, Namespace
-from dperm.rows.base import Block, Thinned
+from dperm.rows.base import BLOCK_ROWS, Block, Thinned
 from dperm.rows.device_products import Pairs
 from dperm.rows.exact import Pair
 from dperm.terms import device
@@ -122,8 +122,13 @@ class SampledTerm(Thinned):
             raise ValueError("Expected rows with numbers or keys for a sample, found rows without. Nothing was released.")
         if isinstance(start, np.ndarray):
             return self._joined_by_keys(start)
-        stream = np.random.Philox(key=self.key, counter=[0, 0, start, self.step])
-        return (np.random.Generator(stream).random(count) < self.rate).astype(np.float64)
+        before = start % BLOCK_ROWS  # every 8,192 rows have a stream: where an engine cuts its blocks does not matter
+        streams = [
+            np.random.Philox(key=self.key, counter=[0, 0, first, self.step])
+            for first in range(start - before, start + max(count, 1), BLOCK_ROWS)
+        ]
+        uniform = np.concatenate([np.random.Generator(stream).random(BLOCK_ROWS) for stream in streams])
+        return (uniform[before : before + count] < self.rate).astype(np.float64)
 
     def _joined_by_keys(self, keys: NDArray[np.void]) -> Vector:
         """BLAKE2 under the secret key as a uniform number in [0, 1) for every (step, row key)."""
