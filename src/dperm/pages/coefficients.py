@@ -39,12 +39,19 @@ def effect_blocks(subject: Subject, table: Any = None) -> list[Block]:
         caption += f" For a choice it is {typical}, drawn to the right."
     if not deviations:
         caption += " Wide bounds make a column look strong here: the fit released no spread to compare with."
+    caption += _of_hidden(shown)
     panels = [panel for effect in found[:MOST_PANELS] if (panel := _panel(subject, effect, table)) is not None]
     start = "released mean" if deviations else "middle"
     words = f"Change of the {subject.outcome} along each column, all else equal, counted from its {start}."
     if any(panel.band for panel in panels):
         words += f" Bands: {table.level:.0%} intervals of the slope."
     return [Bars(rows, caption), *([Panels(panels, words)] if panels else [])]
+
+
+def _of_hidden(shown: list[Effect]) -> str:
+    if not any(effect.hidden for effect in shown):
+        return ""
+    return " “Roughly”: noise blurs the spread of this column, and its bar may be too long; narrower bounds would tell."
 
 
 def _signed(effect: Effect) -> str:
@@ -101,7 +108,8 @@ def _by_class(subject: Subject, found: list[Effect]) -> Table:
         form = "±{:.3g}" if effect.levels else "{:+.3g}"
         rows.append((f"{effect.name} ({effect.step})", *(form.format(value) for value in effect.size)))
     moved = "one released standard deviation" if spread_and_mean(subject)[0] is not None else "the whole declared range"
-    caption = f"Change of each class's score when a column moves by {moved}, the strongest columns first"
+    caption = f"Change of each class's score when a column moves by {moved}, the strongest columns first."
+    caption += _of_hidden(found[:MOST_BARS])
     return Table(("column", *names), rows, caption, frozenset(range(1, len(names) + 1)))
 
 

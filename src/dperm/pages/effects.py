@@ -3,7 +3,7 @@
 A coefficient per encoded column says little: it grows with the declared range, and loose bounds make any column look important.
 Where the fit released the spread of its columns (`decided["scale"]`, 1/standard deviation in encoded units, or the second moments
 of `statistics`), an effect is that of one standard deviation; elsewhere it is that of the whole declared range, and the page says
-which.
+which. Bounds that are very wide leave the spread itself in the noise: then the effect says "roughly".
 
     a line     w_j/scale_j, or w_j over the whole range
     a choice   levels count from their average; its size is the standard deviation of the levels under their released shares,
@@ -12,7 +12,7 @@ which.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,9 +22,13 @@ from dperm.pages.subject import Subject
 from dperm.release.plan import MECHANISMS
 from dperm.tables.encoding import Encoding
 from dperm.tables.packed import unpacked
+from dperm.terms.affine import Features
 from dperm.terms.moments import smat
+from dperm.terms.statistics import SquareSum
 
 Vector = NDArray[np.float64]
+
+CLEAR = 4.0  # a sum of squares this many times its noise tells a column's spread
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,7 @@ class Effect:
     centre: float = 0.0
     levels: tuple[str, ...] = ()
     level_effects: Vector | None = None  # margins × levels
+    hidden: bool = False  # its spread is not far above the noise that it was released with
 
     @property
     def strength(self) -> float:
@@ -65,12 +70,15 @@ def effects(subject: Subject) -> list[Effect]:
     if weights is None or encoding is None:
         return []
     spread, mean = spread_and_mean(subject)
+    hidden = hidden_spreads(subject)
     found = []
     for places in _members(encoding):
         if len(places) > 1:
             found.append(_choice(encoding.names, places, weights, mean))
         else:
-            found.append(_line(encoding, places[0], weights, spread, mean))
+            line = _line(encoding, places[0], weights, spread, mean)
+            numeric = encoding.kinds[places[0]] != "boolean"
+            found.append(_roughly(line) if numeric and places[0] in hidden else line)
     return sorted(found, key=lambda effect: -effect.strength)
 
 
@@ -81,7 +89,8 @@ def spread_and_mean(subject: Subject) -> tuple[Vector | None, Vector | None]:
         return None, None
     scale, mean = (_column_values(record["decided"].get(name), encoding.d) for name in ("scale", "shift"))
     if scale is not None:
-        summed = _column_values(record["released"].get("mean"), encoding.d)
+        released = record["released"]  # where a mean is taken in two steps, the second sums distances from the first
+        summed = _column_values(released.get("rough mean", released.get("mean")), encoding.d)
         if mean is not None and summed is not None:  # the fit centres rare levels at 0; their shares are in the released sum
             mean = np.where(encoding.where("categorical"), summed / record["shape"]["n"], mean)
         return 1.0 / scale, mean
@@ -93,6 +102,26 @@ def spread_and_mean(subject: Subject) -> tuple[Vector | None, Vector | None]:
     mean = matrix[: encoding.d, encoding.d] / problem.data.intercept
     noise = float(record["stages"][0]["settings"]["scale"]) / record["shape"]["n"]
     return np.sqrt(np.maximum(np.diag(matrix)[: encoding.d] - mean**2, noise)), mean
+
+
+def hidden_spreads(subject: Subject) -> frozenset[int]:
+    """Encoded columns whose released sum of squares is below `CLEAR` times its noise, so that no more than their order is known.
+
+    A sum of squares q with noise σ gives a spread with the relative error σ/(2q): an eighth at the limit.
+    """
+    record, encoding = subject.certificate.record, subject.encoding
+    if encoding is None or "squares" not in record["released"] or "centred_radius" not in record["decided"]:
+        return frozenset()
+    squares = np.array(record["released"]["squares"], dtype=np.float64)
+    # Where all second moments were released the squares are the first of them, and have the same noise.
+    sensitivity = SquareSum(Features(), record["decided"]["centred_radius"]).sensitivity(record["target"]["relation"])
+    event = next(stage["event"] for stage in record["stages"] if stage["name"] == "squares")
+    noise = sensitivity * record["target"]["rows_per_person"] / event["mu"]
+    return frozenset(np.flatnonzero(squares[: encoding.d] < CLEAR * noise).tolist())
+
+
+def _roughly(effect: Effect) -> Effect:
+    return replace(effect, step=f"roughly {effect.step}", hidden=True)
 
 
 def _column_values(values: object, size: int) -> Vector | None:
