@@ -1,5 +1,5 @@
-"""Screenshots of what people look at, in a real Chromium: report, profile, explorer and the site's home, light and dark, 1280 and
-390 px wide; and what a script can see there: errors in the console, pages wider than the window, contrasts below 4.5.
+"""Screenshots of what people look at, in a real Chromium: report, profile, curves, explorer and pages of the site, light and
+dark, 1280 and 390 px wide; and what a script can see there: console errors, pages wider than the window, contrasts below 4.5.
 
     python scripts/look.py OUT      # PNG files into OUT; exit code 1 if anything was found
 """
@@ -21,7 +21,8 @@ import pandas as pd
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "helpers"))
-SITE = {"home": "", "theorem": "theorems/objective/", "notebook": "notebooks/additive-model/", "api": "api/"}
+SITE = {"home": "", "theorem": "theorems/objective/", "notebook": "notebooks/additive-model/", "api": "api/",
+        "accuracy": "accuracy/"}  # fmt: skip
 WIDTHS, THEMES, LEAST = (1280, 390), ("light", "dark"), 4.5
 HOSTS = "return performance.getEntriesByType('resource').map(r => new URL(r.name).host)"
 

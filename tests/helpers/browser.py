@@ -12,6 +12,7 @@ FLAGS = (
     "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--force-color-profile=srgb",
 )  # fmt: skip
+TALLEST = 16_000
 
 
 def browser_reason() -> str | None:
@@ -55,10 +56,13 @@ def resize(driver, width: int, height: int = 900) -> None:
 
 
 def whole_page(driver, path: Path) -> None:
-    """A screenshot of the whole page, not only of what fits."""
+    """A screenshot of the whole page, not only of what fits; of tall ones the first `TALLEST` pixels, Chromium draws no more."""
     import base64
 
-    found = driver.execute_cdp_cmd("Page.captureScreenshot", {"captureBeyondViewport": True, "format": "png"})
+    page = "const page = document.documentElement; return [page.clientWidth, page.scrollHeight]"
+    width, height = driver.execute_script(page)
+    clip = {"x": 0, "y": 0, "width": width, "height": min(height, TALLEST), "scale": 1}
+    found = driver.execute_cdp_cmd("Page.captureScreenshot", {"captureBeyondViewport": True, "format": "png", "clip": clip})
     path.write_bytes(base64.b64decode(found["data"]))
 
 

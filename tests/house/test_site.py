@@ -85,3 +85,10 @@ def test_home_shows_a_fit_and_a_picture_first() -> None:
 @pytest.mark.parametrize("name", ["katex/katex.min.js", "katex/formulas.js", "stylesheets/site.css"])
 def test_what_the_site_names_is_there(name: str) -> None:
     assert name in (ROOT / "mkdocs.yml").read_text(encoding="utf-8") and (ROOT / "docs" / name).is_file()
+
+
+def test_no_class_of_the_first_screen_is_one_of_the_api_page() -> None:
+    """mkdocstrings calls the first of its blocks "first": a grid of that name cut every table of the API page in half."""
+    rules = (ROOT / "docs" / "stylesheets" / "site.css").read_text(encoding="utf-8")
+    assert ".first-screen{" in rules and 'class="first-screen"' in (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    assert not re.search(r"\.(first|doc[\w-]*)(?![\w-])", rules)

@@ -225,17 +225,29 @@ def _levels(encoding: Encoding, group: int) -> tuple[str, str, str]:
     return (column, f"one of {shown}", "its own level" if "(missing)" in levels else "no level")
 
 
+def _plain(value: float, digits: int) -> str:
+    """As many digits as count; commas from 10,000 on, so that a year is a year.
+
+    >>> _plain(2027.0, 6), _plain(30287.4, 4), _plain(126.125, 6)
+    ('2027', '30,290', '126.125')
+    """
+    rounded = float(f"{value:.{digits}g}")
+    return f"{rounded:,.10g}" if abs(rounded) >= 10_000 else f"{rounded:.10g}"
+
+
 def _range(encoding: Encoding, j: int) -> str:
     low, high = encoding.low[j], encoding.high[j]
-    return f"{low:,.6g} to {high:,.6g}" if math.isfinite(low) and math.isfinite(high) else "bounded by the norm of the row"
+    if not (math.isfinite(low) and math.isfinite(high)):
+        return "bounded by the norm of the row"
+    return f"{_plain(low, 6)} to {_plain(high, 6)}"
 
 
 def _missing(encoding: Encoding, j: int) -> str:
     rule, value = encoding.rules[j], encoding.missing[j]
     if rule == "released":
-        return f"{value:,.4g} (released mean)"
+        return f"{_plain(value, 4)} (released mean)"
     if rule == "value":
-        return f"{value:,.4g}"
+        return _plain(value, 4)
     return "the middle" if encoding.kinds[j] == "numeric" and encoding.centred else "0"
 
 
