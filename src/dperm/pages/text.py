@@ -37,7 +37,8 @@ class Table:
 
     def html(self) -> str:
         def cell(tag: str, j: int, text: str, scope: str = "") -> str:
-            mark = ' class="n"' if j in self.numeric else ""
+            kind = "n i" if "…" in text else "n"  # an interval may take two lines, a number may not
+            mark = f' class="{kind}"' if j in self.numeric else ""
             return f"<{tag}{mark}{scope}>{inline(text)}</{tag}>"
 
         head = "".join(cell("th", j, text, ' scope="col"') for j, text in enumerate(self.head))
