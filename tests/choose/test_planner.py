@@ -70,7 +70,8 @@ def test_noise_ratio_by_hand_and_its_warnings():
     mu = 0.23670  # μ(1, 1e-6)
     assert ratio == pytest.approx(math.sqrt(9 * 8) / (0.85 * mu / 2 * 1000), rel=1e-4)
     assert noise_ratio.noise_warning(LOGISTIC, Shape(100_000, 8), target()) == ()
-    assert "a point" in noise_ratio.noise_warning(LOGISTIC, Shape(800, 8), target())[0]
+    assert "about a point" in noise_ratio.noise_warning(LOGISTIC, Shape(400, 8), target())[0]
+    assert "half a point" in noise_ratio.noise_warning(LOGISTIC, Shape(800, 8), target())[0]
     assert "LITTLE CAN BE LEARNT" in noise_ratio.noise_warning(LOGISTIC, Shape(100, 8), target())[0]
     assert "five points" in noise_ratio.expectation(0.5) and "0.006" in noise_ratio.expectation(0.05)
 

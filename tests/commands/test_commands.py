@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from dperm.cli import app
 from dperm.commands import COMMANDS
+from dperm.estimators import outlook as advice
 from dperm.release.ledger.book import BudgetExceeded, Ledger
 
 RUN = CliRunner().invoke
@@ -182,6 +183,35 @@ def test_a_ledger_from_the_shell(people):
     assert RUN(app, ["ledger", "verify", ledger, "--certificate", certificate]).exit_code == 0
     exported = json.loads(RUN(app, ["ledger", "export", ledger]).output)
     assert len(exported["entries"]) == 2 and "secret" not in json.dumps(exported)
+
+
+@pytest.mark.parametrize(
+    ("delta", "rule", "words"),
+    [
+        ("1e-6", "auto", ["for one fit that takes all; about epsilon 1.97", "5e-08 of the 5e-08", "compose as Gaussians"]),
+        ("1e-6", "gaussian", ["about epsilon 2 for one more Gaussian fit", "takes Gaussian fits only"]),
+        ("0", "auto", ["about epsilon 2 for one more pure fit", "only pure fits", "epsilons add up"]),
+    ],
+)
+def test_create_and_show_say_the_same_in_words(tmp_path, delta, rule, words):
+    ledger = str(tmp_path / "people.ledger")
+    made = RUN(app, ["ledger", "create", ledger, "--dataset", "people", "--epsilon", "2", "--delta", delta, "--filter", rule])
+    shown = RUN(app, ["ledger", "show", ledger]).output
+    assert made.output.startswith(shown) and "_" not in shown
+    assert all(word in shown for word in words), shown
+
+
+def test_the_empty_ledger_takes_what_it_says(tmp_path):
+    """ε whole for one fit alone; the smaller number for one that another may follow."""
+    ledger = Ledger.create(tmp_path / "l", dataset="people", epsilon=2.0, delta=1e-6)
+
+    def planned(epsilon):
+        return advice.declared("LinearSVC", 5000, 4, epsilon=epsilon, delta=1e-6, relation="replace-one").plan()
+
+    assert ledger.account().left_epsilon < 1.98
+    ledger.check(planned(2.0))
+    ledger.debit(planned(1.97))
+    assert ledger.account().left_epsilon > 0
 
 
 def test_another_file_is_not_debited(people):

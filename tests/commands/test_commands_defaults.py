@@ -200,6 +200,20 @@ def test_the_plan_is_the_one_that_a_fit_makes(folder):
         assert answer(*PLAN, name)["stages"] == [{"name": s.name, "event": s.event.spec()} for s in fitted.plan_.stages], name
 
 
+def test_a_target_risk_is_enough_to_plan():
+    """Without --epsilon: the smallest that a bound needs, at which that bound meets the target; a little less does not."""
+    asked = ("plan", "--n", "6000", "--d", "20", "--target-risk", "0.05")
+    found = answer(*asked)
+    assert found["epsilon"] == 0.27 and min(value for value in found["predicted_risk"].values() if value) <= 0.05
+    less = answer(*asked, "--epsilon", "0.26")
+    assert min(value for value in less["predicted_risk"].values() if value) > 0.05
+    text = RUN(app, list(asked)).output
+    assert "planned for 0.27" in text and "0.266\n" in text and "0.2664" not in text and "mean loss of the fit above" in text
+    assert "found no --epsilon" in refusal("plan", "--n", "6000", "--d", "20")
+    assert "found no --n." in refusal("plan", "--epsilon", "1", "--d", "20")
+    assert "no theorem here says" in refusal("plan", "--n", "6000", "--d", "20", "--model", "lasso", "--target-risk", "0.05")
+
+
 def test_what_cannot_be_planned_is_said():
     assert "needs its class of rules" in refusal(*PLAN, "FiniteClassLearner")
     assert "Did you mean 'Lasso'?" in refusal(*PLAN, "Lassoo")

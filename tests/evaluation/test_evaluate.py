@@ -239,6 +239,10 @@ def test_a_person_may_be_named_by_a_column_of_the_table():
     }
     table = pa.table({"a": X[:, 0], "y": Y, "who": np.arange(len(Y)) // 4})
     model = dperm.LogisticRegression(epsilon=5, schema=schema, random_state=0).fit(table.select(["a", "y"]))
+    persons = dperm.LogisticRegression(epsilon=2, schema=schema, groups="who", max_rows_per_person=2, random_state=0).fit(table)
+    with pytest.warns(dperm.PrivacyWarning, match="the fit protected persons, these scores protect rows"):
+        evaluate(persons, table, epsilon=4, random_state=0)
+    evaluate(persons, table, epsilon=4, groups="who", max_rows_per_person=2, random_state=0)  # no warning: they are errors here
     found = evaluate(model, table, epsilon=4, groups="who", max_rows_per_person=2, random_state=0)
     assert found.record["guarantee"]["unit"] == "person" and found.verify(allow_seeded=True).ok
     rows = evaluate(model, table.select(["a", "y"]), epsilon=4, random_state=0)

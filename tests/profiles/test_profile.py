@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 
 import numpy as np
 import pandas as pd
@@ -370,11 +371,14 @@ def test_a_fit_without_a_schema_pays_for_everything_in_one_budget(folder):
     dperm.Ledger.create("book", dataset="people", epsilon=3.0, delta=1e-6)
     private = ("--bounds", "private", "--levels", "private")
     _, text = command("fit", "people.csv", "--target", "bought", "--epsilon", 2.5, *private, "--out", "model", "--ledger", "book")
-    assert "together" in text
+    assert "together" in text and "model/certificate.json" in text and "model/profile.json" in text
+    shares = re.search(r"asked 2.5: (\S+) for bounds and levels, (\S+) for the fit \(they compose to 2.5\)", text)
     ledger = dperm.Ledger("book")
     assert ledger.account().fits == 2
     made, found = dperm.Certificate.load("model/certificate.json"), Profile.load("model/profile.json")
     assert ledger.verify([found.record, made.record]) == []
+    booked = [entry["plan"]["epsilon"] for entry in ledger.entries()[1:]]
+    assert [float(share) for share in shares.groups()] == pytest.approx(booked, rel=0.01) and sum(booked) > 2.5
     rule = Filter.declare(2.5, 1e-6, "auto")
     costs = [rule.cost([event_from_spec(stage["event"]) for stage in claim.record["stages"]]) for claim in (found, made)]
     assert rule.accepts(costs) is not None
@@ -396,8 +400,8 @@ def test_private_levels_in_a_schema_are_found_before_the_fit(folder):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ((), "Expected --schema"),
-        (("--bounds", "private"), "Expected --schema"),
+        ((), "found no schema and no --bounds private and no --levels private"),
+        (("--bounds", "private"), "found no schema and no --levels private."),
         (("--bounds", "guess", "--levels", "private"), "Expected --bounds private"),
         (("--bounds", "private", "--levels", "private", "--schema", "x.json"), "found both"),
         (("--bounds", "private", "--levels", "private", "--delta", 0), "delta > 0"),

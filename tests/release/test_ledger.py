@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import signal
 import sqlite3
 import subprocess
@@ -16,7 +17,7 @@ import pytest
 
 import dperm
 from dperm.mechanisms import Gradient
-from dperm.privacy import GDP, Approximate, Gaussian, ObjectiveEvent, Pure, Sampled, gaussian_mu
+from dperm.privacy import GDP, Approximate, Gaussian, Levels, ObjectiveEvent, Pure, Sampled, gaussian_mu
 from dperm.privacy.conversions import rdp_epsilon
 from dperm.privacy.filters import Filter, renyi_curve
 from dperm.release.ledger.book import BudgetExceeded, Ledger
@@ -147,6 +148,35 @@ def test_a_refusal_names_what_is_left_and_spends_nothing(ledger):
     with pytest.raises(BudgetExceeded, match=r"asked for epsilon=3 at delta=1e-06, left is about epsilon=0\.\d+") as refused:
         ledger.debit(planned(Gaussian(0.5), epsilon=3.0))
     assert "No data were read" in str(refused.value) and ledger.account() == before
+
+
+def test_a_refusal_for_delta_says_so_and_its_advice_is_accepted(ledger):
+    """The thresholds of private levels spend the part of δ that is set aside, long before ε is spent."""
+
+    def profiled(delta):
+        return planned(Levels(0.05, 0.04 * delta), epsilon=0.2, delta=delta)
+
+    assert ledger.account().left_delta == pytest.approx(5e-8)
+    ledger.debit(profiled(1e-6))
+    assert ledger.account().left_delta == pytest.approx(1e-8) and ledger.account().aside_delta == pytest.approx(5e-8)
+    with pytest.raises(BudgetExceeded, match=r"Delta is short \(epsilon is not\).*asked for 4e-08, left is 1e-08") as refused:
+        ledger.check(profiled(1e-6))
+    assert "--schema" in str(refused.value) and "Ask for less" not in str(refused.value)
+    advised = float(re.search(r"ask with delta=(\S+) or less", str(refused.value))[1])
+    with pytest.raises(BudgetExceeded, match="Delta is short"):
+        ledger.check(profiled(advised * 1.1))
+    ledger.debit(profiled(advised))
+    with pytest.raises(BudgetExceeded, match="Epsilon is short too: asked for epsilon=3"):
+        ledger.check(planned(Levels(3.0, 4e-8), epsilon=3.0))
+    assert ledger.verify() == []
+
+
+def test_a_ledger_of_pure_fits_says_what_it_does_not_take(tmp_path):
+    pure = Ledger.create(tmp_path / "pure.ledger", dataset="people", epsilon=1.0, delta=0.0, relation="zero-out")
+    with pytest.raises(BudgetExceeded, match="takes pure fits only"):
+        pure.check(planned(Gaussian(0.1)))
+    with pytest.raises(BudgetExceeded, match="left is about epsilon=1 for one more pure fit"):
+        pure.check(planned(Pure(2.0), epsilon=2.0, delta=0.0))
 
 
 def test_relation_and_unit_are_fixed(ledger):

@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from dperm.commands.shared import JSON_OPTION, show
+from dperm.commands.shared import JSON_OPTION, notices_said, show
 
 
 def evaluate(
@@ -54,24 +54,25 @@ def evaluate(
         budget = {"epsilon": epsilon, "delta": delta, "relation": relation}
         persons = {"rows_per_person": max_rows_per_person or 1, "unit": "row" if person is None else "person"}
         _check_first(fitted, file, ledger, budget | persons, nominal_n, bins, max_exposure)
-    found = evaluated(
-        fitted,
-        read_table(file),
-        groups=person,
-        max_rows_per_person=max_rows_per_person,
-        by=by,
-        levels=None if levels is None else [level.strip() for level in levels.split(",")],
-        epsilon=epsilon,
-        delta=delta,
-        relation=relation,
-        nominal_n=nominal_n,
-        exposure=exposure,
-        max_exposure=max_exposure,
-        bins=bins,
-        level=level,
-        random_state=random_state,
-        ledger=None if ledger is None else Ledger(ledger, data=file),
-    )
+    with notices_said():
+        found = evaluated(
+            fitted,
+            read_table(file),
+            groups=person,
+            max_rows_per_person=max_rows_per_person,
+            by=by,
+            levels=None if levels is None else [level.strip() for level in levels.split(",")],
+            epsilon=epsilon,
+            delta=delta,
+            relation=relation,
+            nominal_n=nominal_n,
+            exposure=exposure,
+            max_exposure=max_exposure,
+            bins=bins,
+            level=level,
+            random_state=random_state,
+            ledger=None if ledger is None else Ledger(ledger, data=file),
+        )
     if out is not None:
         write_whole(out.parent, {out.name: json.dumps(found.record, indent=1, allow_nan=False)})
     told = {"epsilon": epsilon, "statement": found.record["statement"], "metrics": dict(found.metrics)}

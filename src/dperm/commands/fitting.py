@@ -134,7 +134,7 @@ def fit(
     with notices_said():
         fitted = estimator.fit(rows, **given)
     report = save_model(fitted, out, data=file.stem)
-    lines = summary(fitted)
+    lines = ({} if first is None else {"budget": first.split(fitted.epsilon)}) | summary(fitted)
     if relation is None and lines["relation"] != "replace-one" and not as_json:
         lines["relation"] += f" (the default of {type(fitted).__name__}; see --relation)"
     if hasattr(fitted, "classes_"):
@@ -148,7 +148,8 @@ def fit(
     if intervals and as_json:
         table = fitted.summary()
         lines |= {"coefficients": table.rows(), "level": table.level, "target": table.note}
-    show({**lines, "model": str(out / "model.json"), "report": str(report)}, as_json)
+    files = ["certificate", "model", *([] if first is None else ["profile", "schema"])]
+    show({**lines, **{name: str(out / f"{name}.json") for name in files}, "report": str(report)}, as_json)
 
 
 STREAM_BYTES = 256_000_000

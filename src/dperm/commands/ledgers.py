@@ -6,10 +6,14 @@ import json
 import os
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
 from dperm.commands.shared import JSON_OPTION, say, show
+
+if TYPE_CHECKING:
+    from dperm.release.ledger.book import Account
 
 ledger = typer.Typer(no_args_is_help=True, help="A durable budget shared by everybody who fits models on one data set.")
 VARIABLE = "DPERM_LEDGER"
@@ -48,8 +52,12 @@ def create(
         None, envvar=VARIABLE, help="New file, by default DATASET.ledger here; an existing one is never overwritten."
     ),
     dataset: str = typer.Option(..., help="Name of the data set, for people."),
-    epsilon: float = typer.Option(..., help="The whole budget."),
-    delta: float = typer.Option(..., help="The whole delta; 0 for a ledger of pure fits only."),
+    epsilon: float = typer.Option(..., help="The whole budget; fits compose as Gaussians: they take less than their sum."),
+    delta: float = typer.Option(
+        ...,
+        help="The whole delta; 0 for a ledger of pure fits only. Finding levels privately (profiles, --levels private) needs "
+        "room in it: 5 % are set aside, and one profile at the ledger's own delta takes four fifths of that.",
+    ),
     relation: str = typer.Option("replace-one", help="replace-one, zero-out or add-remove."),
     unit: str = typer.Option("row", help="row, or person for fits with groups."),
     rule: str = typer.Option("auto", "--filter", help="auto, gaussian (Gaussian fits only) or renyi."),
@@ -66,7 +74,40 @@ def create(
     made = Ledger.create(
         place, dataset=dataset, epsilon=epsilon, delta=delta, relation=relation, unit=unit, rule=rule, data=data
     )
-    show({**made.account().spec(), "file": str(place)}, as_json)
+    account = made.account()
+    show((account.spec() if as_json else account_lines(account)) | {"file": str(place)}, as_json)
+
+
+def account_lines(account: Account) -> dict[str, str]:
+    """What a ledger says now, in words."""
+    kind = "Gaussian" if account.delta else "pure"
+    left = f"about epsilon {account.left_epsilon:.4g} for one more {kind} fit"
+    if account.fits == 0 and account.left_epsilon < 0.9999 * account.epsilon:
+        keeps = "keeps a quarter of delta for other kinds of fits"
+        why = keeps if account.rule == "auto" else "asks more of several fits than of one"
+        left = f"epsilon {account.epsilon:g} for one fit that takes all; about epsilon {account.left_epsilon:.4g} for a Gaussian "
+        left += f"fit that others may follow, because the filter {why}"
+    adding = "epsilons add up"
+    aside = "none, so only pure fits"
+    if account.delta:
+        adding = "fits compose as Gaussians and take less than the sum of their epsilons (seven of 1 fit into 3 at delta 1e-6)"
+        aside = f"{account.left_delta:.3g} of the {account.aside_delta:.3g} that is set aside for finding levels privately"
+    if account.delta and not account.aside_delta:
+        aside = "none for finding levels privately: this filter takes Gaussian fits only"
+    return {
+        "dataset": account.dataset,
+        "budget": f"epsilon {account.epsilon:g}, delta {account.delta:g}",
+        "relation": account.relation,
+        "unit": account.unit,
+        "fits": str(account.fits),
+        "spent": f"{account.spent_share:.1%} of the budget",
+        "left": left,
+        "left delta": aside,
+        "adding up": adding,
+        "filter": account.rule,
+        "noise": "some fits used SEEDED noise and are NOT private" if account.seeded else "no fit used seeded noise",
+        "head": account.head,
+    }
 
 
 @ledger.command("show")
@@ -98,14 +139,7 @@ def show_command(
     if as_json:
         show({**account.spec(), "entries": fits}, True)
         return
-    lines = account.spec()
-    lines["spent"] = f"{lines.pop('spent_share'):.1%} of the budget"
-    lines["left"] = f"about epsilon {lines.pop('left_epsilon'):.4g} for one more Gaussian fit"
-    if not lines.pop("seeded"):
-        lines["noise"] = "no fit used seeded noise"
-    else:
-        lines["noise"] = "some fits used SEEDED noise and are NOT private"
-    show(lines, False)
+    show(account_lines(account), False)
     for fit in fits:
         say("  {entry:>4}  {time:.19}  {mechanism:<18} epsilon {epsilon:g}, delta {delta:g}".format(**fit))
 

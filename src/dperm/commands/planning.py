@@ -40,6 +40,7 @@ ALSO = {  # one of several numbers that a theorem can do with
     "generalisation-gap": ("hypotheses=1000", "beta=0.05"),
     "phased-sgd": ("smoothness=1",),
 }
+RISK = "mean loss of the fit above that of the best coefficients"
 PLAIN = {"True": "true", "False": "false", "None": "null"}  # as Python writes them
 
 
@@ -63,7 +64,9 @@ def plan(
     max_weight: float | None = MAX_WEIGHT,
     max_exposure: float | None = MAX_EXPOSURE,
     target_risk: float | None = typer.Option(
-        None, help="Also say how many rows, or which epsilon, each bound needs for this risk."
+        None,
+        help=f"Also say how many rows, or which epsilon, each bound needs for this risk ({RISK}); without --epsilon, plan for "
+        "the smallest of these.",
     ),
     radius: float = typer.Option(1.0, help="Norm of the best coefficients, for the predicted risks."),
     target_width: float | None = typer.Option(
@@ -81,6 +84,8 @@ def plan(
 
     Example: dperm plan --n 10000 --d 20 --epsilon 1 --target-risk 0.05
 
+    Example: dperm plan --n 10000 --d 20 --target-risk 0.05
+
     Example: dperm plan --model logistic --compare-accounting
     """
     from dperm.choose import risks
@@ -90,8 +95,12 @@ def plan(
     if n is None and compare_accounting:
         _objective_table(model, delta, as_json)
         return
-    if n is None or epsilon is None:
-        raise ValueError("Expected --n and --epsilon, found one missing. Pass e.g. --n 10000 --epsilon 1.")
+    if n is None or (epsilon is None and target_risk is None):
+        missing = [name for name, value in (("--n", n), ("--epsilon", epsilon)) if value is None]
+        also = " (or --target-risk in place of --epsilon)" if epsilon is None else ""
+        raise ValueError(
+            f"Expected --n and --epsilon, found no {' and no '.join(missing)}. Pass e.g. --n 10000 --epsilon 1{also}."
+        )
     if schema is None and d is None:
         raise ValueError("Expected --d or --schema, found neither. Pass the number of columns, e.g. --d 20.")
     if target_width is not None and not intervals:
@@ -106,8 +115,12 @@ def plan(
         "max_weight": max_weight,
         "max_exposure": max_exposure,
     }
-    estimator = _estimator(schema, model, class_weight, intervals, given)
-    fit = before_rows(estimator, n, None if schema is not None else d)
+    columns, found_epsilon = None if schema is not None else d, ""
+    if epsilon is None and target_risk is not None:
+        trial = before_rows(_estimator(schema, model, class_weight, intervals, given | {"epsilon": 1.0}), n, columns)
+        given["epsilon"] = advice.smallest_epsilon(trial, target_risk, radius=radius)
+        found_epsilon = f"No --epsilon given: planned for {given['epsilon']:g}, the smallest that a bound needs for this risk."
+    fit = before_rows(_estimator(schema, model, class_weight, intervals, given), n, columns)
     found, planned = advice.advise_for(fit, target_risk=target_risk, radius=radius, target_width=target_width), fit.plan()
     if ledger is not None:
         from dperm.release.ledger.book import Ledger
@@ -118,10 +131,12 @@ def plan(
     if as_json:
         show(found, True)
         return
+    if found_epsilon:
+        say(found_epsilon)
     say(found["explanation"])
     if "intervals" in found and found["intervals"]["sentence"] not in planned.notes:
         say(f"note       {found['intervals']['sentence']}")
-    say("\nalternatives (worst-case bound on the excess risk)")
+    say(f"\nalternatives, with worst-case bounds on the risk ({RISK})")
     for row in found["alternatives"]:
         bound = "no bound" if row["predicted_risk"] is None else f"{row['predicted_risk']:.4g}"
         text = f"needs {row['needs'][0]}" if row["needs"] else f"{row['passes']} releases"
@@ -130,11 +145,19 @@ def plan(
     for title in ("sample_size", "epsilon_needed", "accounting"):
         if title in found:
             say("\n" + title.replace("_", " "))
-            shown = {key: "no bound" if value is None else value for key, value in found[title].items()}
-            show(shown, False)
+            show({key.replace("_", " "): _short(value) for key, value in found[title].items()}, False)
     say("\n" + found["odds_sentence"])
     if relation is None and found["relation"] != "replace-one":
         say(f"The relation is {found['relation']}, the default of {found['model']}; see --relation.")
+
+
+def _short(value: float | int | None) -> str:
+    """A number for people: whole ones whole, others with three digits.
+
+    >>> _short(157488), _short(0.2664651087036133), _short(None)
+    ('157488', '0.266', 'no bound')
+    """
+    return "no bound" if value is None else f"{value}" if isinstance(value, int) else f"{value:.3g}"
 
 
 def _estimator(

@@ -31,9 +31,11 @@ def check_found(schema: Path | None, bounds: str | None, levels: str | None, tar
             '"levels": "private" into a column.'
         )
     if schema is None and not (bounds and levels and target):
+        given = {"--target": target, "--bounds private": bounds, "--levels private": levels}
+        missing = [option for option, value in given.items() if not value]
         raise ValueError(
-            "Expected --schema, or --target with --bounds private and --levels private, found neither. Draft a schema with "
-            "`dperm schema`, or have one filled in by `dperm profile`."
+            "Expected --schema, or --target with --bounds private and --levels private, found no schema and no "
+            f"{' and no '.join(missing)}. Draft a schema with `dperm schema`, or have one filled in by `dperm profile`."
         )
 
 
@@ -60,6 +62,13 @@ class Prepared:
     rule: Any
     spent: Any
     statement: str
+    asked: float
+    paid: float
+
+    def split(self, fit: float) -> str:
+        """How the budget was shared, where the fit had `fit`."""
+        parts = f"{self.paid:.3g} for bounds and levels, {fit:.3g} for the fit"
+        return f"asked {self.asked:g}: {parts} (they compose to {self.asked:g})"
 
     def within_budget(self, estimator: Any) -> Any:
         """The estimator with an ε whose plan the rule accepts after the profile; Gaussian plans get all that is left.
@@ -125,4 +134,4 @@ def prepared(
     spent = rule.cost(found.plan.events)
     left = rule.left_epsilon([spent], whole.delta) * (1 - 1e-9)
     said = f"({whole.epsilon:g}, {whole.delta:g})-differential privacy of the fit and of schema.json together"
-    return Prepared(filled, left, whole.delta, whole.relation, n, rule, spent, said)
+    return Prepared(filled, left, whole.delta, whole.relation, n, rule, spent, said, whole.epsilon, epsilon)

@@ -139,6 +139,25 @@ def advise_for(
     return found | outlook(fit.estimator, plan, fit.problem, radius=radius, planned=planned, target_risk=target_risk)
 
 
+def smallest_epsilon(fit: Declaration, target_risk: float, *, radius: float = 1.0) -> float:
+    """The smallest ε at which a bound meets the target risk, rounded up to two digits; refused where no theorem speaks."""
+    _check_risk(target_risk, radius)
+    spoken = type(fit.estimator).__name__ in BOUNDED
+    given = epsilons(fit.problem, fit.shape, fit.target, target_risk, radius=radius) if spoken else {}
+    found = min((value for value in given.values() if value is not None), default=None)
+    if found is None:
+        raise ValueError("Expected --epsilon, found none, and no theorem here says which one the target risk needs. Pass e.g. 1.")
+    unit = 10.0 ** (math.floor(math.log10(found)) - 1)
+    return float(f"{math.ceil(found / unit) * unit:.2g}")
+
+
+def _check_risk(target_risk: float | None, radius: float) -> None:
+    if not 0 < radius < math.inf:
+        raise ValueError(f"Expected a radius > 0, found {radius:g}. Pass the norm of the best coefficients, e.g. 1.")
+    if target_risk is not None and not 0 < target_risk < math.inf:
+        raise ValueError(f"Expected a target risk > 0, found {target_risk:g}. Pass e.g. 0.01.")
+
+
 def plan_facts(fit: Declaration, plan: Plan, target_width: float | None = None) -> dict[str, object]:
     """What a plan says at once: no bound on a risk is computed, which may take seconds."""
     target = fit.target
@@ -181,10 +200,7 @@ def outlook(
     target_risk: float | None = None,
 ) -> dict[str, Any]:
     """Predicted risks, the alternatives, and the n or ε that a target risk needs; None where no theorem speaks of the model."""
-    if not 0 < radius < math.inf:
-        raise ValueError(f"Expected a radius > 0, found {radius:g}. Pass the norm of the best coefficients, e.g. 1.")
-    if target_risk is not None and not 0 < target_risk < math.inf:
-        raise ValueError(f"Expected a target risk > 0, found {target_risk:g}. Pass e.g. 0.01.")
+    _check_risk(target_risk, radius)
     shape, target, none = plan.shape, plan.target, dict.fromkeys(RISK_NAMES)
     spoken = type(estimator).__name__ in BOUNDED
     found: dict[str, Any] = {

@@ -36,6 +36,7 @@ from dperm.tables.tables import in_memory_only
 from dperm.walk.certificate import ARITHMETIC, coefficient_hash, target_spec
 from dperm.walk.claims import TOLERANCE, Claim, differences, plain
 from dperm.walk.fitting import execute
+from dperm.words.notices import scores_of_rows
 
 if TYPE_CHECKING:
     from dperm.release.ledger.book import LedgerPlace
@@ -206,6 +207,7 @@ def evaluate(
     if not hasattr(X, "bounded") or hasattr(X, "declared"):  # rows are scored part by part, those in a Spark table excepted
         in_memory_only(X)
     model = getattr(model, "best_estimator_", model)  # a search answers as its best model does
+    scores_of_rows(getattr(model, "certificate_", None), groups)
     apart = groups_of(model, X, by, levels)
     question = question_of(model, bins=bins, max_exposure=max_exposure, by=apart)
     held, people = person_column(X, groups)

@@ -151,6 +151,10 @@ class Filter:
             return room
         return 0.0 if room == 0 or delta <= 0 else gaussian_epsilon(delta, room)
 
+    def left_delta(self, costs: Sequence[Cost]) -> float:
+        """What is left of the share of δ that releases may fail with, as thresholds of private levels do."""
+        return max(0.0, self.failure - math.fsum(cost.failure for cost in costs))
+
     def spent_share(self, costs: Sequence[Cost]) -> float:
         """How much of the branch that holds is used, from 0 to 1."""
         if not costs:

@@ -26,6 +26,11 @@ SPENDING = (
     "and pass ledger= so that everything that is spent is counted."
 )
 
+ROWS_ONLY = (
+    "the fit protected persons, these scores protect rows: pass --person and --max-rows-per-person (in Python groups= and "
+    "max_rows_per_person=) to protect persons here too."
+)
+
 
 class PrivacyWarning(UserWarning):
     """Something about the budget, or what it can buy, that the caller should know."""
@@ -36,6 +41,12 @@ def speak(texts: Iterable[str]) -> None:
     for text in texts:
         if text.startswith((LOUD, UNSURE, BUDGET)):
             warnings.warn(text, PrivacyWarning, stacklevel=_caller())
+
+
+def scores_of_rows(claim: object, groups: object) -> None:
+    """Warn where the certificate of a model speaks of persons, and its scores are about to speak of rows."""
+    if groups is None and getattr(claim, "unit", "row") == "person":
+        warnings.warn(ROWS_ONLY, PrivacyWarning, stacklevel=_caller())
 
 
 def repeated_fits(epsilon: float, ledger: object) -> None:

@@ -17,7 +17,6 @@ import contextlib
 import hashlib
 import hmac
 import json
-import math
 import os
 import secrets
 import sqlite3
@@ -31,6 +30,7 @@ from dperm.privacy import RELATIONS
 from dperm.privacy.filters import Cost, Filter
 from dperm.release.ledger.check import problems
 from dperm.release.ledger.entries import APPLICATION, FORMAT, canonical, entry_hash, filter_of
+from dperm.release.ledger.refusal import why_refused
 from dperm.release.plan import UNITS, Plan
 from dperm.tables.fingerprint import digest, recognisable
 
@@ -60,6 +60,8 @@ class Account:
     rule: str
     head: str
     seeded: int
+    aside_delta: float  # of δ, for releases that may fail
+    left_delta: float
 
     def spec(self) -> dict[str, Any]:
         return dict(self.__dict__)
@@ -218,6 +220,8 @@ class Ledger:
             debits[-1]["branch"] if debits else head["rule"],
             entries[-1]["hash"],
             sum(entry["noise"] == "seeded" for entry in debits),
+            rule.failure,
+            0.0 if closed else rule.left_delta(costs),
         )
 
     # -- spending ----------------------------------------------------------------------------------------------------
@@ -299,21 +303,18 @@ class Ledger:
 
     def _admit(self, entries: Sequence[Mapping[str, object]], plan: Plan, cost: Cost | None = None) -> str:
         rule, costs = filter_of(entries[0]), _costs(entries)
-        if not any(entry.get("branch") == "single" for entry in entries):
-            branch = rule.accepts([*costs, rule.cost(plan.events) if cost is None else cost])
+        closed = any(entry.get("branch") == "single" for entry in entries)
+        cost = rule.cost(plan.events) if cost is None else cost
+        if not closed:
+            branch = rule.accepts([*costs, cost])
             if branch is not None:
                 return branch
             if not costs and rule.alone(plan.events, plan.target.relation):
                 return "single"
-            left = rule.left_epsilon(costs, plan.target.delta or rule.delta)
-        else:
-            left = 0.0
-        at = f" at delta={plan.target.delta:g}" if plan.target.delta else ""
         raise BudgetExceeded(
             f"Expected a fit within what is left in ledger {self.path.name} of data set {entries[0]['dataset']!r}, found one "
-            f"that would exceed its budget of epsilon={rule.epsilon:g}, delta={rule.delta:g}: asked for "
-            f"epsilon={plan.target.epsilon:g}{at}, left is about epsilon={math.floor(left * 1000) / 1000:g}{at} for one more "
-            f"Gaussian fit after {len(costs)} fits. Ask for less. No data were read, nothing was spent."
+            f"that would exceed its budget of epsilon={rule.epsilon:g}, delta={rule.delta:g}: "
+            f"{why_refused(rule, costs, cost, plan.target, closed=closed)} No data were read, nothing was spent."
         )
 
     # -- checking ----------------------------------------------------------------------------------------------------
