@@ -202,7 +202,7 @@ def test_wrong_options_are_explained(folder, options, words):
 def test_all_columns_with_mistakes_are_named_at_once(folder):
     run("schema", "people.csv", "--out", "draft.json")
     code, message = run("fit", "people.csv", "--schema", "draft.json", "--target", "sick", "--epsilon", 1)
-    assert code == 2 and [name in line for name, line in zip(("age", "town", "note", "sick"), message.splitlines())] == [True] * 4
+    assert code == 2 and len(message.splitlines()) == 1 and "a type of columns 'age', 'town', 'note', 'sick'" in message
 
 
 def test_other_files_than_the_expected_one_are_named(folder):

@@ -190,7 +190,8 @@ def test_the_plot_has_a_panel_per_shape() -> None:
     assert titles == ["x0", "x1", "x2"]
     lines = figure.axes[0].get_lines()
     np.testing.assert_array_equal(lines[0].get_ydata(), model.shapes_["x0"].value)
-    assert len([axes for axes in model.plot(["x1"]).axes if axes.get_title()]) == 1
+    for one in (["x1"], "x1"):
+        assert [axes.get_title() for axes in model.plot(one).axes if axes.get_title()] == ["x1"]
     with pytest.raises(ValueError, match="Expected columns with a shape"):
         model.plot(["x9"])
 

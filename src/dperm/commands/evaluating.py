@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from dperm.commands.shared import JSON_OPTION, notices_said, show
+from dperm.commands.shared import JSON_OPTION, check_model_first, notices_said, say, show
 
 
 def evaluate(
@@ -47,6 +47,7 @@ def evaluate(
     from dperm.tables.json_files import check_room, write_whole
     from dperm.tables.tables import read_table
 
+    check_model_first("evaluate", model, file)
     fitted = load_model(model)
     if out is not None:
         check_room(out.parent, [out.name], overwrite=overwrite)
@@ -76,22 +77,48 @@ def evaluate(
     if out is not None:
         write_whole(out.parent, {out.name: json.dumps(found.record, indent=1, allow_nan=False)})
     told = {"epsilon": epsilon, "statement": found.record["statement"], "metrics": dict(found.metrics)}
-    show(told if as_json else {**score_lines(found.metrics, level), "privacy": found.record["statement"]}, as_json)
+    if as_json:
+        show(told, True)
+        return
+    show(score_lines(found.metrics, level), False)
+    for line in [*group_lines(found.metrics, level), *advice(found.metrics)]:
+        say(line)
+    say(f"  privacy: {found.record['statement']}")
 
 
 def score_lines(metrics: Mapping[str, Any], level: float) -> dict[str, str]:
-    """A line per score, with its interval or why it is not known, and a line per bin of the calibration."""
+    """A line per score of all rows, with its interval, and a line per bin of the calibration."""
     from dperm.evaluation.evaluate import listed_scores
 
     lines = {}
-    for name, score in listed_scores(metrics):
-        digits = 0 if name.startswith("rows, ") else 4
-        lines[name] = score.get("why") or (
-            f"{score['value']:.{digits}f}   {level:.0%} interval {score['low']:.{digits}f} … {score['high']:.{digits}f}"
+    for name, score in listed_scores({key: value for key, value in metrics.items() if key != "groups"}):
+        known = score["value"] is not None
+        lines[name] = "not known" if not known else (
+            f"{score['value']:z.4f}   {level:.0%} interval {score['low']:z.4f} … {score['high']:z.4f}"
         )
     for row in metrics.get("calibration", []):
         lines[f"predicted {row['predicted']:.3f}"] = f"observed {row['observed']:.3f}  ({row['low']:.3f} … {row['high']:.3f})"
     return lines
+
+
+def group_lines(metrics: Mapping[str, Any], level: float) -> list[str]:
+    """The table of the report: a line per group."""
+    from dperm.pages.scores import group_table
+
+    if "groups" not in metrics:
+        return []
+    head, rows = group_table(metrics["groups"])
+    widths = [max(map(len, column)) for column in zip(head, *rows)]
+    lines = ["  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in (head, *rows)]
+    return ["", f"  by {head[0]}, each with its {level:.0%} interval:", *lines, ""]
+
+
+def advice(metrics: Mapping[str, Any]) -> list[str]:
+    """What it would take to know the first of the scores that are not known, in one line."""
+    from dperm.evaluation.evaluate import listed_scores
+
+    missing = [(name, score["why"]) for name, score in listed_scores(metrics) if score["value"] is None]
+    return [f"  {name}: {why}. --json says it of every score." for name, why in missing[:1]]
 
 
 def _check_first(

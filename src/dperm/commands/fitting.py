@@ -21,7 +21,7 @@ from dperm.commands.declaring import (
 )
 from dperm.commands.on_spark import ENGINE, check_engine, spark_rows
 from dperm.commands.preparing import BOUNDS, LEVELS, check_found, prepared, relation_of
-from dperm.commands.shared import JSON_OPTION, notices_said, save_model, show, summary, verbosity
+from dperm.commands.shared import JSON_OPTION, check_model_first, notices_said, save_model, show, summary, verbosity
 from dperm.words.spelling import closest
 from dperm.words.wording import printable
 
@@ -189,8 +189,9 @@ def estimator_for(name: str | None, schema: Any) -> type[PrivateEstimator]:
         wanted = {"classes": "LogisticRegression", "numeric": "LinearRegression", "count": "PoissonRegressor"}[schema.target.type]
         name = wanted if wanted in known else "LinearRegression"
     if name not in known:
-        python = f" {name} is for Python: it has no schema and no model.json." if name in found else closest(name, known)
-        raise ValueError(f"Expected a model in {', '.join(known)}, found {name!r}.{python}")
+        short = [word for word, label in SHORT.items() if label in known]
+        hint = f" {name} is for Python: it has no schema and no model.json." if name in found else closest(name, [*short, *known])
+        raise ValueError(f"Expected --model {', '.join(short)}, or in full {', '.join(known)}, found {name!r}.{hint}")
     classes = schema.target.type == "classes"
     fitting = [label for label in known if issubclass(found[label], ClassifierMixin) == classes]
     if name not in fitting:
@@ -218,6 +219,7 @@ def predict(
     from dperm.tables.json_files import write_whole
     from dperm.tables.tables import read_table
 
+    check_model_first("predict", model, file)
     fitted = load_model(model)
     table = read_table(file)
     lines = ["prediction"]

@@ -20,6 +20,9 @@ def schema(
     you declare. A CSV states none, so there they are left open too; `dperm profile` finds types, bounds and levels and pays for
     them.
 
+    In the draft a column can also be transformed: "parts": ["month"] of a datetime (year, month, weekday, hour), "hash": 64 of
+    text with many levels, "bins": 10 or "log": true of a number.
+
     Example: dperm schema people.csv --types "age=numeric, town=categorical" --out people.json
     """
     from dperm.tables.drafts import declared

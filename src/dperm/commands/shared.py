@@ -116,6 +116,13 @@ def summary(model: PrivateEstimator) -> dict[str, Any]:
     }
 
 
+def check_model_first(command: str, model: Path, file: Path) -> None:
+    """A table in the place of the model: models are JSON files or folders, tables are neither as a rule."""
+    if model.is_file() and model.suffix != ".json":
+        exchanged = f" Write `dperm {command} {file} {model}`." if file.is_dir() or file.suffix == ".json" else ""
+        raise ValueError(f"Expected MODEL first (model.json or its folder), then FILE, found {model.name} first.{exchanged}")
+
+
 def row_count(file: Path) -> int:
     """Number of rows from a Parquet file's own metadata, or the number of lines of a CSV; no record is parsed."""
     if not file.exists():

@@ -434,7 +434,7 @@ class PrivateEstimator(Shown, BaseEstimator):
         X = without_person(X, getattr(self, "_person", None))
         schema = self._declared_schema()
         if schema is not None and is_table(X):
-            schema.check(column_names(X), with_target=False)
+            schema.check(column_names(X), with_target=False, fitted=True)
             return schema.encoded(X, encoding)
         X = read_matrix(self, X, sparse=True, reset=False, named=schema is None)  # encoded columns have other names
         return encoding.transform(X.toarray() if is_sparse(X) and encoding.centred else X)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from numbers import Integral, Real
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -48,6 +49,11 @@ def check_declared(estimator: Any) -> None:
 
 def check_shape(estimator: PrivateEstimator, X: object) -> None:
     """Refuse an array that is no matrix in our words: scikit-learn's quote its cells, and state its number of rows."""
+    if isinstance(X, str | Path):
+        raise ValueError(
+            "Expected rows as X, found text. A path goes to the command, `dperm fit FILE`, or to pandas.read_csv first, whose "
+            "table goes here."
+        )
     if isinstance(X, np.ndarray) and X.ndim != 2:
         raise ValueError("Expected X with two dimensions, found another number. Reshape your data, e.g. X.reshape(-1, 1).")
     if isinstance(X, np.ndarray) and X.shape[1] == 0 and fewest_rows(estimator) == 0:

@@ -195,7 +195,15 @@ class Shapes(PrivateEstimator):
         return found
 
     def plot(self, columns: Any = None) -> Any:
-        """A matplotlib figure of the shapes, with the released marginal of each column below its curve."""
+        """A matplotlib figure of the shapes, with the released marginal of each column below its curve.
+
+        `model.plot(["age"]).savefig("age.png")` keeps the curve of one column as a file.
+
+        Parameters
+        ----------
+        columns : str, list of str or None, default None
+            Columns with a shape, by name; all of them if left out.
+        """
         check_is_fitted(self, "certificate_")
         return draw_shapes(self.shapes_, columns)
 

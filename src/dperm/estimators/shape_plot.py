@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from dperm.words.spelling import closest
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -35,12 +37,13 @@ class Shape:
     marginal: Vector
 
 
-def draw_shapes(shapes: Mapping[str, Shape], names: Sequence[str] | None = None) -> Figure:
+def draw_shapes(shapes: Mapping[str, Shape], names: str | Sequence[str] | None = None) -> Figure:
     """A matplotlib figure with a panel per shape: its curve, and below it where the rows are by the released marginal."""
-    chosen = list(shapes) if names is None else list(names)
+    chosen = list(shapes) if names is None else [names] if isinstance(names, str) else list(names)
     unknown = [name for name in chosen if name not in shapes]
     if unknown:
-        raise ValueError(f"Expected columns with a shape ({', '.join(shapes)}), found {unknown[0]!r}. Leave columns= out.")
+        hint = closest(unknown[0], shapes)
+        raise ValueError(f"Expected columns with a shape ({', '.join(shapes)}), found {unknown[0]!r}.{hint} Leave columns= out.")
     if not chosen:
         raise ValueError("Expected at least one column with a shape, found none. Only numeric columns have one.")
     from dperm.estimators.shown_figure import ShownFigure  # a second of start-up that only a picture should cost

@@ -74,7 +74,7 @@ class Evaluation(Claim):
         return [
             (name, "not known", score["why"])
             if score["value"] is None
-            else (name, f"{score['value']:.4f}", f"{score['low']:.4f} … {score['high']:.4f}")
+            else (name, f"{score['value']:z.4f}", f"{score['low']:z.4f} … {score['high']:z.4f}")
             for name, score in listed_scores(self.metrics)
         ]
 

@@ -17,7 +17,7 @@ from dperm.tables.cells import numbers, truth
 from dperm.tables.column import Column
 from dperm.tables.labels import classify, label_column
 from dperm.tables.tables import cells, column_names, is_table
-from dperm.words.spelling import scalars
+from dperm.words.spelling import closest, scalars
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,11 @@ def groups_of(model: Any, X: Any, by: str | None, levels: Sequence[Any] | None) 
     """The groups of a column: of the levels that the schema declares, or of those listed here."""
     if by is None:
         return None
-    if not is_table(X) or by not in column_names(X):
-        raise ValueError(f"Expected a table with the column {str(by)[:60]!r} for by=, found none. Pass the table itself.")
+    if not is_table(X):
+        raise ValueError(f"Expected a table with the column {str(by)[:60]!r} for by=, found an array. Pass the table itself.")
+    if by not in (known := column_names(X)):
+        hint = closest(by, known) or f" Columns: {', '.join(map(repr, known[:20]))}."
+        raise ValueError(f"Expected by= (--by) to name a column of the table, found {str(by)[:60]!r}.{hint}")
     if levels is not None:
         return Groups(Column(by, "categorical", levels=scalars(levels, f"levels of column {by!r}")))
     schema = model._declared_schema()

@@ -20,7 +20,7 @@ def evaluation_blocks(record: Mapping[str, Any]) -> list[Block]:
     scores = {name: score for name, score in found.items() if isinstance(score, Mapping) and "value" in score}
     scores = {name: score for name, score in scores.items() if not name.startswith(BY_CLASS)}
     rows = [
-        (name, f"{score['value']:.4f}", f"{score['low']:.4f} … {score['high']:.4f}")
+        (name, f"{score['value']:z.4f}", f"{score['low']:z.4f} … {score['high']:z.4f}")
         for name, score in scores.items()
         if score["value"] is not None
     ]
@@ -48,7 +48,7 @@ def _told(score: Mapping[str, Any] | None) -> str:
     """A score and its interval in a cell of a table."""
     if score is None or score["value"] is None:
         return "not known"
-    return f"{score['value']:.3f} ({score['low']:.3f} … {score['high']:.3f})"
+    return f"{score['value']:z.3f} ({score['low']:z.3f} … {score['high']:z.3f})"
 
 
 def _class_blocks(found: Mapping[str, Any]) -> list[Block]:
@@ -66,18 +66,23 @@ def _class_blocks(found: Mapping[str, Any]) -> list[Block]:
     return [Table(head, rows, words, frozenset(range(1, len(head))))]
 
 
-def _group_blocks(found: Mapping[str, Any]) -> list[Block]:
-    groups = found.get("groups")
-    if groups is None:
-        return []
+def group_table(groups: Mapping[str, Any]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Head and rows: a group in each, with its rows and its scores."""
     kinds = [name for name in IN_GROUPS if any(name in scores for scores in groups["scores"].values())]
     first = next(iter(groups["scores"].values()))
     kinds += [name for name in first if name.startswith(BY_CLASS[0])]  # precision is in the record: a page has room for so much
     rows = [
-        (name, f"{groups['rows'][name]['value']:,.0f}", *(_told(scores.get(kind)) for kind in kinds))
+        (name, f"{groups['rows'][name]['value']:z,.0f}", *(_told(scores.get(kind)) for kind in kinds))
         for name, scores in groups["scores"].items()
     ]
-    head = (groups["column"], "rows", *kinds)
+    return (groups["column"], "rows", *kinds), rows
+
+
+def _group_blocks(found: Mapping[str, Any]) -> list[Block]:
+    groups = found.get("groups")
+    if groups is None:
+        return []
+    head, rows = group_table(groups)
     return [Table(head, rows, f"Scores by {groups['column']}, each with its own interval", frozenset(range(1, len(head))))]
 
 

@@ -233,8 +233,8 @@ def question_about(
     elif target is not None:
         schema = schema.with_target(target)
     schema.check(names)
-    if extra and target not in names:
-        raise ValueError(f"Expected the target {target!r} among the columns, found none. Correct the name.")
+    if extra:
+        asked_by_names(names, target)  # refuses a target that is no column
     columns = (*asked_by_schema(schema), *extra)
     return Question(columns, parts, correlations), schema.spec()
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dperm.tables.schema import Schema
-from dperm.words.spelling import finite, scalars
+from dperm.words.spelling import closest, finite, scalars
 
 KINDS = ("numeric", "levels", "boolean", "unknown")
 PARTS = ("all", "schema")
@@ -112,7 +112,8 @@ def asked_by_schema(schema: Schema) -> tuple[Asked, ...]:
 def asked_by_names(names: Sequence[str], target: str | None) -> tuple[Asked, ...]:
     """Every column by its name alone."""
     if target is not None and target not in names:
-        raise ValueError(f"Expected the target {target!r} among the columns, found none. Correct the name.")
+        hint = closest(target, names) or f" Columns: {', '.join(map(repr, names[:20]))}."
+        raise ValueError(f"Expected the target {target!r} among the columns, found none.{hint} Correct the name.")
     return tuple(Asked(name, "unknown", target=name == target) for name in names)
 
 

@@ -82,7 +82,8 @@ class Target:
         """Check the declaration; `delta=None` means min(1e-6, 0.1/n) from the public n."""
         truth = bool | np.bool_
         if isinstance(epsilon, truth) or not (isinstance(epsilon, int | float | np.number) and 0 < epsilon < math.inf):
-            raise ValueError(f"Expected epsilon > 0, found {epsilon}. Pass a positive privacy budget, e.g. epsilon=1.0.")
+            found = f"the text {epsilon[:40]!r}" if isinstance(epsilon, str) else epsilon
+            raise ValueError(f"Expected epsilon > 0, found {found}. Pass a positive privacy budget, e.g. epsilon=1.0.")
         if not n >= 1:
             raise ValueError(f"Expected at least one row (n ≥ 1), found {n}. Pass the public number of rows.")
         if epsilon < LEAST_EPSILON:

@@ -33,6 +33,17 @@ SHAPES = ("auto", "linear")
 MISSING_RULES = ("mean", "middle", "indicator")  # of numeric and ordinal columns; "mean" where nothing is said
 
 
+def type_hint(kind: object) -> str:
+    """What somebody meant who wrote this as the type of a column.
+
+    >>> type_hint("month"), type_hint("numerc")
+    (' For the month write "datetime" with "parts": ["month"].', " Did you mean 'numeric'?")
+    """
+    if isinstance(kind, str) and kind in DATE_PARTS:
+        return f' For the {kind} write "datetime" with "parts": ["{kind}"].'
+    return closest(kind, COLUMN_TYPES)
+
+
 @dataclass(frozen=True)
 class Column:
     """One declared column."""
@@ -62,7 +73,7 @@ class Column:
                 "ordinal with levels, boolean, sparse with high, datetime, ignored. `dperm profile` finds types and pays for it."
             )
         if self.type not in COLUMN_TYPES:
-            hint = closest(self.type, COLUMN_TYPES)
+            hint = type_hint(self.type)
             raise ValueError(f"Expected the type of {where} in {COLUMN_TYPES}, found {self.type!r}.{hint} Correct the schema.")
         if self.bounds is not None and (self.type != "numeric" or self.bounds != "private" or self.low is not None):
             raise ValueError(f'Expected bounds="private" on a numeric column without low and high, found another for {where}.')
@@ -101,7 +112,10 @@ class Column:
         """Parts, hash and bins belong to their types, and to no column whose bounds or levels are still to be found."""
         if (self.type == "datetime") != bool(self.parts):
             what = "parts, found none" if self.type == "datetime" else f"no parts, found some on a column that is {self.type}"
-            raise ValueError(f'Expected {what} for {where}. Parts belong to "type": "datetime", e.g. "parts": ["month", "hour"].')
+            raise ValueError(
+                f'Expected {what} for {where}. Parts belong to "type": "datetime", e.g. "parts": ["month"]; there are '
+                f"{', '.join(DATE_PARTS)} (year with low and high)."
+            )
         if self.hash is not None and (self.type != "categorical" or self.levels or self.private_levels):
             raise ValueError(f'Expected hash only on a categorical column without levels, found it for {where}. Drop "levels".')
         if self.shape not in SHAPES or (self.shape != "auto" and self.type not in ("numeric", "ordinal")):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from dperm.tables.column import COLUMN_TYPES
+from dperm.tables.column import COLUMN_TYPES, type_hint
 from dperm.words.spelling import closest
 
 CLOCK: dict[str, range] = {
@@ -83,8 +83,9 @@ def declared(text: str, names: list[str]) -> dict[str, dict[str, Any]]:
                 '--types "age=numeric, town=categorical, *=ignored".'
             )
         if kind not in COLUMN_TYPES:
-            hint = closest(kind, COLUMN_TYPES)
-            raise ValueError(f"Expected a type in {COLUMN_TYPES} for {name!r}, found {kind!r}.{hint} Correct --types.")
+            hint = type_hint(kind)
+            parts = " The draft lists the parts." if "parts" in hint else ""
+            raise ValueError(f"Expected a type in {COLUMN_TYPES} for {name!r}, found {kind!r}.{hint} Correct --types.{parts}")
         given[name] = kind
     rest = given.pop("*", None)
     kinds = ({} if rest is None else dict.fromkeys(names, rest)) | given

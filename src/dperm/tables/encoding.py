@@ -376,8 +376,8 @@ def _check_spec(spec: object) -> None:
         raise ValueError("Expected one entry per column in every list of the encoding, found lists of different lengths.")
     if not all(isinstance(name, str) for name in spec["names"]) or not all(kind in KINDS for kind in spec["kinds"]):
         raise ValueError("Expected names that are words and known kinds in the encoding, found others.")
-    if not all(isinstance(group, int) and not isinstance(group, bool) for group in spec["groups"]):
-        raise ValueError("Expected whole numbers as groups of the encoding, found others.")
+    if not all(type(group) is int and group >= -1 for group in spec["groups"]):
+        raise ValueError("Expected whole numbers ≥ -1 as groups of the encoding, found others.")
     for kind, low, high, missing in zip(spec["kinds"], spec["low"], spec["high"], spec["missing"]):
         free = kind in ("free", "private") and low is None and high is None
         if not finite(missing) or not (free or (finite(low) and finite(high) and low < high and math.isfinite(high - low))):

@@ -8,6 +8,7 @@ import numpy as np
 
 from dperm.tables.cells import column, persons
 from dperm.tables.tables import cells, column_names, is_table, without_column
+from dperm.words.spelling import closest
 
 
 def person_column(X: object, groups: object) -> tuple[Any, Any]:
@@ -19,9 +20,11 @@ def person_column(X: object, groups: object) -> tuple[Any, Any]:
         return X, groups
     names = column_names(X) if is_table(X) else []
     if names.count(groups) != 1:
+        if groups in names:
+            raise ValueError(f"Expected one person column {groups!r}, found it twice. Rename one of the two.")
         raise ValueError(
-            f"Expected a table with one person column {groups!r}, found {'it twice' if groups in names else 'none'}. Correct the "
-            "name, or pass groups= to fit: one entry per row."
+            f"Expected a table with the person column {groups[:60]!r} (--person, groups=), found none.{closest(groups, names)} "
+            "Correct the name; ids that are no column go to fit as groups=, one entry per row."
         )
     return without_column(X, groups), cells(X, groups, exact=True)
 

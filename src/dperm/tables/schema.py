@@ -36,7 +36,7 @@ from dperm.tables.interactions import Interaction, pairs_of, products
 from dperm.words.spelling import closest, scalars
 
 PARTS = ("name", "note", "columns", "target", "row_norm", "interactions")
-MOST_MISTAKES = 12
+MOST_MISTAKES, MOST_NAMES = 12, 30  # that a message lists
 
 
 @dataclass(frozen=True)
@@ -94,15 +94,14 @@ class Schema:
             hint = closest(unknown[0], PARTS)
             raise ValueError(f"Expected {', '.join(PARTS)} at the top of a schema, found {unknown[0]!r}.{hint} Correct it.")
         columns: list[Column] = []
-        mistakes: list[str] = []
+        mistakes: dict[str, str] = {}
         for name, entry in spec["columns"].items():
             try:
                 columns.append(described(str(name), entry))
             except ValueError as error:
-                mistakes.append(str(error))
+                mistakes[str(name)] = str(error)
         if mistakes:
-            more = [f"{len(mistakes) - MOST_MISTAKES} more columns have mistakes."] if len(mistakes) > MOST_MISTAKES else []
-            raise ValueError("\n".join(mistakes[:MOST_MISTAKES] + more))
+            raise ValueError("\n".join(_said_once(mistakes)))
         if all(column.type == "ignored" for column in columns):
             raise ValueError("Expected at least one column that is not ignored, found none.")
         target = spec.get("target")
@@ -164,7 +163,7 @@ class Schema:
         named = {c.name: c for c in self.columns}
         if column not in named:
             known = [*named, *([] if self.target is None else [self.target.column])]
-            hint = closest(column, known)
+            hint = closest(column, known) or f" Declared are {', '.join(map(repr, known[:20]))}."
             raise ValueError(f"Expected target {column!r} among the declared columns, found none.{hint} Add it to the schema.")
         chosen = named[column]
         kind = "numeric" if chosen.type in ("numeric", "sparse") else "classes"
@@ -201,14 +200,19 @@ class Schema:
         names, kinds, low, high, missing, groups, rules = zip(*features)
         return Encoding(names, kinds, np.array(low), np.array(high), np.array(missing), groups, self.row_norm, True, rules)
 
-    def check(self, found: list[str], *, with_target: bool = True) -> None:
-        """The table's columns against the declared ones; raises before anything is spent."""
+    def check(self, found: list[str], *, with_target: bool = True, fitted: bool = False) -> None:
+        """The table's columns against the declared ones; raises before anything is spent. `fitted`: the schema is a model's."""
         if len(set(found)) != len(found):
             raise ValueError("Expected column names that differ, found a name twice. Rename the columns of the table.")
         needed = [c.name for c in self.columns if c.type != "ignored"]
         if with_target and self.target is not None:
             needed.append(self.target.column)
         absent = [name for name in needed if name not in found]
+        if absent and fitted:
+            raise ValueError(
+                f"Expected the columns that the model was fitted on, found a table without {', '.join(map(repr, absent))}."
+                f"{closest(absent[0], found)} Add them to the table; their cells may be empty."
+            )
         if absent:
             raise ValueError(
                 f"Expected the declared columns {', '.join(map(repr, absent))}, found {', '.join(map(repr, found[:30]))}."
@@ -283,3 +287,21 @@ def _places(piece: Column | Interaction, cells: Mapping[str, Any]) -> np.ndarray
     if isinstance(piece, Interaction):
         return piece.places(cells) if piece.is_choice else None
     return piece.places(cells[piece.source or piece.name]) if piece.type == "categorical" else None
+
+
+def _said_once(mistakes: Mapping[str, str]) -> list[str]:
+    """A sentence per kind of mistake, with all columns that it is about: a draft that was left empty is one mistake.
+
+    >>> _said_once({"a": "Expected a type of column 'a', found none.", "b": "Expected a type of column 'b', found none."})
+    ["Expected a type of columns 'a', 'b', found none."]
+    """
+    found: dict[str, list[str]] = {}
+    for name, text in mistakes.items():
+        found.setdefault(text.replace(f"column {name!r}", "column \0"), []).append(name)
+    lines = []
+    for text, names in list(found.items())[:MOST_MISTAKES]:
+        more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+        listed = ", ".join(map(repr, names[:MOST_NAMES])) + more
+        lines.append(text.replace("column \0", f"columns {listed}" if len(names) > 1 else f"column {listed}"))
+    left = sum(len(names) for names in list(found.values())[MOST_MISTAKES:])
+    return [*lines, f"{left} more columns have mistakes."] if left else lines

@@ -106,7 +106,8 @@ def _check_types(X: Any) -> None:
         if not _is_numeric(kind):
             raise ValueError(
                 f"Expected columns of numbers in a table without a schema, found {name!r} of type {kind}. Write a schema "
-                "(`dperm schema` or Schema.from_table drafts one), or drop the column."
+                "(`dperm schema` or Schema.from_table drafts one; `dperm.profile(table, target=..., epsilon=...).schema()` finds "
+                "one and pays for it), or drop the column."
             )
 
 

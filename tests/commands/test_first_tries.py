@@ -1,0 +1,118 @@
+"""What somebody types who does not know the command yet, and what it answers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas
+import pytest
+
+import dperm
+from command_line import run
+from dperm.commands.evaluating import advice, group_lines, score_lines
+
+SCHEMA = {
+    "columns": {
+        "member": {"type": "ignored"},
+        "age": {"type": "numeric", "low": 18, "high": 85},
+        "branch": {"type": "categorical", "levels": ["north", "south"]},
+    },
+    "target": {"column": "left", "type": "classes", "classes": ["no", "yes"]},
+}
+FOUND = ["fit", "members.csv", "--epsilon", "1", "--bounds", "private", "--levels", "private", "--out", "o"]
+FIT = ["fit", "members.csv", "--schema", "members.json", "--epsilon", "3", "--out", "o"]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a table, its schema and a model."""
+    folder = tmp_path_factory.mktemp("members")
+    draws, lines = np.random.default_rng(4), ["member,age,branch,left"]
+    for number in range(400):
+        age = draws.integers(18, 85)
+        lines.append(f"m{number // 2},{age},{draws.choice(['north', 'south'])},{'yes' if age > 50 else 'no'}")
+    (folder / "members.csv").write_text("\n".join(lines) + "\n")
+    (folder / "few.csv").write_text("member,branch\nm1,north\n")
+    (folder / "members.json").write_text(json.dumps(SCHEMA))
+    words = ["fit", folder / "members.csv", "--schema", folder / "members.json", "--epsilon", 3, "--out", folder / "model"]
+    assert run(*words)[0] == 0
+    return folder
+
+
+@pytest.fixture
+def folder(made: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(made)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        ([*FOUND, "--target", "lft"], "found none. Did you mean 'left'?"),
+        ([*FOUND, "--target", "churn"], "Columns: 'member', 'age', 'branch', 'left'."),
+        ([*FIT, "--target", "churn"], "Declared are 'member', 'age', 'branch', 'left'."),
+        ([*FIT, "--model", "logit"], "Did you mean 'logistic'?"),
+        ([*FIT, "--model", "zzz"], "Expected --model logistic, svm, linear"),
+        ([*FIT, "--person", "membr", "--max-rows-per-person", "2"], "(--person, groups=), found none. Did you mean 'member'?"),
+        (["evaluate", "model", "members.csv", "--epsilon", "1", "--by", "brnch"], "found 'brnch'. Did you mean 'branch'?"),
+        (["evaluate", "members.csv", "model", "--epsilon", "1"], "Write `dperm evaluate model members.csv`."),
+        (["predict", "members.csv", "model"], "Expected MODEL first"),
+        (["predict", "model", "few.csv"], "found a table without 'age'"),
+        (["schema", "members.csv", "--types", "age=month"], 'write "datetime" with "parts": ["month"]'),
+    ],
+)
+def test_a_first_try_that_is_wrong_says_what_is_right(folder: Path, words: list[str], answer: str) -> None:
+    code, message = run(*words)
+    assert code == 2 and answer in message and not (folder / "o").exists()
+
+
+def test_transforms_and_parts_are_named(folder: Path) -> None:
+    said = " ".join(run("schema", "--help")[1].split())
+    assert all(word in said for word in ('"parts": ["month"]', '"hash": 64', '"bins": 10', '"log": true'))
+    with pytest.raises(ValueError, match="year, month, weekday, hour"):
+        dperm.Schema.from_dict({"columns": {"joined": {"type": "datetime"}}})
+    with pytest.raises(ValueError, match=r"found 'month'\. For the month write"):
+        dperm.Schema.from_dict({"columns": {"joined": {"type": "month"}}})
+
+
+@pytest.mark.parametrize("group", [-2, -5, True])
+def test_a_group_below_minus_one_is_refused_by_verify(folder: Path, group: object) -> None:
+    record = json.loads((folder / "model" / "certificate.json").read_text())
+    (folder / "same.json").write_text(json.dumps(record))
+    assert run("verify", "same.json")[0] == 0
+    assert record["encoding"]["groups"][0] == -1
+    record["encoding"]["groups"][0] = group
+    (folder / "other.json").write_text(json.dumps(record))
+    code, message = run("verify", "other.json", code=1)
+    assert code == 1 and "NOT VERIFIED" in message
+
+
+def test_groups_are_a_table_and_what_is_not_known_is_said_once(folder: Path) -> None:
+    code, text = run("evaluate", "model", "members.csv", "--epsilon", "0.1", "--by", "branch", "--random-state", "1")
+    lines = text.splitlines()
+    assert code == 0 and text.count("the noise of privacy hides it") == 1 and "--json says it of every score" in text
+    head = next(place for place, line in enumerate(lines) if line.startswith("  branch  "))
+    assert lines[head].split()[:3] == ["branch", "rows", "accuracy"]
+    assert [line.split()[0] for line in lines[head + 1 : head + 3]] == ["north", "south"]
+    assert sum("north" in line for line in lines) <= 2  # its row, and perhaps the advice
+
+
+def test_no_score_is_minus_zero() -> None:
+    score = {"value": -0.00001, "low": -0.00002, "high": 0.1}
+    metrics = {"mean error": score, "groups": {"column": "g", "rows": {"a": score}, "scores": {"a": {"mean error": score}}}}
+    shown = "\n".join([*score_lines(metrics, 0.95).values(), *group_lines(metrics, 0.95)])
+    assert "0.0000" in shown and "0.000 " in shown and "-0" not in shown and advice(metrics) == []
+
+
+def test_python_says_what_was_found(folder: Path) -> None:
+    model = dperm.LogisticRegression(epsilon=1.0, bounds="private", classes=["no", "yes"])
+    for place in ("members.csv", Path("members.csv")):
+        with pytest.raises(ValueError, match=r"A path goes to the command, `dperm fit FILE`, or to pandas\.read_csv"):
+            model.fit(place)
+    with pytest.raises(ValueError, match="found the text '1'"):
+        dperm.LogisticRegression(epsilon="1", bounds=(0, 1), classes=[0, 1]).fit(np.eye(2), [0, 1])
+    table = pandas.read_csv("members.csv", dtype={"branch": "string"})
+    with pytest.raises(ValueError, match=r"dperm\.profile\(table, target=\.\.\., epsilon=\.\.\.\)\.schema\(\)"):
+        model.fit(table[["age", "branch"]], table["left"])
