@@ -54,7 +54,7 @@ def folder(made: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ([*FOUND, "--target", "churn"], "Columns: 'member', 'age', 'branch', 'left'."),
         ([*FIT, "--target", "churn"], "Declared are 'member', 'age', 'branch', 'left'."),
         ([*FIT, "--model", "logit"], "Did you mean 'logistic'?"),
-        ([*FIT, "--model", "zzz"], "Expected --model logistic, svm, linear"),
+        ([*FIT, "--model", "zzz"], "Expected a model in logistic, svm, linear"),
         ([*FIT, "--person", "membr", "--max-rows-per-person", "2"], "(--person, groups=), found none. Did you mean 'member'?"),
         (["evaluate", "model", "members.csv", "--epsilon", "1", "--by", "brnch"], "found 'brnch'. Did you mean 'branch'?"),
         (["evaluate", "members.csv", "model", "--epsilon", "1"], "Write `dperm evaluate model members.csv`."),

@@ -191,7 +191,7 @@ def estimator_for(name: str | None, schema: Any) -> type[PrivateEstimator]:
     if name not in known:
         short = [word for word, label in SHORT.items() if label in known]
         hint = f" {name} is for Python: it has no schema and no model.json." if name in found else closest(name, [*short, *known])
-        raise ValueError(f"Expected --model {', '.join(short)}, or in full {', '.join(known)}, found {name!r}.{hint}")
+        raise ValueError(f"Expected a model in {', '.join(short)}, or in full {', '.join(known)}, found {name!r}.{hint}")
     classes = schema.target.type == "classes"
     fitting = [label for label in known if issubclass(found[label], ClassifierMixin) == classes]
     if name not in fitting:
