@@ -49,7 +49,7 @@ def groups_of(model: Any, X: Any, by: str | None, levels: Sequence[Any] | None) 
         raise ValueError(f"Expected a table with the column {str(by)[:60]!r} for by=, found an array. Pass the table itself.")
     if by not in (known := column_names(X)):
         hint = closest(by, known) or f" Columns: {', '.join(map(repr, known[:20]))}."
-        raise ValueError(f"Expected by= (--by) to name a column of the table, found {str(by)[:60]!r}.{hint}")
+        raise ValueError(f"Expected a table with the column {str(by)[:60]!r} for by= (--by), found none.{hint}")
     if levels is not None:
         return Groups(Column(by, "categorical", levels=scalars(levels, f"levels of column {by!r}")))
     schema = model._declared_schema()

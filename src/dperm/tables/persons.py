@@ -20,11 +20,10 @@ def person_column(X: object, groups: object) -> tuple[Any, Any]:
         return X, groups
     names = column_names(X) if is_table(X) else []
     if names.count(groups) != 1:
-        if groups in names:
-            raise ValueError(f"Expected one person column {groups!r}, found it twice. Rename one of the two.")
+        found = "it twice. Rename one of them" if groups in names else f"none.{closest(groups, names)} Correct the name"
         raise ValueError(
-            f"Expected a table with the person column {groups[:60]!r} (--person, groups=), found none.{closest(groups, names)} "
-            "Correct the name; ids that are no column go to fit as groups=, one entry per row."
+            f"Expected a table with one person column {groups[:60]!r}, found {found}: --person or groups= names a column of the "
+            "table. In Python, fit takes ids as groups= too, one entry per row."
         )
     return without_column(X, groups), cells(X, groups, exact=True)
 
