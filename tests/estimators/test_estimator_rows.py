@@ -77,5 +77,5 @@ def test_what_cannot_be_predicted_for_is_refused_in_words_without_the_data():
     for call in (model.predict, dperm.MeanEstimator(1.0, bounds=(-1, 1)).fit):
         with pytest.raises(ValueError, match=r"Expected an array.*, found Other"):
             call(Other())
-    with pytest.raises(ValueError, match="Expected MemoryRows, ArrowRows, DeviceRows or DaskRows, found Other"):
+    with pytest.raises(ValueError, match="Expected MemoryRows, ArrowRows, DeviceRows, DaskRows or SparkRows, found Other"):
         dperm.LogisticRegression(1.0, **OPTIONS).fit(Other())

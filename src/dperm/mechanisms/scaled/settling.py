@@ -33,7 +33,7 @@ def without_cap(settings: Settings) -> Settings:
 
     >>> slow = without_cap({"flow_time": 200.0, "steps": 500, "step_size": 0.01})
     >>> round(slow["momentum"], 4), round(slow["step_size"] / (1 - slow["momentum"]) * 500, 6)
-    (0.9743, 200.0)
+    (0.974, 200.0)
     """
     tau, steps, step = settings["flow_time"], settings["steps"], settings["step_size"]
     ratio = steps * step / ((1.0 + MOMENTUM) * tau)  # (1 - m)/(1 + m) of the momentum that is wanted
