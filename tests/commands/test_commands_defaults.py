@@ -236,6 +236,7 @@ def test_models_of_another_kind_than_the_target_are_refused(folder):
                 assert word in text and "Pass --model with one of" in text
     told = refusal(*FIT, "words.json", "--model", "linear")
     assert "one of GAMClassifier, LinearSVC, LogisticRegression, MLPClassifier, or leave" in told
+    assert "EmbeddingClassifier is for Python" in refusal(*FIT, "words.json", "--model", "EmbeddingClassifier")
     assert "MeanEstimator is for Python" in refusal(*FIT, "number.json", "--model", "mean")
 
 

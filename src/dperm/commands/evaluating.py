@@ -57,23 +57,11 @@ def evaluate(
         _check_first(fitted, file, ledger, budget | persons, nominal_n, bins, max_exposure)
     with notices_said():
         found = evaluated(
-            fitted,
-            read_table(file),
-            groups=person,
-            max_rows_per_person=max_rows_per_person,
-            by=by,
-            levels=None if levels is None else [level.strip() for level in levels.split(",")],
-            epsilon=epsilon,
-            delta=delta,
-            relation=relation,
-            nominal_n=nominal_n,
-            exposure=exposure,
-            max_exposure=max_exposure,
-            bins=bins,
-            level=level,
-            random_state=random_state,
-            ledger=None if ledger is None else Ledger(ledger, data=file),
-        )
+            fitted, read_table(file), epsilon=epsilon, delta=delta, relation=relation, nominal_n=nominal_n, groups=person,
+            max_rows_per_person=max_rows_per_person, exposure=exposure, max_exposure=max_exposure, by=by,
+            levels=None if levels is None else [name.strip() for name in levels.split(",")], bins=bins, level=level,
+            random_state=random_state, ledger=None if ledger is None else Ledger(ledger, data=file),
+        )  # fmt: skip
     if out is not None:
         write_whole(out.parent, {out.name: json.dumps(found.record, indent=1, allow_nan=False)})
     told = {"epsilon": epsilon, "statement": found.record["statement"], "metrics": dict(found.metrics)}

@@ -181,7 +181,7 @@ def estimator_for(name: str | None, schema: Any) -> type[PrivateEstimator]:
 
     # Those that read a schema and have a JSON form; the others are for Python. Said before anything is spent.
     found = {label: getattr(estimators, label) for label in estimators.__all__}
-    known = [label for label, kind in found.items() if issubclass(kind, PrivateEstimator)]
+    known = [label for label, kind in found.items() if issubclass(kind, PrivateEstimator) and kind.reads_schema]
     if name is not None and name.lower() == "gam":  # one word for both: the target says which
         name = "GAMClassifier" if schema.target.type == "classes" else "GAMRegressor"
     name = None if name is None else SHORT.get(name.lower(), name)
@@ -190,7 +190,7 @@ def estimator_for(name: str | None, schema: Any) -> type[PrivateEstimator]:
         name = wanted if wanted in known else "LinearRegression"
     if name not in known:
         short = [word for word, label in SHORT.items() if label in known]
-        hint = f" {name} is for Python: it has no schema and no model.json." if name in found else closest(name, [*short, *known])
+        hint = f" {name} is for Python: it reads no schema." if name in found else closest(name, [*short, *known])
         raise ValueError(f"Expected a model in {', '.join(short)}, or in full {', '.join(known)}, found {name!r}.{hint}")
     classes = schema.target.type == "classes"
     fitting = [label for label in known if issubclass(found[label], ClassifierMixin) == classes]

@@ -106,6 +106,7 @@ class PrivateEstimator(Shown, BaseEstimator):
 
     asked_for: ClassVar[str] = "coefficients"
     per_column: ClassVar[bool] = True  # whether w_ has one coefficient per encoded column
+    reads_schema: ClassVar[bool] = True  # whether it can be fitted on a table that a schema describes
     has_intervals: ClassVar[bool] = False  # whether intervals=True is an option
     older_intervals: ClassVar[str] = ""  # another method of this model that intervals may rest on, asked for by name
     # A dataclass writes the constructor that scikit-learn reads its parameters from: subclasses add only their own.

@@ -60,6 +60,7 @@ class EmbeddingClassifier(PrivateClassifier):
     """
 
     asked_for: ClassVar[str] = "probabilities"
+    reads_schema: ClassVar[bool] = False
 
     fit_intercept: bool = False
     steps: int | None = None
