@@ -78,7 +78,7 @@ def expected_loss(model: str, ratio: float | None) -> Expected | None:
 
     >>> found = expected_loss("LinearRegression", 0.01)
     >>> found.value, found.beyond, expected_loss("LinearSVC", 2.0).beyond, expected_loss("MedianEstimator", 0.1)
-    (0.00224, False, True, None)
+    (0.00199, False, True, None)
     """
     if ratio is None or model not in SCORES:
         return None
