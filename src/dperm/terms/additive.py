@@ -30,7 +30,7 @@ from dperm.rows.gaps import Filling
 from dperm.rows.recoded import RecodedRows
 from dperm.tables.gaps import is_gap
 from dperm.terms.affine import Features, settled
-from dperm.terms.gridded import BITS, DenseGrid, SparseGrid, gridded, narrowest
+from dperm.terms.gridded import DenseGrid, SparseGrid, gridded, narrowest
 from dperm.terms.statistics import present
 
 Vector = NDArray[np.float64]
@@ -213,7 +213,7 @@ class CurvedGrid:
     def of(rows: Curved, features: CurveFeatures) -> CurvedGrid:
         sparse = is_sparse(rows.X)
         line = SparseGrid.of(rows.X, features.line, least=1.0) if sparse else DenseGrid.of(rows.X, features.line, least=1.0)
-        bits = line.bits if isinstance(line, DenseGrid) else BITS
+        bits = line.bits
         t = np.where(line.size > 1.0, np.rint(2.0**bits / line.size), 0.0)  # a row with 2^e ≤ 1 is one that counts as zeros
         norm = np.sqrt(line.norm**2 + (t * 2.0**-bits) ** 2 * (rows.cells @ features.squares))
         floor = narrowest(features.line) if sparse else 0.5

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 Vector = NDArray[np.float64]
 BITS = 20
+SPARSE_BITS = 22  # of x itself: a map may stretch what its rounding is off by, where dense rows are rounded behind the map
 LOWEST = -900  # exponent of a row of zeros, and of rows that are smaller than any number that matters
 # Where a map's factors differ by more than this, rows that only small ones touch may be clipped earlier than need be.
 WIDEST = 2.0**12
@@ -158,7 +159,7 @@ class DenseGrid:
 class SparseGrid:
     """The stored entries of a block as whole numbers b, followed by t where the map needs it (CSR, int64), 2^e, and ‖M(b, t)‖.
 
-    A left factor may have 2²⁹ steps at most, also where ‖M(b, t)‖ is next to nothing.
+    A left factor may have 2²⁷ steps at most, also where ‖M(b, t)‖ is next to nothing.
     """
 
     rows: Any
@@ -180,13 +181,17 @@ class SparseGrid:
         e, bad = exponents(largest)
         if bad.any():
             data = np.where(np.repeat(bad, counts), 0.0, data)
-        scale = np.ldexp(1.0, BITS - e)
+        scale = np.ldexp(1.0, SPARSE_BITS - e)
         b = np.rint(data * np.repeat(scale, counts))
         t = np.where(bad, 0.0, np.rint(scale)) if affine(features) else np.zeros(len(e))
-        norm = centred_norms(X, b * 2.0**-BITS, t * 2.0**-BITS, features)
+        norm = centred_norms(X, b * 2.0**-SPARSE_BITS, t * 2.0**-SPARSE_BITS, features)
         floor = narrowest(features)
-        limit = MOST_SPARSE_PRODUCT * 2.0**-BITS * floor / np.maximum(norm, floor)
+        limit = MOST_SPARSE_PRODUCT * 2.0**-SPARSE_BITS * floor / np.maximum(norm, floor)
         return SparseGrid(with_ones(X, b, t, affine(features)), np.ldexp(1.0, e), norm, limit, features)
+
+    @property
+    def bits(self) -> int:
+        return SPARSE_BITS
 
     @property
     def norms(self) -> Vector:
@@ -199,17 +204,17 @@ class SparseGrid:
         constant = features.intercept * weights[..., d] if features.intercept else np.zeros(weights.shape[:-1])
         if features.shift is not None:
             constant = constant - slopes @ features.shift
-        whole, step = on_grid(slopes, 2.0**32)
+        whole, step = on_grid(slopes, 2.0 ** (52 - SPARSE_BITS))  # int64 holds rows of 4 million entries
         whole = np.concatenate([whole, np.zeros((*whole.shape[:-1], self.rows.shape[1] - d))], axis=-1)
         products = np.asarray(self.rows @ whole.T.astype(np.int64), dtype=np.float64)
-        return scaled(products, self.size * (step * 2.0**-BITS)) + constant
+        return scaled(products, self.size * (step * 2.0**-SPARSE_BITS)) + constant
 
     def pairs(self, left: Vector) -> list[Pair]:
         return [Pair(left, self.rows), Pair(np.ones(1))]
 
     @property
     def most(self) -> float:
-        return MOST_SPARSE_PRODUCT * 2.0**-BITS * narrowest(self.features)
+        return MOST_SPARSE_PRODUCT * 2.0**-SPARSE_BITS * narrowest(self.features)
 
 
 class Grid(Protocol):
@@ -254,7 +259,7 @@ def affine(features: Features) -> bool:
 
 def narrowest(features: Features) -> float:
     """A public m such that rows are clipped as if ‖M(b, t)‖ were at least m: half of the map's smallest factor, within 2¹² of its
-    largest. The grid of the left factor is C·2⁻²⁹/m, so that the row that the map stretches most still has 16 bits."""
+    largest. The grid of the left factor is C·2⁻²⁷/m, so that the row that the map stretches most still has 14 bits."""
     parts = [1.0] if features.scale is None else np.abs(features.scale)[np.flatnonzero(features.scale)].tolist() or [1.0]
     if features.intercept:
         parts.append(features.intercept)
