@@ -5,8 +5,10 @@
     python benchmarks/coverage_intervals.py --only small              the cells with n ≤ 5,000
     python benchmarks/coverage_intervals.py --merge other.json        draws of a run elsewhere (--results there)
     python benchmarks/coverage_intervals.py --write                   the tables of docs/intervals.md from what is measured
+    python benchmarks/coverage_intervals.py --again                   all cells again, with seeds that no constant was chosen on
 
-Draws are kept in benchmarks/results/coverage_intervals.json: a run that is stopped goes on where it was.
+Draws are kept in benchmarks/results/coverage_intervals.json, those of `--again` in coverage_intervals_again.json: a run that is
+stopped goes on where it was.
 "cover" is the share of slopes (not the intercept) whose 95 % interval holds the truth, "worst" that of the worst slope, "width"
 is the median length over that of the non-private interval (least squares, maximum likelihood, the asymptotic one of the median),
 and "error" the same ratio for the actual error of the estimate. Data and noise are fresh in every draw.
@@ -33,8 +35,10 @@ from resumable import Job, left, measure, merge, stored
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "coverage_intervals.json"
 PAGE = ROOT / "docs" / "intervals.md"
-BEGIN, END = "<!-- study: written by benchmarks/coverage_intervals.py -->", "<!-- end of study -->"
+AGAIN = RESULTS.with_stem("coverage_intervals_again")
+STUDY, REPEATED = "study", "repeated study"
 DELTA = 1e-6
+FRESH = 1_000_000  # first number of the draws of `--again`; constants were chosen on draws below 300
 
 
 @dataclass(frozen=True)
@@ -217,11 +221,11 @@ def chunk(cell: Cell, numbers: list[int]) -> list[Draw]:
     return [draw(cell, number) for number in numbers]
 
 
-def jobs(chosen: list[Cell], results: dict[str, Any]) -> Iterator[Job]:
-    """A third of every cell first, then the rest."""
+def jobs(chosen: list[Cell], results: dict[str, Any], first: int) -> Iterator[Job]:
+    """A third of every cell first, then the rest; `first` is the number of the first draw."""
     for share in (3, 1):
         for cell in chosen:
-            draws = range(0 if share == 3 else cell.draws // 3, cell.draws // share)
+            draws = range(first + (0 if share == 3 else cell.draws // 3), first + cell.draws // share)
             for numbers in left(results, cell.key, draws, 10 if cell.n <= 5000 else 2):
                 yield Job(cell.key, chunk, (cell,), numbers)
 
@@ -244,9 +248,48 @@ def tables(results: dict[str, Any]) -> str:
     return "\n".join(lines).strip()
 
 
-def write(text: str) -> None:
-    before, rest = PAGE.read_text(encoding="utf-8").split(BEGIN)
-    PAGE.write_text(f"{before}{BEGIN}\n{text}\n{END}{rest.split(END)[1]}", encoding="utf-8")
+def bars(results: dict[str, Any]) -> str:
+    """What was asked of the study beside what is measured, one line each."""
+    found = {cell: summarised(list(results[cell.key].values())) for cell in cells() if results.get(cell.key)}
+    limit = -float(ndtri(0.05 / max(len(found), 1)))
+    plain = [cell for cell in found if cell.model not in ("persons", "weighted", "skewed", "student", "uneven", "rare", "steep")]
+    large = {cell: one for cell, one in found.items() if cell.n == 50_000}
+    lowest = min(found, key=lambda cell: found[cell]["cover"])
+    low = [cell.key for cell, one in found.items() if one["cover"] - 0.94 < -limit * max(one["spread"], 1e-9)]
+    worst = min(found[cell]["worst"] for cell in plain)
+    most = max(one["cover"] for one in large.values()) if large else float("nan")
+    fewest, whole = min(one["draws"] / cell.draws for cell, one in found.items()), len(found) == len(cells())
+    lines = [
+        f"| no cell's mean significantly below 94 % | lowest mean {found[lowest]['cover']:.1%} ({lowest.key}); "
+        f"significantly below: {', '.join(low) or 'none'} | {_met(not low)} |",
+        f"| worst coefficient at least 88 % in the well-specified designs | {worst:.1%} | {_met(worst >= 0.88)} |",
+        f"| at most 98 % at n = 50,000 | {most:.1%} | {_met(most <= 0.98)} |",
+        *_width_bars(found),
+        f"| 300 draws (100 from n = 20,000 on) | {len(found)} of {len(cells())} cells, the fewest draws of one "
+        f"{fewest:.0%} of its number | {_met(whole and fewest >= 1)} |",
+    ]
+    return "\n".join(["| what was asked | seen | |", "|---|---|---|", *lines])
+
+
+def _width_bars(found: dict[Cell, dict[str, float]]) -> Iterator[str]:
+    models = ("logistic", "linear", "poisson")
+    for n, d, asked in ((50_000, 20, (1.4, 1.7, 1.9)), (5000, 5, (1.6, 1.9, 2.2))):
+        wanted = [Cell(model, "mixed", n, d, 1.0, "zero-out", 300 if n <= 5000 else 100) for model in models]
+        if all(cell in found for cell in wanted):
+            seen = [found[cell]["width"] for cell in wanted]
+            text = f"| width at n = {n:,}, d = {d}, ε = 1: {' / '.join(map(str, asked))} (logistic, linear, Poisson) "
+            yield f"{text}| {' / '.join(f'{one:.2f}' for one in seen)} | {_met(all(a <= b for a, b in zip(seen, asked)))} |"
+
+
+def _met(reached: bool) -> str:
+    return "met" if reached else "**not met**"
+
+
+def write(name: str, text: str, page: Path = PAGE, script: str = "coverage_intervals") -> None:
+    """Between the two marks of this name."""
+    begin, end = f"<!-- {name}: written by benchmarks/{script}.py -->", f"<!-- end of {name} -->"
+    before, rest = page.read_text(encoding="utf-8").split(begin)
+    page.write_text(f"{before}{begin}\n{text}\n{end}{rest.split(end)[1]}", encoding="utf-8")
 
 
 def main() -> None:
@@ -255,20 +298,23 @@ def main() -> None:
     parser.add_argument("--draws", type=int, help="fewer draws per cell than the study's")
     parser.add_argument("--only", default="", help="cells whose name holds this text, or 'small' for n ≤ 5,000")
     parser.add_argument("--seconds", type=float, help="stop after so long")
-    parser.add_argument("--results", type=Path, default=RESULTS, help="the file of draws")
+    parser.add_argument("--again", action="store_true", help="fresh seeds, kept and shown apart")
+    parser.add_argument("--results", type=Path, help="the file of draws")
     parser.add_argument("--merge", type=Path, nargs="*", help="take the draws of these files in, and measure nothing")
     parser.add_argument("--write", action="store_true", help="write the tables of docs/intervals.md and measure nothing")
     given = parser.parse_args()
+    path: Path = given.results or (AGAIN if given.again else RESULTS)
     if given.merge:
-        merge(given.results, given.merge)
+        merge(path, given.merge)
     if given.write:
-        write(tables(stored(given.results)))
+        results = stored(path)
+        write(*((REPEATED, f"{bars(results)}\n\n{tables(results)}") if given.again else (STUDY, tables(results))))
     if given.merge or given.write:
         return
     chosen = [cell for cell in cells() if (cell.n <= 5000 if given.only == "small" else given.only in cell.key)]
     if given.draws is not None:
         chosen = [Cell(**{**asdict(cell), "draws": min(cell.draws, given.draws)}) for cell in chosen]
-    measure(given.results, jobs(chosen, stored(given.results)), given.processes, given.seconds)
+    measure(path, jobs(chosen, stored(path), FRESH if given.again else 0), given.processes, given.seconds)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@
     python benchmarks/coverage_tables.py --only adult --draws 20
     python benchmarks/coverage_tables.py --seconds 300 --results other.json
     python benchmarks/coverage_tables.py --write                       the table of docs/intervals.md from what is measured
+    python benchmarks/coverage_tables.py --again                       once more, with seeds that no constant was chosen on
 
 Four fifths of a table are the population, from which n rows are drawn with replacement; the rest is for the scores. "own" is the
 interval's own target: the weighted and clipped problem of that very fit, solved on the whole population. "ordinary" is maximum
@@ -37,13 +38,13 @@ from dperm.terms.mixing import Mixing
 from dperm.terms.moments import smat
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+from coverage_intervals import FRESH, write
 from resumable import Job, left, measure, merge, stored
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = Path(os.environ.get("DPERM_TABLES", ROOT.parent / "shared" / "data"))
 RESULTS = ROOT / "benchmarks" / "results" / "coverage_tables.json"
-PAGE = ROOT / "docs" / "intervals.md"
-BEGIN, END = "<!-- tables: written by benchmarks/coverage_tables.py -->", "<!-- end of tables -->"
+AGAIN = RESULTS.with_stem("coverage_tables_again")
 TABLES: dict[str, tuple[str, tuple[str, ...]]] = {
     "adult": ("logistic", ("age", "education-num", "capital-gain", "capital-loss", "hours-per-week")),
     "bank_full": ("logistic", ("age", "balance", "day", "campaign", "pdays", "previous")),
@@ -207,9 +208,9 @@ def summarised(found: list[dict[str, Any]]) -> dict[str, float]:
     return answer
 
 
-def jobs(chosen: list[tuple[str, int, float]], draws: int, results: dict[str, Any]) -> Iterator[Job]:
-    """A third of every cell first, then the rest."""
-    for share in (range(draws // 3), range(draws // 3, draws)):
+def jobs(chosen: list[tuple[str, int, float]], draws: int, results: dict[str, Any], first: int) -> Iterator[Job]:
+    """A third of every cell first, then the rest; `first` is the number of the first draw."""
+    for share in (range(first, first + draws // 3), range(first + draws // 3, first + draws)):
         for cell in chosen:
             for numbers in left(results, key(cell), share, 5 if cell[1] <= 5000 else 2):
                 yield Job(key(cell), chunk, cell, numbers)
@@ -234,19 +235,21 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=DRAWS)
     parser.add_argument("--only", default="", help="cells whose name holds this text")
     parser.add_argument("--seconds", type=float, help="stop after so long")
-    parser.add_argument("--results", type=Path, default=RESULTS, help="the file of draws")
+    parser.add_argument("--again", action="store_true", help="fresh seeds, kept and shown apart")
+    parser.add_argument("--results", type=Path, help="the file of draws")
     parser.add_argument("--merge", type=Path, nargs="*", help="take the draws of these files in, and measure nothing")
     parser.add_argument("--write", action="store_true", help="write the table of docs/intervals.md and measure nothing")
     given = parser.parse_args()
+    path: Path = given.results or (AGAIN if given.again else RESULTS)
     if given.merge:
-        merge(given.results, given.merge)
+        merge(path, given.merge)
     if given.write:
-        before, rest = PAGE.read_text(encoding="utf-8").split(BEGIN)
-        PAGE.write_text(f"{before}{BEGIN}\n{table(stored(given.results))}\n{END}{rest.split(END)[1]}", encoding="utf-8")
+        write("repeated tables" if given.again else "tables", table(stored(path)), script="coverage_tables")
     if given.merge or given.write:
         return
     chosen = [cell for cell in CELLS if given.only in key(cell)]
-    measure(given.results, jobs(chosen, given.draws, stored(given.results)), given.processes, given.seconds)
+    first = FRESH if given.again else 0
+    measure(path, jobs(chosen, given.draws, stored(path), first), given.processes, given.seconds)
 
 
 if __name__ == "__main__":

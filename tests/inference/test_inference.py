@@ -226,6 +226,18 @@ def test_the_study_can_fail(monkeypatch):
     assert study.summarised([study.draw(cell, number) for number in range(40)])["cover"] < 0.75
 
 
+def test_the_repetition_draws_other_numbers_and_judges_what_is_there():
+    """Draws of `--again` share no seed with those that constants were chosen on, and a cell far below its bar is said to be."""
+    cells = study.cells()[:3]
+    first, again = ({number for job in study.jobs(cells, {}, start) for number in job.numbers} for start in (0, study.FRESH))
+    assert len(again) == len(first) == 300 and not first & again
+    good = {"hits": "1" * 5, "width": 1.2, "error": 1.1}
+    results = {cell.key: {str(number): good for number in range(cell.draws)} for cell in study.cells()}
+    assert "**not met**" not in study.bars(results).replace("at most 98 % at n = 50,000 | 100.0% | **not met**", "")
+    results[cells[0].key] = {str(number): {**good, "hits": "11000"} for number in range(300)}
+    assert f"significantly below: {cells[0].key} | **not met**" in study.bars(results)
+
+
 # -- the surface ---------------------------------------------------------------------------------------------------------
 
 
