@@ -5,7 +5,8 @@
     python benchmarks/accuracy_gam.py --table                  # print the table of what is there
 
 Protocol: that of accuracy_ours.py (δ = 1e-6, zero-out, the schemas beside the data, its splits, everything default). Constants of
-the additive rule were chosen on test scores of these eight tables, so the figures are optimistic.
+the additive rule were chosen on test scores of eight tables, so their figures are optimistic; those in `HELD` were not looked at
+for any of them: two tables of counts read as numbers, intrusions, and covertype with its elevation as the target.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +23,16 @@ from accuracy_ours import DATA, EPSILONS, load, log_loss, r2
 from sklearn.metrics import roc_auc_score
 
 import dperm
+from dperm.tables.cells import numbers
+from dperm.tables.schema import Schema
+from dperm.tables.tables import cells
 
 RESULTS = Path(__file__).resolve().parent / "results" / "accuracy_gam.json"
 FIGURE = Path(__file__).resolve().parents[1] / "docs" / "accuracy" / "adult_shapes.png"
 REGRESSION = ("power_plant_ccpp", "california_housing", "protein_casp", "diamonds", "beijing_pm25")
 CLASSIFICATION = ("adult", "bank_full", "covertype_92k")
+INTRUSIONS = ("kddcup99_10pct",)
+HELD = {"R2": ("bike_sharing_hour", "randhie", "covertype elevation"), "AUROC": INTRUSIONS, "accuracy": INTRUSIONS}
 # What must be reached at ε = 0.1, 0.5, 1, 3.
 WANTED = {
     ("AUROC", "adult"): (0.899, 0.909, 0.912, 0.916),
@@ -40,9 +47,26 @@ WANTED = {
 }
 
 
-def fitted(name: str, what: str, model: str, epsilon: float, seed: int, tables: Any) -> dict[str, float]:
+@lru_cache(maxsize=1)
+def tables(name: str) -> Any:
+    """(schema, training table, test table, training labels, test labels); counts are read as numbers."""
+    if name != "covertype elevation":
+        schema, *parts = load(name)
+        spec = schema.spec()
+        if spec["target"]["type"] == "count":
+            spec["target"] = {"column": spec["target"]["column"], "type": "numeric", "low": 0, "high": spec["target"]["high"]}
+        return Schema.from_dict(spec), *parts
+    schema, train, test, _, _ = load("covertype_92k")
+    spec = schema.spec()
+    column = spec["columns"].pop("Elevation")
+    spec["columns"]["Cover_Type"] = {"type": "ignored"}
+    spec["target"] = {"column": "Elevation", "type": "numeric", "low": column["low"], "high": column["high"]}
+    return Schema.from_dict(spec), train, test, *(numbers(cells(table, "Elevation")) for table in (train, test))
+
+
+def fitted(name: str, what: str, model: str, epsilon: float, seed: int) -> dict[str, Any]:
     """Scores of one fit."""
-    schema, train, test, y, truth = tables
+    schema, train, test, y, truth = tables(name)
     options: dict[str, Any] = {"delta": 1e-6, "relation": "zero-out", "schema": schema, "random_state": seed}
     started = time.perf_counter()
     if what == "R2":
@@ -73,6 +97,7 @@ def fitted(name: str, what: str, model: str, epsilon: float, seed: int, tables: 
 def jobs(sets: list[str]) -> list[tuple[str, str]]:
     found = [("R2", name) for name in REGRESSION] + [("AUROC", name) for name in CLASSIFICATION]
     found += [("accuracy", name) for name in CLASSIFICATION]
+    found += [(what, name) for what, names in HELD.items() for name in names]
     return [(what, name) for what, name in found if name in sets]
 
 
@@ -80,12 +105,11 @@ def run(sets: list[str], what: list[str], epsilons: list[float], seeds: int) -> 
     done = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     for seed in range(seeds):
         for kind, name in jobs(sets):
-            cells = [(e, m) for e in epsilons for m in ("gam", "line") if f"{kind}|{name}|{m}|{e:g}|{seed}" not in done]
-            if kind not in what or not cells:
+            wanted = [(e, m) for e in epsilons for m in ("gam", "line") if f"{kind}|{name}|{m}|{e:g}|{seed}" not in done]
+            if kind not in what or not wanted:
                 continue
-            tables = load(name)
-            for epsilon, model in cells:
-                values = fitted(name, kind, model, epsilon, seed, tables)
+            for epsilon, model in wanted:
+                values = fitted(name, kind, model, epsilon, seed)
                 done[f"{kind}|{name}|{model}|{epsilon:g}|{seed}"] = values
                 RESULTS.write_text(json.dumps(done, indent=0, sort_keys=True) + "\n")
                 print(f"{kind:9} {name:20} {model:5} epsilon {epsilon:<4g} seed {seed}  {values[kind]:.4f}", flush=True)
@@ -95,26 +119,26 @@ def table() -> None:
     done = json.loads(RESULTS.read_text())
     print("| what | data | model | " + " | ".join(f"ε = {e:g}" for e in EPSILONS) + " | seeds | seconds |")
     print("|---" * (len(EPSILONS) + 5) + "|")
-    rows = [(kind, name, kind) for kind, name in jobs([*REGRESSION, *CLASSIFICATION])]
-    rows += [("log-loss", name, "AUROC") for name in CLASSIFICATION]
+    rows = [(kind, name, kind) for kind, name in jobs([*REGRESSION, *CLASSIFICATION, *sum(HELD.values(), ())])]
+    rows += [("log-loss", name, "AUROC") for name in (*CLASSIFICATION, *HELD["AUROC"])]
     for score, name, kind in rows:
         for model in ("gam", "line"):
-            cells, seconds, least = [], [], []
+            shown, seconds, least = [], [], []
             for place, epsilon in enumerate(EPSILONS):
                 found = [v for k, v in done.items() if k.startswith(f"{kind}|{name}|{model}|{epsilon:g}|")]
                 values = [v[score] for v in found]
                 least.append(len(values))
                 if not values:
-                    cells.append("–")
+                    shown.append("–")
                     continue
                 seconds += [v["seconds"] for v in found]
                 bar = WANTED.get((score, name), (None,) * 4)[place] if model == "gam" else None
                 missed = bar is not None and np.mean(values) < bar
                 wanted = "" if bar is None else f" (≥ {bar:g}{' MISSED' if missed else ''})"
-                cells.append(f"{np.mean(values):.4f} ± {np.std(values):.4f}{wanted}")
+                shown.append(f"{np.mean(values):.4f} ± {np.std(values):.4f}{wanted}")
             if any(least):
                 words = {"gam": "curves", "line": "line"}[model]
-                print(f"| {score} | {name} | {words} | " + " | ".join(cells) + f" | {min(least)} | {np.mean(seconds):.2f} |")
+                print(f"| {score} | {name} | {words} | " + " | ".join(shown) + f" | {min(least)} | {np.mean(seconds):.2f} |")
 
 
 def figure() -> None:
@@ -128,7 +152,7 @@ def figure() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sets", default=",".join((*REGRESSION, *CLASSIFICATION)))
+    parser.add_argument("--sets", default=",".join(dict.fromkeys((*REGRESSION, *CLASSIFICATION, *sum(HELD.values(), ())))))
     parser.add_argument("--what", default="R2,AUROC,accuracy")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--epsilons", default="0.1,0.5,1,3")

@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,7 @@ def faint(seed: int):
 TABLES = {"tails": tails, "counts": counts, "pixels": pixels, "faint": faint}
 
 
+@lru_cache(maxsize=1)
 def split(name: str, seed: int):
     X, y, declared = TABLES[name](seed)
     n = len(X) - (FRESH // 4 if name == "pixels" else FRESH)
@@ -117,21 +119,22 @@ def private(name: str, epsilon: float, seed: int, X, y, Z, z, declared) -> float
     return float(model.fit(X, y).score(Z, z))
 
 
+def measured(name: str, epsilon: float, seed: int) -> dict[str, float]:
+    """Score of one cell; an infinite ε is the non-private line."""
+    parts, started = split(name, seed), time.perf_counter()
+    score = plain(name, *parts) if np.isinf(epsilon) else private(name, epsilon, seed, *parts)
+    return {"score": score, "seconds": time.perf_counter() - started}
+
+
 def run(tables, seeds: int, epsilons) -> None:
     done = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     for name in tables:
         for seed in range(seeds):
             wanted = [np.inf, *(e for e in EPSILONS[name] if e in epsilons)]
-            cells = [e for e in wanted if f"{name}|{e:g}|{seed}" not in done]
-            if not cells:
-                continue
-            parts = split(name, seed)
-            for epsilon in cells:
-                started = time.perf_counter()
-                score = plain(name, *parts) if np.isinf(epsilon) else private(name, epsilon, seed, *parts)
-                done[f"{name}|{epsilon:g}|{seed}"] = {"score": score, "seconds": time.perf_counter() - started}
+            for epsilon in (e for e in wanted if f"{name}|{e:g}|{seed}" not in done):
+                done[f"{name}|{epsilon:g}|{seed}"] = found = measured(name, epsilon, seed)
                 RESULTS.write_text(json.dumps(done, indent=0, sort_keys=True) + "\n")
-                print(f"{name:8} epsilon {epsilon:<4g} seed {seed}  {score:.4f}", flush=True)
+                print(f"{name:8} epsilon {epsilon:<4g} seed {seed}  {found['score']:.4f}", flush=True)
 
 
 def described(done: dict[str, Any]) -> list[str]:

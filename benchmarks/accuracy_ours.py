@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -45,6 +46,7 @@ WANTED = {
 }
 
 
+@lru_cache(maxsize=2)
 def load(name: str):
     """(schema, training table, test table, training labels, test labels)."""
     import pyarrow.parquet as pq
@@ -76,6 +78,18 @@ def load(name: str):
     return schema, table.take(train), table.take(test), labels[train], labels[test]
 
 
+def fitted(kind, epsilon: float, train, y, before: bool = False, **options):
+    """The estimator with its defaults; `before`: by the same mechanism in the first edition of its rule."""
+    from dperm.mechanisms.registry import mechanism_of_record
+
+    model = kind(epsilon, delta=1e-6, relation="zero-out", **options)
+    if before:
+        plan = model.plan(len(y))
+        stated = {name: value for name, value in plan.options.items() if name != "edition"}
+        model = kind(epsilon, delta=1e-6, relation="zero-out", method=mechanism_of_record(plan.mechanism, stated), **options)
+    return model.fit(train, y)
+
+
 def widened(schema, factor: float):
     """The same schema with numeric ranges `factor` times too wide about their middle."""
     from dperm.tables.schema import Schema
@@ -100,36 +114,43 @@ def log_loss(probability: np.ndarray, truth: np.ndarray) -> float:
     return float(-np.mean(np.log(np.maximum(right, 1e-12))))
 
 
-def classification(name: str, epsilons, seeds):
+def classification(name: str, epsilons, seeds, before=False):
     import dperm
 
     schema, train, test, y, truth = load(name)
     classes = [str(label) for label in schema.target.classes]
     for epsilon in epsilons:
         for seed in seeds:
-            options = {"delta": 1e-6, "relation": "zero-out", "schema": schema, "classes": classes, "random_state": seed}
             started = time.perf_counter()
-            model = dperm.LinearSVC(epsilon, **options).fit(train, y)
+            model = fitted(dperm.LinearSVC, epsilon, train, y, before, schema=schema, classes=classes, random_state=seed)
             seconds = time.perf_counter() - started
             yield "accuracy", epsilon, seed, {"score": float(np.mean(model.predict(test) == truth)), "seconds": seconds}
 
 
-def probabilities(name: str, epsilons, seeds):
+@lru_cache(maxsize=8)
+def plain_probabilities(name: str) -> tuple[float, float]:
+    """Log-loss and calibration error of the non-private fit."""
     from sklearn.linear_model import LogisticRegression as NonPrivate
 
+    schema, train, test, y, truth = load(name)
+    positive = str(schema.target.classes[1])
+    plain = NonPrivate(C=10.0, max_iter=3000).fit(schema.encoded(train), y == positive)
+    reference = plain.predict_proba(schema.encoded(test))[:, 1]
+    return log_loss(reference, truth == positive), calibration_error(reference, truth == positive)
+
+
+def probabilities(name: str, epsilons, seeds, before=False):
     import dperm
 
     schema, train, test, y, truth = load(name)
     classes = [str(label) for label in schema.target.classes]
     positive = truth == classes[1]
-    plain = NonPrivate(C=10.0, max_iter=3000).fit(schema.encoded(train), y == classes[1])
-    reference = plain.predict_proba(schema.encoded(test))[:, 1]
-    base, base_error = log_loss(reference, positive), calibration_error(reference, positive)
+    base, base_error = plain_probabilities(name)
     for epsilon in epsilons:
         for seed in seeds:
-            options = {"delta": 1e-6, "relation": "zero-out", "schema": schema, "classes": classes, "random_state": seed}
+            options = {"schema": schema, "classes": classes, "random_state": seed}
             started = time.perf_counter()
-            model = dperm.LogisticRegression(epsilon, **options).fit(train, y)
+            model = fitted(dperm.LogisticRegression, epsilon, train, y, before, **options)
             seconds = time.perf_counter() - started
             p = model.predict_proba(test)[:, 1]
             agrees = bool(np.all((p > 0.5) == (model.predict(test) == classes[1])))
@@ -142,18 +163,25 @@ def probabilities(name: str, epsilons, seeds):
             }
 
 
-def regression(name: str, epsilons, seeds):
+@lru_cache(maxsize=8)
+def plain_r2(name: str) -> float:
+    """R² of non-private least squares."""
+    schema, train, test, y, truth = load(name)
+    low, high = schema.target.low, schema.target.high
+    predicted = least_squares(schema.encoded(train), np.clip(y, low, high), schema.encoded(test), low, high)
+    return r2(predicted, np.clip(truth, low, high))
+
+
+def regression(name: str, epsilons, seeds, before=False):
     import dperm
 
     schema, train, test, y, truth = load(name)
     low, high = schema.target.low, schema.target.high
-    y, truth = np.clip(y, low, high), np.clip(truth, low, high)
-    base = r2(least_squares(schema.encoded(train), y, schema.encoded(test), low, high), truth)
+    y, truth, base = np.clip(y, low, high), np.clip(truth, low, high), plain_r2(name)
     for epsilon in epsilons:
         for seed in seeds:
             started = time.perf_counter()
-            options = {"delta": 1e-6, "relation": "zero-out", "schema": schema, "random_state": seed}
-            model = dperm.LinearRegression(epsilon, **options).fit(train, y)
+            model = fitted(dperm.LinearRegression, epsilon, train, y, before, schema=schema, random_state=seed)
             seconds = time.perf_counter() - started
             score = r2(model.predict(test), truth)
             yield "R2", epsilon, seed, {"score": base - score, "r2": score, "non-private": base, "seconds": seconds}
