@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.lib.format import open_memmap
-from numpy.typing import NDArray
 
 TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "i1", "U8": "u1"}
 LONGEST_HEADER = 100 * 2**20
 
 
-def open_embeddings(path: str | Path, tensor: str | None = None) -> NDArray[Any]:
+def open_embeddings(path: str | Path, tensor: str | None = None) -> np.ndarray:
     """The matrix in a `.npy` file, or the tensor of that name in a `.safetensors` file, as a memory map.
 
     A safetensors file is a length, a JSON header and the numbers, so that opening one runs no code and needs no other package.
@@ -24,7 +24,7 @@ def open_embeddings(path: str | Path, tensor: str | None = None) -> NDArray[Any]
     if not file.is_file():
         raise ValueError(f"Expected a file at {file}, found none. Check the path.")
     if file.suffix == ".npy":
-        found: NDArray[Any] = open_memmap(file, mode="r")  # refuses objects, which would run code
+        found: np.ndarray = open_memmap(file, mode="r")  # refuses objects, which would run code
     elif file.suffix == ".safetensors":
         found = _tensor(file, tensor)
     else:
@@ -34,7 +34,7 @@ def open_embeddings(path: str | Path, tensor: str | None = None) -> NDArray[Any]
     return np.asarray(found) if not isinstance(found, np.memmap) else found
 
 
-def _tensor(file: Path, tensor: str | None) -> NDArray[Any]:
+def _tensor(file: Path, tensor: str | None) -> np.ndarray:
     whole = file.stat().st_size
     with file.open("rb") as handle:
         size = int.from_bytes(handle.read(8), "little")
@@ -59,7 +59,7 @@ def _tensor(file: Path, tensor: str | None) -> NDArray[Any]:
     return np.memmap(file, dtype=TYPES[kind], mode="r", offset=8 + size + start, shape=shape)
 
 
-def _parts(stated: dict[str, Any]) -> tuple[str, tuple[int, ...], tuple[int, int]]:
+def _parts(stated: Mapping[str, Any]) -> tuple[str, tuple[int, ...], tuple[int, int]]:
     """Type, shape and place of a tensor, as its header states them."""
     start, end = (int(place) for place in stated["data_offsets"])
     return str(stated["dtype"]), tuple(int(side) for side in stated["shape"]), (start, end)

@@ -13,18 +13,17 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import fft
 
-Array = NDArray[Any]
+Array = np.ndarray
 AT_A_TIME = 256  # images: their transforms stay near 50 MiB
 COPIES = range(-2, 3)  # of a filter around the image, beyond which its Gaussian is 0
 
 
-def scattering(images: Any, *, scales: int = 2, angles: int = 8, weighted: bool = True) -> NDArray[np.float32]:
+def scattering(images: ArrayLike, *, scales: int = 2, angles: int = 8, weighted: bool = True) -> NDArray[np.float32]:
     """(images, channels·height/2^J·width/2^J) in float32, channel after channel, for images of shape (n, height, width).
 
     Pixels may have any scale, because an `EmbeddingClassifier` brings rows to length 1. One that is no finite number counts as

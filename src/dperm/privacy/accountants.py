@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from dperm.privacy.events import Concentrated, Event, Gaussian
 from dperm.privacy.guarantees import GDP, ZCDP, ApproxDP, Guarantee, PrivacyLoss, PureDP
 from dperm.privacy.loss_distributions import choose_discretization
 from dperm.privacy.products import LARGEST_SUPPORT, Composed, ProductDP, support_size
 from dperm.privacy.relations import check_relation
+
+if TYPE_CHECKING:
+    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
 
 def compose(events: Iterable[Event], relation: str, *, discretization: float | None = None) -> Guarantee:
@@ -105,7 +108,7 @@ def _on_a_grid(events: Sequence[Event], relation: str, discretization: float | N
     if discretization is None:
         scales = [event.scale() for event in rest]
         discretization = choose_discretization(_root_sum_of_squares(scales), releases)
-    total: Any = None
+    total: PrivacyLossDistribution | None = None
     for event in rest:
         part = event.loss_distribution(discretization)
         if part is None:

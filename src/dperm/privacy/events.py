@@ -12,7 +12,7 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from dperm.privacy.checks import non_negative, probability, whole
 from dperm.privacy.relations import RELATIONS, REPLACE_ONE
@@ -124,14 +124,13 @@ class Event:
         return {"kind": self.kind} | {name: value.spec() if isinstance(value, Event) else value for name, value in fields.items()}
 
     @classmethod
-    def from_spec(cls, spec: Mapping[str, Any]) -> Event:
+    def from_spec(cls, spec: Mapping[str, object]) -> Event:
         """Rebuild from `spec()`; unknown or missing fields are an error."""
         names = {field.name for field in dataclasses.fields(cls)}
         found = set(spec) - {"kind"}
         if found != names:
             raise ValueError(f"Expected fields {sorted(names)} for {cls.kind!r}, found {sorted(found)}. Repair the spec.")
-        values = {name: event_from_spec(spec[name]) if isinstance(spec[name], Mapping) else spec[name] for name in names}
-        return cls(**values)
+        return cls(**{name: event_from_spec(value) if isinstance(value := spec[name], Mapping) else value for name in names})
 
 
 @register_event

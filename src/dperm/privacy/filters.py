@@ -30,14 +30,10 @@ import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dperm.privacy import Concentrated, Event, Gaussian, PureDP, Sampled, compose, gaussian_epsilon, gaussian_mu
-
-if TYPE_CHECKING:
-    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
 SHARES = {"auto": (0.75, 0.20, 0.05), "gaussian": (1.0, 0.0, 0.0), "renyi": (0.0, 0.95, 0.05)}
 _SPREAD = (0, -0.5, 0.5, 1, 2)  # orders 1 + (α* - 1)·2^j around the best one, which has half of the weight
@@ -181,9 +177,9 @@ def _orders(epsilon: float, delta: float) -> tuple[tuple[float, ...], tuple[floa
     return tuple(orders[keep].tolist()), tuple(limits[keep].tolist())
 
 
-def _limits(orders: Any, epsilon: float, delta: Any) -> PrivacyLossDistribution:
+def _limits(orders: np.ndarray, epsilon: float, delta: np.ndarray | float) -> np.ndarray:
     """B_α = ε - [ln(1/δ) + (α-1)ln(1-1/α) - ln α]/(α-1)."""
-    return epsilon - np.log1p(-1 / orders) + (np.log(delta) + np.log(orders)) / (orders - 1)
+    return np.asarray(epsilon - np.log1p(-1 / orders) + (np.log(delta) + np.log(orders)) / (orders - 1))
 
 
 @functools.lru_cache(maxsize=1024)

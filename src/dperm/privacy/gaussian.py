@@ -18,16 +18,13 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import overload
 
 import numpy as np
 import numpy.typing as npt
 
 from dperm.privacy.checks import non_negative, probability
-
-if TYPE_CHECKING:
-    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -90,7 +87,11 @@ def log_profile(epsilon: npt.ArrayLike, mu: npt.ArrayLike) -> tuple[FloatArray, 
     return log_delta.reshape(shape), log_complement.reshape(shape)
 
 
-def gaussian_delta(epsilon: npt.ArrayLike, mu: npt.ArrayLike) -> PrivacyLossDistribution:
+@overload
+def gaussian_delta(epsilon: float, mu: float) -> float: ...
+@overload
+def gaussian_delta(epsilon: FloatArray | Sequence[float], mu: npt.ArrayLike) -> FloatArray: ...
+def gaussian_delta(epsilon: npt.ArrayLike, mu: npt.ArrayLike) -> float | FloatArray:
     """δ_G(ε; μ) = Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ): the privacy profile of N(0, σ²I) noise, μ = Δ/σ.
 
     **Guarantee.** Adding N(0, σ²I) to a statistic of L2 sensitivity Δ is (ε, δ_G(ε; Δ/σ))-DP for every ε

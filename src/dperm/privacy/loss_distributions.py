@@ -7,9 +7,11 @@ ADD_OR_REMOVE_ONE.
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -50,10 +52,8 @@ def sampled_scale(rate: float, mu: float, count: int) -> float:
     return math.sqrt(count * float(weight @ loss**2))
 
 
-def _module() -> PrivacyLossDistribution:
-    from dp_accounting.pld import privacy_loss_distribution
-
-    return privacy_loss_distribution
+def _module() -> ModuleType:
+    return importlib.import_module("dp_accounting.pld.privacy_loss_distribution")
 
 
 def gaussian(mu: float, discretization: float) -> PrivacyLossDistribution:
@@ -166,7 +166,7 @@ def concentrated(rho: float, discretization: float) -> PrivacyLossDistribution:
     return _symmetric([int(steps[i]) for i in hull], [float(delta[i]) for i in hull], discretization)
 
 
-def _lower_hull(gamma: Any, delta: Any) -> list[int]:
+def _lower_hull(gamma: np.ndarray, delta: np.ndarray) -> list[int]:
     """Indices of the vertices with γ ≥ 1 of the lower convex hull of the points and their mirror images."""
 
     def slope(i: int, j: int) -> float:

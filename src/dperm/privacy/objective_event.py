@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -192,7 +192,7 @@ class ObjectiveDP(Guarantee):
         return {"kind": self.kind, "event": self.event.spec(), "mu": self.mu, "relation": self.relation}
 
 
-def _falling_root(log_excess: Any, low: float, high: float) -> float:
+def _falling_root(log_excess: Callable[[float], float], low: float, high: float) -> float:
     """A point, to a relative 1e-12, where the falling function is ≤ 0; `high` must be one. Brent's method, then steps upwards."""
     from scipy.optimize import brentq
 

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from dperm.problem.arrays import Array, namespace, shrink_to_norm
+from dperm.problem.arrays import Array, device, namespace, shrink_to_norm
 from dperm.problem.intervals import Interval
 from dperm.problem.specs import Spec, encode, non_negative, number, vector
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Ends: TypeAlias = tuple[np.ndarray, np.ndarray]
 
 # Rows handled at a time: the float64 copy that norms are computed on stays near 8 MiB.
 ENTRIES_AT_A_TIME = 1 << 20
@@ -79,8 +84,8 @@ class DataBounds:
     @classmethod
     def box(
         cls,
-        low: Any,
-        high: Any,
+        low: object,
+        high: object,
         y: Interval,
         intercept: float = 0.0,
         *,
@@ -93,24 +98,21 @@ class DataBounds:
         >>> DataBounds.box([-1, 0], [1, 3], Interval(0, 1)).x_norm ** 2
         10.000000000000...
         """
-        plain = [not hasattr(end, "__iter__") or isinstance(end, str) for end in (low, high)]
-        if dimension is None:
-            if all(plain):
-                raise ValueError(
-                    "Expected one end per column or dimension=, found plain numbers. Pass dimension=number of columns."
-                )
-            dimension = len(high) if plain[0] else len(low)
-        low = (number(low, "low"),) * dimension if plain[0] else vector(low, "low")
-        high = (number(high, "high"),) * dimension if plain[1] else vector(high, "high")
-        corner = _corner(low, high)
-        return cls(min(corner, number(x_norm, "x_norm")), y, intercept, low, high)
+        ends = {"low": low, "high": high}
+        plain = [what for what, end in ends.items() if isinstance(end, str) or not hasattr(end, "__iter__")]
+        listed = {what: vector(end, what) for what, end in ends.items() if what not in plain}
+        if dimension is None and not listed:
+            raise ValueError("Expected one end per column or dimension=, found plain numbers. Pass dimension=number of columns.")
+        columns = len(next(iter(listed.values()))) if dimension is None else dimension
+        lows, highs = (listed.get(what) or (number(end, what),) * columns for what, end in ends.items())
+        return cls(min(_corner(lows, highs), number(x_norm, "x_norm")), y, intercept, lows, highs)
 
     @property
     def row_norm(self) -> float:
         """sqrt(x_norm² + intercept²)."""
         return math.hypot(self.x_norm, self.intercept)
 
-    def enforce(self, X: Array, y: Array | None = None) -> tuple[Array, Any]:
+    def enforce(self, X: Array, y: Array | None = None) -> tuple[Array, Array | None]:
         """Every row inside the bounds, dense (any array-API library) or SciPy CSR, which stays sparse.
 
         The fixed rule, row by row: entries that are NaN or ±inf become 0; entries are clipped into their
@@ -133,7 +135,7 @@ class DataBounds:
         """False when the box alone implies the norm: its corner is what x_norm was derived from."""
         return self.low is None or self.high is None or self.x_norm < _corner(self.low, self.high)
 
-    def _ends(self, single: bool) -> tuple[Array, Array] | None:
+    def _ends(self, single: bool) -> Ends | None:
         """The box in the rows' dtype, rounded inwards so that float32 cannot step over a float64 end."""
         if self.low is None or self.high is None:
             return None
@@ -148,17 +150,12 @@ class DataBounds:
         n, d = X.shape
         out = xp.empty_like(X)
         margin = rounding_margin(d, float(xp.finfo(X.dtype).eps))
-        ends = self._ends(X.dtype == xp.float32)
-        if ends is not None:
-            import array_api_compat
-
-            device = array_api_compat.device(X)
-            ends = (xp.asarray(ends[0], device=device), xp.asarray(ends[1], device=device))
+        ends = [xp.asarray(end, device=device(X)) for end in self._ends(X.dtype == xp.float32) or ()]
         step = max(1, ENTRIES_AT_A_TIME // max(d, 1))
         for start in range(0, n, step):
             block = X[start : start + step, :]
             block = xp.where(xp.isfinite(block), block, xp.zeros_like(block))
-            if ends is not None:
+            if ends:
                 block = xp.minimum(xp.maximum(block, ends[0]), ends[1])
             if self._needs_norm():
                 # Rows that fit keep their bits: float64 holds a float32 exactly and gives it back.
@@ -187,7 +184,7 @@ class DataBounds:
             data = self._shrink_sparse(data, np.diff(X.indptr), X.shape[1])
         return type(X)((data, X.indices, X.indptr), shape=X.shape)
 
-    def _shrink_sparse(self, data: Any, counts: Any, d: int) -> object:
+    def _shrink_sparse(self, data: np.ndarray, counts: np.ndarray, d: int) -> np.ndarray:
         """``shrink_to_norm`` on the stored entries: same scaling by max(largest entry, target), same rule."""
         import numpy as np
 
@@ -252,7 +249,7 @@ def _corner(low: tuple[float, ...], high: tuple[float, ...]) -> float:
     return math.nextafter(math.nextafter(corner, math.inf), math.inf) if corner else 0.0
 
 
-def _inwards(low: Any, high: Any, single: bool) -> tuple[Any, Any]:
+def _inwards(low: float | np.ndarray, high: float | np.ndarray, single: bool) -> Ends:
     """Both ends in the rows' precision, one step inwards where rounding to float32 moved them outwards."""
     import numpy as np
 

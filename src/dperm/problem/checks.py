@@ -5,14 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from dperm.problem.intervals import Interval, LossBounds
 from dperm.problem.losses.base import Loss
 from dperm.problem.losses.regression import SquaredLoss
 from dperm.problem.specs import number, product
 
-Function = Callable[[Any], float]
+if TYPE_CHECKING:
+    import numpy as np
+
+Function = Callable[["np.ndarray"], float]
 
 
 @dataclass(frozen=True)
@@ -25,7 +28,7 @@ class Check:
 
     holds: bool
     worst: float
-    witness: Any
+    witness: object
 
     def __bool__(self) -> bool:
         return self.holds
@@ -73,7 +76,7 @@ def range_from_lipschitz(lipschitz: float, diameter: float) -> float:
     return product(number(lipschitz, "lipschitz"), number(diameter, "diameter"))
 
 
-def spread_points(count: int, dimension: int, size: float = 1.0) -> Any:
+def spread_points(count: int, dimension: int, size: float = 1.0) -> np.ndarray:
     """``count`` points spread evenly over [-size, size]^dimension by an additive recurrence; no randomness.
 
     Point i has coordinates frac(½ + i/g^j), where g is the root of g^{dimension+1} = g + 1.
@@ -157,7 +160,7 @@ def _along(loss: Loss, y: float) -> Function:
 
 def check_gradient(
     function: Function,
-    gradient: Callable[[object], object],
+    gradient: Callable[[np.ndarray], object],
     dimension: int = 1,
     size: float = 3.0,
     count: int = 50,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 from dperm.problem.arrays import Array
 from dperm.problem.bounds import DataBounds
@@ -43,7 +42,7 @@ class FeatureMap:
 
     def __call__(self, X: Array) -> Array:
         """The features of every row, clipped to the declared norm."""
-        features: Any = self.function(X)
+        features = self.function(X)
         if len(features.shape) != 2 or tuple(features.shape) != (X.shape[0], self.output_dimension):
             raise ValueError(
                 f"Expected one row of {self.output_dimension} features per input row, found another shape. "

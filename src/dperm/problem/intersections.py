@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from dperm.problem.arrays import Array, clip, namespace
 from dperm.problem.domains import Ball, Box, Domain, NonNegative, Simplex, WholeSpace, _like
 from dperm.problem.specs import encode, number, split, vector
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 @dataclass(frozen=True)
@@ -101,7 +104,7 @@ class Affine(Domain):
             raise ValueError("Expected matrix·w = offset to have a solution, found none. Drop the contradicting rows.")
 
     @cached_property
-    def _inverse(self) -> Any:
+    def _inverse(self) -> np.ndarray:
         import numpy as np
 
         return np.linalg.pinv(np.asarray(self.matrix))

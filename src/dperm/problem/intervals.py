@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from dperm.problem.specs import encode, number
 
@@ -80,7 +80,7 @@ class Interval:
         return [encode(self.low), encode(self.high)]
 
     @classmethod
-    def from_spec(cls, spec: Any) -> Interval:
+    def from_spec(cls, spec: Sequence[float]) -> Interval:
         """The interval whose spec() is given.
 
         >>> Interval.from_spec([0.0, "inf"])

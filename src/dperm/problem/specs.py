@@ -28,14 +28,14 @@ def encode(value: object) -> object:
     return value
 
 
-def number(value: Any, what: str = "a number") -> float:
+def number(value: object, what: str = "a number") -> float:
     """float(value), reading "inf" back; NaN and non-numbers are refused.
 
     >>> number("inf")
     inf
     """
     try:
-        result = float(value)
+        result = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
         raise ValueError(f"Expected {what} to be a number, found {value!r}. Pass a float.") from None
     if math.isnan(result):

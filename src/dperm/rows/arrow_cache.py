@@ -34,7 +34,7 @@ NAMES = frozenset({"key.json", "blocks.npy", "entries", "columns", "counts", "ce
 class EncodedCache:
     """n × d encoded rows and n target cells in a folder."""
 
-    def __init__(self, folder: Path, n: int, d: int, dtype: np.dtype[Any]) -> None:
+    def __init__(self, folder: Path, n: int, d: int, dtype: np.dtype) -> None:
         # Behind a link: the folder itself is replaced, and a link would be left without it.
         self.folder, self.n, self.d, self.dtype = folder.resolve(), n, d, dtype
 
@@ -136,7 +136,7 @@ class EncodedCache:
         ends = np.concatenate([np.zeros(1, dtype=np.int32), np.cumsum(self._part("counts", start, rows), dtype=np.int32)])
         return csr_array((entries, self._part("columns", first, last - first), ends), shape=(rows, self.d)), cells
 
-    def _part(self, name: str, first: int, count: int) -> NDArray[Any]:
+    def _part(self, name: str, first: int, count: int) -> np.ndarray:
         """Each read opens its own file, so that no thread can move or close another's."""
         array = np.empty(count, dtype=self._type(name))
         with (self.folder / name).open("rb", buffering=0) as file:
@@ -145,7 +145,7 @@ class EncodedCache:
         return array
 
 
-def _fill(file: Any, array: NDArray[Any]) -> None:
+def _fill(file: Any, array: np.ndarray) -> None:
     view = memoryview(array.data).cast("B")
     done = 0
     while done < len(view):

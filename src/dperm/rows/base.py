@@ -53,7 +53,7 @@ class Block:
     """
 
     X: Any
-    y: NDArray[Any]
+    y: np.ndarray
     weight: NDArray[np.float64] | None
     start: int | NDArray[np.void] | None
     memory: dict[Hashable, Any] = field(default_factory=dict)

@@ -38,11 +38,11 @@ class Pair:
     None on the right is a column of ones.
     """
 
-    left: NDArray[Any]
+    left: np.ndarray
     right: Any = None
 
 
-def product(pair: Pair) -> NDArray[Any]:
+def product(pair: Pair) -> np.ndarray:
     """leftᵀ·right, flattened: float64 without any rounding, or int64 where a factor is."""
     left, right = pair.left, pair.right
     if right is None:
@@ -52,7 +52,7 @@ def product(pair: Pair) -> NDArray[Any]:
     return np.asarray(left.T @ right).reshape(-1)
 
 
-def products(pairs: Sequence[Pair]) -> NDArray[Any]:
+def products(pairs: Sequence[Pair]) -> np.ndarray:
     """The products of several pairs, one after the other, in int64."""
     return np.concatenate([product(pair).astype(np.int64, copy=False) for pair in pairs])
 
@@ -83,7 +83,7 @@ class Paired:
         """The factors of every row of the block, as whole numbers."""
         raise NotImplementedError
 
-    def units(self, total: NDArray[Any]) -> NDArray[np.float64]:
+    def units(self, total: np.ndarray) -> NDArray[np.float64]:
         """The exact total, in whole numbers, in the units of the term; one rounding."""
         raise NotImplementedError
 
@@ -109,5 +109,5 @@ class Tallied(Paired):
     def factors(self, block: Block) -> Sequence[Pair]:
         return [Pair(self.tally(block)[None, :])]
 
-    def units(self, total: NDArray[Any]) -> NDArray[np.float64]:
+    def units(self, total: np.ndarray) -> NDArray[np.float64]:
         return np.asarray(total * (self.row_bound / MOST_PRODUCT), dtype=np.float64)

@@ -47,16 +47,16 @@ class Labels:
         self.target: TargetColumn = schema.target
         self.schema = schema
         self.rule = rule
-        self.table: tuple[NDArray[Any], NDArray[np.float64]] | None = None
+        self.table: tuple[np.ndarray, NDArray[np.float64]] | None = None
         if self.target.type == "classes":
             values = np.array([*(self.target.classes or ()), None], dtype=object)
             self.table = self._applied(values)
 
-    def _applied(self, y: NDArray[np.float64]) -> tuple[NDArray[Any], NDArray[np.float64]]:
+    def _applied(self, y: NDArray[np.float64]) -> tuple[np.ndarray, NDArray[np.float64]]:
         labels, weight = self.rule(y)[:2]
         return np.asarray(labels), np.ones(len(labels)) if weight is None else np.asarray(weight)
 
-    def __call__(self, cells: NDArray[np.float64]) -> tuple[NDArray[Any], NDArray[np.float64]]:
+    def __call__(self, cells: NDArray[np.float64]) -> tuple[np.ndarray, NDArray[np.float64]]:
         if self.table is None:
             return self._applied(cells)
         known = (cells >= 0) & (cells < len(self.table[0]) - 1)  # a cache that somebody spoilt holds anything

@@ -104,7 +104,7 @@ class MemoryRows:
         return real_sum(term, total_counts(makers, term, step, parallel=stored > FEW_NUMBERS), step)
 
 
-def numeric(values: object) -> NDArray[Any]:
+def numeric(values: object) -> np.ndarray:
     """Rows or labels as numbers: arrays of numbers as they are, every cell of anything else read alone."""
     array = column(values)
     return array if array.dtype.kind in "iub" or array.dtype in (np.float32, np.float64) else numbers(array)

@@ -246,7 +246,7 @@ def persons(values: object) -> NDArray[np.int64]:
     return np.array([seen.setdefault(name, len(seen)) for name in names], dtype=np.int64)
 
 
-def column(values: Any, *, exact: bool = False) -> NDArray[Any]:
+def column(values: Any, *, exact: bool = False) -> np.ndarray:
     """Cells as an array that keeps each one as it is, from a list, an array, or a column of pandas, polars or Arrow.
 
     A list of lists becomes a matrix; see `shaped`. With `exact`, whole numbers beside a missing one do not become floats.
@@ -268,7 +268,7 @@ def column(values: Any, *, exact: bool = False) -> NDArray[Any]:
     return objects(values.to_list()) if nested else array
 
 
-def _of_arrow(values: Any, exact: bool) -> NDArray[Any]:
+def _of_arrow(values: Any, exact: bool) -> np.ndarray:
     import pyarrow as pa
 
     try:
@@ -282,7 +282,7 @@ def _of_arrow(values: Any, exact: bool) -> NDArray[Any]:
     return objects(values)
 
 
-def objects(cells: Iterable[Any]) -> NDArray[Any]:
+def objects(cells: Iterable[Any]) -> np.ndarray:
     """Cells as an array of objects, each as it is: one word among numbers must not make text of them."""
     listed = list(cells)
     array = np.empty(len(listed), dtype=object)
@@ -291,7 +291,7 @@ def objects(cells: Iterable[Any]) -> NDArray[Any]:
     return array
 
 
-def shaped(values: list[Any] | tuple[Any, ...]) -> NDArray[Any]:
+def shaped(values: list[Any] | tuple[Any, ...]) -> np.ndarray:
     """A list as an array of objects: one cell per entry, or a matrix where most entries are rows of the same length.
 
     A row of another length is a row of missing cells, and a list among cells is a missing cell: one row decides about itself.
@@ -319,12 +319,12 @@ def _width(entry: Any) -> int | None:
         return None
 
 
-def _floats(array: NDArray[Any]) -> NDArray[np.float64]:
+def _floats(array: np.ndarray) -> NDArray[np.float64]:
     with np.errstate(over="ignore"):  # a number wider than float64 is infinite, without a warning about it
         return array.astype(np.float64)
 
 
-def _numbers_of_objects(array: NDArray[Any], function: Callable[[Any], float]) -> NDArray[np.float64]:
+def _numbers_of_objects(array: np.ndarray, function: Callable[[Any], float]) -> NDArray[np.float64]:
     """number(cell) of every cell. NumPy converts by `float(cell)`: the same for Python's numbers, and for text that reads."""
     text = _as_text(array)
     cells = array
@@ -338,7 +338,7 @@ def _numbers_of_objects(array: NDArray[Any], function: Callable[[Any], float]) -
         return np.array([function(cell) for cell in cells.ravel().tolist()], dtype=np.float64).reshape(array.shape)
 
 
-def _each(array: NDArray[Any], function: Callable[[Any], Any], dtype: Any) -> NDArray[Any]:
+def _each(array: np.ndarray, function: Callable[[Any], Any], dtype: Any) -> np.ndarray:
     """function(cell) for every cell, in the shape of the array; once per distinct number or text, which columns have few of."""
     flat = array.ravel()
     if array.dtype.kind in "fiub":
@@ -359,14 +359,14 @@ def _each(array: NDArray[Any], function: Callable[[Any], Any], dtype: Any) -> ND
     return found.reshape(array.shape)
 
 
-def _of_text(text: Any, function: Callable[[Any], Any], dtype: Any) -> NDArray[Any]:
+def _of_text(text: Any, function: Callable[[Any], Any], dtype: Any) -> np.ndarray:
     """function(cell) for every cell of an Arrow array of strings, once per distinct one."""
     coded = text.dictionary_encode()
     answers = np.array([function(cell) for cell in [*coded.dictionary.to_pylist(), None]], dtype=dtype)
     return np.asarray(answers[coded.indices.fill_null(len(answers) - 1).to_numpy(zero_copy_only=False)])
 
 
-def _of_arrow_text(values: Any, function: Callable[[Any], Any], dtype: Any) -> NDArray[Any] | None:
+def _of_arrow_text(values: Any, function: Callable[[Any], Any], dtype: Any) -> np.ndarray | None:
     """The same straight from a column that Arrow stores as strings; None for any other, and where a cell is no UTF-8.
 
     Without it every string would become a Python object and be taken back, an eighth of a fit on a table of words.
@@ -384,12 +384,12 @@ def _of_arrow_text(values: Any, function: Callable[[Any], Any], dtype: Any) -> N
         return None
 
 
-def _listed(flat: NDArray[Any]) -> list[object]:
+def _listed(flat: np.ndarray) -> list[object]:
     """The cells as Python has them; dates stay NumPy's, whose list may hold integers instead."""
     return list(flat) if flat.dtype.kind in "mM" else flat.tolist()
 
 
-def _as_text(array: NDArray[Any]) -> Any:
+def _as_text(array: np.ndarray) -> Any:
     """A column of objects as Arrow text when every cell is a string, UTF-8 bytes or null, as `plain` reads them; else None."""
     import pyarrow as pa
 

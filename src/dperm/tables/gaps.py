@@ -8,7 +8,7 @@ adds nothing to a sum of rows. Clipping a row multiplies it by a positive number
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,14 +33,14 @@ def is_gap(X: object) -> NDArray[np.bool_]:
     return np.asarray((array == 0) & np.signbit(array)) if array.dtype.kind == "f" else np.zeros(array.shape, dtype=bool)
 
 
-def with_gaps_stored(rows: NDArray[Any]) -> Matrix:
+def with_gaps_stored(rows: np.ndarray) -> Matrix:
     """A dense array as CSR that stores missing cells beside the entries that are not 0."""
     from scipy.sparse import csr_array
 
     return kept_entries(rows, np.broadcast_to(np.arange(rows.shape[1], dtype=np.int32), rows.shape), rows.shape[1], csr_array)
 
 
-def kept_entries(values: NDArray[Any], columns: NDArray[Any], d: int, kind: type) -> Matrix:
+def kept_entries(values: np.ndarray, columns: np.ndarray, d: int, kind: type) -> Matrix:
     """CSR rows from n × k values and their columns, without the zeros that mark nothing."""
     kept = (values != 0) | is_gap(values)
     ends = np.concatenate([[0], np.cumsum(kept.sum(axis=1))]).astype(np.int32)

@@ -86,7 +86,7 @@ class DatePart:
             return self._of_dates(array)
         return _each(array, self.read, np.float64)
 
-    def _of_dates(self, array: NDArray[Any]) -> NDArray[np.float64]:
+    def _of_dates(self, array: np.ndarray) -> NDArray[np.float64]:
         """The same of an array of dates, without a text for every cell: days count from a Thursday."""
         days = array.astype("datetime64[D]")
         years = days.astype("datetime64[Y]").astype(np.int64) + 1970

@@ -40,7 +40,7 @@ PLACES = CELLS + 1  # the last one is for missing cells
 KEPT = "cells"  # where a block keeps the cell numbers of its rows
 
 
-def dense_columns(X: Any, columns: tuple[int, ...]) -> NDArray[Any]:
+def dense_columns(X: Any, columns: tuple[int, ...]) -> np.ndarray:
     """Some columns of encoded rows as a dense array; a missing cell keeps its mark, which adding zeros would lose."""
     if not is_sparse(X):
         return np.asarray(X)[:, list(columns)]
@@ -180,7 +180,7 @@ class CurveFeatures(Features):
     def places(self) -> int:
         return int(self.tables.shape[0] * PLACES)
 
-    def looked_up(self, totals: NDArray[Any]) -> NDArray[Any]:
+    def looked_up(self, totals: np.ndarray) -> np.ndarray:
         """In the precision of the totals: what the products round off must stay small beside one row of many."""
         curves = totals.reshape(-1, 1, PLACES) @ self.tables.astype(totals.dtype)
         return np.asarray(curves.reshape(-1))

@@ -45,7 +45,7 @@ class Features:
         """Number of places of the map's tables, where a part of z is looked up: none in an affine map."""
         return 0
 
-    def looked_up(self, totals: NDArray[Any]) -> NDArray[Any]:
+    def looked_up(self, totals: np.ndarray) -> np.ndarray:
         """The totals of the places through the tables."""
         return totals
 

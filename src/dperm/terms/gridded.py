@@ -384,7 +384,7 @@ class Pulled(Paired):
             mapped = np.concatenate([mapped, features.looked_up(sums[line:])])
         return np.asarray(mapped, dtype=np.float64)
 
-    def _mapped(self, sums: NDArray[Any]) -> NDArray[Any]:
+    def _mapped(self, sums: np.ndarray) -> np.ndarray:
         """Totals of (b, t) through the affine map."""
         features, sums = self.features, sums.reshape(self.outputs, -1)
         if affine(features):

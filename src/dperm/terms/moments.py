@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -136,7 +135,7 @@ class CrossTerm(Pulled):
         return self.norm * self.label * self.max_weight
 
 
-def moments_of(total: NDArray[Any], bound: float) -> Vector:
+def moments_of(total: np.ndarray, bound: float) -> Vector:
     """svec of the exact total of c cᵀ, where ‖c‖² ≤ 2⁴⁰ steps stand for `bound`."""
     p = math.isqrt(len(total))
     return np.asarray(svec((total * (bound / MOST_PRODUCT)).reshape(p, p)), dtype=np.float64)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Vector = NDArray[np.float64]
-Matrix = NDArray[Any]
+Matrix = np.ndarray
 STEPS = 2.0**20  # of numbers in [-1, 1], and of a left factor of full length
 
 
@@ -78,7 +78,7 @@ class SecondMoments(Paired):
         c = in_ball(scaled(self.rows(block.X), present(block)), 1.0)
         return [Pair(c, c)]
 
-    def units(self, total: NDArray[Any]) -> Vector:
+    def units(self, total: np.ndarray) -> Vector:
         return moments_of(total, 1.0)
 
     def sensitivity(self, relation: str) -> float:
@@ -191,7 +191,7 @@ class NetworkGradient(Paired):
         back, output = (np.where(longer[:, None], np.trunc(left), near) for left, near in zip(lefts, nearest))
         return [Pair(grid.wide(), back), Pair(hidden, output)]
 
-    def units(self, total: NDArray[Any]) -> Vector:
+    def units(self, total: np.ndarray) -> Vector:
         return np.asarray(total * (self.clip / MOST_PRODUCT), dtype=np.float64)
 
     def sensitivity(self, relation: str) -> float:

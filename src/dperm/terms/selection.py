@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,7 +93,7 @@ class CorrelationTerm(Paired):
             return [Pair(left, type(X)((shares, X.indices, X.indptr), shape=X.shape))]
         return [Pair(left, whole(np.asarray(block.X, dtype=np.float64) / self.reach, 1.0, STEPS))]
 
-    def units(self, total: NDArray[Any]) -> Vector:
+    def units(self, total: np.ndarray) -> Vector:
         return np.asarray(total / STEPS**2, dtype=np.float64)
 
     def sensitivity(self, relation: str) -> float:

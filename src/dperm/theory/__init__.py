@@ -5,7 +5,7 @@ maps the name used on the command line to the function.
 """
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from dperm.theory.checks import ConditionError
 from dperm.theory.composition import COMPOSITION_RULES, composition_epsilon, composition_rho
@@ -55,7 +55,7 @@ from dperm.theory.sample_sizes import (
 )
 from dperm.theory.sensitivity import gradient_sensitivity, row_norm
 
-THEOREMS: Final[dict[str, Callable[..., Any]]] = {
+THEOREMS: Final[dict[str, Callable[..., float]]] = {
     "uniform-convergence": uniform_convergence_sample_size,
     "uniform-convergence-error": uniform_convergence_error,
     "agnostic": agnostic_sample_size,

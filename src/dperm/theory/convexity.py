@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dperm.theory.checks import ConditionError, count, non_negative, positive, theorem
 
-Function = Callable[[Any], float]
+Function = Callable[..., float]  # of a number, or of a row of numbers
 NO_MINIMISER: Final[tuple[str, ...]] = ("separable", "open-set")
 
 

@@ -5,20 +5,22 @@ argument.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dperm.theory.checks import count, fraction, non_negative
 
+Size = int | tuple[int, ...]
+
 
 class Generator(Protocol):
     """The part of numpy's Generator that is used here; pure modules import no generator of their own."""
 
-    def random(self, size: Any) -> Any: ...
-    def standard_normal(self, size: Any) -> Any: ...
-    def standard_gamma(self, shape: Any, size: Any) -> Any: ...
+    def random(self, size: Size, /) -> np.ndarray: ...
+    def standard_normal(self, size: Size, /) -> np.ndarray: ...
+    def standard_gamma(self, shape: float, /, size: Size) -> np.ndarray: ...
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,9 @@ from dperm.problem import Problem
 from dperm.theory.checks import fraction, positive
 
 
-def _losses(problem: Any, w: ArrayLike, X: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
-    rows, weights = X if hasattr(X, "shape") else np.asarray(X, dtype=float), np.asarray(w, dtype=float)
+def _losses(problem: Problem, w: ArrayLike, X: Any, y: ArrayLike) -> NDArray[np.float64]:
+    rows = X if hasattr(X, "shape") else np.asarray(X, dtype=float)
+    weights = np.asarray(w, dtype=float)
     if problem.feature_map is not None:
         rows = problem.feature_map.function(rows)
     margins = int(problem.loss.margins)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
-from dperm.problem.arrays import Array, sigmoid, sigmoid_derivative, softplus
+from dperm.problem.arrays import Array, Namespace, sigmoid, sigmoid_derivative, softplus
 
-ArrayFunction = Callable[[Any, Array], Array]
+ArrayFunction = Callable[[Namespace, Array], Array]
 
 
 @dataclass(frozen=True)

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from dperm.problem.arrays import Array
 from dperm.problem.intervals import Interval, LossBounds
 from dperm.problem.losses.base import Loss, checked_margin
 from dperm.problem.specs import Spec, encode
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Failed: TypeAlias = np.ndarray | bool
+    Refuse: TypeAlias = Callable[[Failed, str, np.ndarray | float], None]
 
 LossFunction = Callable[[Array, Array], Array]
 
@@ -18,14 +25,14 @@ LossFunction = Callable[[Array, Array], Array]
 SLACK = 1e-9
 
 
-def quiet() -> Any:
+def quiet() -> AbstractContextManager[object]:
     """NumPy without warnings: one row on which a function overflows must not be heard of. Its NaN adds nothing to a sum."""
     import numpy as np
 
     return np.errstate(all="ignore")
 
 
-def adversarial_margins(z_max: float) -> Any:
+def adversarial_margins(z_max: float) -> np.ndarray:
     """Margins where declared bounds break first: both ends, zero, unit points, and every scale between.
 
     An infinite range is searched up to 1e6: beyond, a slope that is still growing has already passed any
@@ -44,7 +51,7 @@ def adversarial_margins(z_max: float) -> Any:
     return np.unique(np.concatenate([-scales, scales]))
 
 
-def adversarial_labels(y: Interval, classification: bool) -> Any:
+def adversarial_labels(y: Interval, classification: bool) -> np.ndarray:
     """The ends, the middle and zero of a label range; the two labels for classification.
 
     >>> adversarial_labels(Interval(0, 2), False).tolist()
@@ -148,7 +155,7 @@ class CustomLoss(Loss):
             for function in (self.value_function, self.slope_function, self.curvature_function)
         )
 
-        def refuse(failed: Any, expected: str, found: Any) -> None:
+        def refuse(failed: Failed, expected: str, found: np.ndarray | float) -> None:
             if np.any(failed):
                 i = int(np.argmax(failed))
                 raise ValueError(
@@ -173,7 +180,9 @@ class CustomLoss(Loss):
         )
         self._check_derivatives(refuse, z, y, slope, curvature)
 
-    def _check_derivatives(self, refuse: Any, z: Any, y: Any, slope: Any, curvature: Any) -> None:
+    def _check_derivatives(
+        self, refuse: Refuse, z: np.ndarray, y: np.ndarray, slope: np.ndarray, curvature: np.ndarray
+    ) -> None:
         """Values and slopes must agree across each step: a convex φ rises by between φ'(z)h and φ'(z +
         h)h."""
         import numpy as np

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from dperm.problem.arrays import Array, between, clip, prepare
 from dperm.problem.intervals import Interval, LossBounds
@@ -244,7 +245,7 @@ class ScaledLoss(Loss):
         return (cls(SquaredLoss(), 2.0), cls(LogisticLoss(), 0.5))
 
 
-def likelihood_loss(family: str, dispersion: float = 1.0, **parameters: Any) -> Loss:
+def likelihood_loss(family: str, dispersion: float = 1.0, **parameters: float) -> Loss:
     """-log density of y given the linear predictor z, up to terms free of z: maximum likelihood as a loss.
 
     gaussian             ½(z - y)²/σ²            dispersion σ² = variance; minimiser over a constant: the mean
@@ -261,7 +262,7 @@ def likelihood_loss(family: str, dispersion: float = 1.0, **parameters: Any) -> 
     >>> likelihood_loss("gaussian"), likelihood_loss("laplace", dispersion=2.0)
     (SquaredLoss(), ScaledLoss(base=AbsoluteLoss(), factor=0.5))
     """
-    builders: dict[str, Any] = {
+    builders: dict[str, Callable[..., Loss]] = {
         "gaussian": SquaredLoss,
         "laplace": AbsoluteLoss,
         "asymmetric-laplace": QuantileLoss,
@@ -276,7 +277,7 @@ def likelihood_loss(family: str, dispersion: float = 1.0, **parameters: Any) -> 
     if family not in builders:
         raise ValueError(f"Expected a family among {sorted(builders)}, found {family!r}. Choose one of them.")
     try:
-        loss: Loss = builders[family](**parameters)
+        loss = builders[family](**parameters)
     except TypeError as error:
         raise ValueError(
             f"Expected the parameters of the {family} likelihood, found {sorted(parameters)} ({error}). "
