@@ -232,7 +232,7 @@ def test_the_debit_is_on_disk_before_noise_is_drawn(ledger, monkeypatch):
         seen.append(Ledger.open(ledger.path).account().fits)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("dperm.release.driver.release", crash)
+    monkeypatch.setattr("dperm.release.noise.GridNoise.drawn", crash)
     with pytest.raises(KeyboardInterrupt):
         small_model(ledger).fit(X, Y)
     assert seen == [1] and ledger.verify() == []

@@ -14,7 +14,10 @@ from dperm.estimators.declaration import NO_ROWS, Declaration, declaration, decl
 from dperm.estimators.declared import check_declared, fewest_rows
 from dperm.mechanisms.heads import Heads
 from dperm.problem import Interval, Loss, MultinomialLoss
-from dperm.rows.embeddings import EmbeddingRows
+from dperm.rows.device import present, to_host
+from dperm.rows.device_products import is_torch
+from dperm.rows.embeddings import EmbeddingRows, EmbeddingTensors
+from dperm.rows.int8 import MOST_CLASSES
 from dperm.tables.encoding import Encoding
 from dperm.tables.labels import declared_classes, label_column
 from dperm.tables.persons import person_weights, unit_of
@@ -35,8 +38,9 @@ class EmbeddingClassifier(PrivateClassifier):
     """softmax(W·x/‖x‖): the last layer of a pretrained model, released with (ε, δ)-differential privacy.
 
     X is one embedding per row: an array of any numbers, a memory map (NumPy's, or that of
-    `dperm.features.open_embeddings(path)`), an Arrow column of fixed-size lists, or a torch tensor. It is not copied.
-    There may be up to 10,000 classes. Ids of persons are passed to `fit`, one per row, with max_rows_per_person.
+    `dperm.features.open_embeddings(path)`), an Arrow column of fixed-size lists, or a torch tensor. It is not copied. A
+    tensor on a GPU is fitted there, on integer matrix units. There may be up to 10,000 classes. Ids of persons are passed to
+    `fit`, one per row, with max_rows_per_person.
 
     Every row is brought to length 1, so nothing needs to be declared of its numbers; an entry that is no finite number counts as
     0. There is no intercept: a direction that all rows share takes its place. Bounds, schemas, weights and δ = 0 are refused by
@@ -49,6 +53,9 @@ class EmbeddingClassifier(PrivateClassifier):
     ----------
     steps : int or None, default None
         Steps of the descent; 400 if left out.
+    device : str or None, default None
+        "cuda" fits on a GPU, piece by piece where the embeddings are on the host, with up to 2,047 classes. A tensor that is on
+        a GPU is fitted there without it. None is the processor for everything else.
 
     Examples
     --------
@@ -64,6 +71,7 @@ class EmbeddingClassifier(PrivateClassifier):
 
     fit_intercept: bool = False
     steps: int | None = None
+    device: str | None = None
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, groups: Any = None) -> Any:
         """Fit privately; afterwards `certificate_` says what was guaranteed and `plan_` what was done."""
@@ -73,16 +81,28 @@ class EmbeddingClassifier(PrivateClassifier):
         if y is None:
             raise ValueError("This EmbeddingClassifier estimator requires y to be passed, but the target y is None. Pass labels.")
         repeated_fits(self.epsilon, self.ledger)
-        rows = matrix_of(X)
+        place = place_of(X) if self.device is None else present(self.device)
+        rows = matrix_of(X) if place_of(X) is None else X.detach()
         if len(rows) < fewest_rows(self):
             raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required. Pass at least one embedding.")
         self.n_features_in_ = rows.shape[1]
         self._encoding = columns_of(rows.shape[1])
-        labels, weight, interval = self._labels(label_column(y, len(rows)))
+        labels, weight, interval = self._labels(label_column(to_host(y) if is_torch(y) else y, len(rows)))
         owners = self.groups if groups is None else groups
         weight, per_person = person_weights(owners, self.max_rows_per_person, weight, len(rows))
-        seen = None if self.ledger is None else rows
-        return self._run(EmbeddingRows(rows, labels, weight), interval, None, per_person, unit_of(owners), seen)
+        seen = None if self.ledger is None else to_host(rows)
+        found = EmbeddingRows(matrix_of(rows), labels, weight) if place is None else self._tensors(rows, labels, weight, place)
+        return self._run(found, interval, None, per_person, unit_of(owners), seen)
+
+    def _tensors(self, rows: Any, labels: np.ndarray, weight: np.ndarray | None, place: Any) -> EmbeddingTensors | EmbeddingRows:
+        if len(self.classes_) > MOST_CLASSES:
+            raise ValueError(
+                f"Expected at most {MOST_CLASSES:,} classes on a GPU, found {len(self.classes_):,}. Pass the embeddings as an "
+                "array on the host, and no device=."
+            )
+        if len(rows) == 0:  # nothing to sum: a device has no say in it
+            return EmbeddingRows(matrix_of(rows), labels, weight)
+        return EmbeddingTensors(rows, labels, weight, device=place)
 
     def _check(self) -> None:
         check_declared(self)
@@ -163,6 +183,12 @@ class EmbeddingClassifier(PrivateClassifier):
         return np.asarray(softmax(self._scores(X), axis=1))
 
 
+def place_of(X: Any) -> Any:
+    """The device of a matrix of numbers that is not in the host's memory; None for everything else."""
+    away = is_torch(X) and X.device.type != "cpu" and X.ndim == 2 and X.shape[1] > 0 and not X.is_complex()
+    return X.device if away else None
+
+
 def columns_of(d: int) -> Encoding:
     """Numbers without bounds of their own, in rows of length 1."""
     return Encoding.from_declaration(d, x_norm=1.0, missing=0.0)
@@ -172,7 +198,7 @@ def matrix_of(X: Any) -> np.ndarray:
     """The embeddings as a NumPy matrix over the same memory: arrays and memory maps, Arrow fixed-size lists, torch tensors."""
     if hasattr(X, "dictionary_encode"):  # a column; tables of columns are read below
         X = _of_arrow(X)
-    elif type(X).__module__.split(".")[0] == "torch":
+    elif is_torch(X):
         X = X.detach().cpu()
         X = (X.float() if str(X.dtype) == "torch.bfloat16" else X).numpy()
     # A type is public and cells are not: in lists, objects and tables each cell is read alone, and one that is no number is 0.

@@ -118,17 +118,17 @@ class Heads:
         return Plan(self.name, options_of(self), stages, target, shape)
 
     def program(self, plan: Plan, problem: Problem) -> Program:
-        d, moments = plan.shape.d, plan.stage("moments")
+        d, classes, moments = plan.shape.d, problem.loss.margins, plan.stage("moments")
         yield Open("moments", sums=1)  # the matrix itself is large, and no decision follows from it
         noisy = yield Sum("moments", UnitMoments(d), mu=moments.event.gdp(), shape=(d * (d + 1) // 2,))
         yield Close("moments")
-        directions = yield See(Whitening(noisy, d, moments.settings["floor"]))
+        directions = yield See(Whitening(noisy, d, moments.settings["floor"], classes))
         del noisy
         size = float(np.asarray((yield Sum("size", MeanSquare()))).reshape(-1)[0])
         settings = descent_settings(plan, size)
         yield Decide(settings)
-        theta = np.zeros((problem.loss.margins, d))
-        velocity, kept, steps = np.zeros_like(theta), np.zeros_like(theta), plan.stage("descent").settings["steps"]
+        theta = directions.zeros(classes)  # on the device of the rows, where they are on one
+        velocity, kept, steps = 0.0 * theta, 0.0 * theta, plan.stage("descent").settings["steps"]
         yield Open("descent", sums=steps)
         for step in range(steps):
             term = GradientTerm(problem.loss, theta.reshape(-1), settings["clip"], Features())

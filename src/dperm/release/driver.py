@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,10 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dperm.privacy import Event, Gaussian, Sampled
+from dperm.problem.arrays import Array, namespace
 from dperm.release.asks import Ask, Close, Decide, Draw, Open, Program, Publish, Secret, See, Solve, Sum
-from dperm.release.noise import Noise, gaussian_scale, release
+from dperm.release.noise import MANY, GridNoise, Noise, gaussian_scale
 from dperm.release.plan import Outcome, Plan, Stage
 from dperm.rows.base import Rows, Term, sum_step
+from dperm.rows.device import to_host
 from dperm.terms.gradient import SampledTerm, person_rate
 
 Vector = NDArray[np.float64]
@@ -128,7 +131,7 @@ class _Run:
                 self.decided |= ask.settings
         return None
 
-    def _sum(self, ask: Sum) -> Vector:
+    def _sum(self, ask: Sum) -> Array:
         if self.allowance is not None and ask.stage == self.allowance.stage.name:
             return self._drawn_from(self.allowance, ask)
         stage = self._planned(ask.stage)
@@ -142,17 +145,25 @@ class _Run:
         self.released[ask.stage] = value
         return value
 
-    def _drawn_from(self, allowance: Allowance, ask: Sum) -> Vector:
+    def _drawn_from(self, allowance: Allowance, ask: Sum) -> Array:
         if ask.mu is None or ask.shape is None or ask.view is not None:
             raise PlanMismatch(f"Expected mu and shape and no view for a sum from the open stage {ask.stage!r}.")
         term = ask.term
         if allowance.sampling_rate is not None:
             term = SampledTerm(term, allowance.sampling_rate, allowance.key, allowance.done)
         allowance.spend(ask.mu)
-        exact = self._exact(term, self.rows)  # first: rows that fail to read must not cost budget
-        if ask.stage in self.waiting:
-            self._book(allowance.stage)
-        value = self._noisy(term, exact, ask.mu, self.rows).reshape(ask.shape)
+        size = math.prod(ask.shape)
+        if ask.stage in self.waiting or size < MANY:
+            exact = self._exact(term, self.rows)  # first: rows that fail to read must not cost budget
+            if ask.stage in self.waiting:
+                self._book(allowance.stage)
+            value = self._noisy(term, exact, ask.mu, self.rows)
+        else:  # the stage is booked, and noise follows from public numbers: it is drawn while rows are summed
+            with ThreadPoolExecutor(1) as pool:
+                ahead = pool.submit(self._noise, term, ask.mu, (size,))
+                exact = self._exact(term, self.rows)
+                value = self._noisy(term, exact, ask.mu, self.rows, ahead.result())
+        value = namespace(value).reshape(value, ask.shape)
         if self.progress is not None:
             self.progress(allowance.done, allowance.sums)
         return value
@@ -202,15 +213,22 @@ class _Run:
             self.on_book(stage.event)
         del self.waiting[stage.name]
 
-    def _exact(self, term: Term, rows: Rows) -> Vector:
+    def _exact(self, term: Term, rows: Rows) -> Array:
         return rows.sum(term, sum_step(term.row_bound, self.plan.shape.n))
 
-    def _noisy(self, term: Term, exact: Vector, mu: float, rows: Rows) -> Vector:
-        sensitivity = term.sensitivity(self.plan.target.relation) * self.plan.target.rows_per_person
-        value = release(exact, sensitivity=sensitivity, mu=mu, noise=self.noise)
+    def _noise(self, term: Term, mu: float, shape: tuple[int, ...]) -> GridNoise:
+        return GridNoise.drawn(shape, sensitivity=self._sensitivity(term), mu=mu, noise=self.noise)
+
+    def _sensitivity(self, term: Term) -> float:
+        return term.sensitivity(self.plan.target.relation) * self.plan.target.rows_per_person
+
+    def _noisy(self, term: Term, exact: Array, mu: float, rows: Rows, noise: GridNoise | None = None) -> Array:
+        noise = self._noise(term, mu, tuple(exact.shape)) if noise is None else noise
+        value = noise.added_to(exact)  # where the sum is: on a device, if the engine left it there
         watcher = _WATCHER.get()
         if watcher is not None:
-            watcher(Drawn(term, rows, self.plan.shape.n, exact, value, gaussian_scale(sensitivity, mu)))
+            scale = gaussian_scale(self._sensitivity(term), mu)
+            watcher(Drawn(term, rows, self.plan.shape.n, to_host(exact), to_host(value), scale))
         return value
 
     def finished(self, w: Vector) -> Outcome:

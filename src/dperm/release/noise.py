@@ -1,7 +1,8 @@
 """Where randomness comes from, as a named policy that the certificate records.
 
-``secure`` (default)  ChaCha20 keyed afresh from the operating system for *every* draw. The source holds no state, so a fork, a
-                      copy, a pickle, a thread or a restored snapshot cannot make two draws share noise.
+``secure`` (default)  ChaCha20 keyed afresh from the operating system for *every* draw, and for every 65,536 numbers of a large
+                      one, which threads share. The source holds no state, so a fork, a copy, a pickle, a thread or a restored
+                      snapshot cannot make two draws share noise.
 ``exact``             integer discrete-Gaussian samples from OpenDP's exact sampler (extra ``dperm[exact]``).
 ``seeded``            reproducible, for tests and papers. NOT private: whoever knows the seed can subtract the noise.
 
@@ -13,6 +14,8 @@ from __future__ import annotations
 
 import math
 import secrets
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import lru_cache
 from numbers import Integral
 from typing import Any, Protocol
@@ -20,7 +23,14 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dperm.problem.arrays import Array, namespace
+from dperm.rows.base import one_blas_thread
+from dperm.rows.device_sums import beside
+
 POLICIES = ("secure", "exact", "seeded")
+
+PART = 1 << 16  # numbers under one key
+MANY = 1 << 17  # from here on a draw is worth threads, and the driver begins it while rows are summed
 
 # What `random_state=` may be, as in scikit-learn; None means noise that protects.
 RandomState = int | np.integer | np.random.Generator | np.random.RandomState | None
@@ -49,7 +59,18 @@ class SecureNoise:
         return np.random.Generator(ChaCha(key=secrets.randbits(256), rounds=20))
 
     def normal(self, scale: float, size: Any) -> NDArray[np.float64]:
-        return np.asarray(scale * self.generator().standard_normal(size))
+        if np.prod(size, dtype=np.int64) < MANY:
+            return np.asarray(scale * self.generator().standard_normal(size))
+        found = np.empty(size)
+        parts = np.array_split(found.reshape(-1), -(-found.size // PART))
+
+        def draw(part: NDArray[np.float64]) -> None:
+            self.generator().standard_normal(out=part)
+            np.multiply(part, scale, out=part)
+
+        with one_blas_thread() as threads, ThreadPoolExecutor(threads) as pool:
+            list(pool.map(draw, parts))
+        return found
 
     def spec(self) -> dict[str, Any]:
         return {"policy": self.policy}
@@ -153,6 +174,27 @@ def grid_step(scale: float, sensitivity: float, size: int) -> float:
     return float(2.0 ** math.floor(math.log2(min(scale * 2.0**-20, sensitivity * 2.0**-13 / math.sqrt(size)))))
 
 
+@dataclass(frozen=True)
+class GridNoise:
+    """Gaussian noise in whole numbers of a public grid. It follows from public numbers: the value need not be known yet."""
+
+    counts: NDArray[np.float64]
+    step: float
+
+    @staticmethod
+    def drawn(shape: tuple[int, ...], *, sensitivity: float, mu: float, noise: Noise) -> GridNoise:
+        scale = gaussian_scale(sensitivity, mu)
+        size = math.prod(shape)
+        step = grid_step(scale, sensitivity, size)
+        if isinstance(noise, ExactNoise):
+            return GridNoise(noise.integers(scale / step, size).reshape(shape).astype(np.float64), step)
+        return GridNoise(np.asarray(np.rint(noise.normal(scale, shape) / step)), step)
+
+    def added_to(self, value: Array) -> Array:
+        """The value to the nearest step, with the noise; on the device that holds the value."""
+        return (namespace(value).round(value / self.step) + beside(self.counts, value)) * self.step
+
+
 def release(value: ArrayLike, *, sensitivity: float, mu: float, noise: Noise) -> NDArray[np.float64]:
     """value + N(0, (RELEASE_SLACK·Δ/μ)²·I), everything on one public grid.
 
@@ -161,14 +203,7 @@ def release(value: ArrayLike, *, sensitivity: float, mu: float, noise: Noise) ->
     rint(v) + rint(z) for an integer rint(v) equals rint(rint(v) + z).
     """
     values = np.asarray(value, dtype=np.float64)
-    scale = gaussian_scale(sensitivity, mu)
-    step = grid_step(scale, sensitivity, values.size)
-    counts = np.rint(values / step)
-    if isinstance(noise, ExactNoise):
-        drawn = noise.integers(scale / step, values.size).reshape(values.shape).astype(np.float64)
-    else:
-        drawn = np.rint(noise.normal(scale, values.shape) / step)
-    return np.asarray((counts + drawn) * step)
+    return np.asarray(GridNoise.drawn(values.shape, sensitivity=sensitivity, mu=mu, noise=noise).added_to(values))
 
 
 def gamma_norm_vector(dimension: int, scale: float, noise: Noise) -> NDArray[np.float64]:

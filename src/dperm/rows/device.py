@@ -77,7 +77,7 @@ class DeviceRows:
         if y is None or len(y) != X.shape[0]:
             raise ValueError("Expected as many labels as rows, found another number of them. Pass one label for every row.")
         self.X, self.y, self.weight = X, y, weight
-        self.device = device_of(X) if device is None else _present(device)
+        self.device = device_of(X) if device is None else present(device)
         self.names, self.encoding, self.host = names, None, host
         self.data: DataBounds | None = None
         self.feature_map: FeatureMap | None = None
@@ -224,7 +224,7 @@ class DeviceRows:
         return other
 
 
-def _present(device: Any) -> Any:
+def present(device: Any) -> Any:
     """The device, if this machine has it: otherwise the first sum would fail with the driver's words."""
     if str(device).startswith("cuda"):
         try:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dperm.problem import DataBounds
-from dperm.problem.arrays import shrink_to_norm
+from dperm.problem.arrays import Array, shrink_to_norm
 from dperm.problem.bounds import rounding_margin
 from dperm.rows.device_products import is_torch
 
@@ -27,6 +27,24 @@ def device_labels(values: Any, rows: Any) -> Any:
     if is_torch(rows.X) and rows.X.dtype.itemsize < 8 and kind is xp.float64:
         kind = xp.float32
     return xp.asarray(values, dtype=kind, device=rows.device)
+
+
+def beside(numbers: NDArray[np.float64], value: Array) -> Array:
+    """Host numbers where a value is. They travel on a stream of their own, while the device still works on the value."""
+    if not is_torch(value):
+        return numbers.reshape(value.shape)
+    import torch
+
+    tensor: Any = value
+    found: Any = torch.from_numpy(numbers).reshape(tensor.shape)
+    if tensor.is_cuda:
+        aside, here = torch.cuda.Stream(tensor.device), torch.cuda.current_stream(tensor.device)
+        with torch.cuda.stream(aside):
+            found = found.to(tensor.device)
+        here.wait_stream(aside)
+        found.record_stream(here)
+    moved: Array = found
+    return moved
 
 
 def clipped_rows(X: Any, data: DataBounds) -> Any:

@@ -6,13 +6,16 @@ run by run, so that the matrix is held once.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from dperm.problem import DataBounds, FeatureMap
-from dperm.rows.base import BLOCK_ROWS, Block
-from dperm.rows.memory import MemoryRows
+from dperm.rows.base import BLOCK_ROWS, Block, Term
+from dperm.rows.device import enough_memory
+from dperm.rows.device_products import is_torch
+from dperm.rows.memory import MemoryRows, tame
 
 
 class EmbeddingRows(MemoryRows):
@@ -41,3 +44,53 @@ class EmbeddingRows(MemoryRows):
             found = Block(self.X[part], self.y[part], None if self.weight is None else self.weight[part], part.start)
             self._blocks[number] = found
         return found
+
+
+class EmbeddingTensors:
+    """X (n × d) as a torch tensor on a device, or as an array on the host of which pieces travel there; y and weights beside it.
+
+    Sums are left on the device. A term says itself how they are taken (`tensor_sum`).
+    """
+
+    def __init__(self, X: Any, y: Any, weight: Any = None, *, device: Any) -> None:
+        import torch
+
+        checked = EmbeddingRows(np.empty((len(X), 1)), y, weight)  # checks of y and weight
+        self.X, self.device = X, torch.device(device)
+        self.y = torch.as_tensor(np.asarray(checked.y).astype(np.int64), device=self.device)
+        self.weight = None if checked.weight is None else torch.as_tensor(tame(checked.weight), device=self.device)
+
+    @property
+    def n(self) -> int:
+        return int(self.X.shape[0])
+
+    @property
+    def d(self) -> int:
+        return int(self.X.shape[1])
+
+    def bounded(self, data: DataBounds, feature_map: FeatureMap | None = None) -> EmbeddingTensors:
+        """The same rows: labels are class numbers already, and one outside them has no weight."""
+        if feature_map is not None or data.low is not None:
+            raise ValueError("Expected no feature map and no bounds of columns for embeddings, found one. Use MemoryRows.")
+        return self
+
+    def pieces(self, size: int) -> Iterator[tuple[int, Any]]:
+        """(first row, rows on the device), `size` rows at a time."""
+        import torch
+
+        for start in range(0, self.n, size):
+            part = self.X[start : start + size]
+            if not is_torch(part):
+                part = torch.from_numpy(np.ascontiguousarray(part, dtype=part.dtype.newbyteorder("=")))
+            yield start, part.to(self.device)
+
+    def sum(self, term: Term, step: float) -> Any:
+        with enough_memory(self.X):
+            return tensor_sum(term, self)
+
+
+def tensor_sum(term: Term, rows: Any) -> Any:
+    """A term's sum over tensors. By exact type: a subclass that computes something else must not be taken for its parent."""
+    if "tensor_sum" not in vars(type(term)):
+        raise ValueError(f"Expected a sum that last layers take, found {type(term).__name__}. Use arrays in memory.")
+    return term.tensor_sum(rows)  # type: ignore[attr-defined]

@@ -22,12 +22,16 @@ from scipy.linalg.blas import dsyrk
 
 from dperm.privacy import kappa
 from dperm.problem.arrays import is_sparse
+from dperm.rows import int8
 from dperm.rows.base import Block, Rows
+from dperm.rows.embeddings import EmbeddingTensors
 from dperm.rows.exact import MOST_PRODUCT, Pair, Tallied, whole
+from dperm.rows.int8 import Tensor
 from dperm.rows.recoded import RecodedRows
 from dperm.terms.affine import Features
 from dperm.terms.ball import in_ball
 from dperm.terms.gridded import DenseGrid, gridded, on_grid, scaled
+from dperm.terms.heads_device import TensorDirections, WhiteTensors, unit_moments
 from dperm.terms.moments import smat
 from dperm.terms.network import present
 
@@ -81,6 +85,9 @@ class UnitMoments(Tallied):
         found = np.asarray(total / MOST_PRODUCT, dtype=np.float64)
         found[self.d :] *= math.sqrt(2.0)
         return found
+
+    def tensor_sum(self, rows: EmbeddingTensors) -> Tensor:
+        return unit_moments(rows)
 
     def sensitivity(self, relation: str) -> float:
         return math.sqrt(2.0) if kappa(relation) == 2 else 1.0
@@ -139,8 +146,14 @@ class Directions:
     def of(moments: Vector, floor: float) -> Directions:
         """V: eigenvectors of the noisy moments; scale √(f/max(λ, f)) ≤ 1, so that no row becomes longer."""
         values, vectors = eigh(moments, overwrite_a=True, check_finite=False, driver="evd")
-        vectors *= DIRECTION_STEPS
+        # Which of ±v a library gives is its own affair: the largest entry is made positive, so that seeded fits agree.
+        largest = np.take_along_axis(vectors, np.abs(vectors).argmax(axis=0)[None, :], axis=0)
+        vectors *= np.where(largest < 0, -DIRECTION_STEPS, DIRECTION_STEPS)
         return Directions(np.rint(vectors, out=vectors), np.sqrt(floor / np.maximum(values, floor)))
+
+    def zeros(self, classes: int) -> Vector:
+        """Where a descent starts."""
+        return np.zeros((classes, len(self.scale)))
 
     def back(self, theta: Vector) -> Vector:
         """Coefficients of z from those of diag(scale)·Vᵀz."""
@@ -171,8 +184,12 @@ class Whitening:
     moments: Vector  # svec, with noise
     d: int
     floor: float
+    classes: int
 
-    def of(self, rows: Rows) -> tuple[Rows, Directions]:
+    def of(self, rows: Rows) -> tuple[Rows, Directions | TensorDirections]:
+        if isinstance(rows, EmbeddingTensors):
+            on_device = TensorDirections.of(self.moments, self.d, self.floor, DIRECTION_STEPS)
+            return WhiteTensors(rows, on_device, int8.limbs_for(self.classes)), on_device
         directions = Directions.of(smat(self.moments, self.d), self.floor)
         return RecodedRows(rows, directions), directions
 
@@ -188,6 +205,9 @@ class MeanSquare(Tallied):
     def tally(self, block: Block) -> Vector:
         size = np.minimum(gridded(block, Features()).norms, 1.0)
         return np.asarray(whole(size * size * present(block), 1.0).sum()).reshape(1)
+
+    def tensor_sum(self, rows: WhiteTensors) -> Vector:
+        return rows.mean_square()
 
     def sensitivity(self, relation: str) -> float:
         return 1.0
