@@ -42,7 +42,9 @@ def certificate_case(path: Path) -> Case:
     record = Certificate.load(path).record
     problem = Problem.from_spec(record["problem"])
     n, d = min(int(record["shape"]["n"]), MOST_ROWS), int(record["shape"]["d"])
-    target = Target.declare(n=n, **{**record["target"], "delta": min(record["target"]["delta"], 0.5 / n)})
+    stated = record["target"]
+    stated["delta"] = min(stated["delta"], 0.5 / n)
+    target = Target.declare(n=n, **stated)
     mechanism = mechanism_of_record(record["mechanism"]["name"], record["mechanism"]["options"])
     noise = "exact" if record["noise"]["policy"] == "exact" else "secure"
     rerun = _Rerun(problem, target, mechanism, noise, n)

@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TypedDict
 
 PRIORS = (0.01, 0.1, 0.5)
 
 
-def odds(epsilon: float) -> dict[str, Any]:
+class Belief(TypedDict):
+    """What a belief can become."""
+
+    before: float
+    after_at_least: float
+    after_at_most: float
+
+
+class Odds(TypedDict):
+    """e^ε and the beliefs that go with it."""
+
+    factor: float
+    beliefs: list[Belief]
+
+
+def odds(epsilon: float) -> Odds:
     """e^ε, and what a belief of p can become: between p/(p + (1-p)e^ε) and p·e^ε/(1 - p + p·e^ε).
 
     >>> [round(row["after_at_most"], 3) for row in odds(1.0)["beliefs"]]
     [0.027, 0.232, 0.731]
     """
     factor = math.exp(min(epsilon, 700.0))
-    beliefs = [
+    beliefs: list[Belief] = [
         {
             "before": prior,
             "after_at_least": prior / (prior + (1 - prior) * factor),

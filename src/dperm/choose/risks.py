@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TypedDict
 
 from dperm import theory
 from dperm.choose.table import automatic, build
@@ -31,6 +31,26 @@ RISK_NOTE = (
 NO_RISK_NOTE = "No theorem here bounds the risk of this model: the plan and its privacy are exact, its accuracy is not predicted."
 
 
+class Common(TypedDict):
+    """What every bound of `dperm.theory` takes."""
+
+    n: float
+    d: float
+    lipschitz: float
+    relation: str
+    radius: float
+    epsilon: float
+
+
+class AlternativeRecord(TypedDict):
+    """A mechanism for a problem: what it lacks, how many releases it would make, and its bound on the risk."""
+
+    mechanism: str
+    needs: list[str]
+    passes: int | None
+    predicted_risk: float | None
+
+
 def predicted_risks(problem: Problem, shape: Shape, target: Target, *, radius: float = 1.0) -> dict[str, float | None]:
     """Worst-case excess risk (mean scale) of every mechanism with a theorem, for a best fit of norm at most `radius`.
 
@@ -43,22 +63,29 @@ def risk(name: str, problem: Problem, n: float, shape: Shape, target: Target, ra
     """The bound of `dperm.theory` for one mechanism at n records."""
     row = problem.row_norm * target.rows_per_person
     slope = problem.loss.bounds(problem.row_norm * radius, problem.data.y).slope
-    common: dict[str, Any] = {"n": n, "d": shape.parameters(problem), "lipschitz": slope * row, "relation": target.relation}
+    common: Common = {
+        "n": n,
+        "d": shape.parameters(problem),
+        "lipschitz": slope * row,
+        "relation": target.relation,
+        "radius": radius,
+        "epsilon": target.epsilon,
+    }
     delta = target.delta or None
     if name == "exponential":
-        return theory.exponential_erm_risk(**common, radius=radius, epsilon=target.epsilon, convex=problem.loss.convex)
+        return theory.exponential_erm_risk(**common, convex=problem.loss.convex)
     if name == "gradient":
         if delta is None:
             raise theory.ConditionError("Gaussian noise needs delta > 0")
-        return theory.gradient_descent_risk(**common, radius=radius, epsilon=target.epsilon, delta=delta)
+        return theory.gradient_descent_risk(**common, delta=delta)
     if name == "output":
-        return theory.output_perturbation_risk(**common, radius=radius, epsilon=target.epsilon, delta=delta)
+        return theory.output_perturbation_risk(**common, delta=delta)
     curvature = problem.loss.bounds(problem.row_norm * radius, problem.data.y).curvature
     if not (math.isfinite(curvature) and math.isfinite(problem.loss.bounds(math.inf, problem.data.y).slope)):
         raise theory.ConditionError("the loss has no bounded slope and curvature")
     bounding = getattr(problem.loss, "self_bounding", None)
     options = {"smoothness": curvature * problem.row_norm**2} | ({"self_bounding": bounding} if bounding else {})
-    return theory.objective_perturbation_risk(**common, radius=radius, epsilon=target.epsilon, delta=delta, **options)
+    return theory.objective_perturbation_risk(**common, delta=delta, **options)
 
 
 def _value(bound: Callable[[], float]) -> float | None:
@@ -121,18 +148,26 @@ def _crossing(at: Callable[[float], float], goal: float, start: int) -> int | No
 
 
 def alternatives(
-    problem: Problem, shape: Shape, target: Target, *, asked_for: str, kinds: Any, radius: float = 1.0, planned: bool = True
-) -> list[dict[str, Any]]:
+    problem: Problem,
+    shape: Shape,
+    target: Target,
+    *,
+    asked_for: str,
+    kinds: Sequence[str],
+    radius: float = 1.0,
+    planned: bool = True,
+) -> list[AlternativeRecord]:
     """Every mechanism for coefficients: what it lacks for this problem, or what it would do, with its predicted risk.
 
     Planning the others can take seconds of calibration; `planned=False` leaves it out.
     """
     risks = predicted_risks(problem, shape, target, radius=radius)
-    listed = []
+    listed: list[AlternativeRecord] = []
     for name in ALTERNATIVES:
         if name not in MECHANISMS:
             continue
-        entry: dict[str, Any] = {"mechanism": name, "needs": [], "passes": None}
+        bound = risks.get(name.removeprefix("scaled-"))
+        entry: AlternativeRecord = {"mechanism": name, "needs": [], "passes": None, "predicted_risk": bound}
         try:
             mechanism = build(name, asked_for=asked_for, kinds=kinds, problem=problem)
             entry["needs"] = list(mechanism.missing(problem, target))
@@ -140,14 +175,13 @@ def alternatives(
                 entry["passes"] = sum(event.total() for event in mechanism.plan(problem, shape, target).events)
         except (ValueError, TypeError, ArithmeticError, RuntimeError) as error:
             entry["needs"] = [str(error)]
-        entry["predicted_risk"] = risks.get(name.removeprefix("scaled-"))
         listed.append(entry)
     return listed
 
 
-def _once(event: Any) -> Event:
+def _once(event: Event) -> Event:
     """One of the repetitions that an event counts."""
-    one: Event = replace(event, count=1) if hasattr(event, "count") else event
+    one: Event = dataclasses.replace(event, **{"count": 1}) if hasattr(event, "count") else event
     return one
 
 

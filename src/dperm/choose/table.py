@@ -19,7 +19,7 @@ import dataclasses
 import math
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dperm.mechanisms.exponential.continuous import DIMENSIONS
 from dperm.mechanisms.gradient import Gradient
@@ -39,7 +39,7 @@ MOST_ROWS = 10  # of one person: beyond, the bound on so many Hessians wastes no
 
 
 def choose(
-    method: Any,
+    method: Mechanism | str,
     problem: Problem,
     shape: Shape,
     target: Target,
@@ -110,9 +110,9 @@ def quiet(problem: Problem, shape: Shape, target: Target) -> bool:
     return target.rows_per_person <= MOST_ROWS and expected_noise_ratio(problem, shape, target) <= QUIET
 
 
-def build(name: str, *, asked_for: str, kinds: Sequence[str], problem: Problem) -> Any:
+def build(name: str, *, asked_for: str, kinds: Sequence[str], problem: Problem) -> Mechanism:
     """A mechanism by name, with the declared kinds where it takes them, and what an estimator asks for beyond its defaults."""
-    options: dict[str, Any] = {}
+    options: dict[str, object] = {}
     fields = {field.name for field in dataclasses.fields(MECHANISMS[name])}
     if "kinds" in fields:
         options["kinds"] = tuple(kinds)

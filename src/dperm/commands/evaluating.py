@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import typer
 
-from dperm.commands.shared import JSON_OPTION, check_model_first, notices_said, say, show
+from dperm.commands.shared import JSON_OPTION, Budget, check_model_first, notices_said, say, show
+
+if TYPE_CHECKING:
+    from dperm.estimators.base import PrivateEstimator
+    from dperm.release.record import Metrics
 
 
 def evaluate(
@@ -52,9 +55,9 @@ def evaluate(
     if out is not None:
         check_room(out.parent, [out.name], overwrite=overwrite)
     if ledger is not None:
-        budget = {"epsilon": epsilon, "delta": delta, "relation": relation}
-        persons = {"rows_per_person": max_rows_per_person or 1, "unit": "row" if person is None else "person"}
-        _check_first(fitted, file, ledger, budget | persons, nominal_n, bins, max_exposure)
+        budget: Budget = {"epsilon": epsilon, "delta": delta, "relation": relation}
+        budget |= {"rows_per_person": max_rows_per_person or 1, "unit": "row" if person is None else "person"}
+        _check_first(fitted, file, ledger, budget, nominal_n, bins, max_exposure)
     with notices_said():
         found = evaluated(
             fitted, read_table(file), epsilon=epsilon, delta=delta, relation=relation, nominal_n=nominal_n, groups=person,
@@ -74,14 +77,13 @@ def evaluate(
     say(f"  privacy: {found.record['statement']}")
 
 
-def score_lines(metrics: Mapping[str, Any], level: float) -> dict[str, str]:
+def score_lines(metrics: Metrics, level: float) -> dict[str, str]:
     """A line per score of all rows, with its interval, and a line per bin of the calibration."""
-    from dperm.evaluation.evaluate import listed_scores
+    from dperm.release.record import scores_in
 
     lines = {}
-    for name, score in listed_scores({key: value for key, value in metrics.items() if key != "groups"}):
-        known = score["value"] is not None
-        lines[name] = "not known" if not known else (
+    for name, score in scores_in(metrics).items():
+        lines[name] = "not known" if score["value"] is None else (
             f"{score['value']:z.4f}   {level:.0%} interval {score['low']:z.4f} … {score['high']:z.4f}"
         )
     for row in metrics.get("calibration", []):
@@ -89,7 +91,7 @@ def score_lines(metrics: Mapping[str, Any], level: float) -> dict[str, str]:
     return lines
 
 
-def group_lines(metrics: Mapping[str, Any], level: float) -> list[str]:
+def group_lines(metrics: Metrics, level: float) -> list[str]:
     """The table of the report: a line per group."""
     from dperm.pages.scores import group_table
 
@@ -101,7 +103,7 @@ def group_lines(metrics: Mapping[str, Any], level: float) -> list[str]:
     return ["", f"  by {head[0]}, each with its {level:.0%} interval:", *lines, ""]
 
 
-def advice(metrics: Mapping[str, Any]) -> list[str]:
+def advice(metrics: Metrics) -> list[str]:
     """What it would take to know the first of the scores that are not known, in one line."""
     from dperm.evaluation.evaluate import listed_scores
 
@@ -110,10 +112,10 @@ def advice(metrics: Mapping[str, Any]) -> list[str]:
 
 
 def _check_first(
-    fitted: Any,
+    fitted: PrivateEstimator,
     file: Path,
     ledger: Path,
-    budget: Mapping[str, Any],
+    budget: Budget,
     nominal_n: int | None,
     bins: int,
     max_exposure: float | None,

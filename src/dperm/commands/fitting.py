@@ -136,7 +136,7 @@ def fit(
     report = save_model(fitted, out, data=file.stem)
     lines = ({} if first is None else {"budget": first.split(fitted.epsilon)}) | summary(fitted)
     if relation is None and lines["relation"] != "replace-one" and not as_json:
-        lines["relation"] += f" (the default of {type(fitted).__name__}; see --relation)"
+        lines["relation"] = f"{lines['relation']} (the default of {type(fitted).__name__}; see --relation)"
     if hasattr(fitted, "classes_"):
         # Always said, whatever the data: a misspelt class makes rows empty and must not become an error about them.
         known = ", ".join(printable(str(label)) for label in fitted.classes_.tolist())

@@ -141,7 +141,7 @@ def show_command(
         return
     show(account_lines(account), False)
     for fit in fits:
-        say("  {entry:>4}  {time:.19}  {mechanism:<18} epsilon {epsilon:g}, delta {delta:g}".format(**fit))
+        say("  {entry:>4}  {time:.19}  {mechanism:<18} epsilon {epsilon:g}, delta {delta:g}".format_map(fit))
 
 
 @ledger.command()

@@ -142,10 +142,11 @@ def plan(
         text = f"needs {row['needs'][0]}" if row["needs"] else f"{row['passes']} releases"
         say(f"  {'*' if row['mechanism'] == found['mechanism'] else ' '} {row['mechanism']:<17} {bound:<10} {text}")
     say(found["risk_note"])
-    for title in ("sample_size", "epsilon_needed", "accounting"):
-        if title in found:
+    needed = (("sample_size", found.get("sample_size")), ("epsilon_needed", found.get("epsilon_needed")))
+    for title, table in (*needed, ("accounting", found.get("accounting"))):
+        if table is not None:
             say("\n" + title.replace("_", " "))
-            show({key.replace("_", " "): _short(value) for key, value in found[title].items()}, False)
+            show({key.replace("_", " "): _short(value) for key, value in table.items()}, False)
     say("\n" + found["odds_sentence"])
     if relation is None and found["relation"] != "replace-one":
         say(f"The relation is {found['relation']}, the default of {found['model']}; see --relation.")

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import typer
 
 from dperm.commands.shared import JSON_OPTION, show
+
+if TYPE_CHECKING:
+    from dperm.estimators.base import PrivateEstimator
+    from dperm.release.record import EvaluationRecord
+    from dperm.walk.certificate import Certificate
 
 
 def report(
@@ -37,7 +42,7 @@ def report(
     show({"report": str(out)}, as_json)
 
 
-def certified_model(file: Path, certificate: Any) -> Any:
+def certified_model(file: Path, certificate: Certificate) -> PrivateEstimator | None:
     """The model beside a certificate, if there is one and the certificate is its own; None otherwise."""
     from dperm.estimators.model_file import load_model
 
@@ -48,7 +53,7 @@ def certified_model(file: Path, certificate: Any) -> Any:
     return model if claim is not None and claim.record == certificate.record else None
 
 
-def verified_certificate(file: Path) -> Any:
+def verified_certificate(file: Path) -> Certificate:
     """The certificate, if it verifies; seeded noise and assumptions are the page's to state."""
     from dperm.tables.json_files import read_json
     from dperm.walk.certificate import Certificate
@@ -61,16 +66,16 @@ def verified_certificate(file: Path) -> Any:
     return found
 
 
-def paid_scores(file: Path, certificate: Any) -> Any:
+def paid_scores(file: Path, certificate: Certificate) -> EvaluationRecord:
     """The record of an evaluation of this model, if it verifies."""
     from dperm.evaluation.evaluate import Evaluation
     from dperm.tables.json_files import read_json
-    from dperm.walk.certificate import coefficient_hash
 
     scores = read_json(file)
-    checked = Evaluation(scores if isinstance(scores, dict) else {}).verify(allow_seeded=True, accept_assumptions=True)
+    found = Evaluation.stated(scores if isinstance(scores, dict) else {})
+    checked = found.verify(allow_seeded=True, accept_assumptions=True)
     if not checked.ok:
         raise ValueError(f"Expected an evaluation that verifies, found: {checked.reasons[0]}.")
-    if scores["model"]["sha256"] != coefficient_hash(certificate.record["coefficients"]["encoded"]):
+    if found.record["model"]["sha256"] != certificate.record["coefficients"]["sha256"]:
         raise ValueError("Expected an evaluation of this model, found one of other coefficients.")
-    return scores
+    return found.record

@@ -7,9 +7,9 @@ import functools
 import inspect
 import json
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import TYPE_CHECKING, TextIO, TypedDict, get_type_hints
 
 import typer
 
@@ -18,6 +18,17 @@ from dperm.words.wording import printable
 
 if TYPE_CHECKING:
     from dperm.estimators.base import PrivateEstimator
+
+
+class Budget(TypedDict, total=False):
+    """What `Target.declare` takes beside n, as far as a command's options say it."""
+
+    epsilon: float
+    delta: float | None
+    relation: str
+    rows_per_person: int
+    unit: str
+
 
 SETTINGS: dict[str, bool] = {"quiet": False}  # set once by the common options, before any command runs
 JSON_OPTION = typer.Option(False, "--json", help="Print one JSON object instead of text.")
@@ -53,13 +64,20 @@ def notices_said() -> Iterator[None]:
         warnings.simplefilter("always", PrivacyWarning)
         usual = warnings.showwarning
 
-        def shown(message: Any, category: Any, *place: Any) -> None:
+        def shown(
+            message: Warning | str,
+            category: type[Warning],
+            filename: str,
+            lineno: int,
+            file: TextIO | None = None,
+            line: str | None = None,
+        ) -> None:
             if issubclass(category, PrivacyWarning):
                 say(f"dperm: {message}", error=True)
             else:
-                usual(message, category, *place)
+                usual(message, category, filename, lineno, file, line)
 
-        warnings.showwarning = shown  # type: ignore[assignment]
+        warnings.showwarning = shown
         yield
 
 
@@ -68,7 +86,7 @@ def verbosity(as_json: bool) -> int:
     return 0 if as_json or SETTINGS["quiet"] else 1
 
 
-def show(values: dict[str, Any], as_json: bool) -> None:
+def show(values: Mapping[str, object], as_json: bool) -> None:
     """Key and value lines for people, or one JSON object for programs."""
     if as_json:
         typer.echo(json.dumps(values, allow_nan=False))
@@ -103,7 +121,7 @@ def save_model(model: PrivateEstimator, folder: Path, scores: dict[str, str] | N
     return folder / "report.html"
 
 
-def summary(model: PrivateEstimator) -> dict[str, Any]:
+def summary(model: PrivateEstimator) -> dict[str, object]:
     """The lines every fit ends with."""
     certificate = model.certificate_
     return {

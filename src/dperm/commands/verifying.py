@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import typer
 
@@ -27,6 +27,7 @@ def verify(
     """
     from dperm.tables.json_files import in_folder, read_json
     from dperm.walk.certificate import Certificate, coefficient_hash
+    from dperm.walk.claims import Claim
 
     if certificate.is_dir():  # what `dperm fit` wrote: the certificate, and that it speaks of the model beside it
         beside = certificate / "model.json"
@@ -38,15 +39,15 @@ def verify(
     if isinstance(record, dict) and str(record.get("format")).startswith("dperm-evaluation/"):
         from dperm.evaluation.evaluate import Evaluation
 
-        found: Any = Evaluation(record)
+        found: Claim = Evaluation.stated(record)
     elif isinstance(record, dict) and record.get("format") == "dperm-profile/1":
         from dperm.profiles.profile import Profile
 
-        found = Profile(record)
+        found = Profile.stated(record)
     elif isinstance(record, dict) and record.get("format") == "dperm-search/1":
         from dperm.estimators.search import SearchCertificate
 
-        found = SearchCertificate(record)
+        found = SearchCertificate.stated(record)
     else:
         found = Certificate.load(certificate)
     verdict = found.verify(allow_seeded=allow_seeded, accept_assumptions=accept_assumptions)
@@ -54,9 +55,10 @@ def verify(
     if model is not None:
         stored = read_json(model)
         best = found.record.get("best")
-        of = best if isinstance(best, dict) else found.record
-        certified = of.get("coefficients") or of.get("model") or {}
-        if not isinstance(stored, dict) or coefficient_hash(stored.get("w", [])) != dict(certified).get("sha256"):
+        of: Mapping[str, object] = best if isinstance(best, dict) else found.record
+        certified = of.get("coefficients") or of.get("model")
+        stated = certified.get("sha256") if isinstance(certified, dict) else None
+        if not isinstance(stored, dict) or coefficient_hash(stored.get("w", [])) != stated:
             reasons.append("the model's coefficients are not the certified ones")
     if as_json:
         show({"ok": not reasons, "reasons": reasons, "statement": found.record.get("statement", "")}, True)
@@ -66,7 +68,8 @@ def verify(
             say(f"  - {reason}")
     else:
         say(f"verified: {found.record['statement']}")
-        for assumption in found.record.get("assumptions", []):
+        assumptions = found.record.get("assumptions")
+        for assumption in assumptions if isinstance(assumptions, list) else []:
             say(f"  assumes: {assumption}")
     if reasons:
         raise typer.Exit(1)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -17,7 +17,7 @@ from dperm.estimators.engines import declared_rows, engine_rows, in_memory, part
 from dperm.estimators.matrix import read_matrix
 from dperm.estimators.saving import save
 from dperm.estimators.showing import Shown, coefficient_summary
-from dperm.inference.intervals import scaled_inference, summary
+from dperm.inference.intervals import release_information, scaled_inference, summary
 from dperm.mechanisms.scaled.inference import ScaledInference
 from dperm.problem import (
     Ball,
@@ -30,7 +30,7 @@ from dperm.problem import (
     Ridge,
     WholeSpace,
 )
-from dperm.problem.arrays import is_sparse
+from dperm.problem.arrays import dense, is_sparse
 from dperm.release.plan import MECHANISMS, Plan
 from dperm.rows.memory import MemoryRows
 from dperm.tables.cells import numbers
@@ -45,7 +45,13 @@ from dperm.words.notices import repeated_fits, speak
 if TYPE_CHECKING:
     from sklearn.utils import Tags
 
+    from dperm.inference.summary import JointTest, Summary
+    from dperm.inference.table import Estimates
+    from dperm.problem.arrays import Matrix
+    from dperm.release.driver import Progress
+    from dperm.release.ledger.book import LedgerPlace
     from dperm.release.plan import Mechanism
+    from dperm.rows.base import Rows
 
 INTERCEPT = 1.0
 
@@ -119,20 +125,20 @@ class PrivateEstimator(Shown, BaseEstimator):
     categorical: object = None
     boolean: object = None
     sparse: object = None
-    missing: Any = "mean"
-    schema: Any = None
+    missing: object = "mean"
+    schema: Schema | Mapping[str, object] | str | Path | None = None
     fit_intercept: bool = True
     method: Mechanism | str = "auto"
-    regularization: Any = "auto"
+    regularization: Regularizer | float | str = "auto"
     radius: float | None = None
     relation: str = "replace-one"
     nominal_n: int | None = None
-    groups: Any = None
+    groups: object = None
     max_rows_per_person: int | None = None
     max_weight: float | None = None
     noise: str = "secure"
     random_state: object = None
-    ledger: Any = None
+    ledger: LedgerPlace = None
     verbose: int = 0
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
@@ -147,7 +153,7 @@ class PrivateEstimator(Shown, BaseEstimator):
     def _loss(self) -> Loss:
         raise NotImplementedError
 
-    def _labels(self, y: Any) -> tuple[np.ndarray, np.ndarray | None, Interval]:
+    def _labels(self, y: object) -> tuple[np.ndarray, np.ndarray | None, Interval]:
         """Encoded labels, row weights (0 for a label outside the declaration), and their interval."""
         raise NotImplementedError
 
@@ -171,7 +177,7 @@ class PrivateEstimator(Shown, BaseEstimator):
         """`_method`, or the method of `intervals=True` where that is asked for."""
         return self._with_intervals() if self.has_intervals and getattr(self, "intervals", False) else self._method()
 
-    def _inference(self) -> Mechanism:
+    def _inference(self) -> ScaledInference:
         """The method of `intervals=True`."""
         return scaled_inference(self)
 
@@ -190,7 +196,7 @@ class PrivateEstimator(Shown, BaseEstimator):
 
     # -- the fit -----------------------------------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any = None, sample_weight: object = None, *, groups: object = None) -> Any:
+    def fit(self, X: object, y: object = None, sample_weight: object = None, *, groups: object = None) -> Self:
         """Fit privately; afterwards `certificate_` says what was guaranteed and `plan_` what was done.
 
         `sample_weight` needs the declared bound `max_weight`; weights outside [0, max_weight] are clipped into it, a
@@ -213,8 +219,8 @@ class PrivateEstimator(Shown, BaseEstimator):
         return self._run(MemoryRows(rows, labels, weight), interval, heaviest, per_person, unit_of(groups), seen)
 
     def _run(
-        self, rows: Any, interval: Interval, heaviest: float | None, per_person: int, unit: str, seen: Any = None
-    ) -> Any:
+        self, rows: Rows, interval: Interval, heaviest: float | None, per_person: int, unit: str, seen: object = None
+    ) -> Self:
         """The walk, on rows of any engine that are encoded and labelled by the declarations."""
         n = self.nominal_n if self.nominal_n is not None else rows.n
         encoding: Encoding = vars(self)["_encoding"]
@@ -254,7 +260,7 @@ class PrivateEstimator(Shown, BaseEstimator):
         heaviest = self._weights(None, None if self.max_weight is None else NO_ROWS, 0)[1]
         return declaration(self, interval, n, self.max_rows_per_person or 1, heaviest, declared_unit(self))
 
-    def save(self, path: Any) -> Path:
+    def save(self, path: str | Path) -> Path:
         """Write the model as JSON, its certificate with it: one file if the name ends in .json, else into a folder.
 
         `dperm.load(path)` gives it back. Nothing about the rows is in it but what was released.
@@ -267,7 +273,7 @@ class PrivateEstimator(Shown, BaseEstimator):
         check_is_fitted(self, "certificate_")
         return np.asarray(summary(self, level).interval)
 
-    def summary(self, level: float = 0.95, *, exponentiate: bool = False) -> Any:
+    def summary(self, level: float = 0.95, *, exponentiate: bool = False) -> Summary | Estimates:
         """A table of the coefficients, in the units of `coef_`; where the fit has intervals, with standard errors (of sampling,
         of privacy, of both), z, p and the interval.
 
@@ -278,21 +284,31 @@ class PrivateEstimator(Shown, BaseEstimator):
         check_is_fitted(self, "certificate_")
         return coefficient_summary(self, level, exponentiate=exponentiate)
 
-    def joint_test(self, names: Any) -> object:
+    def joint_test(self, names: Sequence[str] | str) -> JointTest:
         """Wald's test that all named coefficients are 0; the name of a column with levels stands for all of its contrasts."""
         check_is_fitted(self, "certificate_")
         return summary(self).joint_test(names)
 
-    def release_information(self, X: Any, y: Any = None, *, epsilon: float, **options: Any) -> object:
+    def release_information(
+        self,
+        X: object,
+        y: object = None,
+        *,
+        epsilon: float,
+        delta: float | None = None,
+        ledger: LedgerPlace = None,
+        random_state: object = None,
+        groups: object = None,
+    ) -> Self:
         """Pay for the curvature matrix that intervals of a fit by `objective` need; see `dperm.inference.intervals`.
 
         `certificate_` goes on to speak of the fit alone; `total_epsilon_` is what fit and matrix cost together if this
         second budget was fixed before the fit was seen. A ledger states the total otherwise.
         """
-        from dperm.inference.intervals import release_information
-
         check_is_fitted(self, "certificate_")
-        self.information_ = release_information(self, X, y, epsilon=epsilon, **options)
+        self.information_ = release_information(
+            self, X, y, epsilon=epsilon, delta=delta, ledger=ledger, random_state=random_state, groups=groups
+        )
         return self
 
     @property
@@ -309,7 +325,7 @@ class PrivateEstimator(Shown, BaseEstimator):
         """Declared weights of classes; regressors have none."""
         return None
 
-    def _weights(self, known: np.ndarray | None, sample_weight: Any, n: int) -> tuple[np.ndarray | None, float | None]:
+    def _weights(self, known: np.ndarray | None, sample_weight: object, n: int) -> tuple[np.ndarray | None, float | None]:
         """Row weights in [0, W] and W, or None where no weights were declared.
 
         `known` is 0 for a row left out by a public rule, and otherwise 1 or the class weight.
@@ -330,7 +346,7 @@ class PrivateEstimator(Shown, BaseEstimator):
         given = np.clip(np.where(np.isnan(given), 0.0, given), 0.0, limit)
         return given if known is None else given * known, float(limit) * (1.0 if heaviest is None else heaviest)
 
-    def _unpack(self, X: Any, y: Any, groups: object) -> tuple[Any, Any, Any]:
+    def _unpack(self, X: object, y: object, groups: object) -> tuple[Matrix, np.ndarray, object]:
         """Encoded rows, labels and person column; also builds the encoding from the declarations."""
         schema = self._declared_schema()
         named = self.groups if groups is None else groups
@@ -400,10 +416,9 @@ class PrivateEstimator(Shown, BaseEstimator):
             return NoRegularizer()
         if isinstance(self.regularization, int | float):
             return Ridge(float(self.regularization)) if self.regularization else NoRegularizer()
-        regularizer: Regularizer = self.regularization
-        return regularizer
+        return self.regularization
 
-    def _progress(self) -> Any:
+    def _progress(self) -> Progress | None:
         if not self.verbose:
             return None
         from dperm.words.progress import step_printer
@@ -418,27 +433,28 @@ class PrivateEstimator(Shown, BaseEstimator):
         schema.check(column_names(X))
         return schema.labels(cells(X, schema.target.column))
 
-    def _scores(self, X: Any) -> np.ndarray:
+    def _scores(self, X: object) -> np.ndarray:
         """⟨encoded x, w⟩ for new rows, encoded by the same public rule as the training rows; rows on disk part by part."""
         check_is_fitted(self, "certificate_")
         parts = parts_of(X)
         return self._scores_of(X) if parts is None else np.concatenate([self._scores_of(part) for part in parts])
 
-    def _scores_of(self, X: Any) -> np.ndarray:
+    def _scores_of(self, X: object) -> np.ndarray:
         encoded, w = self._encoded(X), self.w_
         scores = encoded @ w[..., : encoded.shape[1]].T
         return np.asarray(scores + INTERCEPT * w[..., -1]) if self.fit_intercept else np.asarray(scores)
 
-    def _encoded(self, X: Any, encoding: Encoding | None = None) -> Any:
+    def _encoded(self, X: object, encoding: Encoding | None = None) -> Matrix:
         """New rows, encoded as the fit's were, or by another encoding of the same columns."""
         encoding = self._encoding if encoding is None else encoding
         X = without_person(X, getattr(self, "_person", None))
         schema = self._declared_schema()
         if schema is not None and is_table(X):
             schema.check(column_names(X), with_target=False, fitted=True)
-            return schema.encoded(X, encoding)
-        X = read_matrix(self, X, sparse=True, reset=False, named=schema is None)  # encoded columns have other names
-        return encoding.transform(X.toarray() if is_sparse(X) and encoding.centred else X)
+            encoded: Matrix = schema.encoded(X, encoding)
+            return encoded
+        matrix = read_matrix(self, X, sparse=True, reset=False, named=schema is None)  # encoded columns have other names
+        return encoding.transform(dense(matrix) if encoding.centred else matrix)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

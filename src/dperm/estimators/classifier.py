@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from sklearn.base import ClassifierMixin
 
 from dperm.estimators.base import PrivateEstimator
+from dperm.estimators.saving import Extra
 from dperm.problem import Interval
 from dperm.tables.labels import classify, declared_classes
 from dperm.walk.fitting import Release
@@ -27,10 +27,10 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
         Weights of classes, e.g. {"no": 1, "yes": 5}. "balanced" is refused, because it counts labels.
     """
 
-    classes: Any = None
-    class_weight: Any = None
+    classes: object = None
+    class_weight: object = None
 
-    def _labels(self, y: Any) -> tuple[np.ndarray, np.ndarray | None, Interval]:
+    def _labels(self, y: object) -> tuple[np.ndarray, np.ndarray | None, Interval]:
         self.classes_ = declared_classes(self.classes, self._declared_schema())
         labels, weight, interval = classify(y, self.classes_)
         declared = self._class_weights()
@@ -66,10 +66,10 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
         self.coef_ = np.atleast_2d(slopes)
         self.intercept_ = np.atleast_1d(constant)
 
-    def _extra_record(self) -> dict[str, object]:
+    def _extra_record(self) -> Extra:
         return {"classes": self.classes_.tolist()}
 
-    def _restore(self, extra: dict[str, object]) -> None:
+    def _restore(self, extra: Extra) -> None:
         self.classes_ = declared_classes(extra["classes"], None)
         rows = 1 if self.w_.ndim == 1 else len(self.w_)
         if rows != (1 if len(self.classes_) == 2 else len(self.classes_)):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from numbers import Integral
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from sklearn.base import clone
@@ -23,17 +23,38 @@ from dperm.walk.fitting import check_noise, plan
 
 if TYPE_CHECKING:
     from dperm.estimators.base import PrivateEstimator
+    from dperm.release.plan import Mechanism
+
+
+class Peopled(Protocol):
+    """What an estimator declares about persons."""
+
+    groups: object
+    max_rows_per_person: int | None
+
+
+class Declaring(Peopled, Protocol):
+    """What every estimator with a budget declares, whether it fits columns or a location."""
+
+    epsilon: float
+    delta: float | None
+    relation: str
+    nominal_n: int | None
+    noise: str
+    random_state: object
+
+    def _before_rows(self, n: int, d: int | None) -> Declaration: ...
 
 
 @dataclass(frozen=True)
 class Declaration:
     """An estimator (its encoding built) with what `dperm.fit` takes."""
 
-    estimator: Any
+    estimator: Declaring
     problem: Problem
     shape: Shape
     target: Target
-    mechanism: Any
+    mechanism: Mechanism
 
     def plan(self) -> Plan:
         """The plan of the fit, refused where the fit would be refused."""
@@ -48,7 +69,7 @@ class Declaration:
         return outlook(self.estimator, self.problem, self.plan()) if asked else None
 
 
-def target_of(estimator: PrivateEstimator, n: int, per_person: int, unit: str) -> Target:
+def target_of(estimator: Declaring, n: int, per_person: int, unit: str) -> Target:
     """The estimator's budget for n rows."""
     return Target.declare(
         epsilon=estimator.epsilon,
@@ -60,13 +81,13 @@ def target_of(estimator: PrivateEstimator, n: int, per_person: int, unit: str) -
     )
 
 
-def declared_unit(estimator: Any) -> str:
+def declared_unit(estimator: Peopled) -> str:
     """The unit that a fit will protect, as far as the declarations say: a person where persons are named or limited."""
     return "row" if estimator.groups is None and estimator.max_rows_per_person is None else "person"
 
 
 def declaration(
-    estimator: Any, interval: Interval, n: int, per_person: int, heaviest: float | None, unit: str
+    estimator: PrivateEstimator, interval: Interval, n: int, per_person: int, heaviest: float | None, unit: str
 ) -> Declaration:
     """For an estimator whose encoding is built: n rows (or a nominal number), labels in `interval`, weights up to `heaviest`."""
     target, encoding = target_of(estimator, n, per_person, unit), estimator._encoding
@@ -89,7 +110,7 @@ def declaration(
     return found
 
 
-def before_rows(estimator: Any, n: int, d: int | None = None) -> Declaration:
+def before_rows(estimator: Declaring, n: int, d: int | None = None) -> Declaration:
     """The declaration of a fit of n rows, without any row: of the schema's columns, or of d declared ones.
 
     What only `fit` is given counts as given where its bound is declared: sample weights with `max_weight`, exposures with
@@ -97,20 +118,18 @@ def before_rows(estimator: Any, n: int, d: int | None = None) -> Declaration:
     """
     if not (isinstance(n, Integral) and n >= 1 and (d is None or (isinstance(d, Integral) and 1 <= d <= 10**6))):
         raise ValueError(f"Expected whole numbers n ≥ 1 and 1 ≤ d ≤ 1,000,000, found n={n!r} and d={d!r}.")
-    probe = clone(estimator)
+    probe: Declaring = clone(estimator)
     if probe.relation == "add-remove" and probe.nominal_n is None:
         probe.nominal_n = n
     check_declared(probe)
-    found: Declaration = probe._before_rows(probe.nominal_n if probe.nominal_n is not None else int(n), d)
-    return found
+    return probe._before_rows(probe.nominal_n if probe.nominal_n is not None else int(n), d)
 
 
 def encoding_before_rows(estimator: PrivateEstimator, d: int | None) -> Encoding:
     """The encoding of the schema, or of d dense columns by the other declarations."""
     schema = estimator._declared_schema()
     if schema is not None:
-        found: Encoding = schema.encoding()
-        return found
+        return schema.encoding()
     if d is None:
         raise ValueError("Expected d=, the number of columns, or a schema, found neither. Pass e.g. d=20.")
     kinds = {name: getattr(estimator, name) for name in ("bounds", "x_norm", "categorical", "boolean", "sparse", "missing")}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from numbers import Integral, Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,7 +22,7 @@ WHOLE = {"max_rows_per_person": "how many rows of a person may count", "nominal_
 OF_COLUMNS = ("bounds", "x_norm", "categorical", "boolean", "sparse")
 
 
-def check_declared(estimator: Any) -> None:
+def check_declared(estimator: object) -> None:
     """Refuse a parameter of the wrong type or sign, and columns declared twice, in words.
 
     >>> from dperm import LogisticRegression
@@ -65,10 +65,10 @@ def fewest_rows(estimator: PrivateEstimator) -> int:
     return 0 if getattr(estimator, "relation", None) == "add-remove" else 1
 
 
-def check_one_declaration(estimator: PrivateEstimator, other: str) -> None:
+def check_one_declaration(estimator: object, other: str) -> None:
     """Columns are declared by `other`: parameters that declare them again would be ignored."""
     twice = [name for name in OF_COLUMNS if getattr(estimator, name) is not None]
-    twice += ["missing"] if estimator.missing != "mean" else []
+    twice += ["missing"] if getattr(estimator, "missing", "mean") != "mean" else []
     if twice:
         raise ValueError(f"Expected columns declared once, by {other}, found {twice[0]}= as well. Leave one of the two out.")
 
@@ -78,7 +78,7 @@ def is_real(value: object) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool | np.bool_)
 
 
-def asked_intervals(kind: Any, intervals: bool) -> dict[str, bool]:
+def asked_intervals(kind: type, intervals: bool) -> dict[str, bool]:
     """The option of an estimator class that pays for intervals, or a refusal where it has none."""
     if not intervals:
         return {}

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from dperm.estimators.classifier import PrivateClassifier
 from dperm.estimators.declaration import NO_ROWS, Declaration, declaration, declared_unit
 from dperm.estimators.declared import check_declared, fewest_rows
+from dperm.estimators.saving import Extra
 from dperm.mechanisms.heads import Heads
 from dperm.problem import Interval, Loss, MultinomialLoss
 from dperm.rows.device import present, to_host
@@ -148,7 +149,7 @@ class EmbeddingClassifier(PrivateClassifier):
         """Coefficients of x/‖x‖."""
         self.coef_, self.intercept_ = self.w_, np.zeros(len(self.w_))
 
-    def _restore(self, extra: dict[str, Any]) -> None:
+    def _restore(self, extra: Extra) -> None:
         self.classes_ = declared_classes(extra["classes"], None)
         if self.w_.ndim != 2 or len(self.w_) != len(self.classes_) or self.fit_intercept:
             raise ValueError("coefficients that do not fit the classes")

@@ -13,7 +13,7 @@ from dperm.rows.memory import MemoryRows
 from dperm.tables.encoding import Encoding
 
 
-def engine_rows(X: Any, y: Any, schema: object = None) -> object:
+def engine_rows(X: object, y: object, schema: object = None) -> object:
     """X as rows of an engine; None for what is read into memory (arrays, sparse matrices, tables).
 
     A torch or CuPy array becomes `DeviceRows`, a Dask array or dataframe `DaskRows`, a Spark table `SparkRows` (y names the
@@ -97,7 +97,7 @@ class DeclaredRows:
     unit: str
 
 
-def declared_rows(estimator: Any, rows: Any, sample_weight: Any, groups: Any) -> DeclaredRows:
+def declared_rows(estimator: Any, rows: Any, sample_weight: object, groups: object) -> DeclaredRows:
     """The rows as the estimator declares them. Rows in a Spark table take weights and persons from columns of it."""
     groups = estimator.groups if groups is None else groups
     weighed = sample_weight is not None or getattr(getattr(rows, "recipe", None), "weight", None) is not None
@@ -152,7 +152,7 @@ def declared_rows(estimator: Any, rows: Any, sample_weight: Any, groups: Any) ->
     return DeclaredRows(rows.labelled(rule._labels), interval, heaviest, limit or 1, "row" if limit is None else "person")
 
 
-def _with_columns(estimator: Any, rows: Any, sample_weight: Any, groups: Any) -> Any:
+def _with_columns(estimator: Any, rows: Any, sample_weight: object, groups: object) -> Any:
     """A Spark table with the columns that hold weights and persons, by name; rows that have their own keep them."""
     asked = {}
     for word, given, own in (("sample_weight", sample_weight, "weight"), ("groups", groups, "person")):

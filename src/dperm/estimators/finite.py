@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
+from dperm.estimators.declaration import target_of
 from dperm.estimators.declared import check_declared
 from dperm.estimators.matrix import read_matrix
 from dperm.mechanisms.exponential.finite import FiniteExponential
 from dperm.mechanisms.hypotheses.classes import GRIDS, Hypotheses, on_grid
 from dperm.mechanisms.hypotheses.stored import Predictions, Rules, class_numbers
 from dperm.problem import DataBounds, Interval, Problem, ZeroOneLoss
-from dperm.release.plan import Target
+from dperm.problem.arrays import dense
 from dperm.rows.memory import MemoryRows
 from dperm.tables.labels import declared_classes, label_column
 from dperm.tables.persons import person_column, person_weights, unit_of, without_person
@@ -25,7 +27,8 @@ from dperm.words.notices import repeated_fits
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
-    pass
+
+    from dperm.release.ledger.book import LedgerPlace
 
 
 @dataclass(eq=False, repr=False)
@@ -86,20 +89,20 @@ class FiniteClassLearner(ClassifierMixin, BaseEstimator):
     delta: float = 0.0
     _: KW_ONLY
     hypotheses: object = None
-    classes: Any = None
+    classes: Sequence[object] | None = None
     count: int | None = None
     bounds: object = None
     sampler: str | None = None
     accounting: str = "pure"
     relation: str = "replace-one"
     nominal_n: int | None = None
-    groups: Any = None
+    groups: object = None
     max_rows_per_person: int | None = None
     noise: str = "secure"
     random_state: object = None
-    ledger: Any = None
+    ledger: LedgerPlace = None
 
-    def fit(self, X: Any, y: Any, groups: Any = None) -> FiniteClassLearner:
+    def fit(self, X: object, y: object, groups: object = None) -> FiniteClassLearner:
         """Choose a rule privately; afterwards `rule_` describes it, `certificate_` says what was guaranteed."""
         check_declared(self)
         repeated_fits(self.epsilon, self.ledger)
@@ -116,8 +119,7 @@ class FiniteClassLearner(ClassifierMixin, BaseEstimator):
         labels = class_numbers(y, self.classes_.tolist())
         weight, per_person = person_weights(groups, self.max_rows_per_person, (labels >= 0).astype(np.float64), len(labels))
         n = self.nominal_n if self.nominal_n is not None else len(labels)
-        budget: dict[str, Any] = {"epsilon": self.epsilon, "delta": self.delta, "relation": self.relation}
-        target = Target.declare(**budget, n=n, rows_per_person=per_person, unit=unit_of(groups))
+        target = target_of(self, n, per_person, unit_of(groups))
         data = DataBounds(np.inf, Interval(0.0, float(len(self.classes_) - 1)))
         release = fit(
             Problem(ZeroOneLoss(), data=data),
@@ -135,7 +137,7 @@ class FiniteClassLearner(ClassifierMixin, BaseEstimator):
         self.rule_ = self.hypotheses_.describe(self.index_)
         return self
 
-    def _raw(self, X: Any) -> Any:
+    def _raw(self, X: object) -> object:
         """X as it is, or predicted labels turned into class numbers."""
         if isinstance(self.hypotheses, str) and self.hypotheses == "predictions":
             classes = self.classes_.tolist()
@@ -168,11 +170,11 @@ class FiniteClassLearner(ClassifierMixin, BaseEstimator):
             raise ValueError(f"Expected two classes for {found.kind}, found {len(self.classes_)}. Pass rules as callables.")
         return found
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: object) -> np.ndarray:
         """The label that the released rule gives."""
         check_is_fitted(self, "certificate_")
-        X = read_matrix(self, self._raw(without_person(X, self._person)), reset=False)
-        numbers = self.hypotheses_.predict(self.index_, np.nan_to_num(X, posinf=0.0, neginf=0.0))
+        matrix = read_matrix(self, self._raw(without_person(X, self._person)), reset=False)
+        numbers = self.hypotheses_.predict(self.index_, np.nan_to_num(dense(matrix), posinf=0.0, neginf=0.0))
         return np.asarray(self.classes_[np.clip(numbers, 0, len(self.classes_) - 1)])
 
     def __sklearn_tags__(self) -> Tags:

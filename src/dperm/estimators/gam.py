@@ -15,7 +15,9 @@ from sklearn.utils.validation import check_is_fitted
 from dperm.estimators.base import PrivateEstimator
 from dperm.estimators.classifier import PrivateClassifier
 from dperm.estimators.linear import PrivateRegressor
+from dperm.estimators.saving import Extra
 from dperm.estimators.shape_plot import Shape, draw_shapes
+from dperm.mechanisms.registry import mechanism_of_plan
 from dperm.mechanisms.scaled.additive import MOST_COLUMNS, Additive
 from dperm.mechanisms.scaled.smoothness import shape_values
 from dperm.problem import HuberLoss, LogisticLoss, Loss, SquaredLoss
@@ -124,8 +126,8 @@ class Shapes(PrivateEstimator):
     def _store(self, release: Release) -> None:
         self.w_ = release.w
         record = release.certificate.record
-        self._columns = tuple(record["mechanism"]["options"]["curved"])
-        found = Additive(**dict(release.plan.options)).columns(release.plan, release.released)
+        mechanism = mechanism_of_plan(release.plan, Additive)
+        self._columns, found = mechanism.curved, mechanism.columns(release.plan, release.released)
         self._shares = np.array([column.places for column in found])
         self._centre = np.asarray(record["decided"]["shift"], dtype=np.float64)
         self.curves_ = str(record["decided"]["shapes"])
@@ -207,12 +209,19 @@ class Shapes(PrivateEstimator):
         check_is_fitted(self, "certificate_")
         return draw_shapes(self.shapes_, columns)
 
-    def _extra_record(self) -> dict[str, Any]:
-        shapes = {"columns": list(self._columns), "shares": self._shares.tolist(), "centre": self._centre.tolist()}
-        edits = {} if self._edited is None else {"edited": self._edited.tolist(), "edits": list(self.edits_)}
-        return {**super()._extra_record(), "shapes": {**shapes, "curves": self.curves_, **edits}}
+    def _extra_record(self) -> Extra:
+        record: Extra = super()._extra_record()
+        record["shapes"] = {
+            "columns": list(self._columns),
+            "shares": self._shares.tolist(),
+            "centre": self._centre.tolist(),
+            "curves": self.curves_,
+        }
+        if self._edited is not None:
+            record["shapes"] |= {"edited": self._edited.tolist(), "edits": list(self.edits_)}
+        return record
 
-    def _restore(self, extra: dict[str, Any]) -> None:
+    def _restore(self, extra: Extra) -> None:
         super()._restore(extra)
         shapes = extra["shapes"]
         columns, d = shapes["columns"], self._encoding.d

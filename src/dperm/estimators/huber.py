@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 from dperm.estimators.linear import PrivateRegressor
+from dperm.mechanisms.scaled.inference import ScaledInference
 from dperm.problem import HuberLoss, Loss
 from dperm.words.notices import BUDGET, speak
 
@@ -37,7 +37,7 @@ class HuberRegressor(PrivateRegressor):
 
     threshold: float | None = None
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, groups: Any = None) -> HuberRegressor:
+    def fit(self, X: object, y: object = None, sample_weight: object = None, *, groups: object = None) -> HuberRegressor:
         """As every fit; scikit-learn's `epsilon`, where residuals begin to count linearly, is `threshold` here."""
         if self.epsilon == OTHER_EPSILON and self.threshold is None:
             speak([f"{BUDGET}: epsilon={OTHER_EPSILON} is taken as the privacy budget here. Where scikit-learn's HuberRegressor "
@@ -45,7 +45,7 @@ class HuberRegressor(PrivateRegressor):
         fitted: HuberRegressor = super().fit(X, y, sample_weight, groups=groups)
         return fitted
 
-    def _inference(self) -> Any:
+    def _inference(self) -> ScaledInference:
         chosen = super()._inference()
         return replace(chosen, clip_factor=ROBUST) if self.threshold is None else chosen
 

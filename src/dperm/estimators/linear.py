@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar, overload
 
 import numpy as np
 from sklearn.base import RegressorMixin
 
 from dperm.estimators.base import PrivateEstimator
+from dperm.estimators.saving import Extra
 from dperm.inference.intervals import score_interval
 from dperm.problem import HuberLoss, Interval, Loss, Regularizer, SquaredLoss
 from dperm.problem import Ridge as RidgePenalty
@@ -32,10 +33,10 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):
 
     has_intervals: ClassVar[bool] = True
 
-    y_bounds: Any = None
+    y_bounds: object = None
     intervals: bool = False
 
-    def _labels(self, y: Any) -> tuple[np.ndarray, np.ndarray | None, Interval]:
+    def _labels(self, y: object) -> tuple[np.ndarray, np.ndarray | None, Interval]:
         declared = self.y_bounds
         schema = self._declared_schema()
         if declared is None and schema is not None and schema.target is not None:
@@ -53,17 +54,21 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):
         self.coef_ = half * slopes
         self.intercept_ = float(middle + half * constant)
 
-    def _extra_record(self) -> dict[str, object]:
+    def _extra_record(self) -> Extra:
         return {"y_bounds": [self._y_low, self._y_high]}
 
-    def _restore(self, extra: dict[str, Any]) -> None:
+    def _restore(self, extra: Extra) -> None:
         self._y_low, self._y_high = (float(side) for side in extra["y_bounds"])
 
     def score(self, X: object, y: object = None, sample_weight: object = None) -> float:
         """R², on public rows: on private ones it leaks. Without y, the target is the schema's column of X."""
         return float(super().score(X, self._truth(X, y), sample_weight))
 
-    def predict(self, X: object, interval: float | None = None) -> Any:
+    @overload
+    def predict(self, X: object, interval: None = None) -> np.ndarray: ...
+    @overload
+    def predict(self, X: object, interval: float) -> tuple[np.ndarray, np.ndarray]: ...
+    def predict(self, X: object, interval: float | None = None) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
         """Predictions, clipped to the declared range of the target.
 
         With `interval=0.95`, for a fit with `intervals=True`: (predictions, array of low and high), where the interval is for the

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -27,7 +27,9 @@ from dperm.walk.fitting import fit
 if TYPE_CHECKING:
     from sklearn.utils import Tags
 
+    from dperm.release.ledger.book import LedgerPlace
     from dperm.release.plan import Mechanism
+    from dperm.rows.base import Rows
 
 NO_LABELS = Interval(0.0, 0.0)
 
@@ -85,11 +87,11 @@ class _Location(Shown, BaseEstimator):
     bounds: object = None
     relation: str = "replace-one"
     nominal_n: int | None = None
-    groups: Any = None
+    groups: object = None
     max_rows_per_person: int | None = None
     noise: str = "secure"
     random_state: object = None
-    ledger: Any = None
+    ledger: LedgerPlace = None
 
     def plan(self, n: int, d: int = 1) -> Plan:
         """The plan that `fit` makes for n rows of d columns; nothing is read or spent."""
@@ -110,7 +112,7 @@ class _Location(Shown, BaseEstimator):
         """`grouped`: persons are named, so the number of counted rows is not public."""
         raise NotImplementedError
 
-    def _fit(self, X: Any, groups: Any) -> Any:
+    def _fit(self, X: object, groups: object) -> Self:
         check_declared(self)
         if hasattr(X, "mapInArrow"):
             return self._fit_on_spark(X, self.groups if groups is None else groups)
@@ -119,16 +121,18 @@ class _Location(Shown, BaseEstimator):
         if not is_table(X) and not hasattr(X, "tocsr") and not hasattr(X, "bounded"):  # the reader takes or refuses those
             X = column(X)
         flat = getattr(X, "ndim", 2) == 1
-        X = self._filled(np.asarray(read_matrix(self, X.reshape(-1, 1) if flat else X)))
+        X = self._filled(np.asarray(read_matrix(self, column(X).reshape(-1, 1) if flat else X)))
         weight, per_person = person_weights(groups, self.max_rows_per_person, None, len(X))
         self._run(MemoryRows(X, np.zeros(len(X)), weight), per_person, groups is not None, seen)
         self.location_ = float(self.release_.w[0]) if flat else self.release_.w
         return self
 
-    def _fit_on_spark(self, table: Any, groups: Any) -> Any:
+    def _fit_on_spark(self, table: object, groups: object) -> Self:
         """The same on a Spark table, all of whose columns are numbers but the one that names the person."""
         from dperm.rows.spark import SparkRows
 
+        if not (groups is None or isinstance(groups, str)):
+            raise ValueError("Expected groups= as the name of a column of the Spark table, found something else. Pass the name.")
         rows = SparkRows(table, person=groups, max_rows_per_person=self.max_rows_per_person)
         self.feature_names_in_, self.n_features_in_ = np.array(rows.names, dtype=object), rows.d
         rows = rows.encoded(Middled(*self._sides(rows.d)))
@@ -136,7 +140,7 @@ class _Location(Shown, BaseEstimator):
         self.location_ = self.release_.w
         return self
 
-    def _run(self, rows: Any, per_person: int, grouped: bool, seen: Any) -> None:
+    def _run(self, rows: Rows, per_person: int, grouped: bool, seen: object) -> None:
         n = self.nominal_n if self.nominal_n is not None else rows.n
         declared = self._declaration(n, rows.d, per_person, grouped)
         release = fit(
@@ -215,7 +219,7 @@ class MeanEstimator(_Location):
 
     x_norm: float | None = None
 
-    def fit(self, X: Any, y: object = None, groups: Any = None) -> MeanEstimator:
+    def fit(self, X: object, y: object = None, groups: object = None) -> MeanEstimator:
         """Release the mean; afterwards `location_` (a number for one-dimensional data, else one per column)."""
         check_declared(self)
         if self.bounds is not None and self.x_norm is not None:
@@ -261,7 +265,7 @@ class MedianEstimator(_Location):
     cells: int = 65536
     delta: float | None = field(default=0.0, kw_only=False)  # second, as in every other estimator
 
-    def fit(self, X: Any, y: object = None, groups: Any = None) -> MedianEstimator:
+    def fit(self, X: object, y: object = None, groups: object = None) -> MedianEstimator:
         """Release the quantile; afterwards `location_` and `certificate_`."""
         fitted: MedianEstimator = self._fit(X, groups)
         return fitted

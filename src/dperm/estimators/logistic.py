@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar, overload
 
 import numpy as np
 from scipy.special import expit, softmax
@@ -61,7 +61,11 @@ class LogisticRegression(PrivateClassifier):
         K = len(self.classes_)
         return LogisticLoss() if K == 2 else MultinomialLoss(classes=K)
 
-    def predict_proba(self, X: object, interval: float | None = None) -> Any:
+    @overload
+    def predict_proba(self, X: object, interval: None = None) -> np.ndarray: ...
+    @overload
+    def predict_proba(self, X: object, interval: float) -> tuple[np.ndarray, np.ndarray]: ...
+    def predict_proba(self, X: object, interval: float | None = None) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
         """Probabilities of the classes, in the order of `classes_`.
 
         With `interval=0.95`, for a fit of two classes with `intervals=True`: (probabilities, array of low and high), where the
@@ -76,5 +80,5 @@ class LogisticRegression(PrivateClassifier):
             return np.column_stack([1 - positive, positive])
         return np.asarray(softmax(scores, axis=1))
 
-    def predict_log_proba(self, X: Any) -> np.ndarray:
+    def predict_log_proba(self, X: object) -> np.ndarray:
         return np.asarray(np.log(np.maximum(self.predict_proba(X), 1e-300)))

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from scipy.special import softmax
 
 from dperm.estimators.classifier import PrivateClassifier
+from dperm.estimators.saving import Extra, NetworkRecord
 from dperm.mechanisms.network import Network
+from dperm.mechanisms.registry import mechanism_of_plan
 from dperm.problem import Interval, Loss, MultinomialLoss
-from dperm.problem.arrays import is_sparse
+from dperm.problem.arrays import dense
 from dperm.tables.labels import declared_classes
 from dperm.terms.network import Inputs, Layout, RowMap, import_torch
 from dperm.walk.fitting import Release
@@ -61,20 +63,20 @@ class MLPClassifier(PrivateClassifier):
 
     relation: str = "zero-out"
     hidden: int = 64
-    centred_rows: Any = "auto"
+    centred_rows: bool | str = "auto"
     components: int | None = None
     steps: int | None = None
     clip: float | None = None
     sampling_rate: float | None = None
 
-    def _labels(self, y: Any) -> tuple[np.ndarray, np.ndarray | None, Interval]:
+    def _labels(self, y: object) -> tuple[np.ndarray, np.ndarray | None, Interval]:
         labels, weight, interval = super()._labels(y)
         if len(self.classes_) == 2:
             labels = ((labels + 1) / 2).astype(np.int64)
             interval = Interval(0.0, 1.0)
         return labels, weight, interval
 
-    def _weights(self, known: np.ndarray | None, sample_weight: Any, n: int) -> tuple[np.ndarray | None, float | None]:
+    def _weights(self, known: np.ndarray | None, sample_weight: object, n: int) -> tuple[np.ndarray | None, float | None]:
         if sample_weight is not None:
             raise ValueError("Expected no sample_weight= for a network, found one. Its clip would undo weights; leave it out.")
         return super()._weights(known, None, n)
@@ -114,9 +116,8 @@ class MLPClassifier(PrivateClassifier):
 
     def _store(self, release: Release) -> None:
         self.w_ = release.w
-        chosen = release.plan
-        mechanism = Network(**dict(chosen.options))
-        self._layout = mechanism.layout(chosen)
+        mechanism = mechanism_of_plan(release.plan, Network)
+        self._layout = mechanism.layout(release.plan)
         self._inputs = mechanism.inputs(self._problem(self._interval()), release.released)
         self._in_callers_units()
 
@@ -127,13 +128,18 @@ class MLPClassifier(PrivateClassifier):
     def _interval(self) -> Interval:
         return Interval(0.0, float(len(self.classes_) - 1))
 
-    def _extra_record(self) -> dict[str, object]:
+    def _extra_record(self) -> Extra:
         inputs = self._inputs
-        net = {"hidden": self._layout.hidden, "centred_rows": bool(inputs.rows.centred), "radius": float(inputs.rows.radius)}
-        net |= {"length": float(inputs.length), "directions": np.asarray(inputs.directions, dtype=np.float64).tolist()}
+        net: NetworkRecord = {
+            "hidden": self._layout.hidden,
+            "centred_rows": bool(inputs.rows.centred),
+            "radius": float(inputs.rows.radius),
+            "length": float(inputs.length),
+            "directions": np.asarray(inputs.directions, dtype=np.float64).tolist(),
+        }
         return {"classes": self.classes_.tolist(), "network": net}
 
-    def _restore(self, extra: dict[str, Any]) -> None:
+    def _restore(self, extra: Extra) -> None:
         self.classes_ = declared_classes(extra["classes"], None)
         net = extra["network"]
         with np.errstate(over="ignore"):
@@ -151,9 +157,8 @@ class MLPClassifier(PrivateClassifier):
         self._inputs = Inputs(RowMap(net["centred_rows"], float(net["radius"])), directions, float(net["length"]))
         self.hidden = net["hidden"]
 
-    def _scores_of(self, X: Any) -> np.ndarray:
-        encoded = self._encoded(X)
-        encoded = np.asarray(encoded.toarray() if is_sparse(encoded) else encoded)
+    def _scores_of(self, X: object) -> np.ndarray:
+        encoded = dense(self._encoded(X))
         size = np.linalg.norm(encoded, axis=1, keepdims=True)
         limit = self._inputs.rows.radius
         encoded = encoded * np.minimum(1.0, limit / np.maximum(size, 1e-300))  # the rule that training rows went through

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 import dperm.estimators as estimators
+from dperm.estimators.base import PrivateEstimator
 from dperm.estimators.saving import FORMAT, KEPT_OUT, PLAIN
 from dperm.estimators.search import SearchCertificate
 from dperm.tables.encoding import Encoding
@@ -20,7 +20,7 @@ from dperm.walk.claims import HOSTILE
 from dperm.walk.fitting import Release, rebuilt_plan
 
 
-def model_from_record(record: object) -> Any:
+def model_from_record(record: object) -> PrivateEstimator:
     """Rebuild a fitted estimator; anything that is not a model is refused with a sentence."""
     if not isinstance(record, dict) or record.get("format") != FORMAT:
         raise ValueError(f"Expected a model with format {FORMAT!r}, found another file. Pass model.json.")
@@ -33,12 +33,12 @@ def model_from_record(record: object) -> Any:
         raise ValueError("Expected a complete model, found a damaged one: its schema or intercept has the wrong type.")
     try:
         kind = getattr(estimators, record["estimator"])
-        model = kind(schema=record["schema"], fit_intercept=record["fit_intercept"], **_parameters(kind, record))
+        model: PrivateEstimator = kind(schema=schema, fit_intercept=intercept, **_parameters(kind, record))
         declared = model._declared_schema()
         model._encoding = Encoding.from_spec(record["encoding"])
         model.w_ = unpacked(record["w"])
         model.n_features_in_ = model._encoding.d
-        model.certificate_ = None
+        model.__dict__["certificate_"] = None
         if model.w_.ndim not in (1, 2) or not np.isfinite(model.w_).all():
             raise ValueError("coefficients that are no list of finite numbers")
         if model.per_column and model.w_.shape[-1] != model._encoding.d + int(model.fit_intercept):
@@ -66,7 +66,7 @@ def _parameters(kind: type, record: Mapping[str, object]) -> dict[str, object]:
     return stated
 
 
-def _columns(record: Mapping[str, Any]) -> list[str]:
+def _columns(record: Mapping[str, object]) -> list[str]:
     columns = record.get("columns", [])
     if not isinstance(columns, list) or not all(isinstance(name, str) for name in columns):
         raise ValueError("names of columns that are no words")
@@ -81,7 +81,7 @@ def _about(record: Mapping[str, object]) -> dict[str, str]:
     return about
 
 
-def load_model(path: str | Path) -> Any:
+def load_model(path: str | Path) -> PrivateEstimator:
     """A fitted model from `model.save` or `dperm fit`: its file, or the folder that holds model.json.
 
     It has `coef_`, `predict` and, where its certificate is in the file or beside it, `certificate_`, `plan_` and `summary()`.
@@ -104,24 +104,24 @@ def load_model(path: str | Path) -> Any:
     return model
 
 
-def _certified_hash(claim: Any) -> Any:
+def _certified_hash(claim: object) -> object:
     """The hash of the coefficients that a certificate speaks of; None where it speaks of none."""
     fit = claim.get("best", claim) if isinstance(claim, dict) else {}
     coefficients = fit.get("coefficients") if isinstance(fit, dict) else None
     return coefficients.get("sha256") if isinstance(coefficients, dict) else None
 
 
-def _certified(model: Any, claim: Any) -> None:
+def _certified(model: PrivateEstimator, claim: object) -> None:
     """Give the model its certificate, and the plan and release that follow from it."""
     if _certified_hash(claim) != coefficient_hash(model.w_):
         raise ValueError("Expected the certificate of this model, found one of other coefficients. Save the model again.")
-    search = claim.get("format") == "dperm-search/1"
-    fit = claim["best"] if search else claim
+    stated: Mapping[str, object] = claim if isinstance(claim, dict) else {}
+    search = SearchCertificate.stated(stated) if stated.get("format") == SearchCertificate.FORMAT else None
     try:
-        plan, _ = rebuilt_plan(fit)
-        certificate = Certificate.from_json(json.dumps(fit))
-        model.certificate_ = SearchCertificate(claim) if search else certificate
-        model.release_ = Release(model.w_, certificate, plan, dict(fit["released"]), {})
+        certificate = Certificate.from_json(json.dumps(stated if search is None else search.record["best"]))
+        plan, _ = rebuilt_plan(certificate.record)
+        model.__dict__["certificate_"] = certificate if search is None else search
+        model.release_ = Release(model.w_, certificate, plan, dict(certificate.record["released"]), {})
         model.plan_ = plan
     except HOSTILE as error:
         raise ValueError(f"Expected a whole certificate with the model, found a damaged one: {error}.") from error

@@ -6,20 +6,30 @@ One function for `dperm plan`, the explorer and the reports, so that they cannot
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NotRequired, TypedDict
 
-from dperm.choose.odds import odds, odds_sentence
-from dperm.choose.risks import NO_RISK_NOTE, RISK_NAMES, RISK_NOTE, alternatives, epsilons, predicted_risks, sample_sizes
+from dperm.choose.odds import Odds, odds, odds_sentence
+from dperm.choose.risks import (
+    NO_RISK_NOTE,
+    RISK_NAMES,
+    RISK_NOTE,
+    AlternativeRecord,
+    alternatives,
+    epsilons,
+    predicted_risks,
+    sample_sizes,
+)
+from dperm.estimators.base import PrivateEstimator
 from dperm.estimators.declaration import Declaration, before_rows
 from dperm.mechanisms.scaled.inference import ScaledInference
 from dperm.mechanisms.scaled.inference_outlook import widths
 from dperm.mechanisms.scaled.noise_ratio import expected_noise_ratio
-from dperm.problem import Problem
 from dperm.release.plan import Plan
 from dperm.words.spelling import closest
 
 if TYPE_CHECKING:
-    from dperm.estimators.base import PrivateEstimator
+    from dperm.release.plan import Mechanism
 
 LINEAR = ("LogisticRegression", "LinearSVC", "LinearRegression", "Ridge", "HuberRegressor")
 BOUNDED = (*LINEAR, "QuantileRegressor", "PoissonRegressor")
@@ -44,16 +54,55 @@ SHORT = {
 }
 
 
+class Foreseen(TypedDict, total=False):
+    """What can be said of intervals; empty without them."""
+
+    intervals: Mapping[str, float | int | str | None]
+
+
+class PlanFacts(Foreseen):
+    """What a plan says at once."""
+
+    model: str
+    n: int
+    d: int
+    epsilon: float
+    delta: float
+    relation: str
+    mechanism: str
+    stages: list[dict[str, object]]
+    explanation: str
+    warnings: list[str]
+    odds: Odds
+    odds_sentence: str
+
+
+class Bounds(TypedDict):
+    """Worst-case risks, and what a target risk needs."""
+
+    noise_ratio: float | None
+    predicted_risk: Mapping[str, float | None]
+    risk_note: str
+    alternatives: list[AlternativeRecord]
+    sample_size: NotRequired[Mapping[str, float | None] | None]
+    epsilon_needed: NotRequired[Mapping[str, float | None]]
+    accounting: NotRequired[Mapping[str, float | None]]
+
+
+class Advice(PlanFacts, Bounds):
+    """Both, as `dperm plan --json` prints them."""
+
+
 def declared(
-    model: str, n: int, d: int, *, epsilon: float, delta: float | None, relation: str, method: Any = "auto"
+    model: str, n: int, d: int, *, epsilon: float, delta: float | None, relation: str, method: Mechanism | str = "auto"
 ) -> Declaration:
     """The fit of an estimator over d columns with range [0, 1]: its problem, size, target and mechanism."""
-    given: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "relation": relation, "method": method}
+    given: dict[str, object] = {"epsilon": epsilon, "delta": delta, "relation": relation, "method": method}
     kind, extra, _ = reference(model, given)
-    return before_rows(kind(**given, **extra), n, d)
+    return before_rows(kind().set_params(**given, **extra), n, d)
 
 
-def reference(model: str, given: dict[str, Any]) -> tuple[Any, dict[str, Any], list[int]]:
+def reference(model: str, given: dict[str, object]) -> tuple[type[PrivateEstimator], dict[str, object], list[int]]:
     """(the estimator class, what declares columns with range [0, 1] and a target to it, the classes of the target).
 
     `given` loses what a location does not have: it has one mechanism, and the median no delta.
@@ -110,11 +159,11 @@ def advise(
     delta: float | None = None,
     relation: str = "replace-one",
     model: str = "LogisticRegression",
-    method: object = "auto",
+    method: Mechanism | str = "auto",
     target_risk: float | None = None,
     radius: float = 1.0,
     planned: bool = True,
-) -> dict[str, object]:
+) -> Advice:
     """Everything above as one JSON object.
 
     >>> found = advise(n=10_000, d=10, epsilon=1.0)
@@ -132,11 +181,11 @@ def advise_for(
     planned: bool = True,
     target_risk: float | None = None,
     target_width: float | None = None,
-) -> dict[str, Any]:
+) -> Advice:
     """The same for a declared fit."""
     plan = fit.plan()
-    found = plan_facts(fit, plan, target_width)
-    return found | outlook(fit.estimator, plan, fit.problem, radius=radius, planned=planned, target_risk=target_risk)
+    bounds = outlook(fit, plan, radius=radius, planned=planned, target_risk=target_risk)
+    return {**plan_facts(fit, plan, target_width), **bounds}
 
 
 def smallest_epsilon(fit: Declaration, target_risk: float, *, radius: float = 1.0) -> float:
@@ -158,7 +207,7 @@ def _check_risk(target_risk: float | None, radius: float) -> None:
         raise ValueError(f"Expected a target risk > 0, found {target_risk:g}. Pass e.g. 0.01.")
 
 
-def plan_facts(fit: Declaration, plan: Plan, target_width: float | None = None) -> dict[str, object]:
+def plan_facts(fit: Declaration, plan: Plan, target_width: float | None = None) -> PlanFacts:
     """What a plan says at once: no bound on a risk is computed, which may take seconds."""
     target = fit.target
     return {
@@ -178,7 +227,7 @@ def plan_facts(fit: Declaration, plan: Plan, target_width: float | None = None) 
     }
 
 
-def foreseen_intervals(fit: Declaration, plan: Plan, target_width: float | None) -> dict[str, object]:
+def foreseen_intervals(fit: Declaration, plan: Plan, target_width: float | None) -> Foreseen:
     """What can be said of the intervals: how wide they will be, or what the older methods need for any; nothing without them."""
     if plan.mechanism == ScaledInference.name:
         return {"intervals": widths(fit.problem, plan.shape, plan.target, target_width)}
@@ -191,34 +240,35 @@ def foreseen_intervals(fit: Declaration, plan: Plan, target_width: float | None)
 
 
 def outlook(
-    estimator: PrivateEstimator,
-    plan: Plan,
-    problem: Problem,
-    *,
-    radius: float = 1.0,
-    planned: bool = True,
-    target_risk: float | None = None,
-) -> dict[str, Any]:
+    fit: Declaration, plan: Plan, *, radius: float = 1.0, planned: bool = True, target_risk: float | None = None
+) -> Bounds:
     """Predicted risks, the alternatives, and the n or ε that a target risk needs; None where no theorem speaks of the model."""
     _check_risk(target_risk, radius)
-    shape, target, none = plan.shape, plan.target, dict.fromkeys(RISK_NAMES)
+    estimator, problem, shape, target = fit.estimator, fit.problem, plan.shape, plan.target
+    none: dict[str, float | None] = dict.fromkeys(RISK_NAMES)
     spoken = type(estimator).__name__ in BOUNDED
-    found: dict[str, Any] = {
+    found: Bounds = {
         "noise_ratio": expected_noise_ratio(problem, shape, target) if spoken and target.delta else None,
         "predicted_risk": predicted_risks(problem, shape, target, radius=radius) if spoken else none,
         "risk_note": RISK_NOTE if spoken else NO_RISK_NOTE,
         "alternatives": [],
     }
-    if spoken:
-        kinds = estimator._encoding.kinds
-        common: dict[str, Any] = {"asked_for": estimator.asked_for, "kinds": kinds, "radius": radius, "planned": planned}
-        found["alternatives"] = alternatives(problem, shape, target, **common)
+    if isinstance(estimator, PrivateEstimator) and spoken:
+        found["alternatives"] = alternatives(
+            problem,
+            shape,
+            target,
+            asked_for=estimator.asked_for,
+            kinds=estimator._encoding.kinds,
+            radius=radius,
+            planned=planned,
+        )
     if plan.mechanism not in [entry["mechanism"] for entry in found["alternatives"]]:
         passes = sum(event.total() for event in plan.events)
-        own = {"mechanism": plan.mechanism, "needs": [], "passes": passes, "predicted_risk": None}
+        own: AlternativeRecord = {"mechanism": plan.mechanism, "needs": [], "passes": passes, "predicted_risk": None}
         found["alternatives"].insert(0, own)
     if target_risk is not None:
-        given: tuple[Any, ...] = (problem, shape, target, target_risk)
-        found["sample_size"] = {"target_risk": target_risk, **(sample_sizes(*given, radius=radius) if spoken else none)}
-        found["epsilon_needed"] = epsilons(*given, radius=radius) if spoken else none
+        sizes = sample_sizes(problem, shape, target, target_risk, radius=radius) if spoken else none
+        found["sample_size"] = {"target_risk": target_risk, **sizes}
+        found["epsilon_needed"] = epsilons(problem, shape, target, target_risk, radius=radius) if spoken else none
     return found

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar, overload
 
 import numpy as np
 from sklearn.base import RegressorMixin
@@ -12,6 +13,7 @@ from sklearn.metrics import d2_tweedie_score
 from dperm.choose.table import automatic
 from dperm.estimators.base import PrivateEstimator
 from dperm.estimators.declaration import Declaration
+from dperm.estimators.saving import Extra
 from dperm.inference.intervals import score_interval
 from dperm.mechanisms.scaled.inference import ScaledInference
 from dperm.mechanisms.scaled.poisson import ScaledPoisson
@@ -22,6 +24,8 @@ from dperm.walk.fitting import Release
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
+
+    from dperm.release.plan import Mechanism
 
 LOWEST = -12.0  # rates below y_max·e^-12 are as good as none
 
@@ -60,12 +64,12 @@ class PoissonRegressor(RegressorMixin, PrivateEstimator):
     True
     """
 
-    _given: ClassVar[Any] = None  # exposures and
-    _weighed: ClassVar[Any] = None  # sample weights, during a fit that has them
+    _given: ClassVar[np.ndarray | None] = None  # exposures and
+    _weighed: ClassVar[object] = None  # sample weights, during a fit that has them
 
     has_intervals: ClassVar[bool] = True
 
-    y_bounds: Any = None
+    y_bounds: Sequence[float] | float | None = None
     max_exposure: float | None = None
     intervals: bool = False
 
@@ -96,7 +100,7 @@ class PoissonRegressor(RegressorMixin, PrivateEstimator):
             self.__dict__.pop("_weighed", None)
         return self
 
-    def _labels(self, y: Any) -> tuple[np.ndarray, np.ndarray | None, Interval]:
+    def _labels(self, y: object) -> tuple[np.ndarray, np.ndarray | None, Interval]:
         """Counts (times sample weights) in units of the largest, or rates in units of y_max for methods that fit rates."""
         self._y_high = self._unit = self._declared_limit()
         counts, exposure = numbers(y), self._given
@@ -142,12 +146,12 @@ class PoissonRegressor(RegressorMixin, PrivateEstimator):
             method = automatic(self._problem(Interval(0.0, 1.0)), shape, target, asked_for=self.asked_for)
         return bool((method if isinstance(method, str) else method.name) == ScaledPoisson.name)
 
-    def _method(self) -> Any:
+    def _method(self) -> Mechanism | str:
         """A `ScaledPoisson` of the caller's reads counts too."""
         chosen = super()._method()
         return replace(chosen, labels="counts") if isinstance(chosen, ScaledPoisson) else chosen
 
-    def _asked_method(self) -> Any:
+    def _asked_method(self) -> Mechanism | str:
         chosen = super()._asked_method()
         if isinstance(chosen, ScaledInference) and self._weighed is not None:
             raise ValueError(
@@ -157,14 +161,14 @@ class PoissonRegressor(RegressorMixin, PrivateEstimator):
         return chosen
 
     def _declared_limit(self) -> float:
-        declared = self.y_bounds
+        declared: Sequence[float | None] | float | None = self.y_bounds
         schema = self._declared_schema()
         if declared is None and schema is not None and schema.target is not None:
             declared = (schema.target.low or 0.0, schema.target.high)
         if isinstance(declared, int | float):
             declared = (0.0, declared)
         try:
-            low, high = (float(side) for side in declared)
+            low, high = np.asarray(declared, dtype=np.float64).tolist()
         except (TypeError, ValueError) as error:
             raise ValueError(
                 f"Expected y_bounds=(0, y_max) for counts, found {declared!r}. Pass the largest count a row may have; it must "
@@ -172,9 +176,9 @@ class PoissonRegressor(RegressorMixin, PrivateEstimator):
             ) from error
         if low < 0 or not (np.isfinite(high) and low < high):
             raise ValueError(f"Expected y_bounds=(0, y_max) with y_max > 0, found {declared!r}. Counts are never negative.")
-        return high
+        return float(high)
 
-    def _weights(self, known: np.ndarray | None, sample_weight: Any, n: int) -> tuple[np.ndarray | None, float | None]:
+    def _weights(self, known: np.ndarray | None, sample_weight: object, n: int) -> tuple[np.ndarray | None, float | None]:
         """Weights of the likelihood times exposures, and their declared bound."""
         weight, heaviest = super()._weights(known, sample_weight, n)
         if self._given is None:
@@ -195,10 +199,10 @@ class PoissonRegressor(RegressorMixin, PrivateEstimator):
         self.coef_ = slopes
         self.intercept_ = float(constant + np.log(self._unit))
 
-    def _extra_record(self) -> dict[str, object]:
+    def _extra_record(self) -> Extra:
         return {"y_high": self._y_high, "unit": self._unit, "counted": self._counted, "max_exposure": self.max_exposure}
 
-    def _restore(self, extra: dict[str, Any]) -> None:
+    def _restore(self, extra: Extra) -> None:
         """A model of version 0.1 states y_high alone: it is one of rates, in units of y_max."""
         self._y_high = float(extra["y_high"])
         self._unit = float(extra.get("unit", self._y_high))
@@ -208,7 +212,13 @@ class PoissonRegressor(RegressorMixin, PrivateEstimator):
             if not (np.isfinite(value) and value > 0):
                 raise ValueError("a largest count or exposure that is no positive number")
 
-    def predict(self, X: object, exposure: object = None, interval: float | None = None) -> Any:
+    @overload
+    def predict(self, X: object, exposure: object = None, interval: None = None) -> np.ndarray: ...
+    @overload
+    def predict(self, X: object, exposure: object = None, *, interval: float) -> tuple[np.ndarray, np.ndarray]: ...
+    def predict(
+        self, X: object, exposure: object = None, interval: float | None = None
+    ) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
         """Expected counts for the given exposures (1 if left out).
 
         None exceeds y_max; for an exposure e beyond max_exposure the limit is y_max·e/max_exposure. With `interval=0.95`, for a

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NotRequired, TypedDict
 
 from dperm.tables.json_files import write_whole
 from dperm.tables.packed import packed
@@ -17,6 +17,40 @@ FORMAT = "dperm-model/1"
 # Parameters that name files, seeds or the data of one fit stay out of a model; those with a place of their own too.
 KEPT_OUT = frozenset({"schema", "fit_intercept", "ledger", "random_state", "verbose", "nominal_n"})
 PLAIN = (bool, int, float, str)
+
+
+class NetworkRecord(TypedDict):
+    """What the network of a model file needs beside its weights."""
+
+    hidden: int
+    centred_rows: bool
+    radius: float
+    length: float
+    directions: list[list[float]]
+
+
+class ShapesRecord(TypedDict):
+    """The curves of an additive model, and what was edited of them."""
+
+    columns: list[int]
+    shares: list[list[float]]
+    centre: list[float]
+    curves: str
+    edited: NotRequired[list[float]]
+    edits: NotRequired[list[str]]
+
+
+class Extra(TypedDict, total=False):
+    """What a model file states beyond coefficients and columns; each estimator writes its own part and checks it when read."""
+
+    classes: list[object]
+    y_bounds: list[float]
+    y_high: float
+    unit: float
+    counted: bool
+    max_exposure: float | None
+    network: NetworkRecord
+    shapes: ShapesRecord
 
 
 def model_record(estimator: PrivateEstimator) -> dict[str, object]:

@@ -14,11 +14,11 @@ own): .8529 instead of .8536 at ε = 1, .836 instead of .848 at ε = 0.1. `docs/
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sized
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,25 +35,28 @@ from dperm.privacy import (
     GDP,
     PoissonRuns,
     Selection,
+    TruncatedNegativeBinomial,
     gaussian_epsilon,
     law_of,
     selection_epsilon,
 )
 from dperm.problem import DataBounds, FeatureMap
 from dperm.release.asks import Program, Secret, Solve
+from dperm.release.ledger.book import LedgerPlace, receipt_again
 from dperm.release.noise import Noise, SeededNoise, noise_source, release
 from dperm.release.plan import Plan, Shape, Stage, Target
+from dperm.release.record import CertificateRecord, ClaimRecord, GuaranteeRecord, NoiseRecord, ReceiptRecord
 from dperm.rows.base import Term
 from dperm.tables.cells import column, numbers, positions
 from dperm.tables.labels import label_column
 from dperm.tables.persons import person_weights
 from dperm.tables.tables import in_memory_only
 from dperm.walk.certificate import Certificate
-from dperm.walk.claims import Claim, differences
+from dperm.walk.claims import Claim, differences, noise_again
 from dperm.walk.fitting import execute
 
 FORMAT = "dperm-search/1"
-Run = tuple[float, Any, Any]  # score, setting, model
+Run = tuple[float, Mapping[str, object], PrivateEstimator]  # score, setting, model
 FORBIDDEN = {"epsilon", "delta", "relation", "nominal_n", "random_state", "noise", "groups", "ledger"}
 
 
@@ -100,7 +103,7 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):
     (True, True)
     """
 
-    estimator: Any = None
+    estimator: PrivateEstimator | None = None
     param_grid: object = None
     epsilon: float = 1.0
     delta: float | None = None
@@ -109,9 +112,9 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):
     score_share: float = 0.1
     noise: str = "secure"
     random_state: object = None
-    ledger: Any = None
+    ledger: LedgerPlace = None
 
-    def fit(self, X: Any, y: Any) -> PrivateGridSearch:
+    def fit(self, X: object, y: Sized) -> PrivateGridSearch:
         """Draw K, fit and score K times, keep the best."""
         base, given = self._checked(), X
         in_memory_only(X)
@@ -158,15 +161,15 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):
         self.best_score_, self.best_params_, self.best_estimator_ = best[0] / n, dict(best[1]), best[2]
         inner = self.best_estimator_.certificate_
         law_numbers = (self.runs, self.expected_runs, self.score_share)
-        record = _record(target, *law_numbers, len(settings), n, source.spec(), dict(inner.record), receipt)
+        record = _record(target, *law_numbers, len(settings), n, source.spec(), inner.record, receipt)
         self.certificate_ = SearchCertificate(record)
         # The inner certificate speaks of one run alone; what may be said about the published model is the search's.
-        self.best_estimator_.certificate_ = self.certificate_
+        self.best_estimator_.__dict__["certificate_"] = self.certificate_
         if hasattr(self.best_estimator_, "classes_"):
             self.classes_ = self.best_estimator_.classes_
         return self
 
-    def _checked(self) -> Any:
+    def _checked(self) -> PrivateEstimator:
         base = self.estimator
         if not isinstance(base, PrivateEstimator):
             raise ValueError(
@@ -186,7 +189,7 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):
         return base
 
     @staticmethod
-    def _affordable(models: list[Any], X: Any, y: Any, n: int, mu: float) -> int:
+    def _affordable(models: list[PrivateEstimator], X: object, y: Sized, n: int, mu: float) -> int:
         """Plan every setting, so that one which cannot be paid for is refused before the debit; the number of encoded columns."""
         first, label = (_safe_indexing(part, [0] if len(y) else []) for part in (X, y))
         for model in models:
@@ -266,7 +269,7 @@ def row_scores(model: PrivateEstimator, X: object, y: object) -> np.ndarray:
     return np.asarray(known * (1 - gap * gap))
 
 
-def draw(law: Any, generator: np.random.Generator) -> int:
+def draw(law: PoissonRuns | TruncatedNegativeBinomial, generator: np.random.Generator) -> int:
     """K from its law: Poisson; or by the ratio of successive probabilities, P(k+1)/P(k) = (1 - γ)(k + η)/(k + 1)."""
     if isinstance(law, PoissonRuns):
         return int(generator.poisson(law.mean))
@@ -281,13 +284,13 @@ def draw(law: Any, generator: np.random.Generator) -> int:
 
 
 @lru_cache(maxsize=64)
-def run_epsilon(law: Any, target: Target, mu: float) -> float:
+def run_epsilon(law: PoissonRuns | TruncatedNegativeBinomial, target: Target, mu: float) -> float:
     """What the selection costs with runs of μ; every fit of one search asks for it again."""
     return selection_epsilon(GDP(mu, target.relation), law, target.delta)
 
 
 @lru_cache(maxsize=64)
-def run_mu(law: Any, target: Target) -> float:
+def run_mu(law: PoissonRuns | TruncatedNegativeBinomial, target: Target) -> float:
     """The largest μ of one run, fit and score together, whose selection stays within (ε, δ); from below."""
     def excess(mu: float) -> float:
         return selection_epsilon(GDP(mu, target.relation), law, target.delta) - target.epsilon
@@ -310,29 +313,26 @@ def _record(
     share: float,
     settings: int,
     n: int,
-    noise: Mapping[str, object],
-    inner: dict[str, object],
-    receipt: Mapping[str, object] | None = None,
+    noise: NoiseRecord,
+    inner: CertificateRecord,
+    receipt: ReceiptRecord | None = None,
     older: bool = False,
-) -> dict[str, Any]:
+) -> SearchRecord:
     law = law_of(runs, expected)
     rests = Certificate(inner).assumptions
     mu = run_mu(law, target)
     private = noise["policy"] != "seeded"
+    promise: GuaranteeRecord = {"epsilon": target.epsilon, "delta": target.delta, "relation": target.relation, "n": n}
+    if not older:
+        promise["unit"] = target.unit
     who = {"replace-one": "replacing one row", "zero-out": "nulling one row", "add-remove": "adding or removing one row"}
-    return {
+    record: SearchRecord = {
         "format": FORMAT,
         "statement": f"({target.epsilon:g}, {target.delta:g})-differential privacy for {who[target.relation]}: the best of a "
         f"secret number of runs, {expected:g} in the mean, with settings from a list of {settings}."
         + ("" if older or not rests else f" This rests on an assumption that nothing enforces: {'; '.join(rests)}.")
         + ("" if private else " THIS RELEASE IS NOT PRIVATE: its noise was seeded."),
-        "guarantee": {
-            "epsilon": target.epsilon,
-            "delta": target.delta,
-            "relation": target.relation,
-            "n": n,
-            **({} if older else {"unit": target.unit}),
-        },
+        "guarantee": promise,
         "law": {"runs": runs, "expected_runs": expected},
         "settings": settings,
         "run": {
@@ -343,8 +343,35 @@ def _record(
         },
         "noise": {**noise, "private": private},
         "best": inner,
-        **({} if receipt is None else {"ledger": dict(receipt)}),
     }
+    if receipt is not None:
+        record["ledger"] = receipt
+    return record
+
+
+class RunRecord(TypedDict):
+    """The budget of one run, and what choosing the best of them costs."""
+
+    mu: float
+    score_share: float
+    fit_epsilon: float
+    selection_epsilon: float
+
+
+class LawRecord(TypedDict):
+    """The law of K."""
+
+    runs: str
+    expected_runs: float
+
+
+class SearchRecord(ClaimRecord):
+    """The record of a search."""
+
+    law: LawRecord
+    settings: int
+    run: RunRecord
+    best: CertificateRecord
 
 
 @dataclass(frozen=True, repr=False)
@@ -357,14 +384,14 @@ class SearchCertificate(Claim):
 
     FORMAT: ClassVar[str] = FORMAT
 
+    record: SearchRecord
+
     @property
     def assumptions(self) -> tuple[str, ...]:
         """Those of the published run: every run rests on the same."""
         return Certificate(self.record["best"]).assumptions
 
     def disagreements(self) -> Iterator[str]:
-        from dperm.release.ledger.book import receipt_again
-
         given, run = self.record["guarantee"], self.record["run"]
         target = Target.declare(epsilon=given["epsilon"], delta=given["delta"], relation=given["relation"], n=given["n"])
         law, best = self.record["law"], self.record["best"]
@@ -374,7 +401,7 @@ class SearchCertificate(Claim):
             receipt = receipt_again(self.record["ledger"], planned, self.record["noise"]["policy"])
         again = _record(
             target, law["runs"], law["expected_runs"], run["score_share"], self.record["settings"], given["n"],
-            {k: v for k, v in self.record["noise"].items() if k != "private"}, dict(best), receipt,
+            noise_again(self.record["noise"]), best, receipt,
             "unit" not in given,
         )  # fmt: skip
         yield from differences(again, self.record)
@@ -384,5 +411,5 @@ class SearchCertificate(Claim):
         stated = best["target"]
         if not math.isclose(stated["epsilon"], again["run"]["fit_epsilon"], rel_tol=1e-6) or stated["delta"] != target.delta:
             yield "the published run was fitted with another budget than the search allows"
-        if stated["relation"] != target.relation or best["guarantee"]["kind"].get("kind") != "gdp":
+        if stated["relation"] != target.relation or best["guarantee"].get("kind", {}).get("kind") != "gdp":
             yield "the published run has another relation, or no Gaussian guarantee"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from sklearn import get_config
 from sklearn.utils.validation import check_is_fitted
@@ -16,6 +16,11 @@ from dperm.pages.page import write_report
 from dperm.walk.certificate import Certificate
 from dperm.words.display import box, budget_chips
 
+if TYPE_CHECKING:
+    from dperm.estimators.base import PrivateEstimator
+    from dperm.inference.summary import Summary
+    from dperm.inference.table import Estimates
+
 
 class Shown:
     """`report()` and the displays; before `BaseEstimator` in the order of bases, whose diagram it keeps."""
@@ -23,6 +28,8 @@ class Shown:
     epsilon: float
     delta: float | None
     relation: str
+    groups: object
+    max_rows_per_person: int | None
 
     def report(
         self, path: str | Path = "report.html", *, title: str | None = None, data: str | None = None, evaluation: object = None
@@ -59,14 +66,14 @@ class Shown:
         return output
 
 
-def coefficient_summary(model: Any, level: float, *, exponentiate: bool = False) -> object:
+def coefficient_summary(model: PrivateEstimator, level: float, *, exponentiate: bool = False) -> Summary | Estimates:
     """With intervals where the fit has them, without where it has none; the note then says why."""
     if not 0 < level < 1:
         raise ValueError(f"Expected 0 < level < 1, found {level}. Pass e.g. 0.95.")
     if not hasattr(model, "coef_"):
         raise ValueError(f"Expected a model with one coefficient per column for a summary, found {type(model).__name__}.")
     try:
-        found: Any = summary(model, level, exponentiate=exponentiate)
+        found: Summary | Estimates = summary(model, level, exponentiate=exponentiate)
     except ValueError as error:
         if exponentiate:
             raise

@@ -13,25 +13,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 
-from dperm.evaluation.metrics import Context, Score, answers, counts, regression
-from dperm.evaluation.plan import Question
+from dperm.evaluation.metrics import Context, answers, counts, regression
+from dperm.evaluation.plan import Decided, Question
 from dperm.evaluation.ratio import known, share
 from dperm.evaluation.terms import grid_edges
 from dperm.release.plan import Vector
+from dperm.release.record import GroupsRecord, Known, Score, ThresholdRecord
 
 END = " by group"  # of the names of stages that sum every group apart
 
 
-def confusion(cells: Vector, s: float, held: Vector, question: Question, context: Context, baseline: Score) -> dict[str, Any]:
+def confusion(cells: Vector, s: float, held: Vector, question: Question, context: Context, baseline: Score) -> dict[str, object]:
     """Recall, precision and macro F1 beside the F1 of always guessing the largest class. `held` are the rows of each class as
     another release counted them: from there it is foreseen what is worth giving."""
     K = question.classes
     table = cells.reshape(K, K)
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     for k, label in enumerate(question.labels):
         noise = (s * s, s * s, K * s * s)
         crowding = context.crowding(math.sqrt(K) * s, float(held[k]), "share", 0.25)
@@ -61,7 +61,9 @@ def _macro(table: Vector, s: float, z: float) -> tuple[float, tuple[float, float
 
 def mapped(score: Score, shape: Callable[[float], float]) -> Score:
     """A rising function of a score."""
-    return score if score["value"] is None else {side: float(shape(score[side])) for side in ("value", "low", "high")}
+    if score["value"] is None:
+        return score
+    return {"value": float(shape(score["value"])), "low": float(shape(score["low"])), "high": float(shape(score["high"]))}
 
 
 def entropy_of(held: Vector, rows: float, s: float, context: Context) -> Score:
@@ -86,7 +88,7 @@ def entropy_of(held: Vector, rows: float, s: float, context: Context) -> Score:
     return context.score(value, (low, high), (0.0, math.log(K)), crowding)
 
 
-def thresholds(scores: Vector, edges: tuple[int, ...], s: float, question: Question, context: Context) -> list[dict[str, Any]]:
+def thresholds(scores: Vector, edges: tuple[int, ...], s: float, question: Question, context: Context) -> list[ThresholdRecord]:
     """Recall, precision and the share called positive, where every probability from a bin's border up is called positive.
 
     The counts above a border are sums of bins, each with its own noise. A line is given where the rows above stand out of it
@@ -101,30 +103,33 @@ def thresholds(scores: Vector, edges: tuple[int, ...], s: float, question: Quest
         above, total = float(positive[k:].sum()), float(positive[k:].sum() + negative[k:].sum())
         if total <= 5 * math.sqrt(2 * m) * s or 5 * math.sqrt(bins) * s >= P:
             continue
-        line: dict[str, Any] = {"threshold": float(borders[k])}
         rows = float(scores[: 2 * bins].sum())
-        shares = {
-            "recall": (above, P, (m * s * s, m * s * s, all_noise)),
-            "precision": (above, total, (m * s * s, m * s * s, 2 * m * s * s)),
-            "called positive": (total, rows, (2 * m * s * s, 2 * m * s * s, 2 * all_noise)),
-        }
-        for name, (part, whole, noise) in shares.items():
+        shares = (
+            (above, P, (m * s * s, m * s * s, all_noise)),
+            (above, total, (m * s * s, m * s * s, 2 * m * s * s)),
+            (total, rows, (2 * m * s * s, 2 * m * s * s, 2 * all_noise)),
+        )
+        given: list[Known] = []
+        for part, whole, noise in shares:
             ends = share(part, whole, noise, context.z())
-            if ends is None:
-                break
-            line[name] = known(part / whole, ends, (0.0, 1.0))
-        else:
+            if ends is not None:
+                given.append(known(part / whole, ends, (0.0, 1.0)))
+        if len(given) == len(shares):
+            recall, precision, called = given
+            line: ThresholdRecord = {
+                "threshold": float(borders[k]), "recall": recall, "precision": precision, "called positive": called
+            }
             lines.append(line)
     return lines
 
 
 def by_group(
-    held: Mapping[str, Vector], scale: Mapping[str, float], decided: Mapping[str, Any], question: Question, level: Context
-) -> dict[str, Any]:
+    held: Mapping[str, Vector], scale: Mapping[str, float], decided: Decided, question: Question, level: Context
+) -> GroupsRecord:
     """The scores of every group, from its own sums; how many rows it has is known from a release of their own."""
     names = question.groups
     sizes = held["groups"][1::2] if question.kind == "regression" else held["groups"]
-    found: dict[str, Any] = {"column": question.by, "rows": {}, "scores": {}}
+    found: GroupsRecord = {"column": question.by, "rows": {}, "scores": {}}
     reach = level.z() * scale["groups"]
     for g, name in enumerate(names):
         rows = float(sizes[g])
@@ -134,12 +139,12 @@ def by_group(
         own = {key.removesuffix(END): np.split(values, len(names))[g] for key, values in held.items() if key.endswith(END)}
         noises = {**scale, **{key.removesuffix(END): s for key, s in scale.items() if key.endswith(END)}}
         if question.kind == "regression":
-            found["scores"][name] = regression({**held, **own}, noises, decided, question, context)
+            found["scores"][name] = {**regression({**held, **own}, noises, decided, question, context)}
         elif question.kind == "counts":
-            found["scores"][name] = counts({**held, **own}, noises, decided, question, context)
+            found["scores"][name] = {**counts({**held, **own}, noises, decided, question, context)}
         else:
             scored = answers(own["answers"], noises["answers"], question, context)
             classes = 2.0 * own["answers"][-question.classes :]
             apart = confusion(own["confusion"], noises["confusion"], classes, question, context, scored["baseline accuracy"])
-            found["scores"][name] = scored | apart
+            found["scores"][name] = {**scored, **apart}
     return found

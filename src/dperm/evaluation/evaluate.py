@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -30,11 +30,12 @@ from dperm.release.driver import replay
 from dperm.release.ledger.book import receipt_again
 from dperm.release.noise import noise_source
 from dperm.release.plan import Outcome, Plan, Shape, Target
+from dperm.release.record import EvaluationRecord, Metrics, ModelRecord, NoiseRecord, ReceiptRecord, Score, ShapeRecord, scores_in
 from dperm.rows.memory import MemoryRows
 from dperm.tables.persons import person_column, person_weights, unit_of
 from dperm.tables.tables import in_memory_only
-from dperm.walk.certificate import ARITHMETIC, coefficient_hash, target_spec
-from dperm.walk.claims import TOLERANCE, Claim, differences, plain
+from dperm.walk.certificate import coefficient_hash, noise_stated, target_spec
+from dperm.walk.claims import TOLERANCE, Claim, differences, noise_again, plain
 from dperm.walk.fitting import execute
 from dperm.words.notices import scores_of_rows
 
@@ -64,11 +65,12 @@ class Evaluation(Claim):
     FORMAT: ClassVar[str] = FORMAT
     OLDER: ClassVar[tuple[str, ...]] = (FIRST, UNBOUND)
 
+    record: EvaluationRecord
+
     @property
-    def metrics(self) -> Mapping[str, Any]:
+    def metrics(self) -> Metrics:
         """Scores by name: value, low and high; all None where the budget cannot show it, and `why` says what it would take."""
-        found: Mapping[str, Any] = self.record["metrics"]
-        return found
+        return self.record["metrics"]
 
     def _shown_rows(self) -> list[tuple[str, ...]]:
         return [
@@ -82,24 +84,22 @@ class Evaluation(Claim):
         return iter(differences(_again(self.record), self.record))
 
 
-def listed_scores(metrics: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+def listed_scores(metrics: Metrics) -> list[tuple[str, Score]]:
     """Every score with its name, those of groups after those of all rows."""
-    found = [(name, score) for name, score in metrics.items() if isinstance(score, Mapping) and "value" in score]
+    found = list(scores_in(metrics).items())
     groups = metrics.get("groups")
     if groups is not None:
         for name, scores in groups["scores"].items():
             found.append((f"rows, {groups['column']} = {name}", groups["rows"][name]))
-            found += [(f"{score}, {groups['column']} = {name}", value) for score, value in listed_scores(scores)]
+            found += [(f"{score}, {groups['column']} = {name}", value) for score, value in scores_in(scores).items()]
     return found
 
 
-def _again(record: Mapping[str, Any]) -> dict[str, Any]:
+def _again(record: EvaluationRecord) -> EvaluationRecord:
     """The record that follows from the stated releases, in the format that it states."""
     target = Target.declare(n=record["shape"]["n"], **record["target"])
     shape = Shape(record["shape"]["n"], record["shape"]["d"])
-    noise = {"policy": record["noise"]["policy"]}
-    if noise["policy"] == "seeded":
-        noise["seed"] = record["noise"]["seed"]
+    noise = noise_again(record["noise"])
     if record["format"] == FIRST:
         plan = plan_first(record["kind"], record["bins"], shape, target)
         return record_first(plan, record, noise, _receipt(record, plan, noise["policy"]))
@@ -109,11 +109,12 @@ def _again(record: Mapping[str, Any]) -> dict[str, Any]:
     outcome = replay(program(plan, question), record["released"])
     found = _record(plan, question, outcome, noise, record["model"], record["level"], receipt)
     if record["format"] == UNBOUND:
-        return {key: value for key, value in found.items() if key != "binding"} | {"format": UNBOUND}
+        del found["binding"]
+        found["format"] = UNBOUND
     return found
 
 
-def _receipt(record: Mapping[str, Any], plan: Plan, policy: str) -> dict[str, object] | None:
+def _receipt(record: EvaluationRecord, plan: Plan, policy: str) -> ReceiptRecord | None:
     return receipt_again(record["ledger"], plan, policy) if "ledger" in record else None
 
 
@@ -222,7 +223,7 @@ def evaluate(
     asked = program(plan, question)
     scored = MemoryRows(rows, known, weight)
     outcome, receipt = execute(asked, plan, scored, source, ledger=ledger, fingerprint=X, note="evaluation")
-    about = {"estimator": type(model).__name__, "sha256": coefficient_hash(model.w_)}
+    about: ModelRecord = {"estimator": type(model).__name__, "sha256": coefficient_hash(model.w_)}
     return Evaluation(_record(plan, question, outcome, source.spec(), about, level, receipt))
 
 
@@ -230,27 +231,33 @@ def _record(
     plan: Plan,
     question: Question,
     outcome: Outcome,
-    noise: Mapping[str, Any],
-    model: Mapping[str, object],
+    noise: NoiseRecord,
+    model: ModelRecord,
     level: float,
-    receipt: Mapping[str, object] | None,
-) -> dict[str, object]:
+    receipt: ReceiptRecord | None,
+) -> EvaluationRecord:
     target, released = plan.target, plain(outcome.released)
     composed = plan.guarantee.epsilon(target.delta)
     if composed > target.epsilon * (1 + TOLERANCE):
         raise ValueError("the plan costs more than its target")
-    unit, shape = target.unit, {"n": plan.shape.n, "d": plan.shape.d}
+    unit = target.unit
+    shape: ShapeRecord = {"n": plan.shape.n, "d": plan.shape.d}
     digest = coefficient_hash([value for stage in plan.stages for value in released[stage.name]])
-    budget = {"epsilon": target.epsilon, "delta": target.delta, "relation": target.relation}
-    return {
+    record: EvaluationRecord = {
         "format": FORMAT,
         "statement": f"({target.epsilon:g}, {target.delta:g})-differential privacy of the scores per {unit} ({target.relation})",
-        "guarantee": {**budget, "unit": unit, "composed_epsilon": composed},
+        "guarantee": {
+            "epsilon": target.epsilon,
+            "delta": target.delta,
+            "relation": target.relation,
+            "unit": unit,
+            "composed_epsilon": composed,
+        },
         "target": target_spec(target),
         "shape": shape,
         "question": question.spec(),
         "level": level,
-        "model": dict(model),
+        "model": model,
         "stages": [plain(stage.spec()) for stage in plan.stages],
         "released": released,
         "decided": in_units(question, dict(outcome.decided)),
@@ -258,6 +265,8 @@ def _record(
         # Nothing is computed from the model's name, its hash and d, so that they are tied to the scores by a hash alone.
         "binding": hashlib.sha256(json.dumps([dict(model), shape, digest], sort_keys=True).encode()).hexdigest(),
         "metrics": metrics(plan, question, released, level),
-        "noise": {**noise, "private": noise["policy"] != "seeded", "claim": ARITHMETIC[noise["policy"]]},
-        **({} if receipt is None else {"ledger": plain(receipt)}),
+        "noise": noise_stated(noise),
     }
+    if receipt is not None:
+        record["ledger"] = plain(receipt)
+    return record

@@ -8,17 +8,18 @@ certain), which is why the second format exists; an old record must still be rec
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable
+from typing import cast
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
 from dperm.privacy import Gaussian, gaussian_mu
+from dperm.problem.specs import number
 from dperm.release.noise import gaussian_scale
-from dperm.release.plan import Plan, Shape, Stage, Target
-from dperm.walk.certificate import ARITHMETIC
+from dperm.release.plan import Plan, Released, Shape, Stage, Target, Vector
+from dperm.release.record import CalibrationRow, EvaluationRecord, Known, Metrics, NoiseRecord, ReceiptRecord, RocRecord
+from dperm.walk.certificate import noise_stated, target_spec
 from dperm.walk.claims import TOLERANCE, plain
 
 FORMAT = "dperm-evaluation/1"
@@ -47,53 +48,62 @@ def plan_first(kind: str, bins: int, shape: Shape, target: Target) -> Plan:
 
 
 def record_first(
-    plan: Plan, stated: Mapping[str, Any], noise: Mapping[str, Any], receipt: Mapping[str, Any] | None
-) -> dict[str, Any]:
+    plan: Plan, stated: EvaluationRecord, noise: NoiseRecord, receipt: ReceiptRecord | None
+) -> EvaluationRecord:
     """The record in the first format that follows from the plan and the stated releases."""
-    target, kind, released = plan.target, plan.options["kind"], stated["released"]
+    target, kind, released = plan.target, stated["kind"], stated["released"]
     composed = plan.guarantee.epsilon(target.delta)
     if composed > target.epsilon * (1 + TOLERANCE):
         raise ValueError("the plan costs more than its target")
     unit = "person" if target.rows_per_person > 1 else "row"
-    budget = {"epsilon": target.epsilon, "delta": target.delta, "relation": target.relation}
-    return {
+    record: EvaluationRecord = {
         "format": FORMAT,
         "statement": f"({target.epsilon:g}, {target.delta:g})-differential privacy of the scores per {unit} ({target.relation})",
-        "guarantee": {**budget, "unit": unit, "composed_epsilon": composed},
-        "target": {**budget, "rows_per_person": target.rows_per_person},
+        "guarantee": {
+            "epsilon": target.epsilon,
+            "delta": target.delta,
+            "relation": target.relation,
+            "unit": unit,
+            "composed_epsilon": composed,
+        },
+        "target": target_spec(target, older=True),
         "shape": {"n": plan.shape.n, "d": plan.shape.d},
         "kind": kind,
-        "bins": plan.options["bins"],
+        "bins": stated["bins"],
         "level": stated["level"],
         "range": stated["range"] if kind == "regression" else None,
-        "model": dict(stated["model"]),
+        "model": stated["model"],
         "stages": [plain(stage.spec()) for stage in plan.stages],
-        "released": dict(released),
+        "released": released,
         "metrics": metrics(plan, released, stated["range"], stated["level"]),
-        "noise": {**noise, "private": noise["policy"] != "seeded", "claim": ARITHMETIC[noise["policy"]]},
-        **({} if receipt is None else {"ledger": dict(receipt)}),
+        "noise": noise_stated(noise),
     }
+    if receipt is not None:
+        record["ledger"] = receipt
+    return record
 
 
-def metrics(plan: Plan, released: Mapping[str, ArrayLike], span: float, level: float) -> dict[str, object]:
+def metrics(plan: Plan, released: Released, span: tuple[float, float] | None, level: float) -> Metrics:
     """Every score that the releases of this plan support."""
     scale = {stage.name: float(stage.settings["scale"]) for stage in plan.stages}
     z = float(ndtri((1 + level) / 2))
     counts = {name: np.asarray(values, dtype=np.float64) for name, values in released.items()}
     if plan.options["kind"] == "regression":
-        return _regression(counts["moments"], scale["moments"], span, z)
+        if span is None:
+            raise ValueError("the range of the target is missing")
+        return cast(Metrics, _regression(counts["moments"], scale["moments"], span, z))
     found: dict[str, object] = {"accuracy": accuracy(counts["answers"], scale["answers"], z)}
     if plan.options["kind"] == "binary":
-        table = counts["scores"].reshape(2, plan.options["bins"])
+        table = counts["scores"].reshape(2, int(number(plan.options["bins"], "bins")))
         found["auc"] = _redrawn(auc, table, scale["scores"], z, (0.0, 1.0))
         found["calibration error"] = _redrawn(calibration_error, table, scale["scores"], z, (0.0, 1.0))
         found["positive share"] = _redrawn(positive_share, table, scale["scores"], z, (0.0, 1.0))
         found["calibration"] = calibration(table, scale["scores"], z)
         found["roc"] = roc(table)
-    return found
+    return cast(Metrics, found)
 
 
-def accuracy(answers: Any, scale: float, z: float) -> dict[str, float]:
+def accuracy(answers: Vector, scale: float, z: float) -> Known:
     """right/(right + wrong) with variance p(1-p)/m + s²(p² + (1-p)²)/m²."""
     right, wrong = (max(0.0, float(v)) for v in answers)
     rows = max(right + wrong, 1.0)
@@ -104,7 +114,7 @@ def accuracy(answers: Any, scale: float, z: float) -> dict[str, float]:
     return _within(p, z * spread, (0.0, 1.0))
 
 
-def auc(table: Any) -> float:
+def auc(table: Vector) -> float:
     """P(score of a positive > score of a negative) + ½P(same bin), from counts of negatives and positives per bin."""
     negative, positive = np.maximum(table, 0.0)
     pairs = negative.sum() * positive.sum()
@@ -114,38 +124,38 @@ def auc(table: Any) -> float:
     return float(positive @ (below + negative / 2) / pairs)
 
 
-def _bin_means(table: Any) -> tuple[Any, Any, Any]:
+def _bin_means(table: Vector) -> tuple[Vector, Vector, Vector]:
     bins = table.shape[1]
     total = table.sum(axis=0)
     middle = (np.arange(bins) + 0.5) / bins
     return total, middle, table[1]
 
 
-def calibration_error(table: Any) -> float:
+def calibration_error(table: Vector) -> float:
     """Σ_bins |positives - count·middle of the bin| / Σ count: the expected calibration error up to half a bin's width."""
     total, middle, positive = _bin_means(table)
     return float(np.abs(positive - total * middle).sum() / max(float(np.maximum(total, 0).sum()), 1.0))
 
 
-def positive_share(table: Any) -> float:
+def positive_share(table: Vector) -> float:
     return float(max(table[1].sum(), 0.0) / max(float(table.sum()), 1.0))
 
 
-def calibration(table: Any, scale: float, z: float) -> list[dict[str, float]]:
+def calibration(table: Vector, scale: float, z: float) -> list[CalibrationRow]:
     """Observed share of positives per bin, for bins whose count stands out of the noise (five deviations)."""
     total, middle, positive = _bin_means(table)
-    rows = []
+    rows: list[CalibrationRow] = []
     for k in np.flatnonzero(total > 5 * math.sqrt(2) * scale):
         share = float(np.clip(positive[k] / total[k], 0, 1))
         q = (max(positive[k], 0.0) + 1) / (total[k] + 2)
         noise = scale**2 * (share**2 + (1 - share) ** 2) / total[k] ** 2
         reach = z * math.sqrt(max(q * (1 - q), 0.0) / total[k] + noise)
-        limits = {"low": max(0.0, share - reach), "high": min(1.0, share + reach)}
-        rows.append({"predicted": float(middle[k]), "observed": share, **limits})
+        low, high = max(0.0, share - reach), min(1.0, share + reach)
+        rows.append({"predicted": float(middle[k]), "observed": share, "low": low, "high": high})
     return rows
 
 
-def roc(table: Any) -> dict[str, list[float]]:
+def roc(table: Vector) -> RocRecord:
     """The curve through the bins' edges, made monotone (noise can bend it)."""
     negative, positive = np.maximum(table, 0.0)
     false = np.append(0.0, np.cumsum(negative[::-1])) / max(float(negative.sum()), 1e-300)
@@ -153,7 +163,7 @@ def roc(table: Any) -> dict[str, list[float]]:
     return {"false_positive_rate": np.minimum(false, 1.0).tolist(), "true_positive_rate": np.minimum(true, 1.0).tolist()}
 
 
-def _redrawn(score: Any, table: Any, scale: float, z: float, bounds: tuple[float, float]) -> dict[str, float]:
+def _redrawn(score: Callable[[Vector], float], table: Vector, scale: float, z: float, bounds: tuple[float, float]) -> Known:
     """The score, less the bias that redrawing shows, ± z deviations of the redrawn scores."""
     generator = np.random.Generator(np.random.Philox(2026))
     base = np.maximum(table, 0.0)
@@ -164,7 +174,7 @@ def _redrawn(score: Any, table: Any, scale: float, z: float, bounds: tuple[float
     return _within(value - bias, z * float(values.std()), bounds)
 
 
-def _within(value: float, reach: float, bounds: tuple[float, float]) -> dict[str, float]:
+def _within(value: float, reach: float, bounds: tuple[float, float]) -> Known:
     low, high = bounds
     return {
         "value": float(min(max(value, low), high)),
@@ -173,7 +183,7 @@ def _within(value: float, reach: float, bounds: tuple[float, float]) -> dict[str
     }
 
 
-def _regression(sums: Any, scale: float, span: Any, z: float) -> dict[str, Any]:
+def _regression(sums: Vector, scale: float, span: tuple[float, float], z: float) -> dict[str, Known]:
     low, high = span
     rows = max(float(sums[4]), 1.0)
     square, error, mean, second = (float(value) / rows for value in sums[:4])
@@ -192,7 +202,7 @@ def _regression(sums: Any, scale: float, span: Any, z: float) -> dict[str, Any]:
     ratio = 4 * square / variance
     d_ratio = ratio * math.hypot(d_square / max(square, 1e-12), d_variance / variance)
     root = math.sqrt(square)
-    r_square = {
+    r_square: Known = {
         "value": min(1.0, 1 - ratio),
         "low": 1 - ratio - z * d_ratio,
         "high": min(1.0, 1 - ratio + z * d_ratio),

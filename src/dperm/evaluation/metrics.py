@@ -14,19 +14,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy.special import ndtri
 
-from dperm.evaluation.plan import MOST_DEVIANCE, Question, typical
+from dperm.evaluation.plan import MOST_DEVIANCE, Decided, Question, typical
 from dperm.evaluation.ratio import MOST, Ratio, known, share, unknown
 from dperm.evaluation.terms import WITHIN, middles
 from dperm.release.plan import Vector
+from dperm.release.record import CalibrationRow, Known, RocRecord, Score
 
 WIDEST = {"share": 0.8, "pairs": 1.0, "loss": 0.25, "mean": 0.25, "square": 0.1, "relative": 1.0, "r2": 4.0}
 NUISANCE = 0.1  # part of the error probability that goes to a nuisance: the mean of the target, the number of rows
-Score = dict[str, Any]
 Interval = tuple[float, float] | None
 
 
@@ -55,7 +54,7 @@ class Context:
         if interval is None or not crowding <= 1:
             return unknown(crowding, self.epsilon, self.n)
         cut = known(value, interval, bounds)
-        return {side: float(shape(number)) for side, number in cut.items()}
+        return {"value": float(shape(cut["value"])), "low": float(shape(cut["low"])), "high": float(shape(cut["high"]))}
 
     def ratio(
         self, ratio: Ratio, bounds: tuple[float, float], crowding: float, shape: Callable[[float], float] = float
@@ -72,7 +71,7 @@ class Context:
 # -- classes ----------------------------------------------------------------------------------------------------------
 
 
-def answers(sums: Vector, s: float, question: Question, context: Context) -> dict[str, Any]:
+def answers(sums: Vector, s: float, question: Question, context: Context) -> dict[str, Score]:
     """Accuracy, log-loss, and the same of the best guess that does not look at the row."""
     right, rows, n = float(sums[0]), float(sums[0] + sums[1]), context.n
     interval = share(right, rows, (s * s, s * s, 2 * s * s), context.z())
@@ -102,14 +101,20 @@ def _baseline(held: Vector, rows: float, s: float, context: Context) -> Score:
     """Share of the largest class: between the largest lower and the largest upper end of shares that all hold at once."""
     two = len(held) == 2
     z = context.z(tails=1 if two else len(held))
-    every = [_class_share(float(part), rows, s, z, context) for part in held[1 if two else 0 :]]
-    lost = next((one for one in every if one["value"] is None), None)
-    if lost is not None:
-        return lost
+    every: list[Known] = []
+    for part in held[1 if two else 0 :]:
+        one = _class_share(float(part), rows, s, z, context)
+        if one["value"] is None:
+            return one
+        every.append(one)
     if two:  # one share fixes the other
-        one = every[0]
-        every.append({"value": 1 - one["value"], "low": 1 - one["high"], "high": 1 - one["low"]})
-    return {side: max(1 / len(held), *(float(one[side]) for one in every)) for side in ("value", "low", "high")}
+        every.append(_opposite(every[0]))
+    least = 1 / len(held)
+    return {
+        "value": max(least, *(one["value"] for one in every)),
+        "low": max(least, *(one["low"] for one in every)),
+        "high": max(least, *(one["high"] for one in every)),
+    }
 
 
 def _entropy(positive: Score) -> Score:
@@ -127,14 +132,14 @@ def _entropy(positive: Score) -> Score:
 
 def scores(
     held: Mapping[str, Vector], scale: Mapping[str, float], edges: tuple[int, ...], question: Question, context: Context
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """AUC and calibration from counts of negatives and positives per bin of the predicted probability."""
     bins, s = question.bins, scale["scores"]
     negative, positive = held["scores"][:bins], held["scores"][bins : 2 * bins]
     # How many there are of each class is known from the answers, with independent noise.
     fewest = 2.0 * float(min(held["answers"][-2:]))
     crowding = context.crowding(s * math.sqrt(bins), fewest, "pairs")
-    found: dict[str, Any] = {"auc": context.ratio(pairs(negative, positive, s), (0.0, 1.0), crowding)}
+    found: dict[str, object] = {"auc": context.ratio(pairs(negative, positive, s), (0.0, 1.0), crowding)}
     if question.probabilities:
         middle, half = middles(edges)
         total = negative + positive
@@ -205,9 +210,10 @@ def calibration_error(
     return context.score(value, interval, (0.0, 1.0), crowding)
 
 
-def calibration(negative: Vector, positive: Vector, excess: Vector, s: float, context: Context) -> list[dict[str, float]]:
+def calibration(negative: Vector, positive: Vector, excess: Vector, s: float, context: Context) -> list[CalibrationRow]:
     """Observed share of positives per bin, for bins whose count stands out of the noise (five deviations)."""
-    total, rows = negative + positive, []
+    total = negative + positive
+    rows: list[CalibrationRow] = []
     for k in np.flatnonzero(total > 5 * math.sqrt(2) * s):
         interval = share(float(positive[k]), float(total[k]), (s * s, s * s, 2 * s * s), context.z())
         if interval is not None:
@@ -217,21 +223,22 @@ def calibration(negative: Vector, positive: Vector, excess: Vector, s: float, co
     return rows
 
 
-def roc(negative: Vector, positive: Vector) -> dict[str, list[float]]:
+def roc(negative: Vector, positive: Vector) -> RocRecord:
     """The curve through the bins' edges for a plot, made monotone (noise can bend it)."""
-    found = {}
-    for name, counts_of in (("false_positive_rate", negative), ("true_positive_rate", positive)):
+
+    def rate(counts_of: Vector) -> list[float]:
         kept = np.maximum(counts_of[::-1], 0.0)
-        found[name] = np.minimum(np.append(0.0, np.cumsum(kept)) / max(float(kept.sum()), 1e-300), 1.0).tolist()
-    return found
+        return list(np.minimum(np.append(0.0, np.cumsum(kept)) / max(float(kept.sum()), 1e-300), 1.0).tolist())
+
+    return {"false_positive_rate": rate(negative), "true_positive_rate": rate(positive)}
 
 
 # -- numbers ----------------------------------------------------------------------------------------------------------
 
 
 def regression(
-    held: Mapping[str, Vector], scale: Mapping[str, float], decided: Mapping[str, Any], question: Question, context: Context
-) -> dict[str, Any]:
+    held: Mapping[str, Vector], scale: Mapping[str, float], decided: Decided, question: Question, context: Context
+) -> dict[str, Score]:
     """R², root mean squared, mean absolute and mean error, and the deviation of the target, which is the error of its mean."""
     sums, n, s = held["moments"], context.n, scale["moments"]
     above, under, square, fourth = float(sums[0]), float(sums[1]), float(sums[2]), 2 * float(sums[3]) + 2 * s
@@ -256,7 +263,7 @@ def regression(
 
 
 def _target(
-    held: Mapping[str, Vector], scale: Mapping[str, float], decided: Mapping[str, Any], question: Question, context: Context
+    held: Mapping[str, Vector], scale: Mapping[str, float], decided: Decided, question: Question, context: Context
 ) -> tuple[Score, Score]:
     """R² and the deviation of the target: ratios for the means of the target that the sums allow, and the hull of the intervals.
 
@@ -305,8 +312,10 @@ def _target(
 
 def _from_one(score: Score) -> Score:
     """1 - θ."""
-    if score["value"] is None:
-        return score
+    return score if score["value"] is None else _opposite(score)
+
+
+def _opposite(score: Known) -> Known:
     return {"value": 1 - score["value"], "low": 1 - score["high"], "high": 1 - score["low"]}
 
 
@@ -318,8 +327,8 @@ def _hull(intervals: list[Interval]) -> Interval:
 
 
 def counts(
-    held: Mapping[str, Vector], scale: Mapping[str, float], decided: Mapping[str, Any], question: Question, context: Context
-) -> dict[str, Any]:
+    held: Mapping[str, Vector], scale: Mapping[str, float], decided: Decided, question: Question, context: Context
+) -> dict[str, Score]:
     """Mean Poisson deviance of the model and of a constant rate, the share explained (D²), and Σ predicted / Σ observed."""
     s = scale["moments"]
     a, aa, b, bb, ab, y, m, yy, mm, ym, rows = (float(v) for v in held["moments"])

@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from dperm.evaluation import terms as of
 from dperm.privacy import Gaussian, gaussian_mu
+from dperm.problem.specs import number
 from dperm.release.noise import gaussian_scale
-from dperm.release.plan import Plan, Settings, Shape, Stage, Target, Vector
+from dperm.release.plan import Plan, Shape, Stage, Target, Vector
 
 KINDS = ("binary", "multiclass", "regression", "counts")
 USED = {
@@ -22,7 +23,7 @@ USED = {
     "regression": ("low", "high", "by", "groups"),
     "counts": ("high", "max_exposure", "by", "groups"),
 }
-LATER: dict[str, Any] = {"labels": (), "by": "", "groups": ()}  # of 0.3.0: left out of a record where they have these values
+LATER: dict[str, object] = {"labels": (), "by": "", "groups": ()}  # of 0.3.0: left out of a record where they have these values
 MOST_GROUPS = 200
 BINS = 20
 STANDS_OUT = 4.0  # deviations of noise above which a count is believed
@@ -91,12 +92,12 @@ class Question:
         if not grouped and (self.groups or self.by):
             raise ValueError(f"Expected a column with 2 to {MOST_GROUPS} groups whose names differ, found others.")
 
-    def spec(self) -> dict[str, Any]:
+    def spec(self) -> dict[str, object]:
         found = {name: value for name, value in asdict(self).items() if name not in LATER or value != LATER[name]}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()}
 
     @classmethod
-    def from_spec(cls, spec: Mapping[str, Any]) -> Question:
+    def from_spec(cls, spec: Mapping[str, object]) -> Question:
         given: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in spec.items()}
         return cls(**given)
 
@@ -122,7 +123,19 @@ def _names(names: tuple[str, ...], fewest: int, most: int) -> bool:
     return fewest <= len(names) <= most and len(set(names)) == len(names) and all(isinstance(name, str) for name in names)
 
 
-def term_of(question: Question, name: str, decided: Settings) -> of.RowTerm:
+class Decided(TypedDict, total=False):
+    """What earlier stages decided: where bins are cut and sums are clipped, in parts of the range."""
+
+    edges: Sequence[int]
+    centre: float
+    centres: list[float]
+    clip: float
+    spread: float
+    size: float
+    rate: float
+
+
+def term_of(question: Question, name: str, decided: Decided) -> of.RowTerm:
     """The term of a stage, given what was decided before it."""
     if name.endswith(" by group"):
         centres = decided.get("centres", [0.0] * len(question.groups))  # of a regression's target: every group has its own
@@ -157,7 +170,7 @@ def term_of(question: Question, name: str, decided: Settings) -> of.RowTerm:
 
 
 # Sensitivities do not depend on what earlier stages released; any values serve to ask a term for its own.
-_ANY: Settings = {"edges": (0, of.GRID), "centre": 0.0, "clip": 1.0, "spread": 1.0, "size": 1.0, "rate": 1.0}
+_ANY: Decided = {"edges": (0, of.GRID), "centre": 0.0, "clip": 1.0, "spread": 1.0, "size": 1.0, "rate": 1.0}
 
 
 def plan_evaluation(question: Question, shape: Shape, target: Target) -> Plan:
@@ -199,10 +212,10 @@ def arrays(question: Question, released: Mapping[str, ArrayLike]) -> dict[str, V
     return found
 
 
-def decide(plan: Plan, question: Question, released: Mapping[str, ArrayLike]) -> Settings:
+def decide(plan: Plan, question: Question, released: Mapping[str, ArrayLike]) -> Decided:
     """Where bins are cut and sums are clipped, as far as the stages released so far say it. Units: parts of the range."""
     held, scale = arrays(question, released), noise_scales(plan)
-    decided: Settings = {}
+    decided: Decided = {}
     if "grid" in held:
         decided["edges"] = bin_edges(held["grid"], question.bins, scale["grid"])
     if "centre" in held:
@@ -224,18 +237,18 @@ def decide(plan: Plan, question: Question, released: Mapping[str, ArrayLike]) ->
     return decided
 
 
-def in_units(question: Question, decided: Settings) -> Settings:
+def in_units(question: Question, decided: Mapping[str, object]) -> dict[str, object]:
     """What was decided, in the data's units: bins as probabilities, sizes and centre like the target, the rate per exposure."""
-    told: Settings = {}
+    told: dict[str, object] = {}
     for name, value in decided.items():
         if name == "edges":
             told[name] = of.grid_edges()[np.asarray(value)].tolist()
         elif name in ("centre", "centres"):
             told[name] = (question.low + (np.asarray(value) + 1) / 2 * question.width).tolist()
         elif name == "rate":
-            told[name] = value * question.high / question.max_exposure
+            told[name] = number(value) * question.high / question.max_exposure
         else:
-            told[name] = value * question.width
+            told[name] = number(value) * question.width
     return told
 
 
@@ -276,8 +289,8 @@ def bin_edges(counts: Sequence[float] | Vector, bins: int, scale: float) -> list
     if total[-1] > STANDS_OUT * scale * math.sqrt(of.GRID):
         inner = np.searchsorted(np.maximum.accumulate(total), total[-1] * cells / bins) + 1
     edges = [0]
-    for number, edge in zip(cells, inner):  # every bin has at least one cell
-        edges.append(int(min(max(edge, edges[-1] + 1), of.GRID - (bins - number))))
+    for done, edge in zip(cells, inner):  # every bin has at least one cell
+        edges.append(int(min(max(edge, edges[-1] + 1), of.GRID - (bins - done))))
     return [*edges, of.GRID]
 
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+
+from dperm.release.record import Known, Unknown
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ def solve(top: float, bottom: float, covariance: tuple[float, float, float], z: 
     return (middle - reach) / square, (middle + reach) / square
 
 
-def known(value: float, interval: tuple[float, float], bounds: tuple[float, float]) -> dict[str, Any]:
+def known(value: float, interval: tuple[float, float], bounds: tuple[float, float]) -> Known:
     """A score with its interval cut to what the score can be; an estimate outside gives way to the middle of the interval."""
     low, high = (min(max(side, bounds[0]), bounds[1]) for side in interval)
     inside = low < value < high or low == high == value
@@ -63,7 +64,7 @@ def known(value: float, interval: tuple[float, float], bounds: tuple[float, floa
 MOST = 30.0  # beyond this the factor is not worth naming
 
 
-def unknown(crowding: float, epsilon: float, n: int) -> dict[str, Any]:
+def unknown(crowding: float, epsilon: float, n: int) -> Unknown:
     """No value, no interval, and in words what it would take: noise falls as 1/(ε·n), so `crowding` times as much of either."""
     factor = min(max(crowding, 1.5), MOST)
     needed = _rounded(epsilon * factor), _rounded(n * factor)

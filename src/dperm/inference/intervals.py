@@ -26,7 +26,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from dperm.inference.summary import Summary, reach
-from dperm.mechanisms.registry import mechanism_of_record
+from dperm.mechanisms.registry import mechanism_of_plan
 from dperm.mechanisms.scaled.errors import Errors
 from dperm.mechanisms.scaled.inference import ScaledInference
 from dperm.mechanisms.scaled.one_step import OneStep
@@ -269,7 +269,7 @@ def _mechanism(model: object) -> str:
 def _one_step(model: PrivateEstimator) -> tuple[Errors, OneStep, Vector]:
     """Errors of all encoded coefficients of a fit by `scaled-inference`, the step behind them, and the map to the columns."""
     plan, problem = model.plan_, Problem.from_spec(model.certificate_.record["problem"])
-    mechanism: ScaledInference = mechanism_of_record(plan.mechanism, plan.options)
+    mechanism = mechanism_of_plan(plan, ScaledInference)
     return mechanism.in_columns(plan, problem, model.release_.released)
 
 
@@ -280,9 +280,10 @@ def _scaled(model: Any, kept: Contrasts) -> tuple[Errors, str]:
 
 def target_sentence(model: PrivateEstimator) -> str:
     """What the estimates are of, in one sentence without a full stop."""
-    loss, decided = model.certificate_.record["problem"]["loss"]["name"], model.certificate_.record["decided"]
+    problem, decided = Problem.from_spec(model.certificate_.record["problem"]), model.certificate_.record["decided"]
+    loss = problem.loss.name
     half = (model._y_high - model._y_low) / 2 if hasattr(model, "_y_low") else 1.0
-    clip = f"{half * decided['clip'][-1]:.3g}"
+    clip = f"{half * np.asarray(decided['clip'], dtype=np.float64)[-1]:.3g}"
     weights = "rows weighted down by min(1, (R/length)²)"
     sentence = {
         "logistic": f"log-odds of the logistic model on {weights}, the ordinary ones if the model holds",
@@ -294,7 +295,7 @@ def target_sentence(model: PrivateEstimator) -> str:
         "ordinary coefficients if the log-mean is linear and few residuals are clipped",
         "quantile": f"quantile smoothed over ±{clip} on {weights}: the coefficients of the quantile if it is linear",
     }[loss]
-    if model.certificate_.record["problem"]["regularizer"]["name"] == "ridge":
+    if problem.regularizer.name == "ridge":
         sentence += "; the ridge's bias towards 0 is part of the target and not of the error"
     if loss != "poisson" and model.plan_.options.get("max_weight") is not None:
         sentence += "; rows count by their sample or class weights"

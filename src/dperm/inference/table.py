@@ -110,7 +110,8 @@ def estimates(model: PrivateEstimator, why: str) -> Estimates:
 def facts_of(model: PrivateEstimator) -> Facts:
     """What stands above the table."""
     certificate = model.certificate_
-    shape = certificate.record.get("shape", certificate.record.get("best", {}).get("shape", {}))
+    record: Mapping[str, Any] = certificate.record
+    shape = record.get("shape", record.get("best", {}).get("shape", {}))
     classes = [str(label) for label in getattr(model, "classes_", ())]
     noise = "NOT PRIVATE (seeded)" if certificate.noise == "seeded" else certificate.noise
     return (

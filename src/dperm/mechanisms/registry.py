@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, TypeVar
 
-from dperm.release.plan import MECHANISMS, MOST_RELEASES
+from dperm.release.plan import MECHANISMS, MOST_RELEASES, Plan
+
+if TYPE_CHECKING:
+    from dperm.release.plan import Mechanism
+
+Kind = TypeVar("Kind")
 
 
-def mechanism_from_spec(name: str, options: Mapping[str, Any]) -> Any:
+def mechanism_from_spec(name: str, options: Mapping[str, object]) -> Mechanism:
     """Rebuild a mechanism from its certificate.
 
     >>> mechanism_from_spec("gradient", {"steps": 7}).steps
@@ -17,10 +22,19 @@ def mechanism_from_spec(name: str, options: Mapping[str, Any]) -> Any:
 
     if name not in MECHANISMS:
         raise ValueError(f"Expected a mechanism in {sorted(MECHANISMS)}, found {name!r}.")
-    return MECHANISMS[name](**options)
+    found: Mechanism = MECHANISMS[name](**options)
+    return found
 
 
-def mechanism_of_record(name: str, options: Mapping[str, object]) -> Any:
+def mechanism_of_plan(plan: Plan, kind: type[Kind]) -> Kind:
+    """The mechanism that made a plan, as its class."""
+    found = mechanism_of_record(plan.mechanism, plan.options)
+    if not isinstance(found, kind):
+        raise ValueError(f"Expected a plan by {kind.__name__}, found one by {plan.mechanism!r}.")
+    return found
+
+
+def mechanism_of_record(name: str, options: Mapping[str, object]) -> Mechanism:
     """The mechanism that a certificate states; an option that it does not state has the meaning it had when there was none."""
     steps = options.get("steps")
     if isinstance(steps, int | float) and steps > MOST_RELEASES:  # some plans list their steps one by one

@@ -45,7 +45,7 @@ def _model(subject: Subject) -> list[Block]:
         ("predicts", subject.target or "not stated"),
         *((("classes", ", ".join(subject.classes)),) if subject.classes else ()),
         ("fitted by", subject.certificate.mechanism),
-        ("released numbers", f"{len(subject.certificate.record['coefficients']['encoded']):,} coefficients"),
+        ("released numbers", f"{subject.weights.size:,} coefficients"),
         ("columns after encoding", f"{shape['d']:,}"),
         ("day", day(subject.date)),
     ]

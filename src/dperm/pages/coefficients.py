@@ -83,8 +83,7 @@ def _slope(subject: Subject, effect: Effect) -> float:
     encoding = subject.encoding
     assert encoding is not None  # an effect has an encoding
     place = effect.places[0]
-    weight = subject.certificate.record["coefficients"]["encoded"][place]
-    return float(weight * (subject.half or 1.0) / encoding.width[place])
+    return float(subject.weights[place] * (subject.half or 1.0) / encoding.width[place])
 
 
 def _limits(effect: Effect, table: Any) -> tuple[float, float] | None:
@@ -132,7 +131,7 @@ def coefficient_blocks(subject: Subject, table: Any, no_table: str) -> list[Bloc
     own = _plain(subject)
     why = [Text(f"No intervals: {no_table}", "soft")] if no_table else []
     if own is None:
-        numbers = record["coefficients"]["encoded"][:200]
+        numbers = subject.weights[:200].tolist()
         names = subject.columns if len(subject.columns) == len(numbers) else [f"value {j + 1}" for j in range(len(numbers))]
         return [Table(("", "value"), [(name, f"{v:.6g}") for name, v in zip(names, numbers)], "", frozenset({1}))]
     return [*own, *why]

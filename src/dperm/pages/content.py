@@ -59,7 +59,7 @@ def sections(
         Section(f"What this means for one {who}", _person(certificate)),
         Section("Coefficients" if subject.encoding else "What was released", coefficient_blocks(subject, table, no_table)),
         Section("What was declared", declared_blocks(subject)),
-        Section("Where the budget went", _budget(certificate)),
+        Section("Where the budget went", _budget(subject)),
         Section("The guarantee", [_facts(certificate)]),
         Section("What is not on this page", [Text(_ABSENT)]),
         Section("Certificate", [Text(_CHECK), Code(certificate.to_json(), "The whole record")]),
@@ -201,8 +201,7 @@ def declared_blocks(subject: Subject) -> list[Block]:
     """Bounds, levels and what a missing cell counts as: public facts that the guarantee rests on."""
     encoding = subject.encoding
     if encoding is None:
-        box = subject.certificate.record["problem"]["data"]
-        return [Text(f"Rows are clipped into the declared bounds: a row's norm is at most {box['x_norm']:.4g}.")]
+        return [Text(f"Rows are clipped into the declared bounds: a row's norm is at most {subject.problem.data.x_norm:.4g}.")]
     rows, seen = [], set()
     for j, (name, kind, group) in enumerate(zip(encoding.names, encoding.kinds, encoding.groups)):
         if group >= 0:
@@ -251,15 +250,15 @@ def _missing(encoding: Encoding, j: int) -> str:
     return "the middle" if encoding.kinds[j] == "numeric" and encoding.centred else "0"
 
 
-def _budget(certificate: Certificate) -> list[Block]:
+def _budget(subject: Subject) -> list[Block]:
+    certificate, encoding = subject.certificate, subject.encoding
     plan, problem = rebuilt_plan(certificate.record)
-    kinds = tuple((certificate.record["encoding"] or {}).get("kinds", ()))
     stages = stage_blocks(certificate.record["stages"], certificate.delta, certificate.relation)
     whole = Code(plan.explain(), "The plan with every number")
-    if certificate.record["encoding"] is None:  # a mean or a median has one mechanism
+    if encoding is None:  # a mean or a median has one mechanism
         return [*stages, whole]
     rows = []
-    for entry in alternatives(problem, plan.shape, plan.target, asked_for="coefficients", kinds=kinds, planned=False):
+    for entry in alternatives(problem, plan.shape, plan.target, asked_for="coefficients", kinds=encoding.kinds, planned=False):
         bound = "no bound" if entry["predicted_risk"] is None else f"{entry['predicted_risk']:.3g}"
         can = "this fit" if entry["mechanism"] == plan.mechanism else "possible"
         rows.append((entry["mechanism"], bound, f"needs {entry['needs'][0]}" if entry["needs"] else can))

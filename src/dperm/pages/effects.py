@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from dperm.pages.charts import number
 from dperm.pages.subject import Subject
+from dperm.problem import specs
 from dperm.release.plan import MECHANISMS
 from dperm.tables.encoding import Encoding
-from dperm.tables.packed import unpacked
 from dperm.terms.affine import Features
 from dperm.terms.moments import smat
 from dperm.terms.statistics import SquareSum
@@ -55,7 +55,7 @@ def weights_of(subject: Subject) -> Vector | None:
     """Coefficients per margin and encoded column, without the intercept, in the units of the outcome; None for other models."""
     record, problem, encoding = subject.certificate.record, subject.problem, subject.encoding
     linear = getattr(MECHANISMS.get(record["mechanism"]["name"]), "linear", True)
-    weights = unpacked(record["coefficients"]["encoded"])
+    weights = subject.weights
     if encoding is None or not linear:
         return None
     width = encoding.d + (1 if problem.data.intercept else 0)
@@ -100,7 +100,7 @@ def spread_and_mean(subject: Subject) -> tuple[Vector | None, Vector | None]:
         return None, None
     matrix = smat(moments, size) / record["shape"]["n"]
     mean = matrix[: encoding.d, encoding.d] / problem.data.intercept
-    noise = float(record["stages"][0]["settings"]["scale"]) / record["shape"]["n"]
+    noise = specs.number(record["stages"][0]["settings"]["scale"]) / record["shape"]["n"]
     return np.sqrt(np.maximum(np.diag(matrix)[: encoding.d] - mean**2, noise)), mean
 
 
@@ -114,9 +114,10 @@ def hidden_spreads(subject: Subject) -> frozenset[int]:
         return frozenset()
     squares = np.array(record["released"]["squares"], dtype=np.float64)
     # Where all second moments were released the squares are the first of them, and have the same noise.
-    sensitivity = SquareSum(Features(), record["decided"]["centred_radius"]).sensitivity(record["target"]["relation"])
+    radius = specs.number(record["decided"]["centred_radius"])
+    sensitivity = SquareSum(Features(), radius).sensitivity(record["target"]["relation"])
     event = next(stage["event"] for stage in record["stages"] if stage["name"] == "squares")
-    noise = sensitivity * record["target"]["rows_per_person"] / event["mu"]
+    noise = sensitivity * record["target"]["rows_per_person"] / specs.number(event["mu"])
     return frozenset(np.flatnonzero(squares[: encoding.d] < CLEAR * noise).tolist())
 
 

@@ -98,7 +98,7 @@ def _loss(subject: Subject) -> dict[str, object]:
 
 def _accounting(subject: Subject) -> dict[str, object]:
     record = subject.certificate.record
-    kind = _ACCOUNTED.get(record["guarantee"]["kind"]["kind"], "exact composition of the stages' privacy losses")
+    kind = _ACCOUNTED.get(str(record["guarantee"]["kind"]["kind"]), "exact composition of the stages' privacy losses")
     stages = ", ".join(str(stage["name"]) for stage in record["stages"])
     ledger = record.get("ledger")
     spent = "" if not isinstance(ledger, Mapping) else f" Debited as entry {ledger['entry']['number']} of a budget ledger."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from dperm.mechanisms.registry import mechanism_of_plan
 from dperm.mechanisms.scaled.additive import Additive
 from dperm.mechanisms.scaled.smoothness import shape_values
 from dperm.pages.charts import Panel, Panels
@@ -20,7 +21,7 @@ def shape_blocks(subject: Subject) -> list[Block]:
     if record["mechanism"]["name"] != Additive.name:
         return []
     plan, _ = rebuilt_plan(record)
-    mechanism, encoding = Additive(**dict(plan.options)), record["encoding"]
+    mechanism, encoding = mechanism_of_plan(plan, Additive), subject.encoding
     if not mechanism.curved or encoding is None:
         return [Text("No column has a shape: this model is the line.", "soft")]
     shares = np.array([column.places for column in mechanism.columns(plan, record["released"])])
@@ -28,11 +29,11 @@ def shape_blocks(subject: Subject) -> list[Block]:
     values, _ = shape_values(w, plan.shape.d, mechanism.curved, centre, shares)
     panels = []
     for place, j in enumerate(mechanism.curved):
-        low, high = float(encoding["low"][j]), float(encoding["high"][j])
+        low, high = float(encoding.low[j]), float(encoding.high[j])
         grid = low + (high - low) * (np.arange(CELLS) + 0.5) / CELLS
         curve = values[place, :CELLS] * (subject.half or 1.0)
         words = f"from {curve.min():+.2g} to {curve.max():+.2g}"
-        panels.append(Panel(str(encoding["names"][j]), words, list(zip(grid.tolist(), curve.tolist()))))
+        panels.append(Panel(encoding.names[j], words, list(zip(grid.tolist(), curve.tolist()))))
     caption = (
         f"Change of the {subject.outcome} along each numeric column, all else equal, counted from its average under the released "
         f"marginals. Smoothness: {record['decided']['shapes']}."

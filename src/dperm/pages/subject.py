@@ -7,8 +7,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+import numpy as np
+
 from dperm.problem import Problem
+from dperm.release.plan import Vector
 from dperm.tables.encoding import Encoding
+from dperm.tables.packed import unpacked
 from dperm.walk.certificate import Certificate
 
 UNNAMED = "table"  # what a schema without a name is called
@@ -28,8 +32,8 @@ class Subject:
     data: str = ""
     date: str = ""
     half: float | None = None
-    slopes: Any = None  # coef_ and intercept_, in the caller's units, where the model has them
-    intercept: Any = None
+    slopes: np.ndarray | None = None  # coef_ and intercept_, in the caller's units, where the model has them
+    intercept: np.ndarray | float | None = None
     columns: tuple[str, ...] = ()  # of the input, where the certificate holds no encoding (means and medians)
 
     @property
@@ -40,6 +44,11 @@ class Subject:
     def encoding(self) -> Encoding | None:
         spec = self.certificate.record["encoding"]
         return None if spec is None else Encoding.from_spec(spec)
+
+    @property
+    def weights(self) -> Vector:
+        """The released coefficients, in encoded units."""
+        return unpacked(self.certificate.record["coefficients"]["encoded"])
 
     @property
     def title(self) -> str:

@@ -30,6 +30,7 @@ import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypedDict
 
 import numpy as np
 
@@ -37,6 +38,15 @@ from dperm.privacy import Concentrated, Event, Gaussian, PureDP, Sampled, compos
 
 SHARES = {"auto": (0.75, 0.20, 0.05), "gaussian": (1.0, 0.0, 0.0), "renyi": (0.0, 0.95, 0.05)}
 _SPREAD = (0, -0.5, 0.5, 1, 2)  # orders 1 + (α* - 1)·2^j around the best one, which has half of the weight
+
+
+class CostRecord(TypedDict):
+    """A cost as ledgers keep it."""
+
+    square: float | None
+    curve: list[float]
+    failure: float
+    pure: float | None
 
 
 @dataclass(frozen=True)
@@ -48,7 +58,7 @@ class Cost:
     failure: float
     pure: float | None
 
-    def spec(self) -> dict[str, object]:
+    def spec(self) -> CostRecord:
         return {"square": self.square, "curve": list(self.curve), "failure": self.failure, "pure": self.pure}
 
 

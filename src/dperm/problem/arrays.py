@@ -211,3 +211,9 @@ def scalar_sigmoid(t: float) -> float:
 def is_sparse(X: object) -> bool:
     """Without importing SciPy for people who never use it."""
     return hasattr(X, "tocsr")
+
+
+def dense(X: Matrix) -> np.ndarray:
+    """The rows as an array; a sparse matrix is written out."""
+    found: np.ndarray = X.toarray() if hasattr(X, "toarray") else X
+    return found

@@ -29,13 +29,14 @@ from dperm.release.driver import replay
 from dperm.release.ledger.book import receipt_again
 from dperm.release.noise import noise_source
 from dperm.release.plan import Outcome, Plan, Shape, Target
+from dperm.release.record import NoiseRecord, ProfileRecord, ReceiptRecord
 from dperm.rows.memory import MemoryRows
 from dperm.tables.column import Column
 from dperm.tables.persons import person_column, person_weights, unit_of
 from dperm.tables.schema import Schema
 from dperm.tables.tables import column_names, in_memory_only, is_table
-from dperm.walk.certificate import ARITHMETIC, target_spec
-from dperm.walk.claims import TOLERANCE, Claim, differences, plain
+from dperm.walk.certificate import noise_stated, target_spec
+from dperm.walk.claims import TOLERANCE, Claim, differences, noise_again, plain
 from dperm.walk.fitting import execute
 
 if TYPE_CHECKING:
@@ -76,10 +77,12 @@ class Profile(Claim):
 
     FORMAT: ClassVar[str] = FORMAT
 
+    record: ProfileRecord
+
     @property
-    def columns(self) -> Mapping[str, object]:
+    def columns(self) -> Mapping[str, Mapping[str, object]]:
         """What was found about each column, by name."""
-        return {column["name"]: column for column in self.record["profile"]["columns"]}
+        return {str(column["name"]): column for column in self.record["profile"]["columns"]}
 
     @property
     def plan(self) -> Plan:
@@ -94,18 +97,16 @@ class Profile(Claim):
         return iter(differences(_again(self.record), self.record))
 
 
-def _planned(record: Mapping[str, Any]) -> Plan:
+def _planned(record: ProfileRecord) -> Plan:
     target = Target.declare(n=record["shape"]["n"], **record["target"])
     question = Question.from_spec(record["question"])
     return plan_profile(question, Shape(record["shape"]["n"], len(question.columns)), target)
 
 
-def _again(record: Mapping[str, Any]) -> dict[str, object]:
+def _again(record: ProfileRecord) -> ProfileRecord:
     """The record that follows from the stated releases."""
     plan, question = _planned(record), Question.from_spec(record["question"])
-    noise = {"policy": record["noise"]["policy"]}
-    if noise["policy"] == "seeded":
-        noise["seed"] = record["noise"]["seed"]
+    noise = noise_again(record["noise"])
     receipt = receipt_again(record["ledger"], plan, noise["policy"]) if "ledger" in record else None
     outcome = replay(program(plan, question), record["released"])
     _check_shown(plan, record["released"])
@@ -247,22 +248,27 @@ def _record(
     plan: Plan,
     question: Question,
     outcome: Outcome,
-    noise: Mapping[str, Any],
+    noise: NoiseRecord,
     level: float,
     schema: Mapping[str, object] | None,
-    receipt: Mapping[str, object] | None,
-) -> dict[str, object]:
+    receipt: ReceiptRecord | None,
+) -> ProfileRecord:
     target, released = plan.target, plain(outcome.released)
     composed = plan.guarantee.epsilon(target.delta)
     if composed > target.epsilon * (1 + TOLERANCE):
         raise ValueError("the plan costs more than its target")
-    budget = {"epsilon": target.epsilon, "delta": target.delta, "relation": target.relation}
     size = "nominal" if target.relation == "add-remove" else "public"
-    return {
+    record: ProfileRecord = {
         "format": FORMAT,
         "statement": f"({target.epsilon:g}, {target.delta:g})-differential privacy of the profile per {target.unit} "
         f"({target.relation}), with {size} n = {plan.shape.n}",
-        "guarantee": {**budget, "unit": target.unit, "composed_epsilon": composed},
+        "guarantee": {
+            "epsilon": target.epsilon,
+            "delta": target.delta,
+            "relation": target.relation,
+            "unit": target.unit,
+            "composed_epsilon": composed,
+        },
         "target": target_spec(target),
         "shape": {"n": plan.shape.n, "d": plan.shape.d},
         "question": plain(question.spec()),
@@ -272,6 +278,8 @@ def _record(
         "released": released,
         "digest": hashlib.sha256(json.dumps(released, sort_keys=True).encode()).hexdigest(),
         "profile": plain(described(plan, question, released, level)),
-        "noise": {**noise, "private": noise["policy"] != "seeded", "claim": ARITHMETIC[noise["policy"]]},
-        **({} if receipt is None else {"ledger": plain(receipt)}),
+        "noise": noise_stated(noise),
     }
+    if receipt is not None:
+        record["ledger"] = plain(receipt)
+    return record

@@ -121,7 +121,7 @@ class Draw:
 class View(Protocol):
     """A row-by-row map that follows from public numbers and released values."""
 
-    def of(self, rows: Rows) -> tuple[Rows, Any]:
+    def of(self, rows: Rows) -> tuple[Rows, object]:
         """The rows as they are seen from now on, and what the program needs to know of it."""
         ...
 
@@ -141,7 +141,7 @@ class See:
 class Decide:
     """Settings that follow from released values, for the record."""
 
-    settings: Mapping[str, Any]
+    settings: Mapping[str, object]
 
 
 Ask = Sum | Open | Close | Solve | Publish | Draw | See | Decide

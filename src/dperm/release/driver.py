@@ -23,7 +23,7 @@ from dperm.privacy import Event, Gaussian, Sampled
 from dperm.problem.arrays import Array, namespace
 from dperm.release.asks import Ask, Close, Decide, Draw, Open, Program, Publish, Secret, See, Solve, Sum
 from dperm.release.noise import MANY, GridNoise, Noise, gaussian_scale
-from dperm.release.plan import Outcome, Plan, Stage
+from dperm.release.plan import Outcome, Plan, Released, Stage
 from dperm.rows.base import Rows, Term, sum_step
 from dperm.rows.device import to_host
 from dperm.terms.gradient import SampledTerm, person_rate
@@ -262,26 +262,27 @@ def run(
         answer = state.answer(ask)
 
 
-def replay(program: Program, released: Mapping[str, Any]) -> Outcome:
+def replay(program: Program, released: Released) -> Outcome:
     """What the program decides when it is given the recorded answers; unrecorded ones are NaN.
 
     Raises `ValueError` where the record lacks an answer that the program asks for, or holds one that it does not.
     """
-    waiting = dict(released)
-    decided: dict[str, Any] = {}
+    waiting: dict[str, object] = dict(released)
+    decided: dict[str, object] = {}
     opened: str | None = None
 
-    def recorded(name: str, listed: bool = False) -> Any:
-        if name not in waiting or (listed and not waiting[name]):
+    def recorded(name: str, listed: bool = False) -> object:
+        found = waiting.pop(name, None)
+        if found is None or (listed and not (isinstance(found, list) and found)):
             raise ValueError(f"the released value {name!r} is missing")
-        if not listed:
-            return waiting.pop(name)
-        first, *rest = waiting.pop(name)
+        if not (listed and isinstance(found, list)):
+            return found
+        first, *rest = found
         if rest:
             waiting[name] = rest
         return first
 
-    answer: Any = None
+    answer: object = None
     while True:
         try:
             ask = program.send(answer)

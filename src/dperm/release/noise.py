@@ -14,16 +14,18 @@ from __future__ import annotations
 
 import math
 import secrets
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
 from numbers import Integral
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dperm.problem.arrays import Array, namespace
+from dperm.release.record import NoiseRecord
 from dperm.rows.base import one_blas_thread
 from dperm.rows.device_sums import beside
 
@@ -43,9 +45,9 @@ class Noise(Protocol):
 
     def generator(self) -> np.random.Generator: ...
 
-    def normal(self, scale: float, size: object) -> NDArray[np.float64]: ...
+    def normal(self, scale: float, size: int | tuple[int, ...]) -> NDArray[np.float64]: ...
 
-    def spec(self) -> dict[str, Any]: ...
+    def spec(self) -> NoiseRecord: ...
 
 
 class SecureNoise:
@@ -58,7 +60,7 @@ class SecureNoise:
 
         return np.random.Generator(ChaCha(key=secrets.randbits(256), rounds=20))
 
-    def normal(self, scale: float, size: Any) -> NDArray[np.float64]:
+    def normal(self, scale: float, size: int | tuple[int, ...]) -> NDArray[np.float64]:
         if np.prod(size, dtype=np.int64) < MANY:
             return np.asarray(scale * self.generator().standard_normal(size))
         found = np.empty(size)
@@ -72,7 +74,7 @@ class SecureNoise:
             list(pool.map(draw, parts))
         return found
 
-    def spec(self) -> dict[str, Any]:
+    def spec(self) -> NoiseRecord:
         return {"policy": self.policy}
 
 
@@ -88,10 +90,10 @@ class SeededNoise:
     def generator(self) -> np.random.Generator:
         return self._generator
 
-    def normal(self, scale: float, size: Any) -> NDArray[np.float64]:
+    def normal(self, scale: float, size: int | tuple[int, ...]) -> NDArray[np.float64]:
         return np.asarray(scale * self._generator.standard_normal(size))
 
-    def spec(self) -> dict[str, Any]:
+    def spec(self) -> NoiseRecord:
         return {"policy": self.policy, "seed": self.seed}
 
 
@@ -117,7 +119,7 @@ class ExactNoise(SecureNoise):
 
 
 @lru_cache(maxsize=16)
-def _discrete_gaussian(scale: float) -> Any:
+def _discrete_gaussian(scale: float) -> Callable[[list[int]], list[int]]:
     """The sampler of one scale: a pure description, kept because making it costs more than a draw. It holds no random state."""
     try:
         import opendp.prelude as dp
@@ -127,7 +129,9 @@ def _discrete_gaussian(scale: float) -> Any:
             "Expected the package opendp for noise='exact', found none. Install dperm[exact], or use noise='secure'."
         ) from error
     dp.enable_features("contrib")
-    return make_gaussian(dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T="f64"), scale)
+    domain, distance = dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T="f64")
+    sampler: Callable[[list[int]], list[int]] = make_gaussian(domain, distance, scale)
+    return sampler
 
 
 def noise_source(policy: str = "secure", random_state: object = None) -> Noise:

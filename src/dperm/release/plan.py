@@ -5,20 +5,22 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import Field, asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from dperm.privacy import RELATIONS, Event, Guarantee, compose
 from dperm.problem import Problem
+from dperm.release.record import StageRecord, TargetRecord
 from dperm.words.display import box, budget_chips
 
 if TYPE_CHECKING:
     from dperm.release.asks import Program
 
 Vector = NDArray[np.float64]
+Released = Mapping[str, ArrayLike]  # noisy answers by their stage: arrays in a run, lists in a record
 Settings = dict[str, Any]
 UNITS = ("row", "person")
 # A stranger's record must neither fill the memory of whoever checks it nor keep him waiting.
@@ -65,8 +67,14 @@ class Target:
         if not self.unit:
             object.__setattr__(self, "unit", "person" if self.rows_per_person > 1 else "row")
 
-    def spec(self) -> dict[str, Any]:
-        return asdict(self)
+    def spec(self) -> TargetRecord:
+        return {
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "relation": self.relation,
+            "rows_per_person": self.rows_per_person,
+            "unit": self.unit,
+        }
 
     @classmethod
     def declare(
@@ -146,7 +154,7 @@ class Stage:
     event: Event
     settings: Mapping[str, Any] = field(default_factory=dict)
 
-    def spec(self) -> dict[str, Any]:
+    def spec(self) -> StageRecord:
         return {"name": self.name, "event": self.event.spec(), "settings": dict(self.settings)}
 
 
@@ -179,7 +187,7 @@ class Plan:
     """
 
     mechanism: str
-    options: Mapping[str, Any]
+    options: Mapping[str, object]
     stages: tuple[Stage, ...]
     target: Target
     shape: Shape
@@ -241,7 +249,7 @@ class Outcome:
     followed from those."""
 
     w: Vector
-    released: Mapping[str, object] = field(default_factory=dict)
+    released: Released = field(default_factory=dict)
     decided: Mapping[str, object] = field(default_factory=dict)
 
 
@@ -249,7 +257,7 @@ class Mechanism(Protocol):
     """One theorem. `plan` is pure, and so is `program` between its asks: it sees neither rows nor noise."""
 
     name: ClassVar[str]
-    __dataclass_fields__: ClassVar[dict[str, Any]]  # its options are the fields of a frozen dataclass
+    __dataclass_fields__: ClassVar[dict[str, Field[object]]]  # its options are the fields of a frozen dataclass
 
     def missing(self, problem: Problem, target: Target) -> list[str]:
         """What the theorem needs and the problem does not have, each in words; empty when all is met."""
@@ -271,7 +279,7 @@ def register(cls: type) -> type:
     return cls
 
 
-def options_of(mechanism: Any) -> dict[str, object]:
+def options_of(mechanism: Mechanism) -> dict[str, object]:
     """The public options of a mechanism (a frozen dataclass), as the certificate stores them.
 
     An option that came later is left out where it has the meaning that records without it have (`UNSTATED` of its class).

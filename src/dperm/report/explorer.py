@@ -124,10 +124,10 @@ def answer(**values: Any) -> dict[str, Any]:
 
 
 @functools.lru_cache(maxsize=1024)
-def bounds(**values: Any) -> dict[str, Any]:
+def bounds(**values: Any) -> advice.Bounds:
     """Worst-case risks and the records that a risk needs; they may take seconds, and the page does not wait for them."""
     fit, goal = declared(values), values.get("target_risk")
-    found = advice.outlook(fit.estimator, fit.plan(), fit.problem, planned=False)
+    found = advice.outlook(fit, fit.plan(), planned=False)
     known = goal is not None and values["model"] in advice.BOUNDED
     found["sample_size"] = sample_sizes(fit.problem, fit.shape, fit.target, float(goal or 0.0)) if known else None
     return found

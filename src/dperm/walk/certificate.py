@@ -12,16 +12,18 @@ import hashlib
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dperm.mechanisms.registry import mechanism_of_record
 from dperm.problem import Problem
 from dperm.release.driver import replay
-from dperm.release.plan import MECHANISMS, Plan, Shape, Target, UnmetNeeds, Vector
+from dperm.release.plan import MECHANISMS, Plan, Released, Shape, Target, UnmetNeeds, Vector
+from dperm.release.record import CertificateRecord, CoefficientsRecord, GuaranteeRecord, NoiseRecord, ReceiptRecord, TargetRecord
 from dperm.tables.packed import packed, unpacked
-from dperm.walk.claims import SEEDED, TOLERANCE, Claim, differences, plain
+from dperm.walk.claims import SEEDED, TOLERANCE, Claim, differences, noise_again, plain
 
 if TYPE_CHECKING:
     from dperm.release.noise import Noise
@@ -53,6 +55,8 @@ class Certificate(Claim):
 
     FORMAT: ClassVar[str] = FORMAT
 
+    record: CertificateRecord
+
     @property
     def unit(self) -> str:
         return str(self.record["guarantee"]["unit"])
@@ -71,7 +75,7 @@ def certify(
     outcome: Outcome,
     noise: Noise,
     encoding: Encoding | None,
-    receipt: Mapping[str, Any] | None = None,
+    receipt: ReceiptRecord | None = None,
 ) -> Certificate:
     """Write the record of a finished run; `receipt` is the ledger's, where one was debited."""
     return Certificate(
@@ -94,20 +98,20 @@ def _record(
     problem: Problem,
     plan: Plan,
     decided: Mapping[str, object],
-    released: object,
-    noise: Mapping[str, Any],
+    released: Released,
+    noise: NoiseRecord,
     encoding: Encoding | None,
     w: Vector,
-    receipt: Mapping[str, object] | None = None,
+    receipt: ReceiptRecord | None = None,
     older: bool = False,
     listed: bool = False,
-) -> dict[str, Any]:
+) -> CertificateRecord:
     """`older`: as a record was written before it stated its unit (`target.unit`); `listed`: before many numbers were packed."""
     target, shape = plan.target, plan.shape
     composed = plan.guarantee.epsilon(target.delta)
     # A plan never exceeds its target; the lectures' printed calibrations do, and then the truth is what is stated.
     epsilon = target.epsilon if composed <= target.epsilon * (1 + TOLERANCE) else composed
-    guarantee = {
+    guarantee: GuaranteeRecord = {
         "epsilon": epsilon,
         "delta": target.delta,
         "relation": target.relation,
@@ -118,7 +122,7 @@ def _record(
     assumptions = list(plan.assumptions)
     if noise["policy"] == "seeded":
         assumptions.append(SEEDED)
-    return {
+    record: CertificateRecord = {
         "format": FORMAT,
         "statement": statement(guarantee, plan, noise["policy"], older=older),
         "guarantee": guarantee,
@@ -131,12 +135,19 @@ def _record(
         "decided": plain(dict(decided)),
         "released": released,
         "assumptions": assumptions,
-        "noise": {**noise, "private": noise["policy"] != "seeded", "claim": ARITHMETIC[noise["policy"]]},
+        "noise": noise_stated(noise),
         "encoding": None if encoding is None else encoding.spec(),
         "declaration": [] if encoding is None else declaration(encoding),
         "coefficients": _coefficients(problem, encoding if per_column(plan.mechanism) else None, w, listed),
-        **({} if receipt is None else {"ledger": dict(receipt)}),
     }
+    if receipt is not None:
+        record["ledger"] = receipt
+    return record
+
+
+def noise_stated(noise: NoiseRecord) -> NoiseRecord:
+    """Where the noise came from, and what that is worth."""
+    return {**noise, "private": noise["policy"] != "seeded", "claim": ARITHMETIC[noise["policy"]]}
 
 
 def _constants(problem: Problem, older: bool) -> dict[str, object]:
@@ -170,9 +181,9 @@ def declaration(encoding: Encoding) -> list[str]:
     return lines
 
 
-def _coefficients(problem: Problem, encoding: Encoding | None, w: Vector, listed: bool) -> dict[str, Any]:
+def _coefficients(problem: Problem, encoding: Encoding | None, w: Vector, listed: bool) -> CoefficientsRecord:
     values = np.ravel(w)
-    stored: dict[str, Any] = {"encoded": values.tolist() if listed else packed(values), "sha256": coefficient_hash(w)}
+    stored: CoefficientsRecord = {"encoded": values.tolist() if listed else packed(values), "sha256": coefficient_hash(w)}
     linear = problem.loss.margins * ((0 if encoding is None else encoding.d) + (1 if problem.data.intercept else 0))
     if encoding is not None and len(values) == linear > 0:  # a network has no coefficients per column
         margins = problem.loss.margins
@@ -186,17 +197,20 @@ def per_column(mechanism: str) -> bool:
     return bool(getattr(MECHANISMS[mechanism], "per_column", True))
 
 
-def coefficient_hash(w: Any) -> str:
+def coefficient_hash(w: ArrayLike) -> str:
     """SHA-256 of the coefficients as IEEE doubles, little-endian."""
     return hashlib.sha256(np.ascontiguousarray(np.ravel(w), dtype="<f8").tobytes()).hexdigest()
 
 
-def target_spec(target: Target, older: bool = False) -> dict[str, object]:
+def target_spec(target: Target, older: bool = False) -> TargetRecord:
     """The target as records state it; an older one did not state its unit."""
-    return {name: value for name, value in target.spec().items() if not (older and name == "unit")}
+    record = target.spec()
+    if older:
+        del record["unit"]
+    return record
 
 
-def statement(guarantee: Mapping[str, Any], plan: Plan, policy: str, *, older: bool = False) -> str:
+def statement(guarantee: GuaranteeRecord, plan: Plan, policy: str, *, older: bool = False) -> str:
     """The guarantee in words that a person can repeat, with everything that it rests on."""
     epsilon, delta, target, shape = guarantee["epsilon"], guarantee["delta"], plan.target, plan.shape
     nominal = target.relation == "add-remove"
@@ -239,7 +253,7 @@ def _change(target: Target, older: bool) -> str:
     }[target.relation]
 
 
-def _recompute(record: Mapping[str, Any]) -> dict[str, object]:
+def _recompute(record: CertificateRecord) -> CertificateRecord:
     from dperm.tables.encoding import Encoding
 
     problem = Problem.from_spec(record["problem"])
@@ -263,9 +277,7 @@ def _recompute(record: Mapping[str, Any]) -> dict[str, object]:
     if encoding is not None:
         _check_gaps(encoding, mechanism, decided)
         encoding = encoding.resolved(decided)
-    noise = {"policy": record["noise"]["policy"]}
-    if noise["policy"] == "seeded":
-        noise["seed"] = record["noise"]["seed"]
+    noise = noise_again(record["noise"])
     return _record(
         problem=problem,
         plan=plan,
@@ -287,7 +299,7 @@ def _check_gaps(encoding: Encoding, mechanism: Mechanism, decided: Mapping[str, 
         raise ValueError("the columns whose missing cells take the centre are not those whose present cells were counted")
 
 
-def _receipt(stated: Mapping[str, object], plan: Plan, policy: str) -> dict[str, object]:
+def _receipt(stated: ReceiptRecord, plan: Plan, policy: str) -> ReceiptRecord:
     """The ledger entry as the plan implies it: costs and place in the chain are recomputed, the rest is bound by its hash."""
     from dperm.release.ledger.book import receipt_again
 

@@ -7,11 +7,12 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeGuard, cast
 
 import numpy as np
 
 from dperm.release.plan import UnmetNeeds
+from dperm.release.record import ClaimRecord, NoiseRecord
 from dperm.words.display import box, budget_chips
 from dperm.words.wording import printable
 
@@ -41,7 +42,7 @@ class Claim:
     FORMAT: ClassVar[str] = ""
     OLDER: ClassVar[tuple[str, ...]] = ()  # formats that are no longer written but still read
 
-    record: Mapping[str, Any]
+    record: ClaimRecord
 
     @property
     def epsilon(self) -> float:
@@ -112,7 +113,12 @@ class Claim:
             raise ValueError(f"Expected a certificate in JSON, found text that does not parse: {error}.") from error
         if not isinstance(record, dict) or record.get("format") not in (cls.FORMAT, *cls.OLDER):
             raise ValueError(f"Expected a certificate with format {cls.FORMAT!r}, found another file. Pass certificate.json.")
-        return cls(record)
+        return cls.stated(record)
+
+    @classmethod
+    def stated(cls, record: Mapping[str, object]) -> Self:
+        """The claim of a record that was read: whether all of it is there and true is for `verify` to say."""
+        return cls(cast(ClaimRecord, record))
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -121,7 +127,8 @@ class Claim:
     @property
     def assumptions(self) -> tuple[str, ...]:
         """What the guarantee rests on and no code enforces (seeded noise is another matter: see `noise`)."""
-        return tuple(text for text in self.record.get("assumptions", ()) if text != SEEDED)
+        stated = self.record.get("assumptions", ())
+        return tuple(text for text in stated if text != SEEDED) if isinstance(stated, list) else ()
 
     def disagreements(self) -> Iterator[str]:
         """Compute everything again; a sentence for each disagreement. What cannot be computed may raise."""
@@ -142,6 +149,11 @@ class Claim:
         if not accept_assumptions and not found:
             found.extend(f"{text}: pass --accept-assumptions to accept that" for text in self.assumptions)
         return Verdict(tuple(found))
+
+
+def noise_again(stated: NoiseRecord) -> NoiseRecord:
+    """Where the noise came from, without what follows from it."""
+    return {"policy": stated["policy"], "seed": stated["seed"]} if stated["policy"] == "seeded" else {"policy": stated["policy"]}
 
 
 def reproducible(record: Mapping[str, object]) -> bool:
@@ -176,7 +188,7 @@ def differences(expected: Mapping[str, object], found: Mapping[str, object]) -> 
     return reasons
 
 
-def _compare(path: str, expected: Any, found: Any, reasons: list[str]) -> None:
+def _compare(path: str, expected: object, found: object, reasons: list[str]) -> None:
     """Walk both records; name every leaf where the recomputed value and the stated one differ."""
     where = path or "record"
     if isinstance(expected, Mapping) and isinstance(found, Mapping):
@@ -191,12 +203,12 @@ def _compare(path: str, expected: Any, found: Any, reasons: list[str]) -> None:
             reasons.append(f"{where} has {len(found)} entries, recomputed {len(expected)}")
         for number, (one, other) in enumerate(zip(expected, found)):
             _compare(f"{path}[{number}]", one, other, reasons)
-    elif _is_number(expected) and _is_number(found):
+    elif is_number(expected) and is_number(found):
         if not math.isclose(expected, found, rel_tol=TOLERANCE, abs_tol=0.0):
             reasons.append(f"{where} says {found}, recomputed {expected}")
     elif expected != found or type(expected) is not type(found):
         reasons.append(f"{where} says {found!r}, recomputed {expected!r}")
 
 
-def _is_number(value: object) -> bool:
+def is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -24,13 +24,14 @@ from dperm.release.asks import Program
 from dperm.release.driver import Progress
 from dperm.release.ledger.book import Ledger
 from dperm.release.noise import ExactNoise, Noise, noise_source
-from dperm.release.plan import Outcome, Plan, Shape, Target, UnmetNeeds, Vector
+from dperm.release.plan import Outcome, Plan, Released, Shape, Target, UnmetNeeds, Vector
 from dperm.walk.certificate import Certificate, certify
 from dperm.words.notices import speak
 
 if TYPE_CHECKING:
     from dperm.release.ledger.book import LedgerPlace
     from dperm.release.plan import Mechanism
+    from dperm.release.record import CertificateRecord, ReceiptRecord
     from dperm.rows.base import Rows
     from dperm.tables.encoding import Encoding
 
@@ -56,7 +57,7 @@ class Release:
     w: Vector
     certificate: Certificate
     plan: Plan
-    released: Mapping[str, Any]
+    released: Released
     stats: Mapping[str, object]
 
 
@@ -99,7 +100,7 @@ def plan(
     return replace(planned, notes=(*planned.notes, NO_CENTRE))
 
 
-def check_magnitudes(problem: Problem, mechanism: Any) -> None:
+def check_magnitudes(problem: Problem, mechanism: Mechanism) -> None:
     """Every declared number can be squared and divided by: said before a plan is made, because later it would be an overflow."""
     for part in (problem.domain, problem.regularizer, mechanism):
         for name, value in getattr(part, "__dict__", {}).items():
@@ -151,12 +152,12 @@ def _named(
 
         likelihood = problem.loss.name in ("logistic", "multinomial")
         asked_for = "probabilities" if likelihood else "coefficients"
-        declared: dict[str, Any] = {} if encoding is None else {"kinds": encoding.kinds, "gaps": encoding.gaps}
-        return choose("auto", problem, shape, target, asked_for=asked_for, **declared)
+        kinds, gaps = ((), ()) if encoding is None else (encoding.kinds, encoding.gaps)
+        return choose("auto", problem, shape, target, asked_for=asked_for, kinds=kinds, gaps=gaps)
     return mechanism_from_spec(mechanism, {}) if isinstance(mechanism, str) else mechanism
 
 
-def rebuilt_plan(record: Mapping[str, Any]) -> tuple[Plan, Problem]:
+def rebuilt_plan(record: CertificateRecord) -> tuple[Plan, Problem]:
     """The plan and the problem, computed again from the record of a certificate."""
     problem = Problem.from_spec(record["problem"])
     target = Target.declare(n=record["shape"]["n"], **record["target"])
@@ -175,7 +176,7 @@ def execute(
     note: str = "",
     on_book: Callable[[Event], None] | None = None,
     progress: Progress | None = None,
-) -> tuple[Outcome, dict[str, object] | None]:
+) -> tuple[Outcome, ReceiptRecord | None]:
     """Debit the whole plan, answer the program, reconcile: the one way from a plan to a release. Returns (outcome, receipt).
 
     `ledger` (a path or `Ledger`) is debited, on disk, before any row is summed; `fingerprint` is what it knows the data set by.
@@ -201,8 +202,8 @@ def fit(
     encoding: Encoding | None = None,
     on_book: Callable[[Event], None] | None = None,
     progress: Progress | None = None,
-    ledger: Any = None,
-    fingerprint: Any = None,
+    ledger: LedgerPlace = None,
+    fingerprint: object = None,
 ) -> Release:
     """Fit `problem` on `rows` so that the answer satisfies `target`.
 

@@ -24,7 +24,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 from dperm.privacy import RELATIONS
 from dperm.privacy.filters import Cost, Filter
@@ -32,6 +32,7 @@ from dperm.release.ledger.check import problems
 from dperm.release.ledger.entries import APPLICATION, FORMAT, canonical, entry_hash, filter_of
 from dperm.release.ledger.refusal import why_refused
 from dperm.release.plan import UNITS, Plan
+from dperm.release.record import EntryRecord, PlanRecord, ReceiptRecord, SecretRecord
 from dperm.tables.fingerprint import digest, recognisable
 
 _WAIT = 120.0  # seconds to wait for another process that is writing
@@ -63,7 +64,7 @@ class Account:
     aside_delta: float  # of δ, for releases that may fail
     left_delta: float
 
-    def spec(self) -> dict[str, Any]:
+    def spec(self) -> dict[str, object]:
         return dict(self.__dict__)
 
 
@@ -121,7 +122,7 @@ class Ledger:
             raise ValueError(f"Expected a short printable name for the data set, found {dataset[:80]!r}.")
         Filter.declare(epsilon, delta, rule)
         salt = secrets.token_hex(32)
-        body = {
+        body: EntryRecord = {
             "kind": "create",
             "number": 0,
             "format": FORMAT,
@@ -133,7 +134,7 @@ class Ledger:
             "unit": unit,
             "rule": rule,
         }
-        secret = {"salt": salt, "fingerprint": None if data is None else _keyed(salt, digest(data))}
+        secret: SecretRecord = {"salt": salt, "fingerprint": None if data is None else _keyed(salt, digest(data))}
         try:
             handle = os.open(file, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
         except FileExistsError as error:
@@ -177,20 +178,21 @@ class Ledger:
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
-    def entries(self) -> list[dict[str, Any]]:
+    def entries(self) -> list[EntryRecord]:
         """Every entry in order, parsed; each with its hash."""
         with self._connection() as connection:
             connection.execute("BEGIN")
             return self._read(connection)
 
-    def _read(self, connection: sqlite3.Connection) -> list[dict[str, Any]]:
+    def _read(self, connection: sqlite3.Connection) -> list[EntryRecord]:
         mark = connection.execute("PRAGMA application_id").fetchone()[0]
         if mark != APPLICATION:
             raise ValueError(f"Expected a ledger in {self.path.name}, found another SQLite file.")
-        parsed = []
+        parsed: list[EntryRecord] = []
         for number, text, secret, found in connection.execute("SELECT number, body, secret, hash FROM entries ORDER BY number"):
             try:
-                body = {**json.loads(text), "secret": dict(json.loads(secret)), "hash": found}
+                stored = {**json.loads(text), "secret": dict(json.loads(secret)), "hash": found}
+                body = cast(EntryRecord, stored)  # checked by what follows
                 if body["kind"] == "debit":
                     _costs([body]), body["plan"]["mechanism"], body["branch"], body["noise"]
                 _keyed(body["secret"].get("salt", ""), b""), hash(body["secret"].get("fingerprint"))
@@ -232,7 +234,7 @@ class Ledger:
         self._matches(entries[0], plan)
         self._admit(entries, plan)
 
-    def debit(self, plan: Plan, *, noise: str = "secure", data: Any = None, note: str = "") -> dict[str, Any]:
+    def debit(self, plan: Plan, *, noise: str = "secure", data: object = None, note: str = "") -> ReceiptRecord:
         """Commit the cost of the whole plan, or raise; call it before any noise is drawn.
 
         Gives the receipt that goes into the certificate: the entry, the hash before it, and the new head.
@@ -254,7 +256,7 @@ class Ledger:
                     "`dperm ledger admit`."
                 )
             branch = self._admit(entries, plan, cost)
-            body = {
+            body: EntryRecord = {
                 "kind": "debit",
                 "number": len(entries),
                 "time": _now(),
@@ -267,20 +269,20 @@ class Ledger:
             }
             return self._append(connection, entries[-1]["hash"], body, {"fingerprint": seen, "nonce": secrets.token_hex(16)})
 
-    def admit(self, data: Any) -> None:
+    def admit(self, data: object) -> None:
         """Accept another form of the same people's data (other columns, another file format) for later fits."""
         with self._connection() as connection:
             connection.execute("BEGIN IMMEDIATE")
             entries = self._read(connection)
             found = _keyed(entries[0]["secret"]["salt"], digest(data))
-            body = {"kind": "admit", "number": len(entries), "time": _now()}
+            body: EntryRecord = {"kind": "admit", "number": len(entries), "time": _now()}
             self._append(connection, entries[-1]["hash"], body, {"fingerprint": found, "nonce": secrets.token_hex(16)})
 
     def _append(
-        self, connection: sqlite3.Connection, previous: str, body: Mapping[str, Any], secret: Mapping[str, Any]
-    ) -> dict[str, Any]:
+        self, connection: sqlite3.Connection, previous: str, body: EntryRecord, secret: SecretRecord
+    ) -> ReceiptRecord:
         hidden = canonical(secret)
-        entry = {**body, "sealed": hashlib.sha256(hidden.encode()).hexdigest()}
+        entry: EntryRecord = {**body, "sealed": hashlib.sha256(hidden.encode()).hexdigest()}
         text = canonical(entry)
         head = entry_hash(previous, text)
         connection.execute("INSERT INTO entries VALUES (?, ?, ?, ?)", (body["number"], text, hidden, head))
@@ -288,7 +290,7 @@ class Ledger:
         connection.execute("COMMIT")
         return {"entry": entry, "previous": previous, "head": head}
 
-    def _matches(self, head: Mapping[str, object], plan: Plan) -> None:
+    def _matches(self, head: EntryRecord, plan: Plan) -> None:
         if plan.target.relation != head["relation"]:
             raise ValueError(
                 f"Expected relation={head['relation']!r}, which ledger {self.path.name} is kept for, "
@@ -301,7 +303,7 @@ class Ledger:
                 f"Expected a fit per {head['unit']}, which ledger {self.path.name} is kept for, found one per {unit}. {advice}"
             )
 
-    def _admit(self, entries: Sequence[Mapping[str, object]], plan: Plan, cost: Cost | None = None) -> str:
+    def _admit(self, entries: Sequence[EntryRecord], plan: Plan, cost: Cost | None = None) -> str:
         rule, costs = filter_of(entries[0]), _costs(entries)
         closed = any(entry.get("branch") == "single" for entry in entries)
         cost = rule.cost(plan.events) if cost is None else cost
@@ -330,7 +332,7 @@ class Ledger:
         return problems(self, certificates, allow_seeded=allow_seeded, accept_assumptions=accept_assumptions)
 
 
-def plan_record(plan: Plan) -> dict[str, object]:
+def plan_record(plan: Plan) -> PlanRecord:
     """What the ledger keeps of a plan: public numbers only."""
     target = plan.target
     return {
@@ -347,18 +349,18 @@ def plan_record(plan: Plan) -> dict[str, object]:
     }
 
 
-def _costs(entries: Sequence[Mapping[str, Any]]) -> list[Cost]:
+def _costs(entries: Sequence[EntryRecord]) -> list[Cost]:
     found = []
     for entry in entries:
         if entry.get("kind") == "debit":
             cost = entry["cost"]
             curve = tuple(_amount(value) for value in cost["curve"])
-            square, pure = (None if cost[name] is None else _amount(cost[name]) for name in ("square", "pure"))
+            square, pure = (None if value is None else _amount(value) for value in (cost["square"], cost["pure"]))
             found.append(Cost(square, curve, _amount(cost["failure"]), pure))
     return found
 
 
-def _amount(value: Any) -> float:
+def _amount(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError("a cost that is no number")
     return float(value)
@@ -373,7 +375,7 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="microseconds")
 
 
-def receipt_again(stated: Mapping[str, Any], plan: Plan, policy: str) -> dict[str, object]:
+def receipt_again(stated: ReceiptRecord, plan: Plan, policy: str) -> ReceiptRecord:
     """The receipt that a certificate must carry for this plan: verification compares it with the one stated.
 
     The plan, the noise and the head are recomputed. When the entry was written, which entry came before and what its filter said
@@ -382,8 +384,8 @@ def receipt_again(stated: Mapping[str, Any], plan: Plan, policy: str) -> dict[st
     """
     record = plan_record(plan)
     if "unit" not in stated["entry"]["plan"]:  # as entries were written before they stated it
-        record = {name: value for name, value in record.items() if name not in ("unit", "assumptions")}
-    entry = {**stated["entry"], "kind": "debit", "plan": record, "noise": policy}
+        del record["unit"], record["assumptions"]
+    entry: EntryRecord = {**stated["entry"], "kind": "debit", "plan": record, "noise": policy}
     # The head is that of the stated text: another machine's last digits must not break the chain; events are compared as numbers.
     head = entry_hash(stated["previous"], canonical(stated["entry"]))
     return {"entry": entry, "previous": stated["previous"], "head": head}

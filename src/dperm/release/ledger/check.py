@@ -7,14 +7,15 @@ import json
 import math
 import sqlite3
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
-from dperm.privacy import Event
 from dperm.privacy.filters import Cost
 from dperm.release.ledger.entries import APPLICATION, FORMAT, canonical, entry_hash, events_of, filter_of
 
 if TYPE_CHECKING:
+    from dperm.privacy.filters import CostRecord
     from dperm.release.ledger.book import Ledger
+    from dperm.release.record import EntryRecord
 
 
 def problems(
@@ -46,8 +47,9 @@ def problems(
     return reasons
 
 
-def _chain(rows: Sequence[tuple[int, str, str, str]], reasons: list[str]) -> list[dict[str, object]]:
-    previous, bodies = "", []
+def _chain(rows: Sequence[tuple[int, str, str, str]], reasons: list[str]) -> list[EntryRecord]:
+    previous = ""
+    bodies: list[EntryRecord] = []
     for place, (number, text, secret, found) in enumerate(rows):
         if number != place:
             reasons.append(f"entry {place} is missing (found {number} in its place)")
@@ -63,13 +65,13 @@ def _chain(rows: Sequence[tuple[int, str, str, str]], reasons: list[str]) -> lis
         elif entry_hash(previous, text) != found:
             reasons.append(f"entry {number} was altered, or one before it: its hash does not follow")
         previous = found
-        bodies.append(body if isinstance(body, dict) else {})
+        bodies.append(cast("EntryRecord", body) if isinstance(body, dict) else {})
     if bodies and (bodies[0].get("kind") != "create" or bodies[0].get("format") != FORMAT):
         reasons.append("entry 0 does not create a ledger")
     return bodies
 
 
-def _replay(bodies: Sequence[Mapping[str, Any]], reasons: list[str], allow_seeded: bool) -> None:
+def _replay(bodies: Sequence[EntryRecord], reasons: list[str], allow_seeded: bool) -> None:
     try:
         rule = filter_of(bodies[0])
         costs: list[Cost] = []
@@ -77,7 +79,7 @@ def _replay(bodies: Sequence[Mapping[str, Any]], reasons: list[str], allow_seede
         for body in bodies[1:]:
             if body["kind"] != "debit":
                 continue
-            events: list[Event] = events_of(body["plan"])
+            events = events_of(body["plan"])
             cost = rule.cost(events)
             if not _same(cost.spec(), body["cost"]):
                 reasons.append(f"entry {body['number']} states another cost than its events have")
@@ -100,21 +102,22 @@ def _replay(bodies: Sequence[Mapping[str, Any]], reasons: list[str], allow_seede
         reasons.append(f"the entries cannot be recomputed: {type(error).__name__}: {error}")
 
 
-def _assumed(bodies: Sequence[Mapping[str, Any]]) -> list[str]:
+def _assumed(bodies: Sequence[EntryRecord]) -> list[str]:
     """What the guarantees of the debited fits rest on and no code enforces."""
     found = []
     for body in bodies:
-        plan = body.get("plan") if isinstance(body.get("plan"), Mapping) else {}
-        texts = plan.get("assumptions", [])  # type: ignore[union-attr]
+        plan = body.get("plan")
+        texts = plan.get("assumptions", []) if isinstance(plan, Mapping) else []
         for text in texts if isinstance(texts, list) else [texts]:
             found.append(f"entry {body['number']}: {text}: pass --accept-assumptions to accept that")
     return found
 
 
-def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+def _same(one: CostRecord, other: CostRecord) -> bool:
     if set(one) != set(other):
         return False
-    pairs = [(one[key], other[key]) for key in ("square", "failure", "pure")] + list(zip(one["curve"], other["curve"]))
+    pairs: list[tuple[float | None, float | None]] = [*zip(one["curve"], other["curve"]), (one["failure"], other["failure"])]
+    pairs += [(one["square"], other["square"]), (one["pure"], other["pure"])]
     if len(one["curve"]) != len(other["curve"]):
         return False
     return all(
@@ -123,7 +126,7 @@ def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 
 def _saw(
-    number: int, certificate: Mapping[str, object], heads: set[str], bodies: Sequence[Mapping[str, object]], reasons: list[str]
+    number: int, certificate: Mapping[str, object], heads: set[str], bodies: Sequence[EntryRecord], reasons: list[str]
 ) -> None:
     """The certificate's entry must still be in the chain, as it was."""
     record = certificate.get("ledger") if isinstance(certificate, Mapping) else None

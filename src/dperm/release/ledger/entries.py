@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from typing import Any
 
-from dperm.privacy import event_from_spec
+from dperm.privacy import Event, event_from_spec
 from dperm.privacy.filters import Filter
+from dperm.release.record import EntryRecord, PlanRecord
 
 FORMAT = "dperm-ledger/1"
 APPLICATION = 0x64706C31  # "dpl1", so that another SQLite file is not taken for a ledger
@@ -24,10 +23,10 @@ def canonical(value: object) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
-def filter_of(head: Mapping[str, Any]) -> Filter:
+def filter_of(head: EntryRecord) -> Filter:
     return Filter.declare(head["epsilon"], head["delta"], head["rule"])
 
 
-def events_of(record: Mapping[str, Any]) -> list[Any]:
+def events_of(record: PlanRecord) -> list[Event]:
     """The events of a stored plan."""
     return [event_from_spec(spec) for spec in record["events"]]
