@@ -8,7 +8,7 @@ swapped; a μ-GDP one has Φ⁻¹(1 - FPR) - Φ⁻¹(FNR) ≤ μ. Upper confiden
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -154,6 +154,6 @@ def one_run_epsilon(correct: int, guesses: int, canaries: int, *, delta: float, 
     return low
 
 
-def describe(value: Any) -> str:
+def describe(value: float | None) -> str:
     """A number for a table: four digits, or a dash for none."""
     return "–" if value is None else f"{float(value):.4g}"

@@ -13,13 +13,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dperm.audit.transcript import gathered, released_numbers, transcript
+from dperm.audit.transcript import Fitted, Fitting, Seen, gathered, released_numbers, transcript
 from dperm.privacy import RELATIONS
 
 Vector = NDArray[np.float64]
@@ -50,8 +49,8 @@ class Case:
     method: str
     relation: str
     noise: str
-    build: Callable[[], Any]
-    data: tuple[Any, ...]
+    build: Callable[[], Fitting]
+    data: tuple[object, ...]
     neighbour: tuple[object, ...]
     published_only: bool = False
     unfit: str = ""
@@ -67,9 +66,9 @@ class Case:
             rows.append(seen.rows)
             lengths |= {len(value) for value in seen.sums}
         sizes = sorted(lengths)
-        pair = None if None in rows else (rows[0], rows[1])
+        pair = None if rows[0] is None or rows[1] is None else (rows[0], rows[1])
 
-        def observe(data: tuple[Any, ...]) -> Vector:
+        def observe(data: tuple[object, ...]) -> Vector:
             with transcript(pair, own=1 if data is self.neighbour else 0) as seen:
                 model = self.build().fit(*data)
             return np.concatenate([released_numbers(model), *gathered(seen.sums, sizes), [] if pair is None else [seen.ratio]])
@@ -82,32 +81,31 @@ class Builder:
     """An estimator made anew for every trial; picklable."""
 
     cls: type
-    options: dict[str, Any]
+    options: dict[str, object]
 
-    def __call__(self) -> Any:
-        return self.cls(**self.options)
+    def __call__(self) -> Fitting:
+        found: Fitting = self.cls(**self.options)
+        return found
 
 
 @dataclass(frozen=True)
 class SearchBuilder(Builder):
     """A grid search over two radii of one step, made to look like a single estimator: what it publishes is the best run."""
 
-    def fit(self, *data: Any) -> Any:
+    def fit(self, *data: Any) -> Fitted:
+        from dperm.estimators.base import PrivateEstimator
         from dperm.estimators.search import search_plan
-        from dperm.release.plan import Target
+        from dperm.release.plan import Outcome, Target
 
-        model = super().__call__().fit(*data)
-        best, base = model.best_estimator_, self.options["estimator"]
+        model, base = self.cls(**self.options).fit(*data), self.options["estimator"]
+        assert isinstance(base, PrivateEstimator)  # see `_search_case`
         n = base.nominal_n or len(data[1])
         target = Target.declare(epsilon=model.epsilon, delta=model.delta, relation=base.relation, n=n)
         published = {"score": model.best_score_, "radius": model.best_params_["radius"]}
-        return SimpleNamespace(
-            release_=SimpleNamespace(w=best.release_.w, released=published),
-            plan_=search_plan(target, model.runs, model.expected_runs, n, 1),
-            certificate_=model.certificate_,
-        )
+        planned = search_plan(target, model.runs, model.expected_runs, n, 1)
+        return Seen(Outcome(model.best_estimator_.release_.w, published), planned, model.certificate_)
 
-    def __call__(self) -> Any:
+    def __call__(self) -> Fitting:
         return self
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from dperm.audit import densities
-from dperm.audit.quadrature import Density, ExactProfile, exact, neighbour_pairs
+from dperm.audit.quadrature import ExactProfile, OneColumn, exact, neighbour_pairs
 from dperm.mechanisms.gradient import Gradient
 from dperm.privacy import RELATIONS, Guarantee, compose
 from dperm.problem import DataBounds, Interval, LogisticLoss, Problem
@@ -42,7 +43,7 @@ class ExactRow:
         return "violated" if self.found.breaks(self.claim) else "holds"
 
 
-def _pairs(relation: str) -> list[tuple[object, object]]:
+def _pairs(relation: str) -> list[tuple[OneColumn, OneColumn]]:
     """Records (±1, ±1) beside three fixed rows, beside none, and beside one that pulls hard."""
     rests = [REST, (np.array([0.0]), np.array([1.0])), (np.array([1.0, 1.0]), np.array([1.0, 1.0]))]
     if relation == "replace-one":
@@ -56,17 +57,14 @@ def gradient_rows(steps: tuple[int, ...] = (1, 2, 3), relations: tuple[str, ...]
     """Noisy gradient descent, last iterate, clip at the largest gradient that the first step can meet."""
     rows = []
     for relation in relations:
-        pairs = [pair for pair in _pairs(relation) if len(max(pair, key=lambda d: len(d[0]))[0]) == 4]  # type: ignore[index]
+        pairs = [pair for pair in _pairs(relation) if len(max(pair, key=lambda d: len(d[0]))[0]) == 4]
         for count in steps:
             mechanism = Gradient(steps=count, step_size=1.5, clip=0.5, momentum=0.0, output="last")
             planned = plan(LOGISTIC, Shape(4, 1), Target(1.0, DELTA, relation), mechanism)
             noise = planned.stage("descent").settings["noise_of_mean"]
-
-            def density(data: tuple[np.ndarray, np.ndarray], count: int = count, noise: float = noise) -> Density:
-                return densities.gradient_descent(
-                    data, loss=LogisticLoss(), steps=count, step_size=1.5, clip=0.5, noise=noise, n=4
-                )
-
+            density = partial(
+                densities.gradient_descent, loss=LogisticLoss(), steps=count, step_size=1.5, clip=0.5, noise=noise, n=4
+            )
             found = exact(density, pairs, epsilons=np.linspace(0, 2, 41), cells=512)
             rows.append(ExactRow(f"gradient, T = {count}", relation, planned.guarantee, found))
     return rows
@@ -86,16 +84,13 @@ def objective_rows(relations: tuple[str, ...] = RELATIONS) -> list[ExactRow]:
             planned = plan(LOGISTIC, Shape(4, 1), Target(1.0, DELTA, relation), mechanism)
             stage = planned.stage("objective")
             settings = stage.settings
-
-            def density(data: tuple[np.ndarray, np.ndarray], settings: object = dict(settings)) -> Density:
-                return densities.objective_perturbation(
-                    data,
-                    loss=LogisticLoss(),
-                    ridge=settings["ridge"],  # type: ignore[index]
-                    noise=settings["noise_scale"],  # type: ignore[index]
-                    pure=settings["noise"] == "pure",  # type: ignore[index]
-                )
-
+            density = partial(
+                densities.objective_perturbation,
+                loss=LogisticLoss(),
+                ridge=settings["ridge"],
+                noise=settings["noise_scale"],
+                pure=settings["noise"] == "pure",
+            )
             found = exact(density, _pairs(relation), epsilons=np.linspace(0, 2, 41), cells=1024)
             claim = compose([stage.event], relation)
             rows.append(ExactRow(f"objective, {kind} noise", relation, claim, found))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -99,7 +98,7 @@ def _extremes(
 
 
 def _pair(shared: Data, bounds: DataBounds, xs: list[Vector], ys: list[float], two: bool) -> tuple[Data, Data]:
-    sets: list[Any] = []
+    sets: list[Data] = []
     for x, y in zip(xs, ys):
         X, labels = bounds.enforce(np.vstack([shared[0], x]), np.r_[shared[1], y])
         sets.append((np.asarray(X), np.asarray(labels)))

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,10 +44,10 @@ class Plant:
     """A bug: two fits, a pair of neighbours, the claim both versions make, and how many trials tell."""
 
     name: str
-    broken: Callable[[Any], Any]
-    correct: Callable[[Any], Any]
-    data: Any
-    neighbour: Any
+    broken: Callable[[Data], Vector]
+    correct: Callable[[Data], Vector]
+    data: Data
+    neighbour: Data
     claim: Guarantee
     trials: int
     delta: float = 1e-5
@@ -70,7 +69,7 @@ class Plant:
 class HalfNoise(SecureNoise):
     """Noise ÷ 2."""
 
-    def normal(self, scale: float, size: Any) -> Vector:
+    def normal(self, scale: float, size: int | tuple[int, ...]) -> Vector:
         return super().normal(scale, size) / 2
 
 
@@ -78,9 +77,9 @@ class RepeatingNoise(SecureNoise):
     """Every vector of a size is the same one until `renew`."""
 
     def __init__(self) -> None:
-        self.kept: dict[Any, Vector] = {}
+        self.kept: dict[int | tuple[int, ...], Vector] = {}
 
-    def normal(self, scale: float, size: Any) -> Vector:
+    def normal(self, scale: float, size: int | tuple[int, ...]) -> Vector:
         if size not in self.kept:
             self.kept[size] = super().normal(1.0, size)
         return scale * self.kept[size]
@@ -89,7 +88,7 @@ class RepeatingNoise(SecureNoise):
 class FrozenNoise(SecureNoise):
     """A forgotten seed: the same stream at every fit."""
 
-    def normal(self, scale: float, size: Any) -> Vector:
+    def normal(self, scale: float, size: int | tuple[int, ...]) -> Vector:
         return np.asarray(scale * np.random.default_rng(12345).standard_normal(size))
 
 
@@ -139,12 +138,12 @@ class AverageAsLast(Gradient):
 class Peek:
     """A view that changes nothing and tells something about the rows: what no view may do."""
 
-    tell: Callable[[Rows], Any]
+    tell: Callable[[Rows], object]
 
-    def of(self, rows: Rows) -> tuple[Rows, Any]:
+    def of(self, rows: Rows) -> tuple[Rows, object]:
         return rows, self.tell(rows)
 
-    def unseen(self) -> Any:
+    def unseen(self) -> None:
         return None
 
 
@@ -185,11 +184,10 @@ def planted() -> list[Plant]:
     target = Target(4.0, 1e-3, "replace-one")
     mu = gaussian_mu(4.0, 1e-3)
     tight = repeated(LOGISTIC, target, ONE_STEP)
-    options: dict[str, Any] = {"steps": 1, "step_size": 1.0, "clip": 0.5, "momentum": 0.0, "output": "last"}
     return [
         Plant("noise ÷ 2", repeated(LOGISTIC, target, ONE_STEP, noise=HalfNoise()), tight, PULL_UP, PULL_DOWN,
               GDP(mu, "replace-one"), 2500),
-        Plant("sensitivity without the factor 2", repeated(LOGISTIC, target, WithoutFactorTwo(**options)), tight, PULL_UP,
+        Plant("sensitivity without the factor 2", repeated(LOGISTIC, target, WithoutFactorTwo(**vars(ONE_STEP))), tight, PULL_UP,
               PULL_DOWN, GDP(mu, "replace-one"), 2500),
         _unclipped(target, mu),
         _unregularised_intercept(),
@@ -206,8 +204,7 @@ def planted() -> list[Plant]:
 def _unclipped(target: Target, mu: float) -> Plant:
     """Squared loss, |y| ≤ 1: the gradient at 0 is y·x with norm up to 1; a clip of 0.25 halves what a row may do twice."""
     problem = Problem(SquaredLoss(), data=DataBounds(1.0, Interval(-1.0, 1.0)))
-    options: dict[str, Any] = {"steps": 1, "step_size": 1.0, "clip": 0.25, "momentum": 0.0, "output": "last"}
-    honest, broken = (repeated(problem, target, kind(**options)) for kind in (Gradient, Unclipped))
+    honest, broken = (repeated(problem, target, kind(**vars(ONE_STEP) | {"clip": 0.25})) for kind in (Gradient, Unclipped))
     return Plant("unclipped row", broken, honest, PULL_UP, PULL_DOWN, GDP(mu, "replace-one"), 1200)
 
 
@@ -256,32 +253,29 @@ def _linear_curvature() -> Plant:
 def _average_as_last() -> Plant:
     """A strongly contracting descent forgets: its last iterate costs little, but each iterate has fresh noise to average out."""
     problem = Problem(LogisticLoss(), Ridge(4.0), data=DataBounds(1.0, Interval(-1.0, 1.0)))
-    options: dict[str, Any] = {"steps": 24, "step_size": 2 / 4.25, "clip": 0.5, "momentum": 0.0, "output": "last"}
+    options = vars(ONE_STEP) | {"steps": 24, "step_size": 2 / 4.25, "accounting": "hidden-state"}
     target = Target(2.0, 1e-3, "replace-one")
-    honest, broken = (
-        repeated(problem, target, kind(accounting="hidden-state", **options)) for kind in (Gradient, AverageAsLast)
-    )
+    honest, broken = (repeated(problem, target, kind(**options)) for kind in (Gradient, AverageAsLast))
     mu = gaussian_mu(2.0, 1e-3)
     return Plant("averaged iterate accounted as last iterate", broken, honest, PULL_UP, PULL_DOWN, GDP(mu, "replace-one"), 600)
 
 
 def _exact_count() -> Plant:
     target = Target(0.5, 1e-3, "add-remove")
-    options: dict[str, Any] = {"steps": 1, "step_size": 1.0, "clip": 0.5, "momentum": 0.0, "output": "last"}
-    honest, broken = (repeated(LOGISTIC, target, kind(**options), nominal_n=2) for kind in (Gradient, ExactCount))
+    honest, broken = (repeated(LOGISTIC, target, kind(**vars(ONE_STEP)), nominal_n=2) for kind in (Gradient, ExactCount))
     two = (np.array([[0.0], [0.0]]), np.array([1.0, 1.0]))
     one = (two[0][:1], two[1][:1])
     return Plant("exact n under add-remove", broken, honest, two, one, GDP(gaussian_mu(0.5, 1e-3), "add-remove"), 1600)
 
 
-def _once(target: Target, source: Any) -> Callable[[Any], Vector]:
+def _once(target: Target, source: SecureNoise) -> Callable[[Data], Vector]:
     return repeated(LOGISTIC, target, ONE_STEP, noise=source)
 
 
 def _reused_noise(target: Target, mu: float) -> Plant:
     """Two fits of two targets (y and -y) on the same rows: √2·μ-GDP with fresh noise; with one noise their difference is bare."""
 
-    def twice(data: Data, sources: tuple[Any, Any]) -> Vector:
+    def twice(data: Data, sources: tuple[SecureNoise, SecureNoise]) -> Vector:
         X, y = data
         return np.concatenate([_once(target, source)((X, labels)) for source, labels in zip(sources, (y, -y))])
 
@@ -297,8 +291,7 @@ def _reused_noise(target: Target, mu: float) -> Plant:
 
 def _stopping() -> Plant:
     target = Target(4.0, 1e-3, "replace-one")
-    options: dict[str, Any] = {"steps": 4, "step_size": 1.0, "clip": 0.5, "momentum": 0.0, "output": "last"}
-    honest, broken = (repeated(LOGISTIC, target, kind(**options)) for kind in (Gradient, StopsWhenDone))
+    honest, broken = (repeated(LOGISTIC, target, kind(**vars(ONE_STEP) | {"steps": 4})) for kind in (Gradient, StopsWhenDone))
     calm = (np.array([[1.0], [1.0]]), np.array([1.0, -1.0]))
     tense = (np.array([[1.0], [1.0]]), np.array([1.0, 1.0]))
     mu = gaussian_mu(4.0, 1e-3)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 
 from dperm.audit.cases import Case
+from dperm.audit.transcript import Seen
 from dperm.mechanisms.registry import mechanism_of_record
 from dperm.problem import Problem
-from dperm.release.plan import Target
+from dperm.release.plan import Mechanism, Target
 from dperm.rows import MemoryRows
 from dperm.walk.certificate import Certificate
 from dperm.walk.fitting import fit
@@ -26,15 +25,15 @@ class _Rerun:
 
     problem: Problem
     target: Target
-    mechanism: Any
+    mechanism: Mechanism
     noise: str
     n: int
 
-    def fit(self, X: Any, y: Any, weight: Any) -> Any:
+    def fit(self, X: np.ndarray, y: np.ndarray, weight: np.ndarray) -> Seen:
         nominal = self.n if self.target.relation == "add-remove" else None
         rows = MemoryRows(X, y, weight)
         release = fit(self.problem, rows, self.target, self.mechanism, nominal_n=nominal, noise=self.noise)
-        return SimpleNamespace(release_=release, plan_=release.plan, certificate_=release.certificate)
+        return Seen(release, release.plan, release.certificate)
 
 
 def certificate_case(path: Path) -> Case:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 Vector = NDArray[np.float64]
 Box = tuple[tuple[float, float], ...]
+OneColumn = tuple[Vector, Vector]  # x and y of one-dimensional data
+D = TypeVar("D")
 
 
 @dataclass(frozen=True)
@@ -187,8 +189,8 @@ def _measure(p: Density, q: Density, points: Vector, fine: Vector, coarse: Vecto
 
 
 def exact(
-    density: Callable[[Any], Density],
-    pairs: Iterable[tuple[Any, Any]],
+    density: Callable[[D], Density],
+    pairs: Iterable[tuple[D, D]],
     *,
     epsilons: ArrayLike | None = None,
     cells: int | None = None,
@@ -234,7 +236,9 @@ def pure_epsilon(p: Density, q: Density, *, cells: int | None = None, floor: flo
     return worst
 
 
-def neighbour_pairs(x_values: Sequence[float], y_values: Sequence[float], rest: Any) -> list[tuple[object, object]]:
+def neighbour_pairs(
+    x_values: Sequence[float], y_values: Sequence[float], rest: tuple[ArrayLike, ArrayLike]
+) -> list[tuple[OneColumn, OneColumn]]:
     """All replace-one pairs of one-dimensional data sets: a record (x, y) appended to `rest`, x and y from the given values."""
     records = [(float(x), float(y)) for x in x_values for y in y_values]
     sets = [(np.r_[rest[0], x], np.r_[rest[1], y]) for x, y in records]

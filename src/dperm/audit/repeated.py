@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,14 +22,14 @@ Vector = NDArray[np.float64]
 
 def repeated(
     problem: Problem, target: Target, mechanism: Mechanism, *, noise: Noise | None = None, nominal_n: int | None = None
-) -> Callable[[object], Vector]:
+) -> Callable[[tuple[Vector, ...]], Vector]:
     """data ↦ released coefficients; data is (X, y) or (X, y, weight), as `MemoryRows` takes them.
 
     The driver, the mechanism and the reconciliation are those of `dperm.fit`; only planning and the certificate are left out.
     """
     plans: dict[Shape, Plan] = {}
 
-    def run(data: Any) -> Vector:
+    def run(data: tuple[Vector, ...]) -> Vector:
         rows = MemoryRows(*data)
         shape = Shape(nominal_n if nominal_n is not None else rows.n, rows.d)
         if shape not in plans:

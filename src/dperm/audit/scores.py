@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dperm.audit.bounds import claimed_profile, epsilon_from_rates, limits, mu_lower, profile_gap
+from dperm.privacy import Guarantee
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -161,7 +161,13 @@ def _quadratic(data: Matrix, neighbour: Matrix, moving: NDArray[np.int64]) -> Sc
 
 
 def best_tests(
-    data: Matrix, neighbour: Matrix, scores: list[tuple[str, ScoreFunction]], *, delta: float, confidence: float, claim: Any
+    data: Matrix,
+    neighbour: Matrix,
+    scores: list[tuple[str, ScoreFunction]],
+    *,
+    delta: float,
+    confidence: float,
+    claim: Guarantee | None,
 ) -> dict[str, Test]:
     """For each aim ("epsilon", "mu", and "claim" if there is one) the test whose bound is best on these trials."""
     sizes = len(data), len(neighbour)

@@ -13,16 +13,20 @@ import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dperm.audit.bounds import check_levels, one_run_epsilon, one_run_tail
 from dperm.audit.trials import coefficients
+from dperm.problem import Problem
 from dperm.release.driver import run, watching
+from dperm.release.noise import Noise, noise_source
+from dperm.release.plan import Mechanism, Shape, Target
+from dperm.rows import MemoryRows
 
 Vector = NDArray[np.float64]
+Null = tuple[ArrayLike, ArrayLike] | str
 
 
 @dataclass(frozen=True)
@@ -30,7 +34,7 @@ class Canaries:
     """Rows to plant. `side` is +1 where the label pulls the margin ⟨x, w⟩ up and -1 where it pulls it down."""
 
     X: Vector
-    y: NDArray[Any]
+    y: np.ndarray
     side: Vector
 
     def __len__(self) -> int:
@@ -57,13 +61,13 @@ def rare_directions(
     return Canaries(X, np.array([labels[k] for k in chosen]), np.asarray(2.0 * chosen - 1.0, dtype=np.float64))
 
 
-def flipped_labels(X: ArrayLike, direction: ArrayLike, norm: float, labels: tuple[Any, Any] = (-1.0, 1.0)) -> Canaries:
+def flipped_labels(X: ArrayLike, direction: ArrayLike, norm: float, labels: tuple[object, object] = (-1.0, 1.0)) -> Canaries:
     """Real rows stretched to the norm bound, with the label that `direction`, a public guess of the model, finds least likely."""
     rows = np.asarray(X, dtype=np.float64)
     lengths = np.maximum(np.linalg.norm(rows, axis=1), 1e-12)
     margins = rows @ np.asarray(direction, dtype=np.float64)
     side = np.where(margins > 0, -1.0, 1.0)
-    return Canaries(rows * (norm / lengths)[:, None], np.where(side > 0, labels[1], labels[0]), side)
+    return Canaries(rows * (norm / lengths)[:, None], np.array(labels)[(side > 0).astype(int)], side)
 
 
 @dataclass(frozen=True)
@@ -90,7 +94,7 @@ def one_run(
     y: ArrayLike,
     canaries: Canaries,
     *,
-    null: tuple[object, object] | str = "drop",
+    null: Null = "drop",
     guesses: int | None = None,
     delta: float = 1e-5,
     confidence: float = 0.95,
@@ -139,7 +143,7 @@ def one_run(
     return OneRun(lower, correct, r, m, delta, confidence, tail, time.perf_counter() - started)
 
 
-def _planted(X: Vector, y: Vector, canaries: Canaries, coins: NDArray[np.bool_], null: Any) -> tuple[Vector, NDArray[Any]]:
+def _planted(X: Vector, y: Vector, canaries: Canaries, coins: NDArray[np.bool_], null: Null) -> tuple[Vector, np.ndarray]:
     if isinstance(null, str):
         if null != "drop":
             raise ValueError(f"Expected null='drop' or a row (x, label), found {null!r}.")
@@ -150,25 +154,25 @@ def _planted(X: Vector, y: Vector, canaries: Canaries, coins: NDArray[np.bool_],
     return np.concatenate([X, planted]), np.concatenate([y, labels])
 
 
-def _answer(fit: Any, X: Vector, y: Vector) -> Vector:
+def _answer(fit: object, X: Vector, y: np.ndarray) -> Vector:
     if hasattr(fit, "fit"):
         from sklearn.base import clone
 
         return coefficients(clone(fit).fit(X, y))
+    if not callable(fit):
+        raise ValueError(f"Expected a function or an estimator with fit, found {type(fit).__name__}.")
     found = np.asarray(fit(X, y), dtype=np.float64)
     return found if found.ndim == 2 else found.ravel()
 
 
-def noisy_gradients(problem: Any, target: Any, mechanism: Any, *, noise: Any = None) -> Callable[[Any, Any], Vector]:
+def noisy_gradients(
+    problem: Problem, target: Target, mechanism: Mechanism, *, noise: Noise | None = None
+) -> Callable[[Vector, np.ndarray], Vector]:
     """A `fit` for white-box audits of our own mechanisms: all noisy sums of one run, a row each.
 
     **Guarantee** audited: that of the composition of the booked events, which covers everything the run let out.
     """
-    from dperm.release.noise import noise_source
-    from dperm.release.plan import Shape
-    from dperm.rows import MemoryRows
-
-    def fit(X: Any, y: Any) -> Vector:
+    def fit(X: Vector, y: np.ndarray) -> Vector:
         known = np.isfinite(np.asarray(y, dtype=np.float64))
         rows = MemoryRows(X, np.where(known, y, 0.0), known.astype(np.float64))
         source = noise_source() if noise is None else noise

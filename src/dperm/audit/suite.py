@@ -15,12 +15,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dperm.audit.cases import Case, estimator_cases, mechanism_cases
+from dperm.audit.transcript import Fitted
 from dperm.audit.trials import Distinguished, distinguish
 from dperm.privacy import GDP, Guarantee
 
@@ -89,7 +89,7 @@ class _Ready:
 
     case: Case
     observe: Callable[[tuple[object, ...]], Vector]
-    model: Any
+    model: Fitted
     seconds: float
 
 

@@ -11,9 +11,9 @@ adds other noise than it books it is still a statistic like any other, and the b
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,9 @@ from dperm.rows.base import sum_step
 from dperm.terms.gradient import SampledTerm
 
 if TYPE_CHECKING:
-    from dperm.estimators.base import PrivateEstimator
+    from dperm.release.plan import Plan
+    from dperm.rows.base import Rows
+    from dperm.walk.claims import Claim
 
 Vector = NDArray[np.float64]
 
@@ -33,13 +35,13 @@ class Transcript:
     """Noisy sums in units of their noise, the rows they were taken from, Λ, and ‖(s'_t - s_t)/σ_t‖² added up."""
 
     sums: list[Vector] = field(default_factory=list)
-    rows: Any = None
+    rows: Rows | None = None
     ratio: float = 0.0
     energy: float = 0.0
 
 
 @contextlib.contextmanager
-def transcript(pair: tuple[object, object] | None = None, own: int = 0) -> Iterator[Transcript]:
+def transcript(pair: tuple[Rows, Rows] | None = None, own: int = 0) -> Iterator[Transcript]:
     """Watch every noisy sum that is drawn meanwhile.
 
     `pair` holds the rows of data and neighbour, as captured before, and `own` says which of them is being fitted. The booked
@@ -69,12 +71,12 @@ def transcript(pair: tuple[object, object] | None = None, own: int = 0) -> Itera
         yield seen
 
 
-def bottom(rows: object) -> object:
+def bottom(rows: Rows) -> Rows:
     """The stored rows under all views of them."""
     return bottom(rows.rows) if hasattr(rows, "rows") else rows
 
 
-def exchanged(rows: Any, other: Any) -> Any:
+def exchanged(rows: Any, other: Rows) -> Rows:
     """The same view of other stored rows: recoding and scaling follow from released values, not from the rows."""
     return replace(rows, rows=exchanged(rows.rows, other)) if hasattr(rows, "rows") else other
 
@@ -92,7 +94,42 @@ def gathered(sums: list[Vector], sizes: list[int] | None = None) -> list[Vector]
     return found
 
 
-def released_numbers(model: PrivateEstimator) -> Vector:
+class Released(Protocol):
+    """What a fit published."""
+
+    @property
+    def w(self) -> Vector: ...
+    @property
+    def released(self) -> Mapping[str, object]: ...
+
+
+class Fitted(Protocol):
+    """What an audit reads of a fit: all that was published, its plan, and what it claims."""
+
+    @property
+    def release_(self) -> Released: ...
+    @property
+    def plan_(self) -> Plan: ...
+    @property
+    def certificate_(self) -> Claim: ...
+
+
+class Fitting(Protocol):
+    """Something with `fit`: an estimator, or what looks like one to an audit."""
+
+    def fit(self, *data: Any) -> Fitted: ...
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A `Fitted` of an audit's own making."""
+
+    release_: Released
+    plan_: Plan
+    certificate_: Claim
+
+
+def released_numbers(model: Fitted) -> Vector:
     """Coefficients and every number released on the way, in a fixed order: what the certificate covers."""
     release = model.release_
     parts = [np.ravel(np.asarray(release.w, dtype=np.float64))]

@@ -14,21 +14,31 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dperm.audit.bounds import check_levels, epsilon_lower, limits, mu_lower, profile_gap
 from dperm.audit.scores import Matrix, ScoreFunction, best_tests, candidates
-from dperm.audit.workers import Progress, run_chunks
+from dperm.audit.workers import Job, Progress, Rows, run_chunks
 from dperm.privacy import ApproxDP, Guarantee, PureDP
+from dperm.words.options import spelt_out
 from dperm.words.progress import step_printer
 
 if TYPE_CHECKING:
     from dperm.estimators.base import PrivateEstimator
 
 CHUNK = 50
+
+
+class Trying(TypedDict, total=False):
+    """How trials are run, which changes nothing in what they show."""
+
+    processes: int
+    resume: str | Path | None
+    progress: Progress | bool | None
+    chunk: int
 
 
 @dataclass(frozen=True)
@@ -69,6 +79,7 @@ class Distinguished:
         }
 
 
+@spelt_out(processes=1, resume=None, progress=None, chunk=CHUNK)
 def distinguish(
     fit: object,
     data: object,
@@ -79,11 +90,8 @@ def distinguish(
     confidence: float = 0.99,
     delta: float = 1e-5,
     claim: Guarantee | float | None = None,
-    processes: int = 1,
-    resume: str | Path | None = None,
-    progress: Progress | bool | None = None,
     choosing: float = 0.5,
-    chunk: int = CHUNK,
+    **trying: Unpack[Trying],
 ) -> Distinguished:
     """Lower bounds on ε(δ) and μ of `fit` from `trials` runs on each of two neighbouring data sets.
 
@@ -109,14 +117,15 @@ def distinguish(
     check_levels(delta, confidence)
     if trials < 20:
         raise ValueError(f"Expected trials ≥ 20, found {trials}. Half of them choose the test, half of them count.")
+    chunk, progress = trying["chunk"], trying["progress"]
     if not 0.1 <= choosing <= 0.9 or chunk < 1:
         raise ValueError(f"Expected 0.1 ≤ choosing ≤ 0.9 and chunk ≥ 1, found {choosing} and {chunk}.")
     started = time.perf_counter()
     run = as_function(fit)
     if isinstance(progress, bool):
         progress = step_printer("audit") if progress else None
-    store = _store(resume, data, neighbour, (trials, chunk))
-    shown = run_chunks(run, (data, neighbour), trials, chunk, processes, store, progress)
+    store = _store(trying["resume"], data, neighbour, (trials, chunk))
+    shown = run_chunks(Job(run, (data, neighbour), trials, chunk), trying["processes"], store, progress)
     if all(row is None for part in shown for row in part):
         run(data)  # every run failed: show the error instead of calling it indistinguishable
     on_data, on_neighbour = _table(shown[0], shown[1])
@@ -175,14 +184,14 @@ def as_guarantee(claim: Guarantee | float | None, delta: float) -> Guarantee | N
     return PureDP(float(claim), "replace-one") if delta == 0 else ApproxDP(float(claim), delta, "replace-one")
 
 
-def as_function(fit: Any) -> Callable[[object], object]:
+def as_function(fit: object) -> Callable[[object], object]:
     """A function from data to numbers; an estimator is cloned, fitted and read off."""
     if not hasattr(fit, "fit"):
         if not callable(fit):
             raise ValueError(f"Expected a function or an estimator with fit, found {type(fit).__name__}.")
-        return fit  # type: ignore[no-any-return]
+        return fit
 
-    def run(data: Any) -> NDArray[np.float64]:
+    def run(data: object) -> NDArray[np.float64]:
         from sklearn.base import clone
 
         arguments = data if isinstance(data, tuple | list) else (data,)
@@ -203,7 +212,7 @@ def coefficients(model: PrivateEstimator) -> NDArray[np.float64]:
     return np.asarray(np.concatenate(parts), dtype=np.float64)
 
 
-def _table(*outcomes: list[Any]) -> tuple[Matrix, Matrix]:
+def _table(*outcomes: Rows) -> tuple[Matrix, Matrix]:
     """Outcomes as rows of equal length; the first column is 1 for a run that failed."""
     width = max((len(row) for part in outcomes for row in part if row is not None), default=0)
     tables = []

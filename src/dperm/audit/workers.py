@@ -9,68 +9,72 @@ import secrets
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 Progress = Callable[[int, int], None]
-Rows = list[Any]
+Outcome = NDArray[np.float64] | None  # None for a run that raised
+Rows = list[Outcome]
 
-_JOB: dict[str, Any] = {}  # what forked workers inherit: a function need not be picklable
+
+@dataclass(frozen=True)
+class Job:
+    """A function, its two data sets, and how many runs of each are handed out at a time."""
+
+    fit: Callable[[object], object]
+    sets: tuple[object, object]
+    trials: int
+    chunk: int
+
+    def outcomes(self, which: int, start: int) -> Rows:
+        return [_outcome(self.fit, self.sets[which]) for _ in range(min(self.chunk, self.trials - start))]
+
+
+_JOBS: list[Job] = []  # what forked workers inherit: a function need not be picklable
 
 
 def run_chunks(
-    fit: Callable[[object], object],
-    sets: tuple[object, object],
-    trials: int,
-    chunk: int,
-    processes: int,
-    store: tuple[Path, str] | None,
-    progress: Progress | None,
+    job: Job, processes: int, store: tuple[Path, str] | None, progress: Progress | None
 ) -> tuple[Rows, Rows]:
-    """`trials` outcomes of `fit` on each data set, in order; None stands for a run that raised.
+    """The outcomes on each data set, in order; None stands for a run that raised.
 
     Both data sets are served alternately, so that a drift of the machine cannot pass for a difference between them.
     """
-    jobs = [(which, start) for start in range(0, trials, chunk) for which in (0, 1)]
+    starts = range(0, job.trials, job.chunk)
+    places = [(which, start) for start in starts for which in (0, 1)]
     done = _read(store)
-    left = [job for job in jobs if job not in done]
+    left = [place for place in places if place not in done]
     saved = time.monotonic()
-    for job, rows in _work(fit, sets, trials, chunk, processes, left):
-        done[job] = rows
+    for place, rows in _work(job, processes, left):
+        done[place] = rows
         if store is not None and time.monotonic() - saved > 2.0:
             _write(store, done)
             saved = time.monotonic()
         if progress is not None:
-            progress(len(done), len(jobs))
+            progress(len(done), len(places))
     if store is not None and left:
         _write(store, done)
-    first, second = ([row for start in range(0, trials, chunk) for row in done[which, start]] for which in (0, 1))
+    first, second = ([row for start in starts for row in done[which, start]] for which in (0, 1))
     return first, second
 
 
-def _work(
-    fit: Callable[[object], object],
-    sets: tuple[object, object],
-    trials: int,
-    chunk: int,
-    processes: int,
-    jobs: list[tuple[int, int]],
-) -> Iterator[tuple[tuple[int, int], Rows]]:
+def _work(job: Job, processes: int, places: list[tuple[int, int]]) -> Iterator[tuple[tuple[int, int], Rows]]:
     if processes <= 1 or "fork" not in multiprocessing.get_all_start_methods():
-        for which, start in jobs:
-            yield (which, start), [_outcome(fit, sets[which]) for _ in range(min(chunk, trials - start))]
+        for which, start in places:
+            yield (which, start), job.outcomes(which, start)
         return
-    _JOB.update(fit=fit, sets=sets, trials=trials, chunk=chunk)
+    _JOBS.append(job)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # fork beside idle BLAS threads is safe here: no locks are held
             pool = multiprocessing.get_context("fork").Pool(processes, initializer=_fresh)
         with pool:
-            yield from pool.imap_unordered(_chunk, jobs)
+            yield from pool.imap_unordered(_chunk, places)
     finally:
-        _JOB.clear()
+        _JOBS.clear()
 
 
 def _fresh() -> None:
@@ -80,13 +84,11 @@ def _fresh() -> None:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
-def _chunk(job: tuple[int, int]) -> tuple[tuple[int, int], Rows]:
-    which, start = job
-    count = min(_JOB["chunk"], _JOB["trials"] - start)
-    return job, [_outcome(_JOB["fit"], _JOB["sets"][which]) for _ in range(count)]
+def _chunk(place: tuple[int, int]) -> tuple[tuple[int, int], Rows]:
+    return place, _JOBS[0].outcomes(*place)
 
 
-def _outcome(fit: Callable[[object], object], data: object) -> object:
+def _outcome(fit: Callable[[object], object], data: object) -> Outcome:
     try:
         return np.atleast_1d(np.asarray(fit(data), dtype=np.float64)).ravel()
     except Exception:
@@ -100,7 +102,7 @@ def _read(store: tuple[Path, str] | None) -> dict[tuple[int, int], Rows]:
     with np.load(store[0], allow_pickle=False) as kept:
         if str(kept["fingerprint"]) != store[1]:
             raise ValueError(f"Expected {store[0]} to belong to this audit, found another's. Choose another file or remove it.")
-        done = {}
+        done: dict[tuple[int, int], Rows] = {}
         for name in kept.files:
             if name == "fingerprint":
                 continue

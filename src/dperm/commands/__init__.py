@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import TypedDict
+
+from typer import Typer
+from typer.core import TyperCommand
 
 from dperm.commands.auditing import audit
 from dperm.commands.benching import PASSES_WORDS_ON, bench
@@ -18,7 +22,14 @@ from dperm.commands.reporting import report
 from dperm.commands.schemas import schema
 from dperm.commands.verifying import verify
 
-COMMANDS: dict[str, Any] = {
+
+class Reading(TypedDict, total=False):
+    
+    cls: type[TyperCommand]
+    context_settings: dict[str, bool]
+
+
+COMMANDS: dict[str, Callable[..., None] | Typer] = {
     "demo": demo,
     "schema": schema,
     "profile": profile,
@@ -36,5 +47,4 @@ COMMANDS: dict[str, Any] = {
     "ledger": ledger,
     "bench": bench,
 }
-READING: dict[str, dict[str, Any]] = {"theory": {"cls": PlotCommand}, "bench": {"context_settings": PASSES_WORDS_ON}}
-"""How a command's words are read, where it is not the usual way."""
+READING: dict[str, Reading] = {"theory": {"cls": PlotCommand}, "bench": {"context_settings": PASSES_WORDS_ON}}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -52,7 +52,7 @@ def _run_models(
 
     certificates = [name for name in models if name.endswith(".json")]
     names = tuple(name for name in models if not name.endswith(".json"))
-    cases: list[Any] = estimator_cases(policies=(noise,), names=names) if names else []
+    cases = estimator_cases(policies=(noise,), names=names) if names else []
     cases = [case for case in cases if relation is None or case.relation == relation]
     if certificates:
         from dperm.audit.published import certificate_case
@@ -96,11 +96,17 @@ def _order(case: Case) -> int:
     return RELATIONS.index(case.relation)
 
 
-def _record(result: Any) -> dict[str, Any]:
+def _record(result: Result) -> dict[str, object]:
     case = result.case
-    record = {"estimator": case.name, "mechanism": result.mechanism, "relation": case.relation, "noise": case.noise}
-    record |= {"verdict": result.verdict, "note": result.note}
-    if result.found is not None:
+    record: dict[str, object] = {
+        "estimator": case.name,
+        "mechanism": result.mechanism,
+        "relation": case.relation,
+        "noise": case.noise,
+        "verdict": result.verdict,
+        "note": result.note,
+    }
+    if result.found is not None and result.claim is not None:
         record |= {"claimed_epsilon": result.claim.epsilon(result.found.delta), "share": result.share, **result.found.summary()}
     return record
 

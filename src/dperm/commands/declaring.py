@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import typer
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from dperm.estimators.base import PrivateEstimator
+    from dperm.tables.schema import Schema
 
 NOISE = typer.Option("secure", help="secure, or exact: integer noise from an exact sampler (dperm[exact]).")
 CLASS_WEIGHT = typer.Option(None, "--class-weight", help="Weight of a class, e.g. yes=5; others weigh 1; may be repeated.")
@@ -17,7 +21,7 @@ MAX_EXPOSURE = typer.Option(None, "--max-exposure", help="Declared largest expos
 INTERVALS = typer.Option(False, "--intervals", help="Pay, out of the same epsilon, for intervals in the report.")
 
 
-def made(kind: type[PrivateEstimator], **given: Any) -> PrivateEstimator:
+def made(kind: type[PrivateEstimator], **given: object) -> PrivateEstimator:
     """The estimator with the options that were given; one that it does not have is refused by its name on the command line."""
     known = kind().get_params(deep=False)
     asked = {name: value for name, value in given.items() if value is not None and (name in known or value is not False)}
@@ -27,10 +31,11 @@ def made(kind: type[PrivateEstimator], **given: Any) -> PrivateEstimator:
                 f"Expected options that {kind.__name__} has, found --{name.replace('_', '-')}. Leave it out, or choose another "
                 "--model."
             )
-    return kind(**asked)
+    found: PrivateEstimator = kind().set_params(**asked)
+    return found
 
 
-def class_weights(words: list[str] | None, classes: Any) -> dict[Any, float] | None:
+def class_weights(words: list[str] | None, classes: Sequence[object] | None) -> dict[object, float] | None:
     """{class: weight} from words like "yes=5"; classes are the declared ones, compared as they are written.
 
     >>> class_weights(["1=2.5"], [0, 1])
@@ -52,7 +57,13 @@ def class_weights(words: list[str] | None, classes: Any) -> dict[Any, float] | N
     return found
 
 
-def taken_out(table: Any, schema: Any, **columns: str | None) -> tuple[Any, dict[str, Any]]:
+def used_columns(schema: Schema) -> list[str]:
+    """The columns that a fit reads: features and target."""
+    features = [column.name for column in schema.columns if column.type != "ignored"]
+    return features if schema.target is None else [*features, schema.target.column]
+
+
+def taken_out(table: object, schema: Schema, **columns: str | None) -> tuple[object, dict[str, np.ndarray]]:
     """The table without the named columns, which are no features, and their cells under the words of `fit`."""
     from dperm.estimators.engines import is_rows
     from dperm.tables.tables import cells, column_names, without_column
@@ -64,7 +75,7 @@ def taken_out(table: Any, schema: Any, **columns: str | None) -> tuple[Any, dict
         option = f"--{word.replace('_', '-')}".replace("sample-", "")
         if is_rows(table):
             raise ValueError(f"Expected a file that fits into memory for {option}, found one that is read as a stream.")
-        used = [c.name for c in schema.columns if c.type != "ignored"] + [schema.target.column]
+        used = used_columns(schema)
         if column in used or column_names(table).count(column) != 1:
             what = "a declared feature or the target" if column in used else "no such column"
             raise ValueError(f"Expected {option} to name a column of its own, found {column!r}, {what}. Correct the name.")

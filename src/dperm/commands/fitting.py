@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -18,15 +18,19 @@ from dperm.commands.declaring import (
     class_weights,
     made,
     taken_out,
+    used_columns,
 )
 from dperm.commands.on_spark import ENGINE, check_engine, spark_rows
 from dperm.commands.preparing import BOUNDS, LEVELS, check_found, prepared, relation_of
-from dperm.commands.shared import JSON_OPTION, check_model_first, notices_said, save_model, show, summary, verbosity
+from dperm.commands.shared import JSON_OPTION, check_model_first, notices_said, row_count, save_model, show, summary, verbosity
 from dperm.words.spelling import closest
 from dperm.words.wording import printable
 
 if TYPE_CHECKING:
     from dperm.estimators.base import PrivateEstimator
+    from dperm.tables.column import TargetColumn
+    from dperm.tables.schema import Schema
+    from dperm.walk.options import Spending
 
 
 def fit(
@@ -72,6 +76,7 @@ def fit(
     Example: dperm fit people.csv --schema people.json --target income --epsilon 1
     """
     from dperm.estimators.declared import asked_intervals
+    from dperm.release.ledger.book import Ledger
     from dperm.rows.arrow import byte_count
     from dperm.tables.json_files import check_room
     from dperm.tables.schema import Schema
@@ -85,16 +90,17 @@ def fit(
     first = None
     if declared is None or any(column.private_levels for column in declared.columns):
         check_room(out, ["model.json", "certificate.json", "profile.json", "schema.json"], overwrite=overwrite)
-        budget = {"epsilon": epsilon, "delta": delta, "relation": relation_of(model, relation), "nominal_n": nominal_n}
-        given = {"groups": person, "max_rows_per_person": max_rows_per_person, "random_state": random_state, "noise": noise}
+        spending: Spending = {"delta": delta, "relation": relation_of(model, relation), "nominal_n": nominal_n, "groups": person}
+        spending |= {"max_rows_per_person": max_rows_per_person, "noise": noise, "random_state": random_state}
+        spending["ledger"] = None if ledger is None else Ledger(ledger, data=file)
         apart = [column for column in (weight, exposure) if column is not None]
-        first = prepared(file, declared, target, budget, given, ledger, out, apart)
+        first = prepared(file, declared, target, epsilon, spending, out, apart)
         declared, epsilon, delta, relation = first.schema, first.epsilon, first.delta, first.relation
     if target is not None:
         declared = declared.with_target(target)
     if declared.target is None:
         raise ValueError("Expected a target, found none. Pass --target or add \"target\" to the schema.")
-    kind = estimator_for(model, declared)
+    kind = estimator_for(model, declared.target)
     estimator = made(
         kind,
         epsilon=epsilon,
@@ -116,21 +122,21 @@ def fit(
         check_room(out, ["model.json", "certificate.json"], overwrite=overwrite)  # before anything is read or spent
     else:
         estimator = first.within_budget(estimator)
-    rows = spark_rows(source, declared) if spark else None
+    rows: object = None
+    given: dict[str, object] = {} if weight is None else {"sample_weight": weight}
+    if spark:
+        rows = table = spark_rows(source, declared)
     if ledger is not None:
-        from dperm.commands.shared import row_count
-        from dperm.release.ledger.book import Ledger
-
         book = Ledger(ledger, data=None if spark else file)
-        found = nominal_n if nominal_n is not None else row_count(file) if rows is None else rows.n
+        found = nominal_n if nominal_n is not None else table.n if spark else row_count(file)
         book.check(estimator.plan(found))
         estimator.set_params(ledger=book)
     hidden = estimator.relation == "add-remove"  # the number of rows is private there: no progress by rows
     extra = [column for column in (person, weight, exposure) if column is not None]
-    given = {} if weight is None else {"sample_weight": weight}
-    if rows is None:
+    if not spark:
         rows = open_rows(file, declared, memory, cache, quiet=hidden or not verbosity(as_json), extra=extra)
-        rows, given = taken_out(rows, declared, sample_weight=weight, exposure=exposure)
+        rows, taken = taken_out(rows, declared, sample_weight=weight, exposure=exposure)
+        given = {**taken}
     with notices_said():
         fitted = estimator.fit(rows, **given)
     report = save_model(fitted, out, data=file.stem)
@@ -156,8 +162,8 @@ STREAM_BYTES = 256_000_000
 
 
 def open_rows(
-    file: Path, schema: Any, memory: str, cache: Path | None, *, quiet: bool, extra: list[str] | None = None
-) -> Any:
+    file: Path, schema: Schema, memory: str, cache: Path | None, *, quiet: bool, extra: list[str] | None = None
+) -> object:
     """A table in memory when the file is small; rows that stream when it is large, neither CSV nor Parquet, or with a cache."""
     size = sum(part.stat().st_size for part in (file.rglob("*") if file.is_dir() else [file]) if part.is_file())
     if file.exists() and (size > STREAM_BYTES or cache is not None or file.suffix in (".arrow", ".ipc", ".feather")):
@@ -167,11 +173,10 @@ def open_rows(
         return ArrowRows(file, schema, memory=memory, cache=cache, progress=None if quiet else row_printer())
     from dperm.tables.tables import read_table
 
-    used = [c.name for c in schema.columns if c.type != "ignored"]
-    return read_table(file, list(dict.fromkeys([*used, schema.target.column, *(extra or [])])))
+    return read_table(file, list(dict.fromkeys([*used_columns(schema), *(extra or [])])))
 
 
-def estimator_for(name: str | None, schema: Any) -> type[PrivateEstimator]:
+def estimator_for(name: str | None, target: TargetColumn) -> type[PrivateEstimator]:
     """The estimator class by name, or by the type of the target."""
     from sklearn.base import ClassifierMixin
 
@@ -183,21 +188,21 @@ def estimator_for(name: str | None, schema: Any) -> type[PrivateEstimator]:
     found = {label: getattr(estimators, label) for label in estimators.__all__}
     known = [label for label, kind in found.items() if issubclass(kind, PrivateEstimator) and kind.reads_schema]
     if name is not None and name.lower() == "gam":  # one word for both: the target says which
-        name = "GAMClassifier" if schema.target.type == "classes" else "GAMRegressor"
+        name = "GAMClassifier" if target.type == "classes" else "GAMRegressor"
     name = None if name is None else SHORT.get(name.lower(), name)
     if name is None:
-        wanted = {"classes": "LogisticRegression", "numeric": "LinearRegression", "count": "PoissonRegressor"}[schema.target.type]
+        wanted = {"classes": "LogisticRegression", "numeric": "LinearRegression", "count": "PoissonRegressor"}[target.type]
         name = wanted if wanted in known else "LinearRegression"
     if name not in known:
         short = [word for word, label in SHORT.items() if label in known]
         hint = f" {name} is for Python: it reads no schema." if name in found else closest(name, [*short, *known])
         raise ValueError(f"Expected a model in {', '.join(short)}, or in full {', '.join(known)}, found {name!r}.{hint}")
-    classes = schema.target.type == "classes"
+    classes = target.type == "classes"
     fitting = [label for label in known if issubclass(found[label], ClassifierMixin) == classes]
     if name not in fitting:
-        has = "has classes" if classes else f"is {schema.target.type}"
+        has = "has classes" if classes else f"is {target.type}"
         raise ValueError(
-            f"Expected a model for the target {schema.target.column!r}, which {has}, found {name}. Pass --model with one of "
+            f"Expected a model for the target {target.column!r}, which {has}, found {name}. Pass --model with one of "
             f"{', '.join(fitting)}, or leave it out."
         )
     kind: type[PrivateEstimator] = found[name]

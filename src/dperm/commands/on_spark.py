@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from dperm.words.spelling import closest
+
+if TYPE_CHECKING:
+    from dperm.rows.spark import SparkRows
+    from dperm.tables.schema import Schema
 
 ENGINES = ("spark",)
 ENGINE = typer.Option(
@@ -16,7 +20,7 @@ ENGINE = typer.Option(
 FORMATS = {".csv": "csv", ".json": "json", ".orc": "orc", ".parquet": "parquet"}
 
 
-def check_engine(engine: str | None, schema: Any, exposure: str | None, cache: Any) -> bool:
+def check_engine(engine: str | None, schema: Schema | None, exposure: str | None, cache: Path | None) -> bool:
     """Whether Spark is asked for; what it cannot do is said before a session is started."""
     if engine is None:
         return False
@@ -29,7 +33,7 @@ def check_engine(engine: str | None, schema: Any, exposure: str | None, cache: A
     return True
 
 
-def spark_rows(table: str, schema: Any) -> Any:
+def spark_rows(table: str, schema: Schema) -> SparkRows:
     """Rows of the table in the session of the environment."""
     from dperm.rows.spark import SparkRows
 

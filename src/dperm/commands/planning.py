@@ -162,7 +162,7 @@ def _short(value: float | int | None) -> str:
 
 
 def _estimator(
-    schema: Path | None, model: str | None, class_weight: list[str], intervals: bool, given: dict[str, Any]
+    schema: Path | None, model: str | None, class_weight: list[str], intervals: bool, given: dict[str, object]
 ) -> PrivateEstimator:
     """The estimator of a schema's columns, or over columns with range [0, 1]."""
     from dperm.commands.fitting import estimator_for
@@ -177,7 +177,7 @@ def _estimator(
     loaded = Schema.load(schema)
     if loaded.target is None:
         raise ValueError('Expected a target in the schema, found none. Add "target" to it.')
-    kind, weights = estimator_for(model, loaded), class_weights(class_weight, loaded.target.classes)
+    kind, weights = estimator_for(model, loaded.target), class_weights(class_weight, loaded.target.classes)
     return made(kind, **given, **asked_intervals(kind, intervals), schema=loaded, class_weight=weights)
 
 

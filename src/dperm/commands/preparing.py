@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import typer
+
+if TYPE_CHECKING:
+    from dperm.estimators.base import PrivateEstimator
+    from dperm.privacy.filters import Cost, Filter
+    from dperm.tables.schema import Schema
+    from dperm.walk.options import Spending
 
 BOUNDS = typer.Option(None, "--bounds", help='"private", without --schema: bounds of numbers are found and paid for.')
 LEVELS = typer.Option(None, "--levels", help='"private", without --schema: levels of text and classes are found and paid for.')
@@ -54,13 +59,13 @@ def relation_of(model: str | None, relation: str | None) -> str:
 class Prepared:
     """The schema that was found, and what is left of the budget for the fit."""
 
-    schema: Any
+    schema: Schema
     epsilon: float
     delta: float
     relation: str
     n: int
-    rule: Any
-    spent: Any
+    rule: Filter
+    spent: Cost
     statement: str
     asked: float
     paid: float
@@ -70,7 +75,7 @@ class Prepared:
         parts = f"{self.paid:.3g} for bounds and levels, {fit:.3g} for the fit"
         return f"asked {self.asked:g}: {parts} (they compose to {self.asked:g})"
 
-    def within_budget(self, estimator: Any) -> Any:
+    def within_budget(self, estimator: PrivateEstimator) -> PrivateEstimator:
         """The estimator with an ε whose plan the rule accepts after the profile; Gaussian plans get all that is left.
 
         Other plans have a Rényi curve that falls about as ε², so that two or three tries find how much of it there is room for.
@@ -88,11 +93,10 @@ class Prepared:
 
 def prepared(
     file: Path,
-    schema: object,
+    schema: Schema | None,
     target: str | None,
-    budget: Mapping[str, Any],
-    given: Mapping[str, Any],
-    ledger: Path | None,
+    epsilon: float,
+    spending: Spending,
     out: Path,
     apart: list[str],
 ) -> Prepared:
@@ -101,37 +105,25 @@ def prepared(
     from dperm.privacy.filters import Filter
     from dperm.profiles.plan import FAILURE
     from dperm.profiles.profile import profile
-    from dperm.release.ledger.book import Ledger
-    from dperm.release.plan import Target
     from dperm.tables.json_files import write_whole
     from dperm.tables.tables import read_table, without_column
+    from dperm.walk.options import spent_target
 
     table = read_table(file)
-    n = budget["nominal_n"] if budget["nominal_n"] is not None else len(table)
-    whole = Target.declare(epsilon=budget["epsilon"], delta=budget["delta"], relation=budget["relation"], n=n)
+    whole, n = spent_target(spending, epsilon, len(table), 1, "row")
     if whole.delta == 0:
         raise ValueError("Expected delta > 0 to find levels and types, found 0. Pass a schema that declares them.")
     rule = Filter.declare(whole.epsilon, whole.delta, "auto")
     failure = FAILURE * whole.delta
-    epsilon = gaussian_epsilon((whole.delta - failure) / (1 - failure), math.sqrt(SHARE) * rule.mu) * (1 - 1e-9)
+    share = gaussian_epsilon((whole.delta - failure) / (1 - failure), math.sqrt(SHARE) * rule.mu) * (1 - 1e-9)
     for column in apart:
         table = without_column(table, column)
-    found = profile(
-        table,
-        epsilon=epsilon,
-        delta=whole.delta,
-        relation=whole.relation,
-        schema=schema,
-        target=target,
-        nominal_n=budget["nominal_n"],
-        parts="schema",
-        ledger=None if ledger is None else Ledger(ledger, data=file),
-        **given,
-    )
+    spending["delta"] = whole.delta
+    found = profile(table, epsilon=share, schema=schema, target=target, parts="schema", **spending)
     filled = found.schema()
     texts = {"profile.json": found.to_json(), "schema.json": json.dumps(filled.spec(), indent=1, ensure_ascii=False)}
     write_whole(out, texts)  # kept also where the fit is refused: they are paid for
     spent = rule.cost(found.plan.events)
     left = rule.left_epsilon([spent], whole.delta) * (1 - 1e-9)
     said = f"({whole.epsilon:g}, {whole.delta:g})-differential privacy of the fit and of schema.json together"
-    return Prepared(filled, left, whole.delta, whole.relation, n, rule, spent, said, whole.epsilon, epsilon)
+    return Prepared(filled, left, whole.delta, whole.relation, n, rule, spent, said, whole.epsilon, share)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import typer
 
 from dperm.commands.reporting import certified_model, paid_scores, verified_certificate
 from dperm.commands.shared import JSON_OPTION, show
+
+if TYPE_CHECKING:
+    from dperm.pages.subject import Subject
+    from dperm.walk.certificate import Certificate
 
 
 def card(
@@ -59,7 +63,7 @@ def registry(
         typer.echo(to_yaml(made))
 
 
-def _subject(place: Path) -> tuple[Any, Any]:
+def _subject(place: Path) -> tuple[Subject, Certificate]:
     """What the records are about: the model beside the certificate where it is there, else the certificate alone."""
     from dperm.pages.subject import from_certificate, subject_of
     from dperm.tables.json_files import in_folder

@@ -15,11 +15,12 @@ import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dperm.estimators.search import PrivateGridSearch
 from dperm.evaluation.first import FORMAT as FIRST
 from dperm.evaluation.first import plan_first, record_first
 from dperm.evaluation.plan import BINS, Question, decide, in_units, plan_evaluation, term_of
@@ -37,11 +38,11 @@ from dperm.tables.tables import in_memory_only
 from dperm.walk.certificate import coefficient_hash, noise_stated, target_spec
 from dperm.walk.claims import TOLERANCE, Claim, differences, noise_again, plain
 from dperm.walk.fitting import execute
+from dperm.walk.options import Spending, check_nominal, spends, spent_target
 from dperm.words.notices import scores_of_rows
 
 if TYPE_CHECKING:
-    from dperm.release.ledger.book import LedgerPlace
-    from dperm.release.noise import RandomState
+    from dperm.estimators.base import PrivateEstimator
 
 FORMAT, UNBOUND = "dperm-evaluation/3", "dperm-evaluation/2"
 
@@ -118,26 +119,20 @@ def _receipt(record: EvaluationRecord, plan: Plan, policy: str) -> ReceiptRecord
     return receipt_again(record["ledger"], plan, policy) if "ledger" in record else None
 
 
+@spends
 def evaluate(
-    model: Any,
+    model: PrivateEstimator | PrivateGridSearch,
     X: object,
-    y: Any = None,
+    y: object = None,
     *,
     epsilon: float,
-    delta: float | None = None,
-    relation: str = "replace-one",
-    nominal_n: int | None = None,
-    groups: object = None,
-    max_rows_per_person: int | None = None,
-    exposure: Any = None,
+    exposure: object = None,
     max_exposure: float | None = None,
     by: str | None = None,
-    levels: Sequence[Any] | None = None,
+    levels: Sequence[object] | None = None,
     bins: int = BINS,
     level: float = 0.95,
-    noise: str = "secure",
-    random_state: RandomState = None,
-    ledger: LedgerPlace = None,
+    **spending: Unpack[Spending],
 ) -> Evaluation:
     """Score a released model on private rows that its fit did not use.
 
@@ -160,16 +155,6 @@ def evaluate(
         Their labels; None where X is a table and the model's schema names the target.
     epsilon : float
         Privacy budget ε of the evaluation.
-    delta : float or None, default None
-        Chance δ of the guarantee. None means min(1e-6, 0.1/n) from the public n; 0 asks for pure privacy.
-    relation : {"replace-one", "zero-out", "add-remove"}, default "replace-one"
-        Which tables count as neighbours.
-    nominal_n : int or None, default None
-        A public guess of the number of rows, for "add-remove".
-    groups : array, str or None, default None
-        Ids of the persons, or the column that names them.
-    max_rows_per_person : int or None, default None
-        How many rows of one person count; rows beyond it are left out by a public rule. Needed with `groups`.
     exposure : array, str or None, default None
         For counts: exposures, or the column that holds them.
     max_exposure : float or None, default None
@@ -182,6 +167,16 @@ def evaluate(
         Bins of the score histogram from which AUC and calibration follow.
     level : float, default 0.95
         Coverage of the intervals.
+    delta : float or None, default None
+        Chance δ of the guarantee. None means min(1e-6, 0.1/n) from the public n; 0 asks for pure privacy.
+    relation : {"replace-one", "zero-out", "add-remove"}, default "replace-one"
+        Which tables count as neighbours.
+    nominal_n : int or None, default None
+        A public guess of the number of rows, for "add-remove".
+    groups : array, str or None, default None
+        Ids of the persons, or the column that names them.
+    max_rows_per_person : int or None, default None
+        How many rows of one person count; rows beyond it are left out by a public rule. Needed with `groups`.
     noise : {"secure", "exact"}, default "secure"
         Where noise comes from: a cryptographic stream, or the exact discrete samplers of OpenDP.
     random_state : int, numpy Generator or None, default None
@@ -201,29 +196,27 @@ def evaluate(
     """
     if not 0.5 <= level < 1:
         raise ValueError(f"Expected 0.5 ≤ level < 1, found {level}. Pass e.g. 0.95.")
-    if relation == "add-remove" and nominal_n is None:
-        raise ValueError("Expected nominal_n= under relation='add-remove', found none. Pass a public round number.")
+    check_nominal(spending)
     if exposure is not None and max_exposure is None:
         raise ValueError("Expected max_exposure= with exposure=, found none. Declare the largest exposure a row may have.")
     if not hasattr(X, "bounded") or hasattr(X, "declared"):  # rows are scored part by part, those in a Spark table excepted
         in_memory_only(X)
-    model = getattr(model, "best_estimator_", model)  # a search answers as its best model does
-    scores_of_rows(getattr(model, "certificate_", None), groups)
-    apart = groups_of(model, X, by, levels)
-    question = question_of(model, bins=bins, max_exposure=max_exposure, by=apart)
-    held, people = person_column(X, groups)
-    rows, known = scored_rows(model, question, held, y, exposure)
+    scored = model.best_estimator_ if isinstance(model, PrivateGridSearch) else model  # a search answers as its best model does
+    scores_of_rows(getattr(scored, "certificate_", None), spending["groups"])
+    apart = groups_of(scored, X, by, levels)
+    question = question_of(scored, bins=bins, max_exposure=max_exposure, by=apart)
+    held, people = person_column(X, spending["groups"])
+    rows, known = scored_rows(scored, question, held, y, exposure)
     if apart is not None:
         rows = np.column_stack([rows, apart.of(X)])
-    weight, per_person = person_weights(people, max_rows_per_person, known, len(known))
-    n, unit = nominal_n if nominal_n is not None else len(rows), unit_of(people)
-    target = Target.declare(epsilon=epsilon, delta=delta, relation=relation, n=n, rows_per_person=per_person, unit=unit)
-    plan = plan_evaluation(question, Shape(n, model._encoding.d), target)
-    source = noise_source(noise, random_state)
+    weight, per_person = person_weights(people, spending["max_rows_per_person"], known, len(known))
+    target, n = spent_target(spending, epsilon, len(rows), per_person, unit_of(people))
+    plan = plan_evaluation(question, Shape(n, scored._encoding.d), target)
+    source = noise_source(spending["noise"], spending["random_state"])
     asked = program(plan, question)
-    scored = MemoryRows(rows, known, weight)
-    outcome, receipt = execute(asked, plan, scored, source, ledger=ledger, fingerprint=X, note="evaluation")
-    about: ModelRecord = {"estimator": type(model).__name__, "sha256": coefficient_hash(model.w_)}
+    read = MemoryRows(rows, known, weight)
+    outcome, receipt = execute(asked, plan, read, source, ledger=spending["ledger"], fingerprint=X, note="evaluation")
+    about: ModelRecord = {"estimator": type(scored).__name__, "sha256": coefficient_hash(scored.w_)}
     return Evaluation(_record(plan, question, outcome, source.spec(), about, level, receipt))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from scipy.special import expit
@@ -13,7 +12,7 @@ from dperm.estimators.base import PrivateEstimator
 from dperm.estimators.poisson import PoissonRegressor
 from dperm.evaluation.plan import BINS, Question
 from dperm.evaluation.terms import Vector, tidy
-from dperm.tables.cells import numbers, truth
+from dperm.tables.cells import column, numbers, truth
 from dperm.tables.column import Column
 from dperm.tables.labels import classify, label_column
 from dperm.tables.tables import cells, column_names, is_table
@@ -32,7 +31,7 @@ class Groups:
             return ("no", "yes")
         return tuple(name.removeprefix(f"{self.column.name}=") for name in self.column.features)
 
-    def of(self, X: Any) -> Vector:
+    def of(self, X: object) -> Vector:
         """The group of every row, from that row's cell alone; -1 for none."""
         values = cells(X, self.column.source or self.column.name)
         if self.column.type == "boolean":
@@ -41,7 +40,7 @@ class Groups:
         return np.asarray(self.column.places(values), dtype=np.float64)
 
 
-def groups_of(model: Any, X: Any, by: str | None, levels: Sequence[Any] | None) -> Groups | None:
+def groups_of(model: PrivateEstimator, X: object, by: str | None, levels: Sequence[object] | None) -> Groups | None:
     """The groups of a column: of the levels that the schema declares, or of those listed here."""
     if by is None:
         return None
@@ -64,13 +63,15 @@ def groups_of(model: Any, X: Any, by: str | None, levels: Sequence[Any] | None) 
     )
 
 
-def question_of(model: Any, *, bins: int = BINS, max_exposure: float | None = None, by: Groups | None = None) -> Question:
+def question_of(
+    model: PrivateEstimator, *, bins: int = BINS, max_exposure: float | None = None, by: Groups | None = None
+) -> Question:
     """What can be asked about this model's answers, of all rows and of the groups of a declared column."""
     found = _question(model, bins, max_exposure)
     return found if by is None else replace(found, by=by.column.source or by.column.name, groups=by.names)
 
 
-def _question(model: Any, bins: int, max_exposure: float | None) -> Question:
+def _question(model: PrivateEstimator, bins: int, max_exposure: float | None) -> Question:
     if not isinstance(model, PrivateEstimator):
         raise ValueError(f"Expected a fitted classifier or regression of dperm, found {type(model).__name__}.")
     if isinstance(model, PoissonRegressor):
@@ -120,13 +121,13 @@ def scored_rows(
     return np.column_stack([index, right, loss, chance, said]).astype(np.float64), known
 
 
-def _places(model: Any, X: Any) -> np.ndarray:
+def _places(model: PrivateEstimator, X: object) -> np.ndarray:
     """The predicted class of every row, as its place among the classes."""
     place = {label: k for k, label in enumerate(model.classes_.tolist())}
     return np.array([place[label] for label in np.asarray(model.predict(X)).tolist()], dtype=np.int64)
 
 
-def _labels(model: PrivateEstimator, X: object, y: Any) -> np.ndarray:
+def _labels(model: PrivateEstimator, X: object, y: object) -> np.ndarray:
     if y is None:
         schema = model._declared_schema()
         if schema is None or schema.target is None or not is_table(X):
@@ -134,7 +135,7 @@ def _labels(model: PrivateEstimator, X: object, y: Any) -> np.ndarray:
         if schema.target.column not in column_names(X):
             raise ValueError(f"Expected the target column {schema.target.column!r} in the data, found none. Scores need it.")
         y = schema.labels(cells(X, schema.target.column))
-    return label_column(y, len(y))
+    return label_column(y, len(column(y)))
 
 
 def _residuals(model: PrivateEstimator, question: Question, X: object, y: np.ndarray) -> tuple[Vector, Vector]:

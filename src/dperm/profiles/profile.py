@@ -12,7 +12,8 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -38,10 +39,10 @@ from dperm.tables.tables import column_names, in_memory_only, is_table
 from dperm.walk.certificate import noise_stated, target_spec
 from dperm.walk.claims import TOLERANCE, Claim, differences, noise_again, plain
 from dperm.walk.fitting import execute
+from dperm.walk.options import Spending, check_nominal, spends, spent_target
 
 if TYPE_CHECKING:
-    from dperm.release.ledger.book import LedgerPlace
-    from dperm.release.noise import RandomState
+    pass
 
 FORMAT = "dperm-profile/1"
 
@@ -125,23 +126,17 @@ def _check_shown(plan: Plan, released: Mapping[str, Any]) -> None:
                 raise ValueError("a level is listed whose count did not pass the threshold")
 
 
+@spends
 def profile(
     table: object,
     *,
     epsilon: float,
-    delta: float | None = None,
-    schema: object = None,
+    schema: Schema | Mapping[str, object] | str | Path | None = None,
     target: str | None = None,
-    relation: str = "replace-one",
-    nominal_n: int | None = None,
-    groups: object = None,
-    max_rows_per_person: int | None = None,
     parts: str = "all",
     correlations: bool = False,
     level: float = 0.95,
-    noise: str = "secure",
-    random_state: RandomState = None,
-    ledger: LedgerPlace = None,
+    **spending: Unpack[Spending],
 ) -> Profile:
     """Look at a table privately: types, levels, histograms, quantiles, means, spreads and shares missing, with error bars.
 
@@ -159,12 +154,18 @@ def profile(
         A pandas, polars or Arrow table with private rows.
     epsilon : float
         Privacy budget ε of the profile.
-    delta : float or None, default None
-        Chance δ of the guarantee. None means min(1e-6, 0.1/n) from the public n; 0 asks for pure privacy.
     schema : Schema, dict, path or None, default None
         What is known. Without it names of columns are public and everything else is paid for.
     target : str or None, default None
         The column that a model would predict.
+    parts : {"all", "schema"}, default "all"
+        "schema" pays for types, levels and ranges only.
+    correlations : bool, default False
+        Pay also for correlations of numeric columns with a target that is numeric or has two classes.
+    level : float, default 0.95
+        Coverage of the error bars.
+    delta : float or None, default None
+        Chance δ of the guarantee. None means min(1e-6, 0.1/n) from the public n; 0 asks for pure privacy.
     relation : {"replace-one", "zero-out", "add-remove"}, default "replace-one"
         Which tables count as neighbours. "add-remove" protects the number of rows and needs `nominal_n`.
     nominal_n : int or None, default None
@@ -173,12 +174,6 @@ def profile(
         The column that names the person.
     max_rows_per_person : int or None, default None
         How many rows of one person count; rows beyond it are left out by a public rule. Needed with `groups`.
-    parts : {"all", "schema"}, default "all"
-        "schema" pays for types, levels and ranges only.
-    correlations : bool, default False
-        Pay also for correlations of numeric columns with a target that is numeric or has two classes.
-    level : float, default 0.95
-        Coverage of the error bars.
     noise : {"secure", "exact"}, default "secure"
         Where noise comes from: a cryptographic stream, or the exact discrete samplers of OpenDP.
     random_state : int, numpy Generator or None, default None
@@ -199,25 +194,27 @@ def profile(
     in_memory_only(table)
     if not is_table(table):
         raise ValueError(f"Expected a table with named columns, found {type(table).__name__}. Pass e.g. a pandas data frame.")
-    if relation == "add-remove" and nominal_n is None:
-        raise ValueError("Expected nominal_n= under relation='add-remove', found none. Pass a public round number.")
-    held, people = person_column(table, groups)
+    check_nominal(spending)
+    held, people = person_column(table, spending["groups"])
     question, declared = question_about(column_names(held), schema, target, parts, correlations)
-    n = nominal_n if nominal_n is not None else len(held)
-    weight, per_person = person_weights(people, max_rows_per_person, None, len(held))
-    asked = Target.declare(epsilon=epsilon, delta=delta, relation=relation, n=n, rows_per_person=per_person, unit=unit_of(people))
+    weight, per_person = person_weights(people, spending["max_rows_per_person"], None, len(held))
+    asked, n = spent_target(spending, epsilon, len(held), per_person, unit_of(people))
     plan = plan_profile(question, Shape(n, len(question.columns)), asked)
-    source = noise_source(noise, random_state)
+    source = noise_source(spending["noise"], spending["random_state"])
     looked = looked_at(held, question)
     rows = MemoryRows(looked.X, np.zeros(len(looked.X)), weight)
     outcome, receipt = execute(
-        program(plan, question, looked.words), plan, rows, source, ledger=ledger, fingerprint=table, note="profile"
+        program(plan, question, looked.words), plan, rows, source, ledger=spending["ledger"], fingerprint=table, note="profile"
     )
     return Profile(_record(plan, question, outcome, source.spec(), level, declared, receipt))
 
 
 def question_about(
-    names: list[str], schema: Any, target: str | None, parts: str = "all", correlations: bool = False
+    names: list[str],
+    schema: Schema | Mapping[str, object] | str | Path | None,
+    target: str | None,
+    parts: str = "all",
+    correlations: bool = False,
 ) -> tuple[Question, dict[str, object] | None]:
     """The question, and the schema that it was asked with in its JSON form."""
     if schema is None:

@@ -10,26 +10,25 @@ stage that is left over is an error; only then is anything released. Fits, evalu
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 
 from dperm.mechanisms.registry import mechanism_from_spec, mechanism_of_record
-from dperm.privacy import Event, Gaussian, HiddenState, Sampled
+from dperm.privacy import Gaussian, HiddenState, Sampled
 from dperm.problem import Problem
 from dperm.release import driver
 from dperm.release.asks import Program
-from dperm.release.driver import Progress
 from dperm.release.ledger.book import Ledger
 from dperm.release.noise import ExactNoise, Noise, noise_source
 from dperm.release.plan import Outcome, Plan, Released, Shape, Target, UnmetNeeds, Vector
 from dperm.walk.certificate import Certificate, certify
+from dperm.walk.options import Running, runs
 from dperm.words.notices import speak
 
 if TYPE_CHECKING:
-    from dperm.release.ledger.book import LedgerPlace
     from dperm.release.plan import Mechanism
     from dperm.release.record import CertificateRecord, ReceiptRecord
     from dperm.rows.base import Rows
@@ -165,31 +164,31 @@ def rebuilt_plan(record: CertificateRecord) -> tuple[Plan, Problem]:
     return mechanism.plan(problem, Shape(record["shape"]["n"], record["shape"]["d"]), target), problem
 
 
+@runs
 def execute(
     program: Program,
     planned: Plan,
     rows: Rows,
     source: Noise,
     *,
-    ledger: LedgerPlace = None,
-    fingerprint: object = None,
     note: str = "",
-    on_book: Callable[[Event], None] | None = None,
-    progress: Progress | None = None,
+    **running: Unpack[Running],
 ) -> tuple[Outcome, ReceiptRecord | None]:
     """Debit the whole plan, answer the program, reconcile: the one way from a plan to a release. Returns (outcome, receipt).
 
     `ledger` (a path or `Ledger`) is debited, on disk, before any row is summed; `fingerprint` is what it knows the data set by.
     """
     receipt = None
-    if ledger is not None:
-        receipt = Ledger.open(ledger).debit(planned, noise=source.policy, data=fingerprint, note=note)
-    outcome = driver.run(program, planned, rows, source, on_book=on_book, progress=progress)
+    if running["ledger"] is not None:
+        book = Ledger.open(running["ledger"])
+        receipt = book.debit(planned, noise=source.policy, data=running["fingerprint"], note=note)
+    outcome = driver.run(program, planned, rows, source, on_book=running["on_book"], progress=running["progress"])
     if not np.all(np.isfinite(outcome.w)):
         raise FloatingPointError("Expected finite coefficients, found overflow. Choose a smaller step_size or a bounded domain.")
     return outcome, receipt
 
 
+@runs
 def fit(
     problem: Problem,
     rows: Rows,
@@ -200,10 +199,7 @@ def fit(
     noise: Noise | str = "secure",
     random_state: object = None,
     encoding: Encoding | None = None,
-    on_book: Callable[[Event], None] | None = None,
-    progress: Progress | None = None,
-    ledger: LedgerPlace = None,
-    fingerprint: object = None,
+    **running: Unpack[Running],
 ) -> Release:
     """Fit `problem` on `rows` so that the answer satisfies `target`.
 
@@ -231,14 +227,14 @@ def fit(
         A seed makes the result reproducible and NOT private; the certificate says so.
     encoding : Encoding or None, default None
         What the columns are, for units of the coefficients and for missing cells.
-    on_book : callable or None, default None
-        Called with each event when it is booked.
-    progress : callable or None, default None
-        Called with (done, planned) while the fit runs.
     ledger : path, Ledger or None, default None
         A budget ledger that is debited before any noise is drawn.
     fingerprint : object, default None
         What the ledger recognises the data set by.
+    on_book : callable or None, default None
+        Called with each event when it is booked.
+    progress : callable or None, default None
+        Called with (done, planned) while the fit runs.
     """
     if target.relation == "add-remove" and nominal_n is None:
         raise ValueError(
@@ -260,14 +256,7 @@ def fit(
     check_noise(source.policy, chosen, planned)
     speak(planned.warnings)  # public numbers decide them, and nothing is spent yet
     outcome, receipt = execute(
-        chosen.program(planned, problem),
-        planned,
-        rows.bounded(problem.data, problem.feature_map),
-        source,
-        ledger=ledger,
-        fingerprint=fingerprint,
-        on_book=on_book,
-        progress=progress,
+        chosen.program(planned, problem), planned, rows.bounded(problem.data, problem.feature_map), source, **running
     )
     certificate = certify(problem, planned, outcome, source, encoding, receipt)
     return Release(outcome.w, certificate, planned, outcome.released, {"passes": sum(e.total() for e in planned.events)})
