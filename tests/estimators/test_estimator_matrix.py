@@ -91,6 +91,7 @@ def test_hostile_cells_follow_public_rules(name: str) -> None:
         labels = labels.astype(float)
     model = build(name, relation="zero-out").fit(X, labels)
     check(model, X, "zero-out")
+    assert np.isfinite(model.w_).all() and len(model.predict(X)) == len(X)
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)

@@ -296,7 +296,8 @@ def test_lost_a_cache_deletes_nothing_that_it_did_not_make(tmp_path):
 def test_lost_a_ledger_by_its_path_takes_rows_on_disk(tmp_path):
     (tmp_path / "t.csv").write_text("a,c,t\n" + "0.5,x,yes\n" * 100)
     ledger = ledger_at(tmp_path)
-    dperm.LogisticRegression(1.0, schema=SCHEMA, ledger=str(ledger)).fit(ArrowRows(tmp_path / "t.csv", SCHEMA))
+    model = dperm.LogisticRegression(1.0, schema=SCHEMA, ledger=str(ledger)).fit(ArrowRows(tmp_path / "t.csv", SCHEMA))
+    assert model.certificate_.record["ledger"]["head"] == dperm.Ledger(ledger).account().head
 
 
 def test_lost_no_predicted_cell_is_a_formula():
