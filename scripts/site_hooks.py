@@ -22,7 +22,7 @@ THEOREMS = {
     "QuantileRegressor": ("quantile", "gradient"),
     "PoissonRegressor": ("poisson",),
     "GAMClassifier": ("additive",),
-    "GAMRegressor": ("additive",),
+    "GAMRegressor": ("additive", "poisson"),
     "MeanEstimator": ("gradient",),
     "MedianEstimator": ("exponential",),
     "FiniteClassLearner": ("exponential",),

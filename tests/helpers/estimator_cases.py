@@ -28,6 +28,8 @@ ESTIMATORS: dict[str, tuple[type, dict[str, Any]]] = {
     "curves for accuracy": (dperm.GAMClassifier, BINARY | {"loss": "hinge"}),
     "curves of numbers": (dperm.GAMRegressor, REAL),
     "robust curves": (dperm.GAMRegressor, REAL | {"loss": "huber"}),
+    "curves of three": (dperm.GAMClassifier, THREE),
+    "curves of counts": (dperm.GAMRegressor, COUNTS | {"loss": "poisson"}),
     "network": (dperm.MLPClassifier, THREE | {"hidden": 3, "steps": 5}),
 }
 # What each admits, by theorem; every other registered method must refuse with the list of its needs.
@@ -43,6 +45,8 @@ METHODS: dict[str, tuple[str, ...]] = {
     "quantile": ("auto", "gradient", "scaled-quantile"),
     "poisson": ("auto", "gradient", "scaled-poisson"),
     **{name: ("auto", "additive") for name in ("curves", "curves for accuracy", "curves of numbers", "robust curves")},
+    "curves of three": ("auto", "additive"),
+    "curves of counts": ("auto", "additive-poisson"),
     "network": ("auto", "network"),
 }
 # (estimator, method, relation) that lacks something: a minimiser needs a declared bound on a protected number of rows.
@@ -62,7 +66,7 @@ def rows(name: str) -> tuple[np.ndarray, np.ndarray]:
         return X, (score > 0).astype(int)
     if "classes" in options:
         return X, np.array(["a", "b", "c"])[np.digitize(score, [-0.5, 0.5])]
-    if name == "poisson":
+    if name in ("poisson", "curves of counts"):
         return X, rng.poisson(np.exp(score))
     return X, score + 0.1 * rng.normal(size=N)
 

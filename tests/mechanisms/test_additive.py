@@ -16,7 +16,7 @@ from dperm.mechanisms import Additive, Shape, Target, UnmetNeeds
 from dperm.mechanisms.scaled.additive import correction
 from dperm.mechanisms.scaled.smoothness import CELLS, FUNCTIONS, LADDER, columns_of, denoised, tables_of
 from dperm.privacy import RELATIONS, gaussian_mu
-from dperm.problem import DataBounds, HuberLoss, Interval, LogisticLoss, MultinomialLoss, Problem, SquaredLoss
+from dperm.problem import DataBounds, HuberLoss, Interval, LogisticLoss, MultinomialLoss, Problem, QuantileLoss, SquaredLoss
 from dperm.problem import Ridge as RidgePenalty
 from dperm.release.driver import watching
 from dperm.release.noise import RELEASE_SLACK, SeededNoise, gaussian_scale
@@ -35,6 +35,7 @@ GENERATOR = np.random.default_rng(11)
 TABLES = GENERATOR.normal(size=(2, PLACES, 5))
 FEATURES = CurveFeatures(1.0, np.array([0.2, -0.1, 0.0, 0.3]), np.array([2.0, 5.0, 0.5, 1.0]), TABLES)
 W = GENERATOR.normal(size=FEATURES.width(D))
+THREE = GENERATOR.normal(size=3 * FEATURES.width(D))
 TERMS = {
     "marginals": Marginals(COLUMNS, GAPS),
     "recalibration": Recalibration(FEATURES, W, 0.3, 0.4, 0.5),
@@ -42,6 +43,8 @@ TERMS = {
     "gradient": GradientTerm(LogisticLoss(), W, 0.4, FEATURES),
     "gradient of squares": GradientTerm(SquaredLoss(), W, 0.4, FEATURES),
     "weighted gradient": WeightedGradientTerm(LogisticLoss(), W, 0.4, FEATURES, 3.0),
+    "gradient of classes": GradientTerm(MultinomialLoss(classes=3), THREE, 0.4, FEATURES),
+    "weighted gradient of classes": WeightedGradientTerm(MultinomialLoss(classes=3), THREE, 0.4, FEATURES, 3.0),
 }
 
 
@@ -104,6 +107,24 @@ def test_the_sensitivities_are_attained() -> None:
     up, down = (gradient(seen(high, np.array([label]), one)) for label in (1.0, -1.0))
     assert np.linalg.norm(up) == pytest.approx(gradient.sensitivity("zero-out"), rel=1e-6)
     assert np.linalg.norm(up - down) == pytest.approx(gradient.sensitivity("replace-one"), rel=1e-6)
+    classes = dataclasses.replace(TERMS["gradient of classes"], w=np.zeros_like(THREE), clip=1e-3)
+    assert np.linalg.norm(classes(seen(high, np.ones(1), one))) == pytest.approx(classes.sensitivity("zero-out"), rel=1e-6)
+
+
+@pytest.mark.parametrize("form", ["dense", "sparse", "float32"])
+def test_several_margins_are_one_after_the_other(form: str) -> None:
+    """Margins and gradients of K classes by look-up: each class has those of its own weights."""
+    X = random_rows(np.random.default_rng(6), 200)
+    block, weights = seen(X, np.ones(200), np.ones(200), form), THREE.reshape(3, -1)
+    grid = gridded(block, FEATURES)
+    apart = np.column_stack([grid.margins(w) for w in weights])
+    np.testing.assert_allclose(grid.margins(weights), apart, rtol=0, atol=1e-4)  # of grids of the weights
+    slopes = np.random.default_rng(7).normal(size=(200, 3))
+    longest = 1.01 * float(np.max(np.linalg.norm(slopes, axis=1) * grid.norms))
+    together = Fixed(MultinomialLoss(classes=3), THREE, longest, FEATURES, slopes)(block).reshape(3, -1)
+    for k in range(3):
+        alone = Fixed(SquaredLoss(), W, longest, FEATURES, slopes[:, k].copy())(block)
+        np.testing.assert_allclose(together[k], alone, rtol=0, atol=1e-6 * longest)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -197,6 +218,8 @@ CASES: dict[str, tuple[Any, Additive]] = {
     "gaps": (SquaredLoss(), Additive(gaps=(0, 1), **OWN)),
     "private bounds": (LogisticLoss(), Additive(kinds=("private", *KINDS[1:]), curved=(0, 1, 2))),
     "no shape": (SquaredLoss(), Additive(kinds=KINDS)),
+    "classes": (MultinomialLoss(classes=3), Additive(**OWN)),
+    "weighted classes": (MultinomialLoss(classes=3), Additive(max_weight=2.5, gaps=(0,), **OWN)),
 }
 SIZE = 3000
 
@@ -210,7 +233,10 @@ def setting(name: str, relation: str = "replace-one", persons: int = 1, epsilon:
     y = np.where(score > 0.2, 1.0, -1.0) if loss.classification else np.clip(score / 2, -1, 1)
     for j in mechanism.gaps:
         X[j :: 4 + j, j] = GAP
-    problem = Problem(loss, data=DataBounds(1.5, Interval(-1, 1), 1.0))
+    interval = Interval(-1, 1)
+    if loss.margins > 1:
+        y, interval = np.digitize(score, [0.0, 0.7]).astype(np.float64), Interval(0, 2)
+    problem = Problem(loss, data=DataBounds(1.5, interval, 1.0))
     target = Target.declare(epsilon=epsilon, delta=1e-6, relation=relation, n=n, rows_per_person=persons)
     return problem, MemoryRows(X, y), target, mechanism
 
@@ -313,7 +339,7 @@ def behind(rows: Any, other: MemoryRows, problem: Problem) -> Any:
 
 
 @pytest.mark.parametrize("relation", RELATIONS)
-@pytest.mark.parametrize("name", ["squared", "logistic", "gaps", "hinge"])
+@pytest.mark.parametrize("name", ["squared", "logistic", "gaps", "hinge", "classes"])
 def test_exact_audit_of_a_whole_run(name: str, relation: str) -> None:
     """Every noisy sum of a run on one table, taken again on its neighbour: Σ (shift/σ)² ≤ μ², for each of the bad neighbours.
 
@@ -323,7 +349,7 @@ def test_exact_audit_of_a_whole_run(name: str, relation: str) -> None:
     """
     problem, rows, target, mechanism = setting(name, relation)
     X, y = rows.X.copy(), rows.y.copy()
-    X[-1], y[-1] = [0.0, 0.5, 0.5, 1.0], -1.0
+    X[-1], y[-1] = [0.0, 0.5, 0.5, 1.0], -1.0 if name != "classes" else 0.0
     drawn: list[Any] = []
     with watching(drawn.append):
         nominal = SIZE if relation == "add-remove" else None
@@ -333,7 +359,7 @@ def test_exact_audit_of_a_whole_run(name: str, relation: str) -> None:
     keep = np.ones(SIZE)
     if relation == "replace-one":
         X, y = X.copy(), y.copy()
-        X[-1], y[-1] = [0.4, -0.5, -0.5, 0.0], 1.0
+        X[-1], y[-1] = [0.4, -0.5, -0.5, 0.0], 1.0 if name != "classes" else 2.0
     else:
         keep[-1] = 0.0
     last = slice(None, -1 if relation == "add-remove" else None)
@@ -358,7 +384,7 @@ def test_certificates_verify_and_replay_the_choice(name: str, relation: str) -> 
         assert (decided["kernel_scale"], decided["kernel_power"]) in [rung[:2] for rung in LADDER]
     problem, _, target, mechanism = setting(name, relation)
     assert release.plan.events == plan(problem, Shape(SIZE, D), target, mechanism).events
-    assert release.w.shape == (D + 1 + PLACES * len(mechanism.curved),)
+    assert release.w.shape == (problem.loss.margins * (D + 1 + PLACES * len(mechanism.curved)),)
 
 
 @pytest.mark.parametrize("name", ["logistic", "gaps"])
@@ -416,7 +442,7 @@ def test_needs_are_named() -> None:
     data = DataBounds(1.0, Interval(-1, 1), 1.0)
     cases = [
         (Problem(LogisticLoss(), data=data), target, "Gaussian"),
-        (Problem(MultinomialLoss(classes=3), data=DataBounds(1.0, Interval(0, 2), 1.0)), None, "two classes"),
+        (Problem(QuantileLoss(0.5), data=data), None, "a loss in"),
         (Problem(LogisticLoss(), data=DataBounds(1.0, Interval(-1, 1))), None, "intercept"),
         (Problem(LogisticLoss(), RidgePenalty(1.0), data=data), None, "regularizer"),
     ]

@@ -33,7 +33,8 @@ SHORT: dict[str, dict[str, object]] = {
 # Where the number of rows is protected, the arithmetic of a minimiser needs a declared bound on it.
 BOUNDED = {"objective": {"most_rows": 100}, "scaled-objective": {"most_rows": 100}}
 ONE_DRAW = ("exponential", "objective", "output")
-CURVED = ("GAMClassifier", "GAMRegressor")  # what a linear estimator refuses to be fitted by
+# What a linear estimator refuses to be fitted by.
+CURVED = {"additive": ("GAMClassifier", "GAMRegressor"), "additive-poisson": ("GAMRegressor",)}
 NO_NULL_ROW = "no null row can be written: it is a missing label, and these data have no labels"
 
 
@@ -136,7 +137,7 @@ def mechanism_cases() -> list[Case]:
 
     found = []
     for method in sorted(MECHANISMS):
-        for name in CURVED if method == "additive" else ("LogisticRegression", "LinearRegression"):
+        for name in CURVED.get(method, ("LogisticRegression", "LinearRegression")):
             for relation in RELATIONS:
                 for delta in (DELTA, 0.0) if relation == "replace-one" else (DELTA,):
                     found.append(_case(name, getattr(estimators, name), method, relation, "secure", delta))
@@ -159,8 +160,11 @@ def _case(name: str, cls: type, method: str, relation: str, policy: str, delta: 
     if "classes" in fields:
         options["classes"] = [0, 1]
     low, high, null = 0.0, 1.0, 7.0
+    counts = name == "PoissonRegressor" or method == "additive-poisson"
+    if method == "additive-poisson":
+        options["loss"] = "poisson"
     if "y_bounds" in fields:
-        low, high, null = (0.0, 4.0, np.nan) if name == "PoissonRegressor" else (-1.0, 1.0, np.nan)
+        low, high, null = (0.0, 4.0, np.nan) if counts else (-1.0, 1.0, np.nan)
         options["y_bounds"] = (low, high)
     if name == "FiniteClassLearner":
         from dperm.mechanisms.hypotheses.classes import Thresholds
@@ -189,7 +193,7 @@ def _case(name: str, cls: type, method: str, relation: str, policy: str, delta: 
     elif name == "FiniteClassLearner":
         data, neighbour = _pair(relation, n, (0.0, low), (0.0, high), (0.0, low), null, fence=True)
     elif "y_bounds" in fields:
-        middle = high if name == "PoissonRegressor" else 0.0
+        middle = high if counts else 0.0
         side = 1.0 if method in SHORT else -1.0
         data, neighbour = _pair(relation, n, (-1.0, middle), (1.0, high), (side, low), null)
     elif method == "newton":

@@ -19,6 +19,7 @@ from dperm.commands.declaring import (
     MAX_WEIGHT,
     NOISE,
     class_weights,
+    loss_of,
     made,
 )
 from dperm.commands.shared import JSON_OPTION, say, show
@@ -178,6 +179,7 @@ def _estimator(
     if loaded.target is None:
         raise ValueError('Expected a target in the schema, found none. Add "target" to it.')
     kind, weights = estimator_for(model, loaded.target), class_weights(class_weight, loaded.target.classes)
+    given |= {"loss": loss_of(kind, loaded.target.type)}
     return made(kind, **given, **asked_intervals(kind, intervals), schema=loaded, class_weight=weights)
 
 

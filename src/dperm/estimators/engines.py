@@ -101,7 +101,7 @@ def declared_rows(estimator: Any, rows: Any, sample_weight: object, groups: obje
     """The rows as the estimator declares them. Rows in a Spark table take weights and persons from columns of it."""
     groups = estimator.groups if groups is None else groups
     weighed = sample_weight is not None or getattr(getattr(rows, "recipe", None), "weight", None) is not None
-    if getattr(estimator, "_given", None) is not None or (weighed and hasattr(estimator, "_weighed")):
+    if getattr(estimator, "_given", None) is not None or (weighed and getattr(estimator, "_counting", False)):
         raise ValueError(
             "Expected counts without exposure=, offset= or sample_weight= on rows that are not in memory, found one. Pass a "
             "table or arrays in memory."

@@ -36,7 +36,7 @@ class ShapesRecord(TypedDict):
     shares: list[list[float]]
     centre: list[float]
     curves: str
-    edited: NotRequired[list[float]]
+    edited: NotRequired[list[float] | list[list[float]]]
     edits: NotRequired[list[str]]
 
 

@@ -25,16 +25,18 @@ class Shape:
     """What one numeric column adds to the margin (or to the prediction); its mean over the released marginal is 0.
 
     grid      middles of the 256 cells, in the column's units
-    value     what a row adds that lies there
+    value     what a row adds that lies there; with several classes a row of 256 numbers for each
     missing   what a row adds whose cell is missing; None where the column has no missing cells by declaration
     marginal  the released, denoised share of the rows in each cell, and of missing cells at the end
+    classes   names of the classes, where there are several; otherwise there is one curve
     """
 
     name: str
     grid: Vector
     value: Vector
-    missing: float | None
+    missing: float | Vector | None
     marginal: Vector
+    classes: tuple[str, ...] = ()
 
 
 def draw_shapes(shapes: Mapping[str, Shape], names: str | Sequence[str] | None = None) -> Figure:
@@ -68,11 +70,18 @@ def _panel(axes: Axes, shape: Shape, *, first: bool) -> None:
     behind.set_yticks([])
     axes.set_zorder(behind.get_zorder() + 1)
     axes.patch.set_visible(False)
-    axes.step(shape.grid, shape.value, where="mid", color=LINE, linewidth=1.4)
+    curves, names = np.atleast_2d(shape.value), shape.classes or ("",)
+    for place, curve in enumerate(curves):
+        colour = LINE if len(curves) == 1 else f"C{place % 10}"
+        axes.step(shape.grid, curve, where="mid", color=colour, linewidth=1.4, label=names[place])
+        if shape.missing is not None and shape.marginal[-1] > 0:  # some were found to be missing
+            gap = float(np.atleast_1d(shape.missing)[place])
+            axes.plot([shape.grid[-1] + 6 * width], [gap], marker="D", markersize=4, color=colour)
+            if len(curves) == 1:
+                axes.annotate("missing", (shape.grid[-1], gap), fontsize=7, ha="right", va="bottom")
     axes.axhline(0.0, color="#888888", linewidth=0.6)
-    if shape.missing is not None and shape.marginal[-1] > 0:  # some were found to be missing
-        axes.plot([shape.grid[-1] + 6 * width], [shape.missing], marker="D", markersize=4, color=LINE)
-        axes.annotate("missing", (shape.grid[-1], shape.missing), fontsize=7, ha="right", va="bottom")
+    if first and shape.classes:
+        axes.legend(fontsize=6, frameon=False)
     axes.set_title(shape.name, fontsize=9)
     axes.tick_params(labelsize=7)
     if first:

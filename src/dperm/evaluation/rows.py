@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import expit
 
 from dperm.estimators.base import PrivateEstimator
-from dperm.estimators.poisson import PoissonRegressor
+from dperm.estimators.counts import CountTarget
 from dperm.evaluation.plan import BINS, Question
 from dperm.evaluation.terms import Vector, tidy
 from dperm.tables.cells import column, numbers, truth
@@ -74,7 +74,7 @@ def question_of(
 def _question(model: PrivateEstimator, bins: int, max_exposure: float | None) -> Question:
     if not isinstance(model, PrivateEstimator):
         raise ValueError(f"Expected a fitted classifier or regression of dperm, found {type(model).__name__}.")
-    if isinstance(model, PoissonRegressor):
+    if isinstance(model, CountTarget) and model._counting:
         most = 1.0 if max_exposure is None else float(max_exposure)
         # A count is at most the largest count, or, where the fit read rates, the largest rate times the largest exposure.
         usual = float(model.max_exposure or 1.0) if model._counted else 1.0

@@ -12,6 +12,7 @@ from dperm.mechanisms.objective.mechanism import Objective
 from dperm.mechanisms.output import Output
 from dperm.mechanisms.registry import mechanism_from_spec
 from dperm.mechanisms.scaled.additive import Additive
+from dperm.mechanisms.scaled.additive_poisson import AdditivePoisson
 from dperm.mechanisms.scaled.gradient import ScaledGradient
 from dperm.mechanisms.scaled.inference import ScaledInference
 from dperm.mechanisms.scaled.objective import ScaledObjective
@@ -25,6 +26,7 @@ from dperm.release.plan import MECHANISMS, Mechanism, Outcome, Plan, Shape, Stag
 __all__ = [
     "MECHANISMS",
     "Additive",
+    "AdditivePoisson",
     "Exponential",
     "FiniteExponential",
     "Gradient",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from dperm.mechanisms.registry import mechanism_of_plan
 from dperm.mechanisms.scaled.additive import Additive
+from dperm.mechanisms.scaled.additive_poisson import AdditivePoisson, additive_of
 from dperm.mechanisms.scaled.smoothness import shape_values
 from dperm.pages.charts import Panel, Panels
 from dperm.pages.document import Block
@@ -18,24 +18,31 @@ from dperm.walk.fitting import rebuilt_plan
 def shape_blocks(subject: Subject) -> list[Block]:
     """A small figure per curved column over its declared bounds; nothing for models without shapes."""
     record = subject.certificate.record
-    if record["mechanism"]["name"] != Additive.name:
+    if record["mechanism"]["name"] not in (Additive.name, AdditivePoisson.name):
         return []
     plan, _ = rebuilt_plan(record)
-    mechanism, encoding = mechanism_of_plan(plan, Additive), subject.encoding
+    mechanism, encoding = additive_of(plan), subject.encoding
     if not mechanism.curved or encoding is None:
         return [Text("No column has a shape: this model is the line.", "soft")]
     shares = np.array([column.places for column in mechanism.columns(plan, record["released"])])
     w, centre = (np.array(part, dtype=np.float64) for part in (record["coefficients"]["encoded"], record["decided"]["shift"]))
-    values, _ = shape_values(w, plan.shape.d, mechanism.curved, centre, shares)
+    margins = subject.problem.loss.margins
+    found = [shape_values(part, plan.shape.d, mechanism.curved, centre, shares)[0] for part in w.reshape(margins, -1)]
     panels = []
     for place, j in enumerate(mechanism.curved):
         low, high = float(encoding.low[j]), float(encoding.high[j])
         grid = low + (high - low) * (np.arange(CELLS) + 0.5) / CELLS
-        curve = values[place, :CELLS] * (subject.half or 1.0)
-        words = f"from {curve.min():+.2g} to {curve.max():+.2g}"
-        panels.append(Panel(encoding.names[j], words, list(zip(grid.tolist(), curve.tolist()))))
+        for margin, values in enumerate(found):
+            curve = values[place, :CELLS] * (subject.half or 1.0)
+            words = f"from {curve.min():+.2g} to {curve.max():+.2g}"
+            name = encoding.names[j] + (f", {_label(subject, margin)}" if margins > 1 else "")
+            panels.append(Panel(name, words, list(zip(grid.tolist(), curve.tolist()))))
     caption = (
         f"Change of the {subject.outcome} along each numeric column, all else equal, counted from its average under the released "
         f"marginals. Smoothness: {record['decided']['shapes']}."
     )
     return [Panels(panels, caption)]
+
+
+def _label(subject: Subject, margin: int) -> str:
+    return subject.classes[margin] if margin < len(subject.classes) else f"class {margin + 1}"

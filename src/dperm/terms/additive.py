@@ -158,7 +158,7 @@ def ones_of(cells: Cells) -> Matrix:
 class CurveFeatures(Features):
     """(z, φ_1(cell_1), …, φ_p(cell_p)) with z the affine map of the linear columns and φ_j a table of 257 × m numbers.
 
-    Weights hold those of z first, its intercept included, then m of each column.
+    Weights hold those of z first, its intercept included, then m of each column; one row of them per margin.
     """
 
     tables: Vector = field(default_factory=lambda: np.zeros((0, PLACES, 0)))
@@ -172,18 +172,19 @@ class CurveFeatures(Features):
         return Features(self.intercept, self.shift, self.scale)
 
     def values(self, weights: Vector) -> Vector:
-        """What every cell of every column adds to a prediction, flattened."""
+        """What every cell of every column adds to a prediction, (places,) for weights of one margin, (K, places) for K."""
         p, _, m = self.tables.shape
-        return np.asarray((self.tables @ weights.reshape(p, m, 1)).reshape(-1))
+        margins = weights.shape[:-1]
+        return np.asarray((self.tables @ weights.reshape(*margins, p, m, 1)).reshape(*margins, -1))
 
     @property
     def places(self) -> int:
         return int(self.tables.shape[0] * PLACES)
 
     def looked_up(self, totals: np.ndarray) -> np.ndarray:
-        """In the precision of the totals: what the products round off must stay small beside one row of many."""
-        curves = totals.reshape(-1, 1, PLACES) @ self.tables.astype(totals.dtype)
-        return np.asarray(curves.reshape(-1))
+        """In the precision of the totals, (K, places): what the products round off must stay small beside one row of many."""
+        curves = totals.reshape(len(totals), -1, 1, PLACES) @ self.tables.astype(totals.dtype)
+        return np.asarray(curves.reshape(len(totals), -1))
 
     @cached_property
     def key(self) -> tuple[object, ...]:
@@ -241,8 +242,8 @@ class CurvedGrid:
     def margins(self, weights: Vector) -> Vector:
         """Each row adds the numbers of its cells one after the other: a function of the row alone."""
         features = self.features
-        linear = len(weights) - features.tables.shape[0] * features.tables.shape[2]
-        return np.asarray(self.line.margins(weights[:linear]) + self.ones @ features.values(weights[linear:]))
+        linear = weights.shape[-1] - features.tables.shape[0] * features.tables.shape[2]
+        return np.asarray(self.line.margins(weights[..., :linear]) + self.ones @ features.values(weights[..., linear:]).T)
 
     def pairs(self, left: Vector) -> list[Pair]:
         rows, waits = self.line.pairs(left)

@@ -46,7 +46,7 @@ class Features:
         return 0
 
     def looked_up(self, totals: np.ndarray) -> np.ndarray:
-        """The totals of the places through the tables."""
+        """The totals of the places, one row per output, through the tables."""
         return totals
 
     def margins(self, X: Any, weights: Vector) -> Vector:

@@ -378,10 +378,12 @@ class Pulled(Paired):
     def units(self, total: NDArray[np.longdouble]) -> Vector:
         features, waits = self.features, bool(total[-1])
         sums = total[:-1] * (self.longest / (MOST_SPARSE_PRODUCT * narrowest(features) if waits else MOST_PRODUCT))
-        line = len(sums) - features.places
+        places = self.outputs * features.places
+        line = len(sums) - places
         mapped = self._mapped(sums[:line]) if waits else sums[:line]
-        if features.places:
-            mapped = np.concatenate([mapped, features.looked_up(sums[line:])])
+        if places:  # each of the K outputs has its line, then its curves
+            curves = features.looked_up(sums[line:].reshape(self.outputs, -1))
+            mapped = np.concatenate([mapped.reshape(self.outputs, -1), curves], axis=1).reshape(-1)
         return np.asarray(mapped, dtype=np.float64)
 
     def _mapped(self, sums: np.ndarray) -> np.ndarray:

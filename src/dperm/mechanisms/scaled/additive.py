@@ -31,7 +31,16 @@ from dperm.mechanisms.scaled.gradient import (
     start,
 )
 from dperm.mechanisms.scaled.noise_ratio import noise_warning
-from dperm.mechanisms.scaled.smoothness import Choice, Column, choose_smoothness, columns_of, tables_of
+from dperm.mechanisms.scaled.smoothness import (
+    MOST_STEPS,
+    Choice,
+    Column,
+    Flow,
+    choose_smoothness,
+    columns_of,
+    linear_variances,
+    tables_of,
+)
 from dperm.privacy import Gaussian, gaussian_mu, kappa
 from dperm.problem import Problem
 from dperm.release.asks import Asking, Close, Decide, Open, Program, Publish, See, Sum
@@ -40,7 +49,7 @@ from dperm.terms.additive import PLACES, CellFilling, CurveFeatures, Curving, Ma
 from dperm.terms.affine import Features
 from dperm.terms.statistics import LogHistogram, Residuals, gradient_term
 
-LOSSES = ("logistic", "squared", "huber")
+LOSSES = ("logistic", "multinomial", "squared", "huber")
 MOST_COLUMNS = 256  # a basis of 256 cells is computed for each
 ENOUGH = 80.0  # μn of the recalibration below which its noise would do more harm than good
 
@@ -82,8 +91,8 @@ class Additive:
 
     def missing(self, problem: Problem, target: Target) -> list[str]:
         needs = scaling_needs(problem, target)
-        if problem.loss.name not in LOSSES or problem.loss.margins != 1:
-            needs.append(f"a loss in {LOSSES}, for two classes or a number (found {problem.loss.name!r})")
+        if problem.loss.name not in LOSSES:
+            needs.append(f"a loss in {LOSSES} (found {problem.loss.name!r})")
         if not problem.data.intercept:
             needs.append("an intercept, because shapes are centred (fit_intercept=True)")
         if problem.regularizer.name != "none" or problem.domain.spec()["name"] != "whole-space":
@@ -125,7 +134,7 @@ class Additive:
             **gaps_rule.gaps_in_words(self.gaps, shape),
         }
         stages = tuple(Stage(name, Gaussian(mu), public[name]) for name, mu in budget.items())
-        size = shape.d + 1 + PLACES * len(self.curved)
+        size = problem.loss.margins * (shape.d + 1 + PLACES * len(self.curved))
         warnings = noise_warning(problem, shape, target)
         return Plan(self.name, options_of(self), stages, target, shape, warnings=warnings, parameters=size)
 
@@ -146,8 +155,7 @@ class Additive:
         released |= yield from scaling_releases(problem, plan, kinds, self.gaps, seen)
         scaled = rule.centred_and_scaled(problem, shape, target, kinds, budget, released, self.gaps)
         columns = self.columns(plan, released)
-        wishes = rule.Wishes(self.clip_factor, self.horizon, self.max_weight)
-        choice = choose_smoothness(problem, shape, target, kinds, budget, released, scaled, columns, wishes)
+        choice = choose_smoothness(self._flow(plan, problem, kinds, released, scaled), columns)
         tables = tables_of(columns, choice.kernel) if choice.rung is not None else np.zeros((0, PLACES, 0))
         theta, features, clips = yield from self._descend(plan, problem, scaled, choice, tables, released)
         settings = {**scaled, **choice.settings, **in_words(choice), "clips": clips}
@@ -156,10 +164,38 @@ class Additive:
             settings |= found
         settings |= bounds_settings(plan, kinds, released)
         yield Decide({**settings, "mean_radius": rule.mean_radius(problem, shape, released), "released": rule.digest(released)})
-        values = np.zeros(PLACES * len(self.curved))
+        values = np.zeros((*theta.shape[:-1], PLACES * len(self.curved)))
         if isinstance(features, CurveFeatures):
-            values = features.values(theta[shape.d + 1 :])
-        return np.concatenate([rule.original_coefficients(theta[: shape.d + 1], scaled, problem.data.intercept), values])
+            values = features.values(theta[..., shape.d + 1 :])
+        line = rule.original_coefficients(theta[..., : shape.d + 1], scaled, problem.data.intercept)
+        return np.concatenate([line, values], axis=-1).reshape(-1)  # of several classes one after the other
+
+    def _flow(
+        self, plan: Plan, problem: Problem, kinds: tuple[str, ...], released: Mapping[str, object], scaled: Settings
+    ) -> Flow:
+        shape, target, budget = plan.shape, plan.target, budget_of(plan)
+        curvature = cost = problem.loss.bounds(math.inf, problem.data.y).curvature
+        if problem.loss.margins > 1:  # p(1 - p) of classes that are alike, and what K such margins cost together
+            cost = 1.0 - 1.0 / problem.loss.margins
+            curvature = cost / problem.loss.margins
+
+        def settings(wide: Shape, size: float, clip: float | None, reach: float | None) -> Settings:
+            own = clip is None
+            wishes = rule.Wishes(self.clip_factor if own else clip, self.horizon if own else reach, self.max_weight)
+            return rule.descent_settings(
+                problem, wide, target, kinds, budget, released, {**scaled, "size": size}, wishes, MOST_STEPS
+            )
+
+        return Flow(
+            settings,
+            shape,
+            scaled["size"],
+            linear_variances(shape, released, scaled),
+            rule.effective_mu(budget["descent"] / (self.max_weight or 1.0), target),
+            curvature,
+            cost,
+            refined=rule.is_regression(problem) and self.clip_factor is None,
+        )
 
     def columns(self, plan: Plan, released: Mapping[str, object]) -> list[Column]:
         """The released histograms as densities and bases; none where no column has a shape."""
@@ -189,7 +225,8 @@ class Additive:
         line, steps = features_of(problem, scaled), settings["steps"]
         features = CurveFeatures(line.intercept, line.shift, line.scale, tables) if len(tables) else line
         velocity, ready = np.zeros_like(theta), False
-        kept = np.zeros(features.width(shape.d))
+        kept = np.zeros((*theta.shape[:-1], features.width(shape.d)))
+        more = np.zeros((*theta.shape[:-1], kept.shape[-1] - theta.shape[-1]))
 
         def clip(name: str, seen: Features, size: float) -> Asking[float]:
             if name not in budget:
@@ -205,7 +242,7 @@ class Additive:
                 limit = yield from clip("residuals again", line, settings["size_of_all"])
                 if len(tables):
                     yield See(Curving())
-                theta, velocity = (np.concatenate([part, np.zeros(len(kept) - len(part))]) for part in (theta, velocity))
+                theta, velocity = (np.concatenate([part, more], axis=-1) for part in (theta, velocity))
                 ready = True
             term = gradient_term(problem.loss, theta, limit, features if ready else line, self.max_weight)
             gradient = yield Sum("descent", term, mu=settings["step_mu"], shape=theta.shape)

@@ -16,15 +16,13 @@ the line itself drowns in noise (ν > 0.2), the model is the line.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dperm.mechanisms.scaled import settings as rule
-from dperm.problem import Problem
-from dperm.release.plan import Settings, Shape, Target
+from dperm.release.plan import Settings, Shape
 from dperm.terms.additive import CELLS, PLACES
 
 Vector = NDArray[np.float64]
@@ -141,54 +139,71 @@ def shape_values(w: Vector, d: int, columns: Sequence[int], centre: Vector, shar
     return values - means[:, None], means
 
 
-def choose_smoothness(
-    problem: Problem,
-    shape: Shape,
-    target: Target,
-    kinds: Sequence[str],
-    budget: Mapping[str, float],
-    released: Mapping[str, object],
-    scaled: Settings,
-    columns: Sequence[Column],
-    wishes: rule.Wishes,
-) -> Choice:
-    """The first rung whose predicted noise exceeds the line's by little, with the settings of its descent."""
-    linear = np.maximum(np.asarray(released["squares"], dtype=np.float64), 0.0) * np.asarray(scaled["scale"]) ** 2 / shape.n
-    mu = rule.effective_mu(budget["descent"] / (wishes.max_weight or 1.0), target)
-    curvature = problem.loss.bounds(math.inf, problem.data.y).curvature
+@dataclass(frozen=True)
+class Flow:
+    """What the choice of smoothness asks of a descent.
 
-    def described(curves: Vector, clip: float | None, reach: float | None) -> Settings:
-        size = math.sqrt(scaled["size"] ** 2 + float(curves.sum()))
-        wide = Shape(shape.n, round(shape.d + float(curves.sum())))
-        given = wishes if clip is None else replace(wishes, clip_factor=clip, horizon=reach)
-        found = rule.descent_settings(
-            problem, wide, target, kinds, budget, released, {**scaled, "size": size}, given, MOST_STEPS
-        )
-        return {**found, "size_of_all": size}
+    settings   (shape, S, clip factor, horizon) → clip, flow time, steps; None leaves a factor to the descent's own rule
+    linear     variances of the linear coordinates, whose S is `size`
+    mu         of a sum of rows clipped to length 1
+    curvature  h, of the loss; `cost` of a unit of noise in a prediction, in units of the loss
+    refined    whether the clip follows the noise of all coordinates (a regression); never below `least_clip`
+    most       extra noise that no rung may pass, whatever the ladder allows
+    hopeless   ν of a line beyond which no curve is tried
+    """
 
-    def noise(curves: Vector, found: Settings) -> float:
-        spectrum = np.concatenate([linear, curves])
+    settings: Callable[[Shape, float, float | None, float | None], Settings]
+    shape: Shape
+    size: float
+    linear: Vector
+    mu: float
+    curvature: float
+    cost: float
+    refined: bool
+    least_clip: float = 0.4
+    most: float = math.inf
+    hopeless: float = HOPELESS
+
+    def described(self, curves: Vector, clip: float | None = None, reach: float | None = None) -> Settings:
+        size = math.sqrt(self.size**2 + float(curves.sum()))
+        wide = Shape(self.shape.n, round(self.shape.d + float(curves.sum())))
+        return {**self.settings(wide, size, clip, reach), "size_of_all": size}
+
+    def noise(self, curves: Vector, found: Settings) -> float:
+        """N: what the descent is predicted to add to a prediction."""
+        spectrum = np.concatenate([self.linear, curves])
         spectrum = spectrum[spectrum > 0]
-        settling = np.minimum(0.6 * spectrum * found["flow_time"] ** 2, 2.0 / (curvature**2 * spectrum))
-        return float((found["clip_factor"] * found["size_of_all"] / (mu * shape.n)) ** 2 * settling.sum())
+        settling = np.minimum(0.6 * spectrum * found["flow_time"] ** 2, 2.0 / (self.curvature**2 * spectrum))
+        return float((found["clip_factor"] * found["size_of_all"] / (self.mu * self.shape.n)) ** 2 * settling.sum())
 
-    def regression(curves: Vector) -> Settings:
-        """c = clip(√(0.05/max(ν, ν_e)), 0.4, 5) with ν_e = √(N/2)/c, at the flow time that ν asks for; N/c² follows from τ."""
-        found = described(curves, None, None)
+    def with_curves(self, curves: Vector) -> Settings:
+        """In a regression c = clip(√(0.05/max(ν, ν_e)), 0.4, 5) with ν_e = √(N/2)/c, at the flow time that ν asks for; N/c²
+        follows from τ."""
+        found = self.described(curves)
+        if not self.refined:
+            return found
         nu, tau, clip = found["noise_ratio"], found["flow_time"], found["clip_factor"]
-        effective = math.sqrt(noise(curves, found) / 2.0) / clip
-        clip = min(max(math.sqrt(0.05 / max(nu, effective)), 0.4), 5.0)
-        return described(curves, clip, tau * clip * nu)
+        effective = math.sqrt(self.noise(curves, found) / 2.0) / clip
+        clip = max(min(max(math.sqrt(0.05 / max(nu, effective)), 0.4), 5.0), self.least_clip)
+        return self.described(curves, clip, tau * clip * nu)
 
-    line = described(np.zeros(0), None, None)
-    least = noise(np.zeros(0), line)
-    for rung, (scale, power, limit) in enumerate(LADDER if columns and line["noise_ratio"] <= HOPELESS else ()):
+
+def linear_variances(shape: Shape, released: Mapping[str, object], scaled: Settings) -> Vector:
+    """Variance of every scaled column, from the released squares."""
+    squares = np.maximum(np.asarray(released["squares"], dtype=np.float64), 0.0)
+    return np.asarray(squares * np.asarray(scaled["scale"]) ** 2 / shape.n)
+
+
+def choose_smoothness(flow: Flow, columns: Sequence[Column]) -> Choice:
+    """The first rung whose predicted noise exceeds the line's by little, with the settings of its descent."""
+    line = flow.described(np.zeros(0))
+    least = flow.noise(np.zeros(0), line)
+    for rung, (scale, power, limit) in enumerate(LADDER if columns and line["noise_ratio"] <= flow.hopeless else ()):
         curves = np.concatenate([column.spectrum(scale, power) for column in columns])
-        own = rule.is_regression(problem) and wishes.clip_factor is None
-        found = regression(curves) if own else described(curves, None, None)
-        added, tau = noise(curves, found), found["flow_time"]
+        found = flow.with_curves(curves)
+        added, tau = flow.noise(curves, found), found["flow_time"]
         # A flow that noise cuts short adds little noise and learns little: the line must not be given up for that.
-        long = tau >= SHORTER * line["flow_time"] or curvature * tau >= SETTLED
-        if long and curvature * (added - least) <= limit:
-            return Choice(rung, added, least, found, np.concatenate([linear, curves]))
-    return Choice(None, least, least, line, linear)
+        long = tau >= SHORTER * line["flow_time"] or flow.curvature * tau >= SETTLED
+        if long and flow.cost * (added - least) <= min(limit, flow.most):
+            return Choice(rung, added, least, found, np.concatenate([flow.linear, curves]))
+    return Choice(None, least, least, line, flow.linear)
