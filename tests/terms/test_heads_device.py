@@ -48,7 +48,8 @@ def test_moments_have_the_bits_of_memory(device: str, d: int) -> None:
     X = np.ascontiguousarray(X[:, :d])
     weight = (np.arange(len(y)) % 2).astype(np.float64)
     expected = EmbeddingRows(X, y, weight).sum(UnitMoments(d), 1.0)
-    for rows in (X, torch.from_numpy(X).to(device)):
+    X.flags.writeable = False  # as a memory map that was opened to be read
+    for rows in (X, torch.tensor(X).to(device)):
         found = EmbeddingTensors(rows, y, weight, device=device).sum(UnitMoments(d), 1.0)
         assert np.array_equal(host(found), expected)
 

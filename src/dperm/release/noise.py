@@ -1,6 +1,6 @@
 """Where randomness comes from, as a named policy that the certificate records.
 
-``secure`` (default)  ChaCha20 keyed afresh from the operating system for *every* draw, and for every 65,536 numbers of a large
+``secure`` (default)  ChaCha20 keyed afresh from the operating system for *every* draw, and for every 16,384 numbers of a large
                       one, which threads share. The source holds no state, so a fork, a copy, a pickle, a thread or a restored
                       snapshot cannot make two draws share noise.
 ``exact``             integer discrete-Gaussian samples from OpenDP's exact sampler (extra ``dperm[exact]``).
@@ -31,8 +31,8 @@ from dperm.rows.device_sums import beside
 
 POLICIES = ("secure", "exact", "seeded")
 
-PART = 1 << 16  # numbers under one key
-MANY = 1 << 17  # from here on a draw is worth threads, and the driver begins it while rows are summed
+PART = 1 << 14  # numbers under one key
+MANY = 1 << 15  # from here on a draw is worth threads, and the driver begins it while rows are summed
 
 # What `random_state=` may be, as in scikit-learn; None means noise that protects.
 RandomState = int | np.integer | np.random.Generator | np.random.RandomState | None

@@ -57,7 +57,7 @@ class EmbeddingTensors:
 
         checked = EmbeddingRows(np.empty((len(X), 1)), y, weight)  # checks of y and weight
         self.X, self.device = X, torch.device(device)
-        self.y = torch.as_tensor(np.asarray(checked.y).astype(np.int64), device=self.device)
+        self.y = torch.as_tensor(np.asarray(checked.y).astype(np.int32), device=self.device)
         self.weight = None if checked.weight is None else torch.as_tensor(tame(checked.weight), device=self.device)
 
     @property
@@ -81,7 +81,7 @@ class EmbeddingTensors:
         for start in range(0, self.n, size):
             part = self.X[start : start + size]
             if not is_torch(part):
-                part = torch.from_numpy(np.ascontiguousarray(part, dtype=part.dtype.newbyteorder("=")))
+                part = torch.from_numpy(np.array(part, dtype=part.dtype.newbyteorder("=")))  # a map may be read-only
             yield start, part.to(self.device)
 
     def sum(self, term: Term, step: float) -> Any:

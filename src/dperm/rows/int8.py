@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from dperm.rows import int8_kernels
@@ -179,6 +179,7 @@ class Int8Rows:
     d: int
     intercept: float
     limbs: int
+    kept: dict[int, list[Tensor]] = field(default_factory=dict)  # `limits` of the slabs, for a number of classes
 
     @staticmethod
     def of(pieces: Iterable[tuple[int, Tensor]], n: int, intercept: float, limbs: int) -> Int8Rows:
@@ -208,10 +209,12 @@ class Int8Rows:
         total = torch.zeros((self.limbs * classes, entries), dtype=torch.int64, device=device)
         weights = torch.as_tensor(weights, dtype=torch.float64, device=device)
         theta = Parameters.of(weights, self.slabs[0].rows.shape[1], self.intercept)
-        for slab in self.slabs:
+        if classes not in self.kept:
+            self.kept[classes] = [limits(slab.most, classes) for slab in self.slabs]
+        for slab, limit in zip(self.slabs, self.kept[classes]):
             part = slice(slab.start, slab.start + slab.count)
             own = None if weight is None else weight[part]
-            left = residual_limbs(slab, theta, labels[part], own, full_length(self.limbs) / clip, self.limbs)
+            left = residual_limbs(slab, theta, labels[part], own, full_length(self.limbs) / clip, self.limbs, limit)
             add_products(total, left, slab.columns)
         total *= torch.isfinite(weights).all()  # a row whose margins are no numbers adds nothing
         total = joined(total.reshape(self.limbs, classes, entries))
@@ -228,17 +231,20 @@ def joined(limbs: Tensor) -> Tensor:
     return total
 
 
-def residual_limbs(slab: Slab, theta: Parameters, labels: Tensor, weight: Tensor, scale: float, limbs: int) -> Tensor:
-    """(limbs·K, m) int8: the whole numbers a of every row, contiguous along rows. `scale` is L/C."""
+def residual_limbs(
+    slab: Slab, theta: Parameters, labels: Tensor, weight: Tensor, scale: float, limbs: int, limit: Tensor = None
+) -> Tensor:
+    """(limbs·K, m) int8: the whole numbers a of every row, contiguous along rows. `scale` is L/C; `limit` is kept from before."""
     import torch
 
     m = len(slab.size)
-    labels = torch.nn.functional.pad(labels.to(torch.int32), (0, m - slab.count), value=-1)
+    labels = labels.to(torch.int32)
+    labels = labels if len(labels) == m else torch.nn.functional.pad(labels, (0, m - slab.count), value=-1)
     factor = slab.size * scale
     if weight is not None:
         factor = factor * torch.nn.functional.pad(weight.float(), (0, m - slab.count))
     factor = factor.clamp(-1e30, 1e30)
-    limit = limits(slab.most, theta.limbs.shape[1])
+    limit = limits(slab.most, theta.limbs.shape[1]) if limit is None else limit
     if int8_kernels.usable(slab.rows):
         octaves = int8_kernels.octaves(theta.limbs, slab.rows, theta.step, slab.size, theta.bias)
         return int8_kernels.residual_limbs(octaves, labels, factor, slab.most, limit, spare(theta.limbs.shape[1]), limbs)
