@@ -16,7 +16,7 @@ from dperm.release.ledger.book import Ledger
 from dperm.rows.base import sum_step
 from dperm.rows.device import DeviceRows
 from dperm.rows.memory import MemoryRows
-from dperm.tables.cells import numbers, positions
+from dperm.tables.cells import codes, numbers
 from dperm.tables.labels import bounded_labels, classify, label_column
 from dperm.tables.persons import person_weights
 from dperm.tables.tables import parsed
@@ -70,7 +70,7 @@ def test_one_word_does_not_change_how_other_cells_read() -> None:
     for classes in ([0, 1], [False, True]):
         first, second = (classify(label_column(y, 3), np.asarray(classes)) for y in (alone, beside))
         assert np.array_equal(first[0][:2], second[0][:2]) and second[1].tolist() == [1, 1, 0]
-    assert positions(label_column([0.0, 1.0, "x"], 3), [0, 1]).tolist() == [0, 1, -1]
+    assert codes(label_column([0.0, 1.0, "x"], 3), [0, 1]).tolist() == [0, 1, -1]
     assert numbers([True, 0.5, "x"])[:2].tolist() == numbers([True, 0.5])[:2].tolist() == [1.0, 0.5]
     assert parsed([[True, 1.5], [False, "x"]])[:, 0].tolist() == parsed([[True, 1.5], [False, 2.0]])[:, 0].tolist() == [1.0, 0.0]
 

@@ -13,7 +13,7 @@ from dperm.rows.memory import MemoryRows
 from dperm.tables.encoding import Encoding
 
 
-def engine_rows(X: object, y: object, schema: object = None) -> object:
+def engine_rows(X: Any, y: Any, schema: Any = None) -> object:
     """X as rows of an engine; None for what is read into memory (arrays, sparse matrices, tables).
 
     A torch or CuPy array becomes `DeviceRows`, a Dask array or dataframe `DaskRows`, a Spark table `SparkRows` (y names the

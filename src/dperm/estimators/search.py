@@ -47,7 +47,7 @@ from dperm.release.noise import Noise, SeededNoise, noise_source, release
 from dperm.release.plan import Plan, Shape, Stage, Target
 from dperm.release.record import CertificateRecord, ClaimRecord, GuaranteeRecord, NoiseRecord, ReceiptRecord
 from dperm.rows.base import Term
-from dperm.tables.cells import column, numbers, positions
+from dperm.tables.cells import codes, column, numbers
 from dperm.tables.labels import label_column
 from dperm.tables.persons import person_weights
 from dperm.tables.tables import in_memory_only
@@ -261,7 +261,7 @@ def row_scores(model: PrivateEstimator, X: object, y: object) -> np.ndarray:
     y = label_column(y, len(predicted))  # one label per row: a column of shape (n, 1) would be scored against every prediction
     if hasattr(model, "classes_"):
         classes = model.classes_.tolist()
-        return np.asarray(positions(y, classes) == positions(predicted, classes), dtype=np.float64)
+        return np.asarray(codes(y, classes) == codes(predicted, classes), dtype=np.float64)
     low, high = getattr(model, "_y_low", 0.0), model._y_high
     truth = numbers(y)
     known = np.isfinite(truth)

@@ -29,7 +29,6 @@ from dperm.terms.gradient import person_rate
 from dperm.terms.network import (
     Inputs,
     Layout,
-    Matrix,
     NetworkGradient,
     RowMap,
     SecondMoments,
@@ -171,7 +170,7 @@ class Network:
         )
         yield Close("directions")
 
-        def seen() -> Matrix:
+        def seen() -> np.ndarray:
             return directions(symmetric(noisy, d), layout.inputs, plan.shape.n, self.centred_rows)
 
         released = {"directions": (yield Publish("directions", seen))}
@@ -196,7 +195,7 @@ class Network:
         return np.asarray(kept / (steps - 3 * steps // 4))
 
 
-def directions(moments: Matrix, count: int, n: int, centred: bool) -> Matrix:
+def directions(moments: np.ndarray, count: int, n: int, centred: bool) -> np.ndarray:
     """The largest eigenvectors of the noisy moments, weak ones raised by eigenvalue^(-1/4); rows have length 4 on average."""
     values, vectors = np.linalg.eigh(moments)
     values, vectors = values[::-1][:count], vectors[:, ::-1][:, :count]

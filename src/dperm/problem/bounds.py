@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 from dperm.problem.arrays import Array, device, namespace, shrink_to_norm
 from dperm.problem.intervals import Interval
@@ -112,6 +112,10 @@ class DataBounds:
         """sqrt(x_norm² + intercept²)."""
         return math.hypot(self.x_norm, self.intercept)
 
+    @overload
+    def enforce(self, X: Array) -> tuple[Array, None]: ...
+    @overload
+    def enforce(self, X: Array, y: Array) -> tuple[Array, Array]: ...
     def enforce(self, X: Array, y: Array | None = None) -> tuple[Array, Array | None]:
         """Every row inside the bounds, dense (any array-API library) or SciPy CSR, which stays sparse.
 

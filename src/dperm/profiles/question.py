@@ -33,7 +33,7 @@ class Asked:
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or self.kind not in KINDS or type(self.target) is not bool:
             raise ValueError(f"Expected a named column with a kind in {KINDS}, found {self.kind!r}.")
-        bounded = finite(self.low) and finite(self.high) and self.low < self.high  # type: ignore[operator]
+        bounded = finite(self.low) and finite(self.high) and self.low < self.high
         if not bounded and not (self.low is None and self.high is None):
             raise ValueError(f"Expected low < high for column {self.name!r}, or neither, found {self.low} and {self.high}.")
         if (self.kind != "numeric" and self.low is not None) or (self.kind != "levels" and self.levels is not None):

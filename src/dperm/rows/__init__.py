@@ -7,7 +7,7 @@ Every engine cuts the same blocks and adds them as integers, so the sums agree. 
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dperm.rows.base import BLOCK_ROWS, Block, Rows, Term, sum_step
 from dperm.rows.memory import MemoryRows
@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name in _ENGINES:
         return getattr(importlib.import_module(_ENGINES[name]), name)
     raise AttributeError(f"module 'dperm.rows' has no attribute {name!r}")

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dperm.problem import DataBounds, FeatureMap
-from dperm.rows.arrow_cache import EncodedCache
+from dperm.rows.arrow_cache import Blocks, EncodedCache, Piece
 from dperm.rows.base import BLOCK_ROWS, Block, Term, real_sum, total_counts
 from dperm.rows.labelled import LabelRule, Labels, rule_of_schema
 from dperm.rows.memory import cut_block
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Progress = Callable[[int, int, float], None]
-Piece = tuple[Any, NDArray[np.float64]]
+Declared = Schema | Mapping[str, Any] | str | Path
 
 
 class ArrowRows:
@@ -63,8 +63,8 @@ class ArrowRows:
 
     def __init__(
         self,
-        path: Any,
-        schema: Schema | Mapping[str, Any] | str | Path,
+        path: object,
+        schema: Declared,
         *,
         memory: int | str = "1GB",
         cache: str | Path | None = None,
@@ -102,7 +102,7 @@ class ArrowRows:
     def _counted(self) -> int:
         return int(self.files.n)
 
-    def _told_apart_by(self) -> Any:
+    def _told_apart_by(self) -> object:
         """What a cache must match."""
         return self.files.fingerprint()
 
@@ -141,7 +141,7 @@ class ArrowRows:
 
         return (pa.Table.from_batches([batch]) for batch in self.files.batches(BLOCK_ROWS) if batch.num_rows)
 
-    def _reported(self, pieces: Iterator[tuple[int, object]]) -> Iterator[tuple[int, Any]]:
+    def _reported(self, pieces: Blocks) -> Blocks:
         """The same pieces; the caller's progress hears of each when the next is asked for."""
         began = time.perf_counter()
         for start, read in pieces:
@@ -156,9 +156,9 @@ class ArrowRows:
         y, weight = self.labels(values)
         return cut_block(X, y, weight, start if self.numbered else None, self.data, self.feature_map)
 
-    def _raw_blocks(self) -> Iterator[tuple[int, Callable[[], Piece]]]:
+    def _raw_blocks(self) -> Blocks:
         """(first row, reader) of every block, from the files. Batches end where files and row groups end; blocks do not."""
-        held: list[object] = []
+        held: list[pa.RecordBatch] = []
         rows, start = 0, 0
         for batch in self.files.batches(BLOCK_ROWS):
             while batch.num_rows:
@@ -172,7 +172,7 @@ class ArrowRows:
         if rows:
             yield start, partial(self._encode, held)
 
-    def _encode(self, batches: list[object]) -> Piece:
+    def _encode(self, batches: list[pa.RecordBatch]) -> Piece:
         """Encoded rows (dense, or CSR where the schema says so) and target cells of a block."""
         import pyarrow as pa
 
@@ -194,13 +194,13 @@ class ArrowRows:
             )
         return int(min(max((self.memory - block) // (2 * batch), 1), 16))
 
-    def _copy(self, **changes: Any) -> Self:
+    def _copy(self, **changes: object) -> Self:
         other = object.__new__(type(self))
         other.__dict__.update({**self.__dict__, **changes})
         return other
 
 
-def _schema(schema: Any) -> Schema:
+def _schema(schema: Declared) -> Schema:
     if isinstance(schema, Schema):
         return schema
     return Schema.from_dict(schema) if isinstance(schema, Mapping) else Schema.load(schema)

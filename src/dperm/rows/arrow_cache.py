@@ -16,16 +16,17 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from functools import partial
+from io import RawIOBase
 from pathlib import Path
-from typing import Any
+from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dperm.problem.arrays import is_sparse
+from dperm.problem.arrays import Matrix, is_sparse
 from dperm.rows.base import BLOCK_ROWS
 
-Piece = tuple[Any, NDArray[np.float64]]
+Piece = tuple[Matrix, NDArray[np.float64]]
 Blocks = Iterator[tuple[int, Callable[[], Piece]]]
 FORMAT = "dperm-cache/1"
 NAMES = frozenset({"key.json", "blocks.npy", "entries", "columns", "counts", "cells"})
@@ -38,7 +39,7 @@ class EncodedCache:
         # Behind a link: the folder itself is replaced, and a link would be left without it.
         self.folder, self.n, self.d, self.dtype = folder.resolve(), n, d, dtype
 
-    def fill(self, key: Mapping[str, Any], blocks: Callable[[], Blocks]) -> None:
+    def fill(self, key: Mapping[str, object], blocks: Callable[[], Blocks]) -> None:
         """Write the cache unless it is there for the same key; our cache of other files or another schema is replaced.
 
         A folder that is no cache of this format is refused and left as it is: nothing in it is deleted.
@@ -97,7 +98,7 @@ class EncodedCache:
     def _write(self, draft: Path, blocks: Blocks) -> None:
         starts, written = [0], 0
         with ExitStack() as stack:
-            files: dict[str, Any] = {}
+            files: dict[str, BinaryIO] = {}
             for _, read in blocks:
                 X, values = read()
                 arrays = {"entries": X}
@@ -116,8 +117,8 @@ class EncodedCache:
         if written != self.n:
             raise ValueError("Expected as many rows as when the files were opened, found another number. Do not change them.")
 
-    def _type(self, name: str) -> Any:
-        return {"entries": self.dtype, "columns": np.int32, "counts": np.int32, "cells": np.float64}[name]
+    def _type(self, name: str) -> np.dtype:
+        return {"entries": self.dtype, "cells": np.dtype(np.float64)}.get(name, np.dtype(np.int32))
 
     def blocks(self) -> Blocks:
         starts = np.load(self.folder / "blocks.npy")
@@ -145,7 +146,7 @@ class EncodedCache:
         return array
 
 
-def _fill(file: Any, array: np.ndarray) -> None:
+def _fill(file: RawIOBase, array: np.ndarray) -> None:
     view = memoryview(array.data).cast("B")
     done = 0
     while done < len(view):

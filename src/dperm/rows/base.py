@@ -29,13 +29,20 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dperm.problem import DataBounds, FeatureMap
+from dperm.problem.arrays import Array
 from dperm.rows.exact import Paired, products
+
+if TYPE_CHECKING:
+    from threadpoolctl import LibController
+
+Kept = TypeVar("Kept")
+Count = TypeVar("Count", bound=Array)
 
 # A block of 8,192 rows by some 100 float32 columns stays in a second-level cache while margins, clips and the transposed
 # product are taken. The number is part of the definition of a sum: every engine must cut at multiples of it.
@@ -52,13 +59,13 @@ class Block:
     beyond a person's limit), 1 or the declared sample weight otherwise.
     """
 
-    X: Any
+    X: Any  # dense, CSR, or rows that put themselves on their grid (`gridded`)
     y: np.ndarray
     weight: NDArray[np.float64] | None
     start: int | NDArray[np.void] | None
     memory: dict[Hashable, Any] = field(default_factory=dict)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         """Without the memory, which can be made again where the block travels to."""
         return {**self.__dict__, "memory": {}}
 
@@ -69,10 +76,11 @@ class Block:
             raise ValueError("Expected rows that keep their order, found an engine that keeps none. Nothing was released.")
         return self.start + np.arange(len(self.y))
 
-    def remember(self, key: Hashable, compute: Callable[[], Any]) -> Any:
+    def remember(self, key: Hashable, compute: Callable[[], Kept]) -> Kept:
         if key not in self.memory:
             self.memory[key] = compute()
-        return self.memory[key]
+        kept: Kept = self.memory[key]
+        return kept
 
 
 class Term(Protocol):
@@ -181,7 +189,7 @@ def innermost(term: Term) -> Term:
     return term
 
 
-def split(counts: Any, xp: Any = np) -> Any:
+def split(counts: Array, xp: Any = np) -> Array:
     """Whole numbers in float64, of any size, as limbs: exact below 2⁷⁰, saturated beyond. A block's NaN counts as 0.
 
     >>> split(np.array([-1.0, 2.0**64 + 2.0**12])).tolist()
@@ -190,12 +198,13 @@ def split(counts: Any, xp: Any = np) -> Any:
     counts = xp.clip(counts, -MOST_STEPS, MOST_STEPS)
     high = xp.floor(counts / LIMB)
     limbs = xp.stack([high, counts - high * LIMB])
-    return xp.astype(xp.where(xp.isnan(limbs), xp.zeros_like(limbs), limbs), xp.int64)
+    whole: Array = xp.astype(xp.where(xp.isnan(limbs), xp.zeros_like(limbs), limbs), xp.int64)
+    return whole
 
 
-def add_limbs(one: Any, other: Any) -> Any:
+def add_limbs(one: Count, other: Count) -> Count:
     """The exact sum of two counts; the low limb carries into the high one. Written in place: `one` is the caller's own total."""
-    one += other
+    one[...] += other
     one[0, ...] += one[1, ...] >> 32
     one[1, ...] &= 0xFFFFFFFF
     return one
@@ -300,17 +309,17 @@ class _BlasThreads:
         self.lock = threading.Lock()
         self.running = 0
         self.before: list[int] = []
-        self.controller: Any = None
+        self.libraries: list[LibController] = []
 
     def enter(self) -> int:
         with self.lock:
             if self.running == 0:
-                if self.controller is None:
+                if not self.libraries:
                     from threadpoolctl import ThreadpoolController
 
-                    self.controller = ThreadpoolController().select(user_api="blas")
+                    self.libraries = ThreadpoolController().select(user_api="blas").lib_controllers
                 # Asked library by library: `info()` and `limit()` look up versions too, a millisecond on every sum.
-                self.before = [library.num_threads for library in self.controller.lib_controllers]
+                self.before = [library.num_threads for library in self.libraries]
                 self._set([1] * len(self.before))
             self.running += 1
             return max(self.before, default=1)
@@ -322,7 +331,7 @@ class _BlasThreads:
                 self._set(self.before)
 
     def _set(self, threads: list[int]) -> None:
-        for library, before, count in zip(self.controller.lib_controllers, self.before, threads):
+        for library, before, count in zip(self.libraries, self.before, threads):
             if before > 1:
                 library.set_num_threads(count)
 

@@ -11,22 +11,29 @@ host, one at a time. What crosses to the host is the sum.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dperm.problem import DataBounds, FeatureMap
+from dperm.problem.arrays import Array, namespace
+from dperm.problem.arrays import device as array_device
 from dperm.rows.base import BLOCK_ROWS, Block, Term, Thinned, add_limbs, from_counts, real_sum, total_counts
-from dperm.rows.device_products import DeviceTerm, has_kernel, has_pairs, product_counts
+from dperm.rows.device_products import DeviceTerm, has_kernel, has_pairs, is_torch, product_counts
 from dperm.rows.device_sums import CHUNK_ENTRIES, clipped_rows, device_labels, filled_entries
 from dperm.rows.gaps import Filling
 from dperm.rows.labelled import LabelRule
 from dperm.rows.memory import MemoryRows, cut_block, numeric, tame
 from dperm.tables.cells import column
 from dperm.tables.gaps import GAP
+
+if TYPE_CHECKING:
+    import torch
+
+    from dperm.tables.encoding import Encoding
 
 # Blocks that one product step holds in float64 at a time.
 PRODUCT_BYTES = 1 << 28
@@ -67,22 +74,27 @@ class DeviceRows:
     """
 
     def __init__(
-        self, X: Any, y: Any, weight: Any = None, *, device: Any = None, names: Any = None, host: bool = True
+        self,
+        X: Array,
+        y: Array,
+        weight: Array | None = None,
+        *,
+        device: object = None,
+        names: Sequence[str] | None = None,
+        host: bool = True,
     ) -> None:
-        import array_api_compat
-
-        self.xp = array_api_compat.array_namespace(X)
+        self.xp = namespace(X)
         if len(X.shape) != 2:
             raise ValueError(f"Expected X with two dimensions, found {len(X.shape)}. Reshape it to (rows, columns).")
         if y is None or len(y) != X.shape[0]:
             raise ValueError("Expected as many labels as rows, found another number of them. Pass one label for every row.")
         self.X, self.y, self.weight = X, y, weight
-        self.device = device_of(X) if device is None else present(device)
+        self.device = array_device(X) if device is None else present(device)
         self.names, self.encoding, self.host = names, None, host
         self.data: DataBounds | None = None
         self.feature_map: FeatureMap | None = None
         self.fill: NDArray[np.float64] | None = None  # what missing cells became, in encoded units
-        self._encode: Callable[[Any], Any] | None = None
+        self._encode: Callable[[Array], Array] | None = None
         self.memory: dict[str, Any] = {}  # what a term's kernel keeps of these rows between sums
 
     @property
@@ -96,16 +108,16 @@ class DeviceRows:
     @property
     def streams(self) -> bool:
         """X waits on the host and goes to the GPU piece by piece."""
-        return str(device_of(self.X)) == "cpu" and str(self.device) != "cpu"
+        return str(array_device(self.X)) == "cpu" and str(self.device) != "cpu"
 
-    def encoded(self, encoding: object) -> DeviceRows:
+    def encoded(self, encoding: Encoding) -> DeviceRows:
         """Rows in the units of the problem: clipped to the declared bounds and scaled, on the device."""
         transform = partial(transform_rows, encoding)
         if self.streams:
             return self._copy(encoding=encoding, _encode=transform)
         return self._copy(X=transform(self.X), encoding=encoding)
 
-    def recognised_by(self) -> Any:
+    def recognised_by(self) -> np.ndarray:
         """What a ledger recognises the data set by: the array, as the same array in the host's memory would be."""
         return to_host(self.X)
 
@@ -156,18 +168,18 @@ class DeviceRows:
             found = inner.device_sum(self, weight) if has_kernel(inner) else None
             return self._products(inner, weight, step) if found is None else found
 
-    def _products(self, term: DeviceTerm, weight: Any, step: float) -> NDArray[np.float64]:
+    def _products(self, term: DeviceTerm, weight: Array | None, step: float) -> NDArray[np.float64]:
         """Products per block in float64, several blocks at once."""
         # A processor wants one block in its cache, a GPU wants many blocks in flight.
         blocks = 1 if str(self.device) == "cpu" else max(PRODUCT_BYTES // (BLOCK_ROWS * self.d * 8), 1)
-        total: Any = None
+        total: Array | None = None
         for start, X in self.pieces(blocks * BLOCK_ROWS):
             part = slice(start, start + X.shape[0])
             counts = product_counts(term, X, self.y[part], None if weight is None else weight[part], step)
             total = counts if total is None else add_limbs(total, counts)
         return from_counts(np.asarray(to_host(total)), step)
 
-    def pieces(self, size: int) -> Iterator[tuple[int, Any]]:
+    def pieces(self, size: int) -> Iterator[tuple[int, Array]]:
         """(first row, rows on the device), `size` rows at a time; the next piece travels while the caller works on one."""
         if not self.streams:
             for start in range(0, self.n, size):
@@ -178,7 +190,7 @@ class DeviceRows:
         pinned = [torch.empty((min(size, self.n), self.d), dtype=self.X.dtype, pin_memory=True) for _ in range(2)]
         copying, copied = torch.cuda.Stream(), [torch.cuda.Event(), torch.cuda.Event()]
 
-        def send(turn: int, start: int) -> Any:
+        def send(turn: int, start: int) -> torch.Tensor:
             buffer = pinned[turn % 2][: min(size, self.n - start)]
             copied[turn % 2].synchronize()  # the copy out of this buffer has ended
             buffer.copy_(self.X[start : start + size])
@@ -218,13 +230,13 @@ class DeviceRows:
 
         return (partial(block, start) for start in range(0, self.n, BLOCK_ROWS))
 
-    def _copy(self, **changes: Any) -> DeviceRows:
+    def _copy(self, **changes: object) -> DeviceRows:
         other = object.__new__(DeviceRows)
         other.__dict__.update({**self.__dict__, "memory": {}, **changes})
         return other
 
 
-def present(device: Any) -> Any:
+def present(device: object) -> object:
     """The device, if this machine has it: otherwise the first sum would fail with the driver's words."""
     if str(device).startswith("cuda"):
         try:
@@ -239,12 +251,12 @@ def present(device: Any) -> Any:
 class enough_memory:
     """A GPU that is too small says so in our words."""
 
-    def __init__(self, X: Any) -> None:
+    def __init__(self, X: Array) -> None:
         self.size = math.prod(X.shape) * 4
 
     def __enter__(self) -> None: ...
 
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if kind is not None and "OutOfMemory" in kind.__name__:
             raise ValueError(
                 f"Expected room on the GPU for the rows (about {self.size / 1e9:.1f} GB) and a working copy, found too little. "
@@ -252,31 +264,25 @@ class enough_memory:
             ) from error
 
 
-def device_of(X: object) -> Any:
-    import array_api_compat
-
-    return array_api_compat.device(X)
-
-
-def to_host(array: Any) -> Any:
+def to_host(array: object) -> np.ndarray:
     """Any array as NumPy; bfloat16 as float32, which holds it exactly."""
-    if type(array).__module__.split(".")[0] == "torch":
+    if is_torch(array):
         import torch
 
-        array = array.detach()
-        return (array.float() if array.dtype == torch.bfloat16 else array).cpu().numpy()
-    return array.get() if type(array).__module__.split(".")[0] == "cupy" else column(array)
+        tensor = array.detach()
+        return np.asarray((tensor.float() if tensor.dtype == torch.bfloat16 else tensor).cpu().numpy())
+    if hasattr(array, "get") and type(array).__module__.split(".")[0] == "cupy":
+        return np.asarray(array.get())
+    return column(array)
 
 
-def transform_rows(encoding: Any, X: Any) -> Any:
+def transform_rows(encoding: Encoding, X: Array) -> Array:
     """`Encoding.transform` on any device, in the dtype of X, row by row.
 
     The same rule: what is not finite becomes `missing`, or the mark of a missing cell where the column's rule says so; entries
     are clipped to the bounds, the row to x_norm, then shifted and scaled.
     """
-    import array_api_compat
-
-    xp = array_api_compat.array_namespace(X)
+    xp = namespace(X)
     if not xp.isdtype(X.dtype, "real floating"):
         X = xp.astype(X, xp.float64)
     size = max(CHUNK_ENTRIES // X.shape[1], 1)
@@ -286,14 +292,14 @@ def transform_rows(encoding: Any, X: Any) -> Any:
             out[start : start + size, :] = transform_rows(encoding, X[start : start + size, :])
         return out
 
-    def vector(values: Any) -> Any:
-        return xp.asarray(np.asarray(values, dtype=np.float64), dtype=X.dtype, device=device_of(X))
+    def vector(values: Sequence[float] | NDArray[np.float64]) -> Array:
+        return xp.asarray(np.asarray(values, dtype=np.float64), dtype=X.dtype, device=array_device(X))
 
     known = xp.isfinite(X)
     X = xp.where(known, X, vector(encoding.missing))
     if bool(np.any(~encoding.where("free"))):
         X = xp.minimum(xp.maximum(X, vector(encoding.low)), vector(encoding.high))
-    gap = ~known & xp.asarray(encoding.gap_columns, device=device_of(X))
+    gap = ~known & xp.asarray(encoding.gap_columns, device=array_device(X))
     if encoding.x_norm is not None:
         wide = xp.astype(xp.where(gap, xp.zeros_like(X), X), xp.float64)
         norms = xp.sqrt(xp.sum(wide * wide, axis=1))

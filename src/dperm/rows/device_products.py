@@ -6,7 +6,8 @@ What crosses to the host is the sum. Which formulas a term has is the term's own
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
+from functools import reduce
+from typing import TYPE_CHECKING, Protocol, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,8 @@ from dperm.problem.arrays import Array, Namespace, namespace
 from dperm.rows.base import BLOCK_ROWS, add_limbs, split
 
 if TYPE_CHECKING:
+    import torch
+
     from dperm.rows.device import DeviceRows
 
 Pairs = Iterator[tuple[Array, Array]]
@@ -45,21 +48,21 @@ def has_kernel(term: object) -> TypeGuard[KernelTerm]:
     return "device_sum" in vars(type(term))
 
 
-def is_torch(X: object) -> bool:
+def is_torch(X: object) -> TypeGuard[torch.Tensor]:
     return type(X).__module__.split(".")[0] == "torch"
 
 
-def product_counts(term: DeviceTerm, X: Array, y: Array, weight: Array | None, step: float) -> Any:
+def product_counts(term: DeviceTerm, X: Array, y: Array, weight: Array | None, step: float) -> Array:
     """Counts of grid steps of Σ rows, in limbs, for rows that start at a block's first row: blocks in float64, then integers.
 
     A block of m rows errs by at most m²·2⁻⁵³ of the row bound: 7e-9 for 8,192 rows.
     """
     xp = namespace(X)
     pairs = list(term.device_pairs(xp, X, y, None if weight is None else xp.astype(weight, xp.float64)))
-    total: object = None
-    for start in range(0, X.shape[0], BLOCK_ROWS):
+
+    def counts(start: int) -> Array:
         part = slice(start, start + BLOCK_ROWS)
         sums = [xp.reshape(left[part, :].T @ right[part, :], (-1,)) for left, right in pairs]
-        counts = split(xp.round(xp.concat(sums) / step), xp)
-        total = counts if total is None else add_limbs(total, counts)
-    return total
+        return split(xp.round(xp.concat(sums) / step), xp)
+
+    return reduce(add_limbs, map(counts, range(0, X.shape[0], BLOCK_ROWS)))

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dperm.problem import DataBounds
-from dperm.problem.arrays import Array, shrink_to_norm
+from dperm.problem.arrays import Array, device, namespace, shrink_to_norm
 from dperm.problem.bounds import rounding_margin
 from dperm.rows.device_products import is_torch
+
+if TYPE_CHECKING:
+    from dperm.rows.device import DeviceRows
 
 # Entries that are looked at in one go: temporaries stay small.
 CHUNK_ENTRIES = 1 << 26
 
 
-def device_labels(values: Any, rows: Any) -> Any:
+def device_labels(values: object, rows: DeviceRows) -> Array:
     """Host labels or weights on the device of the rows; float32 for the kernel, whole numbers stay whole."""
-    import array_api_compat
-
-    xp = array_api_compat.array_namespace(rows.X)
+    xp = namespace(rows.X)
     values = np.asarray(values)
     kind = xp.int64 if values.dtype.kind in "iu" else xp.float64
     if is_torch(rows.X) and rows.X.dtype.itemsize < 8 and kind is xp.float64:
@@ -35,23 +36,20 @@ def beside(numbers: NDArray[np.float64], value: Array) -> Array:
         return numbers.reshape(value.shape)
     import torch
 
-    tensor: Any = value
-    found: Any = torch.from_numpy(numbers).reshape(tensor.shape)
-    if tensor.is_cuda:
-        aside, here = torch.cuda.Stream(tensor.device), torch.cuda.current_stream(tensor.device)
+    found = torch.from_numpy(numbers).reshape(value.shape)
+    if value.is_cuda:
+        aside, here = torch.cuda.Stream(value.device), torch.cuda.current_stream(value.device)
         with torch.cuda.stream(aside):
-            found = found.to(tensor.device)
+            found = found.to(value.device)
         here.wait_stream(aside)
         found.record_stream(here)
     moved: Array = found
     return moved
 
 
-def clipped_rows(X: Any, data: DataBounds) -> Any:
+def clipped_rows(X: Array, data: DataBounds) -> Array:
     """`data.enforce` on a device, row by row: X itself where every row is inside, a clipped copy otherwise."""
-    import array_api_compat
-
-    xp = array_api_compat.array_namespace(X)
+    xp = namespace(X)
     if not xp.isdtype(X.dtype, "real floating"):
         X = xp.astype(X, xp.float64)
     n, d = X.shape
@@ -72,7 +70,7 @@ def clipped_rows(X: Any, data: DataBounds) -> Any:
             copy = xp.asarray(X, copy=True)
         wide = xp.astype(xp.where(xp.isfinite(part), part, xp.zeros_like(part)), xp.float64)
         if data.low is not None:
-            place = array_api_compat.device(X)
+            place = device(X)
             low, high = (xp.asarray(np.asarray(end), dtype=xp.float64, device=place) for end in (data.low, data.high))
             wide = xp.minimum(xp.maximum(wide, low), high)
         if math.isfinite(target):
@@ -84,17 +82,15 @@ def clipped_rows(X: Any, data: DataBounds) -> Any:
     return X if copy is None else copy
 
 
-def filled_entries(X: Any, values: NDArray[np.float64]) -> Any:
+def filled_entries(X: Array, values: NDArray[np.float64]) -> Array:
     """Missing cells (-0.0) at the given values, in the dtype of X: X itself where nothing is missing, a copy otherwise."""
-    import array_api_compat
-
-    xp = array_api_compat.array_namespace(X)
-    fill = xp.asarray(values, dtype=X.dtype, device=array_api_compat.device(X))
+    xp = namespace(X)
+    fill = xp.asarray(values, dtype=X.dtype, device=device(X))
     size = max(CHUNK_ENTRIES // X.shape[1], 1)
     copy = None
     for start in range(0, X.shape[0], size):
         part = X[start : start + size, :]
-        gap = (part == 0) & xp.signbit(part)
+        gap = (part >= 0) & xp.signbit(part)  # -0.0 alone is both
         if not bool(xp.any(gap)):
             continue
         if copy is None:

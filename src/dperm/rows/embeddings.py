@@ -7,7 +7,7 @@ run by run, so that the matrix is held once.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from dperm.rows.device import enough_memory
 from dperm.rows.device_products import is_torch
 from dperm.rows.memory import MemoryRows, tame
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
 
 class EmbeddingRows(MemoryRows):
     """X (n × d numbers of any type), class numbers y and optional row weights.
@@ -25,17 +28,17 @@ class EmbeddingRows(MemoryRows):
     dtype('float16')
     """
 
-    def __init__(self, X: Any, y: Any, weight: Any = None) -> None:
+    def __init__(self, X: np.ndarray, y: object, weight: object = None) -> None:
         super().__init__(np.empty((len(X), 1)), y, weight)  # checks of y and weight
         if not (isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "fiub"):
             raise ValueError("Expected embeddings as a matrix of numbers with one row per record, found something else.")
-        self.X = X
+        self.X: np.ndarray = X
 
     def bounded(self, data: DataBounds, feature_map: FeatureMap | None = None) -> EmbeddingRows:
         """The same rows: their length is 1 wherever they are read, and labels are class numbers."""
         if feature_map is not None or data.low is not None:
             raise ValueError("Expected no feature map and no bounds of columns for embeddings, found one. Use MemoryRows.")
-        return EmbeddingRows(self.X, data.enforce(np.empty((0, 1)), self.y)[1], self.weight)
+        return EmbeddingRows(self.X, np.asarray(data.enforce(np.empty((0, 1)), self.y)[1]), self.weight)
 
     def block(self, number: int) -> Block:
         found = self._blocks[number]
@@ -52,7 +55,7 @@ class EmbeddingTensors:
     Sums are left on the device. A term says itself how they are taken (`tensor_sum`).
     """
 
-    def __init__(self, X: Any, y: Any, weight: Any = None, *, device: Any) -> None:
+    def __init__(self, X: np.ndarray | Tensor, y: object, weight: object = None, *, device: object) -> None:
         import torch
 
         checked = EmbeddingRows(np.empty((len(X), 1)), y, weight)  # checks of y and weight
@@ -74,7 +77,7 @@ class EmbeddingTensors:
             raise ValueError("Expected no feature map and no bounds of columns for embeddings, found one. Use MemoryRows.")
         return self
 
-    def pieces(self, size: int) -> Iterator[tuple[int, Any]]:
+    def pieces(self, size: int) -> Iterator[tuple[int, Tensor]]:
         """(first row, rows on the device), `size` rows at a time."""
         import torch
 
@@ -84,12 +87,12 @@ class EmbeddingTensors:
                 part = torch.from_numpy(np.array(part, dtype=part.dtype.newbyteorder("=")))  # a map may be read-only
             yield start, part.to(self.device)
 
-    def sum(self, term: Term, step: float) -> Any:
+    def sum(self, term: Term, step: float) -> Tensor:
         with enough_memory(self.X):
             return tensor_sum(term, self)
 
 
-def tensor_sum(term: Term, rows: Any) -> Any:
+def tensor_sum(term: Term, rows: object) -> Tensor:
     """A term's sum over tensors. By exact type: a subclass that computes something else must not be taken for its parent."""
     if "tensor_sum" not in vars(type(term)):
         raise ValueError(f"Expected a sum that last layers take, found {type(term).__name__}. Use arrays in memory.")

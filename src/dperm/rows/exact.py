@@ -16,14 +16,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dperm.problem.arrays import is_sparse
+from dperm.problem.arrays import Matrix, is_sparse
 
 if TYPE_CHECKING:
+    from scipy import sparse
+
     from dperm.rows.base import Block
 
 # Steps that the product of two factors may have for one row: 2⁴⁰·8,192 = 2⁵³ in float64, 2⁴⁹·8,192 = 2⁶² in int64.
@@ -39,7 +41,7 @@ class Pair:
     """
 
     left: np.ndarray
-    right: Any = None
+    right: Matrix | None = None
 
 
 def product(pair: Pair) -> np.ndarray:
@@ -57,11 +59,11 @@ def products(pairs: Sequence[Pair]) -> np.ndarray:
     return np.concatenate([product(pair).astype(np.int64, copy=False) for pair in pairs])
 
 
-def transposed(X: Any) -> Any:
+def transposed(X: sparse.csr_array) -> sparse.csc_array:
     """X.T of a sparse block, kept with it: SciPy checks a new matrix on every call, a tenth of a step on small blocks."""
-    kept = getattr(X, "_kept_transpose", None)
-    if kept is None:
-        kept = X._kept_transpose = X.T
+    if "_kept_transpose" not in vars(X):
+        vars(X)["_kept_transpose"] = X.T
+    kept: sparse.csc_array = vars(X)["_kept_transpose"]
     return kept
 
 

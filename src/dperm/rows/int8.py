@@ -31,11 +31,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 from dperm.rows import int8_kernels
 
-Tensor = Any  # of torch, which the package does not need otherwise
+if TYPE_CHECKING:
+    from torch import Tensor
+
 TOP, LIMB = 127, 128
 SLAB_ROWS, PIECE_ROWS = 1 << 20, 1 << 16
 PADDED = 128  # rows of a chunk and entries of a row are filled up with zeros to multiples of this
@@ -65,7 +67,7 @@ class Slab:
     most: Tensor  # (m,) int64
 
     @staticmethod
-    def empty(start: int, count: int, d: int, intercept: float, device: Any) -> Slab:
+    def empty(start: int, count: int, d: int, intercept: float, device: object) -> Slab:
         import torch
 
         m = -(-count // PADDED) * PADDED

@@ -7,7 +7,7 @@ from sweeps on an H200; any choice gives the same answer.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 try:
     import triton
@@ -15,7 +15,9 @@ try:
 except ImportError:  # the caller takes plain products instead
     triton = tl = None
 
-Tensor = Any
+if TYPE_CHECKING:
+    from torch import Tensor
+
 GROUP = 8  # tiles of rows that run together
 PROCESSORS = 132  # multiprocessors of an H100 or H200; on others sums are cut a little less evenly
 MOST_ROWS = 1 << 17  # rows that one program adds in 32 bits: 127²·2¹⁷ < 2³¹

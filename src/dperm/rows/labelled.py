@@ -12,8 +12,9 @@ from dperm.tables.cells import codes, numbers
 from dperm.tables.column import TargetColumn
 from dperm.tables.schema import Schema
 
+Vector = NDArray[np.float64]
 # y → (labels, weights or None, anything else): `PrivateEstimator._labels`, or a function like it.
-LabelRule = Callable[[Any], tuple[Any, ...]]
+LabelRule = Callable[..., tuple[Any, ...]]
 
 
 def rule_of_schema(schema: Schema) -> LabelRule:
@@ -29,7 +30,7 @@ def rule_of_schema(schema: Schema) -> LabelRule:
     return lambda y: bounded_labels(y, (target.low, target.high))
 
 
-def labelled_by(rule: LabelRule, y: Any, weight: Any) -> tuple[Any, Any]:
+def labelled_by(rule: LabelRule, y: object, weight: Vector | None) -> tuple[np.ndarray, Vector | None]:
     """Labels by the rule, and the weights times those that the rule gives; None where neither has any."""
     labels, known = rule(y)[:2]
     return labels, known if weight is None else weight if known is None else known * weight

@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dperm.problem import DataBounds, FeatureMap
-from dperm.problem.arrays import is_sparse
+from dperm.problem.arrays import Array, Matrix, is_sparse
 from dperm.problem.bounds import rounding_margin
 from dperm.rows.base import BLOCK_ROWS, Block, Term, real_sum, total_counts
 from dperm.tables.cells import column, numbers
 
+Vector = NDArray[np.float64]
 # Starting threads for fewer stored numbers costs more than they save. Bits do not depend on it.
 FEW_NUMBERS = 1 << 20
 
@@ -49,14 +50,14 @@ class MemoryRows:
 
     def __init__(
         self,
-        X: Any,
-        y: NDArray[np.float64],
+        X: object,
+        y: object,
         weight: object = None,
         *,
         data: DataBounds | None = None,
         feature_map: FeatureMap | None = None,
     ) -> None:
-        self.X: Any = X.tocsr() if is_sparse(X) else numeric(X)
+        self.X: Matrix = X.tocsr() if is_sparse(X) else numeric(X)
         if self.X.ndim != 2:
             raise ValueError(f"Expected X with two dimensions, found {self.X.ndim}. Reshape it to (rows, columns).")
         self.y = column(y)
@@ -112,8 +113,8 @@ def numeric(values: object) -> np.ndarray:
 
 def cut_block(
     X: Any,
-    y: Any,
-    weight: Any,
+    y: object,
+    weight: Vector | None,
     start: int | NDArray[np.void] | None,
     data: DataBounds | None,
     feature_map: FeatureMap | None,
@@ -121,24 +122,25 @@ def cut_block(
     """A block clipped into the bounds and mapped: the one rule for what a block is, on every engine."""
     if not is_sparse(X):
         X = np.ascontiguousarray(X)  # the bits of a product depend on the layout
-    y = numeric(y)
-    if X.dtype == np.float32 and y.dtype == np.float64:
+    values = numeric(y)
+    if X.dtype == np.float32 and values.dtype == np.float64:
         with np.errstate(over="ignore"):  # a label beyond float32 is infinite, and clipped below
-            y = y.astype(np.float32)  # the precision that margins have: losses need not convert it on every pass
+            values = values.astype(np.float32)  # the precision that margins have: losses need not convert it on every pass
+    labels: Array = values
     if data is not None:
         if inside(X, data):
-            y = data.enforce(X[:0], y)[1]
+            labels = data.enforce(X[:0], labels)[1]
         else:
-            X, y = data.enforce(X, y)
+            X, labels = data.enforce(X, labels)
     if feature_map is not None:
         X = feature_map(X)
-    return Block(X, y, None if weight is None else tame(weight), start)
+    return Block(X, np.asarray(labels), None if weight is None else tame(weight), start)
 
 
 def block_makers(
-    X: Any,
-    y: Any,
-    weight: Any,
+    X: Matrix,
+    y: np.ndarray,
+    weight: Vector | None,
     start: int | NDArray[np.void] | None,
     data: DataBounds | None,
     feature_map: FeatureMap | None,
@@ -163,7 +165,7 @@ def tame(weight: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.clip(np.where(np.isfinite(values), values, 0.0), -1e9, 1e9)
 
 
-def inside(X: Any, data: DataBounds) -> bool:
+def inside(X: Matrix, data: DataBounds) -> bool:
     """True only where `data.enforce` would give every entry of a dense X back as it is, at a tenth of its cost.
 
     Needs: no box, and every squared norm below the clipping norm by more than the rounding of both. NaN and inf fail, also

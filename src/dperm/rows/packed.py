@@ -116,7 +116,7 @@ def content_mark(X: Any, values: Vector) -> int:
     if is_sparse(X):
         entries = _mixed(_bits(X.data) + _mixed(X.indices.astype(np.uint64) + np.uint64(1)))
         per_row = type(X)((entries.view(np.int64), X.indices, X.indptr), shape=X.shape) @ np.ones(X.shape[1], dtype=np.int64)
-        marks = per_row.view(np.uint64)
+        marks: NDArray[np.uint64] = per_row.view(np.uint64)
     else:
         places = _mixed(np.arange(1, X.shape[1] + 1, dtype=np.uint64))
         marks = np.zeros(len(values), dtype=np.uint64)

@@ -13,17 +13,21 @@ from __future__ import annotations
 
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import vstack
 
 from dperm.problem.arrays import is_sparse
-from dperm.rows.arrow import ArrowRows, Piece
+from dperm.rows.arrow import ArrowRows, Declared
+from dperm.rows.arrow_cache import Piece
 from dperm.rows.base import Rows, Term
 from dperm.rows.packed import content_mark
-from dperm.tables.streams import stream_of
+from dperm.tables.streams import Stream, stream_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class StreamRows(ArrowRows):
@@ -34,7 +38,7 @@ class StreamRows(ArrowRows):
 
     numbered = False
 
-    def __init__(self, source: Any, schema: Any, **options: Any) -> None:
+    def __init__(self, source: object, schema: Declared, **options: Any) -> None:
         self._seen: list[int] = []
         self.mark: int | None = None
         super().__init__(source, schema, **options)
@@ -43,7 +47,7 @@ class StreamRows(ArrowRows):
         elif self._seen:  # the cache was written just now
             self._compare(self._seen)
 
-    def _opened(self, path: Any, columns: list[str]) -> Any:
+    def _opened(self, path: object, columns: list[str]) -> Stream:
         stream = stream_of(path, columns)
         if stream is None:
             raise ValueError(
@@ -73,17 +77,17 @@ class StreamRows(ArrowRows):
                 "its result to a file, or pass cache= with a folder for the encoded rows."
             )
 
-    def _encode(self, batches: list[Any]) -> Piece:
+    def _encode(self, batches: list[pa.RecordBatch]) -> Piece:
         """A function may store each batch as its cells suggest: batches of one type are encoded together, whatever others are,
         because an error about types would tell that some cell is odd."""
         parts = [super(StreamRows, self)._encode(list(alike)) for _, alike in groupby(batches, key=lambda batch: batch.schema)]
-        rows = [X for X, _ in parts]
+        rows: list[Any] = [X for X, _ in parts]
         X = rows[0] if len(rows) == 1 else vstack(rows, format="csr") if is_sparse(rows[0]) else np.concatenate(rows)
         values = np.concatenate([part for _, part in parts])
         self._seen.append(content_mark(X, values))
         return X, values
 
-    def _told_apart_by(self) -> Any:
+    def _told_apart_by(self) -> object:
         return ["stream", self.n, self.mark]
 
     def recognised_by(self) -> Path | bytes:

@@ -18,19 +18,25 @@ A missing cell is no level and no class, also where one is named "None" or "nan"
 from __future__ import annotations
 
 import datetime
+import functools
 import math
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-Plain = bool | int | float | str | None
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Level = bool | int | float | str
+Plain = Level | None
+Read = Callable[[object], Plain]  # one cell to a number, a truth value, a place or a level
 WORDS = {"true": 1.0, "yes": 1.0, "t": 1.0, "y": 1.0, "false": 0.0, "no": 0.0, "f": 0.0, "n": 0.0}
 TRUE_FALSE = {"true": 1.0, "false": 0.0}  # what readers of files turn into truth values unless another cell forbids it
 NOBODY = ("nan", "NaN", "None", "<NA>", "NaT")  # ids that writers of files leave for a missing one
@@ -39,19 +45,18 @@ NOBODY = ("nan", "NaN", "None", "<NA>", "NaT")  # ids that writers of files leav
 # -- one cell --------------------------------------------------------------------------------------------------------------
 
 
-def plain(cell: Any) -> Plain:
+def plain(cell: object) -> Plain:
     """The cell as a truth value, number or text of Python; None where it is missing or cannot be read.
 
     >>> plain(b"yes"), plain(np.float32(0.5)), plain(float("nan")), plain([1, 2])
     ('yes', 0.5, None, None)
     """
-    kind = type(cell)
-    if kind is str:
+    if type(cell) is str:
         return _text(cell)
-    if kind is float:
+    if type(cell) is float:
         return None if cell != cell else cell
-    if kind is int or kind is bool or cell is None:
-        return cell  # type: ignore[no-any-return]
+    if type(cell) is int or type(cell) is bool or cell is None:
+        return cell
     try:
         return _unusual(cell)
     except Exception:  # whatever a foreign object raises about itself, the cell is missing: an error would tell that it is there
@@ -67,7 +72,7 @@ def _text(cell: str) -> str | None:
     return cell or None
 
 
-def _unusual(cell: Any) -> Plain:
+def _unusual(cell: object) -> Plain:
     if isinstance(cell, bytes | bytearray | memoryview):
         return _text(bytes(cell).decode())
     if isinstance(cell, str):
@@ -93,7 +98,7 @@ def _unusual(cell: Any) -> Plain:
         return str(cell)
     if hasattr(cell, "as_py"):  # a scalar of Arrow
         return plain(cell.as_py())
-    if not isinstance(cell, np.generic) and getattr(cell, "ndim", None) == 0:  # an array without dimensions, of any library
+    if hasattr(cell, "item") and not isinstance(cell, np.generic) and getattr(cell, "ndim", None) == 0:  # an array of one cell
         return plain(cell.item())
     return None
 
@@ -110,7 +115,7 @@ def _moment(text: str) -> str:
     return text.removesuffix(" 00:00:00")
 
 
-def _float(value: Any) -> float:
+def _float(value: float | Fraction) -> float:
     """A number as a float; beyond the largest one it is infinite, as its text would be."""
     try:
         return float(value)
@@ -206,7 +211,7 @@ def nulls(values: object) -> NDArray[np.bool_]:
     array = column(values)
     if array.dtype.kind in "fiub":
         return np.asarray(np.isnan(array)) if array.dtype.kind == "f" else np.zeros(array.shape, dtype=bool)
-    return _each(array, lambda cell: plain(cell) is None, bool)
+    return each_cell(array, lambda cell: plain(cell) is None, bool)
 
 
 def numbers(values: object) -> NDArray[np.float64]:
@@ -214,17 +219,17 @@ def numbers(values: object) -> NDArray[np.float64]:
     array = column(values)
     if array.dtype.kind in "fiub":
         return _floats(array)
-    return _numbers_of_objects(array, number)
+    return _numbers_of_objects(array)
 
 
 def truth(values: object) -> NDArray[np.float64]:
     """Cells as 0/1; words for yes and no are understood, anything else is NaN."""
     array = column(values)
-    return _floats(array) if array.dtype.kind in "fiub" else _each(array, truth_value, np.float64)
+    return _floats(array) if array.dtype.kind in "fiub" else each_cell(array, truth_value, np.float64)
 
 
 def codes(values: object, levels: Iterable[object]) -> NDArray[np.int64]:
-    """Place of each cell among the levels, in the shape of the cells; -1 for none of them.
+    """Place of each cell among the levels, or of each label among classes, in the shape of the cells; -1 for none of them.
 
     >>> codes(["b", "zebra", None], ["a", "b"]).tolist(), codes([2, 1.0], ["1", "2"]).tolist()
     ([1, -1, -1], [1, 0])
@@ -233,10 +238,7 @@ def codes(values: object, levels: Iterable[object]) -> NDArray[np.int64]:
     """
     place = Places(levels)
     found = _of_arrow_text(values, place, np.int64)
-    return _each(column(values), place, np.int64) if found is None else found
-
-
-positions = codes  # of labels among classes: one rule for both
+    return each_cell(column(values), place, np.int64) if found is None else found
 
 
 def persons(values: object) -> NDArray[np.int64]:
@@ -246,15 +248,15 @@ def persons(values: object) -> NDArray[np.int64]:
     return np.array([seen.setdefault(name, len(seen)) for name in names], dtype=np.int64)
 
 
-def column(values: Any, *, exact: bool = False) -> np.ndarray:
+def column(values: object, *, exact: bool = False) -> np.ndarray:
     """Cells as an array that keeps each one as it is, from a list, an array, or a column of pandas, polars or Arrow.
 
     A list of lists becomes a matrix; see `shaped`. With `exact`, whole numbers beside a missing one do not become floats.
     """
     if isinstance(values, np.ma.MaskedArray):
-        plain = np.asarray(values.data).astype(object)
-        plain[np.ma.getmaskarray(values)] = None
-        return plain
+        known = np.asarray(values.data).astype(object)
+        known[np.ma.getmaskarray(values)] = None
+        return known
     if isinstance(values, np.ndarray):
         return values
     if isinstance(values, list | tuple):
@@ -264,11 +266,12 @@ def column(values: Any, *, exact: bool = False) -> np.ndarray:
     if exact and hasattr(values, "to_list") and not hasattr(values, "iloc"):  # polars writes a missing whole number as NaN
         return objects(values.to_list())
     array = np.asarray(values.to_numpy() if hasattr(values, "to_numpy") else values)
-    nested = hasattr(values, "to_list") and array.ndim != len(values.shape)  # lists of one length are a matrix to polars
-    return objects(values.to_list()) if nested else array
+    if hasattr(values, "to_list") and hasattr(values, "shape") and array.ndim != len(values.shape):
+        return objects(values.to_list())  # lists of one length are a matrix to polars
+    return array
 
 
-def _of_arrow(values: Any, exact: bool) -> np.ndarray:
+def _of_arrow(values: pa.Array | pa.ChunkedArray, exact: bool) -> np.ndarray:
     import pyarrow as pa
 
     try:
@@ -282,7 +285,7 @@ def _of_arrow(values: Any, exact: bool) -> np.ndarray:
     return objects(values)
 
 
-def objects(cells: Iterable[Any]) -> np.ndarray:
+def objects(cells: Iterable[object]) -> np.ndarray:
     """Cells as an array of objects, each as it is: one word among numbers must not make text of them."""
     listed = list(cells)
     array = np.empty(len(listed), dtype=object)
@@ -291,7 +294,7 @@ def objects(cells: Iterable[Any]) -> np.ndarray:
     return array
 
 
-def shaped(values: list[Any] | tuple[Any, ...]) -> np.ndarray:
+def shaped(values: Sequence[object]) -> np.ndarray:
     """A list as an array of objects: one cell per entry, or a matrix where most entries are rows of the same length.
 
     A row of another length is a row of missing cells, and a list among cells is a missing cell: one row decides about itself.
@@ -307,14 +310,14 @@ def shaped(values: list[Any] | tuple[Any, ...]) -> np.ndarray:
     for place, (entry, found) in enumerate(zip(values, widths)):
         if found == width:
             with suppress(Exception):  # an object that says one length and has another is a row of missing cells
-                matrix[place] = objects(entry)
+                matrix[place] = objects(entry)  # type: ignore[arg-type]
     return matrix
 
 
-def _width(entry: Any) -> int | None:
+def _width(entry: object) -> int | None:
     """How many cells an entry has that is a row; None for one cell, such as an object that cannot say it."""
     try:
-        return len(entry) if isinstance(entry, list | tuple) or getattr(entry, "ndim", None) == 1 else None
+        return len(entry) if isinstance(entry, list | tuple) or getattr(entry, "ndim", None) == 1 else None  # type: ignore[arg-type]
     except Exception:  # whatever a foreign object raises about itself
         return None
 
@@ -324,21 +327,21 @@ def _floats(array: np.ndarray) -> NDArray[np.float64]:
         return array.astype(np.float64)
 
 
-def _numbers_of_objects(array: np.ndarray, function: Callable[[Any], float]) -> NDArray[np.float64]:
+def _numbers_of_objects(array: np.ndarray) -> NDArray[np.float64]:
     """number(cell) of every cell. NumPy converts by `float(cell)`: the same for Python's numbers, and for text that reads."""
     text = _as_text(array)
     cells = array
     if text is not None:
         cells = text.fill_null("nan").to_numpy(zero_copy_only=False)
     elif array.dtype.kind != "O" or not set(map(type, array.ravel().tolist())) <= {float, int, bool}:
-        return _each(array, function, np.float64)
+        return each_cell(array, number, np.float64)
     try:
         return cells.astype(np.float64).reshape(array.shape)
     except (ValueError, OverflowError):
-        return np.array([function(cell) for cell in cells.ravel().tolist()], dtype=np.float64).reshape(array.shape)
+        return np.array([number(cell) for cell in cells.ravel().tolist()], dtype=np.float64).reshape(array.shape)
 
 
-def _each(array: np.ndarray, function: Callable[[Any], Any], dtype: Any) -> np.ndarray:
+def each_cell(array: np.ndarray, function: Read, dtype: type) -> np.ndarray:
     """function(cell) for every cell, in the shape of the array; once per distinct number or text, which columns have few of."""
     flat = array.ravel()
     if array.dtype.kind in "fiub":
@@ -347,31 +350,24 @@ def _each(array: np.ndarray, function: Callable[[Any], Any], dtype: Any) -> np.n
     text = _as_text(flat)
     if text is not None:
         return _of_text(text, function, dtype).reshape(array.shape)
-    remembered: dict[Any, Any] = {}
-    found = np.empty(len(flat), dtype=dtype)
-    for place, cell in enumerate(_listed(flat)):
-        if type(cell) is not str:
-            found[place] = function(cell)
-            continue
-        if cell not in remembered:
-            remembered[cell] = function(cell)
-        found[place] = remembered[cell]
-    return found.reshape(array.shape)
+    of_text = functools.cache(function)  # of text alone: 1 and True are one key, and not one cell
+    found = [of_text(cell) if type(cell) is str else function(cell) for cell in _listed(flat)]
+    return np.array(found, dtype=dtype).reshape(array.shape)
 
 
-def _of_text(text: Any, function: Callable[[Any], Any], dtype: Any) -> np.ndarray:
+def _of_text(text: pa.Array, function: Read, dtype: type) -> np.ndarray:
     """function(cell) for every cell of an Arrow array of strings, once per distinct one."""
     coded = text.dictionary_encode()
-    answers = np.array([function(cell) for cell in [*coded.dictionary.to_pylist(), None]], dtype=dtype)
+    answers: np.ndarray = np.array([function(cell) for cell in [*coded.dictionary.to_pylist(), None]], dtype=dtype)
     return np.asarray(answers[coded.indices.fill_null(len(answers) - 1).to_numpy(zero_copy_only=False)])
 
 
-def _of_arrow_text(values: Any, function: Callable[[Any], Any], dtype: Any) -> np.ndarray | None:
+def _of_arrow_text(values: object, function: Read, dtype: type) -> np.ndarray | None:
     """The same straight from a column that Arrow stores as strings; None for any other, and where a cell is no UTF-8.
 
     Without it every string would become a Python object and be taken back, an eighth of a fit on a table of words.
     """
-    if not hasattr(values, "dictionary_encode"):
+    if not hasattr(values, "dictionary_encode") or not hasattr(values, "type"):
         return None
     import pyarrow as pa
 
@@ -389,7 +385,7 @@ def _listed(flat: np.ndarray) -> list[object]:
     return list(flat) if flat.dtype.kind in "mM" else flat.tolist()
 
 
-def _as_text(array: np.ndarray) -> Any:
+def _as_text(array: np.ndarray) -> pa.Array | None:
     """A column of objects as Arrow text when every cell is a string, UTF-8 bytes or null, as `plain` reads them; else None."""
     import pyarrow as pa
 
@@ -399,9 +395,3 @@ def _as_text(array: np.ndarray) -> Any:
         return pa.array(np.asarray(array.ravel(), dtype=object), type=pa.large_string(), from_pandas=True)
     except Exception:  # other cells; each object raises what it likes
         return None
-
-
-def filled(values: NDArray[np.float64], declared: Any, default: float) -> NDArray[np.float64]:
-    """Missing and infinite cells replaced by the declared value, or the default."""
-    value = default if declared is None else float(declared)
-    return np.where(np.isfinite(values), values, value)

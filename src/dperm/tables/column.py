@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dperm.tables.cells import codes, filled, nulls, numbers, truth
+from dperm.tables.cells import Level, Plain, codes, nulls, numbers, truth
 from dperm.tables.encoding import missing_value
 from dperm.tables.transforms import (
     DATE_PARTS,
@@ -52,14 +52,14 @@ class Column:
     type: str
     low: float | None = None
     high: float | None = None
-    levels: tuple[Any, ...] = ()
-    missing: Any = None
+    levels: tuple[Level, ...] = ()
+    missing: Plain = None
     group: str | None = None
     bounds: str | None = None
     private_levels: bool = False  # they are to be found, and paid for, before a fit
     parts: tuple[str, ...] = ()  # of a date
     hash: int | None = None  # levels that text is hashed into
-    bins: Any = None  # a number of bins between low and high, or their edges
+    bins: int | tuple[float, ...] | None = None  # a number of bins between low and high, or their edges
     log: bool = False  # whether the logarithm of a positive number is the feature
     shape: str = "auto"  # of an additive model: "linear" keeps a column straight
     reader: Reader | None = None  # of a piece: what takes its cells to places or numbers
@@ -92,7 +92,7 @@ class Column:
                         f"Expected a number for {side} of {where}, found {found}.{quotes} Fill in a bound that holds for every "
                         f"record; do not compute it from the data.{private}"
                     )
-            if not self.low < self.high:  # type: ignore[operator]
+            if not (finite(self.low) and finite(self.high) and self.low < self.high):
                 raise ValueError(f"Expected low < high for {where}, found {self.low} and {self.high}. Exchange or correct them.")
         if self.group is not None and self.type != "boolean":
             raise ValueError(f"Expected group= only for boolean columns, found it for {where}, which is {self.type}.")
@@ -120,7 +120,7 @@ class Column:
             raise ValueError(f'Expected hash only on a categorical column without levels, found it for {where}. Drop "levels".')
         if self.shape not in SHAPES or (self.shape != "auto" and self.type not in ("numeric", "ordinal")):
             raise ValueError(f"Expected shape in {SHAPES} on a numeric or ordinal column, found {self.shape!r} for {where}.")
-        if self.log and not (self.type == "numeric" and self.bins is None and finite(self.low) and self.low > 0):  # type: ignore[operator]
+        if self.log and not (self.type == "numeric" and self.bins is None and finite(self.low) and self.low > 0):
             raise ValueError(
                 f"Expected log only on a numeric column with 0 < low and no bins, found it for {where}. Less counts as low."
             )
@@ -144,11 +144,10 @@ class Column:
         if self.parts:
             return tuple(self._part(part) for part in self.parts)
         if self.hash is not None:
-            levels = tuple(range(self.hash))
-            return (Column(f"hash({self.name})", "categorical", **self._piece(levels, Hashed(self.hash))),)
+            return (self._choice("hash", tuple(range(self.hash)), Hashed(self.hash)),)
         if self.bins is not None:
             edges = bin_edges(self.bins, self.low, self.high, f"column {self.name!r}")
-            return (Column(f"bins({self.name})", "categorical", **self._piece(bin_names(edges), Binned(edges))),)
+            return (self._choice("bins", bin_names(edges), Binned(edges)),)
         if self.log:
             low, high = math.log(float(self.low or 1.0)), math.log(float(self.high or 1.0))
             missing = self.missing if self.missing_number is None else float(Logarithm(low)([self.missing_number])[0])
@@ -156,13 +155,14 @@ class Column:
         return (self,)
 
     def _part(self, part: str) -> Column:
-        name = f"{part}({self.name})"
         if part == "year":
-            return Column(name, "numeric", self.low, self.high, reader=DatePart(part), source=self.name)
-        return Column(name, "categorical", **self._piece(DATE_PARTS[part], DatePart(part)))
+            return Column(f"year({self.name})", "numeric", self.low, self.high, reader=DatePart(part), source=self.name)
+        return self._choice(part, DATE_PARTS[part], DatePart(part))
 
-    def _piece(self, levels: tuple[Any, ...], reader: Reader) -> dict[str, Any]:
-        return {"levels": levels, "missing": self.missing, "reader": reader, "source": self.name}
+    def _choice(self, made: str, levels: tuple[Level, ...], reader: Reader) -> Column:
+        """A piece that has levels: what a transform makes of this column's cells."""
+        name = f"{made}({self.name})"
+        return Column(name, "categorical", levels=levels, missing=self.missing, reader=reader, source=self.name)
 
     @property
     def features(self) -> list[str]:
@@ -190,20 +190,20 @@ class Column:
             return None
         return float(codes([self.missing], self.levels)[0] if self.type == "ordinal" else self.missing)
 
-    def encode(self, values: Any) -> np.ndarray:
+    def encode(self, values: object) -> np.ndarray:
         """Raw feature matrix of a column of cells (strings, numbers or None): n × len(features).
 
         A missing cell of a numeric or ordinal column is NaN, which the encoding turns into what its rule says.
         """
         if self.type == "boolean":
-            return filled(truth(values), self.missing, 0.0)[:, None]
+            return _filled(truth(values), self.missing, 0.0)[:, None]
         if self.type == "sparse":
-            return filled(numbers(values), self.missing, float(self.low or 0.0))[:, None]
+            return _filled(numbers(values), self.missing, float(self.low or 0.0))[:, None]
         if self.type in ("numeric", "ordinal"):
             read = self.reader or (numbers if self.type == "numeric" else self.codes)
             raw = np.asarray(read(values), dtype=np.float64)
             raw = np.where(np.isfinite(raw) & ((raw >= 0) | (self.type == "numeric")), raw, np.nan)
-            raw = raw if self.missing_number is None else filled(raw, self.missing_number, 0.0)
+            raw = raw if self.missing_number is None else _filled(raw, self.missing_number, 0.0)
             flag = [np.isnan(raw).astype(np.float64)] if self.missing_rule == "indicator" else []
             return np.stack([raw, *flag], axis=1)
         code = self.places(values)
@@ -212,7 +212,7 @@ class Column:
         matrix[rows, code[rows]] = 1.0
         return matrix
 
-    def places(self, values: Any) -> np.ndarray:
+    def places(self, values: object) -> np.ndarray:
         """Which feature of a categorical column each cell switches on; -1 for none (an unknown level)."""
         code = self.codes(values)
         if self.missing is None:
@@ -220,12 +220,12 @@ class Column:
         replaced = len(self.levels) if self.missing == OWN_LEVEL else int(self.codes([self.missing])[0])
         return np.where(nulls(values) if self.reader is None else code < 0, replaced, code)
 
-    def codes(self, values: Any) -> np.ndarray:
+    def codes(self, values: object) -> np.ndarray:
         """The place of each cell among the levels, -1 for none."""
         return codes(values, self.levels) if self.reader is None else self.reader(values).astype(np.int64)
 
-    def spec(self) -> dict[str, Any]:
-        found: dict[str, Any] = {"type": self.type}
+    def spec(self) -> dict[str, object]:
+        found: dict[str, object] = {"type": self.type}
         for name in ("low", "high", "missing", "group", "bounds", "hash"):
             if getattr(self, name) is not None:
                 found[name] = getattr(self, name)
@@ -246,7 +246,7 @@ class TargetColumn:
 
     column: str
     type: str
-    classes: tuple[Any, ...] | None = None
+    classes: tuple[Level, ...] | None = None
     low: float | None = None
     high: float | None = None
 
@@ -262,7 +262,7 @@ class TargetColumn:
             )
         if self.type == "count" and self.low is None:
             object.__setattr__(self, "low", 0.0)  # a count is never negative
-        if self.type != "classes" and not (finite(self.low) and finite(self.high) and self.low < self.high):  # type: ignore[operator]
+        if self.type != "classes" and not (finite(self.low) and finite(self.high) and self.low < self.high):
             sides = " and ".join("nothing" if side is None else repr(side) for side in (self.low, self.high))
             raise ValueError(
                 f"Expected numbers low < high for target {self.column!r}, found {sides}. Fill in the range that it can have; do "
@@ -273,7 +273,7 @@ class TargetColumn:
 ENTRIES = ("type", "low", "high", "levels", "missing", "group", "bounds", "parts", "hash", "bins", "log", "shape")
 
 
-def described(name: str, entry: Any) -> Column:
+def described(name: str, entry: object) -> Column:
     """One column from its JSON description."""
     if not isinstance(entry, Mapping):
         raise ValueError(f"Expected a description of column {name!r}, found {str(entry)[:60]!r}.")
@@ -298,7 +298,7 @@ def described(name: str, entry: Any) -> Column:
     return Column(name, entry.get("type", ""), levels=levels, missing=missing, private_levels=private, **said)
 
 
-def _transform(name: str, entry: Mapping[str, Any], missing: Any) -> dict[str, Any]:
+def _transform(name: str, entry: Mapping[str, Any], missing: Plain) -> dict[str, Any]:
     """Parts, hash and bins of a column, checked; what a null becomes there is nothing, or a level of its own."""
     where = f"column {name!r}"
     found: dict[str, Any] = {}
@@ -316,7 +316,7 @@ def _transform(name: str, entry: Mapping[str, Any], missing: Any) -> dict[str, A
     return found
 
 
-def scaled(column: Column) -> tuple[Any, ...]:
+def scaled(column: Column) -> tuple[str, float, float, float, int, str]:
     """(kind, low, high, missing, group, rule) of a column that is one number."""
     kind = "private" if column.bounds is not None else "numeric" if column.type == "ordinal" else column.type
     low, high = (-0.5, 0.5) if kind == "private" else (float(column.low or 0.0), float(column.high or 0.0))
@@ -326,7 +326,7 @@ def scaled(column: Column) -> tuple[Any, ...]:
     return kind, low, high, missing, -1, "mean" if column.missing_rule == "indicator" else column.missing_rule
 
 
-def _check_missing(name: str, kind: Any, missing: Any, levels: tuple[Any, ...]) -> None:
+def _check_missing(name: str, kind: object, missing: Plain, levels: tuple[Level, ...]) -> None:
     """A word must be one that the type of the column knows."""
     if kind in ("sparse", "boolean") and isinstance(missing, str):
         raise ValueError(f"Expected a number as missing of column {name!r}, found {missing!r}. Write what a null becomes.")
@@ -342,3 +342,7 @@ def _check_missing(name: str, kind: Any, missing: Any, levels: tuple[Any, ...]) 
         )
 
 
+def _filled(values: np.ndarray, declared: Plain, default: float) -> np.ndarray:
+    """Missing and infinite cells replaced by the declared value, or the default."""
+    value = default if declared is None else float(declared)
+    return np.where(np.isfinite(values), values, value)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -92,9 +91,9 @@ def _two_columns(table: Vector, names: Sequence[str]) -> tuple[Vector, Vector]:
     return (table[:, 0].copy(), table[:, 1].copy()) if pairs else (table[0].copy(), table[1].copy())
 
 
-def _pair(bounds: Any) -> tuple[Any, Any]:
-    if isinstance(bounds, str):
-        raise TypeError("a word")
+def _pair(bounds: object) -> tuple[object, object]:
+    if isinstance(bounds, str) or not isinstance(bounds, Iterable):
+        raise TypeError("no pair")
     low, high = bounds
     return low, high
 
@@ -107,14 +106,14 @@ def _numbers(values: object) -> Vector | None:
         return None
 
 
-def listed_columns(declared: Any, labels: tuple[str, ...], kind: str) -> list[int]:
+def listed_columns(declared: object, labels: tuple[str, ...], kind: str) -> list[int]:
     """Column indices from a list of indices or names, or "all"."""
     if declared is None:
         return []
-    if isinstance(declared, str):
-        if declared != "all":
-            raise ValueError(f'Expected {kind}= as a list of columns or "all", found {declared!r}.')
+    if isinstance(declared, str) and declared == "all":
         return list(range(len(labels)))
+    if isinstance(declared, str) or not isinstance(declared, Iterable):
+        raise ValueError(f'Expected {kind}= as a list of columns or "all", found {declared!r}.')
     found = []
     for item in declared:
         if isinstance(item, str):
@@ -128,11 +127,11 @@ def listed_columns(declared: Any, labels: tuple[str, ...], kind: str) -> list[in
     return found
 
 
-def grouped_columns(declared: Any, labels: tuple[str, ...]) -> list[list[int]]:
+def grouped_columns(declared: object, labels: tuple[str, ...]) -> list[list[int]]:
     """Groups of one-hot columns; a flat list is one group."""
     if declared is None:
         return []
-    if isinstance(declared, str):
+    if isinstance(declared, str) or not isinstance(declared, Iterable):
         return [listed_columns(declared, labels, "categorical")]
     items = list(declared)
     nested = [list(item) for item in items if not isinstance(item, str | int | np.integer)]

@@ -9,10 +9,13 @@ hour is one of 24.
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING
 
 from dperm.tables.column import COLUMN_TYPES, type_hint
 from dperm.words.spelling import closest
+
+if TYPE_CHECKING:
+    from dperm.tables.tables import Table
 
 CLOCK: dict[str, range] = {
     **dict.fromkeys(("hour", "hr"), range(24)),
@@ -22,7 +25,7 @@ CLOCK: dict[str, range] = {
 NOBODYS = ("id", "uuid", "guid", "email", "phone", "ssn")  # a number or name of a person is no feature
 LONG_LISTS = ("zip", "zipcode", "postcode", "postal", "street", "address", "url", "sku", "isbn")
 HASHED = 64
-TO_FILL_IN: dict[str, dict[str, Any]] = {
+TO_FILL_IN: dict[str, dict[str, object]] = {
     "numeric": {"low": None, "high": None},
     "sparse": {"high": None},
     "categorical": {"levels": []},
@@ -31,7 +34,7 @@ TO_FILL_IN: dict[str, dict[str, Any]] = {
 }
 
 
-def drafted(name: str, storage: str | None) -> dict[str, Any]:
+def drafted(name: str, storage: str | None) -> dict[str, object]:
     """One column of a draft, as JSON.
 
     >>> drafted("when", "timestamp[us]")["parts"], drafted("kind", "dictionary<values=string, indices=int8, ordered=0>")
@@ -64,7 +67,7 @@ def drafted(name: str, storage: str | None) -> dict[str, Any]:
     return {"type": "categorical", "levels": []}
 
 
-def types_of(table: Any) -> dict[str, str]:
+def types_of(table: Table) -> dict[str, str]:
     """Names and storage types of a pandas, polars or Arrow table."""
     kinds = table.schema if hasattr(table, "schema") else table.dtypes
     if hasattr(kinds, "names") and hasattr(kinds, "field"):  # Arrow
@@ -72,7 +75,7 @@ def types_of(table: Any) -> dict[str, str]:
     return {str(name): f"ordered {kind}" if getattr(kind, "ordered", False) else str(kind) for name, kind in kinds.items()}
 
 
-def declared(text: str, names: list[str]) -> dict[str, dict[str, Any]]:
+def declared(text: str, names: list[str]) -> dict[str, dict[str, object]]:
     """`age=numeric, town=categorical, *=ignored` as columns of a draft; "*" is every column that is not named."""
     given: dict[str, str] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):

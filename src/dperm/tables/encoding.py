@@ -45,6 +45,8 @@ from dperm.tables.gaps import GAP, with_gaps_stored
 from dperm.words.spelling import finite
 
 if TYPE_CHECKING:
+    from scipy import sparse
+
     from dperm.problem.arrays import Matrix
 
 Vector = NDArray[np.float64]
@@ -151,13 +153,13 @@ class Encoding:
             return rows
         return with_gaps_stored(np.asarray(rows, dtype=np.float64))
 
-    def transform(self, X: Any) -> Matrix:
+    def transform(self, X: Matrix) -> Matrix:
         """Encode a raw matrix (dense or CSR) by the tables above; a bad cell follows its column's rule, never an error."""
         if X.shape[1] != self.d:
             raise ValueError(f"Expected {self.d} columns, found {X.shape[1]}. Pass the columns that were declared.")
-        if is_sparse(X):
-            return self._transform_sparse(X)
-        X = np.asarray(X)
+        return self._transform_sparse(X) if is_sparse(X) else self._transform_dense(np.asarray(X))
+
+    def _transform_dense(self, X: np.ndarray) -> np.ndarray:
         X = X.astype(np.float64) if X.dtype != np.float32 else X
         known = np.isfinite(X)
         gap = None if known.all() else ~known & self.gap_columns
@@ -210,7 +212,7 @@ class Encoding:
             encoded = (np.clip(raw, self.low[j], self.high[j]) - self.anchor[j]) / self.width[j] + 0.0
         return encoded if self.rules[j] == "value" else np.where(known, encoded, self.fill[j])
 
-    def _transform_sparse(self, X: Any) -> Matrix:
+    def _transform_sparse(self, X: sparse.csr_array) -> Matrix:
         if self.where("private").any():
             raise ValueError("Expected dense rows for private bounds, found a sparse matrix. Declare bounds=(low, high).")
         if self.centred and self.where("numeric").any():
@@ -258,8 +260,8 @@ class Encoding:
         return cls(
             tuple(spec["names"]),
             tuple(spec["kinds"]),
-            np.array([_real(v, -math.inf) for v in spec["low"]]),
-            np.array([_real(v, math.inf) for v in spec["high"]]),
+            np.array([-math.inf if v is None else float(v) for v in spec["low"]]),
+            np.array([math.inf if v is None else float(v) for v in spec["high"]]),
             np.array(spec["missing"], dtype=np.float64),
             tuple(spec["groups"]),
             spec["x_norm"],
@@ -329,7 +331,7 @@ class Encoding:
 
 
 def _declared_kinds(
-    labels: tuple[str, ...], usual: str, categorical: Any, others: Mapping[str, Any]
+    labels: tuple[str, ...], usual: str, categorical: object, others: Mapping[str, object]
 ) -> tuple[list[str], list[int]]:
     """(kind, one-hot group or -1) of every column: `usual` where nothing else is declared."""
     kinds, groups = [usual] * len(labels), [-1] * len(labels)
@@ -352,7 +354,7 @@ def missing_value(kind: str, low: float, high: float, declared: float | None) ->
     return (low + high) / 2 if kind == "numeric" else 0.0 if kind in ("free", "private") else low
 
 
-def _missing_rule(missing: Any) -> tuple[str, float | None]:
+def _missing_rule(missing: object) -> tuple[str, float | None]:
     """(rule, value) of `missing=`: a word, or the number that a missing cell becomes."""
     if isinstance(missing, str) and missing in ("mean", "middle"):
         return missing, None
@@ -393,7 +395,3 @@ def _check_spec(spec: object) -> None:
 
 def _plain(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
-
-
-def _real(value: float | None, absent: float) -> float:
-    return absent if value is None else float(value)

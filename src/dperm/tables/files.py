@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -217,10 +217,10 @@ class Files:
 
 def ahead(batches: Iterator[pa.RecordBatch], count: int) -> Iterator[pa.RecordBatch]:
     """The same batches, with up to `count` of them read by another thread while the caller works."""
-    waiting: queue.Queue[Any] = queue.Queue(count)
+    waiting: queue.Queue[tuple[pa.RecordBatch | None, BaseException | None]] = queue.Queue(count)
     ended = threading.Event()
 
-    def put(item: object) -> bool:
+    def put(item: tuple[pa.RecordBatch | None, BaseException | None]) -> bool:
         while not ended.is_set():
             try:
                 waiting.put(item, timeout=0.1)

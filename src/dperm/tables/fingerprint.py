@@ -9,11 +9,20 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from dperm.tables.cells import column, objects
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+
+class Digest(Protocol):
+    """A hash that is fed piece by piece."""
+
+    def update(self, data: ReadableBuffer, /) -> None: ...
 
 
 def digest(data: object) -> bytes:
@@ -37,7 +46,7 @@ def recognisable(data: object) -> bool:
     return known or (data is not None and (is_table(data) or hasattr(data, "tocsr")))
 
 
-def _feed(found: Any, data: Any) -> None:
+def _feed(found: Digest, data: object) -> None:
     from dperm.tables.tables import cells, column_names, is_table
 
     if isinstance(data, bytes):
@@ -68,7 +77,7 @@ def _feed(found: Any, data: Any) -> None:
         found.update(_written(array.tolist()) if array.dtype.hasobject else _bytes(array))
 
 
-def _bytes(array: np.ndarray) -> Any:
+def _bytes(array: np.ndarray) -> ReadableBuffer:
     """The bytes of a contiguous array where they lie: a memory map may be larger than memory."""
     return array.reshape(-1).view(np.uint8).data if array.size and array.itemsize else b""
 
@@ -91,7 +100,7 @@ def _written(cells: object) -> bytes:
         return f"<{type(cells).__name__}>".encode()
 
 
-def _feed_path(found: Any, path: Path) -> None:
+def _feed_path(found: Digest, path: Path) -> None:
     files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
     if not files or not files[0].exists():
         raise ValueError(f"Expected a file at {path}, found none. Check the path.")

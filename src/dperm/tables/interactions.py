@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,12 +56,12 @@ class Interaction:
         corners = [a * b for a in ends[0] for b in ends[1]] + [0.0]
         return min(corners), max(corners)
 
-    def places(self, cells: Mapping[str, Any]) -> NDArray[np.int64]:
+    def places(self, cells: Mapping[str, object]) -> NDArray[np.int64]:
         """Which pair of levels each row has; -1 where either is none."""
         a, b = (_place(side, cells) for side in (self.left, self.right))
         return np.where((a >= 0) & (b >= 0), a * len(_levels(self.right)) + b, -1)
 
-    def encode(self, cells: Mapping[str, Any]) -> NDArray[np.float64]:
+    def encode(self, cells: Mapping[str, object]) -> NDArray[np.float64]:
         """Raw features: 0/1 of a choice, otherwise the product of the scaled numbers."""
         a, b = (_values(side, cells) for side in (self.left, self.right))
         return np.asarray((a[:, :, None] * b[:, None, :]).reshape(len(a), -1))
@@ -79,7 +78,7 @@ def _levels(column: Column) -> list[str]:
     return [name.removeprefix(f"{column.name}=") for name in column.features]
 
 
-def _place(column: Column, cells: Mapping[str, Any]) -> NDArray[np.int64]:
+def _place(column: Column, cells: Mapping[str, object]) -> NDArray[np.int64]:
     values = cells[column.source or column.name]
     if column.type == "boolean":
         return np.where(column.encode(values)[:, 0] >= 0.5, 0, -1)
@@ -93,7 +92,7 @@ def _range(column: Column) -> tuple[float, float]:
     return (low / (high - low), high / (high - low)) if column.type == "sparse" else (-0.5, 0.5)
 
 
-def _values(column: Column, cells: Mapping[str, Any]) -> NDArray[np.float64]:
+def _values(column: Column, cells: Mapping[str, object]) -> NDArray[np.float64]:
     """n × levels of 0/1 for a choice, n × 1 of the scaled number otherwise."""
     if _is_choice(column):
         place = _place(column, cells)
@@ -104,7 +103,7 @@ def _values(column: Column, cells: Mapping[str, Any]) -> NDArray[np.float64]:
     return np.asarray(np.where(np.isfinite(raw), (np.clip(raw, low, high) - middle) / (high - low), 0.0))
 
 
-def pairs_of(declared: Any) -> tuple[tuple[str, str], ...]:
+def pairs_of(declared: object) -> tuple[tuple[str, str], ...]:
     """`interactions` of a schema as pairs of names."""
     if declared is None:
         return ()

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from sklearn.exceptions import DataConversionWarning
 
 from dperm.problem import Interval
-from dperm.tables.cells import column, key, numbers, plain, positions
+from dperm.tables.cells import codes, column, key, numbers, plain
 from dperm.tables.tables import columns, is_table
 
+if TYPE_CHECKING:
+    from dperm.tables.schema import Schema
 
-def declared_classes(classes: Any, schema: Any) -> np.ndarray:
+
+def declared_classes(classes: object, schema: Schema | None) -> np.ndarray:
     """The classes the caller declared, as an array; for two classes the second is the positive one."""
-    of_schema = None if schema is None or schema.target is None else schema.target.classes
+    target = None if schema is None else schema.target
+    of_schema = None if target is None else target.classes
     if classes is None:
         classes = of_schema
     if classes is None:
@@ -31,17 +35,18 @@ def declared_classes(classes: Any, schema: Any) -> np.ndarray:
         )
     classes = list(classes)
     found = np.asarray(classes)
-    if found.ndim != 1 or len(found) < 2 or len(set(positions(classes, classes).tolist())) != len(found):
+    if found.ndim != 1 or len(found) < 2 or len(set(codes(classes, classes).tolist())) != len(found):
         raise ValueError(f"Expected at least two different classes, found {classes!r}. Pass e.g. classes=[0, 1].")
-    if of_schema is not None and set(positions(classes, found_in := list(of_schema)).tolist()) != set(range(len(found_in))):
+    found_in = list(of_schema or ())
+    if target is not None and found_in and set(codes(classes, found_in).tolist()) != set(range(len(found_in))):
         raise ValueError(
-            f"Expected the classes of the schema's target {schema.target.column!r}, {found_in!r}, found classes={classes!r}. "
+            f"Expected the classes of the schema's target {target.column!r}, {found_in!r}, found classes={classes!r}. "
             "Leave classes= out, or correct the schema."
         )
     return found
 
 
-def label_column(y: Any, n: int) -> np.ndarray:
+def label_column(y: object, n: int) -> np.ndarray:
     """y as one column of n labels, each as it is. Missing and odd ones pass: refusing them would let one person's row stop a fit.
 
     scikit-learn's own check of y raises on the first NaN, which is a message about a row, and quotes complex labels.
@@ -67,16 +72,17 @@ def label_column(y: Any, n: int) -> np.ndarray:
     return labels
 
 
-def check_label_type(y: Any, classes: np.ndarray) -> None:
+def check_label_type(y: object, classes: np.ndarray) -> None:
     """Refuse an array of numbers where no class is a number: the type is public, and every row would be a null row.
 
     In lists and arrays of objects each label is read alone, so nothing is refused there.
     """
-    kind = getattr(getattr(y, "dtype", None), "kind", "O")
+    stored = getattr(y, "dtype", None)
+    kind = getattr(stored, "kind", "O")
     comparable = [isinstance(key(plain(label)), float) for label in classes.tolist()]
     if kind in "iub" and not any(comparable):  # floats may be the missing ones of a column of words
         raise ValueError(
-            f"Expected labels among the classes {classes.tolist()!r}, found an array of type {y.dtype}, which holds none of "
+            f"Expected labels among the classes {classes.tolist()!r}, found an array of type {stored}, which holds none of "
             "them. Pass the labels themselves, or declare the numbers that stand for them, e.g. "
             f"classes={list(range(len(classes)))}."
         )
@@ -85,14 +91,16 @@ def check_label_type(y: Any, classes: np.ndarray) -> None:
 def classify(y: object, classes: np.ndarray) -> tuple[np.ndarray, np.ndarray | None, Interval]:
     """(-1/+1 or class numbers, weights, interval). A label outside the classes gets weight 0: a public rule, no error."""
     check_label_type(y, classes)
-    place = positions(y, classes.tolist())
+    place = codes(y, classes.tolist())
     index, weight = np.maximum(place, 0), (place >= 0).astype(np.float64)
     if len(classes) == 2:
         return 2.0 * index - 1.0, weight, Interval(-1.0, 1.0)
     return index.astype(np.int64), weight, Interval(0.0, float(len(classes) - 1))
 
 
-def bounded_labels(y: object, y_bounds: Any) -> tuple[np.ndarray, np.ndarray | None, tuple[float, float]]:
+def bounded_labels(
+    y: object, y_bounds: object
+) -> tuple[np.ndarray, np.ndarray | None, tuple[float, float]]:
     """(labels mapped to [-1, 1], weights, (low, high)). A missing label gets weight 0; others are clipped to the bounds."""
     if y_bounds is None:
         raise ValueError(
@@ -100,7 +108,7 @@ def bounded_labels(y: object, y_bounds: Any) -> tuple[np.ndarray, np.ndarray | N
             "from the data."
         )
     try:
-        low, high = (float(side) for side in y_bounds)
+        low, high = (float(side) for side in y_bounds)  # type: ignore[attr-defined]
     except (TypeError, ValueError) as error:
         raise ValueError(f"Expected y_bounds=(low, high), found {y_bounds!r}.") from error
     if not (np.isfinite([low, high]).all() and low < high):

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import datetime
 import math
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dperm.tables.cells import TRUE_FALSE, WORDS, Plain, _each, column, key, number, numbers, plain, truth_value
+from dperm.tables.cells import TRUE_FALSE, WORDS, Plain, column, each_cell, key, number, numbers, plain, truth_value
 
 MISSING, NUMBER, TRUTH, DATE, TEXT, WORD = range(6)  # a WORD is a truth value that is no number, such as "yes"
 LONGEST = 200  # characters of a text that may be a level
@@ -48,7 +47,7 @@ def _float(text: str) -> float | None:
         return None
 
 
-def moment(cell: Any) -> datetime.datetime | None:
+def moment(cell: object) -> datetime.datetime | None:
     """A date, or a date with time, in ISO form, by its own clock; None where the cell is none.
 
     >>> moment("1970-01-03").day, moment("1970-01-01 12:00+02:00").hour, moment("3 May")
@@ -111,7 +110,7 @@ def looks(values: object) -> NDArray[np.int64]:
     array = column(values)
     if array.dtype.kind in "fiu":
         return np.where(np.isfinite(array), NUMBER, MISSING).astype(np.int64)
-    return _each(array, look, np.int64)
+    return each_cell(array, look, np.int64)
 
 
 def readings(values: object) -> NDArray[np.float64]:
@@ -126,12 +125,12 @@ def readings(values: object) -> NDArray[np.float64]:
         value = truth_value(cell) if days is None else days
         return value if math.isfinite(value) else math.nan
 
-    return _each(array, reading, np.float64)
+    return each_cell(array, reading, np.float64)
 
 
 def vocabulary(values: object) -> tuple[NDArray[np.int64], list[float | str]]:
     """(the place of every cell's level in the list, -1 for none; the list). Both are as private as the cells."""
-    found = _each(column(values), level, object)
+    found = each_cell(column(values), level, object)
     known: dict[float | str, int] = {}
     places = [-1 if one is None else known.setdefault(one, len(known)) for one in found.tolist()]
     return np.array(places, dtype=np.int64), list(known)

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import base64
 import binascii
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 MANY = 30_000  # numbers; fewer stay decimal, which people can read
 TYPES = {"float32": "<f4", "float64": "<f8"}
 
 
-def packed(values: Any) -> Any:
+def packed(values: ArrayLike) -> list[float] | dict[str, object]:
     """A list (of lists), or {"type", "shape", "base64"} for more than 30,000 numbers, in single precision if that loses nothing.
 
     >>> packed(np.eye(2)), sorted(packed(np.zeros(30_001)))
@@ -21,7 +20,8 @@ def packed(values: Any) -> Any:
     """
     array = np.asarray(values, dtype=np.float64)
     if array.size <= MANY:
-        return array.tolist()
+        listed: list[float] = array.tolist()
+        return listed
     with np.errstate(over="ignore"):
         single = array.astype(np.float32)
     kind = "float32" if np.array_equal(single.astype(np.float64), array) else "float64"
@@ -29,7 +29,7 @@ def packed(values: Any) -> Any:
     return {"type": kind, "shape": list(array.shape), "base64": text}
 
 
-def unpacked(stated: Any) -> NDArray[np.float64]:
+def unpacked(stated: object) -> NDArray[np.float64]:
     """The numbers again, from either form; anything else is refused with a sentence."""
     if not isinstance(stated, dict):
         return np.array(stated, dtype=np.float64)

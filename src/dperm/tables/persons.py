@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 
@@ -10,8 +10,10 @@ from dperm.tables.cells import column, persons
 from dperm.tables.tables import cells, column_names, is_table, without_column
 from dperm.words.spelling import closest
 
+Held = TypeVar("Held")
 
-def person_column(X: object, groups: object) -> tuple[Any, Any]:
+
+def person_column(X: Held, groups: object) -> tuple[Held, object]:
     """(X without the person column, its cells) where `groups` is the name of a column; otherwise both as they are.
 
     Who a row belongs to is no feature: a model that had seen it could not predict for anybody else.
@@ -19,7 +21,7 @@ def person_column(X: object, groups: object) -> tuple[Any, Any]:
     if not isinstance(groups, str):
         return X, groups
     names = column_names(X) if is_table(X) else []
-    if names.count(groups) != 1:
+    if not is_table(X) or names.count(groups) != 1:
         found = "it twice. Rename one of them" if groups in names else f"none.{closest(groups, names)} Correct the name"
         raise ValueError(
             f"Expected a table with one person column {groups[:60]!r}, found {found}: --person or groups= names a column of the "
@@ -28,10 +30,9 @@ def person_column(X: object, groups: object) -> tuple[Any, Any]:
     return without_column(X, groups), cells(X, groups, exact=True)
 
 
-def without_person(X: Any, groups: Any) -> object:
+def without_person(X: object, groups: object) -> object:
     """New rows without the person column of the fit, where they have it."""
-    named = isinstance(groups, str) and is_table(X) and groups in column_names(X)
-    return without_column(X, groups) if named else X
+    return without_column(X, groups) if isinstance(groups, str) and is_table(X) and groups in column_names(X) else X
 
 
 def unit_of(groups: object) -> str:
@@ -44,7 +45,7 @@ def unit_of(groups: object) -> str:
 
 
 def person_weights(
-    groups: Any, limit: int | None, weight: np.ndarray | None, n: int
+    groups: object, limit: int | None, weight: np.ndarray | None, n: int
 ) -> tuple[np.ndarray | None, int]:
     """Row weights with every person's rows after the first `limit` set to 0, and the factor for sensitivities.
 

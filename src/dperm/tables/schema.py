@@ -23,7 +23,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 
@@ -35,8 +35,20 @@ from dperm.tables.gaps import kept_entries
 from dperm.tables.interactions import Interaction, pairs_of, products
 from dperm.words.spelling import closest, scalars
 
+if TYPE_CHECKING:
+    from dperm.problem.arrays import Matrix
+    from dperm.tables.tables import Table
+
 PARTS = ("name", "note", "columns", "target", "row_norm", "interactions")
 MOST_MISTAKES, MOST_NAMES = 12, 30  # that a message lists
+
+
+class Draft(TypedDict):
+    """A schema to fill in, as JSON."""
+
+    name: str
+    columns: dict[str, dict[str, object]]
+    target: dict[str, object]
 
 
 @dataclass(frozen=True)
@@ -141,14 +153,14 @@ class Schema:
             raise ValueError(f"Expected a schema in TOML in {file}, found text that does not parse: {error}.") from error
         return cls.from_dict(spec)
 
-    def spec(self) -> dict[str, Any]:
-        found: dict[str, Any] = {"name": self.name, "columns": {c.name: c.spec() for c in self.columns}}
+    def spec(self) -> dict[str, object]:
+        found: dict[str, object] = {"name": self.name, "columns": {c.name: c.spec() for c in self.columns}}
         if self.row_norm is not None:
             found["row_norm"] = self.row_norm
         if self.interactions:
             found["interactions"] = [list(pair) for pair in self.interactions]
         if self.target is not None:
-            entries: dict[str, Any] = {"column": self.target.column, "type": self.target.type}
+            entries: dict[str, object] = {"column": self.target.column, "type": self.target.type}
             for key in ("classes", "low", "high"):
                 value = getattr(self.target, key)
                 if value is not None:
@@ -219,11 +231,11 @@ class Schema:
                 f"{closest(absent[0], found)} Correct the names in the schema, or mark a column as ignored."
             )
 
-    def features(self, cells: Mapping[str, Any]) -> np.ndarray:
+    def features(self, cells: Mapping[str, object]) -> np.ndarray:
         """Raw feature matrix from columns of cells; encode it with `encoding().transform`."""
         return np.concatenate([_encode(piece, cells) for piece in self.pieces], axis=1)
 
-    def encoded(self, table: Any, encoding: Encoding | None = None) -> Any:
+    def encoded(self, table: Table, encoding: Encoding | None = None) -> Matrix:
         """Encoded rows of a table, ready to be summed: CSR where the schema says that most entries are 0, else dense.
 
         The choice is made from the schema alone. A one-hot group stores one entry per row however many levels it has, so a
@@ -263,12 +275,12 @@ class Schema:
         return np.asarray(labels[code])
 
     @classmethod
-    def from_table(cls, table: Any) -> dict[str, object]:
+    def from_table(cls, table: Table) -> Draft:
         """A draft to fill in, from the names and storage types of a pandas, polars or Arrow table: no value is read."""
         return cls.draft(types_of(table))
 
     @classmethod
-    def draft(cls, types: Mapping[str, str | None], name: str = "table") -> dict[str, Any]:
+    def draft(cls, types: Mapping[str, str | None], name: str = "table") -> Draft:
         """A schema to fill in, from column names and storage types alone: no value of the data is ever copied.
 
         >>> Schema.draft({"age": "int64", "town": None})["columns"]
@@ -278,11 +290,11 @@ class Schema:
         return {"name": name, "columns": columns, "target": {"column": "", "type": "classes", "classes": []}}
 
 
-def _encode(piece: Column | Interaction, cells: Mapping[str, Any]) -> np.ndarray:
+def _encode(piece: Column | Interaction, cells: Mapping[str, object]) -> np.ndarray:
     return piece.encode(cells) if isinstance(piece, Interaction) else piece.encode(cells[piece.source or piece.name])
 
 
-def _places(piece: Column | Interaction, cells: Mapping[str, Any]) -> np.ndarray | None:
+def _places(piece: Column | Interaction, cells: Mapping[str, object]) -> np.ndarray | None:
     """Which feature of a choice each row switches on; None where the piece is no choice."""
     if isinstance(piece, Interaction):
         return piece.places(cells) if piece.is_choice else None

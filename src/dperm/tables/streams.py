@@ -6,14 +6,18 @@ order the engine likes; nothing may follow from it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dperm.words.spelling import closest
 
-Opened = Callable[[list[str], int], Any]
+if TYPE_CHECKING:
+    import polars as pl
+    import pyarrow as pa
+
+Opened = Callable[[list[str], int], Iterable["pa.Table | pa.RecordBatch"]]
 
 
 @contextmanager
@@ -40,11 +44,11 @@ class Stream:
     opened: Opened
     columns: tuple[str, ...]
 
-    def batches(self, size: int) -> Iterator[Any]:
+    def batches(self, size: int) -> Iterator[pa.RecordBatch]:
         """Record batches of at most `size` rows, with the needed columns only."""
         import pyarrow as pa
 
-        def tables() -> Iterator[Any]:
+        def tables() -> Iterator[pa.Table]:
             with quiet(self.where):
                 for part in self.opened(list(self.columns), size):
                     yield part if isinstance(part, pa.Table) else pa.Table.from_batches([pa.record_batch(part)])
@@ -63,7 +67,7 @@ def check_names(needed: Sequence[str], found: list[str]) -> None:
         )
 
 
-def stream_of(source: Any, columns: list[str]) -> Stream | None:
+def stream_of(source: object, columns: list[str]) -> Stream | None:
     """The source as a stream; None for what is none (paths, tables in memory, rows)."""
     found = _opened(source)
     if found is None:
@@ -101,7 +105,7 @@ def _opened(source: Any) -> tuple[str, list[str] | None, Opened] | None:
     return None
 
 
-def _of_polars(scan: Any, columns: list[str], size: int) -> Iterator[Any]:
+def _of_polars(scan: pl.LazyFrame, columns: list[str], size: int) -> Iterator[pa.Table]:
     chosen = scan.select(columns)
     if hasattr(chosen, "collect_batches"):
         return (part.to_arrow() for part in chosen.collect_batches(chunk_size=max(size, 1), maintain_order=False))

@@ -7,7 +7,7 @@ one person's row. A broken file (ragged lines, wrong columns, nothing in it) is 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeAlias, TypeGuard
 
 import numpy as np
 
@@ -15,46 +15,49 @@ from dperm.tables.cells import column, numbers
 from dperm.tables.files import NULL_WORDS, SUFFIXES, Files, csv_header
 
 if TYPE_CHECKING:
+    import pandas as pd
     import pyarrow as pa
 
+# In memory; polars has the face of pandas in all that is used here.
+Table: TypeAlias = "pa.Table | pd.DataFrame"
 SPREADSHEETS = (".xlsx", ".xls", ".ods")
 
 
-def is_table(X: object) -> bool:
+def is_table(X: object) -> TypeGuard[Table]:
     """A data frame or Arrow table, rather than an array."""
     return hasattr(X, "columns") or hasattr(X, "column_names")
 
 
-def column_names(table: Any) -> list[str]:
+def column_names(table: Table) -> list[str]:
     names = table.column_names if hasattr(table, "column_names") else table.columns
     return [str(name) for name in names]
 
 
-def without_column(table: Any, name: str) -> Any:
+def without_column(table: Table, name: str) -> Table:
     """The table without one column: pandas, polars or Arrow."""
     if hasattr(table, "drop_columns"):
         return table.drop_columns([name])
     return table.drop(columns=[name]) if hasattr(table, "assign") else table.drop(name)
 
 
-def cells(table: Any, name: str, *, exact: bool = False) -> np.ndarray:
+def cells(table: Table, name: str, *, exact: bool = False) -> np.ndarray:
     """One column as a NumPy array of cells as they are; see `dperm.tables.cells.column`."""
     return column(stored(table, name), exact=exact)
 
 
-def stored(table: Any, name: str) -> Any:
+def stored(table: Table, name: str) -> object:
     """One column as its table stores it."""
     return table.column(name) if hasattr(type(table), "column_names") else table[name]
 
 
-def columns(table: Any) -> list[np.ndarray]:
+def columns(table: Table) -> list[np.ndarray]:
     """Every column of a table, in order, whatever its name is."""
     if hasattr(table, "iloc"):
         return [column(table.iloc[:, place]) for place in range(table.shape[1])]
     return [cells(table, name) for name in column_names(table)]
 
 
-def in_memory_only(X: Any) -> None:
+def in_memory_only(X: object) -> None:
     """Refuse rows and tables that are elsewhere, where all rows are looked at together."""
     if hasattr(X, "bounded") and hasattr(X, "sum"):  # the reader's own message would print the rows' parts
         raise ValueError(
@@ -68,7 +71,7 @@ def in_memory_only(X: Any) -> None:
         )
 
 
-def parsed(X: Any) -> object:
+def parsed(X: object) -> object:
     """A matrix of numbers: float32 and float64 arrays and sparse matrices as they are, of anything else every cell read alone.
 
     One person's cell must never become an error that quotes it, so text is read cell by cell instead of being refused. Tables
@@ -90,14 +93,15 @@ def parsed(X: Any) -> object:
     return X
 
 
-def _check_types(X: Any) -> None:
+def _check_types(X: object) -> None:
     """Refuse columns of a table whose type holds no numbers: words, categories, dates. Types are public, cells are not.
 
     A pandas column of mixed objects passes: one person's cell can make a column that, so it is read cell by cell.
     """
     if not is_table(X):
-        if getattr(getattr(X, "dtype", None), "kind", "-") in "mMV":
-            raise ValueError(f"Expected an array of numbers, found the type {X.dtype}. Pass numbers, e.g. days since a date.")
+        kind = getattr(X, "dtype", None)
+        if getattr(kind, "kind", "-") in "mMV":
+            raise ValueError(f"Expected an array of numbers, found the type {kind}. Pass numbers, e.g. days since a date.")
         return
     found = X.schema.types if hasattr(X, "column_names") else getattr(X, "dtypes", ())
     if len(set(column_names(X))) != len(column_names(X)):
@@ -111,7 +115,7 @@ def _check_types(X: Any) -> None:
             )
 
 
-def _is_numeric(kind: type) -> bool:
+def _is_numeric(kind: object) -> bool:
     """Whether a column type of pandas, polars or Arrow holds numbers or truth values, or whatever a cell says."""
     if hasattr(kind, "kind"):  # NumPy's and pandas' types; categories and words are their own classes of kind "O"
         return kind.kind in "biufc" or (isinstance(kind, np.dtype) and kind.hasobject)

@@ -17,12 +17,12 @@ import hashlib
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dperm.tables.cells import _each, column, key, numbers, plain
+from dperm.tables.cells import column, each_cell, key, numbers, plain
 from dperm.tables.looks import moment
 from dperm.words.spelling import closest, finite
 
@@ -41,7 +41,7 @@ DAY_UNITS = ("D", "h", "m", "s", "ms", "us", "ns")  # of datetime64: those whose
 class Reader(Protocol):
     """From a column of cells to numbers: the place of a level (-1 for none), or a value (NaN for none)."""
 
-    def __call__(self, values: Any) -> NDArray[np.float64]: ...
+    def __call__(self, values: object) -> NDArray[np.float64]: ...
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Logarithm:
 
     low: float
 
-    def __call__(self, values: Any) -> NDArray[np.float64]:
+    def __call__(self, values: object) -> NDArray[np.float64]:
         raw = np.asarray(numbers(values), dtype=np.float64)
         known = np.isfinite(raw)
         return np.where(known, np.maximum(np.log(np.where(known & (raw > 0), raw, 1e-300)), self.low), np.nan)
@@ -74,17 +74,17 @@ class DatePart:
     def absent(self) -> float:
         return np.nan if self.part == "year" else -1.0
 
-    def read(self, cell: Any) -> float:
+    def read(self, cell: object) -> float:
         found = moment(cell)
         if found is None:
             return self.absent
         return float({"year": found.year, "month": found.month - 1, "weekday": found.weekday(), "hour": found.hour}[self.part])
 
-    def __call__(self, values: Any) -> NDArray[np.float64]:
+    def __call__(self, values: object) -> NDArray[np.float64]:
         array = column(values)
         if array.dtype.kind == "M" and np.datetime_data(array.dtype)[0] in DAY_UNITS:
             return self._of_dates(array)
-        return _each(array, self.read, np.float64)
+        return each_cell(array, self.read, np.float64)
 
     def _of_dates(self, array: np.ndarray) -> NDArray[np.float64]:
         """The same of an array of dates, without a text for every cell: days count from a Thursday."""
@@ -110,15 +110,15 @@ class Hashed:
 
     levels: int
 
-    def read(self, cell: Any) -> float:
+    def read(self, cell: object) -> float:
         found = key(plain(cell))
         if found is None:
             return -1.0
         digest = hashlib.blake2b(str(found).encode(), digest_size=8, person=b"dperm-hash").digest()
         return float(int.from_bytes(digest, "big") % self.levels)
 
-    def __call__(self, values: Any) -> NDArray[np.float64]:
-        return _each(column(values), self.read, np.float64)
+    def __call__(self, values: object) -> NDArray[np.float64]:
+        return each_cell(column(values), self.read, np.float64)
 
 
 @dataclass(frozen=True)
@@ -131,14 +131,14 @@ class Binned:
 
     edges: tuple[float, ...]
 
-    def __call__(self, values: Any) -> NDArray[np.float64]:
+    def __call__(self, values: object) -> NDArray[np.float64]:
         found = numbers(values)
         known = np.isfinite(found)
         place = np.searchsorted(np.array(self.edges[1:-1]), np.where(known, found, 0.0), side="right")
         return np.where(known, place, -1.0)
 
 
-def bin_edges(bins: Any, low: float | None, high: float | None, where: str) -> tuple[float, ...]:
+def bin_edges(bins: object, low: float | None, high: float | None, where: str) -> tuple[float, ...]:
     """Edges from a number of bins between the declared bounds, or from a list of them."""
     if isinstance(bins, int) and not isinstance(bins, bool) and 2 <= bins <= MOST_BINS and low is not None and high is not None:
         return tuple(float(edge) for edge in np.linspace(low, high, bins + 1))
@@ -161,7 +161,7 @@ def bin_names(edges: tuple[float, ...]) -> tuple[str, ...]:
     return tuple(text + ("]" if place == len(pairs) - 1 else ")") for place, text in enumerate(texts))
 
 
-def check_parts(parts: Any, where: str) -> tuple[str, ...]:
+def check_parts(parts: object, where: str) -> tuple[str, ...]:
     """Parts of a date as the schema lists them, in the order of `DATE_PARTS`."""
     known = tuple(DATE_PARTS)
     listed = [parts] if isinstance(parts, str) else list(parts) if isinstance(parts, list | tuple) else []
@@ -174,7 +174,7 @@ def check_parts(parts: Any, where: str) -> tuple[str, ...]:
     return tuple(part for part in known if part in listed)
 
 
-def check_hash(levels: Any, where: str) -> int:
+def check_hash(levels: object, where: str) -> int:
     if not isinstance(levels, int) or isinstance(levels, bool) or not 2 <= levels <= MOST_HASHED:
         raise ValueError(f"Expected hash of {where} as a number of levels from 2 to {MOST_HASHED}, found another. Write e.g. 64.")
     return levels

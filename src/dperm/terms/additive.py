@@ -16,7 +16,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,7 +39,7 @@ PLACES = CELLS + 1  # the last one is for missing cells
 KEPT = "cells"  # where a block keeps the cell numbers of its rows
 
 
-def dense_columns(X: Any, columns: tuple[int, ...]) -> np.ndarray:
+def dense_columns(X: Matrix, columns: tuple[int, ...]) -> np.ndarray:
     """Some columns of encoded rows as a dense array; a missing cell keeps its mark, which adding zeros would lose."""
     if not is_sparse(X):
         return np.asarray(X)[:, list(columns)]
@@ -118,8 +117,8 @@ class CellFilling(Filling):
 class Curved:
     """Rows as an additive model sees them: linear columns, and an n × 257p matrix with a one for each cell of a row."""
 
-    X: Any
-    cells: Any
+    X: Matrix
+    cells: csr_array
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -147,7 +146,7 @@ class Curving:
         return None
 
 
-def ones_of(cells: Cells) -> Matrix:
+def ones_of(cells: Cells) -> csr_array:
     """Cell numbers of n rows and p columns as a sparse n × 257p matrix of ones."""
     n, p = cells.shape
     places = (cells + PLACES * np.arange(p, dtype=np.int32)).ravel()
@@ -206,14 +205,14 @@ class CurvedGrid:
     """
 
     line: DenseGrid | SparseGrid
-    cells: Any  # CSR in int64
-    ones: Any
+    cells: csr_array  # in int64
+    ones: csr_array
     features: CurveFeatures
 
     @staticmethod
     def of(rows: Curved, features: CurveFeatures) -> CurvedGrid:
-        sparse = is_sparse(rows.X)
-        line = SparseGrid.of(rows.X, features.line, least=1.0) if sparse else DenseGrid.of(rows.X, features.line, least=1.0)
+        X, sparse = rows.X, is_sparse(rows.X)
+        line = SparseGrid.of(X, features.line, least=1.0) if is_sparse(X) else DenseGrid.of(X, features.line, least=1.0)
         bits = line.bits
         t = np.where(line.size > 1.0, np.rint(2.0**bits / line.size), 0.0)  # a row with 2^e ≤ 1 is one that counts as zeros
         norm = np.sqrt(line.norm**2 + (t * 2.0**-bits) ** 2 * (rows.cells @ features.squares))

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dperm.problem.arrays import Matrix, is_sparse
+from dperm.problem.arrays import Matrix, dense, is_sparse
 from dperm.rows.exact import transposed
 
 Vector = NDArray[np.float64]
@@ -49,7 +48,7 @@ class Features:
         """The totals of the places, one row per output, through the tables."""
         return totals
 
-    def margins(self, X: Any, weights: Vector) -> Vector:
+    def margins(self, X: Matrix, weights: Vector) -> Vector:
         """Z @ weights.T for weights of shape (width,) or (K, width), in the precision of X.
 
         A rounded margin changes a row's slope a little, and never its bound: the clip comes after.
@@ -69,7 +68,7 @@ class Features:
         """The map's numbers: a term that was sent to a worker finds the gridded rows of the one sent before."""
         return (self.intercept, *(None if part is None else part.tobytes() for part in (self.shift, self.scale)))
 
-    def squared_norms(self, X: Any) -> Vector:
+    def squared_norms(self, X: Matrix) -> Vector:
         """‖z_i‖₂², raised by its own rounding error; the sparse form expands the square so that zeros stay unstored."""
         shift = 0.0 if self.shift is None else self.shift
         scale = np.ones(X.shape[1]) if self.scale is None else self.scale
@@ -87,14 +86,14 @@ class Features:
             total = row_squares(Z)
         return np.asarray(total, dtype=np.float64) + self.intercept**2
 
-    def centred(self, X: Matrix) -> Matrix:
+    def centred(self, X: np.ndarray) -> np.ndarray:
         """x - shift in the precision of X. For float32 rows the map is defined with the shift rounded to float32: a difference of
         two float32 numbers is exact up to half a unit of itself, so nothing cancels however large the shift is."""
         return X if self.shift is None else X - self.shift.astype(X.dtype)
 
-    def dense(self, X: Any) -> Vector:
+    def dense(self, X: Matrix) -> Vector:
         """The rows z themselves, in float64, intercept column last."""
-        Z = np.asarray(self.centred(X.toarray() if is_sparse(X) else X), dtype=np.float64)
+        Z = np.asarray(self.centred(dense(X)), dtype=np.float64)
         if self.scale is not None:
             Z = Z * self.scale
         return np.column_stack([Z, np.full(len(Z), self.intercept)]) if self.intercept else Z
@@ -119,7 +118,7 @@ def settled(values: Vector) -> Vector:
     return np.where(nothing, values.dtype.type(0), values) if nothing.any() else values
 
 
-def row_squares(Z: Any) -> Vector:
+def row_squares(Z: np.ndarray) -> Vector:
     """Upper bounds on Σ_j Z_ij².
 
     The computed sum of d non-negative products is within a factor 1 ± γ_(d+2) of the real one (two more for a shift and a scale),
@@ -132,7 +131,7 @@ def row_squares(Z: Any) -> Vector:
     return np.asarray(np.asarray(total, dtype=np.float64) * (1 + 2 * (d + 2) * unit) + d * 2.0**-126)
 
 
-def tall_product(X: Any, weights: Any) -> Matrix:
+def tall_product(X: Matrix, weights: np.ndarray) -> np.ndarray:
     """X @ weights. A few columns of weights go through BLAS in runs of 64 rows: its kernels for small matrices are up to four
     times as fast as those for a tall one, which are made for many columns."""
     if is_sparse(X) or weights.ndim == 1 or weights.shape[1] > FEW_COLUMNS:

@@ -9,10 +9,10 @@ on it.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from dperm.rows.exact import Pair
 from dperm.terms.affine import Features
@@ -49,14 +49,12 @@ def reach(shift: Vector | None, radius: float) -> float:
     return radius + (0.0 if shift is None else float(np.linalg.norm(shift)))
 
 
-def sparse_squares(X: Any, weight: Vector, shift: Vector | None, radius: float) -> list[Pair]:
+def sparse_squares(X: csr_array, weight: Vector, shift: Vector | None, radius: float) -> list[Pair]:
     """Σ f²x², Σ f²x and Σ f² of rows scaled by f = min(1, r'/‖x - m‖), of which Σ (f(x - m))² is made afterwards.
 
     c = round(f·x·2²⁴/reach) and q = round(f·2²⁴) are whole numbers; a row adds (c·reach - m·q)²·2⁻⁴⁸, entry by entry. Rounding
     moves that row by at most (√d·reach + ‖m‖)·2⁻²⁵ in ℓ2, and r' is smaller than r by as much.
     """
-    from scipy.sparse import csr_array
-
     X, most = canonical(X), reach(shift, radius)
     spare = (math.sqrt(X.shape[1]) + 1) * most / MOST_SPARSE
     data = X.data.astype(np.float64)

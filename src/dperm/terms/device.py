@@ -153,7 +153,7 @@ def fused_sum(rows: DeviceRows, term: GradientTerm, weight: Array | None, most: 
     for start, X in rows.pieces(STREAM_ROWS if rows.streams else rows.n):
         part = slice(start, start + X.shape[0])
         total, step = kernels.fused_counts(
-            X if X.stride(1) == 1 else X.contiguous(),
+            X if is_torch(X) and X.stride(1) == 1 else torch.asarray(X).contiguous(),
             rows.y[part],
             None if weight is None else weight[part],
             w,

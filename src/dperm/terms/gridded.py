@@ -20,7 +20,7 @@ import math
 import threading
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +31,9 @@ from dperm.rows.exact import MOST_PRODUCT, MOST_SPARSE_PRODUCT, Pair, Paired
 from dperm.terms.affine import Features, settled
 
 if TYPE_CHECKING:
-    from dperm.problem.arrays import Array, Matrix
+    from scipy import sparse
+
+    from dperm.problem.arrays import Array
 
 Vector = NDArray[np.float64]
 BITS = 20
@@ -79,7 +81,7 @@ class _Scratch(threading.local):
     """Where a block's rows are widened to float64: once for margins and product together, in memory that is used again."""
 
     owner: object = None
-    room: Any = None
+    room: Vector = np.empty(0)
 
 
 _SCRATCH = _Scratch()
@@ -134,7 +136,7 @@ class DenseGrid:
         """The rows in float64, valid until this thread widens another block."""
         shape = self.rows.shape
         if _SCRATCH.owner is not self:
-            if _SCRATCH.room is None or _SCRATCH.room.size < self.rows.size:
+            if _SCRATCH.room.size < self.rows.size:
                 _SCRATCH.room = np.empty(self.rows.size)
             np.copyto(_SCRATCH.room[: self.rows.size].reshape(shape), self.rows)
             _SCRATCH.owner = self
@@ -162,14 +164,14 @@ class SparseGrid:
     A left factor may have 2²⁷ steps at most, also where ‖M(b, t)‖ is next to nothing.
     """
 
-    rows: Any
+    rows: sparse.csr_array
     size: Vector
     norm: Vector
     limit: Vector
     features: Features
 
     @staticmethod
-    def of(X: Any, features: Features, least: float = 0.0) -> SparseGrid:
+    def of(X: sparse.csr_array, features: Features, least: float = 0.0) -> SparseGrid:
         X = canonical(X)
         counts = np.diff(X.indptr)
         data = X.data.astype(np.float64)
@@ -243,7 +245,7 @@ class Grid(Protocol):
         """The rows beside a left factor, and whether totals wait for the map (sparse rows), so that a sum says which it is."""
 
 
-def canonical(X: Any) -> Any:
+def canonical(X: sparse.csr_array) -> sparse.csr_array:
     """The CSR matrix with every entry stored once: the square of an entry is not the sum of the squares of its parts."""
     if X.has_canonical_format:
         return X
@@ -266,7 +268,7 @@ def narrowest(features: Features) -> float:
     return max(min(parts), max(parts) / WIDEST) / 2
 
 
-def centred_norms(X: Any, b: Vector, t: Vector, features: Features) -> Vector:
+def centred_norms(X: sparse.csr_array, b: Vector, t: Vector, features: Features) -> Vector:
     """Upper bounds on ‖M(b, t)‖ = √(Σ s_j²(b_j - m_j·t)² + c²t²), each row's entries added one after the other.
 
     The square is expanded, so that zeros stay unstored: Σ_stored s_j²·b_j(b_j - 2m_j·t) + t²·Σ s_j²m_j². Each of at most d + 4
@@ -286,7 +288,7 @@ def centred_norms(X: Any, b: Vector, t: Vector, features: Features) -> Vector:
     return np.asarray(np.sqrt(np.maximum(total, 0.0) + spare))
 
 
-def with_ones(X: Any, b: Vector, t: Vector, behind: bool) -> Matrix:
+def with_ones(X: sparse.csr_array, b: Vector, t: Vector, behind: bool) -> sparse.csr_array:
     """The whole numbers as CSR in int64, with t as a last column."""
     from scipy.sparse import csr_array
 

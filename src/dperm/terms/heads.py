@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,12 +21,11 @@ from scipy.linalg import eigh
 from scipy.linalg.blas import dsyrk
 
 from dperm.privacy import kappa
-from dperm.problem.arrays import is_sparse
+from dperm.problem.arrays import Matrix, dense
 from dperm.rows import int8
 from dperm.rows.base import Block, Rows
 from dperm.rows.embeddings import EmbeddingTensors
 from dperm.rows.exact import MOST_PRODUCT, Pair, Tallied, whole
-from dperm.rows.int8 import Tensor
 from dperm.rows.recoded import RecodedRows
 from dperm.terms.affine import Features
 from dperm.terms.ball import in_ball
@@ -36,7 +35,7 @@ from dperm.terms.moments import smat
 from dperm.terms.network import present
 
 if TYPE_CHECKING:
-    from dperm.problem.arrays import Array
+    from torch import Tensor
 
 Vector = NDArray[np.float64]
 FEWEST, IN_CACHE = 64, 1 << 18  # rows of a run at least, and numbers of one whose float64 copy stays in a second-level cache
@@ -50,9 +49,9 @@ def runs(count: int, length: int) -> Iterator[slice]:
     return (slice(start, min(start + length, count)) for start in range(0, count, length))
 
 
-def raw_rows(X: Any) -> Vector:
+def raw_rows(X: Matrix) -> Vector:
     """Some rows of whatever numbers they are stored in, as a float64 copy without anything infinite, or nearly so."""
-    rows = np.array(X.toarray() if is_sparse(X) else X, dtype=np.float64)
+    rows = np.array(dense(X), dtype=np.float64)
     known = np.isfinite(rows)
     if not known.all():
         rows[~known] = 0.0
@@ -169,7 +168,7 @@ class Directions:
         size, norm, limit = (np.concatenate([getattr(part, name) for part in parts]) for name in ("size", "norm", "limit"))
         return Block(WhiteRows(WideGrid(rows, size, norm, limit, parts[0].bits)), block.y, block.weight, block.start)
 
-    def _grid(self, X: Array) -> DenseGrid:
+    def _grid(self, X: Matrix) -> DenseGrid:
         grid = DenseGrid.of_rows(raw_rows(X))
         length = np.where(grid.norm > 0, grid.norm, 1.0) * 2.0**grid.bits
         rows = grid.rows.astype(np.float64) @ self.steps

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,10 +21,12 @@ from dperm.rows.base import BLOCK_ROWS, RowsBehind, Term, add_limbs, split
 from dperm.rows.device import enough_memory
 from dperm.rows.embeddings import EmbeddingTensors, tensor_sum
 from dperm.rows.exact import MOST_PRODUCT
-from dperm.rows.int8 import Tensor
 from dperm.terms.ball import MOST
 from dperm.terms.gradient import GradientTerm
 from dperm.terms.gridded import LOWEST, bits_of
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 LARGEST = 1e150  # larger entries count as this one
 

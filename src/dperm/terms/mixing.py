@@ -13,12 +13,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dperm.problem.arrays import is_sparse
+from dperm.problem.arrays import Matrix, dense
 from dperm.rows.base import Block, Rows
 from dperm.rows.recoded import RecodedRows
 from dperm.terms.gridded import BITS, exponents, scaled
@@ -59,10 +58,10 @@ class Mixing:
     def key(self) -> bytes:
         return b"".join(part.tobytes() for part in (self.shift, self.scale, self.turn))
 
-    def mapped(self, X: Any) -> NDArray[np.float32]:
+    def mapped(self, X: Matrix) -> NDArray[np.float32]:
         """In single precision, which has more bits than the grid that every later sum puts rows on, and half the memory."""
-        dense = np.asarray(X.toarray() if is_sparse(X) else X, dtype=np.float64)
-        rows = (dense - self.shift) * self.scale
+        raw = np.asarray(dense(X), dtype=np.float64)
+        rows = (raw - self.shift) * self.scale
         largest = np.maximum(rows.max(axis=1, initial=0.0), -rows.min(axis=1, initial=0.0))
         e, bad = exponents(largest)
         whole = np.where(bad[:, None], 0.0, np.rint(scaled(rows, np.ldexp(1.0, BITS - e))))

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dperm.privacy import kappa
-from dperm.problem.arrays import is_sparse
+from dperm.problem.arrays import dense
 from dperm.rows.base import Block
 from dperm.rows.exact import MOST_PRODUCT, Pair, Paired
 from dperm.terms.affine import Features
@@ -94,7 +94,7 @@ class CentredMoments(Paired):
     radius: float
 
     def factors(self, block: Block) -> list[Pair]:
-        rows = np.asarray(block.X.toarray() if is_sparse(block.X) else block.X, dtype=np.float64)
+        rows = np.asarray(dense(block.X), dtype=np.float64)
         if self.features.shift is not None:
             rows = rows - self.features.shift
         c = in_ball(scaled(rows, np.asarray(row_weights(block) > 0, dtype=np.float64)), self.radius)
@@ -148,6 +148,6 @@ def row_weights(block: Block, largest: float = 1.0) -> Vector:
 
 def design(block: Block, features: Features) -> Vector:
     """The rows z of a block as a dense float64 array, intercept column included."""
-    X = block.X.toarray() if is_sparse(block.X) else block.X
+    X = dense(block.X)
     z = np.asarray(X, dtype=np.float64)
     return np.column_stack([z, np.full(len(z), features.intercept)]) if features.intercept else z

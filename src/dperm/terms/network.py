@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dperm.privacy import kappa
-from dperm.problem.arrays import is_sparse
+from dperm.problem.arrays import Matrix, dense
 from dperm.rows.base import Block
 from dperm.rows.exact import MOST_PRODUCT, Pair, Paired, whole
 from dperm.terms.affine import Features, settled
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Vector = NDArray[np.float64]
-Matrix = np.ndarray
 STEPS = 2.0**20  # of numbers in [-1, 1], and of a left factor of full length
 
 
@@ -47,8 +46,8 @@ class RowMap:
     centred: bool
     radius: float
 
-    def __call__(self, X: Any) -> Matrix:
-        rows = np.asarray(X.toarray() if is_sparse(X) else X, dtype=np.float64)
+    def __call__(self, X: Matrix) -> np.ndarray:
+        rows = np.asarray(dense(X), dtype=np.float64)
         if not self.centred:
             return np.asarray(rows / (self.radius * (1 + 1e-6)))
         rows = rows - (column_sum(rows) / max(rows.shape[1], 1))[:, None]
@@ -56,7 +55,7 @@ class RowMap:
         return np.where(size > 1e-9 * self.radius, rows / np.maximum(size, 1e-200), 0.0) * (1 - 1e-6)
 
 
-def column_sum(values: Matrix) -> Vector:
+def column_sum(values: np.ndarray) -> Vector:
     """Σ_j of every row, column after column: a function of the row alone."""
     total = np.zeros(len(values))
     for j in range(values.shape[1]):
@@ -89,7 +88,7 @@ class SecondMoments(Paired):
         return math.sqrt(2.0)
 
 
-def symmetric(values: Vector, d: int) -> Matrix:
+def symmetric(values: Vector, d: int) -> np.ndarray:
     """The matrix that `SecondMoments` wrote as a vector."""
     total = np.zeros((d, d))
     total[np.triu_indices(d, 1)] = np.asarray(values[d:]) / math.sqrt(2.0)
@@ -101,10 +100,10 @@ class Inputs:
     """z = x mapped, projected and brought to length `length`: exactly where rows are centred, at most twice that otherwise."""
 
     rows: RowMap
-    directions: Matrix  # d × k, scaled
+    directions: np.ndarray  # d × k, scaled
     length: float
 
-    def of(self, X: object) -> Matrix:
+    def of(self, X: Matrix) -> np.ndarray:
         Z = DenseGrid.of_rows(np.array(self.rows(X))).margins(np.asarray(self.directions, dtype=np.float64).T)
         factor = self.length / np.maximum(np.sqrt(squares(Z)), 1e-12)
         if not self.rows.centred:
@@ -129,7 +128,7 @@ class Layout:
     def size(self) -> int:
         return (self.inputs + 1) * self.hidden + (self.hidden + 1) * self.classes
 
-    def split(self, w: Vector) -> tuple[Matrix, Matrix, Matrix, Matrix]:
+    def split(self, w: Vector) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """W₁ (k × h), b₁, W₂ (h × K), b₂."""
         first = self.inputs * self.hidden
         second = first + self.hidden
@@ -143,19 +142,19 @@ class Layout:
         w[: self.inputs * self.hidden] = generator.normal(size=self.inputs * self.hidden) / math.sqrt(self.inputs)
         return w
 
-    def scores(self, w: Vector, Z: Matrix) -> Matrix:
+    def scores(self, w: Vector, Z: np.ndarray) -> np.ndarray:
         W1, b1, W2, b2 = self.split(w)
         return np.asarray(np.tanh(Z @ W1 + b1) @ W2 + b2)
 
 
-def exact_product(whole_numbers: Matrix, weights: Matrix) -> Matrix:
+def exact_product(whole_numbers: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Rows of numbers in [-1, 1], in whole numbers of 2⁻²⁰, times public weights on a grid: exact, in any order of adding."""
     room = 2.0**52 / (STEPS * math.sqrt(max(whole_numbers.shape[1], 1)))
     counts, step = on_grid(np.asarray(weights, dtype=np.float64), room)
     return np.asarray(whole_numbers @ counts * (step / STEPS))
 
 
-def residuals(scores: Matrix, y: Matrix) -> Matrix:
+def residuals(scores: np.ndarray, y: np.ndarray) -> np.ndarray:
     """softmax(scores) - e_y."""
     output = np.exp(scores - scores.max(axis=1, keepdims=True))
     output /= column_sum(output)[:, None]

@@ -8,7 +8,7 @@ double precision, whatever the rows are stored in.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -176,7 +176,7 @@ class HessianProductTerm:
         return device.hessian_product(xp, self, X, y, weight)
 
 
-def in_double(X: Matrix) -> Any:
+def in_double(X: Matrix) -> Matrix:
     """The block's rows in float64: a float32 product would need a far larger public tolerance."""
     return X if X.dtype == np.float64 else X.astype(np.float64)
 
@@ -196,10 +196,10 @@ def second_moments(features: Features, X: Matrix, curvatures: Vector, weight: Ve
     return whole.reshape(K * width, K * width)
 
 
-def second_moment(features: Features, X: Any, h: Vector) -> Vector:
+def second_moment(features: Features, X: Matrix, h: Vector) -> Vector:
     """Σ h_i z_i z_iᵀ from the stored rows: (X − shift)ᵀ diag(h) (X − shift) is expanded, so that zeros stay unstored."""
-    sparse, h = is_sparse(X), settled(h)
-    inner = (X.T @ X.multiply(h[:, None])).toarray() if sparse else X.T @ (X * h[:, None])
+    h = settled(h)
+    inner = (X.T @ X.multiply(h[:, None])).toarray() if is_sparse(X) else X.T @ (X * h[:, None])
     first, total = np.asarray(X.T @ h), float(h.sum())
     if features.shift is not None:
         cross = np.multiply.outer(features.shift, first)

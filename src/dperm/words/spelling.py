@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Iterable
+from typing import TypeGuard
 
 
 def closest(word: object, known: Iterable[str]) -> str:
@@ -19,7 +20,7 @@ def closest(word: object, known: Iterable[str]) -> str:
     return f" Did you mean {found[0]!r}?" if found else ""
 
 
-def scalars(values: object, what: str) -> tuple[object, ...]:
+def scalars(values: object, what: str) -> tuple[str | int | float, ...]:
     """A list of words and finite numbers as a tuple; anything else is refused.
 
     >>> scalars(["a", 1], "levels")
@@ -33,7 +34,7 @@ def scalars(values: object, what: str) -> tuple[object, ...]:
     return tuple(values)
 
 
-def finite(value: object) -> bool:
+def finite(value: object) -> TypeGuard[float]:
     """A finite number, and not a truth value.
 
     >>> finite(1.5), finite(True), finite("1"), finite(float("nan"))

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dperm.mechanisms.hypotheses.classes import Hypotheses, Vector, declared_grid, dense, limited, listed
-from dperm.tables.cells import positions
+from dperm.tables.cells import codes
 
 ENTRIES_AT_A_TIME = 1 << 22  # predictions held at once: 4 million
 
@@ -121,7 +121,7 @@ def class_numbers(labels: object, classes: Sequence[object]) -> NDArray[np.float
     >>> class_numbers(np.array(["b", "a", "z"]), ("a", "b")).tolist()
     [1.0, 0.0, -1.0]
     """
-    return positions(labels, classes).astype(np.float64)
+    return codes(labels, classes).astype(np.float64)
 
 
 def _plain(value: object) -> object:
