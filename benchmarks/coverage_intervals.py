@@ -111,6 +111,9 @@ def ordinary(X: np.ndarray, weight: np.ndarray | float) -> np.ndarray:
 
 # Size and constant of the log-odds: even classes, 3 % positives, and log-odds of deviation about 4.
 LOGITS = {"logistic": (1.3, -0.3), "rare": (1.3, -3.9), "steep": (5.5, 0.0), "weighted": (1.3, -0.3)}
+# Constants and sizes of the K - 1 = 2 log-odds of "softmax" against the first class; shares are about 0.47, 0.31 and 0.22.
+SOFTMAX = ((-0.4, 1.3), (-0.9, 1.0))
+HARDER = ("persons", "weighted", "weighted counts", "skewed", "student", "uneven", "rare", "steep")  # not the plain model
 PERSON = 3  # rows of each person of "persons": equal columns, and half of the errors' variance in common
 
 
@@ -134,6 +137,25 @@ def robust(X: np.ndarray, error: np.ndarray, curvature: np.ndarray | float = 1.0
     inverse = np.linalg.inv((design * np.reshape(curvature, (-1, 1))).T @ design)
     scores = np.add.reduceat(design * error[:, None], np.arange(0, len(X), rows))
     return np.sqrt(np.diag(inverse @ (scores.T @ scores) @ inverse))[:-1]
+
+
+def of_classes(columns: Columns, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(labels, true slopes, non-private standard errors) of three classes, slopes of the second class first."""
+    X, base = columns.X, slopes(columns)
+    truth = np.array([size * (base if k == 0 else base[::-1] * columns.deviation[::-1] / columns.deviation)
+                      for k, (_, size) in enumerate(SOFTMAX)])  # fmt: skip
+    odds = X @ truth.T + np.array([constant for constant, _ in SOFTMAX])
+    odds = np.exp(odds - (X @ truth.T).mean(axis=0))
+    shares = np.column_stack([np.ones(len(X)), odds]) / (1 + odds.sum(axis=1, keepdims=True))
+    y = (rng.uniform(size=(len(X), 1)) > np.cumsum(shares, axis=1)[:, :-1]).sum(axis=1)
+    design, p = np.column_stack([X, np.ones(len(X))]), X.shape[1] + 1
+    information = np.zeros((2 * p, 2 * p))
+    for a in (1, 2):
+        for b in (1, 2):
+            weight = shares[:, a] * ((a == b) - shares[:, b])
+            information[(a - 1) * p : a * p, (b - 1) * p : b * p] = (design * weight[:, None]).T @ design
+    usual = np.sqrt(np.diag(np.linalg.inv(information))).reshape(2, p)[:, :-1]
+    return y, truth.ravel(), usual.ravel()
 
 
 def draw(cell: Cell, number: int) -> Draw:
@@ -160,11 +182,17 @@ def draw(cell: Cell, number: int) -> Draw:
         if cell.model == "weighted":
             given["sample_weight"], model.max_weight = (weight := rng.uniform(0.2, 1.0, cell.n)), 1.0
             usual = robust(X, weight * (share - y), weight * share * (1 - share))
-    elif cell.model == "poisson":
+    elif cell.model == "softmax":
+        y, truth, usual = of_classes(columns, rng)
+        model = dperm.LogisticRegression(classes=[0, 1, 2], **options)
+    elif cell.model in ("poisson", "weighted counts"):
         truth = 0.6 * truth
         rate = np.exp(X @ truth + 0.7)
         y, model = np.minimum(rng.poisson(rate), 40), dperm.PoissonRegressor(y_bounds=(0, 40), **options)
         usual = ordinary(X, rate)
+        if cell.model == "weighted counts":
+            given["sample_weight"], model.max_weight = (weight := rng.uniform(0.2, 1.0, cell.n)), 1.0
+            usual = robust(X, weight * (rate - y), weight * rate)
     else:
         kinds: dict[str, Any] = {"huber": dperm.HuberRegressor, "quantile": dperm.QuantileRegressor}
         error = errors(cell.model, rng, X)
@@ -175,7 +203,8 @@ def draw(cell: Cell, number: int) -> Draw:
         if cell.model in ("uneven", "persons"):
             usual = robust(X, error, rows=PERSON if cell.model == "persons" else 1)
     table = model.fit(X, y, **given).summary()
-    error, stated = table.estimate[: cell.d] - truth, table.standard_error[: cell.d]
+    places = np.array([j for j, name in enumerate(table.names) if not name.endswith("intercept")])
+    error, stated = table.estimate[places] - truth, table.standard_error[places]
     return {
         "hits": "".join("1" if hit else "0" for hit in np.abs(error) <= 1.959964 * stated),
         "width": round(float(np.median(stated / usual)), 4),
@@ -213,7 +242,10 @@ def cells() -> list[Cell]:
         others = ("skewed", "student", "uneven", "rare", "steep")
         listed += [Cell(model, "mixed", n, d, 1.0, "zero-out", 300 if n <= 5000 else 100) for model in others]
     for epsilon in (1.0, 3.0):
-        listed += [Cell(model, "mixed", 5000, 5, epsilon, "zero-out", 300) for model in ("weighted", "persons")]
+        others = ("weighted", "weighted counts", "persons")
+        listed += [Cell(model, "mixed", 5000, 5, epsilon, "zero-out", 300) for model in others]
+    for n, epsilon in ((5000, 1.0), (5000, 3.0), (50_000, 1.0), (50_000, 3.0)):
+        listed.append(Cell("softmax", "mixed", n, 5, epsilon, "zero-out", 300 if n <= 5000 else 100))
     return listed
 
 
@@ -252,7 +284,7 @@ def bars(results: dict[str, Any]) -> str:
     """What was asked of the study beside what is measured, one line each."""
     found = {cell: summarised(list(results[cell.key].values())) for cell in cells() if results.get(cell.key)}
     limit = -float(ndtri(0.05 / max(len(found), 1)))
-    plain = [cell for cell in found if cell.model not in ("persons", "weighted", "skewed", "student", "uneven", "rare", "steep")]
+    plain = [cell for cell in found if cell.model not in HARDER]
     large = {cell: one for cell, one in found.items() if cell.n == 50_000}
     lowest = min(found, key=lambda cell: found[cell]["cover"])
     low = [cell.key for cell, one in found.items() if one["cover"] - 0.94 < -limit * max(one["spread"], 1e-9)]

@@ -17,6 +17,7 @@ from dperm.problem import (
     HuberLoss,
     Interval,
     Lasso,
+    LogCoshLoss,
     LogisticLoss,
     MultinomialLoss,
     PoissonLoss,
@@ -32,6 +33,7 @@ from dperm.rows.memory import MemoryRows
 from dperm.rows.recoded import RecodedRows
 from dperm.tables.gaps import GAP
 from dperm.terms import inference as inference_terms
+from dperm.terms import softmax as softmax_terms
 from dperm.terms.affine import Features
 from dperm.terms.inference import (
     CountScore,
@@ -44,7 +46,16 @@ from dperm.terms.inference import (
     ScoreSum,
     WeightedScore,
 )
-from dperm.terms.moments import CentredMoments
+from dperm.terms.moments import CentredMoments, smat
+from dperm.terms.softmax import (
+    ClassCounts,
+    SoftmaxCurvature,
+    SoftmaxNumbers,
+    SoftmaxScore,
+    SoftmaxScores,
+    SoftmaxSum,
+    class_basis,
+)
 from dperm.terms.statistics import SquareSum
 from dperm.walk.certificate import Certificate
 from dperm.walk.fitting import fit, plan
@@ -56,12 +67,22 @@ SCORES = {
     "linear": ResidualScore(FEATURES, THETA, 0.7),
     "quantile": QuantileScore(FEATURES, THETA, 0.8, 0.3),
     "counts": CountScore(FEATURES, THETA, 1.5, 0.3, -6.0, 2.0, heaviest=2.5),
+    "weighted counts": CountScore(FEATURES, THETA, 1.5, 0.3, -6.0, 2.0, heaviest=2.5, unit=0.3, important=True),
     "weighted": WeightedScore(LogisticScore(FEATURES, THETA, 0.2), 2.5),
     "weighted linear": WeightedScore(ResidualScore(FEATURES, THETA, 0.7), 0.6),
+    "softmax": SoftmaxScore(FEATURES, np.concatenate([THETA, -THETA[::-1]]), 3),
+    "weighted softmax": SoftmaxScore(FEATURES, np.concatenate([THETA, -THETA[::-1], 3 * THETA]), 4, 2.5),
 }
 TERMS = {"gradient": ScoreSum, "curvature": CurvatureMatrix, "scores": ScoreMatrix, "numbers": ScaleNumbers}
 LABELS = {"logistic": (-1.0, 1.0), "linear": (-1.0, 0.2, 1.0), "quantile": (-1.0, 0.0, 1.0), "counts": (0.0, 0.1, 1.0)}
 LABELS |= {"weighted": LABELS["logistic"], "weighted linear": LABELS["linear"]}
+LABELS |= {"weighted counts": LABELS["counts"]}
+LABELS |= {"softmax": (0.0, 1.0, 2.0), "weighted softmax": (0.0, 1.0, 2.0, 3.0)}
+SOFTMAX = {"gradient": SoftmaxSum, "curvature": SoftmaxCurvature, "scores": SoftmaxScores, "numbers": SoftmaxNumbers}
+
+
+def terms_of(model):
+    return SOFTMAX if "softmax" in model else TERMS
 
 
 def block(rows, labels, weights, stored="dense"):
@@ -75,7 +96,7 @@ def block(rows, labels, weights, stored="dense"):
 @pytest.mark.parametrize("term", TERMS)
 @pytest.mark.parametrize("model", SCORES)
 def test_no_neighbour_exceeds_the_sensitivity(model, term, relation, stored):
-    made, generator = TERMS[term](SCORES[model], 1.7), np.random.default_rng(5)
+    made, generator = terms_of(model)[term](SCORES[model], 1.7), np.random.default_rng(5)
     bound, room = made.sensitivity(relation), 1e-6 if stored == "float32" else 1e-9
     for _ in range(150):
         X = generator.normal(size=(4, 3)) * 10 ** generator.uniform(-3, 2)
@@ -105,6 +126,73 @@ def test_the_sensitivity_is_attained(term, relation):
     before = made(block([first], labels[:1], [1.0]))
     after = made(block([second], labels[1:], [0.0 if relation != "replace-one" or term == "numbers" else 1.0]))
     assert np.linalg.norm(after - before) >= made.sensitivity(relation) * 0.999999
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("term", SOFTMAX)
+def test_the_sensitivity_of_several_classes_is_attained(term, relation):
+    """Probabilities (1 - e, e, 0) with label 1 have ‖s‖ → √2, (½, ½, 0) have ‖M‖_F = ½ and even ones the largest trace; rows are
+    orthogonal, of norm R. The intercept-free map leaves the margins of a row to its own coefficients."""
+    steep = np.array([[40.0, 0.0, -40.0]] * 3).T  # class k has the score steep[k]·x_j for every column
+    even = np.array([[40.0, 40.0, -40.0]] * 3).T
+    weights = even if term == "curvature" else steep
+    theta = (class_basis(3).T @ weights).ravel()
+    made = SOFTMAX[term](SoftmaxScore(Features(), theta, 3), 2.0)
+    first, second = [2.0, 0.0, 0.0], [0.0, 2.0, 0.0]
+    replaced = relation == "replace-one"
+    if term == "numbers":  # no row reaches both ends; its corner is ‖s‖²/2 = 1 against nothing
+        moved = made(block([first], [2.0], [1.0])) - made(block([first], [2.0], [0.0]))
+        assert moved[0] == pytest.approx(1.0, rel=1e-6) and 0 <= moved[1] <= 1
+        return
+    other = made(block([first if term == "gradient" else second], [0.0 if term == "gradient" else 2.0], [float(replaced)]))
+    if term == "gradient" and replaced:  # the opposite score needs the opposite row: -x with the classes in reverse order
+        other = made(block([[-2.0, 0.0, 0.0]], [0.0], [1.0]))
+        assert np.linalg.norm(made(block([first], [2.0], [1.0]))) == pytest.approx(made.row_bound, rel=1e-5)
+        assert np.linalg.norm(other) == pytest.approx(made.row_bound, rel=1e-5)
+        return
+    moved = np.linalg.norm(made(block([first], [2.0], [1.0])) - other)
+    assert moved == pytest.approx(made.sensitivity(relation), rel=3e-3) and moved <= made.sensitivity(relation) * (1 + 1e-9)
+
+
+def test_sums_of_several_classes_are_those_of_the_softmax_loss():
+    """Without a weight that bites: gradient, curvature and squared scores of `MultinomialLoss` in the basis of classes."""
+    generator, score = np.random.default_rng(9), SCORES["softmax"]
+    X, y = generator.normal(size=(60, 3)) / 5, generator.integers(0, 3, 60).astype(float)
+    Z = FEATURES.dense(X)
+    margins, basis = Z @ (class_basis(3) @ score.theta.reshape(2, -1)).T, class_basis(3)
+    loss = MultinomialLoss(classes=3)
+    slopes = np.asarray(loss.slope(margins, y)) @ basis
+    curved = np.einsum("ka,nkl,lb->nab", basis, np.asarray(loss.curvature(margins, y)), basis)
+    rows = np.einsum("na,nj->naj", slopes, Z).reshape(60, -1)
+    assert np.max(np.linalg.norm(Z, axis=1)) < 5.0
+    seen = {name: made(score, 5.0)(block(X, y, np.ones(60))) for name, made in SOFTMAX.items()}
+    assert seen["gradient"] == pytest.approx(rows.sum(axis=0), abs=1e-3)
+    assert smat(seen["scores"], 8) == pytest.approx(rows.T @ rows, abs=1e-3)
+    assert smat(seen["curvature"], 8) == pytest.approx(np.einsum("nab,ni,nj->aibj", curved, Z, Z).reshape(8, 8), abs=1e-3)
+    assert np.linalg.eigvalsh(smat(seen["curvature"], 8))[0] > -1e-9
+    expected = [np.sum(slopes**2) / 2, np.trace(curved.sum(axis=0))]
+    assert seen["numbers"] == pytest.approx(expected)
+
+
+def test_what_a_row_adds_to_the_curvature_of_classes_depends_on_it_alone():
+    """Order and neighbours do not matter, to the last bit, also where the factors of a block are made in parts."""
+    generator, score = np.random.default_rng(10), SCORES["weighted softmax"]
+    X, y, w = generator.normal(size=(500, 3)), generator.integers(0, 4, 500).astype(float), generator.uniform(0, 3, 500)
+    order = generator.permutation(500)
+    made = SoftmaxCurvature(score, 1.7)
+    whole_block = made(block(X, y, w))
+    assert np.array_equal(whole_block, made(block(X[order], y[order], w[order])))
+    parts = [made.factors(block(X[i : i + 1], y[i : i + 1], w[i : i + 1]))[0].left for i in range(500)]
+    assert np.array_equal(np.sum(parts, axis=0), made.factors(block(X, y, w))[0].left)
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_class_counts_move_by_their_sensitivity(relation):
+    made, rows = ClassCounts(3), np.zeros((1, 2))
+    first = made(block(rows, [0.0], [1.0]))
+    after = made(block(rows, [2.0], [1.0 if relation == "replace-one" else 0.0]))
+    assert np.linalg.norm(first - after) == pytest.approx(made.sensitivity(relation))
+    assert made(block(np.zeros((3, 2)), [5.0, -1.0, 1.0], [1.0, 1.0, 0.0])) == pytest.approx(np.zeros(3))
 
 
 def moments_of(rows, weights, radius=1.5, stored="dense"):
@@ -143,10 +231,14 @@ CASES = {
     "quantile": (QuantileLoss(0.8), ScaledInference(KINDS)),
     "counts": (PoissonLoss(-12.0, 0.0), ScaledInference(KINDS)),
     "exposed counts": (PoissonLoss(-12.0, 0.0), ScaledInference(KINDS, max_weight=2.0)),
+    "exposed counts with weights": (PoissonLoss(-12.0, 0.0), ScaledInference(KINDS, max_weight=2.0, importance=True)),
     "weighted": (LogisticLoss(), ScaledInference(KINDS, max_weight=2.0)),
     "weighted ridge": (SquaredLoss(), ScaledInference(KINDS, max_weight=2.0)),
     "levels": (LogisticLoss(), ScaledInference(("numeric", *("categorical",) * 3), (-1, 0, 0, 0))),
     "private bounds": (SquaredLoss(), ScaledInference(("private", *KINDS[1:]))),
+    "softmax": (MultinomialLoss(classes=3), ScaledInference(KINDS)),
+    "weighted softmax ridge": (MultinomialLoss(classes=4), ScaledInference(KINDS, max_weight=2.0)),
+    "softmax levels": (MultinomialLoss(classes=3), ScaledInference(("numeric", *("categorical",) * 3), (-1, 0, 0, 0))),
     "gaps": (SquaredLoss(), ScaledInference(KINDS, gaps=(0, 2))),
     "logistic gaps": (LogisticLoss(), ScaledInference(KINDS, gaps=(1,))),
 }
@@ -157,11 +249,14 @@ def setting(name, relation="replace-one", n=600, epsilon=3.0, seed=0):
     generator = np.random.default_rng(seed)
     X = generator.uniform(-0.5, 0.5, (n, 4))
     X[:, 3] = X[:, 3] > 0.2
-    if name == "levels":
+    if "levels" in name:
         X[:, 1:] = np.eye(3)[generator.integers(0, 3, n)]
     score = 2 * X[:, 0] - X[:, 1] + 0.5 * X[:, 3] - 0.2
     weight = generator.uniform(0, 2, n) if "weighted" in name else None
-    if loss.classification:
+    if loss.margins > 1:
+        y = np.minimum(np.searchsorted([-0.6, 0.5], score + generator.logistic(size=n)) + (X[:, 0] > 0.45), loss.margins - 1)
+        y, interval = y.astype(float), Interval(0, loss.margins - 1)
+    elif loss.classification:
         y, interval = np.where(generator.uniform(size=n) < 1 / (1 + np.exp(-score)), 1.0, -1.0), Interval(-1, 1)
     elif loss.name == "poisson":
         y, interval = np.minimum(generator.poisson(2 * np.exp(score)) / 15, 1.0), Interval(0.0, 1.0)
@@ -187,12 +282,13 @@ def hand_scales(name, relation, decided, budget):
     counted, heaviest = "counts" in name, 2.0 if "exposed" in name else 1.0
     (R, last), (clip, final) = decided["radius"], decided["clip"]
     t = {"logistic": 1.0, "logistic gaps": 1.0, "levels": 1.0, "weighted": 1.0, "quantile": 0.8}.get(name)
+    t = math.sqrt(2.0) if "softmax" in name else t
     first_t, t = (clip, final) if t is None else (t, t)
-    rate = decided["positive_rate"]
+    rate = decided.get("positive_rate")
     v = 1.0 if rate is None else 0.25 if name == "weighted" else min(0.25, 6 * rate * (1 - rate))
-    v = 0.5 / final if name == "quantile" else v
+    v = 0.5 / final if name == "quantile" else 0.5 if "softmax" in name else v
     known = {
-        "octaves": km, "cells": km, "row norms": km, "radius": km, "residuals": km, "count scale": km,
+        "octaves": km, "cells": km, "class counts": km, "row norms": km, "radius": km, "residuals": km, "count scale": km,
         "mean": k * decided["mean_radius"], "squares": km * decided["centred_radius"] ** 2, "positives": 1.0,
         "label mean": 2.0 if replaced else 1.0, "curvature": km * v * last**2, "scores": km * (t * last) ** 2,
         "scale numbers": math.sqrt(2.0), "exposure sum": heaviest, "present": math.sqrt(1 if "logistic" in name else 2),
@@ -255,13 +351,14 @@ def shifts(name, relation, row, other, epsilon=3.0):
     """
     problem, rows, target, mechanism = setting(name, relation, n=40, epsilon=epsilon)
     X, y = np.asarray(rows.X).copy(), np.asarray(rows.y).copy()
-    changed_X, changed_y, weight = X.copy(), y.copy(), np.ones(40)
+    weight = np.ones(40) if rows.weight is None else np.append(rows.weight[:-1], mechanism.max_weight)
+    changed_X, changed_y, changed_weight = X.copy(), y.copy(), weight.copy()
     (X[-1], y[-1]), found = row, []
     if relation == "replace-one":
         changed_X[-1], changed_y[-1] = other
     else:
-        changed_X[-1], changed_y[-1], weight[-1] = X[-1], y[-1], 0.0
-    twin = MemoryRows(changed_X, changed_y, weight).bounded(problem.data)
+        changed_X[-1], changed_y[-1], changed_weight[-1] = X[-1], y[-1], 0.0
+    twin = MemoryRows(changed_X, changed_y, changed_weight).bounded(problem.data)
 
     def see(drawn):
         own = seen_like(drawn.rows, twin)
@@ -269,7 +366,7 @@ def shifts(name, relation, row, other, epsilon=3.0):
         found.append((type(drawn.term).__name__, moved / drawn.term.sensitivity(relation), moved / drawn.scale))
 
     with watching(see):
-        fit(problem, MemoryRows(X, y), target, mechanism, noise=Recording(1))
+        fit(problem, MemoryRows(X, y, weight), target, mechanism, noise=Recording(1))
     return found
 
 
@@ -277,13 +374,16 @@ ROW, OTHER = ([0.5, -0.5, 0.5, 0.0], 1.0), ([-0.5, 0.5, 0.5, 0.0], -1.0)
 
 
 @pytest.mark.parametrize("relation", ["replace-one", "zero-out"])
-@pytest.mark.parametrize("name", ["logistic", "linear", "quantile"])
+@pytest.mark.parametrize("name", ["logistic", "linear", "quantile", "softmax", "exposed counts with weights"])
 def test_no_stage_shows_more_than_its_event(name, relation):
     """Exact, without chance: whatever the path, the sums of neighbours differ by at most μ times the noise of the stage."""
-    found = shifts(name, relation, ROW, OTHER)
+    other = {"softmax": 2.0, "exposed counts with weights": 0.0}.get(name, OTHER[1])
+    found = shifts(name, relation, ROW, (OTHER[0], other))
     assert max(ratio for _, ratio, _ in found) <= 1.0
     assert math.hypot(*(shown for *_, shown in found)) <= gaussian_mu(3.0, 1e-6)
-    assert {kind for kind, *_ in found} >= {"CentredMoments", "ScoreSum", "CurvatureMatrix", "ScoreMatrix"}
+    kinds = {"SoftmaxSum", "SoftmaxCurvature", "SoftmaxScores", "ClassCounts"}
+    kinds = kinds if name == "softmax" else {"ScoreSum", "CurvatureMatrix", "ScoreMatrix"}
+    assert {kind for kind, *_ in found} >= {"CentredMoments", *kinds}
 
 
 @pytest.mark.parametrize("kind", ["ScoreSum", "CurvatureMatrix", "ScoreMatrix"])
@@ -298,6 +398,19 @@ def test_halved_noise_is_caught(kind, monkeypatch):
 
     whole = largest()
     monkeypatch.setattr(getattr(inference_terms, kind), "sensitivity", lambda self, relation: honest(self, relation) / 2)
+    assert 0.5 < whole <= 1.0 < largest()
+
+
+@pytest.mark.parametrize("kind", ["SoftmaxSum", "SoftmaxCurvature", "SoftmaxScores", "ClassCounts"])
+def test_halved_noise_of_several_classes_is_caught(kind, monkeypatch):
+    """The row is long and of a class that is rarely seen, or between two classes where the curvature is asked for."""
+    honest, epsilon = getattr(softmax_terms, kind).sensitivity, 50.0 if kind == "SoftmaxCurvature" else 3.0
+
+    def largest():
+        return max(ratio for name, ratio, _ in shifts("softmax", "zero-out", (ROW[0], 2.0), OTHER, epsilon) if name == kind)
+
+    whole = largest()
+    monkeypatch.setattr(getattr(softmax_terms, kind), "sensitivity", lambda self, relation: honest(self, relation) / 2)
     assert 0.5 < whole <= 1.0 < largest()
 
 
@@ -361,7 +474,7 @@ def test_ledger_equals_plan_and_certificate_verifies(name, relation):
     assert np.allclose(release.w, release.certificate.record["decided"]["coefficients"], rtol=1e-12)
 
 
-@pytest.mark.parametrize("name", ["logistic", "ridge", "counts", "levels"])
+@pytest.mark.parametrize("name", ["logistic", "ridge", "counts", "levels", "softmax"])
 def test_every_altered_leaf_is_noticed(name):
     problem, rows, target, mechanism = setting(name)
     certificate = fit(problem, rows, target, mechanism, random_state=0).certificate
@@ -379,7 +492,10 @@ def test_a_narrower_interval_or_another_matrix_is_refused():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"loss": MultinomialLoss(classes=3)}, "two classes"),
+        ({"loss": LogCoshLoss()}, "logistic, softmax, squared"),
+        ({"method": ScaledInference(importance=True)}, "counts with weights"),
+        ({"loss": MultinomialLoss(classes=30), "d": 20}, "at most 500 coefficients .of each class.* found 609"),
+        ({"loss": MultinomialLoss(classes=3), "regularizer": Lasso(1.0)}, "a ridge"),
         ({"regularizer": Lasso(1.0)}, "a ridge"),
         ({"domain": Ball(1.0)}, "edge"),
         ({"delta": 0.0}, "delta > 0"),
@@ -394,7 +510,7 @@ def test_needs_are_named(change, message):
     problem = Problem(loss, data=DataBounds(change.get("feature_norm", 1.5), interval, 1.0), **parts)
     target = Target(1.0, change.get("delta", 1e-6), "zero-out")
     with pytest.raises(UnmetNeeds, match=message):
-        plan(problem, Shape(500, change.get("d", 4)), target, ScaledInference())
+        plan(problem, Shape(500, change.get("d", 4)), target, change.get("method", ScaledInference()))
 
 
 def test_bad_options_are_refused():

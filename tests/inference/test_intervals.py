@@ -162,7 +162,7 @@ def test_what_a_planned_matrix_cannot_have_is_refused_before_anything_is_read():
     for options, message in (
         ({"method": "gradient"}, "Leave method= out"),
         ({"delta": 0.0}, "delta > 0"),
-        ({"classes": [0, 1, 2]}, "two classes"),
+        ({"classes": [0, 1, 2], "method": "objective"}, "two classes"),
         ({"class_weight": {0: 1.0, 1: 2.0}, "method": "objective"}, "weights"),
         ({"method": Objective(noise_kind="pure")}, "Gaussian noise"),
     ):
@@ -200,11 +200,14 @@ def test_models_without_intervals_name_those_that_have_them(model):
         model.fit(X, y).confidence_interval()
 
 
-def test_several_classes_are_told_that_they_have_none(generator):
+def test_several_classes_without_intervals_are_told_how_to_get_them(generator):
     X, y = generator.uniform(-1, 1, (300, 2)), generator.integers(0, 3, 300)
-    model = dperm.LogisticRegression(1.0, bounds=(-1, 1), classes=[0, 1, 2], random_state=0).fit(X, y)
-    with pytest.raises(ValueError, match=r"A fit of several classes has none by any method"):
+    options = {"bounds": (-1, 1), "classes": [0, 1, 2], "random_state": 0}
+    model = dperm.LogisticRegression(1.0, **options).fit(X, y)
+    with pytest.raises(ValueError, match=r"Fit with intervals=True"):
         model.confidence_interval(0.95)
+    with pytest.raises(ValueError, match="two classes for a curvature matrix"):
+        dperm.LogisticRegression(1.0, intervals=True, method="objective", **options).fit(X, y)
 
 
 def test_the_total_counts_every_release_and_ends_with_the_fit():

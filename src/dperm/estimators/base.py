@@ -17,7 +17,8 @@ from dperm.estimators.engines import declared_rows, engine_rows, in_memory, part
 from dperm.estimators.matrix import read_matrix
 from dperm.estimators.saving import save
 from dperm.estimators.showing import Shown, coefficient_summary
-from dperm.inference.intervals import release_information, scaled_inference, summary
+from dperm.inference.information import release_information
+from dperm.inference.intervals import scaled_inference, summary
 from dperm.mechanisms.scaled.inference import ScaledInference
 from dperm.problem import (
     Ball,
@@ -300,7 +301,7 @@ class PrivateEstimator(Shown, BaseEstimator):
         random_state: object = None,
         groups: object = None,
     ) -> Self:
-        """Pay for the curvature matrix that intervals of a fit by `objective` need; see `dperm.inference.intervals`.
+        """Pay for the curvature matrix that intervals of a fit by `objective` need; see `dperm.inference.information`.
 
         `certificate_` goes on to speak of the fit alone; `total_epsilon_` is what fit and matrix cost together if this
         second budget was fixed before the fit was seen. A ledger states the total otherwise.

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import expit, softmax
 
 from dperm.estimators.classifier import PrivateClassifier
-from dperm.inference.intervals import score_interval
+from dperm.inference.intervals import probability_intervals, score_interval
 from dperm.mechanisms.objective.mechanism import Objective
 from dperm.problem import LogisticLoss, Loss, MultinomialLoss
 
@@ -32,7 +32,8 @@ class LogisticRegression(PrivateClassifier):
     ----------
     intervals : bool, default False
         Pay, out of the same epsilon, for what `summary()`, `confidence_interval()` and `predict_proba(X, interval=0.95)`
-        need (two classes, no weights). With `method="objective"` they rest on its curvature matrix instead.
+        need. A fit of several classes is told by the log-odds of each class against the first of `classes`. With
+        `method="objective"` (two classes, no weights) intervals rest on its curvature matrix instead.
 
     Examples
     --------
@@ -68,9 +69,11 @@ class LogisticRegression(PrivateClassifier):
     def predict_proba(self, X: object, interval: float | None = None) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
         """Probabilities of the classes, in the order of `classes_`.
 
-        With `interval=0.95`, for a fit of two classes with `intervals=True`: (probabilities, array of low and high), where the
-        interval is for the probability of the second class.
+        With `interval=0.95`, for a fit with `intervals=True`: (probabilities, array of low and high). For two classes the array
+        has a row per row of X, for the probability of the second class; for several also a place per class, (n, K, 2).
         """
+        if interval is not None and len(self.classes_) > 2:
+            return probability_intervals(self, X, interval)
         if interval is not None:
             positive, low, high = (expit(score) for score in score_interval(self, X, interval))
             return np.column_stack([1 - positive, positive]), np.column_stack([low, high])

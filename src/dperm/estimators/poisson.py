@@ -42,7 +42,7 @@ class PoissonRegressor(CountTarget):
         The largest exposure that a row may have. Needed with exposure= or offset= in `fit`.
     intervals : bool, default False
         Pay, out of the same epsilon, for standard errors: `summary()`, `confidence_interval()` and `predict(X,
-        interval=0.95)`.
+        interval=0.95)`. Sample weights are importance weights there.
 
     Examples
     --------
@@ -77,10 +77,7 @@ class PoissonRegressor(CountTarget):
     def _asked_method(self) -> Mechanism | str:
         chosen = super()._asked_method()
         if isinstance(chosen, ScaledInference) and self._weighed is not None:
-            raise ValueError(
-                "Expected no sample weights with intervals=True, found some (or max_weight=): only exposures have a derivation. "
-                "Pass exposure=, or leave one of the two out."
-            )
+            return replace(chosen, importance=True)
         return chosen
 
     def _loss(self) -> Loss:

@@ -18,120 +18,31 @@ and exponential noise have their own laws. They are refused by name.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.special import expit, logsumexp, softmax
 from sklearn.utils.validation import check_is_fitted
 
+from dperm.inference.information import objective_problem, planned_information
+from dperm.inference.refusals import route
 from dperm.inference.summary import Summary, reach
 from dperm.mechanisms.registry import mechanism_of_plan
 from dperm.mechanisms.scaled.errors import Errors
 from dperm.mechanisms.scaled.inference import ScaledInference
 from dperm.mechanisms.scaled.one_step import OneStep
-from dperm.privacy import Event, Gaussian, compose, gaussian_mu
 from dperm.problem import Problem
 from dperm.problem.arrays import is_sparse
-from dperm.release.asks import Program, Sum
-from dperm.release.noise import gaussian_scale, noise_source
-from dperm.release.plan import Plan, Shape, Stage, Target, Vector
-from dperm.rows.memory import MemoryRows
+from dperm.release.plan import Vector
 from dperm.tables.encoding import Encoding
-from dperm.terms.information import InformationTerm, information_term
-from dperm.terms.moments import smat
-from dperm.walk.fitting import execute
 from dperm.words.wording import printable
 
 if TYPE_CHECKING:
     from dperm.estimators.base import PrivateEstimator
 
-
-@dataclass(frozen=True)
-class Information:
-    """A released curvature matrix, what it cost, and what fit and release cost together."""
-
-    matrix: Vector
-    scale: float
-    epsilon: float
-    delta: float
-    total_epsilon: float
-    plan: Plan
-    events: tuple[Event, ...] = ()  # of this release and of earlier ones for the same fit
-    seeded: bool = False
-
-    @property
-    def condition(self) -> str:
-        """What the total rests on when the matrix was paid for after the fit; nothing when the fit's own plan held it."""
-        if not self.events:
-            return ""
-        return (
-            ", provided that this second budget was fixed before the fit was seen (otherwise the total is what a ledger "
-            "that was debited for both states)"
-        )
-
-    @property
-    def statement(self) -> str:
-        """What fit and matrix cost together; the certificate speaks of the fit alone."""
-        text = f"({self.total_epsilon:.4g}, {self.delta:g})-differential privacy for the fit and its curvature matrix together"
-        return f"{text}{self.condition}." + (" THIS RELEASE IS NOT PRIVATE: noise was seeded." if self.seeded else "")
-
-
-def release_information(
-    model: Any,
-    X: Any,
-    y: Any = None,
-    *,
-    epsilon: float,
-    delta: float | None = None,
-    ledger: Any = None,
-    random_state: Any = None,
-    groups: Any = None,
-) -> Information:
-    """Pay for the curvature matrix that intervals of an objective-perturbation fit need, from the rows of the fit.
-
-    **Guarantee**: one Gaussian release of a matrix with sensitivity as in `InformationTerm`. Beside the fit it costs
-    `total_epsilon` at the larger of the two δ, by exact composition; a second release adds to it. Exact composition
-    needs budgets that do not depend on what was released before: the total holds if ε and δ of this release were fixed
-    before the fit was seen. If they were chosen after looking at it, the total is what a ledger debited for both states,
-    because its filters allow budgets chosen on the way. The fit's certificate stays what it was, a statement about the fit.
-    """
-    from dperm.tables.persons import person_weights, unit_of
-
-    problem, record = _objective_problem(model)
-    rows, labels, groups = model._unpack(X, y, groups)
-    labels, weight, _ = model._labels(labels)
-    weight, per_person = person_weights(groups, model.max_rows_per_person, weight, len(labels))
-    shape = Shape(record["shape"]["n"], record["shape"]["d"])
-    target = Target.declare(
-        epsilon=epsilon,
-        delta=model.certificate_.delta or None if delta is None else delta,
-        relation=model.certificate_.relation,
-        n=shape.n,
-        rows_per_person=per_person,
-        unit=unit_of(groups),
-    )
-    if target.delta == 0:
-        raise ValueError("Expected delta > 0 for the curvature matrix, whose noise is Gaussian, found 0. Pass delta=1e-6.")
-    term = information_term(problem, model.w_)
-    mu = gaussian_mu(target.epsilon, target.delta) * (1 - 1e-12)
-    scale = gaussian_scale(term.sensitivity(target.relation) * per_person, mu)
-    plan = Plan("information", {}, (Stage("information", Gaussian(mu), {"scale": scale}),), target, shape)
-    source = noise_source(model.noise, random_state if random_state is not None else model.random_state)
-    book = model.ledger if ledger is None else ledger
-    held = MemoryRows(rows, labels, weight).bounded(problem.data, problem.feature_map)
-    outcome, _ = execute(_information(term), plan, held, source, ledger=book, fingerprint=X, note="information")
-    matrix = smat(outcome.w, shape.parameters(problem))
-    earlier = getattr(model, "information_", None)
-    events = (*(() if earlier is None else earlier.events), *plan.events)
-    delta = max(target.delta, model.certificate_.delta)
-    together = compose([*model.plan_.events, *events], target.relation).epsilon(delta)
-    seeded = source.policy == "seeded" or model.certificate_.noise == "seeded" or (earlier is not None and earlier.seeded)
-    return Information(matrix, scale, target.epsilon, delta, together, plan, events, seeded)
-
-
-def _information(term: InformationTerm) -> Program:
-    return np.asarray((yield Sum("information", term)))
+ROWS_AT_ONCE = 2**21  # numbers of the combinations behind intervals of probabilities that are in memory together
 
 
 def summary(model: Any, level: float = 0.95, *, exponentiate: bool = False) -> Summary:
@@ -142,14 +53,23 @@ def summary(model: Any, level: float = 0.95, *, exponentiate: bool = False) -> S
             "Expected a logistic or a Poisson regression for exponentiate=True, whose coefficients are logarithms of ratios, "
             f"found {type(model).__name__}. Leave exponentiate= out."
         )
-    mechanism = _mechanism(model)
+    mechanism = route(model)
     kept = contrasts(model)
     errors, note = ROUTES[mechanism](model, kept)
     note += "; a level's line compares it with the first level of its column" if kept.references else ""
     lift, constant = _units(model, kept)
     names = [model._encoding.names[j] for j in kept.places[kept.places < model._encoding.d]]
     names += ["intercept"] if model.fit_intercept else []
-    return Summary(tuple(names), errors.mapped(lift, constant), level, note, exponentiate)
+    if others := compared_classes(model):
+        lift, constant = np.asarray(np.kron(np.eye(len(others)), lift)), np.tile(constant, len(others))
+        names = [f"{label}: {name}" for label in others for name in names]
+    return Summary(tuple(names), errors.mapped(lift, constant), level, note, exponentiate, others)
+
+
+def compared_classes(model: Any) -> tuple[str, ...]:
+    """The classes that a table of several compares with the first one; none for two classes or a number."""
+    labels = [str(label) for label in getattr(model, "classes_", ())]
+    return tuple(labels[1:]) if len(labels) > 2 else ()
 
 
 def _units(model: Any, kept: Contrasts) -> tuple[Vector, Vector]:
@@ -174,25 +94,50 @@ def _units(model: Any, kept: Contrasts) -> tuple[Vector, Vector]:
     return lift, np.r_[np.zeros(d), middle]
 
 
-def margin_errors(model: Any, X: Any) -> tuple[Vector, Vector]:
-    """Scores ⟨encoded x, w⟩ of new rows and their standard errors, for a fit by `scaled-inference`."""
-    if _mechanism(model) != "scaled-inference":
+def rows_and_errors(model: Any, X: Any) -> tuple[Vector, Errors]:
+    """New rows with their intercept, encoded, and the errors of all encoded coefficients, for a fit by `scaled-inference`."""
+    check_is_fitted(model, "certificate_")
+    if route(model) != "scaled-inference":
         found = model.certificate_.mechanism
         raise ValueError(f"Expected a fit with intervals=True and method='auto' for intervals of predictions, found {found!r}.")
     encoded = model._encoded(X)
     rows = np.asarray(encoded.toarray() if is_sparse(encoded) else encoded, dtype=np.float64)
     if model.fit_intercept:
         rows = np.column_stack([rows, np.ones(len(rows))])
-    errors, _, _ = _one_step(model)
-    return rows @ errors.estimate, np.sqrt(np.add(*errors.variances(rows)))
+    return rows, _one_step(model)[0]
 
 
 def score_interval(model: object, X: object, level: float) -> tuple[Vector, Vector, Vector]:
-    """Scores of new rows with the ends of their intervals."""
-    check_is_fitted(model, "certificate_")
+    """Scores ⟨encoded x, w⟩ of new rows with the ends of their intervals."""
     width = reach(level)
-    scores, errors = margin_errors(model, X)
-    return scores, scores - width * errors, scores + width * errors
+    rows, errors = rows_and_errors(model, X)
+    scores, half = rows @ errors.estimate, width * np.sqrt(np.add(*errors.variances(rows)))
+    return scores, scores - half, scores + half
+
+
+def probability_intervals(model: object, X: object, level: float) -> tuple[Vector, Vector]:
+    """Probabilities of several classes, and low and high of each.
+
+    The interval of a class is one of its log-odds against all others, g = η_k - log Σ_{j≠k} exp η_j, whose slope in η_j is 1 for
+    j = k and -p_j/(1 - p_k) otherwise.
+    """
+    width = reach(level)
+    rows, errors = rows_and_errors(model, X)
+    K = len(errors.estimate) // rows.shape[1]
+    scores = rows @ errors.estimate.reshape(K, -1).T
+    shares = softmax(scores, axis=1)
+    ends = np.empty((*shares.shape, 2))
+    for k in range(K):
+        others = scores.copy()
+        others[:, k] = -np.inf
+        slopes = -softmax(others, axis=1)
+        slopes[:, k] = 1.0
+        odds = scores[:, k] - logsumexp(others, axis=1)
+        for part in np.array_split(np.arange(len(rows)), 1 + slopes.size * rows.shape[1] // ROWS_AT_ONCE):
+            combinations = (slopes[part, :, None] * rows[part, None, :]).reshape(len(part), -1)
+            half = width * np.sqrt(np.add(*errors.variances(combinations)))
+            ends[part, k] = expit(np.column_stack([odds[part] - half, odds[part] + half]))
+    return np.asarray(shares), ends
 
 
 @dataclass(frozen=True)
@@ -239,33 +184,6 @@ def contrasts(model: PrivateEstimator) -> Contrasts:
     return Contrasts(places, references, matrix)
 
 
-def _mechanism(model: object) -> str:
-    certificate = getattr(model, "certificate_", None)
-    if certificate is None or not hasattr(model, "plan_"):
-        raise ValueError("Expected a model fresh from fit, found one without its plan. Ask for intervals where it was fitted.")
-    name = certificate.mechanism
-    if name in ROUTES:
-        return str(name)
-    reasons = {
-        "scaled-gradient": "clipped gradients have a bias without closed form",
-        "gradient": "its steps are clipped and stopped early, a bias without closed form",
-        "scaled-objective": "its columns are scaled by private estimates, whose error has no closed form here",
-        "newton": "its damping depends on private estimates",
-        "output": "its ridge bias is of the size of its noise",
-        "exponential": "its law is not Gaussian",
-    }
-    why = reasons.get(name, "its error has no closed form here")
-    advice = "Fit with intervals=True (--intervals), which chooses the method that has them."
-    several = len(getattr(model, "classes_", ())) > 2
-    if several or not getattr(model, "has_intervals", False):
-        what = "A fit of several classes" if several else type(model).__name__
-        advice = (
-            f"{what} has none by any method: use LinearRegression, Ridge, HuberRegressor, QuantileRegressor, PoissonRegressor "
-            "or, for two classes, LogisticRegression, with intervals=True."
-        )
-    raise ValueError(f"Expected a fit with intervals=True, found one by {name!r}: {why}. {advice}")
-
-
 def _one_step(model: PrivateEstimator) -> tuple[Errors, OneStep, Vector]:
     """Errors of all encoded coefficients of a fit by `scaled-inference`, the step behind them, and the map to the columns."""
     plan, problem = model.plan_, Problem.from_spec(model.certificate_.record["problem"])
@@ -275,7 +193,10 @@ def _one_step(model: PrivateEstimator) -> tuple[Errors, OneStep, Vector]:
 
 def _scaled(model: Any, kept: Contrasts) -> tuple[Errors, str]:
     errors, step, lift = _one_step(model)
-    return errors.mapped(kept.map.T), target_sentence(model) + _weak_directions(model, step, lift)
+    matrix = kept.map.T
+    if others := compared_classes(model):  # each class less the first one
+        matrix = np.asarray(np.kron(np.column_stack([-np.ones(len(others)), np.eye(len(others))]), matrix))
+    return errors.mapped(matrix), target_sentence(model) + _weak_directions(model, step, lift)
 
 
 def target_sentence(model: PrivateEstimator) -> str:
@@ -285,8 +206,11 @@ def target_sentence(model: PrivateEstimator) -> str:
     half = (model._y_high - model._y_low) / 2 if hasattr(model, "_y_low") else 1.0
     clip = f"{half * np.asarray(decided['clip'], dtype=np.float64)[-1]:.3g}"
     weights = "rows weighted down by min(1, (R/length)²)"
+    first = printable(str(next(iter(getattr(model, "classes_", ())), "")))
     sentence = {
         "logistic": f"log-odds of the logistic model on {weights}, the ordinary ones if the model holds",
+        "multinomial": f"log-odds of each class against {first} in the multinomial logistic model on {weights}, the ordinary "
+        "ones if the model holds",
         "squared": f"least squares with residuals clipped at {clip} and {weights}: the ordinary coefficients if the mean is "
         "linear and errors are symmetric or independent of the columns",
         "huber": f"Huber regression with threshold {clip} on {weights}: the coefficients of the mean if it is linear and errors "
@@ -297,7 +221,8 @@ def target_sentence(model: PrivateEstimator) -> str:
     }[loss]
     if problem.regularizer.name == "ridge":
         sentence += "; the ridge's bias towards 0 is part of the target and not of the error"
-    if loss != "poisson" and model.plan_.options.get("max_weight") is not None:
+    options = model.plan_.options
+    if options.get("importance", loss != "poisson") and options.get("max_weight") is not None:
         sentence += "; rows count by their sample or class weights"
     if (most := model.plan_.target.rows_per_person) > 1:
         sentence += f"; sampling errors hold however alike the up to {most} rows of a person are"
@@ -312,10 +237,11 @@ def _weak_directions(model: PrivateEstimator, step: OneStep, lift: Vector) -> st
     if len(weak) > max(2, len(step.eigenvalues) // 3):
         return "; the curvature does not stand out of its noise, so intervals are wide"
     names = [*map(printable, model._encoding.names), "intercept"]
-    scale = np.append(np.asarray(model.certificate_.record["decided"]["scale"]), 1.0)[: len(lift)]
+    scale = np.asarray(model.certificate_.record["decided"]["scale"])
+    scale = np.append(scale, 1.0) if model.fit_intercept else scale
     told = []
     for direction in weak:
-        parts = np.abs(lift @ direction / scale)
+        parts = np.linalg.norm((lift @ direction).reshape(-1, len(scale)) / scale, axis=0)
         told.append(" and ".join(names[j] for j in np.flatnonzero(parts > 0.3 * np.linalg.norm(parts))[:6]))
     return f"; the data can hardly tell apart {'; '.join(told)}: their intervals have no guarantee"
 
@@ -343,21 +269,9 @@ def _statistics(model: Any, kept: Contrasts) -> tuple[Errors, str]:
     return Errors(w, sampling, sampling, inverse @ noise @ inverse), note
 
 
-def _objective_problem(model: PrivateEstimator) -> tuple[Problem, Mapping[str, Any]]:
-    if _mechanism(model) != "objective":
-        raise ValueError("Expected a fit by 'objective', found 'statistics', whose intervals need no further release.")
-    record: Mapping[str, Any] = model.certificate_.record
-    problem = Problem.from_spec(record["problem"])
-    if problem.loss.name != "logistic":
-        raise ValueError(f"Expected a logistic regression with two classes for intervals, found the loss {problem.loss.name!r}.")
-    if record["mechanism"]["options"].get("max_weight", 1.0) not in (None, 1.0):
-        raise ValueError("Expected a fit without sample or class weights for intervals, found weights. Fit without them.")
-    return problem, record
-
-
 def _objective(model: Any, kept: Contrasts) -> tuple[Errors, str]:
-    _objective_problem(model)
-    information = getattr(model, "information_", None) or _planned_information(model)
+    objective_problem(model)
+    information = getattr(model, "information_", None) or planned_information(model)
     if information is None:
         raise ValueError(
             "Expected a released curvature matrix for the intervals of an objective-perturbation fit, found none: the sampling "
@@ -380,17 +294,6 @@ def _objective(model: Any, kept: Contrasts) -> tuple[Errors, str]:
         f"fit and curvature together cost epsilon {information.total_epsilon:.4g}{information.condition}"
     )
     return Errors(w, inverse, inverse, privacy), note
-
-
-def _planned_information(model: PrivateEstimator) -> Information | None:
-    """The matrix that the fit itself released, where it was planned with one."""
-    values = model.release_.released.get("information")
-    if values is None:
-        return None
-    stage, target = model.plan_.stage("information"), model.plan_.target
-    matrix = smat(np.asarray(values, dtype=np.float64), len(model.w_))
-    scale, seeded = float(stage.settings["scale"]), model.certificate_.noise == "seeded"
-    return Information(matrix, scale, target.epsilon, target.delta, target.epsilon, model.plan_, seeded=seeded)
 
 
 def _standing_out(matrix: Vector, floor: float) -> None:

@@ -47,7 +47,8 @@ class Summary:
     """One line per coefficient, in the units of `coef_`, the intercept last.
 
     With `exponentiated`, estimates and intervals are ratios (odds ratios, rate ratios); errors stay on the logarithm's scale.
-    `note` says what the estimates are of.
+    `note` says what the estimates are of. `classes` are those that a fit of several compares with its first one: their lines
+    follow each other, and a column's name stands for all of them in a joint test.
     """
 
     names: tuple[str, ...]
@@ -55,6 +56,7 @@ class Summary:
     level: float
     note: str
     exponentiated: bool = False
+    classes: tuple[str, ...] = ()
     title: str = ""
     facts: Facts = ()
 
@@ -98,7 +100,7 @@ class Summary:
         wanted = [chosen] if isinstance(chosen, str) else list(chosen)
         places: list[int] = []
         for word in wanted:
-            found = [j for j, name in enumerate(self.names) if name == word or name.startswith(f"{word}=")]
+            found = [j for j, name in enumerate(self.names) if self._is_called(j, name, word)]
             if not found:
                 known = ", ".join(map(printable, self.names[:20]))
                 raise ValueError(f"Expected names of coefficients, found {word!r}. Names: {known}.")
@@ -107,6 +109,14 @@ class Summary:
         statistic = float(few.estimate @ np.linalg.solve(few.covariance(), few.estimate))
         names = tuple(self.names[j] for j in places)
         return JointTest(names, statistic, len(places), float(chdtrc(len(places), statistic)))
+
+    def _is_called(self, place: int, name: str, word: str) -> bool:
+        """Whether a word means this line: its name, its column's, or with several classes either without the class."""
+        own = [name]
+        if self.classes:
+            label = self.classes[place * len(self.classes) // len(self.names)]
+            own.append(name.removeprefix(f"{label}: "))
+        return any(one == word or one.startswith(f"{word}=") for one in own)
 
     def rows(self) -> list[dict[str, Any]]:
         columns = {

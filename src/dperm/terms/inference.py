@@ -138,7 +138,8 @@ class CountScore:
     """u = √(weight·e^η)·z and the Pearson residual √weight·(e^{η/2} - (y/ȳ)·e^{-η/2}), clipped at ±k.
 
     Unclipped and unweighted, ψ·u = weight·(e^η - y/ȳ)·z is the Poisson score and uuᵀ its curvature, in units of the mean rate ȳ.
-    The weight is the exposure, cut into [0, heaviest].
+    The weight is the exposure, cut into [0, heaviest]. Where rows have sample weights (`important`) it is exposure times sample
+    weight, in units of its released mean. Clip and ω come after it, so no bound depends on it.
     """
 
     features: Features
@@ -148,6 +149,8 @@ class CountScore:
     lowest: float
     highest: float
     heaviest: float = 1.0
+    unit: float = 1.0
+    important: bool = False
 
     @property
     def slope_bound(self) -> float:
@@ -160,14 +163,15 @@ class CountScore:
     def residuals(self, block: Block) -> tuple[Vector, Vector]:
         """(√(weight·e^η), Pearson residual)."""
         half = np.clip(_margins(self, block), self.lowest, self.highest) / 2.0
-        root = np.sqrt(row_weights(block, self.heaviest))
+        root = np.sqrt(row_weights(block, self.heaviest) / self.unit)
         up = np.exp(half)
         return root * up, root * (up - np.asarray(block.y, dtype=np.float64) / (self.rate * up))
 
     def rows(self, block: Block) -> Scored:
         stretch, residual = self.residuals(block)
         inside = np.abs(residual) <= self.clip
-        return Scored(stretch, np.clip(residual, -self.clip, self.clip), inside.astype(np.float64))
+        share = row_weights(block, self.heaviest) / self.heaviest if self.important else 1.0
+        return Scored(stretch, np.clip(residual, -self.clip, self.clip), inside.astype(np.float64), share)
 
     def __call__(self, block: Block) -> Vector:
         """The measure of a histogram: |Pearson residual|."""
@@ -307,6 +311,11 @@ class ScaleNumbers(Tallied):
         rows, weight = weighted(self.score, self.radius, block)
         shares = ((rows.slope / self.score.slope_bound) ** 2, rows.curvature / self.score.curvature_bound)
         return np.array([np.sum(whole(weight * rows.importance * share, 1.0)) for share in shares])
+
+    @property
+    def unit(self) -> float:
+        """t²/v_max, by which the ratio of the two is the ratio of squared scores to curvatures."""
+        return self.score.slope_bound**2 / self.score.curvature_bound
 
     def sensitivity(self, relation: str) -> float:
         return math.sqrt(2.0)

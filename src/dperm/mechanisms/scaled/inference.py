@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dperm.mechanisms.scaled import gaps as gaps_rule
-from dperm.mechanisms.scaled import inference_outlook, poisson_settings, stages, whitening
+from dperm.mechanisms.scaled import inference_outlook, poisson_settings, several_classes, stages, whitening
 from dperm.mechanisms.scaled import inference_settings as inference_rule
 from dperm.mechanisms.scaled import settings as rule
 from dperm.mechanisms.scaled.errors import Errors
@@ -44,9 +44,9 @@ from dperm.release.asks import Asking, Close, Decide, Open, Program, Publish, Se
 from dperm.release.noise import gaussian_scale
 from dperm.release.plan import Plan, Settings, Shape, Stage, Target, UnmetNeeds, Vector, options_of, register
 from dperm.terms.affine import Features
-from dperm.terms.inference import CountScore, CurvatureMatrix, ScaleNumbers, ScoreMatrix, ScoreSum
 from dperm.terms.mixing import Mixing
 from dperm.terms.moments import CentredMoments
+from dperm.terms.softmax import ClassCounts
 from dperm.terms.statistics import LogHistogram, Residuals, SquareSum
 
 RELEASES = {
@@ -54,6 +54,7 @@ RELEASES = {
     "count scale": "histogram of the counts",
     "count sum": "sum of the counts, each cut at a released limit",
     "exposure sum": "sum of the exposures",
+    several_classes.CLASS_COUNTS: "number of rows of each class",
     "residuals again": "histogram of the residuals where the window begins",
     "descent": "sums of weighted scores, as many as the released scale asks for",
     "curvature": "curvature matrix at the window's mean",
@@ -70,7 +71,8 @@ class ScaledInference:
     kinds        "numeric", "categorical", "boolean", "sparse", "free" or "private" per encoded column; all "free" if left out
     groups       the one-hot group of each column, -1 for none; all -1 if left out
     clip_factor  clip of the residuals in units of their private 75 % quantile (linear, counts); by the rule if left out
-    max_weight   declared bound on sample weights (on the exposures, for counts), or None when there are none
+    max_weight   declared bound on sample weights (for counts on exposures, times sample weights), or None when there are none
+    importance   whether the weights of counts hold sample weights and not exposures alone
     gaps         columns whose missing cells take the released centre; their present cells are counted
     whitened     release all second moments where squares alone would cost the same, and see rows as uncorrelated; False is how
                  version 0.2.0 fitted
@@ -87,9 +89,10 @@ class ScaledInference:
     max_weight: float | None = None
     gaps: tuple[int, ...] = ()
     whitened: bool = True
+    importance: bool = False
 
     name: ClassVar[str] = "scaled-inference"
-    UNSTATED: ClassVar[dict[str, Any]] = {"whitened": False}  # version 0.2.0 had no such option
+    UNSTATED: ClassVar[dict[str, Any]] = {"whitened": False, "importance": False}  # earlier versions had no such options
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kinds", tuple(self.kinds))
@@ -108,8 +111,8 @@ class ScaledInference:
     def missing(self, problem: Problem, target: Target) -> list[str]:
         needs = []
         counts = problem.loss.name == "poisson"
-        if problem.loss.name not in inference_rule.FAMILIES or problem.loss.margins > 1:
-            known = "two classes (logistic), squared, Huber, quantile or Poisson loss"
+        if problem.loss.name not in inference_rule.FAMILIES:
+            known = "logistic, softmax, squared, Huber, quantile or Poisson loss"
             return [f"{known}, found {problem.loss.name!r}, whose error has no derivation here"]
         if target.delta == 0:
             needs.append("delta > 0, because its noise is Gaussian (pass delta=1e-6)")
@@ -119,6 +122,8 @@ class ScaledInference:
             needs.append("a finite bound on the norm of a row (x_norm= or bounds=)")
         if not problem.loss.classification and not math.isfinite(problem.data.y.radius):
             needs.append("finite bounds on the target (y_bounds=)")
+        if self.importance and not (counts and self.max_weight is not None):
+            needs.append("counts with weights (max_weight=) for importance=True, which is about theirs alone")
         if counts and not (problem.data.y.low == 0 and problem.data.intercept):
             needs.append("counts from 0 on, and an intercept (it carries the mean rate)")
         if problem.regularizer.name != "none" and (problem.regularizer.name != "ridge" or problem.loss.name not in RIDGED):
@@ -131,9 +136,11 @@ class ScaledInference:
         kinds = rule.column_kinds(self.kinds, shape)
         if len(self.groups) not in (0, shape.d):
             raise ValueError(f"Expected one group number per column ({shape.d}), found {len(self.groups)}. Correct groups=.")
-        if shape.parameters(problem) > inference_rule.MOST_COLUMNS:
-            most = inference_rule.MOST_COLUMNS
-            raise UnmetNeeds(self.name, [f"at most {most} coefficients (two matrices of that size are released)"])
+        most, found = inference_rule.MOST_COLUMNS, several_classes.free_parameters(problem, shape)
+        if found > most:
+            each = " (of each class against another)" if several_classes.several(problem) else ""
+            needs = f"at most {most} coefficients{each}, because two matrices of that size are released, found {found}"
+            raise UnmetNeeds(self.name, [needs])
         weights = self.max_weight is not None
         budget = inference_rule.shares(problem, shape, target, kinds, exposed=weights, weighted=weights, gaps=self.gaps)
         whole = sum(mu * mu for mu in budget.values())
@@ -161,7 +168,7 @@ class ScaledInference:
     # -- what follows from released values ---------------------------------------------------------------------------
 
     def _scaled(self, plan: Plan, problem: Problem, released: Mapping[str, Any]) -> tuple[Settings, float | None, Settings]:
-        """(centre and scale, share of positives, settings of counts)."""
+        """(centre and scale, share of positives or what several classes have for it, settings of counts)."""
         shape, target, budget = plan.shape, plan.target, budget_of(plan)
         kinds = rule.column_kinds(self.kinds, shape)
         squares = {"squares": np.asarray(released["squares"], dtype=np.float64)[: shape.d]}  # the first of the moments
@@ -178,7 +185,15 @@ class ScaledInference:
             limit = poisson_settings.count_limit(problem, shape, target, budget["count scale"], released)
             highest = math.log(problem.data.y.high / mean)
             counts = {"mean_rate": mean, "lowest": poisson_settings.LOWEST, "highest": highest, "count_limit": limit}
+            if self.importance:
+                counts["weight_unit"] = poisson_settings.total_weight(target, budget, released, self.heaviest) / shape.n
+        if several_classes.several(problem):
+            return scaled, several_classes.unevenness(self._shares(plan, released)), counts
         return scaled, rule.positive_rate(shape, target, budget, released), counts
+
+    def _shares(self, plan: Plan, released: Mapping[str, Any]) -> Vector | None:
+        """Released shares of several classes."""
+        return several_classes.class_shares(plan.shape, plan.target, budget_of(plan), released)
 
     def _limits(
         self,
@@ -208,14 +223,13 @@ class ScaledInference:
             self._limits(plan, problem, scaled["size"], rate, counts, released, name) for name in ("residuals", "residuals again")
         )
         step = self.inference(plan, problem, released)
-        lift = whitening.coefficients(np.eye(shape.parameters(problem)), scaled, problem.data.intercept).T
-        sampling, privacy = step.errors.variances(lift)
+        sampling, privacy = step.errors.variances(self._lift(problem, shape, scaled))
         w = self._coefficients(step.errors.estimate, scaled, counts, problem)
         stated = {name: value for name, value in scaled.items() if name != "turn"}
         return w, {
             **stated,
             "mean_radius": rule.mean_radius(problem, shape, released),
-            "positive_rate": rate,
+            **({"class_shares": self._shares(plan, released)} if several_classes.several(problem) else {"positive_rate": rate}),
             **counts,
             **inference_rule.descent_settings(problem, shape, plan.target, kinds, budget, scaled, first),
             **bounds_settings(plan, kinds, released),
@@ -228,7 +242,17 @@ class ScaledInference:
             "released": rule.digest(released),
         }
 
+    def _lift(self, problem: Problem, shape: Shape, scaled: Settings) -> Vector:
+        """The matrix from θ to encoded coefficients, those of several classes one class after the other."""
+        width = shape.parameters(problem) // problem.loss.margins
+        lift = whitening.coefficients(np.eye(width), scaled, problem.data.intercept).T
+        return np.asarray(np.kron(several_classes.basis_of(problem), lift)) if several_classes.several(problem) else lift
+
     def _coefficients(self, theta: Vector, scaled: Settings, counts: Settings, problem: Problem) -> Vector:
+        if several_classes.several(problem):
+            combined = theta.reshape(several_classes.combinations(problem), -1)
+            w = whitening.coefficients(several_classes.basis_of(problem) @ combined, scaled, problem.data.intercept)
+            return np.asarray(w.reshape(-1))
         w = whitening.coefficients(theta, scaled, problem.data.intercept)
         if counts:  # η is relative to the mean rate: its logarithm belongs to the intercept
             w[-1] += math.log(counts["mean_rate"]) / problem.data.intercept
@@ -248,7 +272,7 @@ class ScaledInference:
         features, at = self._features(problem, scaled), np.asarray(released[self._place], dtype=np.float64)
         score = inference_rule.score_of(problem, features, at, bound, rate, counts, self.max_weight)
         flat = whitening.flat_directions(self.groups if problem.data.intercept else (), scaled)
-        flat = flat if problem.data.intercept else np.zeros((len(at), 0))
+        flat = several_classes.by_combination(problem, flat) if problem.data.intercept else np.zeros((len(at), 0))
         return inference_rule.inference(
             problem, plan.shape, plan.target, budget_of(plan), scaled, score, bound.radius, released, flat
         )
@@ -258,7 +282,7 @@ class ScaledInference:
         problem = self._unit(problem)
         scaled, _, counts = self._scaled(plan, problem, released)
         step = self.inference(plan, problem, released)
-        lift = whitening.coefficients(np.eye(len(step.errors.estimate)), scaled, problem.data.intercept).T
+        lift = self._lift(problem, plan.shape, scaled)
         # A count regression has the logarithm of the mean rate in its intercept: a constant, since it is released.
         estimate = self._coefficients(step.errors.estimate, scaled, counts, problem)
         return step.errors.mapped(lift, estimate - lift @ step.errors.estimate), step, lift
@@ -281,6 +305,9 @@ class ScaledInference:
         released |= yield from scaling_releases(problem, plan, kinds, self.gaps, squares=squares)
         if "count scale" in budget:
             yield from self._count(plan, problem, released)
+        if several_classes.CLASS_COUNTS in budget:
+            counted = ClassCounts(problem.loss.margins)
+            released[several_classes.CLASS_COUNTS] = yield Sum(several_classes.CLASS_COUNTS, counted)
         scaled, rate, counts = self._scaled(plan, problem, released)
         if self.whitened:
             yield See(Mixing(np.asarray(scaled["shift"]), np.asarray(scaled["scale"]), scaled["turn"]))
@@ -288,10 +315,11 @@ class ScaledInference:
         bound = yield from self._descend(plan, problem, features, scaled, released)
         place = np.asarray(released[self._place], dtype=np.float64)
         at = inference_rule.score_of(problem, features, place, bound, rate, counts, self.max_weight)
-        released["curvature"] = yield Sum("curvature", CurvatureMatrix(at, bound.radius))
-        released["scores"] = yield Sum("scores", ScoreMatrix(at, bound.radius))
+        made = several_classes.terms_of(at, bound.radius)
+        released["curvature"] = yield Sum("curvature", made.curvature)
+        released["scores"] = yield Sum("scores", made.scores)
         if "scale numbers" in budget:
-            released["scale numbers"] = yield Sum("scale numbers", ScaleNumbers(at, bound.radius))
+            released["scale numbers"] = yield Sum("scale numbers", made.numbers)
         w, decided = self._decided(plan, problem, released)
         yield Decide(decided)
         return w
@@ -302,7 +330,10 @@ class ScaledInference:
         """Heavy ball; publishes the means over the window of iterates and gradients, and returns the limits that held there."""
         shape, kinds, budget = plan.shape, rule.column_kinds(self.kinds, plan.shape), budget_of(plan)
         _, rate, counts = self._scaled(plan, problem, released)
-        theta = start(problem, shape, released, rate, rule.trust_in_label_mean(problem, shape, plan.target, budget))
+        if several_classes.several(problem):
+            theta = several_classes.start_at(problem, shape, self._shares(plan, released))
+        else:
+            theta = start(problem, shape, released, rate, rule.trust_in_label_mean(problem, shape, plan.target, budget))
 
         def limits_at(name: str) -> Asking[Limits]:
             if name in budget:
@@ -320,7 +351,8 @@ class ScaledInference:
                 bound = yield from limits_at("residuals again")
             mu = settings["early_mu"] if step < window else settings["window_mu"]
             score = inference_rule.score_of(problem, features, theta, bound, rate, counts, self.max_weight)
-            noisy = yield Sum("descent", ScoreSum(score, bound.radius), mu=mu, shape=theta.shape)
+            pulled = several_classes.terms_of(score, bound.radius).gradient
+            noisy = yield Sum("descent", pulled, mu=mu, shape=theta.shape)
             gradient = (noisy + self._pull(problem, theta, scaled)) / shape.n
             if step >= window:  # the mean of the points at which the gradients were taken
                 mean, total = mean + theta, total + gradient
@@ -349,16 +381,17 @@ class ScaledInference:
     def _residuals(self, problem: Problem, features: Features, theta: Vector, counts: Settings) -> LogHistogram:
         if not counts:
             return LogHistogram(Residuals(features, theta), problem.data.y.width)
-        mean = counts["mean_rate"]
-        pearson = CountScore(features, theta, 1.0, mean, counts["lowest"], counts["highest"], self.heaviest)
-        return LogHistogram(pearson, poisson_settings.residual_top(problem, mean, 1.0))
+        pearson = inference_rule.count_score(features, theta, 1.0, counts, self.max_weight)
+        return LogHistogram(pearson, poisson_settings.residual_top(problem, counts["mean_rate"], 1.0))
 
     def _pull(self, problem: Problem, theta: Vector, scaled: Settings) -> Vector | float:
         """Gradient of the ridge in the coordinates of θ."""
         if problem.regularizer.name == "none":
             return 0.0
-        w = whitening.coefficients(theta, scaled, problem.data.intercept)
-        return whitening.pulled_back(np.asarray(problem.regularizer.gradient(w)), scaled, problem.data.intercept)
+        apart = theta.reshape(several_classes.combinations(problem), -1) if several_classes.several(problem) else theta
+        w = whitening.coefficients(apart, scaled, problem.data.intercept)
+        slope = np.asarray(problem.regularizer.gradient(w.reshape(-1))).reshape(w.shape)
+        return whitening.pulled_back(slope, scaled, problem.data.intercept).reshape(theta.shape)
 
 
-RIDGED = ("squared", "huber", "logistic")
+RIDGED = ("squared", "huber", "logistic", "multinomial")

@@ -17,6 +17,7 @@ from scipy.special import betaincinv, gammainc, ndtr, ndtri
 
 from dperm.mechanisms.scaled import inference_settings as rule
 from dperm.mechanisms.scaled.one_step import pastur_shift
+from dperm.mechanisms.scaled.several_classes import free_parameters
 from dperm.privacy import kappa
 from dperm.problem import Problem, SquaredLoss
 from dperm.release.noise import gaussian_scale
@@ -25,7 +26,7 @@ from dperm.release.plan import Shape, Target
 Vector = NDArray[np.float64]
 
 # Gamma shape of ‖z‖²/S²: tables with skewed columns have long rows; e^η stretches those of a count regression further.
-TAILS = {"logistic": 1.5, "linear": 1.5, "quantile": 1.5, "counts": 0.75}
+TAILS = {"logistic": 1.5, "softmax": 1.5, "linear": 1.5, "quantile": 1.5, "counts": 0.75}
 ALONE = 0.6  # part of a column's variance that the other columns do not explain
 SCALE = 1.37  # the private 75 % quantile of |N(0, 1)| (1.15), rounded up to a half octave
 ROBUST = 2.0  # clip of a Huber regression without a threshold, in residual scales
@@ -56,7 +57,7 @@ def predicted_width(problem: Problem, shape: Shape, target: Target) -> float:
     clip_factor = None
     if problem.loss.name == "huber":
         problem, clip_factor = replace(problem, loss=SquaredLoss(), regularizer=problem.regularizer), ROBUST
-    named, p, n = rule.family(problem), shape.parameters(problem), shape.n
+    named, p, n = rule.family(problem), free_parameters(problem, shape), shape.n
     budget = rule.shares(problem, shape, target, ("numeric",) * shape.d, exposed=False)
     size = math.sqrt(shape.d + (1.0 if problem.data.intercept else 0.0))
     rate = 0.5 if named == "logistic" else None
@@ -79,6 +80,9 @@ def predicted_width(problem: Problem, shape: Shape, target: Target) -> float:
 def _ordinary(named: str, problem: Problem, clip: float) -> Ordinary:
     if named == "logistic":
         return Ordinary(1.0, 0.25, 0.18, 0.18, 1.0 / 0.18)
+    if named == "softmax":
+        usual = 0.72 / problem.loss.margins
+        return Ordinary(math.sqrt(2.0), 0.5, usual, usual, 1.0 / usual)
     grid = ndtri((np.arange(2000) + 0.5) / 2000)
     if named != "quantile":
         squares = float(np.mean(np.minimum(grid**2, clip**2)))

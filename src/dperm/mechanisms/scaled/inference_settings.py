@@ -17,6 +17,14 @@ from dperm.mechanisms.scaled import poisson_settings as poisson_rule
 from dperm.mechanisms.scaled import settings as rule
 from dperm.mechanisms.scaled import whitening
 from dperm.mechanisms.scaled.one_step import OneStep, Released, one_step
+from dperm.mechanisms.scaled.several_classes import (
+    CLASS_COUNTS,
+    CLASS_SHARE,
+    by_combination,
+    free_parameters,
+    several,
+    terms_of,
+)
 from dperm.privacy import gaussian_mu, kappa
 from dperm.problem import Problem
 from dperm.release.noise import gaussian_scale
@@ -24,27 +32,32 @@ from dperm.release.plan import Settings, Shape, Target
 from dperm.terms.affine import Features
 from dperm.terms.inference import (
     CountScore,
-    CurvatureMatrix,
     LogisticScore,
     QuantileScore,
     ResidualScore,
-    ScaleNumbers,
     Score,
-    ScoreSum,
     WeightedScore,
 )
 from dperm.terms.moments import smat
+from dperm.terms.softmax import SoftmaxScore
 
 Vector = NDArray[np.float64]
 
 # Which family a loss belongs to; the smoothed pinball loss and the clipped residuals are the ones that have a curvature.
-FAMILIES = {"logistic": "logistic", "squared": "linear", "huber": "linear", "poisson": "counts", "quantile": "quantile"}
+FAMILIES = {
+    "logistic": "logistic",
+    "multinomial": "softmax",
+    "squared": "linear",
+    "huber": "linear",
+    "poisson": "counts",
+    "quantile": "quantile",
+}
 SCORES_SHARE, NUMBERS_SHARE = 0.05, 0.01
 LEAST_CURVATURE_SHARE, MOST_CURVATURE_SHARE = 0.10, 0.20
 EARLY_SHARE = 0.15  # of the descent's μ², for the first third of the steps; the window has the rest
 # `accepted` is the noise relative to the sampling error of a well-conditioned column; `spread` the deviation of a score in its
 # own units; `steep` the largest curvature over the usual one.
-ACCEPTED = {"logistic": 0.5, "quantile": 0.5, "linear": 0.7, "counts": 0.7}
+ACCEPTED = {"logistic": 0.5, "softmax": 0.5, "quantile": 0.5, "linear": 0.7, "counts": 0.7}
 SPREAD = {"quantile": 0.5, "linear": 0.71, "counts": 0.71}
 STEEP = {"logistic": 1.7, "quantile": 1.3, "linear": 1.3, "counts": 1.3}
 RESOLVED = 0.5  # the matrix' noise edge over the usual curvature that the radius leaves
@@ -53,7 +66,7 @@ GENEROUS, WIDE_ENOUGH = 2.4, 1.75
 SMALLEST_CLIP = {"linear": 1.5, "counts": 2.0}
 LARGEST_CLIP, LARGEST_RADIUS = 6.0, 4.0
 SMOOTHING = 0.7  # of the residuals' scale, for a quantile
-HORIZONS = {"logistic": 2.0, "quantile": 1.0, "linear": 3.0, "counts": 2.0}
+HORIZONS = {"logistic": 2.0, "softmax": 2.0, "quantile": 1.0, "linear": 3.0, "counts": 2.0}
 # Longest flow time of counts whose rows are whitened: the curvature is about 1 in every direction that can be told, so 20 is long
 # enough, and a path that noise moves further is bent by the exponential of long rows.
 LONGEST = {"counts": 20.0}
@@ -75,7 +88,7 @@ def family(problem: Problem) -> str:
 
 def curvature_share(problem: Problem, shape: Shape, target: Target) -> float:
     """(√2·κ_m·p^1.5/(0.3·μn))² in 10 … 20 %: what keeps the matrix' noise edge at 0.3 of a unit curvature."""
-    p, mu = shape.parameters(problem), gaussian_mu(target.epsilon, target.delta)
+    p, mu = free_parameters(problem, shape), gaussian_mu(target.epsilon, target.delta)
     unit = math.sqrt(2.0 * kappa(target.relation)) * target.rows_per_person
     wanted: float = (unit * p**1.5 / (0.3 * mu * shape.n)) ** 2
     return min(max(wanted, LEAST_CURVATURE_SHARE), MOST_CURVATURE_SHARE)
@@ -99,7 +112,9 @@ def shares(
         names += ["count scale", "count sum", *(["exposure sum"] if exposed else [])]
         table = {name: poisson_rule.SHARES[name] for name in names if name in poisson_rule.SHARES}
         table["count sum"] = max(table["count sum"], rule.label_share(shape, target))
-    regression = family(problem) != "logistic"
+    if several(problem):
+        names, table = [*names, CLASS_COUNTS], {CLASS_COUNTS: CLASS_SHARE}
+    regression = not problem.loss.classification
     names += ["residuals", "descent", "residuals again"] if regression else ["descent"]
     measured = regression or weighted  # without weights the scores of log-odds have the variance that their curvature says
     names += ["curvature", "scores", *(["scale numbers"] if measured else [])]
@@ -116,19 +131,29 @@ def highest_curvature(rate: float | None) -> float:
 
 
 def room(problem: Problem, shape: Shape, target: Target, mu: float, size: float, rate: float | None) -> float:
-    """a·b·μ_descent·√n/(κS): bound of a row's score, in units of S times the residual scale, whose noise is accepted."""
+    """a·b·μ_descent·√n/(κS): bound of a row's score, in units of S times the residual scale, whose noise is accepted.
+
+    `rate` is the share of positives; of several classes the mean curvature of a combination (`unevenness`).
+    """
     named = family(problem)
-    half = 0.25 if rate is None else rate * (1.0 - rate)
-    spread = math.sqrt(0.72 * half) if named == "logistic" else SPREAD[named]
+    if named == "softmax":  # the variance of a combination's score, over the square of its bound √2
+        spread = math.sqrt(0.36 * (1.0 / problem.loss.margins if rate is None else rate))
+    else:
+        half = 0.25 if rate is None else rate * (1.0 - rate)
+        spread = math.sqrt(0.72 * half) if named == "logistic" else SPREAD[named]
     return ACCEPTED[named] * spread * rule.effective_mu(mu, target) * math.sqrt(shape.n) / size
 
 
 def resolving(problem: Problem, shape: Shape, target: Target, mu: float, size: float, rate: float | None) -> float:
     """Largest R/S that keeps the curvature matrix above its noise."""
-    steep = STEEP[family(problem)]
-    if rate is not None:
-        steep = max(steep, highest_curvature(rate) / (0.72 * rate * (1.0 - rate)))
-    unit = math.sqrt(kappa(target.relation)) * target.rows_per_person * steep * math.sqrt(2.0 * shape.parameters(problem))
+    if several(problem):  # 1.7 for two classes, and as much less curved as there are more
+        steep = 0.85 * problem.loss.margins
+        steep = steep if rate is None else max(steep, 0.5 / (0.72 * rate))
+    else:
+        steep = STEEP[family(problem)]
+        if rate is not None:
+            steep = max(steep, highest_curvature(rate) / (0.72 * rate * (1.0 - rate)))
+    unit = math.sqrt(kappa(target.relation)) * target.rows_per_person * steep * math.sqrt(2.0 * free_parameters(problem, shape))
     return math.sqrt(RESOLVED * mu * shape.n / unit) / size
 
 
@@ -150,7 +175,7 @@ def limits(
     def radius(wanted: float) -> float:
         return min(max(min(wanted, most), 1.0), LARGEST_RADIUS) * size
 
-    if named in ("logistic", "quantile"):
+    if named in ("logistic", "softmax", "quantile"):
         return Limits(radius(max(free, min(GENEROUS * free, WIDE_ENOUGH))), SMOOTHING * scale, scale)
     if problem.loss.name == "huber" or clip_factor is not None:
         clip = math.inf if clip_factor is None else clip_factor * scale
@@ -174,6 +199,8 @@ def descent_settings(
     named, size = family(problem), scaled["size"]
     if named == "logistic":
         strength, curvature = bound.radius / size, 0.25
+    elif named == "softmax":  # √K in the noise ratio is taken back: a combination has the noise of log-odds
+        strength, curvature = 2.0 * bound.radius / (size * math.sqrt(problem.loss.margins)), 0.5
     elif named == "quantile":
         level = problem.loss.level  # type: ignore[attr-defined]
         strength, curvature = max(level, 1.0 - level) * bound.radius / size, 0.5 / SMOOTHING
@@ -216,17 +243,18 @@ def penalty(problem: Problem, scaled: Settings, shape: Shape) -> Vector | None:
     """Curvature of the ridge in the coordinates of θ, divided by n."""
     if problem.regularizer.name == "none":
         return None
-    intercept, p = problem.data.intercept, shape.parameters(problem)
+    intercept, p = problem.data.intercept, shape.parameters(problem) // problem.loss.margins
     columns = whitening.coefficients(np.eye(p), scaled, intercept)
     slopes = np.array([problem.regularizer.gradient(column) for column in columns])
-    return np.asarray(whitening.pulled_back(slopes, scaled, intercept)) / shape.n
+    return by_combination(problem, np.asarray(whitening.pulled_back(slopes, scaled, intercept)) / shape.n)
 
 
-def dispersion(score: Score, mu: float, numbers: Vector, target: Target) -> float:
+def dispersion(score: Score | SoftmaxScore, mu: float, numbers: Vector, target: Target) -> float:
     """φ̂ = t²/v_max·(Σ ωψ²/t²)/(Σ ωv/v_max), neither number below its own noise."""
-    noise = gaussian_scale(ScaleNumbers(score, 1.0).sensitivity(target.relation) * target.rows_per_person, mu)
+    term = terms_of(score, 1.0).numbers
+    noise = gaussian_scale(term.sensitivity(target.relation) * target.rows_per_person, mu)
     squares, curved = (max(float(number), noise) for number in np.ravel(numbers))
-    return score.slope_bound**2 / score.curvature_bound * squares / curved
+    return term.unit * squares / curved
 
 
 def inference(
@@ -235,7 +263,7 @@ def inference(
     target: Target,
     budget: Mapping[str, float],
     scaled: Settings,
-    score: Score,
+    score: Score | SoftmaxScore,
     radius: float,
     released: Mapping[str, ArrayLike],
     flat: Vector,
@@ -245,11 +273,13 @@ def inference(
     A person with m ≤ k rows has the score Σs_i, and (Σs_i)(Σs_i)ᵀ ≼ m·Σs_i s_iᵀ ≼ k·Σs_i s_iᵀ (convexity): k times the matrix of
     the rows' scores is an upper bound of the persons', whatever their rows have in common.
     """
-    p, n, persons = shape.parameters(problem), shape.n, target.rows_per_person
-    of_matrix = CurvatureMatrix(score, radius).sensitivity(target.relation) * persons
-    of_gradient = ScoreSum(score, radius).sensitivity(target.relation) * persons
+    p, n, persons, made = free_parameters(problem, shape), shape.n, target.rows_per_person, terms_of(score, radius)
+    of_matrix = made.curvature.sensitivity(target.relation) * persons
+    of_gradient = made.gradient.sensitivity(target.relation) * persons
     window = budget["descent"] * math.sqrt(1.0 - EARLY_SHARE)
-    numbers = released.get("scale numbers")
+    numbers, phi = released.get("scale numbers"), 1.0
+    if numbers is not None:
+        phi = dispersion(score, budget["scale numbers"], np.asarray(numbers), target)
     return one_step(
         Released(
             np.asarray(released["window mean"], dtype=np.float64),
@@ -258,7 +288,7 @@ def inference(
             persons * smat(np.asarray(released["scores"], dtype=np.float64), p) / n,
             gaussian_scale(of_matrix, budget["curvature"]) / (n * math.sqrt(2.0)),
             gaussian_scale(of_gradient, window) / n,
-            persons * (1.0 if numbers is None else dispersion(score, budget["scale numbers"], np.asarray(numbers), target)),
+            persons * phi,
             n,
             penalty(problem, scaled, shape),
             flat,
@@ -274,13 +304,14 @@ def score_of(
     rate: float | None,
     counts: Settings,
     heaviest: float | None,
-) -> Score:
+) -> Score | SoftmaxScore:
     """The model's score at θ. `rate` is the released share of positives, `counts` the range and mean of a count regression;
-    `heaviest` the largest weight, which is an exposure for counts."""
+    `heaviest` the largest weight, which is an exposure for counts, or one times a sample weight."""
     named = family(problem)
+    if named == "softmax":
+        return SoftmaxScore(features, theta, problem.loss.margins, heaviest)
     if named == "counts":
-        most = 1.0 if heaviest is None else heaviest
-        return CountScore(features, theta, bound.clip, counts["mean_rate"], counts["lowest"], counts["highest"], most)
+        return count_score(features, theta, bound.clip, counts, heaviest)
     if named == "logistic":
         # Weights move the fitted probabilities away from the rate, and may need all of the curvature.
         plain: Score = LogisticScore(features, theta, highest_curvature(rate if heaviest is None else None))
@@ -289,3 +320,10 @@ def score_of(
     else:
         plain = ResidualScore(features, theta, bound.clip)
     return plain if heaviest is None else WeightedScore(plain, heaviest)
+
+
+def count_score(features: Features, theta: Vector, clip: float, counts: Settings, heaviest: float | None) -> CountScore:
+    """The score of a count regression; `weight_unit` is there where rows have sample weights."""
+    most, unit = 1.0 if heaviest is None else heaviest, counts.get("weight_unit")
+    parts = (counts["mean_rate"], counts["lowest"], counts["highest"], most)
+    return CountScore(features, theta, clip, *parts, 1.0 if unit is None else unit, unit is not None)

@@ -110,9 +110,14 @@ def mean_rate(
     total = max(float(np.ravel(released["count sum"])[0]), noise, limit * 1e-3)
     weight = float(shape.n)
     if "exposure sum" in released:
-        unsure = persons * heaviest / budget["exposure sum"]
-        weight = max(float(np.ravel(released["exposure sum"])[0]), unsure, heaviest * 1e-3)
+        weight = total_weight(target, budget, released, heaviest)
     return min(total / weight, problem.data.y.high)
+
+
+def total_weight(target: Target, budget: Mapping[str, float], released: Mapping[str, ArrayLike], heaviest: float) -> float:
+    """Σ weight + noise, kept above its own noise."""
+    unsure = target.rows_per_person * heaviest / budget["exposure sum"]
+    return max(float(np.ravel(released["exposure sum"])[0]), unsure, heaviest * 1e-3)
 
 
 def settings(
