@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from dperm.mechanisms.scaled.shape_noise import crowded
 from dperm.words.spelling import closest
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ class Shape:
     missing   what a row adds whose cell is missing; None where the column has no missing cells by declaration
     marginal  the released, denoised share of the rows in each cell, and of missing cells at the end
     classes   names of the classes, where there are several; otherwise there is one curve
+    band      lower and upper end of 95 % of the noise that was added for privacy, point by point, or None where no formula covers
+              the fit. That other rows would give another curve is not counted; nor is any of it after an edit of the shape.
     """
 
     name: str
@@ -37,10 +40,13 @@ class Shape:
     missing: float | Vector | None
     marginal: Vector
     classes: tuple[str, ...] = ()
+    band: Vector | None = None
 
 
 def draw_shapes(shapes: Mapping[str, Shape], names: str | Sequence[str] | None = None) -> Figure:
-    """A matplotlib figure with a panel per shape: its curve, and below it where the rows are by the released marginal."""
+    """A matplotlib figure with a panel per shape: its curve and band, and below it where the rows are by the released marginal.
+
+    Beyond the middle 99 % of that marginal the curve is dotted and has no band: few rows or none hold it there."""
     chosen = list(shapes) if names is None else [names] if isinstance(names, str) else list(names)
     unknown = [name for name in chosen if name not in shapes]
     if unknown:
@@ -70,15 +76,19 @@ def _panel(axes: Axes, shape: Shape, *, first: bool) -> None:
     behind.set_yticks([])
     axes.set_zorder(behind.get_zorder() + 1)
     axes.patch.set_visible(False)
-    curves, names = np.atleast_2d(shape.value), shape.classes or ("",)
+    curves, names, sure = np.atleast_2d(shape.value), shape.classes or ("",), crowded(shape.marginal)
     for place, curve in enumerate(curves):
         colour = LINE if len(curves) == 1 else f"C{place % 10}"
-        axes.step(shape.grid, curve, where="mid", color=colour, linewidth=1.4, label=names[place])
+        axes.step(shape.grid, curve, where="mid", color=colour, linewidth=0.9, alpha=0.45, linestyle=":")
+        axes.step(shape.grid[sure], curve[sure], where="mid", color=colour, linewidth=1.4, label=names[place])
         if shape.missing is not None and shape.marginal[-1] > 0:  # some were found to be missing
             gap = float(np.atleast_1d(shape.missing)[place])
             axes.plot([shape.grid[-1] + 6 * width], [gap], marker="D", markersize=4, color=colour)
             if len(curves) == 1:
                 axes.annotate("missing", (shape.grid[-1], gap), fontsize=7, ha="right", va="bottom")
+    if shape.band is not None:
+        low, high = shape.band[:, sure]
+        axes.fill_between(shape.grid[sure], low, high, step="mid", color=LINE, alpha=0.2, linewidth=0)
     axes.axhline(0.0, color="#888888", linewidth=0.6)
     if first and shape.classes:
         axes.legend(fontsize=6, frameon=False)

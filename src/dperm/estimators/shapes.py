@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dperm.estimators.base import PrivateEstimator
 from dperm.estimators.saving import Extra
+from dperm.estimators.shape_bands import band_of, kept_noise, noise_of, stored_noise, without_edited
 from dperm.estimators.shape_plot import Shape, draw_shapes
 from dperm.mechanisms.scaled.additive import MOST_COLUMNS, Additive
 from dperm.mechanisms.scaled.additive_poisson import AdditivePoisson, additive_of
@@ -36,6 +37,7 @@ class Shapes(PrivateEstimator):
     per_column: ClassVar[bool] = False
     has_intervals: ClassVar[bool] = False
     _edited: Any = None  # coefficients after edits, in the place of the released ones
+    _noise: np.ndarray | None = None  # standard deviations of the shapes at their 257 places; None where no formula covers the fit
     edits_: tuple[str, ...] = ()
 
     @property
@@ -75,6 +77,7 @@ class Shapes(PrivateEstimator):
         table[place, :CELLS] = value / self._step() + self._means[margin][place]
         w[j] = 0.0
         what = f"{column}: {getattr(change, '__name__', 'changed')}" + ("" if label is None else f", for {label}")
+        model._noise = without_edited(self._noise, place)
         model._edited, model.edits_ = changed, (*self.edits_, what)
         model._in_callers_units()
         return model
@@ -149,6 +152,7 @@ class Shapes(PrivateEstimator):
         self._shares = np.array([column.places for column in found])
         self._centre = np.asarray(record["decided"]["shift"], dtype=np.float64)
         self.curves_ = str(record["decided"]["shapes"])
+        self._noise = noise_of(record)
         self._in_callers_units()
 
     def _margins(self) -> tuple[int, ...]:
@@ -175,7 +179,8 @@ class Shapes(PrivateEstimator):
             gap = value[..., CELLS] if value.ndim > 1 else float(value[CELLS])
             missing = gap if encoding.rules[j] in ("mean", "released") else None
             name = encoding.names[j]
-            found[name] = Shape(name, grid, value[..., :CELLS], missing, self._shares[place], self._class_names())
+            band = band_of(value, self._noise, place, unit)
+            found[name] = Shape(name, grid, value[..., :CELLS], missing, self._shares[place], self._class_names(), band)
         return found
 
     def _class_names(self) -> tuple[str, ...]:
@@ -250,6 +255,7 @@ class Shapes(PrivateEstimator):
             "shares": self._shares.tolist(),
             "centre": self._centre.tolist(),
             "curves": self.curves_,
+            **kept_noise(self._noise),
         }
         if self._edited is not None:
             record["shapes"] |= {"edited": self._edited.tolist(), "edits": list(self.edits_)}
@@ -269,6 +275,7 @@ class Shapes(PrivateEstimator):
         if not (fits and self.fit_intercept and np.isfinite(self._shares).all() and np.isfinite(self._centre).all()):
             raise ValueError("shapes that do not fit the coefficients")
         self.curves_ = str(shapes["curves"])
+        self._noise = stored_noise(shapes, self._shares.shape)
         if "edited" in shapes:
             edited = np.array(shapes["edited"], dtype=np.float64)
             if edited.shape != self.w_.shape or not np.isfinite(edited).all():

@@ -60,10 +60,11 @@ class Panel:
     line: Sequence[tuple[float, float]] = ()
     band: Sequence[tuple[float, float, float]] = ()  # x, low, high
     levels: Sequence[tuple[str, float, str]] = ()
+    sure: tuple[int, int] | None = None  # points of the line that rows hold; the rest is drawn faint, and cut at the frame
 
     @property
     def reach(self) -> float:
-        heights = [abs(y) for _, y in self.line] + [abs(v) for _, v, _ in self.levels]
+        heights = [abs(y) for _, y in self.line[slice(*(self.sure or (0, None)))]] + [abs(v) for _, v, _ in self.levels]
         return max([*heights, *(abs(side) for _, low, high in self.band for side in (low, high)), 0.0])
 
     def html(self, reach: float) -> str:
@@ -78,11 +79,17 @@ class Panel:
         left, right = self.line[0][0], self.line[-1][0]
 
         def at(x: float, y: float) -> str:
-            return f"{46 + 200 * (x - left) / (right - left):.1f},{62 - 50 * y / reach:.1f}"
+            return f"{46 + 200 * (x - left) / (right - left):.1f},{62 - 50 * min(max(y / reach, -1.0), 1.0):.1f}"
 
         band = [at(x, high) for x, _, high in self.band] + [at(x, low) for x, low, _ in reversed(self.band)]
         shaded = f'<polygon points="{" ".join(band)}" fill="var(--bar)" opacity=".22"/>' if band else ""
         path = " ".join(at(x, y) for x, y in self.line)
+        stroke = '<polyline fill="none" stroke="var(--bar)"'
+        drawn = f'{stroke} stroke-width="2.5" points="{path}"/>'
+        if self.sure is not None:
+            held = " ".join(at(x, y) for x, y in self.line[slice(*self.sure)])
+            drawn = f'{stroke} stroke-width="1.2" stroke-dasharray="2 3" opacity=".6" points="{path}"/>'
+            drawn += f'{stroke} stroke-width="2.5" points="{held}"/>'
         places = ((46, "start"), (146, "middle"), (246, "end"))
         ticks = "".join(
             f'<text x="{place}" y="130" text-anchor="{anchor}">{text}</text>'
@@ -97,7 +104,7 @@ class Panel:
             f'<svg class="small" viewBox="0 0 252 136" role="img" aria-label="{label}">'
             '<rect x="46" y="12" width="200" height="100" fill="none" stroke="var(--line)"/>'
             '<line x1="46" x2="246" y1="62" y2="62" stroke="var(--soft)" stroke-dasharray="3 3"/>'
-            f'{shaded}<polyline fill="none" stroke="var(--bar)" stroke-width="2.5" points="{path}"/>{ticks}{sides}</svg>'
+            f"{shaded}{drawn}{ticks}{sides}</svg>"
         )
 
 

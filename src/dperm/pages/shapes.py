@@ -6,6 +6,7 @@ import numpy as np
 
 from dperm.mechanisms.scaled.additive import Additive
 from dperm.mechanisms.scaled.additive_poisson import AdditivePoisson, additive_of
+from dperm.mechanisms.scaled.shape_noise import BAND, FAINT, NORMAL, crowded, shape_noise
 from dperm.mechanisms.scaled.smoothness import shape_values
 from dperm.pages.charts import Panel, Panels
 from dperm.pages.document import Block
@@ -28,18 +29,22 @@ def shape_blocks(subject: Subject) -> list[Block]:
     w, centre = (np.array(part, dtype=np.float64) for part in (record["coefficients"]["encoded"], record["decided"]["shift"]))
     margins = subject.problem.loss.margins
     found = [shape_values(part, plan.shape.d, mechanism.curved, centre, shares)[0] for part in w.reshape(margins, -1)]
-    panels = []
+    noise = shape_noise(subject.problem, plan, record["decided"], record["released"], w)
+    panels, unit = [], subject.half or 1.0
     for place, j in enumerate(mechanism.curved):
         low, high = float(encoding.low[j]), float(encoding.high[j])
         grid = low + (high - low) * (np.arange(CELLS) + 0.5) / CELLS
         for margin, values in enumerate(found):
-            curve = values[place, :CELLS] * (subject.half or 1.0)
-            words = f"from {curve.min():+.2g} to {curve.max():+.2g}"
+            curve, sure = values[place, :CELLS] * unit, crowded(shares[place])
+            words = f"from {curve[sure].min():+.2g} to {curve[sure].max():+.2g}"
             name = encoding.names[j] + (f", {_label(subject, margin)}" if margins > 1 else "")
-            panels.append(Panel(name, words, list(zip(grid.tolist(), curve.tolist()))))
+            line = list(zip(grid.tolist(), curve.tolist()))
+            reach = None if noise is None else NORMAL * unit * noise[place, :CELLS]
+            band = [] if reach is None else list(zip(*(part[sure].tolist() for part in (grid, curve - reach, curve + reach))))
+            panels.append(Panel(name, words, line, band, sure=(sure.start, sure.stop)))
     caption = (
         f"Change of the {subject.outcome} along each numeric column, all else equal, counted from its average under the released "
-        f"marginals. Smoothness: {record['decided']['shapes']}."
+        f"marginals. {'' if noise is None else BAND + ' '}{FAINT} Smoothness: {record['decided']['shapes']}."
     )
     return [Panels(panels, caption)]
 

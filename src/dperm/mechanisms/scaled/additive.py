@@ -47,10 +47,12 @@ from dperm.release.asks import Asking, Close, Decide, Open, Program, Publish, Se
 from dperm.release.plan import Plan, Settings, Shape, Stage, Target, Vector, options_of, register
 from dperm.terms.additive import PLACES, CellFilling, CurveFeatures, Curving, Marginals, Recalibration
 from dperm.terms.affine import Features
-from dperm.terms.statistics import LogHistogram, Residuals, gradient_term
+from dperm.terms.moments import CentredMoments
+from dperm.terms.statistics import LogHistogram, Residuals, SquareSum, gradient_term
 
 LOSSES = ("logistic", "multinomial", "squared", "huber")
 MOST_COLUMNS = 256  # a basis of 256 cells is computed for each
+MOST_PRODUCTS = 128  # columns whose second moments are all released: some 8,000 numbers in the record
 ENOUGH = 80.0  # μn of the recalibration below which its noise would do more harm than good
 
 
@@ -60,6 +62,8 @@ class Additive:
     """Scaled descent on linear columns and on the released shapes of the columns `curved`; nothing to tune.
 
     curved     numeric columns, encoded in [-1/2, 1/2], that get a shape; all columns keep a linear part
+    products   release all second moments of up to 128 columns where squares alone would cost the same: the bands of shapes need
+               them (`shape_curvature.py`); the fit does not
     The other options are those of `ScaledGradient`.
 
     **Guarantee**: μ(ε, δ)-GDP in stages, for the target's relation.
@@ -76,8 +80,9 @@ class Additive:
     gaps: tuple[int, ...] = ()
     curved: tuple[int, ...] = ()
     edition: int = centre_rule.EDITION
+    products: bool = True
 
-    UNSTATED: ClassVar[dict[str, Any]] = {"edition": 1}  # version 0.2.0 had no such option
+    UNSTATED: ClassVar[dict[str, Any]] = {"edition": 1, "products": False}  # versions 0.2.0 and 0.3.0 had no such options
     name: ClassVar[str] = "additive"
     linear: ClassVar[bool] = False  # what it releases is a shape per column: linear estimators refuse it
 
@@ -122,6 +127,8 @@ class Additive:
             raise ValueError(f"Expected curved= below the number of columns ({shape.d}), found {self.curved[-1]}.")
         budget = self._shares(problem, shape, target, kinds)
         public = {name: rule.described(name, mu, target) for name, mu in budget.items()}
+        if self._squares(shape) is CentredMoments:
+            public["squares"]["releases"] = "sums of squares and products of the centred columns"
         public["descent"] |= {
             "columns": rule.kinds_in_words(kinds),
             "declared_kinds": len(self.kinds),
@@ -152,10 +159,11 @@ class Additive:
 
         if "present" not in budget:
             yield See(seen(np.zeros(shape.d)))
-        released |= yield from scaling_releases(problem, plan, kinds, self.gaps, seen)
-        scaled = rule.centred_and_scaled(problem, shape, target, kinds, budget, released, self.gaps)
+        released |= yield from scaling_releases(problem, plan, kinds, self.gaps, seen, self._squares(shape))
+        plain = {**released, "squares": np.asarray(released["squares"])[: shape.d]}  # the first of the moments
+        scaled = rule.centred_and_scaled(problem, shape, target, kinds, budget, plain, self.gaps)
         columns = self.columns(plan, released)
-        choice = choose_smoothness(self._flow(plan, problem, kinds, released, scaled), columns)
+        choice = choose_smoothness(self._flow(plan, problem, kinds, plain, scaled), columns)
         tables = tables_of(columns, choice.kernel) if choice.rung is not None else np.zeros((0, PLACES, 0))
         theta, features, clips = yield from self._descend(plan, problem, scaled, choice, tables, released)
         settings = {**scaled, **choice.settings, **in_words(choice), "clips": clips}
@@ -196,6 +204,10 @@ class Additive:
             cost,
             refined=rule.is_regression(problem) and self.clip_factor is None,
         )
+
+    def _squares(self, shape: Shape) -> type[SquareSum] | type[CentredMoments]:
+        """The term of the squares: with all products where bands will need them and there are not too many."""
+        return CentredMoments if self.products and self.curved and shape.d <= MOST_PRODUCTS else SquareSum
 
     def columns(self, plan: Plan, released: Mapping[str, object]) -> list[Column]:
         """The released histograms as densities and bases; none where no column has a shape."""
