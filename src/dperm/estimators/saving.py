@@ -36,6 +36,7 @@ class ShapesRecord(TypedDict):
     shares: list[list[float]]
     centre: list[float]
     curves: str
+    noise: NotRequired[list[list[float] | None]]
     edited: NotRequired[list[float] | list[list[float]]]
     edits: NotRequired[list[str]]
 

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
+from dperm.estimators.saving import ShapesRecord
 from dperm.mechanisms.scaled.shape_noise import NORMAL, shape_noise
+from dperm.release.record import CertificateRecord
 from dperm.terms.additive import CELLS
 from dperm.walk.fitting import rebuilt_plan
 
 Vector = NDArray[np.float64]
 
 
-def noise_of(record: Mapping[str, Any]) -> Vector | None:
+def noise_of(record: CertificateRecord) -> Vector | None:
     """Standard deviations of the shapes at their places, from what the record holds; None where no formula covers the fit."""
     plan, problem = rebuilt_plan(record)
     w = np.asarray(record["coefficients"]["encoded"], dtype=np.float64)
@@ -39,14 +38,12 @@ def without_edited(noise: Vector | None, place: int) -> Vector | None:
     return left
 
 
-def kept_noise(noise: Vector | None) -> dict[str, object]:
-    """For a model's file: a list per shape, None for an edited one; nothing where there are no bands."""
-    if noise is None:
-        return {}
-    return {"noise": [row.tolist() if np.isfinite(row).all() else None for row in noise]}
+def kept_noise(noise: Vector) -> list[list[float] | None]:
+    """For a model's file: a list per shape, None for an edited one."""
+    return [row.tolist() if np.isfinite(row).all() else None for row in noise]
 
 
-def stored_noise(shapes: Mapping[str, Any], wanted: tuple[int, ...]) -> Vector | None:
+def stored_noise(shapes: ShapesRecord, wanted: tuple[int, ...]) -> Vector | None:
     """Of a model's file; files of version 0.3.0 and before hold none."""
     if "noise" not in shapes:
         return None

@@ -37,7 +37,7 @@ class Shapes(PrivateEstimator):
     per_column: ClassVar[bool] = False
     has_intervals: ClassVar[bool] = False
     _edited: Any = None  # coefficients after edits, in the place of the released ones
-    _noise: np.ndarray | None = None  # standard deviations of the shapes at their 257 places; None where no formula covers the fit
+    _noise: np.ndarray | None = None  # standard deviations of the shapes at their 257 places, where a formula covers the fit
     edits_: tuple[str, ...] = ()
 
     @property
@@ -255,8 +255,9 @@ class Shapes(PrivateEstimator):
             "shares": self._shares.tolist(),
             "centre": self._centre.tolist(),
             "curves": self.curves_,
-            **kept_noise(self._noise),
         }
+        if self._noise is not None:
+            record["shapes"]["noise"] = kept_noise(self._noise)
         if self._edited is not None:
             record["shapes"] |= {"edited": self._edited.tolist(), "edits": list(self.edits_)}
         return record

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, ndtri
 
+from dperm.mechanisms.registry import mechanism_of_plan
 from dperm.mechanisms.scaled import settings as rule
 from dperm.mechanisms.scaled.additive import Additive
 from dperm.mechanisms.scaled.gradient import budget_of
@@ -70,7 +71,7 @@ class Blocks:
 
 def blocks_of(plan: Plan, decided: Record, released: Record) -> Blocks:
     """The curvature of the coordinates (linear columns, curves one after the other)."""
-    mechanism, n, d = Additive(**dict(plan.options)), plan.shape.n, plan.shape.d
+    mechanism, n, d = mechanism_of_plan(plan, Additive), plan.shape.n, plan.shape.d
     columns, scale = mechanism.columns(plan, released), np.asarray(decided["scale"])
     kernel = (decided["kernel_scale"], decided["kernel_power"]) if "kernel_scale" in decided else None
     tables = np.zeros((len(columns), PLACES, 0)) if kernel is None else tables_of(columns, kernel)
@@ -137,7 +138,7 @@ def mean_curvature(problem: Problem, plan: Plan, decided: Record, released: Reco
     if rule.is_regression(problem):
         limit = min(limit, getattr(problem.loss, "threshold", math.inf))
         return _share_below(np.asarray(released["residuals again"], dtype=np.float64), problem.data.y.width, limit)
-    mechanism, d = Additive(**dict(plan.options)), plan.shape.d
+    mechanism, d = mechanism_of_plan(plan, Additive), plan.shape.d
     shares = np.array([column.places for column in mechanism.columns(plan, released)])
     values, means = shape_values(w, d, mechanism.curved, np.asarray(decided["shift"]), shares)
     straight = [j for j in range(d) if j not in mechanism.curved]

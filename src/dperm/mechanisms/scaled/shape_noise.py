@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dperm.mechanisms.registry import mechanism_of_plan
 from dperm.mechanisms.scaled import settings as rule
 from dperm.mechanisms.scaled.additive import Additive
 from dperm.mechanisms.scaled.shape_curvature import Blocks, blocks_of, mean_curvature
@@ -48,7 +49,7 @@ def shape_noise(problem: Problem, plan: Plan, decided: Record, released: Record,
     """
     if plan.mechanism != Additive.name:
         return None
-    mechanism = Additive(**dict(plan.options))
+    mechanism = mechanism_of_plan(plan, Additive)
     plain = problem.loss.name in COVERED and problem.loss.margins == 1 and mechanism.max_weight is None
     few = plan.shape.d + (FUNCTIONS + 1) * len(mechanism.curved) <= MOST_COORDINATES
     if not (mechanism.curved and plain and few):
