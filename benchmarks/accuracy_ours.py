@@ -85,7 +85,9 @@ def fitted(kind, epsilon: float, train, y, before: bool = False, **options):
     model = kind(epsilon, delta=1e-6, relation="zero-out", **options)
     if before:
         plan = model.plan(len(y))
-        stated = {name: value for name, value in plan.options.items() if name != "edition"}
+        stated = {name: value for name, value in plan.options.items() if name not in ("edition", "aim")}
+        if plan.options.get("aim") == "probabilities":
+            stated |= {"clip_factor": 0.7, "horizon": 1.0}
         model = kind(epsilon, delta=1e-6, relation="zero-out", method=mechanism_of_record(plan.mechanism, stated), **options)
     return model.fit(train, y)
 

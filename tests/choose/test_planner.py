@@ -47,9 +47,9 @@ def test_the_decision_table(problem, asked, epsilon, delta, expected):
 
 def test_probabilities_below_one_half_start_at_the_log_odds_with_a_milder_clip():
     mild = planner.choose("auto", LOGISTIC, Shape(100, 1), target(0.1), asked_for="probabilities", kinds=("numeric",))
-    assert (mild.clip_factor, mild.horizon, mild.start) == (0.7, 1.0, "rate")
+    assert (mild.clip_factor, mild.horizon, mild.start, mild.aim) == (None, None, "rate", "probabilities")
     sharp = planner.choose("auto", LOGISTIC, Shape(100, 1), target(0.1), asked_for="accuracy", kinds=("numeric",))
-    assert (sharp.clip_factor, sharp.horizon, sharp.start) == (None, None, "zero")
+    assert (sharp.clip_factor, sharp.horizon, sharp.start, sharp.aim) == (None, None, "zero", "accuracy")
 
 
 def test_compare_lists_every_alternative_with_a_reason():

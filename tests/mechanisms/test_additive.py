@@ -211,7 +211,7 @@ KINDS = ("numeric",) * 3 + ("boolean",)
 OWN: dict[str, Any] = {"kinds": KINDS, "curved": (0, 1, 2)}
 CASES: dict[str, tuple[Any, Additive]] = {
     "hinge": (LogisticLoss(), Additive(**OWN)),
-    "logistic": (LogisticLoss(), Additive(clip_factor=0.7, horizon=1.0, start="rate", **OWN)),
+    "logistic": (LogisticLoss(), Additive(aim="probabilities", start="rate", **OWN)),
     "squared": (SquaredLoss(), Additive(**OWN)),
     "huber": (HuberLoss(0.3), Additive(**OWN)),
     "weighted": (SquaredLoss(), Additive(max_weight=2.5, **OWN)),

@@ -11,7 +11,7 @@ import pytest
 
 import dperm
 from dperm.mechanisms import ScaledGradient, Shape, Target
-from dperm.mechanisms.scaled import centre, settling
+from dperm.mechanisms.scaled import aims, centre, settling
 from dperm.privacy import gaussian_mu
 from dperm.problem import DataBounds, Interval, LogisticLoss, Problem, SquaredLoss
 from dperm.release.driver import watching
@@ -113,3 +113,29 @@ def test_shrinkage_helps_on_average_and_leaves_a_strong_signal_alone() -> None:
 def test_the_second_mean_counts_by_its_noise() -> None:
     assert centre.believed_step(1.0, 0.01, {"rough mean": 0.1, "mean": 0.1}) > 0.999
     assert centre.in_two_steps(["radius", "squares"]) == ["radius", "squares"]
+
+
+def test_the_clip_of_probabilities_grows_as_noise_falls_and_with_rare_positives() -> None:
+    ratios = np.geomspace(1e-6, 10.0, 60)
+    for rate in (None, 0.5, 0.1, 1e-6):
+        clips = [aims.clip_for_probabilities(nu, rate) for nu in ratios]
+        assert all(aims.SMALLEST <= clip <= aims.LARGEST for clip in clips) and clips == sorted(clips, reverse=True)
+    assert aims.clip_for_probabilities(0.01, 0.1) == aims.clip_for_probabilities(0.01, 0.9) > aims.clip_for_probabilities(0.01, 0.5)
+    with pytest.raises(ValueError, match="aim"):
+        ScaledGradient(aim="ranks")
+
+
+def test_the_clip_of_probabilities_is_decided_from_what_was_released() -> None:
+    """Two tables with the same declarations, one with few positives: the record states the clip of its own released rate."""
+    X, y = heavy()
+    for labels in (y, y * (np.arange(len(y)) % 8 == 0)):
+        method = ScaledGradient(kinds=("numeric",) * 10, aim="probabilities", start="rate")
+        own = {**options(2), "method": method}
+        certificate = dperm.LogisticRegression(1.0, **own).fit(X, labels).certificate_
+        decided = certificate.record["decided"]
+        assert decided["clip_factor"] == aims.clip_for_probabilities(decided["noise_ratio"], decided["positive_rate"])
+        assert decided["clip"] == pytest.approx(decided["clip_factor"] * decided["size"])
+        assert certificate.record["mechanism"]["options"]["aim"] == "probabilities" and certificate.verify(allow_seeded=True).ok
+        altered = json.loads(json.dumps(certificate.record))
+        altered["mechanism"]["options"]["aim"] = "accuracy"
+        assert not dperm.Certificate(altered).verify(allow_seeded=True).ok

@@ -141,7 +141,8 @@ KINDS = ("numeric",) * 5 + ("boolean",)
 CASES = {
     "plain": (LogisticLoss(), ScaledGradient(kinds=("numeric",) * 6)),
     "flags": (LogisticLoss(), ScaledGradient(kinds=KINDS)),
-    "probabilities": (LogisticLoss(), ScaledGradient(kinds=("numeric",) * 6, clip_factor=0.7, horizon=1.0, start="rate")),
+    "probabilities": (LogisticLoss(), ScaledGradient(kinds=("numeric",) * 6, aim="probabilities", start="rate")),
+    "probabilities, clip fixed": (LogisticLoss(), ScaledGradient(("numeric",) * 6, clip_factor=0.7, horizon=1.0, start="rate")),
     "regression": (SquaredLoss(), ScaledGradient(kinds=KINDS)),
     "huber": (HuberLoss(0.3), ScaledGradient(kinds=KINDS)),
     "softmax": (MultinomialLoss(classes=3), ScaledGradient(kinds=KINDS)),

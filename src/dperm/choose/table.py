@@ -117,7 +117,7 @@ def build(name: str, *, asked_for: str, kinds: Sequence[str], problem: Problem) 
     if "kinds" in fields:
         options["kinds"] = tuple(kinds)
     if name == "scaled-gradient" and asked_for == "probabilities" and problem.loss.name == "logistic":
-        options |= {"clip_factor": 0.7, "horizon": 1.0, "start": "rate"}
+        options |= {"aim": "probabilities", "start": "rate"}
     if name == "scaled-poisson":
         options["labels"] = "counts"
     return mechanism_from_spec(name, options)

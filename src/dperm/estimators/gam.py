@@ -50,7 +50,7 @@ class GAMClassifier(Shapes, PrivateClassifier):
 
     def _options(self) -> dict[str, Any]:
         binary = len(self.classes_) == 2
-        return {"clip_factor": 0.7, "horizon": 1.0, "start": "rate"} if self.loss == "logistic" and binary else {}
+        return {"aim": "probabilities", "start": "rate"} if self.loss == "logistic" and binary else {}
 
     def _margins(self) -> tuple[int, ...]:
         return (-1,) if len(self.classes_) == 2 else (len(self.classes_), -1)

@@ -81,13 +81,16 @@ class Additive:
     curved: tuple[int, ...] = ()
     edition: int = centre_rule.EDITION
     products: bool = True
+    aim: str = "accuracy"
 
-    UNSTATED: ClassVar[dict[str, Any]] = {"edition": 1, "products": False}  # versions 0.2.0 and 0.3.0 had no such options
+    # Versions 0.2.0 and 0.3.0 had no such options.
+    UNSTATED: ClassVar[dict[str, Any]] = {"edition": 1, "products": False, "aim": "accuracy"}
     name: ClassVar[str] = "additive"
     linear: ClassVar[bool] = False  # what it releases is a shape per column: linear estimators refuse it
 
     def __post_init__(self) -> None:
-        line = ScaledGradient(self.kinds, self.clip_factor, self.horizon, self.start, self.max_weight, self.gaps, self.edition)
+        shared = (self.kinds, self.clip_factor, self.horizon, self.start, self.max_weight, self.gaps, self.edition, self.aim)
+        line = ScaledGradient(*shared)
         for label in ("kinds", "gaps"):
             object.__setattr__(self, label, getattr(line, label))
         object.__setattr__(self, "curved", gaps_rule.check_gaps(self.curved))
@@ -136,6 +139,7 @@ class Additive:
             "clip_factor": "rule" if self.clip_factor is None else self.clip_factor,
             "horizon": "rule" if self.horizon is None else self.horizon,
             "start": self.start,
+            **({} if self.aim == "accuracy" else {"aim": self.aim}),
             "max_weight": "none" if self.max_weight is None else self.max_weight,
             "momentum": rule.MOMENTUM,
             **gaps_rule.gaps_in_words(self.gaps, shape),
@@ -189,7 +193,7 @@ class Additive:
 
         def settings(wide: Shape, size: float, clip: float | None, reach: float | None) -> Settings:
             own = clip is None
-            wishes = rule.Wishes(self.clip_factor if own else clip, self.horizon if own else reach, self.max_weight)
+            wishes = rule.Wishes(self.clip_factor if own else clip, self.horizon if own else reach, self.max_weight, self.aim)
             return rule.descent_settings(
                 problem, wide, target, kinds, budget, released, {**scaled, "size": size}, wishes, MOST_STEPS
             )

@@ -25,6 +25,7 @@ from dperm.mechanisms.scaled import centre as centre_rule
 from dperm.mechanisms.scaled import gaps as gaps_rule
 from dperm.mechanisms.scaled import settings as rule
 from dperm.mechanisms.scaled import settling
+from dperm.mechanisms.scaled.aims import check_aim
 from dperm.mechanisms.scaled.noise_ratio import noise_warning
 from dperm.mechanisms.scaled.ranges import private_ranges
 from dperm.privacy import Gaussian
@@ -61,7 +62,7 @@ class ScaledGradient:
     kinds : tuple of str
         "numeric", "categorical", "boolean", "sparse", "free" or "private" per encoded column; all "free" if left out.
     clip_factor : float or None
-        The clip in units of S (accuracy: 0.25; probabilities: 0.7; regression: by the rule).
+        The clip in units of S (accuracy: 0.25; probabilities and regression: by the rule).
     horizon : float or None
         Norm that the noise may reach in a flat direction (accuracy: from 2, more for many classes; probabilities: 1;
         regression: at most 3).
@@ -74,6 +75,8 @@ class ScaledGradient:
         Columns whose missing cells take the released centre. Their present cells are counted.
     edition : {2, 1}
         Of the rule; records that state none were made by the first.
+    aim : {"accuracy", "probabilities"}
+        What a classifier is asked for: its clip and horizon follow (`aims.py`).
 
     Examples
     --------
@@ -88,9 +91,10 @@ class ScaledGradient:
     max_weight: float | None = None
     gaps: tuple[int, ...] = ()
     edition: int = centre_rule.EDITION
+    aim: str = "accuracy"
 
     name: ClassVar[str] = "scaled-gradient"
-    UNSTATED: ClassVar[dict[str, Any]] = {"gaps": (), "edition": 1}  # version 0.1.0 had no such options
+    UNSTATED: ClassVar[dict[str, Any]] = {"gaps": (), "edition": 1, "aim": "accuracy"}  # version 0.1.0 had no such options
     last: ClassVar[str] = "descent"
 
     def __post_init__(self) -> None:
@@ -98,6 +102,7 @@ class ScaledGradient:
         rule.check_kinds(self.kinds)
         object.__setattr__(self, "gaps", gaps_rule.check_gaps(self.gaps))
         centre_rule.check_edition(self.edition)
+        check_aim(self.aim)
         if self.start not in ("zero", "rate"):
             raise ValueError(f"Expected start in ('zero', 'rate'), found {self.start!r}.")
         for label in ("clip_factor", "horizon", "max_weight"):
@@ -130,6 +135,7 @@ class ScaledGradient:
             "clip_factor": "rule" if self.clip_factor is None else self.clip_factor,
             "horizon": "rule" if self.horizon is None else self.horizon,
             "start": self.start,
+            **({} if self.aim == "accuracy" else {"aim": self.aim}),
             "max_weight": "none" if self.max_weight is None else self.max_weight,
             "momentum": rule.MOMENTUM,
             **gaps_rule.gaps_in_words(self.gaps, shape),
@@ -159,7 +165,7 @@ class ScaledGradient:
         released = yield from known_bounds(plan, kinds)
         released |= yield from scaling_releases(problem, plan, kinds, self.gaps)
         scaled = rule.centred_and_scaled(problem, shape, target, kinds, budget, released, self.gaps)
-        wishes = rule.Wishes(self.clip_factor, self.horizon, self.max_weight)
+        wishes = rule.Wishes(self.clip_factor, self.horizon, self.max_weight, self.aim)
         settings = rule.descent_settings(problem, shape, target, kinds, budget, released, scaled, wishes)
         settings = settings if self.edition == 1 else settling.without_cap(settings)
         features = features_of(problem, scaled)

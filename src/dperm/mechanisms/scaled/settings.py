@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dperm.mechanisms.scaled.aims import clip_for_probabilities
 from dperm.mechanisms.scaled.centre import NARROW, believed_step, halved, in_two_steps, reach
 from dperm.mechanisms.scaled.gaps import PRESENT_SHARE, centring, filling, present_cells
 from dperm.mechanisms.scaled.stages import RELEASES
@@ -277,11 +278,13 @@ def noise_ratio(problem: Problem, shape: Shape, target: Target, kinds: Sequence[
 
 @dataclass(frozen=True)
 class Wishes:
-    """What the caller fixes of a descent; None leaves it to the rule. `max_weight` None: there are no sample weights."""
+    """What the caller fixes of a descent; None leaves it to the rule. `max_weight` None: there are no sample weights. `aim` is
+    what a classifier is asked for (`aims.py`)."""
 
     clip_factor: float | None = None
     horizon: float | None = None
     max_weight: float | None = None
+    aim: str = "accuracy"
 
 
 def descent_settings(
@@ -312,6 +315,8 @@ def descent_settings(
         clip = min(max(math.sqrt(0.05 / nu), 0.4), 5.0)
         columns = max(shape.d / scaled["size"] ** 2, 1.0)
         reach = min(3.0, 2.0 * NOISE_LIMIT / (clip * nu * columns))
+    elif wishes.aim == "probabilities":
+        clip, reach = clip_for_probabilities(nu, rate), 1.0
     else:
         clip, reach = _of_classifier(problem.loss.margins, nu, rate, has_flags(kinds))
     clip = clip if wishes.clip_factor is None else wishes.clip_factor
