@@ -10,6 +10,8 @@ import numpy as np
 from dperm.audit import densities
 from dperm.audit.quadrature import ExactProfile, OneColumn, exact, neighbour_pairs
 from dperm.mechanisms.gradient import Gradient
+from dperm.mechanisms.objective.mechanism import Tilted
+from dperm.mechanisms.schedule import Descent
 from dperm.privacy import RELATIONS, Guarantee, compose
 from dperm.problem import DataBounds, Interval, LogisticLoss, Problem
 from dperm.release.plan import Shape, Target
@@ -61,7 +63,7 @@ def gradient_rows(steps: tuple[int, ...] = (1, 2, 3), relations: tuple[str, ...]
         for count in steps:
             mechanism = Gradient(steps=count, step_size=1.5, clip=0.5, momentum=0.0, output="last")
             planned = plan(LOGISTIC, Shape(4, 1), Target(1.0, DELTA, relation), mechanism)
-            noise = planned.stage("descent").settings["noise_of_mean"]
+            noise = planned.settings("descent", Descent).noise_of_mean
             density = partial(
                 densities.gradient_descent, loss=LogisticLoss(), steps=count, step_size=1.5, clip=0.5, noise=noise, n=4
             )
@@ -83,13 +85,13 @@ def objective_rows(relations: tuple[str, ...] = RELATIONS) -> list[ExactRow]:
             mechanism = mechanism_from_spec("objective", {"noise_kind": kind, "most_rows": "nominal"})
             planned = plan(LOGISTIC, Shape(4, 1), Target(1.0, DELTA, relation), mechanism)
             stage = planned.stage("objective")
-            settings = stage.settings
+            settings = planned.settings("objective", Tilted)
             density = partial(
                 densities.objective_perturbation,
                 loss=LogisticLoss(),
-                ridge=settings["ridge"],
-                noise=settings["noise_scale"],
-                pure=settings["noise"] == "pure",
+                ridge=settings.ridge,
+                noise=settings.noise_scale,
+                pure=settings.noise == "pure",
             )
             found = exact(density, _pairs(relation), epsilons=np.linspace(0, 2, 41), cells=1024)
             claim = compose([stage.event], relation)

@@ -19,6 +19,7 @@ from dperm.audit.objective import chaudhuri_calibration, minimise
 from dperm.audit.repeated import repeated
 from dperm.audit.trials import Distinguished, distinguish
 from dperm.mechanisms.gradient import Gradient
+from dperm.mechanisms.schedule import Descent
 from dperm.privacy import GDP, ApproxDP, Guarantee, PureDP, gaussian_mu
 from dperm.problem import DataBounds, Interval, LogisticLoss, Problem, Ridge, SquaredLoss
 from dperm.release.asks import Close, Open, Program, See, Sum
@@ -122,7 +123,7 @@ class Unclipped(Gradient):
     """Books the clip and forgets to apply it."""
 
     def program(self, plan: Plan, problem: Problem) -> Program:
-        clip = plan.stage("descent").settings["clip"]
+        clip = plan.settings("descent", Descent).clip
         return Gradient(bound="assumed", assumed_bound=clip, output=self.output).program(plan, problem)
 
 
@@ -161,16 +162,16 @@ class StopsWhenDone(Gradient):
     """Stops as soon as the exact gradient is small, and books all steps."""
 
     def program(self, plan: Plan, problem: Problem) -> Program:
-        settings = plan.stage("descent").settings
-        w, stopped, mu = np.zeros(plan.shape.parameters(problem)), False, settings["step_mu"]
-        yield Open("descent", sums=settings["steps"])
-        for _ in range(settings["steps"]):
-            term = GradientTerm(problem.loss, w, settings["clip"], Features(problem.data.intercept))
+        settings = plan.settings("descent", Descent)
+        w, stopped, mu = np.zeros(plan.shape.parameters(problem)), False, settings.step_mu
+        yield Open("descent", sums=settings.steps)
+        for _ in range(settings.steps):
+            term = GradientTerm(problem.loss, w, settings.clip, Features(problem.data.intercept))
             exact = partial(_exact, term, plan.shape.n)
             stopped = stopped or bool(np.linalg.norm((yield See(Peek(exact)))) < 0.3)
             noisy = yield Sum("descent", term, mu=mu, shape=w.shape)
             if not stopped:
-                w = w - settings["step_size"] * noisy / plan.shape.n
+                w = w - settings.step_size * noisy / plan.shape.n
         yield Close("descent")
         return w
 

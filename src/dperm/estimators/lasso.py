@@ -103,7 +103,7 @@ class Lasso(PrivateRegressor):
         plain = Problem(SquaredLoss(), data=data)
         settings = schedule(PROXIMAL, plain, Shape(n, self._encoding.d), unit)
         # Momentum m averages the noise of a step down by √((1 - m)/(1 + m)) against the proximal step it is compared with.
-        noise = settings["clip"] * np.sqrt(settings["steps"]) / unit * np.sqrt((1 - MOMENTUM) / (1 + MOMENTUM))
+        noise = settings.clip * np.sqrt(settings.steps) / unit * np.sqrt((1 - MOMENTUM) / (1 + MOMENTUM))
         return float(noise * np.sqrt(2 * np.log(max(self._encoding.d, 2))))
 
     @property

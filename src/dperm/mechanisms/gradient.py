@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import ClassVar
 
 import numpy as np
 
-from dperm.mechanisms.schedule import schedule
+from dperm.mechanisms.schedule import Descent, schedule
 from dperm.privacy import (
     Event,
     Gaussian,
@@ -35,7 +35,7 @@ from dperm.privacy.as_printed import claim_sigma, slides_sigma
 from dperm.problem import Problem
 from dperm.release.asks import Close, Open, Program, Secret, Solve, Sum
 from dperm.release.noise import gaussian_scale
-from dperm.release.plan import MOST_SAMPLED, Plan, Settings, Shape, Stage, Target, Vector, options_of, register
+from dperm.release.plan import MOST_SAMPLED, Plan, Shape, Stage, Target, Vector, options_of, register
 from dperm.terms.affine import Features
 from dperm.terms.gradient import GradientTerm, UnclippedGradientTerm, person_rate
 from dperm.terms.statistics import WeightedGradientTerm
@@ -180,19 +180,19 @@ class Gradient:
         settings = schedule(self, problem, shape, mu / (kappa(target.relation) * target.rows_per_person))
         event, step_mu = self._event(problem, shape, target, mu, settings)
         rate = self.sampling_rate or 1.0
-        settings["step_mu"] = step_mu
-        sensitivity = kappa(target.relation) * settings["clip"] * target.rows_per_person
-        settings["noise_of_mean"] = gaussian_scale(sensitivity, step_mu) / (shape.n * rate)
+        sensitivity = kappa(target.relation) * settings.clip * target.rows_per_person
+        noise = gaussian_scale(sensitivity, step_mu) / (shape.n * rate)
+        settings = replace(settings, step_mu=step_mu, noise_of_mean=noise)
         assumptions: tuple[str, ...] = ()
         if self.bound == "assumed":
-            assumptions = (f"UNVERIFIED: every row's gradient has norm at most {settings['clip']:g} (taken on trust)",)
+            assumptions = (f"UNVERIFIED: every row's gradient has norm at most {settings.clip:g} (taken on trust)",)
         return Plan(self.name, options_of(self), (Stage("descent", event, settings),), target, shape, assumptions)
 
     def _event(
-        self, problem: Problem, shape: Shape, target: Target, mu: float, settings: Settings
+        self, problem: Problem, shape: Shape, target: Target, mu: float, settings: Descent
     ) -> tuple[Event, float]:
         """The event of the whole descent and the μ of one noisy sum in it."""
-        steps = settings["steps"]
+        steps = settings.steps
         if self.calibration != "exact":
             printed = slides_sigma if self.calibration == "printed-slides" else claim_sigma
             sigma = printed(target.epsilon, target.delta, steps, accept_known_error=self.accept_known_error).sigma
@@ -209,7 +209,7 @@ class Gradient:
         return Gaussian(exact, steps), exact
 
     def _hidden_step_mu(
-        self, problem: Problem, shape: Shape, target: Target, mu: float, settings: Settings
+        self, problem: Problem, shape: Shape, target: Target, mu: float, settings: Descent
     ) -> float:
         """Noise is what the theorem scales with: solve hidden_state_mu(noise) = μ, which is linear in 1/noise.
 
@@ -217,10 +217,10 @@ class Gradient:
         ω_i ∈ [0, W] (`WeightedGradientTerm` cuts them) and φ_i, a clipped loss of one margin, β-smooth, that is W·β + β_r/n for
         every data set of n rows. A weight of 0 is a null row, so the weights add no strong convexity: it is the regularizer's.
         """
-        sensitivity = kappa(target.relation) * settings["clip"] * target.rows_per_person / shape.n
+        sensitivity = kappa(target.relation) * settings.clip * target.rows_per_person / shape.n
         reached = hidden_state_mu(
-            steps=settings["steps"],
-            step_size=settings["step_size"],
+            steps=settings.steps,
+            step_size=settings.step_size,
             noise=sensitivity,
             sensitivity=sensitivity,
             smoothness=self.heaviest * problem.constants.smoothness + problem.regularizer.smoothness / shape.n,
@@ -250,7 +250,7 @@ class Gradient:
             # The iterates stay inside the solve: only the last one is covered by the event.
             w = yield Solve(("descent",), partial(self._hidden, plan, problem), (plan.shape.parameters(problem),))
             return np.asarray(w)
-        yield Open("descent", sums=plan.stage("descent").settings["steps"], sampling_rate=self.sampling_rate)
+        yield Open("descent", sums=plan.settings("descent", Descent).steps, sampling_rate=self.sampling_rate)
         w = yield from self._descent(plan, problem)
         yield Close("descent")
         return w
@@ -267,10 +267,10 @@ class Gradient:
 
     def _descent(self, plan: Plan, problem: Problem) -> Generator[Sum, Vector, Vector]:
         """The loop. The number of steps is fixed beforehand; nothing in it looks at the data except through the noisy sums."""
-        settings = plan.stage("descent").settings
-        steps, step_size, momentum = settings["steps"], settings["step_size"], settings["momentum"]
+        settings = plan.settings("descent", Descent)
+        steps, step_size, momentum = settings.steps, settings.step_size, settings.momentum
         n, regularizer = plan.shape.n, problem.regularizer
-        expected = n * (settings["sampling_rate"] or 1.0)
+        expected = n * (settings.sampling_rate or 1.0)
         w = np.asarray(problem.domain.project(np.zeros(plan.shape.parameters(problem))))
         velocity, kept = np.zeros_like(w), np.zeros_like(w)
         first = {"tail": steps // 2, "average": 0, "last": steps}[self.output]
@@ -278,10 +278,10 @@ class Gradient:
         for step in range(steps):
             if self.output == "average":  # the lectures average θ_0 … θ_{T-1}
                 kept += w
-            term = self._term(problem, w, settings["clip"])
-            gradient = (yield Sum("descent", term, mu=settings["step_mu"], shape=w.shape)) / expected
+            term = self._term(problem, w, settings.clip)
+            gradient = (yield Sum("descent", term, mu=settings.step_mu, shape=w.shape)) / expected
             if smooth:
-                gradient = gradient + regularizer.gradient(w) / n
+                gradient = gradient + np.asarray(regularizer.gradient(w)) / n
             velocity = momentum * velocity + gradient
             w = w - step_size * velocity
             if not smooth:  # momentum lengthens the gradient step by 1/(1 - momentum); the proximal step must match it

@@ -25,6 +25,7 @@ from dperm.problem.arrays import is_sparse
 from dperm.release.asks import Decide, Program, Secret, Solve, Sum
 from dperm.release.noise import RELEASE_SLACK, Noise, gamma_norm_vector, grid_step
 from dperm.release.plan import Plan, Shape, Stage, Target, Vector, options_of, register
+from dperm.release.settings import StageSettings
 from dperm.rows.base import Block
 from dperm.rows.exact import Pair
 from dperm.terms.affine import Features
@@ -89,6 +90,18 @@ def pure_release(value: Vector, sensitivity: float, epsilon: float, noise: Noise
     return np.asarray((counts + np.rint(gamma_norm_vector(value.size, scale, noise) / step)) * step)
 
 
+@dataclass(frozen=True, eq=False)
+class ColumnSums(StageSettings):
+    """The sums of the columns, and how far their mean is off."""
+
+    noise: str
+    count: str
+    asked: str
+    sensitivity: float
+    deviation_of_mean: float
+    columns: int
+
+
 @register
 @dataclass(frozen=True)
 class Mean:
@@ -143,14 +156,14 @@ class Mean:
         term = self._term(problem)
         sensitivity = term.sensitivity(target.relation) * target.rows_per_person
         spread = math.sqrt(size + 1) / target.epsilon if pure else 1 / mu
-        settings = {
-            "noise": "pure" if pure else "gaussian",
-            "count": self.count,
-            "asked": self.noise_kind,
-            "sensitivity": sensitivity,
-            "deviation_of_mean": RELEASE_SLACK * sensitivity * spread / shape.n,
-            "columns": p,
-        }
+        settings = ColumnSums(
+            noise="pure" if pure else "gaussian",
+            count=self.count,
+            asked=self.noise_kind,
+            sensitivity=sensitivity,
+            deviation_of_mean=RELEASE_SLACK * sensitivity * spread / shape.n,
+            columns=p,
+        )
         return Plan(self.name, options_of(self), (Stage("sum", event, settings),), target, shape)
 
     def _term(self, problem: Problem) -> SumTerm:
@@ -177,7 +190,7 @@ class Mean:
         if isinstance(stage.event, Gaussian):
             total = yield Sum("sum", term)
         else:
-            sensitivity, epsilon = stage.settings["sensitivity"], plan.target.epsilon
+            sensitivity, epsilon = plan.settings("sum", ColumnSums).sensitivity, plan.target.epsilon
 
             def algorithm(secret: Secret) -> Vector:
                 return pure_release(secret.sum(term), sensitivity, epsilon, secret.noise)

@@ -25,6 +25,7 @@ from dperm.privacy import Event, Gaussian, Sampled, calibrate, gaussian_mu
 from dperm.problem import Problem
 from dperm.release.asks import Close, Decide, Draw, Open, Program, Publish, Sum
 from dperm.release.plan import MOST_SAMPLED, Plan, Shape, Stage, Target, options_of, register
+from dperm.release.settings import StageSettings
 from dperm.terms.gradient import person_rate
 from dperm.terms.network import (
     Inputs,
@@ -43,6 +44,32 @@ HORIZON = 28.0  # norm that the noise may reach in all weights together
 STEPS = 300
 EIGENVALUE_POWER = 0.25
 MOST_COLUMNS = 2000
+
+
+@dataclass(frozen=True, eq=False)
+class Directions(StageSettings):
+    """How rows are brought to the directions."""
+
+    centred_rows: bool
+    length: float
+    intercept: float
+
+
+@dataclass(frozen=True, eq=False)
+class Training(StageSettings):
+    """Layers, steps and noise of the descent."""
+
+    components: int
+    hidden: int
+    classes: int
+    steps: int
+    step_size: float
+    step_mu: float
+    clip: float
+    horizon: float
+    momentum: float
+    sampling_rate: float | None
+    given: list[object]
 
 
 @register
@@ -123,20 +150,20 @@ class Network:
         # After T steps the noise in all weights together has norm step/(1 - momentum)·√(T·p)·C/(μ_t·n·rate) = horizon.
         per_clip = rule.effective_mu(step_mu, target) * shape.n * rate
         step_size = horizon * (1 - rule.MOMENTUM) * per_clip / (clip * math.sqrt(steps * layout.size))
-        settings = {
-            "components": layout.inputs,
-            "hidden": layout.hidden,
-            "classes": layout.classes,
-            "steps": int(steps),
-            "step_size": float(step_size),
-            "step_mu": float(step_mu),
-            "clip": float(clip),
-            "horizon": float(horizon),
-            "momentum": rule.MOMENTUM,
-            "sampling_rate": self.sampling_rate,
-            "given": [_word(value) for value in (self.components, self.steps, self.clip, self.horizon)],
-        }
-        directions = {"centred_rows": self.centred_rows, "length": LENGTH, "intercept": problem.data.intercept}
+        settings = Training(
+            components=layout.inputs,
+            hidden=layout.hidden,
+            classes=layout.classes,
+            steps=int(steps),
+            step_size=float(step_size),
+            step_mu=float(step_mu),
+            clip=float(clip),
+            horizon=float(horizon),
+            momentum=rule.MOMENTUM,
+            sampling_rate=self.sampling_rate,
+            given=[_word(value) for value in (self.components, self.steps, self.clip, self.horizon)],
+        )
+        directions = Directions(self.centred_rows, LENGTH, problem.data.intercept)
         stages = (Stage("directions", Gaussian(first), directions), Stage("descent", event, settings))
         return Plan(self.name, options_of(self), stages, target, shape, parameters=layout.size)
 
@@ -149,8 +176,8 @@ class Network:
         return Gaussian(step_mu, steps), step_mu
 
     def layout(self, plan: Plan) -> Layout:
-        settings = plan.stage("descent").settings
-        return Layout(settings["components"], settings["hidden"], settings["classes"])
+        settings = plan.settings("descent", Training)
+        return Layout(settings.components, settings.hidden, settings.classes)
 
     def inputs(self, problem: Problem, released: Mapping[str, ArrayLike]) -> Inputs:
         """The map from encoded rows to what the network sees."""
@@ -160,7 +187,7 @@ class Network:
     # -- the run -----------------------------------------------------------------------------------------------------
 
     def program(self, plan: Plan, problem: Problem) -> Program:
-        layout, settings, d = self.layout(plan), plan.stage("descent").settings, plan.shape.d
+        layout, settings, d = self.layout(plan), plan.settings("descent", Training), plan.shape.d
         yield Open("directions", sums=1)  # the matrix itself is large; what the network sees of it is published
         noisy = yield Sum(
             "directions",
@@ -179,16 +206,16 @@ class Network:
         yield Decide({"released": rule.digest(released)})
         inputs = self.inputs(problem, released)
         w = yield Draw(layout.start, (layout.size,))
-        velocity, kept, steps = np.zeros_like(w), np.zeros_like(w), settings["steps"]
+        velocity, kept, steps = np.zeros_like(w), np.zeros_like(w), settings.steps
         rate = self.sampling_rate
         yield Open("descent", sums=steps, sampling_rate=rate)
         for step in range(steps):
-            term: NetworkGradient | VmapGradient = NetworkGradient(inputs, layout, w, settings["clip"])
+            term: NetworkGradient | VmapGradient = NetworkGradient(inputs, layout, w, settings.clip)
             if rate is not None:
-                term = VmapGradient(inputs, layout, w, settings["clip"])
-            gradient = yield Sum("descent", term, mu=settings["step_mu"], shape=w.shape)
+                term = VmapGradient(inputs, layout, w, settings.clip)
+            gradient = yield Sum("descent", term, mu=settings.step_mu, shape=w.shape)
             velocity = rule.MOMENTUM * velocity + gradient / (plan.shape.n * (1.0 if rate is None else rate))
-            w = w - settings["step_size"] * velocity
+            w = w - settings.step_size * velocity
             if step >= 3 * steps // 4:
                 kept += w
         yield Close("descent")

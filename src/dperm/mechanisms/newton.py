@@ -28,6 +28,7 @@ from dperm.problem import Loss, Problem
 from dperm.release.asks import Close, Decide, Open, Program, Publish, Secret, Solve, Sum
 from dperm.release.noise import release
 from dperm.release.plan import Plan, Shape, Stage, Target, Vector, options_of, register
+from dperm.release.settings import StageSettings
 from dperm.rows.base import Block
 from dperm.solvers import DENSE_LIMIT
 from dperm.terms.affine import Features
@@ -35,6 +36,17 @@ from dperm.terms.gridded import scaled
 from dperm.terms.objective import CappedGradientTerm, WeightedRows, in_double, second_moments
 
 CURVATURES = ("majoriser", "hessian")
+
+
+@dataclass(frozen=True, eq=False)
+class NewtonSteps(StageSettings):
+    """What every step does; stated with the first gradient."""
+
+    steps: int
+    curvature: str
+    gradient_sensitivity: float
+    hessian_change: float
+    asked: dict[str, object]
 
 
 @register
@@ -96,13 +108,13 @@ class Newton:
         gradient = Gaussian(each * math.sqrt(self.gradient_share))
         step = Gaussian(each * math.sqrt(1 - self.gradient_share))
         rows = self._rows(problem)
-        settings = {
-            "steps": self.steps,
-            "curvature": self.curvature or ("majoriser" if problem.loss.margins == 1 else "hessian"),
-            "gradient_sensitivity": kappa(target.relation) * target.rows_per_person * rows.gradient_bound,
-            "hessian_change": target.rows_per_person * rows.hessian_bound,
-            "asked": options_of(self),
-        }
+        settings = NewtonSteps(
+            steps=self.steps,
+            curvature=self.curvature or ("majoriser" if problem.loss.margins == 1 else "hessian"),
+            gradient_sensitivity=kappa(target.relation) * target.rows_per_person * rows.gradient_bound,
+            hessian_change=target.rows_per_person * rows.hessian_bound,
+            asked=options_of(self),
+        )
         stages = []
         for number in range(1, self.steps + 1):
             stages.append(Stage(f"gradient {number}", gradient, settings if number == 1 else {}))
@@ -121,8 +133,8 @@ class Newton:
 
     def program(self, plan: Plan, problem: Problem) -> Program:
         """The norm of every noisy gradient is published: the damping of its step follows from it."""
-        rows, settings = self._rows(problem), plan.stage("gradient 1").settings
-        majorised, change = settings["curvature"] == "majoriser", settings["hessian_change"]
+        rows, settings = self._rows(problem), plan.settings("gradient 1", NewtonSteps)
+        majorised, change = settings.curvature == "majoriser", settings.hessian_change
         mu_gradient, mu_step = plan.stage("gradient 1").event.gdp() or 0.0, plan.stage("step 1").event.gdp() or 0.0
         w = np.zeros(plan.shape.parameters(problem))
         dampings: list[float] = []

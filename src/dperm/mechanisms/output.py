@@ -25,10 +25,10 @@ solver starts from the smoothness of the true rows, inside the solve, and its th
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -38,7 +38,8 @@ from dperm.privacy import Gaussian, Pure, gaussian_mu, kappa
 from dperm.problem import DataBounds, ElasticNet, FeatureMap, Lasso, Problem, WholeSpace
 from dperm.release.asks import Program, Secret, Solve
 from dperm.release.noise import RELEASE_SLACK, gamma_norm_vector, release
-from dperm.release.plan import Plan, Settings, Shape, Stage, Target, Vector, options_of, register
+from dperm.release.plan import Plan, Shape, Stage, Target, Vector, options_of, register
+from dperm.release.settings import StageSettings
 from dperm.rows.base import Block, Rows, RowsBehind, Term, sum_step
 from dperm.solvers import Solution, minimise_over
 from dperm.terms.affine import Features
@@ -47,6 +48,22 @@ from dperm.terms.statistics import RowCount
 
 NOISE_KINDS = ("auto", "gaussian", "pure")
 SOLVERS = ("certified", "permutation-sgd")
+
+
+@dataclass(frozen=True, eq=False)
+class Minimiser(StageSettings):
+    """The strongly convex problem, how closely it is solved, and the noise on its answer."""
+
+    ridge: float
+    noise: str
+    asked: dict[str, object]
+    passes: int | None
+    batches: int | None
+    gradient_tolerance: float | None
+    distance: float
+    sensitivity: float
+    noise_scale: float
+    LEFT_OUT: ClassVar[tuple[str, ...]] = ("passes", "batches", "gradient_tolerance")
 
 
 @register
@@ -122,16 +139,21 @@ class Output:
         ridge = self.ridge or problem.regularizer.strong_convexity
         if not ridge:
             ridge = balanced_ridge(problem, shape.n, lipschitz * unit)
-        settings: Settings = {"ridge": float(ridge), "noise": "pure" if pure else "gaussian", "asked": options_of(self)}
-        if self.solver == "permutation-sgd":
-            settings |= {"passes": int(self.passes or 20), "batches": int(min(self.batches or 10, shape.n))}
-        distance = self._distance(problem, shape, settings, self._most_rows(shape, target))
+        sgd = self.solver == "permutation-sgd"
+        batches = int(min(self.batches or 10, shape.n)) if sgd else None
+        distance, tolerance = self._distance(problem, shape, float(ridge), batches, self._most_rows(shape, target))
         sensitivity = lipschitz / ridge + 2 * distance
-        settings |= {
-            "distance": distance,
-            "sensitivity": sensitivity,
-            "noise_scale": RELEASE_SLACK * sensitivity / (event.epsilon if isinstance(event, Pure) else event.mu),
-        }
+        settings = Minimiser(
+            ridge=float(ridge),
+            noise="pure" if pure else "gaussian",
+            asked=options_of(self),
+            passes=int(self.passes or 20) if sgd else None,
+            batches=batches,
+            gradient_tolerance=tolerance,
+            distance=distance,
+            sensitivity=sensitivity,
+            noise_scale=RELEASE_SLACK * sensitivity / (event.epsilon if isinstance(event, Pure) else event.mu),
+        )
         return Plan(self.name, options_of(self), (Stage("minimiser", event, settings),), target, shape)
 
     def _most_rows(self, shape: Shape, target: Target) -> int:
@@ -139,9 +161,11 @@ class Output:
         faded = target.relation == "add-remove" and self.room is not None
         return math.ceil(self.room * shape.n / 4) if faded and self.room else shape.n
 
-    def _distance(self, problem: Problem, shape: Shape, settings: Settings, n: int) -> float:
-        """ρ: how far the computed minimiser (or last iterate) can be from that of exact arithmetic and an exact solver."""
-        ridge = settings["ridge"]
+    def _distance(
+        self, problem: Problem, shape: Shape, ridge: float, batches: int | None, n: int
+    ) -> tuple[float, float | None]:
+        """ρ: how far the computed minimiser (or last iterate of SGD) can be from that of exact arithmetic and an exact solver,
+        and the tolerance of the solver."""
         rows = self._rows(problem)
         norm = problem.domain.radius
         if not math.isfinite(norm):
@@ -153,14 +177,13 @@ class Output:
         error = gradient_error(
             rows, n=n, width=width, magnitude=problem.row_norm, ridge=ridge, norm=norm, fine=n != shape.n
         )
-        if self.solver == "permutation-sgd":
+        if batches is not None:
             # η_t-weighted errors of contracting steps add up to at most (error of the mean gradient)/γ; each batch rounds anew.
-            return float(settings["batches"] * error / ridge)
+            return float(batches * error / ridge), None
         # The proximal residual 2‖G‖ cannot fall below rounding of M·w; Newton's tolerance is the smaller of the two.
         smoothness = n * problem.constants.smoothness + ridge
         tolerance = max(error, 16 * 2.0**-53 * smoothness * norm, rows.gradient_bound * 2.0**-40)
-        settings["gradient_tolerance"] = tolerance
-        return float(2 * tolerance / ridge)
+        return float(2 * tolerance / ridge), tolerance
 
     def _rows(self, problem: Problem) -> WeightedRows:
         R = problem.row_norm
@@ -169,7 +192,7 @@ class Output:
 
     def program(self, plan: Plan, problem: Problem) -> Program:
         stage = plan.stage("minimiser")
-        settings, event = stage.settings, stage.event
+        settings, event = plan.settings("minimiser", Minimiser), stage.event
         p = plan.shape.parameters(problem)
         protected = plan.target.relation == "add-remove"
         if protected and self.room is None:
@@ -187,16 +210,16 @@ class Output:
             else:
                 w = self._solve(secret, problem, settings, p, most).w
             if isinstance(event, Gaussian):
-                return release(w, sensitivity=settings["sensitivity"], mu=event.mu, noise=secret.noise)
-            step = 2.0 ** math.floor(math.log2(settings["noise_scale"] * 2.0**-20))
-            noisy = w + gamma_norm_vector(p, settings["noise_scale"], secret.noise)
+                return release(w, sensitivity=settings.sensitivity, mu=event.mu, noise=secret.noise)
+            step = 2.0 ** math.floor(math.log2(settings.noise_scale * 2.0**-20))
+            noisy = w + gamma_norm_vector(p, settings.noise_scale, secret.noise)
             return np.asarray(np.rint(noisy / step) * step)
 
         w = yield Solve(("minimiser",), algorithm, (p,))
         return np.asarray(problem.domain.project(w))
 
-    def _solve(self, secret: Secret, problem: Problem, settings: Mapping[str, Any], p: int, most: int) -> Solution:
-        rows, ridge, tolerance = self._rows(problem), settings["ridge"], settings["gradient_tolerance"]
+    def _solve(self, secret: Secret, problem: Problem, settings: Minimiser, p: int, most: int) -> Solution:
+        rows, ridge, tolerance = self._rows(problem), settings.ridge, settings.gradient_tolerance or 0.0
         regularizer, domain = problem.regularizer, problem.domain
         if isinstance(domain, WholeSpace) and math.isfinite(regularizer.smoothness):
             return solve_objective(secret, rows, ridge=ridge, tilt=np.zeros(p), tolerance=tolerance)
@@ -302,7 +325,14 @@ def sgd_step(step: int, smoothness: float, strong_convexity: float) -> float:
 
 
 def sgd_sensitivity(
-    *, lipschitz: float, n: int, batches: int, passes: int, smoothness: float, strong_convexity: float, order: Any = None
+    *,
+    lipschitz: float,
+    n: int,
+    batches: int,
+    passes: int,
+    smoothness: float,
+    strong_convexity: float,
+    order: Sequence[int] | None = None,
 ) -> float:
     """Exact worst case of the recursion Δ ← (1 − γη_t)Δ + [row in batch t]·η_t·κL/(n/batches), over the batch of the row.
 
@@ -331,15 +361,15 @@ def visit(number: int, batches: int) -> list[int]:
     return [int(batch) for batch in np.random.default_rng(number).permutation(batches)]
 
 
-def permutation_sgd(secret: Secret, problem: Problem, rows: WeightedRows, settings: Mapping[str, Any], start: Vector) -> Vector:
+def permutation_sgd(secret: Secret, problem: Problem, rows: WeightedRows, settings: Minimiser, start: Vector) -> Vector:
     """The last iterate of `passes` passes of projected batch SGD on the mean objective, γ = λ/n."""
-    n, batches = secret.n, settings["batches"]
-    gamma = settings["ridge"] / n
+    n, batches = secret.n, settings.batches or 1
+    gamma = settings.ridge / n
     share = n / batches
     # A batch holds at most ⌈n/batches⌉ rows, so its mean over n/batches is at most this smooth.
     smoothness = problem.constants.smoothness * math.ceil(share) / share + gamma
     w, step = start, 0
-    for number in range(settings["passes"]):
+    for number in range(settings.passes or 0):
         for batch in visit(number, batches):
             step += 1
             gradient = secret.sum(BatchTerm(MinimiserTerm(rows, w, False), batch, batches)) / share + gamma * w

@@ -13,10 +13,12 @@ More steps cost time but no accuracy, because the per-step noise averages out; w
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from dperm.problem import Problem
-from dperm.release.plan import Settings, Shape
+from dperm.release.plan import Shape
+from dperm.release.settings import StageSettings
 
 if TYPE_CHECKING:
     from dperm.mechanisms.gradient import Gradient
@@ -24,7 +26,22 @@ if TYPE_CHECKING:
 MOMENTUM = 0.9
 
 
-def schedule(options: Gradient, problem: Problem, shape: Shape, unit_mu: float) -> Settings:
+@dataclass(frozen=True, eq=False)
+class Descent(StageSettings):
+    """What a descent does, and the noise of its averaged gradient; both last numbers follow once its event is known."""
+
+    steps: int
+    step_size: float
+    clip: float
+    momentum: float
+    bound: str
+    sampling_rate: float | None
+    iterates_averaged: int
+    step_mu: float = 0.0
+    noise_of_mean: float = 0.0
+
+
+def schedule(options: Gradient, problem: Problem, shape: Shape, unit_mu: float) -> Descent:
     """Settings of a descent whose gradient noise per unit of clip is 1/unit_mu (all steps together).
 
     Public numbers only: the problem's constants, n, d and the budget.
@@ -73,7 +90,7 @@ def _clip(options: Gradient, problem: Problem, nu: float) -> float:
     return problem.row_norm * factor * problem.data.y.radius / 4
 
 
-def _subgradient(options: Gradient, problem: Problem, shape: Shape, unit_mu: float, clip: float) -> Settings:
+def _subgradient(options: Gradient, problem: Problem, shape: Shape, unit_mu: float, clip: float) -> Descent:
     """Non-smooth losses: η = D/(B√T), B² = C² + p(C√T/(μn))², the lectures' rule; D is the domain's or a nominal reach."""
     steps = options.steps or 400
     reach = problem.domain.radius if math.isfinite(problem.domain.radius) else 5.0 / problem.row_norm
@@ -82,13 +99,13 @@ def _subgradient(options: Gradient, problem: Problem, shape: Shape, unit_mu: flo
     return _settings(options, steps, step_size, clip, options.momentum or 0.0)
 
 
-def _settings(options: Gradient, steps: int, step_size: float, clip: float, momentum: float) -> dict[str, Any]:
-    return {
-        "steps": int(steps),
-        "step_size": float(step_size),
-        "clip": float(clip),
-        "momentum": float(momentum),
-        "bound": options.bound,
-        "sampling_rate": options.sampling_rate,
-        "iterates_averaged": {"tail": steps - steps // 2, "average": int(steps), "last": 1}[options.output],
-    }
+def _settings(options: Gradient, steps: int, step_size: float, clip: float, momentum: float) -> Descent:
+    return Descent(
+        steps=int(steps),
+        step_size=float(step_size),
+        clip=float(clip),
+        momentum=float(momentum),
+        bound=options.bound,
+        sampling_rate=options.sampling_rate,
+        iterates_averaged={"tail": steps - steps // 2, "average": int(steps), "last": 1}[options.output],
+    )

@@ -16,18 +16,20 @@ a ridge that lifts the spectrum just above the noise.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
 from dperm.privacy import Gaussian, gaussian_mu
 from dperm.problem import Problem
 from dperm.release.asks import Decide, Program, Secret, Solve, Sum
 from dperm.release.noise import gaussian_scale, release
-from dperm.release.plan import Plan, Settings, Shape, Stage, Target, UnmetNeeds, Vector, options_of, register
+from dperm.release.plan import Plan, Released, Shape, Stage, Target, UnmetNeeds, Vector, options_of, register
+from dperm.release.settings import StageSettings
 from dperm.terms.affine import Features
 from dperm.terms.moments import CrossTerm, GramTerm, smat
 
@@ -37,6 +39,33 @@ if TYPE_CHECKING:
 VARIANTS = ("eigen-floor", "adaptive")
 LARGEST = 1000  # columns: half a million released numbers
 NEVER_UP = 1 - 1e-12  # square roots round; never round up a budget
+
+
+@dataclass(frozen=True, eq=False)
+class Summed(StageSettings):
+    """Noise of a sum over the rows."""
+
+    scale: float
+    columns: int
+    max_weight: float | None
+
+
+@dataclass(frozen=True, eq=False)
+class FlooredMoments(Summed):
+    """All second moments, and the floor that their eigenvalues are raised to."""
+
+    target_scale: float
+    floor: float
+
+
+@dataclass(frozen=True, eq=False)
+class SmallestEigenvalue(StageSettings):
+    """Noise of the smallest eigenvalue, and what is taken off it."""
+
+    scale: float
+    floor: float
+    shift: float
+    failure: float
 
 
 @register
@@ -105,7 +134,7 @@ class Statistics:
         share = 0.5 if self.target_share is None else self.target_share
         return math.sqrt(share) * problem.row_norm / problem.data.y.radius
 
-    def _terms(self, problem: Problem) -> dict[str, Any]:
+    def _terms(self, problem: Problem) -> dict[str, GramTerm | CrossTerm]:
         features, R, B = Features(problem.data.intercept), problem.row_norm, problem.data.y.radius
         heaviest = 1.0 if self.max_weight is None else self.max_weight
         if self.variant == "adaptive":
@@ -127,46 +156,43 @@ class Statistics:
         share = mu * NEVER_UP if self.variant == "eigen-floor" else mu / math.sqrt(3) * NEVER_UP
         people = target.rows_per_person
         scales = {name: gaussian_scale(term.sensitivity(target.relation) * people, share) for name, term in terms.items()}
-        settings: dict[str, Settings] = {
-            name: {"scale": scale, "columns": p, "max_weight": self.max_weight} for name, scale in scales.items()
-        }
+        settings: dict[str, StageSettings] = {name: Summed(scale, p, self.max_weight) for name, scale in scales.items()}
         if self.variant == "eigen-floor":
-            floor = 2 * scales["moments"] * math.sqrt(p)
-            settings["moments"] |= {"target_scale": self._target_scale(problem), "floor": floor}
+            scale, floor = scales["moments"], 2 * scales["moments"] * math.sqrt(p)
+            settings["moments"] = FlooredMoments(scale, p, self.max_weight, self._target_scale(problem), floor)
         else:
             failure = 0.05 if self.failure is None else self.failure
             scale = gaussian_scale(self._smallest_sensitivity(problem) * people, share)
             floor, shift = adaptive_constants(p, scales["gram"], scale, failure)
-            settings["smallest"] = {"scale": scale, "floor": floor, "shift": shift, "failure": failure}
+            settings["smallest"] = SmallestEigenvalue(scale, floor, shift, failure)
         stages = tuple(Stage(name, Gaussian(share), values) for name, values in settings.items())
         return Plan(self.name, options_of(self), stages, target, shape)
 
     # -- from released moments to coefficients -----------------------------------------------------------------------
 
-    def _solved(self, plan: Plan, problem: Problem, released: Mapping[str, Any]) -> tuple[Settings, Vector]:
+    def _solved(self, plan: Plan, problem: Problem, released: Released) -> tuple[dict[str, object], Vector]:
         """(what the moments say besides, coefficients)."""
         p = plan.shape.parameters(problem)
         ridge = problem.regularizer.strong_convexity
         if self.variant == "eigen-floor":
-            settings = plan.stage("moments").settings
-            matrix = smat(released["moments"], p + 1)
-            moments = Moments(matrix, plan.shape.n, settings["scale"], settings["target_scale"], settings["floor"])
+            moments = Moments.planned(plan, released)
             w = moments.coefficients(ridge=ridge)
             errors, rest = moments.standard_errors(ridge=ridge), moments.residual_sum(ridge=ridge)
-            decided: Settings = {"standard_errors": errors.tolist(), "residual_sum": rest}
+            decided: dict[str, object] = {"standard_errors": errors.tolist(), "residual_sum": rest}
         else:
-            settings = plan.stage("smallest").settings
-            certain = float(released["smallest"]) - settings["shift"]  # a lower bound of the smallest eigenvalue
-            ridge += max(0.0, settings["floor"] - max(0.0, certain))
-            gram = smat(released["gram"], p) + ridge * np.eye(p)
-            w = np.linalg.solve(gram, np.asarray(released["cross"], dtype=np.float64))
+            settings = plan.settings("smallest", SmallestEigenvalue)
+            # A lower bound of the smallest eigenvalue.
+            certain = float(np.asarray(released["smallest"], dtype=np.float64)) - settings.shift
+            ridge += max(0.0, settings.floor - max(0.0, certain))
+            gram = smat(np.asarray(released["gram"]), p) + ridge * np.eye(p)
+            w = np.asarray(np.linalg.solve(gram, np.asarray(released["cross"], dtype=np.float64)), dtype=np.float64)
             decided = {"ridge": ridge, "smallest_eigenvalue_above": certain}
         w = np.asarray(problem.domain.project(w))
         return decided | {"coefficients": w.tolist()}, w
 
     def program(self, plan: Plan, problem: Problem) -> Program:
         terms = self._terms(problem)
-        released: dict[str, Any] = {}
+        released: dict[str, ArrayLike] = {}
         for name, term in terms.items():
             released[name] = yield Sum(name, term)
         if self.variant == "adaptive":
@@ -236,9 +262,13 @@ class Moments:
         """The moments that a fit with `method="statistics"` released."""
         if "moments" not in release.released:
             raise ValueError("Expected a release by Statistics() with variant 'eigen-floor', found another. Fit with that.")
-        stage = release.plan.stage("moments").settings
-        matrix = smat(np.asarray(release.released["moments"]), stage["columns"] + 1)
-        return cls(matrix, release.plan.shape.n, stage["scale"], stage["target_scale"], stage["floor"])
+        return cls.planned(release.plan, release.released)
+
+    @classmethod
+    def planned(cls, plan: Plan, released: Released) -> Moments:
+        stated = plan.settings("moments", FlooredMoments)
+        matrix = smat(np.asarray(released["moments"]), stated.columns + 1)
+        return cls(matrix, plan.shape.n, stated.scale, stated.target_scale, stated.floor)
 
     def _choose(self, target: int | None, features: Sequence[int] | None) -> tuple[int, list[int], float]:
         last = len(self.matrix) - 1

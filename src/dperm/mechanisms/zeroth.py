@@ -28,6 +28,7 @@ from dperm.problem import Loss, Problem
 from dperm.release.asks import Close, Open, Program, Sum
 from dperm.release.noise import gaussian_scale
 from dperm.release.plan import Plan, Shape, Stage, Target, Vector, options_of, register
+from dperm.release.settings import StageSettings
 from dperm.rows.base import Block
 from dperm.rows.exact import Tallied, whole
 from dperm.terms.affine import Features
@@ -80,6 +81,21 @@ def directions(seed: int, steps: int, p: int) -> Iterator[Vector]:
     for _ in range(steps):
         draw = generator.standard_normal(p)
         yield draw / np.linalg.norm(draw)
+
+
+@dataclass(frozen=True, eq=False)
+class TwoPointDescent(StageSettings):
+    """What a descent by differences does along its public directions."""
+
+    steps: int
+    step_size: float
+    clip: float
+    smoothing: float
+    step_mu: float
+    noise_of_mean: float
+    seed: int
+    iterates_averaged: int
+    parameters: int
 
 
 @register
@@ -159,32 +175,32 @@ class Zeroth:
         noise = gaussian_scale(kappa(target.relation) * clip * target.rows_per_person, step_mu) / shape.n
         reach = problem.domain.radius if math.isfinite(problem.domain.radius) else REACH / R
         size = math.sqrt(p * lipschitz**2 + p**2 * noise**2)
-        settings = {
-            "steps": steps,
-            "step_size": float(self.step_size or reach / (size * math.sqrt(steps))),
-            "clip": clip,
-            "smoothing": smoothing,
-            "step_mu": step_mu,
-            "noise_of_mean": noise,
-            "seed": int(self.seed),
-            "iterates_averaged": steps - steps // 2 if self.output == "tail" else 1,
-            "parameters": p,
-        }
+        settings = TwoPointDescent(
+            steps=steps,
+            step_size=float(self.step_size or reach / (size * math.sqrt(steps))),
+            clip=clip,
+            smoothing=smoothing,
+            step_mu=step_mu,
+            noise_of_mean=noise,
+            seed=int(self.seed),
+            iterates_averaged=steps - steps // 2 if self.output == "tail" else 1,
+            parameters=p,
+        )
         stage = Stage("descent", Gaussian(step_mu, steps), settings)
         return Plan(self.name, options_of(self), (stage,), target, shape)
 
     def program(self, plan: Plan, problem: Problem) -> Program:
-        settings = plan.stage("descent").settings
-        p, n, steps, step_size = settings["parameters"], plan.shape.n, settings["steps"], settings["step_size"]
+        settings = plan.settings("descent", TwoPointDescent)
+        p, n, steps, step_size = settings.parameters, plan.shape.n, settings.steps, settings.step_size
         features, regularizer = Features(problem.data.intercept), problem.regularizer
         smooth = math.isfinite(regularizer.smoothness)
         w = np.asarray(problem.domain.project(np.zeros(p)))
         kept = np.zeros(p)
-        first = steps - settings["iterates_averaged"]
+        first = steps - settings.iterates_averaged
         yield Open("descent", sums=steps)
-        for step, direction in enumerate(directions(settings["seed"], steps, p)):
-            term = TwoPointTerm(problem.loss, w, direction, settings["smoothing"], settings["clip"], features)
-            (change,) = yield Sum("descent", term, mu=settings["step_mu"], shape=(1,))
+        for step, direction in enumerate(directions(settings.seed, steps, p)):
+            term = TwoPointTerm(problem.loss, w, direction, settings.smoothing, settings.clip, features)
+            (change,) = yield Sum("descent", term, mu=settings.step_mu, shape=(1,))
             gradient = p * change * direction + (regularizer.gradient(w) if smooth else 0.0)
             w = w - step_size * gradient / n
             if not smooth:

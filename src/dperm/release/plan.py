@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import Field, asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from dperm.privacy import RELATIONS, Event, Guarantee, compose
 from dperm.problem import Problem
 from dperm.release.record import StageRecord, TargetRecord
+from dperm.release.settings import StageSettings
 from dperm.words.display import box, budget_chips
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 Vector = NDArray[np.float64]
 Released = Mapping[str, ArrayLike]  # noisy answers by their stage: arrays in a run, lists in a record
 Settings = dict[str, Any]
+Kind = TypeVar("Kind", bound=StageSettings)
 UNITS = ("row", "person")
 # A stranger's record must neither fill the memory of whoever checks it nor keep him waiting.
 MOST_COLUMNS = 10**8
@@ -214,6 +216,13 @@ class Plan:
 
     def stage(self, name: str) -> Stage:
         return next(stage for stage in self.stages if stage.name == name)
+
+    def settings(self, name: str, kind: type[Kind]) -> Kind:
+        """The settings of a stage, as the class that its mechanism declares."""
+        found = self.stage(name).settings
+        if not isinstance(found, kind):
+            raise TypeError(f"Expected {kind.__name__} as the settings of stage {name!r}, found {type(found).__name__}.")
+        return found
 
     def explain(self) -> str:
         """The plan in lines that a person reads before agreeing to it."""

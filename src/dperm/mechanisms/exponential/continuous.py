@@ -15,8 +15,8 @@ Proofs and measurements: `docs/theorems/exponential.md`.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -33,6 +33,7 @@ from dperm.privacy import Approximate, Event, Gaussian, Pure, gaussian_mu, kappa
 from dperm.problem import Ball, Box, Problem
 from dperm.release.asks import Program, Secret, Solve
 from dperm.release.plan import Plan, Shape, Stage, Target, UnmetNeeds, Vector, options_of, register
+from dperm.release.settings import StageSettings
 from dperm.terms.affine import Features
 from dperm.terms.moments import GramTerm, smat
 
@@ -40,6 +41,28 @@ SAMPLERS = ("adaptive", "grid", "langevin")
 ACCOUNTING = ("pure", "gaussian")
 DIMENSIONS = 3  # of the exact samplers
 EVALUATIONS = 3e8  # row-by-cell evaluations that a default grid may cost
+
+
+@dataclass(frozen=True, eq=False)
+class Sampling(StageSettings):
+    """The law, and how often an exact sampler tries or into how many cells it cuts."""
+
+    rate: float
+    sampler: str
+    accounting: str
+    parameters: int
+    rounds: int | None = None
+    cells_per_axis: int | None = None
+    LEFT_OUT: ClassVar[tuple[str, ...]] = ("rounds", "cells_per_axis")
+
+
+@dataclass(frozen=True, eq=False)
+class ChainSampling(Sampling):
+    """A Markov chain in place of an exact sampler."""
+
+    steps: int = 0
+    step_size: float = 0.0
+    total_variation: float | None = None
 
 
 @register
@@ -143,18 +166,18 @@ class Exponential:
             raise UnmetNeeds(self.name, [need])
         problem.domain.in_dimension(p)
         event, rate = self._event(problem, target)
-        settings: dict[str, Any] = {"rate": rate, "sampler": sampler, "accounting": self.accounting, "parameters": p}
+        settings = Sampling(rate, sampler, self.accounting, p)
         assumptions: tuple[str, ...] = ()
         if sampler == "adaptive":
-            settings["rounds"] = _rounds(problem, shape.n, p, rate)
+            settings = replace(settings, rounds=_rounds(problem, shape.n, p, rate))
         elif sampler == "grid":
             most = min(max(EVALUATIONS / shape.n, 4096.0), 65536.0)
-            settings["cells_per_axis"] = int(self.cells or math.floor(most ** (1 / p) + 1e-9))
+            settings = replace(settings, cells_per_axis=int(self.cells or math.floor(most ** (1 / p) + 1e-9)))
         else:
             bend = rate * (shape.n * problem.constants.smoothness + _finite(problem.regularizer.smoothness))
-            settings["steps"] = int(self.steps or 1000)
-            settings["step_size"] = float(self.step_size or 0.5 / (bend * p ** (1 / 3)))
-            settings["total_variation"] = self.total_variation
+            step_size = float(self.step_size or 0.5 / (bend * p ** (1 / 3)))
+            steps, spill = int(self.steps or 1000), self.total_variation
+            settings = ChainSampling(rate, sampler, self.accounting, p, None, None, steps, step_size, spill)
             if self.total_variation is None:
                 assumptions = ("HEURISTIC: the Markov chain is assumed to have reached its law; no bound certifies that",)
             else:
@@ -174,25 +197,24 @@ class Exponential:
         return Pure(target.epsilon), rate
 
     def program(self, plan: Plan, problem: Problem) -> Program:
-        stage = plan.stage("sample")
-        settings, p = stage.settings, plan.shape.parameters(problem)
+        settings, p = plan.settings("sample", Sampling), plan.shape.parameters(problem)
 
         def sample(secret: Secret) -> Vector:
-            generator, rate = secret.noise.generator(), settings["rate"]
-            if settings["sampler"] == "grid":
-                centres, sides = grid_cells(problem, p, settings["cells_per_axis"])
+            generator, rate = secret.noise.generator(), settings.rate
+            if settings.cells_per_axis is not None:
+                centres, sides = grid_cells(problem, p, settings.cells_per_axis)
                 values = secret.sum(ObjectiveTerm(problem, centres, values_only=True))[:, 0]
                 values = values + np.array([problem.regularizer.value(c) for c in centres])
                 return grid_sample(values, centres, sides, rate, generator)
             objective = exact_objective(problem, secret, p)
-            if settings["sampler"] == "langevin":
+            if isinstance(settings, ChainSampling):
                 start = np.asarray(problem.domain.project(np.zeros(p)))
                 return langevin(
-                    objective, problem.domain.contains, start, rate, settings["step_size"], settings["steps"], generator
+                    objective, problem.domain.contains, start, rate, settings.step_size, settings.steps, generator
                 )
             low, high = cover(problem, p)
             radius = problem.domain.radius if isinstance(problem.domain, Ball) else None
-            return adaptive_sample(objective, low, high, rate, settings["rounds"], radius, generator)
+            return adaptive_sample(objective, low, high, rate, settings.rounds or 0, radius, generator)
 
         drawn = np.asarray(problem.domain.project((yield Solve(("sample",), sample, (p,)))))
         step = 2.0 ** (math.floor(math.log2(problem.domain.diameter)) - 40)  # a public grid; rounding is post-processing

@@ -24,6 +24,7 @@ from dperm.privacy import Concentrated, Event, Pure, calibrate, kappa
 from dperm.problem import Problem
 from dperm.release.asks import Decide, Program, Secret, Solve
 from dperm.release.plan import Plan, Shape, Stage, Target, Vector, register
+from dperm.release.settings import StageSettings
 from dperm.rows.base import Block
 from dperm.rows.exact import Tallied, whole
 
@@ -50,6 +51,19 @@ class ErrorTerm(Tallied):
     @property
     def row_bound(self) -> float:
         return 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class Choice(StageSettings):
+    """The law over a declared class of rules."""
+
+    rate: float
+    size: int
+    columns: int
+    classes: list[float]
+    sampler: str | None
+    accounting: str
+    hypotheses: dict[str, object]
 
 
 @register
@@ -104,15 +118,15 @@ class FiniteExponential:
         if columns is not None and columns != shape.d:
             raise ValueError(f"Expected {columns} columns, as the hypotheses declare, found {shape.d}. Pass those columns.")
         event, budget = self._event(target)
-        settings = {
-            "rate": budget / (kappa(target.relation) * target.rows_per_person),
-            "size": self.hypotheses.size,
-            "columns": shape.d,
-            "classes": [problem.data.y.low, problem.data.y.high],
-            "sampler": self.sampler,
-            "accounting": self.accounting,
-            "hypotheses": self.hypotheses.spec(),
-        }
+        settings = Choice(
+            rate=budget / (kappa(target.relation) * target.rows_per_person),
+            size=self.hypotheses.size,
+            columns=shape.d,
+            classes=[problem.data.y.low, problem.data.y.high],
+            sampler=self.sampler,
+            accounting=self.accounting,
+            hypotheses=self.hypotheses.spec(),
+        )
         options = {"hypotheses": self.hypotheses.spec(), "sampler": self.sampler, "accounting": self.accounting}
         return Plan(self.name, options, (Stage("selection", event, settings),), target, shape, parameters=1)
 
@@ -127,11 +141,11 @@ class FiniteExponential:
         return Concentrated(budget**2 / 8), budget
 
     def program(self, plan: Plan, problem: Problem) -> Program:
-        stage = plan.stage("selection")
+        rate = plan.settings("selection", Choice).rate
 
         def select(secret: Secret) -> int:
             errors = secret.sum(ErrorTerm(self.hypotheses))
-            return draw(-errors, stage.settings["rate"], str(self.sampler), secret.noise)
+            return draw(-errors, rate, str(self.sampler), secret.noise)
 
         index = yield Solve(("selection",), select, kept="number")
         if not isinstance(index, int) or not 0 <= index < self.hypotheses.size:

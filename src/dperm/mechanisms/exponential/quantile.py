@@ -14,9 +14,8 @@ or 2, and k = ε over that length gives ε-DP. Proof: `docs/theorems/exponential
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -25,6 +24,7 @@ from dperm.privacy import Pure, kappa
 from dperm.problem import Problem
 from dperm.release.asks import Program, Secret, Solve
 from dperm.release.plan import Plan, Shape, Stage, Target, Vector, options_of, register
+from dperm.release.settings import StageSettings
 from dperm.rows.base import Block
 from dperm.rows.exact import Tallied, whole
 from dperm.terms.moments import row_weights
@@ -83,6 +83,17 @@ def quantile_law(counts: Vector, widths: Vector, level: float, rate: float) -> V
     return np.asarray(chance / chance.sum())
 
 
+@dataclass(frozen=True, eq=False)
+class ColumnQuantile(StageSettings):
+    """The law over the cells of a column."""
+
+    rate: float
+    level: float
+    low: float
+    high: float
+    cells: int
+
+
 @register
 @dataclass(frozen=True)
 class QuantileExponential:
@@ -120,26 +131,21 @@ class QuantileExponential:
         share = target.epsilon / shape.d
         stages = []
         for column in range(shape.d):
-            settings = {
-                "rate": share / (quantile_span(level, target.relation) * target.rows_per_person),
-                "level": level,
-                "low": low[column],
-                "high": high[column],
-                "cells": self.cells,
-            }
+            rate = share / (quantile_span(level, target.relation) * target.rows_per_person)
+            settings = ColumnQuantile(rate, level, low[column], high[column], self.cells)
             stages.append(Stage(f"column {column}", Pure(share), settings))
         return Plan(self.name, options_of(self), tuple(stages), target, shape)
 
     def program(self, plan: Plan, problem: Problem) -> Program:
         answers = []
         for column, stage in enumerate(plan.stages):
-            settings = stage.settings
+            settings = plan.settings(stage.name, ColumnQuantile)
 
-            def select(secret: Secret, column: int = column, settings: Mapping[str, Any] = settings) -> float:
-                low, high = settings["low"], settings["high"]
-                scores = quantile_scores(secret.sum(HistogramTerm(low, high, self.cells, column)), settings["level"])
+            def select(secret: Secret, column: int = column, settings: ColumnQuantile = settings) -> float:
+                low, high = settings.low, settings.high
+                scores = quantile_scores(secret.sum(HistogramTerm(low, high, self.cells, column)), settings.level)
                 generator = secret.noise.generator()
-                cell = int(np.argmax(settings["rate"] * scores + generator.gumbel(size=self.cells)))
+                cell = int(np.argmax(settings.rate * scores + generator.gumbel(size=self.cells)))
                 inside = int(generator.integers(STEPS)) / STEPS  # uniform on a public grid of the cell
                 return float(low + (high - low) * (cell + inside) / self.cells)
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -49,12 +49,34 @@ from dperm.problem import Problem, WholeSpace
 from dperm.release.asks import Decide, Program, Sum
 from dperm.release.noise import RELEASE_SLACK, gaussian_scale
 from dperm.release.plan import Plan, Shape, Stage, Target, options_of, register
+from dperm.release.settings import StageSettings
 from dperm.terms.affine import Features
 from dperm.terms.information import information_term
+from dperm.terms.objective import WeightedRows
 
 NOISE_KINDS = ("auto", "gaussian", "pure")
 # Beyond this ε nothing is private and the accounting has no digits left; meeting a smaller ε is always allowed.
 LARGEST = 1e4
+
+
+@dataclass(frozen=True, eq=False)
+class Tilted(StageSettings):
+    """The ridge and the random tilt of the objective."""
+
+    ridge: float
+    noise: str
+    noise_scale: float
+    loss_form: str
+    curvature: float
+    asked: dict[str, object]
+
+
+@dataclass(frozen=True, eq=False)
+class Covered(StageSettings):
+    """How closely the minimiser is found, and the noise that covers the rest."""
+
+    gradient_tolerance: float
+    output_scale: float
 
 
 @register
@@ -162,16 +184,16 @@ class Objective:
             ridge=ridge, scale=scale, pure=pure, magnitude=problem.row_norm,
         )  # fmt: skip
         distance = 2 * tolerance / ridge
-        settings = {
-            "ridge": ridge,
-            "noise": "pure" if pure else "gaussian",
-            "noise_scale": scale,
-            "loss_form": form.form,
-            "curvature": form.constant * area / ridge,
-            "asked": options_of(self),  # an option that only repeats its default must be bound too
-        }
+        settings = Tilted(
+            ridge=ridge,
+            noise="pure" if pure else "gaussian",
+            noise_scale=scale,
+            loss_form=form.form,
+            curvature=form.constant * area / ridge,
+            asked=options_of(self),  # an option that only repeats its default must be bound too
+        )
         budget = output.epsilon if isinstance(output, Pure) else output.mu
-        paid = {"gradient_tolerance": tolerance, "output_scale": RELEASE_SLACK * 2 * distance / budget}
+        paid = Covered(tolerance, RELEASE_SLACK * 2 * distance / budget)
         stages: tuple[Stage, ...] = (Stage("objective", event, settings), Stage("output", output, paid))
         if self.information_share is not None:
             mu = self._information_mu(target)
@@ -245,7 +267,7 @@ class Objective:
         )
         return ObjectiveEvent(kind, shift, c, kappa(relation) == 2, k, form.classes), spare, RELEASE_SLACK * bound / shift
 
-    def _rows(self, problem: Problem) -> Any:
+    def _rows(self, problem: Problem) -> WeightedRows:
         return weighted_rows(
             problem.loss,
             Features(problem.data.intercept),
@@ -256,15 +278,15 @@ class Objective:
         )
 
     def program(self, plan: Plan, problem: Problem) -> Program:
-        stage = plan.stage("objective")
+        settings = plan.settings("objective", Tilted)
         w = yield solve_for_minimiser(
             plan,
             self._rows(problem),
             columns=_columns(problem, plan.shape),
-            ridge=stage.settings["ridge"],
+            ridge=settings.ridge,
             y=problem.data.y,
             magnitude=problem.row_norm,
-            scale=stage.settings["noise_scale"],
+            scale=settings.noise_scale,
             most_rows=self.most_rows,
         )
         if self.information_share is None:

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,7 +73,7 @@ def unbounded_rows(declared: object, relation: str) -> list[str]:
     ]
 
 
-def row_limit(declared: Any, relation: str, n: int) -> int:
+def row_limit(declared: object, relation: str, n: int) -> int:
     """The number of rows that count at most: n where it is public, otherwise what was declared."""
     return n if relation != ADD_REMOVE or not isinstance(declared, int) else declared
 
