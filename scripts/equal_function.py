@@ -4,8 +4,8 @@
     python scripts/equal_function.py ../old .
 
 Every behaviour of `BEHAVIOURS` is public and was there in version 0.1.0. Each tree runs all of them in a process of its own, with
-a tracer that notes every line of the package that is run. One that either tree refuses is left out of both counts and named. Lines
-are counted as lines with code: no blank ones, comments or docstrings. Three numbers for each tree:
+a tracer that notes every line of the package that is run. One that either tree refuses is left out of both counts and named.
+Lines are counted as lines with code: no blank ones, comments or docstrings. Three numbers for each tree:
 
     run         the lines at which a statement began that was run
     functions   the lines of the functions that were entered, whether or not all of them were run
