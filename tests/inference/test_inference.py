@@ -338,6 +338,32 @@ def test_odds_ratios_probabilities_and_joint_tests():
     assert scores[1] - scores[0] == pytest.approx(plain.estimate[1], rel=1e-9)
 
 
+def test_a_region_tells_what_single_intervals_cannot():
+    """Two nearly collinear columns: each interval is wide, their sum is known, and the truth is in the region."""
+    generator, n = np.random.default_rng(11), 20_000
+    base = generator.uniform(-1, 1, n)
+    X = np.clip(np.column_stack([base + 0.1 * generator.normal(size=n), base, generator.uniform(-1, 1, n)]), -1.5, 1.5)
+    y = X @ [1.0, 1.0, 0.5] + 0.5 * generator.normal(size=n)
+    model = dperm.LinearRegression(3.0, bounds=(-1.5, 1.5), y_bounds=(-5, 5), intervals=True, relation="zero-out", random_state=0)
+    region = model.fit(X, y).confidence_region(["x0", "x1"], 0.9)
+    assert region.names == ("x0", "x1") and region.level == 0.9 and region.radius == pytest.approx(np.sqrt(4.60517), rel=1e-5)
+    assert [1.0, 1.0] in region and [1.0, 1.5] not in region and [2.5, -0.5] not in region
+    lengths, directions = region.axes()
+    assert lengths[0] > 4 * lengths[1] and abs(directions[0] @ [1, 1]) < 0.2  # the difference is what the data cannot tell
+    low, high = region.interval([1.0, 1.0])
+    assert low < 2.0 < high and high - low < 0.2 * (region.interval([1.0, -1.0])[1] - region.interval([1.0, -1.0])[0])
+    one = model.confidence_region("x2")  # of a single coefficient it is its interval
+    assert one.interval([1.0]) == pytest.approx(model.confidence_interval()[2]) and "axes" in str(region)
+    assert len(model.confidence_region().names) == 4
+    edge = region.centre + region.radius * 0.999 * np.sqrt(region.matrix[0, 0]) * region.matrix[:, 0] / region.matrix[0, 0]
+    assert edge in region
+    for asked, message in ((["z"], "names of coefficients"), ([], "found none")):
+        with pytest.raises(ValueError, match=message):
+            model.confidence_region(asked)
+    with pytest.raises(ValueError, match="2 values"):
+        _ = [1.0] in region
+
+
 def three_classes(n=4000, seed=0):
     """Rows, labels "a", "b", "c", and the true log-odds of b and c against a: slopes, then the constant."""
     generator = np.random.default_rng(seed)

@@ -19,6 +19,7 @@ from dperm.estimators.saving import save
 from dperm.estimators.showing import Shown, coefficient_summary
 from dperm.inference.information import release_information
 from dperm.inference.intervals import scaled_inference, summary
+from dperm.inference.summary import Region
 from dperm.mechanisms.scaled.inference import ScaledInference
 from dperm.problem import (
     Ball,
@@ -289,6 +290,14 @@ class PrivateEstimator(Shown, BaseEstimator):
         """Wald's test that all named coefficients are 0; the name of a column with levels stands for all of its contrasts."""
         check_is_fitted(self, "certificate_")
         return summary(self).joint_test(names)
+
+    def confidence_region(self, names: Sequence[str] | None = None, level: float = 0.95) -> Region:
+        """The joint region of several coefficients (all if none is named): centre, matrix and radius of an ellipsoid.
+
+        For columns that the data can hardly tell apart it says more than one interval each; see `Region`.
+        """
+        check_is_fitted(self, "certificate_")
+        return summary(self, level).region(names)
 
     def release_information(
         self,

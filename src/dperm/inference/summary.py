@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.special import chdtrc, ndtr, ndtri
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import chdtrc, chdtri, ndtr, ndtri
 
 from dperm.inference.table import Facts, table_html, table_text
 from dperm.mechanisms.scaled.errors import Errors
@@ -40,6 +41,53 @@ class JointTest:
     def __str__(self) -> str:
         names = ", ".join(map(printable, self.names))
         return f"{names} all 0: chi² = {self.statistic:.4g} with {self.degrees} degrees, p = {self.p:.3g}"
+
+
+@dataclass(frozen=True, eq=False)
+class Region:
+    """All values of several coefficients that the data do not rule out together: (b - centre)' matrix⁻¹ (b - centre) ≤ radius².
+
+    Where columns are nearly collinear, single intervals are wide and say little; the region is long in the direction that the
+    data cannot tell and narrow across it.
+
+    names    of the coefficients, in the order of `centre`
+    matrix   covariance of the estimates, sampling and privacy noise together
+    radius   root of the χ² quantile with as many degrees as there are names
+    """
+
+    names: tuple[str, ...]
+    centre: Vector
+    matrix: Vector
+    radius: float
+    level: float
+
+    def __contains__(self, values: object) -> bool:
+        """Whether these values of the coefficients, in the order of `names`, are in the region."""
+        point = np.asarray(values, dtype=np.float64)
+        if point.shape != self.centre.shape:
+            raise ValueError(f"Expected {len(self.centre)} values, one for each of the names, found shape {point.shape}.")
+        away = point - self.centre
+        return bool(away @ np.linalg.solve(self.matrix, away) <= self.radius**2)
+
+    def axes(self) -> tuple[Vector, Vector]:
+        """(half lengths, directions in rows), the longest first: what the data tell worst, and best."""
+        values, vectors = np.linalg.eigh(self.matrix)
+        return self.radius * np.sqrt(np.maximum(values[::-1], 0.0)), np.asarray(vectors[:, ::-1].T)
+
+    def interval(self, weights: ArrayLike) -> tuple[float, float]:
+        """Ends of the combination Σ weight·coefficient over the region: they hold for all combinations at once (Scheffé)."""
+        combination = np.asarray(weights, dtype=np.float64)
+        middle, half = float(combination @ self.centre), self.radius * float(np.sqrt(combination @ self.matrix @ combination))
+        return middle - half, middle + half
+
+    def __str__(self) -> str:
+        lengths, directions = self.axes()
+        lines = [f"{self.level:.0%} region of {', '.join(map(printable, self.names))}; its axes, the longest first:"]
+        for length, direction in zip(lengths, directions):
+            parts = " ".join(f"{part:+.3g}·{printable(name)}" for part, name in zip(direction, self.names))
+            low, high = self.interval(direction)
+            lines.append(f"  {parts}: {(low + high) / 2:.4g} ± {length:.3g}")
+        return "\n".join(lines)
 
 
 @dataclass(frozen=True, repr=False)
@@ -97,6 +145,22 @@ class Summary:
 
     def joint_test(self, chosen: Sequence[str]) -> JointTest:
         """Wald's test that all chosen coefficients are 0; the name of a column with levels stands for all of them."""
+        places = self._places(chosen)
+        few = self.errors.mapped(np.eye(len(self.names))[places])
+        statistic = float(few.estimate @ np.linalg.solve(few.covariance(), few.estimate))
+        names = tuple(self.names[j] for j in places)
+        return JointTest(names, statistic, len(places), float(chdtrc(len(places), statistic)))
+
+    def region(self, chosen: Sequence[str] | None = None) -> Region:
+        """The confidence region of the chosen coefficients at this table's level, or of all of them, on the scale of the
+        estimates before they are exponentiated."""
+        places = list(range(len(self.names))) if chosen is None else self._places(chosen)
+        few = self.errors.mapped(np.eye(len(self.names))[places])
+        radius = math.sqrt(float(chdtri(len(places), 1.0 - self.level)))
+        return Region(tuple(self.names[j] for j in places), few.estimate, few.covariance(), radius, self.level)
+
+    def _places(self, chosen: Sequence[str]) -> list[int]:
+        """Which lines the words mean."""
         wanted = [chosen] if isinstance(chosen, str) else list(chosen)
         places: list[int] = []
         for word in wanted:
@@ -105,10 +169,9 @@ class Summary:
                 known = ", ".join(map(printable, self.names[:20]))
                 raise ValueError(f"Expected names of coefficients, found {word!r}. Names: {known}.")
             places += [j for j in found if j not in places]
-        few = self.errors.mapped(np.eye(len(self.names))[places])
-        statistic = float(few.estimate @ np.linalg.solve(few.covariance(), few.estimate))
-        names = tuple(self.names[j] for j in places)
-        return JointTest(names, statistic, len(places), float(chdtrc(len(places), statistic)))
+        if not places:
+            raise ValueError("Expected names of coefficients, found none. Pass at least one.")
+        return places
 
     def _is_called(self, place: int, name: str, word: str) -> bool:
         """Whether a word means this line: its name, its column's, or with several classes either without the class."""
