@@ -21,7 +21,7 @@ def schema(
     them.
 
     In the draft a column can also be transformed: "parts": ["month"] of a datetime (year, month, weekday, hour), "hash": 64 of
-    text with many levels, "bins": 10 or "log": true of a number.
+    text with many levels, "bins": 10 or "log": true of a number, "shape": "smooth" (a curve in every model), "steps" or "linear".
 
     Example: dperm schema people.csv --types "age=numeric, town=categorical" --out people.json
     """

@@ -185,7 +185,12 @@ class PrivateEstimator(Shown, BaseEstimator):
 
     def _with_intervals(self) -> Mechanism | str:
         """The method that `intervals=True` takes: its own, or an older one that was asked for by name."""
-        found = getattr(self.method, "name", self.method)
+        found, schema = getattr(self.method, "name", self.method), self._declared_schema()
+        if schema is not None and any(column.shape == "smooth" for column in schema.columns):
+            raise ValueError(
+                'Expected no "shape": "smooth" with intervals=True, found one: a number and the hat functions beside it share '
+                'one effect, and neither has an error of its own. Declare "steps" or "linear", or leave intervals= out.'
+            )
         if found in ("auto", ScaledInference.name):
             return self._inference() if isinstance(self.method, str) else self.method
         if found == self.older_intervals:

@@ -115,6 +115,19 @@ class Shapes(PrivateEstimator):
         monotone.__name__ = "never falls" if increasing else "never rises"
         return self.edited(column, monotone, label=label)
 
+    def _declared_schema(self) -> Schema | None:
+        """A column that is declared smooth gets a curve as any other does, in the place of public hat functions beside it."""
+        schema = super()._declared_schema()
+        if schema is None or all(column.shape != "smooth" for column in schema.columns):
+            return schema
+        if schema is getattr(self, "_schema_of_rows", None):
+            raise ValueError(
+                'Expected "shape": "auto" for the curves of an additive model on rows that carry their schema, found "smooth". '
+                "Leave shape out: every number has a curve."
+            )
+        columns = tuple(replace(column, shape="auto") if column.shape == "smooth" else column for column in schema.columns)
+        return replace(schema, columns=columns)
+
     def _curved(self) -> tuple[int, ...]:
         """Columns with a shape, by declaration alone: numeric ones, stored from the middle of their bounds."""
         encoding: Encoding = self._encoding

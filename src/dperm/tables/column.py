@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,9 +13,11 @@ from dperm.tables.cells import Level, Plain, codes, nulls, numbers, truth
 from dperm.tables.encoding import missing_value
 from dperm.tables.transforms import (
     DATE_PARTS,
+    STEPS,
     Binned,
     DatePart,
     Hashed,
+    Hats,
     Logarithm,
     Reader,
     bin_edges,
@@ -29,7 +31,7 @@ COLUMN_TYPES = ("numeric", "ordinal", "categorical", "boolean", "sparse", "datet
 TARGET_TYPES = ("classes", "numeric", "count")
 OWN_LEVEL = "its own level"
 MISSING_NAME = "(missing)"
-SHAPES = ("auto", "linear")
+SHAPES = ("auto", "linear", "smooth", "steps")
 MISSING_RULES = ("mean", "middle", "indicator")  # of numeric and ordinal columns; "mean" where nothing is said
 
 
@@ -61,7 +63,7 @@ class Column:
     hash: int | None = None  # levels that text is hashed into
     bins: int | tuple[float, ...] | None = None  # a number of bins between low and high, or their edges
     log: bool = False  # whether the logarithm of a positive number is the feature
-    shape: str = "auto"  # of an additive model: "linear" keeps a column straight
+    shape: str = "auto"  # "linear", "smooth" (a curve in every model) or "steps" (bins); "auto" leaves it to the model
     reader: Reader | None = None  # of a piece: what takes its cells to places or numbers
     source: str | None = None  # of a piece: the column of the table that it is read from
 
@@ -120,6 +122,13 @@ class Column:
             raise ValueError(f'Expected hash only on a categorical column without levels, found it for {where}. Drop "levels".')
         if self.shape not in SHAPES or (self.shape != "auto" and self.type not in ("numeric", "ordinal")):
             raise ValueError(f"Expected shape in {SHAPES} on a numeric or ordinal column, found {self.shape!r} for {where}.")
+        if self.shape in ("smooth", "steps") and (self.type != "numeric" or self.bounds is not None):
+            raise ValueError(
+                f"Expected shape {self.shape!r} on a numeric column with low and high, between which it is drawn, found it for "
+                f"{where}. Declare them, or leave shape out: an additive model pays for the shapes of other columns."
+            )
+        if self.bins is not None and self.shape not in ("auto", "steps"):
+            raise ValueError(f"Expected no bins on a column that is {self.shape!r}, found them for {where}. Leave one out.")
         if self.log and not (self.type == "numeric" and self.bins is None and finite(self.low) and self.low > 0):
             raise ValueError(
                 f"Expected log only on a numeric column with 0 < low and no bins, found it for {where}. Less counts as low."
@@ -134,7 +143,7 @@ class Column:
 
     @property
     def transformed(self) -> bool:
-        return bool(self.parts) or self.hash is not None or self.bins is not None or self.log
+        return bool(self.parts) or self.hash is not None or self.bins is not None or self.log or self.shape in ("smooth", "steps")
 
     @property
     def pieces(self) -> tuple[Column, ...]:
@@ -145,14 +154,34 @@ class Column:
             return tuple(self._part(part) for part in self.parts)
         if self.hash is not None:
             return (self._choice("hash", tuple(range(self.hash)), Hashed(self.hash)),)
-        if self.bins is not None:
-            edges = bin_edges(self.bins, self.low, self.high, f"column {self.name!r}")
+        if self.bins is not None or self.shape == "steps":
+            edges = self._edges()
             return (self._choice("bins", bin_names(edges), Binned(edges)),)
+        if self.shape == "smooth":
+            return (*replace(self, shape="auto").pieces, self._hats())
         if self.log:
             low, high = math.log(float(self.low or 1.0)), math.log(float(self.high or 1.0))
             missing = self.missing if self.missing_number is None else float(Logarithm(low)([self.missing_number])[0])
             return (Column(f"log({self.name})", "numeric", low, high, missing=missing, reader=Logarithm(low), source=self.name),)
         return (self,)
+
+    def _edges(self) -> tuple[float, ...]:
+        """The edges of bins: declared, or of equal width (of the logarithm) between the bounds."""
+        where = f"column {self.name!r}"
+        if not self.log:
+            return bin_edges(STEPS if self.bins is None else self.bins, self.low, self.high, where)
+        inside = np.exp(bin_edges(STEPS, math.log(float(self.low or 1.0)), math.log(float(self.high or 1.0)), where))[1:-1]
+        return (float(self.low or 1.0), *(float(edge) for edge in inside), float(self.high or 1.0))
+
+    def _hats(self) -> Column:
+        """Hat functions beside the number itself; a missing cell has none, or those of the value that is declared for it."""
+        low, high, given = float(self.low or 0.0), float(self.high or 0.0), self.missing_number
+        if self.log:
+            low, high = math.log(low), math.log(high)
+            given = None if given is None else float(Logarithm(low)([given])[0])
+        given = (low + high) / 2 if self.missing_rule == "middle" else given
+        hats = Hats(low, high, self.log, given)
+        return Column(f"smooth({self.name})", "categorical", levels=hats.names, reader=hats, source=self.name)
 
     def _part(self, part: str) -> Column:
         if part == "year":
@@ -206,6 +235,8 @@ class Column:
             raw = raw if self.missing_number is None else _filled(raw, self.missing_number, 0.0)
             flag = [np.isnan(raw).astype(np.float64)] if self.missing_rule == "indicator" else []
             return np.stack([raw, *flag], axis=1)
+        if isinstance(self.reader, Hats):
+            return self.reader(values)
         code = self.places(values)
         matrix = np.zeros((len(code), len(self.features)))
         rows = np.flatnonzero(code >= 0)
@@ -288,7 +319,8 @@ def described(name: str, entry: object) -> Column:
     missing = entry.get("missing")
     if missing is not None:
         (missing,) = scalars([missing], f"missing of column {name!r}")
-        if not any(entry.get(key) is not None for key in ("parts", "hash", "bins")):  # `_transform` knows what those allow
+        choice = any(entry.get(key) is not None for key in ("parts", "hash", "bins")) or entry.get("shape") == "steps"
+        if not choice:  # `_transform` knows what those allow
             _check_missing(name, entry.get("type"), missing, levels)
     said: dict[str, Any] = {key: entry.get(key) for key in ("low", "high", "group", "bounds")}
     said |= _transform(name, entry, missing)
@@ -311,7 +343,7 @@ def _transform(name: str, entry: Mapping[str, Any], missing: Plain) -> dict[str,
         low, high = ends if all(finite(end) for end in ends) else (0.0, 1.0)  # the column itself says what is wrong with them
         edges = bin_edges(bins, low, high, where)
         found["bins"] = bins if isinstance(bins, int) else edges
-    if found and missing is not None and missing != OWN_LEVEL:
+    if (found or entry.get("shape") == "steps") and missing is not None and missing != OWN_LEVEL:
         raise ValueError(f'Expected "{OWN_LEVEL}" or nothing as missing of {where}, found {missing!r}.')
     return found
 

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dperm.tables.column import Column, scaled
+from dperm.tables.transforms import Hats
 from dperm.words.spelling import closest
 
 MOST_FEATURES = 10_000
@@ -130,6 +131,10 @@ def products(pairs: tuple[tuple[str, str], ...], pieces: Sequence[Column]) -> li
                 parts = [piece.name for piece in pieces if piece.source == name]
                 known = f" Its parts are {', '.join(map(repr, parts))}." if parts else closest(name, list(named))
                 raise ValueError(f"Expected columns of the schema in interactions, found {name!r}.{known} Correct the pair.")
+            if isinstance(named[name].reader, Hats):
+                raise ValueError(
+                    f"Expected columns or choices in interactions, found the curve {name!r}. Name its column, or give it steps."
+                )
             if named[name].bounds is not None or named[name].private_levels:
                 raise ValueError(
                     f"Expected declared bounds and levels of {name!r}, which is in interactions, found private ones. Fill them "

@@ -5,15 +5,15 @@
      "target":  {"column": "income", "type": "classes", "classes": ["<=50K", ">50K"]}}
 
 Column types: numeric (low, high), ordinal (levels in order), categorical (levels), boolean, sparse (non-negative, mostly zero:
-high), datetime (parts), ignored. Numeric columns may have `bins`, categorical ones a `hash` instead of levels (`transforms.py`),
-and `interactions` beside "columns" lists pairs of columns that are multiplied (`interactions.py`). A numeric column may say
-"bounds": "private" instead of low and high: the fit then pays for them. A categorical column may say "levels": "private": a
-profile then pays for them. `missing` says what a null becomes. In numeric and ordinal columns: "mean" (the default: the private
-centre of the column, or the middle of its bounds where the method releases none), "middle", "indicator" (as "mean", and a 0/1
-column says where a cell was missing), a number or a level. In categorical columns: a level, "its own level", or by default the
-all-zero one-hot. In boolean and sparse columns: a number, 0 by default. A cell that does not parse is missing; an unknown level
-is the all-zero one-hot. Boolean columns with the same `group` are a one-hot code written out: exactly one of them is 1.
-`row_norm` beside "columns" bounds a row's norm.
+high), datetime (parts), ignored. Numeric columns may have `bins`, `log` or a `shape`, categorical ones a `hash` instead of
+levels (`transforms.py`), and `interactions` beside "columns" lists pairs of columns that are multiplied (`interactions.py`). A
+numeric column may say "bounds": "private" instead of low and high: the fit then pays for them. A categorical column may say
+"levels": "private": a profile then pays for them. `missing` says what a null becomes. In numeric and ordinal columns: "mean"
+(the default: the private centre of the column, or the middle of its bounds where the method releases none), "middle",
+"indicator" (as "mean", and a 0/1 column says where a cell was missing), a number or a level. In categorical columns: a level,
+"its own level", or by default the all-zero one-hot. In boolean and sparse columns: a number, 0 by default. A cell that does not
+parse is missing; an unknown level is the all-zero one-hot. Boolean columns with the same `group` are a one-hot code written
+out: exactly one of them is 1. `row_norm` beside "columns" bounds a row's norm.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from dperm.tables.drafts import drafted, types_of
 from dperm.tables.encoding import Encoding
 from dperm.tables.gaps import kept_entries
 from dperm.tables.interactions import Interaction, pairs_of, products
+from dperm.tables.transforms import Hats
 from dperm.words.spelling import closest, scalars
 
 if TYPE_CHECKING:
@@ -298,7 +299,8 @@ def _places(piece: Column | Interaction, cells: Mapping[str, object]) -> np.ndar
     """Which feature of a choice each row switches on; None where the piece is no choice."""
     if isinstance(piece, Interaction):
         return piece.places(cells) if piece.is_choice else None
-    return piece.places(cells[piece.source or piece.name]) if piece.type == "categorical" else None
+    choice = piece.type == "categorical" and not isinstance(piece.reader, Hats)
+    return piece.places(cells[piece.source or piece.name]) if choice else None
 
 
 def _said_once(mistakes: Mapping[str, str]) -> list[str]:

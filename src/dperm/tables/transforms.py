@@ -6,6 +6,8 @@
 | {"type": "categorical", "hash": 64}               | a choice of 64 levels: what a fixed public hash makes of the cell |
 | {"type": "numeric", "low": .., "high": .., "bins": 10} | a choice of 10 bins of equal width; or "bins": [edges]      |
 | {"type": "numeric", "low": 1, "high": 1000, "log": true} | its logarithm; cells below low count as low                 |
+| {"type": "numeric", "low": .., "high": .., "shape": "steps"}  | a choice of 16 bins of equal width (of the logarithm)  |
+| {"type": "numeric", "low": .., "high": .., "shape": "smooth"} | the number, and 9 hat functions between its bounds     |
 
 **Guarantee**: what a cell becomes depends on that cell and on the declaration. The names of the features say what was done,
 "month(when)=3", "hash(street)=17", "bins(age)=[20, 30)", so that a certificate states it.
@@ -34,6 +36,8 @@ DATE_PARTS: dict[str, tuple[str, ...]] = {
     "hour": tuple(str(hour) for hour in range(24)),
 }
 MOST_HASHED = 100_000
+STEPS = 16  # bins of a column whose shape is "steps", where their number is not declared
+KNOTS = 9  # of a column whose shape is "smooth"
 MOST_BINS = 1_000
 DAY_UNITS = ("D", "h", "m", "s", "ms", "us", "ns")  # of datetime64: those whose text is a date
 
@@ -136,6 +140,38 @@ class Binned:
         known = np.isfinite(found)
         place = np.searchsorted(np.array(self.edges[1:-1]), np.where(known, found, 0.0), side="right")
         return np.where(known, place, -1.0)
+
+
+@dataclass(frozen=True)
+class Hats:
+    """max(0, 1 - |u - k|) at k = 0 … 8, u in [0, 8] the place of a number between its bounds: a piecewise linear curve.
+
+    At most two of them are above 0 and they add up to 1, so their norm is at most 1, as that of a level of a choice. A cell that
+    is no number has none of them, or those of `missing` where that is declared.
+
+    >>> Hats(0.0, 8.0)(["2.25", 9, "x"])[:, [2, 3, 8]].tolist()
+    [[0.75, 0.25, 0.0], [0.0, 0.0, 1.0], [0.0, 0.0, 0.0]]
+    """
+
+    low: float
+    high: float
+    log: bool = False
+    missing: float | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The knots, in the units of the column."""
+        knots = np.linspace(self.low, self.high, KNOTS)
+        return tuple(f"{knot:.10g}" for knot in (np.exp(knots) if self.log else knots))
+
+    def __call__(self, values: object) -> NDArray[np.float64]:
+        raw = np.asarray((Logarithm(self.low) if self.log else numbers)(values), dtype=np.float64)
+        if self.missing is not None:
+            raw = np.where(np.isfinite(raw), raw, self.missing)
+        known = np.isfinite(raw)
+        u = (np.clip(np.where(known, raw, self.low), self.low, self.high) - self.low) / (self.high - self.low) * (KNOTS - 1)
+        hats = np.maximum(0.0, 1.0 - np.abs(u[:, None] - np.arange(KNOTS)))
+        return np.where(known[:, None], hats, 0.0)
 
 
 def bin_edges(bins: object, low: float | None, high: float | None, where: str) -> tuple[float, ...]:
