@@ -150,7 +150,7 @@ def run(partitions: int = 12, rows: int = 20_000, steps: int = 3) -> dict[str, A
         notes = Path(work) / "notes"
         notes.mkdir()
         spread = SparkRows(spark.read.parquet(f"{work}/people.parquet").repartition(partitions), schema)
-        kept = spread._materialise()
+        kept = spread.ready()
         kept.frame = TroubledFrame(kept.frame, str(notes))
         fitted = dperm.LogisticRegression(**options).fit(spread)
         time.sleep(1)

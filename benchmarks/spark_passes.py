@@ -129,7 +129,7 @@ def measure(spark, rows: int, columns: int, passes: int, with_arrow: bool, folde
         found["count_s"], found["count_cpu"] = timed(lambda: spread.n)
         kept = []
         found["encode_s"], found["encode_cpu"] = timed(lambda: kept.append(spread.bounded(bounds)))
-        found["tasks"] = spread._materialise().tasks
+        found["tasks"] = spread.ready().tasks
         engines = {"spark": kept[0]}
         if with_arrow:
             frame.write.parquet(str(folder / "rows"))

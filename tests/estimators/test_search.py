@@ -13,7 +13,8 @@ from scipy.stats import norm
 
 from dperm import LinearRegression, LogisticRegression, PoissonRegressor
 from dperm.estimators import search as module
-from dperm.estimators.search import PrivateGridSearch, SearchCertificate, draw, law_of, row_scores, run_mu
+from dperm.estimators.search import PrivateGridSearch, SearchCertificate, draw, law_of, run_mu
+from dperm.estimators.search_rows import row_scores
 from dperm.privacy import GDP, Gaussian, PoissonRuns, Selection, compose, event_from_spec, gaussian_mu, selection_epsilon
 from dperm.privacy.filters import renyi_curve
 from dperm.release.ledger.book import BudgetExceeded, Ledger

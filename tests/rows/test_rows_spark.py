@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 
 import numpy as np
@@ -14,7 +13,6 @@ import pytest
 import dperm
 from dperm.mechanisms import Objective, Output
 from dperm.problem import DataBounds, Interval, LogisticLoss
-from dperm.release.driver import watching
 from dperm.release.ledger import Ledger
 from dperm.rows import ArrowRows, MemoryRows, sum_step
 from dperm.terms.affine import Features
@@ -134,80 +132,6 @@ def test_means_and_medians_of_columns(frame, table):
         assert spread.certificate_.record == memory.certificate_.record
 
 
-ESTIMATORS = {
-    "LinearSVC": {"classes": ["small", "large"]},
-    "GAMClassifier": {"classes": ["small", "large"]},
-    "MLPClassifier": {"classes": ["small", "large"], "hidden": 4, "steps": 2},
-    "Ridge": {"regularization": 1.0},
-    "HuberRegressor": {},
-    "QuantileRegressor": {},
-    "PoissonRegressor": {},
-    "Lasso": {},
-}
-
-
-@pytest.mark.parametrize("name", ESTIMATORS)
-def test_every_estimator_asks_the_same_sums(frame, table, name):
-    """The first two noisy sums of a fit, which see the same rows, have the bits of memory; then the fit is stopped."""
-    options = dict(ESTIMATORS[name])
-    schema = SCHEMA
-    if "classes" not in options:
-        columns = {key: value for key, value in SCHEMA.spec()["columns"].items() if key != "height"}
-        kind = "count" if name == "PoissonRegressor" else "numeric"
-        schema = dperm.Schema.from_dict(
-            {"columns": columns, "target": {"column": "height", "type": kind, "low": 0 if kind == "count" else 100, "high": 220}}
-        )
-    sums = {}
-    for place, data in (("memory", table), ("spark", frame)):
-        seen = sums.setdefault(place, [])
-
-        def see(drawn, seen=seen):
-            seen.append(drawn.exact.tobytes())
-            if len(seen) == 2:
-                raise Enough
-
-        with contextlib.suppress(Enough), watching(see):
-            getattr(dperm, name)(epsilon=2.0, schema=schema, random_state=1, **options).fit(data)
-    assert sums["memory"] == sums["spark"] and sums["spark"]
-
-
-class Enough(Exception):
-    pass
-
-
-def test_what_looks_at_all_rows_together_is_refused(frame):
-    with pytest.raises(ValueError, match="of another engine"):
-        dperm.FiniteClassLearner(classes=["small", "large"], bounds=(0, 1)).fit(frame, "income")
-    search = dperm.PrivateGridSearch(dperm.LinearSVC(schema=SCHEMA), {"regularization": [1.0]})
-    with pytest.raises(ValueError, match="of another engine"):
-        search.fit(frame, "income")
-
-
-def test_counts_with_exposures_or_weights_are_refused(frame, table):
-    target = {"column": "height", "type": "count", "low": 0, "high": 220}
-    schema = dperm.Schema.from_dict({"columns": {"age": SCHEMA.spec()["columns"]["age"]}, "target": target})
-    for given in ("weight", table["weight"]):
-        with pytest.raises(ValueError, match="counts without exposure="):
-            dperm.PoissonRegressor(epsilon=1.0, schema=schema, max_exposure=2.0).fit(frame, exposure=given)
-    weighed = {"epsilon": 1.0, "schema": schema, "max_weight": 2.0}
-    with pytest.raises(ValueError, match="counts without exposure="):
-        dperm.PoissonRegressor(**weighed).fit(frame, sample_weight="weight")
-    with pytest.raises(ValueError, match="counts without exposure="):  # no way around it by rows that carry weights
-        dperm.PoissonRegressor(epsilon=1.0).fit(dperm.SparkRows(frame, schema, weight="weight", max_weight=2.0))
-
-
-def test_evaluations_and_profiles_say_that_rows_must_be_collected(frame, table):
-    model = dperm.LogisticRegression(epsilon=1.0, schema=SCHEMA, method=dperm.Gradient(steps=2), random_state=1).fit(table)
-    for data in (frame, dperm.SparkRows(frame, SCHEMA)):
-        with pytest.raises(ValueError, match=r"toPandas\(\)"):
-            dperm.evaluate(model, data, epsilon=1.0)
-    for options in ({}, {"groups": "who", "max_rows_per_person": 2}):
-        with pytest.raises(ValueError, match=r"toPandas\(\)"):
-            dperm.profile(frame, epsilon=1.0, **options)
-    with pytest.raises(ValueError, match="arrays that the rows were made from"):
-        dperm.profile(dperm.SparkRows(frame, SCHEMA), epsilon=1.0)
-
-
 # -- persons ---------------------------------------------------------------------------------------------------------
 
 
@@ -268,7 +192,7 @@ def doubled(spark, copies):
 
 def kept(rows):
     """The encoded rows that Spark keeps, as one piece."""
-    found = rows._materialise().frame.toPandas()
+    found = rows.ready().frame.toPandas()
     return rows.layout.unpacked(pa.RecordBatch.from_pandas(found, preserve_index=False))
 
 
@@ -327,11 +251,12 @@ def ledger(tmp_path):
 
 
 def refused(ledger, frame, match, schema=SCHEMA, **options):
-    """A fit that is refused in these words, before anything is debited, without the start of any cell in them."""
+    """The message of a fit that is refused in these words, before anything is debited, without the start of any cell in it."""
     with pytest.raises(ValueError, match=match) as caught:
         dperm.LogisticRegression(epsilon=1.0, schema=schema, method=dperm.Gradient(steps=2), ledger=ledger, **options).fit(frame)
     assert ledger.account().fits == 0
     assert "SECRET" not in f"{caught.value} {caught.value.__cause__}"
+    return str(caught.value)
 
 
 def test_bad_tables_are_refused(spark, frame, ledger):
@@ -345,8 +270,9 @@ def test_bad_tables_are_refused(spark, frame, ledger):
     refused(ledger, frame, "to name a column", groups="nobody", max_rows_per_person=1)
     refused(ledger, frame, "max_rows_per_person", groups="who")
     refused(ledger, frame, "max_rows_per_person", max_rows_per_person=2)
+    assert ledger.account().spent_share == 0
     stream = spark.readStream.format("rate").load().selectExpr("1.0 AS age", "2.0 AS height", "'x' AS place", "'y' AS income")
-    refused(ledger, stream, "found a stream")
+    assert "Write it to storage" in refused(ledger, stream, "found a stream")
 
 
 def test_a_table_without_rows_looks_like_any_other_where_their_number_is_protected(frame):
@@ -371,7 +297,7 @@ def test_tables_that_change_between_passes_are_refused(spark, frame, ledger):
 def test_rows_that_come_out_differently_later_release_nothing(frame, tmp_path):
     rows = dperm.SparkRows(frame, SCHEMA).bounded(BOUNDS)
     first = rows.sum(RowCount(), 1.0)
-    kept = rows._materialise()
+    kept = rows.ready()
     kept.frame = kept.frame.unionAll(kept.frame)  # as if tasks had been counted twice
     with pytest.raises(ValueError, match="every pass over the Spark table"):
         rows.sum(RowCount(), 1.0)
@@ -382,7 +308,15 @@ def test_errors_of_spark_never_quote_a_cell(spark, ledger):
     """The cast of the caller's own plan fails, and Spark's message quotes the cell."""
     people = spark.createDataFrame(pd.DataFrame({"age": ["1", "SECRET"], "income": ["small", "large"]}))
     spark.conf.set("spark.sql.ansi.enabled", "true")
-    refused(ledger, people.selectExpr("CAST(age AS DOUBLE) AS age", "income"), "found a failure", schema=ONE)
+    cast = people.selectExpr("CAST(age AS DOUBLE) AS age", "income")
+    message = refused(ledger, cast, "found a failure", schema=ONE)
+    assert "is not repeated here" in message and "SECRET" in _words_of_spark(cast)  # which ours stand for
+
+
+def _words_of_spark(frame):
+    with pytest.raises(Exception, match="SECRET") as caught:
+        frame.collect()
+    return str(caught.value)
 
 
 def test_an_executor_without_the_packages_is_named(spark, frame, ledger, tmp_path, monkeypatch):
@@ -392,7 +326,8 @@ def test_an_executor_without_the_packages_is_named(spark, frame, ledger, tmp_pat
     venv.create(tmp_path / "bare", with_pip=False, symlinks=True)
     monkeypatch.setattr(spark.sparkContext, "pythonExec", str(tmp_path / "bare/bin/python"))
     assert sys.prefix != sys.base_prefix  # the packages are in an environment that the bare one does not see
-    refused(ledger, frame, "packages of dperm on every executor, found no module")
+    message = refused(ledger, frame, "packages of dperm on every executor, found no module")
+    assert "PYSPARK_PYTHON" in message
 
 
 def test_a_ledger_recognises_the_table_in_any_order(frame, ledger):

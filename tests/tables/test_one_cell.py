@@ -10,7 +10,8 @@ import pandas as pd
 import pytest
 
 from dperm import FiniteClassLearner, LinearRegression, LogisticRegression, MeanEstimator
-from dperm.estimators.search import PrivateGridSearch, row_scores
+from dperm.estimators.search import PrivateGridSearch
+from dperm.estimators.search_rows import row_scores
 from dperm.problem import DataBounds, Interval, LogisticLoss
 from dperm.release.ledger.book import Ledger
 from dperm.rows.base import sum_step

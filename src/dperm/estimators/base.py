@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from dperm.estimators.declaration import NO_ROWS, Declaration, before_rows, declaration, declared_unit, encoding_before_rows
 from dperm.estimators.declared import check_declared, check_shape
 from dperm.estimators.engines import declared_rows, engine_rows, in_memory, parts_of
-from dperm.estimators.matrix import read_matrix
+from dperm.estimators.matrix import read_matrix, row_products
 from dperm.estimators.saving import save
 from dperm.estimators.showing import Shown, coefficient_summary
 from dperm.inference.information import release_information
@@ -34,6 +34,7 @@ from dperm.problem import (
 )
 from dperm.problem.arrays import dense, is_sparse
 from dperm.release.plan import MECHANISMS, Plan
+from dperm.rows.labelled import LabelRule, RowRule
 from dperm.rows.memory import MemoryRows
 from dperm.tables.cells import numbers
 from dperm.tables.encoding import Encoding
@@ -158,6 +159,10 @@ class PrivateEstimator(Shown, BaseEstimator):
     def _labels(self, y: object) -> tuple[np.ndarray, np.ndarray | None, Interval]:
         """Encoded labels, row weights (0 for a label outside the declaration), and their interval."""
         raise NotImplementedError
+
+    def _rule_of_rows(self) -> LabelRule | RowRule:
+        """The labels of rows that are not in memory, by a rule that travels."""
+        return self._labels
 
     def _store(self, release: Release) -> None:
         raise NotImplementedError
@@ -456,7 +461,7 @@ class PrivateEstimator(Shown, BaseEstimator):
 
     def _scores_of(self, X: object) -> np.ndarray:
         encoded, w = self._encoded(X), self.w_
-        scores = encoded @ w[..., : encoded.shape[1]].T
+        scores = row_products(encoded, w[..., : encoded.shape[1]])
         return np.asarray(scores + INTERCEPT * w[..., -1]) if self.fit_intercept else np.asarray(scores)
 
     def _encoded(self, X: object, encoding: Encoding | None = None) -> Matrix:

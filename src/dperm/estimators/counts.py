@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -13,6 +14,7 @@ from dperm.estimators.base import PrivateEstimator
 from dperm.estimators.declaration import Declaration
 from dperm.estimators.saving import Extra
 from dperm.problem import Interval
+from dperm.rows.labelled import LabelRule, RowRule, Vector
 from dperm.tables.cells import numbers
 
 if TYPE_CHECKING:
@@ -35,7 +37,9 @@ class CountTarget(RegressorMixin, PrivateEstimator):
     """
 
     _given: ClassVar[np.ndarray | None] = None  # exposures and
-    _weighed: ClassVar[object] = None  # sample weights, during a fit that has them
+    _weighed: ClassVar[object] = None  # sample weights, during a fit that has them; none of either where executors read them
+    _named: ClassVar[str | None] = None  # the column of a Spark table that holds exposures, or,
+    _logs: ClassVar[bool] = False  # if so, their logarithms
 
     y_bounds: object = None
     max_exposure: float | None = None
@@ -55,23 +59,34 @@ class CountTarget(RegressorMixin, PrivateEstimator):
         offset: object = None,
         groups: object = None,
     ) -> Any:
-        """Fit privately. Exposures outside [0, max_exposure] are cut into it; a missing one counts as 0."""
+        """Fit privately. Exposures outside [0, max_exposure] are cut into it; a missing one counts as 0.
+
+        For a Spark table exposure, offset and sample_weight are names of columns.
+        """
         if exposure is not None and offset is not None:
             raise ValueError("Expected exposure= or offset= (its logarithm), found both. Pass one.")
-        if offset is not None:
-            exposure = np.exp(np.minimum(numbers(offset), 700.0))
-        self._check_exposure(exposure is not None)
-        if exposure is not None:
-            given = numbers(exposure)
-            self.__dict__["_given"] = np.clip(np.where(np.isnan(given), 0.0, given), 0.0, self.max_exposure)
-        if self._counting:
-            self.__dict__["_weighed"] = sample_weight
+        given, logs = offset if exposure is None else exposure, offset is not None
+        self._check_exposure(given is not None)
+        during: dict[str, object] = {"_logs": logs, "_weighed": sample_weight if self._counting else None}
+        if isinstance(given, str):
+            during |= {"_named": given, "_given": np.zeros(0)}
+        elif given is not None:
+            during["_given"] = self._exposures(given, logs)
+        self.__dict__.update(during)
         try:
             super().fit(X, y, sample_weight, groups=groups)
         finally:
-            self.__dict__.pop("_given", None)
-            self.__dict__.pop("_weighed", None)
+            for name in during:
+                self.__dict__.pop(name, None)
         return self
+
+    def _exposures(self, given: object, logs: bool) -> np.ndarray:
+        """Exposures, or what their logarithms stand for, within the declared ones."""
+        found = np.exp(np.minimum(numbers(given), 700.0)) if logs else numbers(given)
+        return np.clip(np.where(np.isnan(found), 0.0, found), 0.0, self.max_exposure)
+
+    def _rule_of_rows(self) -> LabelRule | RowRule:
+        return self._labels if self._given is None and self._weighed is None else CountRule(self, self._logs)
 
     def _counts_are_read(self) -> bool:
         """Whether the method reads counts beside exposures."""
@@ -192,3 +207,18 @@ class CountTarget(RegressorMixin, PrivateEstimator):
         tags = super().__sklearn_tags__()
         tags.target_tags.positive_only = self._counting
         return tags
+
+
+@dataclass(frozen=True, eq=False)
+class CountRule(RowRule):
+    """Labels and weights of counts that have exposures or sample weights, for executors: as `fit` makes them in memory."""
+
+    estimator: CountTarget
+    logs: bool
+
+    def __call__(self, y: object, exposure: Vector | None, weight: Vector | None) -> tuple[np.ndarray, Vector | None]:
+        rule = copy.copy(self.estimator)
+        rule.__dict__["_given"] = None if exposure is None else rule._exposures(exposure, self.logs)
+        rule.__dict__["_weighed"] = weight
+        labels, known, _ = rule._labels(y)
+        return labels, rule._weights(known, weight, len(labels))[0]

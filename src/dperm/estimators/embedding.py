@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from scipy.special import softmax
@@ -13,19 +13,26 @@ from dperm.estimators.classifier import PrivateClassifier
 from dperm.estimators.declaration import NO_ROWS, Declaration, declaration, declared_unit
 from dperm.estimators.declared import check_declared, fewest_rows
 from dperm.estimators.saving import Extra
+from dperm.estimators.engines import for_executors
 from dperm.mechanisms.heads import Heads
 from dperm.problem import Interval, Loss, MultinomialLoss
 from dperm.rows.device import present, to_host
 from dperm.rows.device_products import is_torch
 from dperm.rows.embeddings import EmbeddingRows, EmbeddingTensors
 from dperm.rows.int8 import MOST_CLASSES
+from dperm.rows.spark_made import SparkTable
+from dperm.rows.spark_tasks import Made
+from dperm.tables.cells import numbers
 from dperm.tables.encoding import Encoding
 from dperm.tables.labels import declared_classes, label_column
 from dperm.tables.persons import person_weights, unit_of
-from dperm.tables.tables import parsed
+from dperm.tables.tables import cells, parsed
 from dperm.terms.heads import raw_rows
 from dperm.walk.fitting import Release
 from dperm.words.notices import repeated_fits
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 AT_A_TIME = 4096  # rows that are scored together
 NOT_HERE = {
@@ -40,8 +47,8 @@ class EmbeddingClassifier(PrivateClassifier):
 
     X is one embedding per row: an array of any numbers, a memory map (NumPy's, or that of
     `dperm.features.open_embeddings(path)`), an Arrow column of fixed-size lists, or a torch tensor. It is not copied. A
-    tensor on a GPU is fitted there, on integer matrix units. There may be up to 10,000 classes. Ids of persons are passed to
-    `fit`, one per row, with max_rows_per_person.
+    tensor on a GPU is fitted there, on integer matrix units. In a Spark table every entry is a column of numbers, and y names
+    the labels. There may be up to 10,000 classes. Ids of persons are passed to `fit`, one per row, with max_rows_per_person.
 
     Every row is brought to length 1, so nothing needs to be declared of its numbers; an entry that is no finite number counts as
     0. There is no intercept: a direction that all rows share takes its place. Bounds, schemas, weights and δ = 0 are refused by
@@ -82,6 +89,9 @@ class EmbeddingClassifier(PrivateClassifier):
         if y is None:
             raise ValueError("This EmbeddingClassifier estimator requires y to be passed, but the target y is None. Pass labels.")
         repeated_fits(self.epsilon, self.ledger)
+        table = SparkTable.of(X, groups, self.max_rows_per_person)
+        if table is not None:
+            return self._fit_on_spark(table, y)
         place = place_of(X) if self.device is None else present(self.device)
         rows = matrix_of(X) if place_of(X) is None else X.detach()
         if len(rows) < fewest_rows(self):
@@ -104,6 +114,17 @@ class EmbeddingClassifier(PrivateClassifier):
         if len(rows) == 0:  # nothing to sum: a device has no say in it
             return EmbeddingRows(matrix_of(rows), labels, weight)
         return EmbeddingTensors(rows, labels, weight, device=place)
+
+    def _fit_on_spark(self, table: SparkTable, y: Any) -> Any:
+        """The same on a Spark table with one column of numbers for every entry, beside those of labels and persons."""
+        if self.device is not None:
+            raise ValueError("Expected no device= with a Spark table, whose executors sum, found one. Leave it out.")
+        target = table.labels(y)
+        features = tuple(name for name in table.names if name != target)
+        self.n_features_in_, self._encoding = len(features), columns_of(len(features))
+        interval = self._labels(NO_ROWS)[2]
+        rows = table.rows(Embedded(features, target, for_executors(self)))
+        return self._run(rows, interval, None, table.per_person, table.unit, rows)
 
     def _check(self) -> None:
         check_declared(self)
@@ -188,6 +209,33 @@ def place_of(X: Any) -> Any:
     """The device of a matrix of numbers that is not in the host's memory; None for everything else."""
     away = is_torch(X) and X.device.type != "cpu" and X.ndim == 2 and X.shape[1] > 0 and not X.is_complex()
     return X.device if away else None
+
+
+@dataclass(frozen=True, eq=False)
+class Embedded:
+    """Raw rows of a Spark table → embeddings as they are, class numbers and who counts."""
+
+    features: tuple[str, ...]
+    target: str
+    rule: Any
+
+    raw = True
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (*self.features, self.target)
+
+    @property
+    def numeric(self) -> tuple[str, ...]:
+        return self.features
+
+    @property
+    def d(self) -> int:
+        return len(self.features)
+
+    def __call__(self, table: pa.Table) -> Made:
+        labels, weight, _ = self.rule._labels(cells(table, self.target))
+        return Made(np.stack([numbers(cells(table, name)) for name in self.features], axis=1), labels, weight)
 
 
 def columns_of(d: int) -> Encoding:

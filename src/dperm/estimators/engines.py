@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dperm.estimators.declared import check_one_declaration
 from dperm.rows.memory import MemoryRows
+from dperm.tables.cells import numbers
 from dperm.tables.encoding import Encoding
+from dperm.tables.tables import cells
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from dperm.rows.spark_made import SparkTable
+    from dperm.tables.schema import Schema
 
 
 def engine_rows(X: Any, y: Any, schema: Any = None) -> object:
@@ -33,6 +41,8 @@ def engine_rows(X: Any, y: Any, schema: Any = None) -> object:
 
         if not (y is None or isinstance(y, str)):
             raise ValueError("Expected y as the name of a column of the Spark table, found something else. Pass the name.")
+        if y is None and schema is None:
+            raise ValueError("Expected y, the name of the labels' column, or a schema with a target, found neither. Pass one.")
         return SparkRows(X, schema, target=y)
     if kind in ("duckdb", "_duckdb") or type(X).__name__ == "LazyFrame":
         from dperm.rows.streams import rows_from
@@ -100,14 +110,16 @@ class DeclaredRows:
 def declared_rows(estimator: Any, rows: Any, sample_weight: object, groups: object) -> DeclaredRows:
     """The rows as the estimator declares them. Rows in a Spark table take weights and persons from columns of it."""
     groups = estimator.groups if groups is None else groups
-    weighed = sample_weight is not None or getattr(getattr(rows, "recipe", None), "weight", None) is not None
-    if getattr(estimator, "_given", None) is not None or (weighed and getattr(estimator, "_counting", False)):
+    named = getattr(estimator, "_named", None)
+    if getattr(estimator, "_given", None) is not None and not (named is not None and hasattr(rows, "declared")):
         raise ValueError(
-            "Expected counts without exposure=, offset= or sample_weight= on rows that are not in memory, found one. Pass a "
-            "table or arrays in memory."
+            "Expected counts without exposure= or offset= on rows that are not in memory, or the name of a column of a Spark "
+            "table, found another. Pass a table or arrays in memory, or the name."
         )
     if hasattr(rows, "declared"):
-        rows = _with_columns(estimator, rows, sample_weight, groups)
+        rows = _with_columns(estimator, rows, sample_weight, groups, named)
+        if rows.recipe.weight is not None and getattr(estimator, "_counting", False):
+            estimator.__dict__["_weighed"] = np.zeros(0)  # executors read them
     elif sample_weight is not None or groups is not None:
         raise ValueError(
             "Expected no sample_weight= or groups= with rows on disk, on a GPU or on a Dask cluster, found one. "
@@ -146,15 +158,13 @@ def declared_rows(estimator: Any, rows: Any, sample_weight: object, groups: obje
     weighted = getattr(recipe, "weight", None) is not None
     _, heaviest = estimator._weights(None, np.zeros(0) if weighted else None, 0)
     limit = getattr(recipe, "max_rows_per_person", None)
-    # Workers get a copy that holds declarations only: no budget ledger, no random state.
-    rule = copy.copy(estimator)
-    rule.ledger = rule.random_state = None
-    return DeclaredRows(rows.labelled(rule._labels), interval, heaviest, limit or 1, "row" if limit is None else "person")
+    rule = for_executors(estimator)
+    return DeclaredRows(rows.labelled(rule._rule_of_rows()), interval, heaviest, limit or 1, "row" if limit is None else "person")
 
 
-def _with_columns(estimator: Any, rows: Any, sample_weight: object, groups: object) -> Any:
-    """A Spark table with the columns that hold weights and persons, by name; rows that have their own keep them."""
-    asked = {}
+def _with_columns(estimator: Any, rows: Any, sample_weight: object, groups: object, exposure: str | None) -> Any:
+    """A Spark table with the columns that hold weights, exposures and persons, by name; rows that have their own keep them."""
+    asked: dict[str, Any] = {} if exposure is None else {"exposure": exposure}
     for word, given, own in (("sample_weight", sample_weight, "weight"), ("groups", groups, "person")):
         if not (given is None or isinstance(given, str)):
             raise ValueError(f"Expected {word}= as the name of a column of the Spark table, found something else. Pass the name.")
@@ -163,8 +173,11 @@ def _with_columns(estimator: Any, rows: Any, sample_weight: object, groups: obje
     recipe = rows.recipe
     if "weight" in asked or recipe.weight is not None:
         limit = estimator.max_weight if recipe.max_weight is None else recipe.max_weight
-        if limit is None or estimator.max_weight not in (None, limit):
-            raise ValueError("Expected max_weight= > 0 with sample_weight=, found none or two. Declare the largest weight once.")
+        if limit is None or estimator.max_weight != limit:
+            raise ValueError(
+                "Expected max_weight= > 0 of the estimator with weights, and no other one in SparkRows, found another. Declare "
+                "the largest weight a row may have; it must not be computed from the data."
+            )
         asked["max_weight"] = limit
     if "person" in asked or recipe.person is not None or estimator.max_rows_per_person is not None:
         most = estimator.max_rows_per_person if recipe.max_rows_per_person is None else recipe.max_rows_per_person
@@ -172,3 +185,28 @@ def _with_columns(estimator: Any, rows: Any, sample_weight: object, groups: obje
             raise ValueError("Expected max_rows_per_person= with groups=, found none or two. Pass how many rows may count, once.")
         asked["max_rows_per_person"] = most
     return rows.declared(**asked) if asked else rows
+
+
+def for_executors(model: Any) -> Any:
+    """A copy of a model that may travel: declarations and what was released, without a ledger or a seed."""
+    sent = copy.copy(model)
+    sent.ledger = sent.random_state = None
+    return sent
+
+
+def columns_read(model: Any, table: SparkTable, apart: tuple[str | None, ...]) -> tuple[tuple[str, ...], Schema | None]:
+    """The columns of a Spark table that the model predicts from, and the schema if it reads the target (`apart[0]`) too."""
+    schema: Schema | None = model._declared_schema()
+    if schema is None:
+        known = getattr(model, "feature_names_in_", None)
+        return tuple(known if known is not None else (name for name in table.names if name not in apart)), None
+    schema.check(table.names, with_target=False, fitted=True)
+    reads = schema.target is not None and schema.target.column == apart[0]
+    return tuple(column.name for column in schema.columns if column.type != "ignored"), schema if reads else None
+
+
+def read_by(model: Any, table: pa.Table, features: tuple[str, ...]) -> Any:
+    """What a model predicts for: the columns by name, or the numbers in them where it was fitted on a matrix."""
+    if model._declared_schema() is None and not hasattr(model, "feature_names_in_"):
+        return np.stack([numbers(cells(table, name)) for name in features], axis=1)
+    return table.select(list(features))

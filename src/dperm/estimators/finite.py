@@ -19,13 +19,17 @@ from dperm.mechanisms.hypotheses.stored import Predictions, Rules, class_numbers
 from dperm.problem import DataBounds, Interval, Problem, ZeroOneLoss
 from dperm.problem.arrays import dense
 from dperm.rows.memory import MemoryRows
+from dperm.rows.spark_made import SparkTable
+from dperm.rows.spark_tasks import Made
+from dperm.tables.cells import numbers
 from dperm.tables.labels import declared_classes, label_column
 from dperm.tables.persons import person_column, person_weights, unit_of, without_person
-from dperm.tables.tables import columns, is_table
+from dperm.tables.tables import cells, columns, is_table
 from dperm.walk.fitting import fit
 from dperm.words.notices import repeated_fits
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from sklearn.utils import Tags
 
     from dperm.release.ledger.book import LedgerPlace
@@ -102,28 +106,49 @@ class FiniteClassLearner(ClassifierMixin, BaseEstimator):
     random_state: object = None
     ledger: LedgerPlace = None
 
-    def fit(self, X: object, y: object, groups: object = None) -> FiniteClassLearner:
-        """Choose a rule privately; afterwards `rule_` describes it, `certificate_` says what was guaranteed."""
+    def fit(self, X: object, y: object = None, groups: object = None) -> FiniteClassLearner:
+        """Choose a rule privately; afterwards `rule_` describes it, `certificate_` says what was guaranteed.
+
+        For a Spark table y and groups are names of columns.
+        """
         check_declared(self)
         repeated_fits(self.epsilon, self.ledger)
         self.classes_ = declared_classes(self.classes, None)
+        named = self.groups if groups is None else groups
+        self._person = named if isinstance(named, str) else None  # a fitted model must not keep who its rows belong to
+        table = SparkTable.of(X, named, self.max_rows_per_person)
+        if table is not None:
+            return self._fit_on_spark(table, y)
         seen = X
         if y is None:
             raise ValueError(f"This {type(self).__name__} requires y to be passed, but the target y is None. Pass the labels.")
-        named = self.groups if groups is None else groups
-        self._person = named if isinstance(named, str) else None  # a fitted model must not keep who its rows belong to
         X, groups = person_column(X, named)
         X = read_matrix(self, self._raw(X))
         y = label_column(y, X.shape[0])
-        self.hypotheses_ = self._class(X.shape[1])
         labels = class_numbers(y, self.classes_.tolist())
         weight, per_person = person_weights(groups, self.max_rows_per_person, (labels >= 0).astype(np.float64), len(labels))
-        n = self.nominal_n if self.nominal_n is not None else len(labels)
-        target = target_of(self, n, per_person, unit_of(groups))
+        return self._run(MemoryRows(X, labels, weight), per_person, unit_of(groups), seen)
+
+    def _fit_on_spark(self, table: SparkTable, y: object) -> FiniteClassLearner:
+        """The same on a Spark table, whose columns are read but those of labels (`y` names it) and persons."""
+        target = table.labels(y)
+        known = tuple(name for name in table.names if name != target)
+        if table.schema is not None:
+            known = tuple(column.name for column in table.schema.columns if column.type != "ignored")
+        self.feature_names_in_, self.n_features_in_ = np.array(known, dtype=object), len(known)
+        predictions = isinstance(self.hypotheses, str) and self.hypotheses == "predictions"
+        rows = table.rows(Classed(known, target, tuple(self.classes_.tolist()), predictions))
+        self._person = table.person
+        return self._run(rows, table.per_person, table.unit, rows)
+
+    def _run(self, rows: Any, per_person: int, unit: str, seen: object) -> FiniteClassLearner:
+        self.hypotheses_ = self._class(rows.d)
+        n = self.nominal_n if self.nominal_n is not None else rows.n
+        target = target_of(self, n, per_person, unit)
         data = DataBounds(np.inf, Interval(0.0, float(len(self.classes_) - 1)))
         release = fit(
             Problem(ZeroOneLoss(), data=data),
-            MemoryRows(X, labels, weight),
+            rows,
             target,
             FiniteExponential(self.hypotheses_, self.sampler, self.accounting),
             nominal_n=self.nominal_n,
@@ -182,3 +207,33 @@ class FiniteClassLearner(ClassifierMixin, BaseEstimator):
         tags.input_tags.allow_nan = True
         tags.non_deterministic = self.random_state is None
         return tags
+
+
+@dataclass(frozen=True, eq=False)
+class Classed:
+    """Raw rows of a Spark table → numbers (or the class numbers of predictions), class numbers of labels, and who counts."""
+
+    features: tuple[str, ...]
+    target: str
+    classes: tuple[object, ...]
+    predictions: bool
+
+    raw = False
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (*self.features, self.target)
+
+    @property
+    def numeric(self) -> tuple[str, ...]:
+        return () if self.predictions else self.features
+
+    @property
+    def d(self) -> int:
+        return len(self.features)
+
+    def __call__(self, table: pa.Table) -> Made:
+        read = [cells(table, name) for name in self.features]
+        X = np.stack([class_numbers(part, self.classes) if self.predictions else numbers(part) for part in read], axis=1)
+        labels = class_numbers(cells(table, self.target), self.classes)
+        return Made(X, labels, (labels >= 0).astype(np.float64))

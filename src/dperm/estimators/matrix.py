@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.utils.validation import check_array, validate_data
 
 from dperm.estimators.declared import fewest_rows
+from dperm.problem.arrays import is_sparse
 from dperm.tables.tables import is_table, parsed
 
 if TYPE_CHECKING:
@@ -39,3 +41,15 @@ def read_matrix(
     validate_data(estimator, X, reset=reset, skip_check_array=True)
     found = check_array(matrix, estimator=estimator, **limits)
     return found
+
+
+def row_products(X: Any, w: NDArray[np.float64]) -> NDArray[np.float64]:
+    """⟨x, w⟩ of every row, one column for each row of a matrix w.
+
+    Row by row: a product of matrices adds in an order that depends on where a row stands among the others, so that the same row
+    gets other last bits in another batch, and a score of private rows would not be a function of each row alone.
+    """
+    if is_sparse(X):
+        return np.asarray(X @ w.T)
+    X = np.ascontiguousarray(X)
+    return np.asarray(np.vecdot(X, w) if w.ndim == 1 else np.stack([np.vecdot(X, one) for one in w], axis=1))

@@ -14,7 +14,7 @@ own): .8529 instead of .8536 at ε = 1, .836 instead of .848 at ε = 0.1. `docs/
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sized
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -25,12 +25,12 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.model_selection import ParameterGrid
-from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 
 from dperm.estimators.base import PrivateEstimator
 from dperm.estimators.declaration import declaration
 from dperm.estimators.declared import check_declared
+from dperm.estimators.search_rows import InMemory, OnSpark, ScoreSum, searched
 from dperm.privacy import (
     GDP,
     PoissonRuns,
@@ -46,11 +46,7 @@ from dperm.release.ledger.book import LedgerPlace, receipt_again
 from dperm.release.noise import Noise, SeededNoise, noise_source, release
 from dperm.release.plan import Plan, Shape, Stage, Target
 from dperm.release.record import CertificateRecord, ClaimRecord, GuaranteeRecord, NoiseRecord, ReceiptRecord
-from dperm.rows.base import Term
-from dperm.tables.cells import codes, column, numbers
-from dperm.tables.labels import label_column
-from dperm.tables.persons import person_weights
-from dperm.tables.tables import in_memory_only
+from dperm.rows.base import Rows, Term, sum_step
 from dperm.walk.certificate import Certificate
 from dperm.walk.claims import Claim, differences, noise_again
 from dperm.walk.fitting import execute
@@ -114,13 +110,11 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):
     random_state: object = None
     ledger: LedgerPlace = None
 
-    def fit(self, X: object, y: Sized) -> PrivateGridSearch:
-        """Draw K, fit and score K times, keep the best."""
-        base, given = self._checked(), X
-        in_memory_only(X)
-        if isinstance(X, list | tuple):
-            X = column(X)  # one row of it has the shape of the others
-        n = base.nominal_n if base.nominal_n is not None else len(y)
+    def fit(self, X: object, y: object = None) -> PrivateGridSearch:
+        """Draw K, fit and score K times, keep the best. For a Spark table y is the name of a column, if no schema says it."""
+        base = self._checked()
+        data = searched(X, y, base._declared_schema())
+        n = base.nominal_n if base.nominal_n is not None else data.n
         target = Target.declare(epsilon=self.epsilon, delta=self.delta, relation=base.relation, n=n)
         if target.delta == 0:
             raise ValueError("Expected delta > 0 for a search over Gaussian fits, found 0. Pass delta=None for the default.")
@@ -129,7 +123,7 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):
         fit_mu, score_mu = mu * math.sqrt(1 - self.score_share) * (1 - 1e-9), mu * math.sqrt(self.score_share) * (1 - 1e-9)
         settings = list(ParameterGrid(self.param_grid))
         budget = {"epsilon": gaussian_epsilon(target.delta, fit_mu), "delta": target.delta, "noise": self.noise, "ledger": None}
-        d = self._affordable([clone(base).set_params(**chosen, **budget) for chosen in settings], X, y, n, fit_mu)
+        d = self._affordable([clone(base).set_params(**chosen, **budget) for chosen in settings], data, n, fit_mu)
         source = noise_source(self.noise, self.random_state)
         source.generator()  # the exact sampler has none: it refuses here, before the debit
         planned = search_plan(target, self.runs, self.expected_runs, n, d)
@@ -140,9 +134,10 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):
             for _ in range(draw(law, generator)):
                 chosen = settings[int(generator.integers(len(settings)))]
                 seed = int(generator.integers(2**62)) if isinstance(source, SeededNoise) else None
-                model = clone(base).set_params(**chosen, **budget, random_state=seed).fit(X, y)
+                model = clone(base).set_params(**chosen, **budget, random_state=seed)
+                data.fit(model)
                 _gaussian(model.plan_, fit_mu)
-                score = self._score(model, X, y, score_mu, source)
+                score = self._score(data.scored(model), score_mu, source)
                 if best is None or score > best[0]:
                     best = (score, chosen, model)
             return best
@@ -151,7 +146,7 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):
             found.append((yield Solve((planned.stages[0].name,), runs)))
             return np.zeros(0)
 
-        _, receipt = execute(program(), planned, Unread(n, d), source, ledger=self.ledger, fingerprint=given)
+        _, receipt = execute(program(), planned, Unread(n, d), source, ledger=self.ledger, fingerprint=data.seen)
         best = found[0]
         if best is None:
             raise RuntimeError(
@@ -189,23 +184,21 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):
         return base
 
     @staticmethod
-    def _affordable(models: list[PrivateEstimator], X: object, y: Sized, n: int, mu: float) -> int:
+    def _affordable(models: list[PrivateEstimator], data: InMemory | OnSpark, n: int, mu: float) -> int:
         """Plan every setting, so that one which cannot be paid for is refused before the debit; the number of encoded columns."""
-        first, label = (_safe_indexing(part, [0] if len(y) else []) for part in (X, y))
         for model in models:
             check_declared(model)
-            person_weights(None, model.max_rows_per_person, None, 0)
-            model._unpack(first, label, None)  # builds the encoding, which follows from declarations alone
-            _, _, interval = model._labels(label)
-            declared = declaration(model, interval, n, 1, model._weights(None, None, 0)[1], "row")
+            interval, heaviest = data.declare(model)
+            declared = declaration(model, interval, n, 1, heaviest, "row")
             _gaussian(declared.plan(), mu)
         return declared.shape.d
 
     @staticmethod
-    def _score(model: PrivateEstimator, X: object, y: object, mu: float, noise: Noise) -> float:
-        """Σ of row scores in [0, 1] + N(0, (1/μ)²). **Sensitivity** 1 under every relation: a row's score is in [0, 1]."""
-        rows = row_scores(model, X, y)
-        return float(release(np.array([np.sum(rows)]), sensitivity=1.0, mu=mu, noise=noise)[0])
+    def _score(rows: Rows, mu: float, noise: Noise) -> float:
+        """Σ of row scores in [0, 1] + N(0, (1/μ)²)."""
+        term = ScoreSum()
+        exact = rows.sum(term, sum_step(term.row_bound, 1))
+        return float(release(exact, sensitivity=term.sensitivity("replace-one"), mu=mu, noise=noise)[0])
 
     def predict(self, X: object) -> np.ndarray:
         check_is_fitted(self, "certificate_")
@@ -253,20 +246,6 @@ def search_plan(target: Target, runs: str, expected: float, n: int, d: int) -> P
     """The search as one planned event: what a ledger is debited for."""
     event = Selection(run_mu(law_of(runs, expected), target), runs, expected)
     return Plan("grid-search", {}, (Stage("best of the runs", event),), target, Shape(n, d))
-
-
-def row_scores(model: PrivateEstimator, X: object, y: object) -> np.ndarray:
-    """1 for a right class; 1 - (error/range)² for a number in its declared range; 0 for a row whose label is missing."""
-    predicted = model.predict(X)
-    y = label_column(y, len(predicted))  # one label per row: a column of shape (n, 1) would be scored against every prediction
-    if hasattr(model, "classes_"):
-        classes = model.classes_.tolist()
-        return np.asarray(codes(y, classes) == codes(predicted, classes), dtype=np.float64)
-    low, high = getattr(model, "_y_low", 0.0), model._y_high
-    truth = numbers(y)
-    known = np.isfinite(truth)
-    gap = (np.clip(np.where(known, truth, low), low, high) - np.clip(predicted, low, high)) / (high - low)
-    return np.asarray(known * (1 - gap * gap))
 
 
 def draw(law: PoissonRuns | TruncatedNegativeBinomial, generator: np.random.Generator) -> int:

@@ -12,6 +12,7 @@ from sklearn.isotonic import isotonic_regression
 from sklearn.utils.validation import check_is_fitted
 
 from dperm.estimators.base import PrivateEstimator
+from dperm.estimators.matrix import row_products
 from dperm.estimators.saving import Extra
 from dperm.estimators.shape_bands import band_of, kept_noise, noise_of, stored_noise, without_edited
 from dperm.estimators.shape_plot import Shape, draw_shapes
@@ -214,7 +215,7 @@ class Shapes(PrivateEstimator):
     def _scores_of(self, X: Any) -> np.ndarray:
         encoded, cells = self._parts(X)
         d, table = self._encoding.d, self._table()
-        scores = np.asarray(encoded @ self._shown[..., :d].T) + self._shown[..., d]
+        scores = row_products(encoded, self._shown[..., :d]) + self._shown[..., d]
         for place in range(len(self._columns)):
             scores = scores + table[..., place, :].T[cells[:, place]]
         return np.asarray(scores, dtype=np.float64)

@@ -23,8 +23,8 @@ from numpy.typing import ArrayLike
 from dperm.estimators.search import PrivateGridSearch
 from dperm.evaluation.first import FORMAT as FIRST
 from dperm.evaluation.first import plan_first, record_first
+from dperm.evaluation.held import Asked, held_rows, ready
 from dperm.evaluation.plan import BINS, Question, decide, in_units, plan_evaluation, term_of
-from dperm.evaluation.rows import groups_of, question_of, scored_rows
 from dperm.evaluation.sheet import metrics
 from dperm.release.asks import Decide, Program, Sum
 from dperm.release.driver import replay
@@ -32,9 +32,6 @@ from dperm.release.ledger.book import receipt_again
 from dperm.release.noise import noise_source
 from dperm.release.plan import Outcome, Plan, Shape, Target
 from dperm.release.record import EvaluationRecord, Metrics, ModelRecord, NoiseRecord, ReceiptRecord, Score, ShapeRecord, scores_in
-from dperm.rows.memory import MemoryRows
-from dperm.tables.persons import person_column, person_weights, unit_of
-from dperm.tables.tables import in_memory_only
 from dperm.walk.certificate import coefficient_hash, noise_stated, target_spec
 from dperm.walk.claims import TOLERANCE, Claim, differences, noise_again, plain
 from dperm.walk.fitting import execute
@@ -150,8 +147,9 @@ def evaluate(
     model : estimator
         A fitted model whose certificate covers other rows.
     X : array, sparse matrix, table or rows
-        Private rows that the fit did not use.
-    y : array or None, default None
+        Private rows that the fit did not use. In a Spark table, or `SparkRows`, executors score them: y, groups and exposure are
+        names of columns then.
+    y : array, str or None, default None
         Their labels; None where X is a table and the model's schema names the target.
     epsilon : float
         Privacy budget ε of the evaluation.
@@ -199,23 +197,16 @@ def evaluate(
     check_nominal(spending)
     if exposure is not None and max_exposure is None:
         raise ValueError("Expected max_exposure= with exposure=, found none. Declare the largest exposure a row may have.")
-    if not hasattr(X, "bounded") or hasattr(X, "declared"):  # rows are scored part by part, those in a Spark table excepted
-        in_memory_only(X)
     scored = model.best_estimator_ if isinstance(model, PrivateGridSearch) else model  # a search answers as its best model does
     scores_of_rows(getattr(scored, "certificate_", None), spending["groups"])
-    apart = groups_of(scored, X, by, levels)
-    question = question_of(scored, bins=bins, max_exposure=max_exposure, by=apart)
-    held, people = person_column(X, spending["groups"])
-    rows, known = scored_rows(scored, question, held, y, exposure)
-    if apart is not None:
-        rows = np.column_stack([rows, apart.of(X)])
-    weight, per_person = person_weights(people, spending["max_rows_per_person"], known, len(known))
-    target, n = spent_target(spending, epsilon, len(rows), per_person, unit_of(people))
+    asked = Asked(scored, bins, max_exposure, by, levels)
+    question, held = held_rows(asked, X, y, exposure, spending["groups"], spending["max_rows_per_person"])
+    target, n = spent_target(spending, epsilon, held.n, held.per_person, held.unit)
     plan = plan_evaluation(question, Shape(n, scored._encoding.d), target)
     source = noise_source(spending["noise"], spending["random_state"])
-    asked = program(plan, question)
-    read = MemoryRows(rows, known, weight)
-    outcome, receipt = execute(asked, plan, read, source, ledger=spending["ledger"], fingerprint=X, note="evaluation")
+    outcome, receipt = execute(
+        program(plan, question), plan, ready(held.rows), source, ledger=spending["ledger"], fingerprint=held.seen, note="evaluation"
+    )
     about: ModelRecord = {"estimator": type(scored).__name__, "sha256": coefficient_hash(scored.w_)}
     return Evaluation(_record(plan, question, outcome, source.spec(), about, level, receipt))
 

@@ -20,22 +20,20 @@ from numpy.typing import ArrayLike
 
 from dperm.privacy import Levels
 from dperm.profiles.filled import filled_schema
+from dperm.profiles.held import held_by, names_of
 from dperm.profiles.levels import found_levels
 from dperm.profiles.numbers import described
 from dperm.profiles.plan import decide, plan_profile, term_of, to_find
 from dperm.profiles.question import Asked, Question, asked_by_names, asked_by_schema
-from dperm.profiles.rows import Vocabulary, looked_at
+from dperm.profiles.rows import Vocabulary
 from dperm.release.asks import Program, Secret, Solve, Sum
 from dperm.release.driver import replay
 from dperm.release.ledger.book import receipt_again
 from dperm.release.noise import noise_source
 from dperm.release.plan import Outcome, Plan, Shape, Target
 from dperm.release.record import NoiseRecord, ProfileRecord, ReceiptRecord
-from dperm.rows.memory import MemoryRows
 from dperm.tables.column import Column
-from dperm.tables.persons import person_column, person_weights, unit_of
 from dperm.tables.schema import Schema
-from dperm.tables.tables import column_names, in_memory_only, is_table
 from dperm.walk.certificate import noise_stated, target_spec
 from dperm.walk.claims import TOLERANCE, Claim, differences, noise_again, plain
 from dperm.walk.fitting import execute
@@ -151,7 +149,7 @@ def profile(
     Parameters
     ----------
     table : table
-        A pandas, polars or Arrow table with private rows.
+        A pandas, polars, Arrow or Spark table with private rows.
     epsilon : float
         Privacy budget ε of the profile.
     schema : Schema, dict, path or None, default None
@@ -191,20 +189,17 @@ def profile(
     """
     if not 0.5 <= level < 1:
         raise ValueError(f"Expected 0.5 ≤ level < 1, found {level}. Pass e.g. 0.95.")
-    in_memory_only(table)
-    if not is_table(table):
-        raise ValueError(f"Expected a table with named columns, found {type(table).__name__}. Pass e.g. a pandas data frame.")
     check_nominal(spending)
-    held, people = person_column(table, spending["groups"])
-    question, declared = question_about(column_names(held), schema, target, parts, correlations)
-    weight, per_person = person_weights(people, spending["max_rows_per_person"], None, len(held))
-    asked, n = spent_target(spending, epsilon, len(held), per_person, unit_of(people))
+    groups, most = spending["groups"], spending["max_rows_per_person"]
+    names, known = names_of(table, groups, most)
+    question, declared = question_about(names, known if schema is None else schema, target, parts, correlations)
+    held = held_by(table, question, groups, most)
+    asked, n = spent_target(spending, epsilon, held.n, held.per_person, held.unit)
     plan = plan_profile(question, Shape(n, len(question.columns)), asked)
     source = noise_source(spending["noise"], spending["random_state"])
-    looked = looked_at(held, question)
-    rows = MemoryRows(looked.X, np.zeros(len(looked.X)), weight)
+    rows, words = held.look()
     outcome, receipt = execute(
-        program(plan, question, looked.words), plan, rows, source, ledger=spending["ledger"], fingerprint=table, note="profile"
+        program(plan, question, words), plan, rows, source, ledger=spending["ledger"], fingerprint=held.seen, note="profile"
     )
     return Profile(_record(plan, question, outcome, source.spec(), level, declared, receipt))
 

@@ -1,4 +1,7 @@
-"""A table as rows of numbers: three per column, each from its own cell and public declarations."""
+"""A table as rows of numbers: three per column, each from its own cell and public declarations.
+
+A level is a place in a private list of words, in one order whatever order rows come in.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from numpy.typing import NDArray
 from dperm.profiles.question import Question
 from dperm.profiles.terms import PER_COLUMN
 from dperm.tables.cells import codes
-from dperm.tables.looks import looks, readings, vocabulary
+from dperm.tables.looks import in_order, levels_of, looks, readings
 from dperm.tables.tables import cells
 
 Vocabulary = dict[int, list[float | str]]
@@ -25,16 +28,27 @@ class Looked:
     words: Vocabulary
 
 
+def to_list(question: Question) -> tuple[int, ...]:
+    """Columns whose levels nobody declared: their words are listed."""
+    return tuple(j for j, c in enumerate(question.columns) if c.kind == "unknown" or (c.kind == "levels" and c.levels is None))
+
+
 def looked_at(table: object, question: Question) -> Looked:
     """(reading, look, place of the level) of every cell. Nothing here leaves but through paid sums."""
+    levels = {j: levels_of(cells(table, question.columns[j].name)) for j in to_list(question)}
+    words = {j: in_order({level for level in found if level is not None}) for j, found in levels.items()}
+    return Looked(numbers_of_cells(table, question, levels, words), words)
+
+
+def numbers_of_cells(table: Any, question: Question, levels: dict[int, list[Any]], words: Vocabulary) -> NDArray[np.float64]:
     found: list[NDArray[Any]] = []
-    words: Vocabulary = {}
     for j, column in enumerate(question.columns):
         held = cells(table, column.name)
         places = np.full(len(held), -1)
-        if column.kind == "levels" and column.levels is not None:
+        if j in words:
+            place = {word: number for number, word in enumerate(words[j])}
+            places = np.array([place.get(level, -1) for level in levels[j]], dtype=np.int64)
+        elif column.kind == "levels" and column.levels is not None:
             places = codes(held, column.levels)
-        elif column.kind in ("levels", "unknown"):
-            places, words[j] = vocabulary(held)
         found += [readings(held), looks(held), places]
-    return Looked(np.stack(found, axis=1).astype(np.float64).reshape(-1, PER_COLUMN * len(question.columns)), words)
+    return np.stack(found, axis=1).astype(np.float64).reshape(-1, PER_COLUMN * len(question.columns))

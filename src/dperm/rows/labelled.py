@@ -30,6 +30,14 @@ def rule_of_schema(schema: Schema) -> LabelRule:
     return lambda y: bounded_labels(y, (target.low, target.high))
 
 
+class RowRule:
+    """A label rule that reads more of a row than its label: its exposure and its weight, each None where there is none."""
+
+    def __call__(self, y: object, exposure: Vector | None, weight: Vector | None) -> tuple[np.ndarray, Vector | None]:
+        """(labels, weights) of some rows."""
+        raise NotImplementedError
+
+
 def labelled_by(rule: LabelRule, y: object, weight: Vector | None) -> tuple[np.ndarray, Vector | None]:
     """Labels by the rule, and the weights times those that the rule gives; None where neither has any."""
     labels, known = rule(y)[:2]

@@ -28,11 +28,11 @@ from numpy.typing import NDArray
 
 from dperm.problem import DataBounds, FeatureMap
 from dperm.rows.base import Term, block_counts, real_sum, total_of
-from dperm.rows.labelled import LabelRule, Labels, rule_of_schema
+from dperm.rows.labelled import LabelRule, Labels, RowRule, rule_of_schema
 from dperm.rows.memory import cut_block
 from dperm.rows.packed import SPARK_TYPES, Layout
 from dperm.rows.spark_frames import Checked, check_frame, check_unique, checksums, in_words, quoted
-from dperm.rows.spark_tasks import ADDED, COUNTED, OWNED, Add, CountTerm, Encode, Recipe, Settle, Tally
+from dperm.rows.spark_tasks import ADDED, COUNTED, OWNED, Add, CountTerm, Encode, Encoded, Recipe, Settle, TableMaker, Tally
 from dperm.tables.schema import Schema
 
 # Totals of so many tasks are added by the driver; more are added by executors first.
@@ -60,10 +60,11 @@ class SparkRows:
     person : str or None
         Column that names the person.
     max_rows_per_person : int or None
-        How many rows of each count: those with the smallest digests of their content, whatever order they come in.
+        How many rows of each count: those with the smallest digests of person and content, whatever order they come in.
     row_id : str or None
-        What tells rows apart where a method samples them: a column with another value in every row (checked), or "content":
-        what the row holds, and its number among rows that hold the same.
+        What tells rows apart where a method samples them: a column with another value in every row, or "content": what the row
+        holds, and its number among rows that hold the same. That a column is unique is a declaration about the table as a whole,
+        as its types are; it is checked, and a table that breaks it is refused (the threat model says what that may tell).
     dtype : {"float64", "float32"}
         "float64" gives the bits of a table fitted in memory; "float32" halves the memory.
     """
@@ -93,14 +94,25 @@ class SparkRows:
             if target is None:
                 raise ValueError('Expected a target in the schema, found none. Add "target" to the schema.')
         self.frame = frame
-        self.recipe = Recipe(self.schema, (), target, weight, max_weight, person, max_rows_per_person, row_id, dtype)
+        self.recipe = Recipe(self.schema, (), target, weight, max_weight, None, person, max_rows_per_person, row_id, dtype)
         self.encoding = None if self.schema is None else self.schema.encoding()
-        self.rule: LabelRule | None = None if self.schema is None else rule_of_schema(self.schema)
+        self.rule: LabelRule | RowRule | None = None if self.schema is None else rule_of_schema(self.schema)
         self.recipe = replace(self.recipe, features=check_frame(frame, self.recipe))
+        self.maker: TableMaker | None = None
         self.data: DataBounds | None = None
         self.feature_map: FeatureMap | None = None
         self._checked: Checked | None = None
-        self._kept: Kept | None = None
+        self._shelf = Shelf()
+
+    @classmethod
+    def made_by(cls, maker: TableMaker, frame: Any, person: str | None, max_rows_per_person: int | None) -> SparkRows:
+        """Rows that a maker makes of the columns it reads, by its own public rule: scores, looks, class numbers."""
+        rows = object.__new__(cls)
+        rows.frame, rows.schema, rows.encoding, rows.rule, rows.maker = frame, None, None, None, maker
+        recipe = Recipe(None, maker.columns, person=person, max_rows_per_person=max_rows_per_person)
+        rows.recipe = replace(recipe, features=check_frame(frame, recipe, maker))
+        rows.data, rows.feature_map, rows._checked, rows._shelf = None, None, None, Shelf()
+        return rows
 
     @property
     def names(self) -> list[str]:
@@ -108,6 +120,8 @@ class SparkRows:
 
     @property
     def d(self) -> int:
+        if self.maker is not None:
+            return self.maker.d
         return len(self.recipe.features) if self.encoding is None else int(self.encoding.d)
 
     @property
@@ -129,21 +143,27 @@ class SparkRows:
 
     def encoded(self, encoding: Any) -> SparkRows:
         """The same rows, each column read as a number and encoded by the public rule."""
-        return self._copy(encoding=encoding, _kept=None)
+        return self._copy(encoding=encoding, _shelf=Shelf())
 
-    def labelled(self, rule: LabelRule) -> SparkRows:
+    def labelled(self, rule: LabelRule | RowRule) -> SparkRows:
         """The same rows with labels by another public rule; target cells of a schema are kept as they are, and not read again."""
-        return self._copy(rule=rule, _kept=None if self.schema is None else self._kept)
+        again = self.schema is None or isinstance(rule, RowRule) or isinstance(self.rule, RowRule)
+        return self._copy(rule=rule, _shelf=Shelf() if again else self._shelf)
+
+    def remade(self, maker: TableMaker) -> SparkRows:
+        """The same rows, made of the same columns by another rule."""
+        return self._copy(maker=maker, _shelf=Shelf())
 
     def declared(self, **columns: Any) -> SparkRows:
-        """The same rows with other columns for weights and persons."""
+        """The same rows with other columns for weights, exposures and persons."""
         recipe = replace(self.recipe, features=(), **columns)
-        return self._copy(recipe=replace(recipe, features=check_frame(self.frame, recipe)), _kept=None, _checked=None)
+        return self._copy(recipe=replace(recipe, features=check_frame(self.frame, recipe)), _shelf=Shelf(), _checked=None)
 
     def bounded(self, data: DataBounds, feature_map: FeatureMap | None = None) -> SparkRows:
         """Rows ready to be summed. The table is encoded here, before a fit books anything, unless that was done before."""
-        self._materialise()
-        return self._copy(data=data, feature_map=feature_map)
+        self.ready()
+        raw = self.maker is not None and self.maker.raw
+        return self._copy(data=None if raw else data, feature_map=None if raw else feature_map)
 
     def recognised_by(self) -> bytes:
         """What a ledger recognises the data set by: the cells of all columns, in any order and partitions."""
@@ -151,8 +171,10 @@ class SparkRows:
             return checksums(self.frame, tuple(self.frame.columns), every=True).digest
 
     def sum(self, term: Term, step: float) -> NDArray[np.float64]:
-        kept = self._materialise()
-        labels = None if self.schema is None or self.rule is None else Labels(self.schema, self.rule)
+        kept = self.ready()
+        labels = None
+        if self.schema is not None and self.rule is not None and not isinstance(self.rule, RowRule):
+            labels = Labels(self.schema, self.rule)
         task = CountTerm(self.layout, labels, kept.label_type, self.data, self.feature_map, term, step)
         with in_words():
             totals = kept.frame.mapInArrow(task, COUNTED)
@@ -175,15 +197,17 @@ class SparkRows:
     def layout(self) -> Layout:
         return Layout(self.d, self.recipe.dtype, self.encoding is not None and self.encoding.mostly_zero)
 
-    def _materialise(self) -> Kept:
-        """Encode the table into cells that Spark keeps, and check that they hold the rows that were counted."""
-        if self._kept is not None:
-            return self._kept
+    def ready(self) -> Kept:
+        """Encode the table into cells that Spark keeps, if need be, and check that they hold the rows that were counted."""
+        if self._shelf.kept is not None:
+            return self._shelf.kept
         counted = self._count()
-        rule = None if self.schema is not None else self.rule
-        label_type = np.dtype(np.float64) if rule is None else np.asarray(rule(np.empty(0, dtype=object))[0]).dtype
+        label_type = np.dtype(np.float64)
+        if self.schema is None and self.rule is not None and not isinstance(self.rule, RowRule):
+            label_type = np.asarray(self.rule(np.empty(0, dtype=object))[0]).dtype
+        make = Encoded(self.recipe, self.encoding, self.rule) if self.maker is None else self.maker
         with in_words():
-            cells = self._cells(Encode(self.recipe, self.encoding, rule, self.layout)).persist()
+            cells = self._cells(Encode(self.recipe, make, self.layout)).persist()
             kept = Kept(cells, counted, str(label_type))
             found = cells.mapInArrow(Tally(), ADDED).collect()
         builds = sorted({part.build for part in found})
@@ -196,7 +220,7 @@ class SparkRows:
                 "table to storage and read it from there. Nothing was spent."
             )
         kept.tasks = len(found)
-        self._kept = kept
+        self._shelf.kept = kept
         return kept
 
     def _cells(self, encode: Encode) -> Any:
@@ -208,7 +232,7 @@ class SparkRows:
             return raw.mapInArrow(encode, SPARK_TYPES)
         rows = raw.mapInArrow(encode, OWNED)
         limit = self.recipe.max_rows_per_person
-        place = "row_number() OVER (PARTITION BY owner, owned ORDER BY content, keys)" if limit is not None else "1"
+        place = "row_number() OVER (PARTITION BY owner, owned ORDER BY turn, keys)" if limit is not None else "1"
         rows = rows.selectExpr("*", f"owned AND {place} <= {limit or 1} AS counted")
         if self.recipe.by_content:
             rows = rows.selectExpr("*", "row_number() OVER (PARTITION BY content, counted ORDER BY content) AS copy")
@@ -224,6 +248,12 @@ class SparkRows:
 
     def __repr__(self) -> str:
         return f"SparkRows({self.d} columns)"
+
+
+class Shelf:
+    """Where the copies of some rows that are encoded alike find their cells."""
+
+    kept: Kept | None = None
 
 
 class Kept:

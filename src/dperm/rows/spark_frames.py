@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from dperm.rows.spark_tasks import Recipe
+from dperm.rows.spark_tasks import Recipe, TableMaker
+from dperm.tables.streams import check_names
 from dperm.words.spelling import closest
 
 NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal", "boolean")
@@ -43,8 +44,8 @@ def kind_of(frame: Any, name: str) -> str:
     return str(dict(frame.dtypes)[name]).split("(")[0].split("<")[0].split(" ")[0]
 
 
-def check_frame(frame: Any, recipe: Recipe) -> tuple[str, ...]:
-    """Refuse what is no table to fit on, by names and types alone; returns the features."""
+def check_frame(frame: Any, recipe: Recipe, maker: TableMaker | None = None) -> tuple[str, ...]:
+    """Refuse what is no table to fit on, by names and types alone; returns the features, or what a maker reads."""
     if not hasattr(frame, "mapInArrow"):
         raise ValueError(f"Expected a Spark DataFrame, found {type(frame).__name__}. Pass e.g. spark.read.parquet(...).")
     if frame.isStreaming:
@@ -63,7 +64,10 @@ def check_frame(frame: Any, recipe: Recipe) -> tuple[str, ...]:
             hint = closest(name, found)
             raise ValueError(f"Expected {word}= to name a column of the table, found {name!r}, which is none.{hint} Correct it.")
     apart = set(recipe.named.values())
-    if recipe.schema is not None:
+    if maker is not None:
+        features, numeric = maker.columns, set(maker.numeric)
+        check_names(features, found)
+    elif recipe.schema is not None:
         features = tuple(column.name for column in recipe.schema.columns if column.type != "ignored")
         if both := sorted((apart - {recipe.target}) & set(features)):
             raise ValueError(f"Expected {both[0]!r} to be no feature, found it declared as one. Mark it as ignored.")

@@ -1,4 +1,4 @@
-"""What executors do with batches of a Spark table: encode raw rows into cells, settle who counts, sum a term over cells.
+"""What executors do with batches of a Spark table: make rows of raw ones, settle who counts, sum a term over cells.
 
 Each task is a small frozen object that travels as a pickle; dperm must be installed where it is read.
 """
@@ -6,23 +6,26 @@ Each task is a small frozen object that travels as a pickle; dperm must be insta
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dperm.problem import DataBounds, FeatureMap
 from dperm.rows.base import Block, Term, add_limbs, total_counts, total_of
-from dperm.rows.labelled import LabelRule, Labels, labelled_by
+from dperm.rows.labelled import LabelRule, Labels, RowRule, labelled_by
 from dperm.rows.memory import block_makers
 from dperm.rows.packed import KEY_BYTES, SPARK_TYPES, Layout, Piece, row_digests
 from dperm.tables.cells import numbers, person
 from dperm.tables.schema import Schema
 from dperm.tables.tables import cells
 
-OWNED = SPARK_TYPES + ", owner string, owned boolean, content binary"
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+OWNED = SPARK_TYPES + ", owner string, owned boolean, content binary, turn binary"
 COUNTED = "counts binary, rows bigint, mark bigint"
 ADDED = "build string, rows bigint, mark bigint"
 Batches = Iterator[Any]
@@ -37,6 +40,7 @@ class Recipe:
     target: str | None = None
     weight: str | None = None
     max_weight: float | None = None
+    exposure: str | None = None
     person: str | None = None
     max_rows_per_person: int | None = None
     row_id: str | None = None
@@ -55,7 +59,7 @@ class Recipe:
     @property
     def named(self) -> dict[str, str]:
         """Columns that are no features, under the words they were passed by."""
-        asked = {"target": self.target, "weight": self.weight, "person": self.person}
+        asked = {"target": self.target, "weight": self.weight, "exposure": self.exposure, "person": self.person}
         asked["row_id"] = None if self.by_content else self.row_id
         return {word: name for word, name in asked.items() if name is not None}
 
@@ -71,12 +75,80 @@ class Recipe:
 
 
 @dataclass(frozen=True, eq=False)
+class Made:
+    """Rows that were made of raw ones, each of its own cells and public declarations alone.
+
+    `content` tells rows apart where the numbers do not, because they point into something that other rows had a part in.
+    """
+
+    X: Any
+    values: Any
+    weight: NDArray[np.float64] | None = None
+    content: NDArray[np.void] | None = None
+
+
+class Maker(Protocol):
+    """A public rule from raw rows to rows that terms can read."""
+
+    def __call__(self, table: pa.Table) -> Made: ...
+
+
+class TableMaker(Maker, Protocol):
+    """A maker that says which columns it reads, which of them must hold numbers, how many numbers its rows have, and whether
+    terms read these as they are (`raw`), because they bring them into their bounds themselves."""
+
+    @property
+    def columns(self) -> tuple[str, ...]: ...
+
+    @property
+    def d(self) -> int: ...
+
+    @property
+    def numeric(self) -> tuple[str, ...]: ...
+
+    @property
+    def raw(self) -> bool: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Encoded:
+    """Rows by the schema, or by declared bounds of columns of numbers."""
+
+    recipe: Recipe
+    encoding: Any
+    rule: LabelRule | RowRule | None
+
+    def __call__(self, table: pa.Table) -> Made:
+        recipe = self.recipe
+        given = {name: numbers(cells(table, name)) for name in (recipe.weight, recipe.exposure) if name is not None}
+        weight = None if recipe.weight is None else clipped(given[recipe.weight], recipe.max_weight)
+        values: Any
+        if recipe.schema is not None:
+            X = recipe.schema.encoded(table)
+            labels = Labels(recipe.schema, lambda y: (np.zeros(len(y)), None))
+            values = labels.cells(cells(table, labels.target.column))
+        else:
+            X = np.stack([numbers(cells(table, name)) for name in recipe.features], axis=1)
+            X = X if self.encoding is None else self.encoding.packed(self.encoding.transform(X))
+            values = np.zeros(table.num_rows) if recipe.target is None else cells(table, recipe.target)
+        if isinstance(self.rule, RowRule):
+            values, weight = self.rule(values, None if recipe.exposure is None else given[recipe.exposure], weight)
+        elif self.rule is not None and recipe.schema is None:
+            values, weight = labelled_by(self.rule, values, weight)
+        return Made(X, values, weight)
+
+
+def clipped(weight: NDArray[np.float64], most: float | None) -> NDArray[np.float64]:
+    """Declared weights: 0 where one is missing, and none outside [0, most]."""
+    return np.clip(np.where(np.isnan(weight), 0.0, weight), 0.0, most)
+
+
+@dataclass(frozen=True, eq=False)
 class Encode:
     """Raw rows → cells."""
 
     recipe: Recipe
-    encoding: Any
-    rule: LabelRule | None
+    make: Maker
     layout: Layout
 
     def __call__(self, batches: Batches) -> Batches:
@@ -89,50 +161,40 @@ class Encode:
             raw = pa.Table.from_batches([batch])
             table = raw.rename_columns([f"c{place}" for place in range(len(names) - 1)] + ["mark"])
             columns = {name: table.column(place) for place, name in enumerate(names[:-1])}
-            piece = self.piece(pa.table(columns), table.column("mark").to_numpy())
+            made = self.make(pa.table(columns))
+            X = made.X.astype(self.recipe.dtype, copy=False)
+            piece = Piece(X, numbers(made.values), made.weight, self._keys(columns), table.column("mark").to_numpy())
             if not self.recipe.gathers:
                 yield self.layout.packed(piece)
                 continue
             packed = self.layout.packed(piece, 1)
-            for name, values in self._owners(columns, piece).items():
+            for name, values in self._owners(columns, row_digests(piece) if made.content is None else made.content).items():
                 packed = packed.append_column(name, values)
             yield packed
 
-    def piece(self, table: Any, mark: NDArray[np.int64]) -> Piece:
-        """Rows of a raw table, each encoded by itself."""
-        recipe, rows = self.recipe, table.num_rows
-        weight = None
-        if recipe.weight is not None:
-            given = numbers(cells(table, recipe.weight))
-            weight = np.clip(np.where(np.isnan(given), 0.0, given), 0.0, recipe.max_weight)
-        if recipe.schema is not None:
-            X = recipe.schema.encoded(table)
-            labels = Labels(recipe.schema, lambda y: (np.zeros(len(y)), None))
-            values = labels.cells(cells(table, labels.target.column))
-        else:
-            X = np.stack([numbers(cells(table, name)) for name in recipe.features], axis=1)
-            X = X if self.encoding is None else self.encoding.packed(self.encoding.transform(X))
-            values = np.zeros(rows) if recipe.target is None else cells(table, recipe.target)
-            if self.rule is not None:
-                values, weight = labelled_by(self.rule, values, weight)
-            values = numbers(values)
-        keys = None
-        if recipe.row_id is not None and not recipe.by_content:
-            keys = _digests(str(cell).encode() for cell in table.column(recipe.row_id).to_pylist())
-        return Piece(X.astype(recipe.dtype, copy=False), values, weight, keys, mark)
+    def _keys(self, columns: dict[str, Any]) -> NDArray[np.void] | None:
+        if self.recipe.row_id is None or self.recipe.by_content:
+            return None
+        return digests(str(cell).encode() for cell in columns[self.recipe.row_id].to_pylist())
 
-    def _owners(self, columns: dict[str, Any], piece: Piece) -> dict[str, Any]:
-        """Who a row belongs to, and the digest of what it holds. A row that nobody owns stands for itself, and does not count."""
+    def _owners(self, columns: dict[str, Any], digested: NDArray[np.void]) -> dict[str, Any]:
+        """Who a row belongs to, the digest of what it holds, and its turn among the rows of its owner.
+
+        The turn is a digest of owner and content: by content alone, some kinds of rows would come first for everybody, and a sum
+        over the rows that count would be bent towards them. A row that nobody owns stands for itself, and does not count.
+        """
         import pyarrow as pa
 
-        content = [digest.tobytes() for digest in row_digests(piece)]
+        content = [digest.tobytes() for digest in digested]
         owned = [True] * len(content)
         owners = [""] * len(content)
         if self.recipe.person is not None:
             names = [person(cell) for cell in columns[self.recipe.person].to_pylist()]
             owned = [name is not None for name in names]
             owners = [digest.hex() if name is None else name for name, digest in zip(names, content)]
-        return {"owner": pa.array(owners), "owned": pa.array(owned), "content": pa.array(content, type=pa.binary())}
+        turns = [turn.tobytes() for turn in digests(owner.encode() + digest for owner, digest in zip(owners, content))]
+        found = {"owner": pa.array(owners), "owned": pa.array(owned)}
+        return found | {name: pa.array(told, type=pa.binary()) for name, told in (("content", content), ("turn", turns))}
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,7 +216,7 @@ class Settle:
                 weight = counted if weight is None else counted * weight
             if self.by_content:
                 content, copy = batch.column("content").to_pylist(), batch.column("copy").to_pylist()
-                keys = _digests(one + int(number).to_bytes(8, "big") for one, number in zip(content, copy))
+                keys = digests(one + int(number).to_bytes(8, "big") for one, number in zip(content, copy))
             yield self.layout.packed(Piece(piece.X, piece.values, weight, keys, piece.mark))
 
 
@@ -218,7 +280,8 @@ class Tally:
         yield _record(build=f"dperm {dperm.__version__} with NumPy {np.__version__}", rows=rows, mark=_wrapped(mark))
 
 
-def _digests(texts: Iterator[bytes]) -> NDArray[np.void]:
+def digests(texts: Iterable[bytes]) -> NDArray[np.void]:
+    """16 bytes of every text, by BLAKE2."""
     found = b"".join(hashlib.blake2b(text, digest_size=KEY_BYTES).digest() for text in texts)
     return np.frombuffer(found, dtype=f"V{KEY_BYTES}")
 

@@ -128,9 +128,15 @@ def readings(values: object) -> NDArray[np.float64]:
     return each_cell(array, reading, np.float64)
 
 
-def vocabulary(values: object) -> tuple[NDArray[np.int64], list[float | str]]:
-    """(the place of every cell's level in the list, -1 for none; the list). Both are as private as the cells."""
-    found = each_cell(column(values), level, object)
-    known: dict[float | str, int] = {}
-    places = [-1 if one is None else known.setdefault(one, len(known)) for one in found.tolist()]
-    return np.array(places, dtype=np.int64), list(known)
+def levels_of(values: object) -> list[float | str | None]:
+    """`level` of every cell."""
+    return list(each_cell(column(values), level, object))
+
+
+def in_order(found: set[float | str]) -> list[float | str]:
+    """Levels in one order, whatever order they were met in: numbers, then text.
+
+    >>> in_order({"b", 2.0, "a", 1.0})
+    [1.0, 2.0, 'a', 'b']
+    """
+    return sorted(found, key=lambda one: (isinstance(one, str), one))

@@ -1,0 +1,135 @@
+"""The rows that a search fits and scores on: in memory, or in a Spark table where executors score with the same code."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.utils import _safe_indexing
+
+from dperm.estimators.engines import columns_read, declared_rows, engine_rows, for_executors, read_by
+from dperm.problem import Interval
+from dperm.rows.base import Block, Rows
+from dperm.rows.exact import Tallied, whole
+from dperm.rows.memory import MemoryRows
+from dperm.rows.spark_made import SparkTable
+from dperm.rows.spark_tasks import Made
+from dperm.tables.cells import codes, column, numbers
+from dperm.tables.labels import label_column
+from dperm.tables.persons import person_weights
+from dperm.tables.tables import cells, in_memory_only
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from dperm.estimators.base import PrivateEstimator
+    from dperm.tables.schema import Schema
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreSum(Tallied):
+    """Σ of one score in [0, 1] per row. **Sensitivity** 1 under every relation: replaced, nulled, added or removed, a row moves
+    the sum by the difference of two scores at most."""
+
+    def tally(self, block: Block) -> np.ndarray:
+        return np.array([np.sum(np.clip(whole(block.X[:, 0], 1.0), 0.0, None))])
+
+    def sensitivity(self, relation: str) -> float:
+        return 1.0
+
+    @property
+    def row_bound(self) -> float:
+        return 1.0
+
+
+def row_scores(model: PrivateEstimator, X: object, y: object) -> np.ndarray:
+    """1 for a right class; 1 - (error/range)² for a number in its declared range; 0 for a row whose label is missing."""
+    predicted = model.predict(X)
+    y = label_column(y, len(predicted))  # one label per row: a column of shape (n, 1) would be scored against every prediction
+    if hasattr(model, "classes_"):
+        classes = model.classes_.tolist()
+        return np.asarray(codes(y, classes) == codes(predicted, classes), dtype=np.float64)
+    low, high = getattr(model, "_y_low", 0.0), model._y_high
+    truth = numbers(y)
+    known = np.isfinite(truth)
+    gap = (np.clip(np.where(known, truth, low), low, high) - np.clip(predicted, low, high)) / (high - low)
+    return np.asarray(known * (1 - gap * gap))
+
+
+class InMemory:
+    """Arrays or a table, and labels beside them."""
+
+    def __init__(self, X: Any, y: Any) -> None:
+        in_memory_only(X)
+        self.seen = X
+        self.X: Any = column(X) if isinstance(X, list | tuple) else X  # one row of it has the shape of the others
+        self.y = y
+        self.n = len(y)
+
+    def declare(self, model: Any) -> tuple[Interval, float | None]:
+        """The model with its encoding built, which follows from declarations alone; its labels' interval, its largest weight."""
+        first, label = (_safe_indexing(part, [0] if self.n else []) for part in (self.X, self.y))
+        person_weights(None, model.max_rows_per_person, None, 0)
+        model._unpack(first, label, None)
+        return model._labels(label)[2], model._weights(None, None, 0)[1]
+
+    def fit(self, model: Any) -> Any:
+        return model.fit(self.X, self.y)
+
+    def scored(self, model: Any) -> Rows:
+        scores = row_scores(model, self.X, self.y)
+        return MemoryRows(scores.reshape(-1, 1), np.zeros(len(scores)))
+
+
+class OnSpark:
+    """A Spark table, encoded once for all fits that encode it alike."""
+
+    def __init__(self, table: SparkTable, source: Any, y: Any, schema: Schema | None) -> None:
+        if table.person is not None:
+            raise ValueError("Expected rows without persons in a search, found them. Fit one setting instead.")
+        self.table = table
+        found: Any = source if hasattr(source, "recipe") else engine_rows(source, y, schema)
+        self.rows = self.seen = found
+        self.n: int = found.n
+
+    def declare(self, model: Any) -> tuple[Interval, float | None]:
+        found = declared_rows(model, self.rows, None, None)
+        return found.interval, found.heaviest
+
+    def fit(self, model: Any) -> Any:
+        return model.fit(self.rows)
+
+    def scored(self, model: Any) -> Rows:
+        target = str(self.rows.recipe.target)
+        features, schema = columns_read(model, self.table, (target,))
+        return self.table.rows(RowScores(for_executors(model), features, target, schema))
+
+
+def searched(X: Any, y: Any, schema: Schema | None) -> InMemory | OnSpark:
+    table = SparkTable.of(X)
+    return InMemory(X, y) if table is None else OnSpark(table, X, y, schema)
+
+
+@dataclass(frozen=True, eq=False)
+class RowScores:
+    """Raw rows of a Spark table → one score a row."""
+
+    model: Any
+    features: tuple[str, ...]
+    target: str
+    schema: Schema | None
+
+    numeric = ()
+    raw = True
+    d = 1
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (*self.features, self.target)
+
+    def __call__(self, table: pa.Table) -> Made:
+        y = cells(table, self.target)
+        y = y if self.schema is None else self.schema.labels(y)
+        scores = row_scores(self.model, read_by(self.model, table, self.features), y)
+        return Made(scores.reshape(-1, 1), np.zeros(len(scores)))

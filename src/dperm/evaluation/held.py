@@ -1,0 +1,127 @@
+"""The rows that an evaluation sums: made in memory, or by the executors of a Spark table with the same code."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dperm.estimators.engines import columns_read, for_executors, read_by
+from dperm.evaluation.plan import Question
+from dperm.evaluation.rows import Groups, groups_of, question_of, scored_rows
+from dperm.rows.base import Rows
+from dperm.rows.memory import MemoryRows
+from dperm.rows.spark_made import SparkTable
+from dperm.rows.spark_tasks import Made
+from dperm.tables.persons import person_column, person_weights, unit_of
+from dperm.tables.tables import cells, in_memory_only
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from dperm.rows.spark import SparkRows
+    from dperm.tables.schema import Schema
+
+
+@dataclass(frozen=True)
+class Held:
+    """Rows to sum, and what is public about them."""
+
+    rows: Rows
+    n: int
+    per_person: int
+    unit: str
+    seen: object  # what a ledger recognises the data set by
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is asked about a model: the scores, and the rows of which column apart."""
+
+    model: Any
+    bins: int
+    max_exposure: float | None
+    by: str | None
+    levels: Sequence[Any] | None
+
+    def about(self, X: object) -> tuple[Question, Groups | None]:
+        apart = groups_of(self.model, X, self.by, self.levels)
+        return question_of(self.model, bins=self.bins, max_exposure=self.max_exposure, by=apart), apart
+
+
+def held_rows(
+    asked: Asked, X: Any, y: Any, exposure: Any, groups: object, max_rows_per_person: int | None
+) -> tuple[Question, Held]:
+    """The question, and the rows that answer it."""
+    table = SparkTable.of(X, groups, max_rows_per_person)
+    if table is not None:
+        question, apart = asked.about(table.frame)
+        spread = table.rows(scoring(asked.model, question, table, y, exposure, apart))
+        return question, Held(spread, spread.n, table.per_person, table.unit, spread)
+    if not hasattr(X, "bounded"):  # rows are scored part by part
+        in_memory_only(X)
+    question, apart = asked.about(X)
+    held, people = person_column(X, groups)
+    rows, known = scored_rows(asked.model, question, held, y, exposure)
+    if apart is not None:
+        rows = np.column_stack([rows, apart.of(X)])
+    weight, per_person = person_weights(people, max_rows_per_person, known, len(known))
+    return question, Held(MemoryRows(rows, known, weight), len(rows), per_person, unit_of(people), X)
+
+
+def ready(rows: Rows | SparkRows) -> Rows:
+    """The rows, made and checked where that has not been done: before anything is booked."""
+    if hasattr(rows, "ready"):
+        rows.ready()
+    return rows
+
+
+@dataclass(frozen=True, eq=False)
+class Scoring:
+    """Raw rows of a Spark table → the numbers of `scored_rows`."""
+
+    model: Any
+    question: Question
+    features: tuple[str, ...]
+    target: str
+    schema: Schema | None  # whose rules the target is read by
+    exposure: str | None
+    apart: Groups | None
+
+    numeric = ()
+    raw = True
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        others = [self.exposure, None if self.apart is None else self.apart.column.source or self.apart.column.name]
+        return tuple(dict.fromkeys([*self.features, self.target, *(name for name in others if name is not None)]))
+
+    @property
+    def d(self) -> int:
+        return {"regression": 2, "counts": 3}.get(self.question.kind, 5) + (self.apart is not None)
+
+    def __call__(self, table: pa.Table) -> Made:
+        X = read_by(self.model, table, self.features)
+        y = cells(table, self.target)
+        exposure = None if self.exposure is None else cells(table, self.exposure)
+        rows, known = scored_rows(self.model, self.question, X, y if self.schema is None else self.schema.labels(y), exposure)
+        if self.apart is not None:
+            rows = np.column_stack([rows, self.apart.of(table)])
+        return Made(rows, known, known)
+
+
+def scoring(
+    model: Any, question: Question, table: SparkTable, y: object, exposure: object, apart: Groups | None
+) -> Scoring:
+    """What the executors need: a copy of the model without a ledger or a seed, and the names of columns."""
+    if not (exposure is None or isinstance(exposure, str)):
+        raise ValueError("Expected exposure= as the name of a column of the Spark table, found something else. Pass the name.")
+    if exposure is not None and question.kind != "counts":
+        raise ValueError("Expected exposure= only for counts, found it for another model. Leave it out.")
+    schema = model._declared_schema()
+    named = None if schema is None or schema.target is None else schema.target.column
+    target = table.labels(named if y is None and named is not None else y)
+    features, reader = columns_read(model, table, (target, exposure, None if apart is None else apart.column.name))
+    return Scoring(for_executors(model), question, features, target, reader, exposure, apart)

@@ -1,0 +1,73 @@
+"""A Spark table whose rows others make by rules of their own: evaluations, profiles, searches, finite classes, embeddings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from dperm.rows.spark import SparkRows
+from dperm.rows.spark_tasks import TableMaker
+from dperm.tables.schema import Schema
+
+
+@dataclass(frozen=True, eq=False)
+class SparkTable:
+    """A Spark `DataFrame`, and which of its columns are what, as far as the caller or his `SparkRows` say."""
+
+    frame: Any
+    schema: Schema | None = None
+    target: str | None = None
+    person: str | None = None
+    max_rows_per_person: int | None = None
+
+    @classmethod
+    def of(cls, source: Any, groups: object = None, max_rows_per_person: int | None = None) -> SparkTable | None:
+        """The table behind a Spark `DataFrame` or `SparkRows`; None for anything else."""
+        rows = source if isinstance(source, SparkRows) else None
+        if rows is None and not hasattr(source, "mapInArrow"):
+            return None
+        if not (groups is None or isinstance(groups, str)):
+            raise ValueError("Expected groups= as the name of a column of the Spark table, found something else. Pass the name.")
+        found = cls(source, None, None, groups, max_rows_per_person)
+        if rows is not None:
+            recipe, limit = rows.recipe, rows.recipe.max_rows_per_person
+            if recipe.weight is not None:
+                raise ValueError("Expected SparkRows without weights here, found some. Pass the Spark table itself.")
+            if limit is not None and not (groups in (None, recipe.person) and max_rows_per_person in (None, limit)):
+                raise ValueError("Expected persons to be declared once, found two declarations. Leave one of them out.")
+            person, limit = (groups, max_rows_per_person) if limit is None else (recipe.person, limit)
+            found = cls(rows.frame, rows.schema, recipe.target, person, limit)
+        found.check()
+        return found
+
+    def check(self) -> None:
+        """Refuse persons without a limit, and the other way round, in the words of tables in memory."""
+        if self.person is None and self.max_rows_per_person is not None:
+            raise ValueError("Expected groups= with max_rows_per_person=, found none. Pass the column that names the person.")
+        if self.person is not None and self.max_rows_per_person is None:
+            raise ValueError("Expected max_rows_per_person= with groups=, found none. Pass how many rows of a person may count.")
+
+    @property
+    def names(self) -> list[str]:
+        """All columns but the one that names the person."""
+        return [str(name) for name in self.frame.columns if name != self.person]
+
+    @property
+    def per_person(self) -> int:
+        return self.max_rows_per_person or 1
+
+    @property
+    def unit(self) -> str:
+        return "row" if self.person is None else "person"
+
+    def labels(self, y: object) -> str:
+        """The column of the labels: the one that y names, or that of the rows."""
+        if not (y is None or isinstance(y, str)):
+            raise ValueError("Expected y as the name of a column of the Spark table, found something else. Pass the name.")
+        found = self.target if y is None else y
+        if found is None:
+            raise ValueError("Expected y, the name of the column of the labels, found none. Pass it.")
+        return found
+
+    def rows(self, maker: TableMaker) -> SparkRows:
+        return SparkRows.made_by(maker, self.frame, self.person, self.max_rows_per_person)
