@@ -12,8 +12,8 @@ from sklearn.utils.validation import check_is_fitted
 from dperm.estimators.classifier import PrivateClassifier
 from dperm.estimators.declaration import NO_ROWS, Declaration, declaration, declared_unit
 from dperm.estimators.declared import check_declared, fewest_rows
-from dperm.estimators.saving import Extra
 from dperm.estimators.engines import for_executors
+from dperm.estimators.saving import Extra
 from dperm.mechanisms.heads import Heads
 from dperm.problem import Interval, Loss, MultinomialLoss
 from dperm.rows.device import present, to_host

@@ -18,6 +18,7 @@ from dperm.mechanisms.hypotheses.classes import GRIDS, Hypotheses, on_grid
 from dperm.mechanisms.hypotheses.stored import Predictions, Rules, class_numbers
 from dperm.problem import DataBounds, Interval, Problem, ZeroOneLoss
 from dperm.problem.arrays import dense
+from dperm.rows.base import Rows
 from dperm.rows.memory import MemoryRows
 from dperm.rows.spark_made import SparkTable
 from dperm.rows.spark_tasks import Made
@@ -141,7 +142,7 @@ class FiniteClassLearner(ClassifierMixin, BaseEstimator):
         self._person = table.person
         return self._run(rows, table.per_person, table.unit, rows)
 
-    def _run(self, rows: Any, per_person: int, unit: str, seen: object) -> FiniteClassLearner:
+    def _run(self, rows: Rows, per_person: int, unit: str, seen: object) -> FiniteClassLearner:
         self.hypotheses_ = self._class(rows.d)
         n = self.nominal_n if self.nominal_n is not None else rows.n
         target = target_of(self, n, per_person, unit)

@@ -204,8 +204,9 @@ def evaluate(
     target, n = spent_target(spending, epsilon, held.n, held.per_person, held.unit)
     plan = plan_evaluation(question, Shape(n, scored._encoding.d), target)
     source = noise_source(spending["noise"], spending["random_state"])
+    rows, book = ready(held.rows), spending["ledger"]
     outcome, receipt = execute(
-        program(plan, question), plan, ready(held.rows), source, ledger=spending["ledger"], fingerprint=held.seen, note="evaluation"
+        program(plan, question), plan, rows, source, ledger=book, fingerprint=held.seen, note="evaluation"
     )
     about: ModelRecord = {"estimator": type(scored).__name__, "sha256": coefficient_hash(scored.w_)}
     return Evaluation(_record(plan, question, outcome, source.spec(), about, level, receipt))
