@@ -26,7 +26,8 @@ import dask.dataframe as dd  # noqa: E402
 import pandas as pd  # noqa: E402
 from distributed import Client, LocalCluster  # noqa: E402
 
-from dperm.rows.dask import DaskRows, regroup  # noqa: E402
+from dperm.rows.dask import DaskRows  # noqa: E402
+from dperm.rows.dask_parts import regroup  # noqa: E402
 from dperm.tables.fingerprint import digest  # noqa: E402
 
 N, D = 3 * BLOCK_ROWS + 777, 6

@@ -20,8 +20,8 @@ from dperm.rows.device import present, to_host
 from dperm.rows.device_products import is_torch
 from dperm.rows.embeddings import EmbeddingRows, EmbeddingTensors
 from dperm.rows.int8 import MOST_CLASSES
+from dperm.rows.pieces import Made
 from dperm.rows.spark_made import SparkTable
-from dperm.rows.spark_tasks import Made
 from dperm.tables.cells import numbers
 from dperm.tables.encoding import Encoding
 from dperm.tables.labels import declared_classes, label_column

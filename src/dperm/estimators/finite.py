@@ -20,8 +20,8 @@ from dperm.problem import DataBounds, Interval, Problem, ZeroOneLoss
 from dperm.problem.arrays import dense
 from dperm.rows.base import Rows
 from dperm.rows.memory import MemoryRows
+from dperm.rows.pieces import Made
 from dperm.rows.spark_made import SparkTable
-from dperm.rows.spark_tasks import Made
 from dperm.tables.cells import numbers
 from dperm.tables.labels import declared_classes, label_column
 from dperm.tables.persons import person_column, person_weights, unit_of, without_person

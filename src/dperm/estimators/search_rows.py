@@ -13,8 +13,8 @@ from dperm.problem import Interval
 from dperm.rows.base import Block, Rows
 from dperm.rows.exact import Tallied, whole
 from dperm.rows.memory import MemoryRows
+from dperm.rows.pieces import Made
 from dperm.rows.spark_made import SparkTable
-from dperm.rows.spark_tasks import Made
 from dperm.tables.cells import codes, column, numbers
 from dperm.tables.labels import label_column
 from dperm.tables.persons import person_weights

@@ -13,8 +13,8 @@ from dperm.evaluation.plan import Question
 from dperm.evaluation.rows import Groups, groups_of, question_of, scored_rows
 from dperm.rows.base import Rows
 from dperm.rows.memory import MemoryRows
+from dperm.rows.pieces import Made
 from dperm.rows.spark_made import SparkTable
-from dperm.rows.spark_tasks import Made
 from dperm.tables.persons import person_column, person_weights, unit_of
 from dperm.tables.tables import cells, in_memory_only
 

@@ -19,9 +19,10 @@ from dperm.profiles.rows import Vocabulary, looked_at, numbers_of_cells, to_list
 from dperm.profiles.terms import PER_COLUMN
 from dperm.rows.base import Rows
 from dperm.rows.memory import MemoryRows
+from dperm.rows.pieces import Made
 from dperm.rows.spark_frames import in_words, quoted
 from dperm.rows.spark_made import SparkTable
-from dperm.rows.spark_tasks import Made, digests
+from dperm.rows.spark_tasks import digests
 from dperm.tables.looks import in_order, levels_of
 from dperm.tables.persons import person_column, person_weights, unit_of
 from dperm.tables.schema import Schema

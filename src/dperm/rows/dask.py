@@ -12,7 +12,6 @@ numbers. Noise is drawn once, by the client, after the sum: a retry can never re
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -22,13 +21,14 @@ from numpy.typing import NDArray
 
 from dperm.problem import DataBounds, FeatureMap
 from dperm.problem.arrays import is_sparse
-from dperm.rows.base import BLOCK_ROWS, Block, Limbs, Term, block_counts, real_sum, total_counts, total_of
+from dperm.rows.base import Block, Limbs, Term, block_counts, real_sum, total_counts, total_of
+from dperm.rows.dask_parts import block_digests, partitions_of, regroup, take_rows
 from dperm.rows.labelled import LabelRule, Labels, labelled_by, rule_of_schema
-from dperm.rows.memory import block_makers, cut_block, numeric
+from dperm.rows.memory import numeric
+from dperm.rows.pieces import Cut, Encoded, Made, Recipe
 from dperm.tables.cells import column, numbers
-from dperm.tables.fingerprint import digest
 from dperm.tables.schema import Schema
-from dperm.tables.tables import cells, columns
+from dperm.tables.tables import columns
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -38,32 +38,21 @@ BRANCHES = 16
 
 
 @dataclass(frozen=True, eq=False)
-class Recipe:
-    """From a part of the raw rows to blocks: what every worker does, by public rules, row by row."""
+class Arrays:
+    """Rows of a partition (rows, labels, weights) of arrays or frames without a schema, by declared bounds of columns."""
 
-    schema: Schema | None = None
     encoding: Any = None
     rule: LabelRule | None = None
-    data: DataBounds | None = None
-    feature_map: FeatureMap | None = None
 
-    def blocks(self, partition: tuple[Any, Any, Any], start: int) -> list[Block]:
-        """The blocks of a partition (rows, labels, weights) whose first row has this number."""
+    def __call__(self, partition: tuple[Any, Any, Any]) -> Made:
         X, y, weight = partition
-        rule = self.rule
-        if self.schema is not None:
-            rule = labels = Labels(self.schema, rule or rule_of_schema(self.schema))
-            y, X = labels.cells(cells(X, labels.target.column)), self.schema.encoded(X)
-        else:
-            if hasattr(X, "iloc"):
-                X = np.stack([numbers(part) for part in columns(X)], axis=1)
-            elif not is_sparse(X):
-                X = numeric(X)
-            X = X if self.encoding is None else self.encoding.transform(X)
-            y, weight = column(y), None if weight is None else numbers(weight)
-        if rule is not None:
-            y, weight = labelled_by(rule, y, weight)
-        return [make() for make in block_makers(X, y, weight, start, self.data, self.feature_map)]
+        if hasattr(X, "iloc"):
+            X = np.stack([numbers(part) for part in columns(X)], axis=1)
+        elif not is_sparse(X):
+            X = numeric(X)
+        X = X if self.encoding is None else self.encoding.transform(X)
+        y, weight = column(y), None if weight is None else numbers(weight)
+        return Made(X, *((y, weight) if self.rule is None else labelled_by(self.rule, y, weight)))
 
 
 class DaskRows:
@@ -116,11 +105,12 @@ class DaskRows:
             if not frame or y is not None:
                 raise ValueError("Expected a Dask dataframe that holds its target with a schema, found arrays or y. Drop one.")
             self.schema.check(self.names or [])
-            self.recipe = Recipe(schema=self.schema, rule=rule_of_schema(self.schema))
+            self.make: Arrays | Encoded = Encoded(Recipe(self.schema, ()), None, None)
+            self.cut = Cut(Labels(self.schema, rule_of_schema(self.schema)))
         else:
             if y is None:
                 raise ValueError("Expected y, or a dataframe with a schema, found neither. Pass the labels.")
-            self.recipe = Recipe()
+            self.make, self.cut = Arrays(), Cut()
         kind = getattr(y, "dtype", None)
         self.label_type = kind if isinstance(kind, np.dtype) else np.dtype(object)  # public: a fit may refuse it
         self.partitions, self.lengths = partitions_of(X, y, weight, self._compute)
@@ -130,11 +120,13 @@ class DaskRows:
 
     def encoded(self, encoding: object) -> DaskRows:
         """Rows in the units of the problem, encoded by the workers."""
-        return self._copy(encoding=encoding, recipe=replace(self.recipe, encoding=encoding))
+        return self._copy(encoding=encoding, make=replace(self.make, encoding=encoding))
 
     def labelled(self, rule: LabelRule) -> DaskRows:
         """The same rows with labels by another public rule, applied by the workers."""
-        return self._copy(recipe=replace(self.recipe, rule=rule))
+        if self.schema is not None:
+            return self._copy(cut=replace(self.cut, labels=Labels(self.schema, rule)))
+        return self._copy(make=replace(self.make, rule=rule))
 
     def recognised_by(self) -> bytes:
         """What a ledger recognises the data set by: digests of its raw rows in blocks of 8,192, computed by the workers.
@@ -149,7 +141,7 @@ class DaskRows:
         return bytes(self._compute(dask.delayed(b"".join, pure=False)(parts)))
 
     def bounded(self, data: DataBounds, feature_map: FeatureMap | None = None) -> DaskRows:
-        return self._copy(recipe=replace(self.recipe, data=data, feature_map=feature_map))
+        return self._copy(cut=replace(self.cut, data=data, feature_map=feature_map))
 
     def sum(self, term: Term, step: float) -> NDArray[np.float64]:
         import dask
@@ -157,10 +149,8 @@ class DaskRows:
         self.require_workers(self.timeout)
         shared = dask.delayed(term, traverse=False)
         counts = [dask.delayed(part_counts, pure=False)(part, shared, step) for part in self.parts()]
-        if not counts:  # where the number of rows is protected, nobody may learn that there are none
-            recipe, none = self.recipe, np.zeros(0, dtype=np.int64)
-            empty = cut_block(np.zeros((0, self.d)), none, None, 0, recipe.data, recipe.feature_map)
-            return real_sum(term, block_counts(term, empty, step), step)
+        if not counts:
+            return real_sum(term, block_counts(term, self.cut.empty(self.d), step), step)
         while len(counts) > 1:
             groups = [counts[first : first + BRANCHES] for first in range(0, len(counts), BRANCHES)]
             counts = [dask.delayed(add_counts, pure=False)(group) for group in groups]
@@ -171,7 +161,7 @@ class DaskRows:
         if self._parts is None:
             import dask
 
-            make = dask.delayed(self.recipe.blocks, pure=False, traverse=False)
+            make = dask.delayed(partial(blocks_of, self.make, self.cut), pure=False, traverse=False)
             starts = itertools.accumulate(self.lengths, initial=0)
             parts = [make(part, start) for part, start, rows in zip(self.partitions, starts, self.lengths) if rows]
             if self.persist:
@@ -214,82 +204,10 @@ def current_client() -> Client | None:
         return None
 
 
-def partitions_of(X: Any, y: Any, weight: Any, compute: Callable[[Any], Any]) -> tuple[list[Any], list[int]]:
-    """Delayed (rows, labels, weights) of every partition, in order, and their lengths."""
-    import dask
-
-    join = dask.delayed(lambda *parts: parts, pure=False)
-    if hasattr(X, "columns"):
-        labels = [None] * X.npartitions if y is None else y.to_delayed()
-        if len(labels) != X.npartitions or weight is not None:
-            raise ValueError("Expected y with the partitions of X, and no weights, found something else. Use one dataframe.")
-        partitions = [join(rows, part, None) for rows, part in zip(X.to_delayed(), labels)]
-        return partitions, [int(count) for count in compute(X.map_partitions(len))]
-    import dask.array as da
-
-    if any(np.isnan(length) for length in X.chunks[0]):
-        X = X.compute_chunk_sizes()
-    X = X.rechunk({1: -1})
-    columns = [[rows[0] for rows in X.to_delayed()]]
-    for values in (y, weight):
-        if values is None:
-            columns.append([None] * len(X.chunks[0]))
-            continue
-        values = da.asarray(values) if hasattr(values, "dask") else da.from_array(column(values))
-        if np.isnan(values.shape[0]):
-            values = values.compute_chunk_sizes()
-        if values.shape[0] != X.shape[0]:
-            raise ValueError("Expected one label and one weight per row, found another number of them. Pass one for every row.")
-        columns.append(list(values.rechunk((X.chunks[0],)).to_delayed()))
-    return [join(*parts) for parts in zip(*columns)], [int(length) for length in X.chunks[0]]
-
-
-def regroup(lengths: list[int]) -> list[list[tuple[int, int, int]]]:
-    """[(partition, from, to)] of parts that begin at multiples of 8,192 of all rows: partition ends, rounded up.
-
-    >>> regroup([8192, 10000])
-    [[(0, 0, 8192)], [(1, 0, 10000)]]
-    >>> regroup([5000, 5000])
-    [[(0, 0, 5000), (1, 0, 3192)], [(1, 3192, 5000)]]
-    """
-    ends = list(itertools.accumulate(lengths))
-    n = ends[-1] if ends else 0
-    cuts = sorted({0, *(min(-(-end // BLOCK_ROWS) * BLOCK_ROWS, n) for end in ends)})
-    parts = []
-    for first, last in itertools.pairwise(cuts):
-        bounds = [(max(first - end + rows, 0), min(last - end, 0) + rows) for end, rows in zip(ends, lengths)]
-        parts.append([(number, low, high) for number, (low, high) in enumerate(bounds) if low < high])
-    return parts
-
-
-def take_rows(partition: tuple[Any, Any, Any], first: int, last: int) -> Any:
-    """Raw rows first … last-1 of a partition, cut where it lives, so that only they travel."""
-    X = partition[0]
-    return X.iloc[first:last] if hasattr(X, "iloc") else X[first:last]
-
-
-def block_digests(pieces: list[Any]) -> bytes:
-    """A digest per block of the raw rows of the pieces, laid end to end."""
-    X = _joined(pieces)
-    rows = X.iloc if hasattr(X, "iloc") else X
-    return b"".join(digest(rows[first : first + BLOCK_ROWS]) for first in range(0, X.shape[0], BLOCK_ROWS))
-
-
-def _joined(parts: list[Any]) -> Any:
-    if len(parts) == 1:
-        return parts[0]
-    if hasattr(parts[0], "iloc"):
-        import pandas
-
-        return pandas.concat(parts)
-    if is_sparse(parts[0]):
-        import scipy.sparse
-
-        return scipy.sparse.vstack(parts, format="csr")
-    joined = [column(part) for part in parts]
-    if len({part.dtype.kind for part in joined}) > 1:  # NumPy would make text of numbers beside words
-        joined = [part.astype(object) for part in joined]
-    return np.concatenate(joined)
+def blocks_of(make: Arrays | Encoded, cut: Cut, partition: Any, start: int) -> list[Block]:
+    """The blocks of a partition whose first row has this number."""
+    made = make(partition if isinstance(make, Arrays) else partition[0])
+    return [one() for one in cut.makers(made, start)]
 
 
 def part_counts(blocks: list[Block], term: Term, step: float) -> Limbs:

@@ -29,10 +29,10 @@ from numpy.typing import NDArray
 from dperm.problem import DataBounds, FeatureMap
 from dperm.rows.base import Term, block_counts, real_sum, total_of
 from dperm.rows.labelled import LabelRule, Labels, RowRule, rule_of_schema
-from dperm.rows.memory import cut_block
 from dperm.rows.packed import SPARK_TYPES, Layout
+from dperm.rows.pieces import Cut, Encoded, Recipe, TableMaker
 from dperm.rows.spark_frames import Checked, check_frame, check_unique, checksums, in_words, quoted
-from dperm.rows.spark_tasks import ADDED, COUNTED, OWNED, Add, CountTerm, Encode, Encoded, Recipe, Settle, TableMaker, Tally
+from dperm.rows.spark_tasks import ADDED, COUNTED, OWNED, Add, CountTerm, Encode, Settle, Tally
 from dperm.tables.schema import Schema
 
 # Totals of so many tasks are added by the driver; more are added by executors first.
@@ -175,7 +175,8 @@ class SparkRows:
         labels = None
         if self.schema is not None and self.rule is not None and not isinstance(self.rule, RowRule):
             labels = Labels(self.schema, self.rule)
-        task = CountTerm(self.layout, labels, kept.label_type, self.data, self.feature_map, term, step)
+        cut = Cut(labels, kept.label_type, self.data, self.feature_map)
+        task = CountTerm(self.layout, cut, term, step)
         with in_words():
             totals = kept.frame.mapInArrow(task, COUNTED)
             if kept.tasks > FEW_TASKS:
@@ -187,10 +188,8 @@ class SparkRows:
                 "out differently. Write the table to storage, read it from there, and fit again. Nothing more was released."
             )
         counts = [np.frombuffer(part.counts, dtype=np.int64).reshape(2, -1).copy() for part in found if part.counts]
-        if not counts:  # where the number of rows is protected, nobody may learn that there are none
-            none = np.zeros(0)
-            empty = cut_block(np.zeros((0, self.d), dtype=self.recipe.dtype), none, None, None, self.data, self.feature_map)
-            counts = [block_counts(term, empty, step)]
+        if not counts:
+            counts = [block_counts(term, cut.empty(self.d, self.recipe.dtype), step)]
         return real_sum(term, total_of(counts), step)
 
     @property

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from dperm.rows.spark_tasks import Recipe, TableMaker
+from dperm.rows.pieces import Recipe, TableMaker
 from dperm.tables.streams import check_names
 from dperm.words.spelling import closest
 

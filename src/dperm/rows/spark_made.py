@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from dperm.rows.pieces import TableMaker
 from dperm.rows.spark import SparkRows
-from dperm.rows.spark_tasks import TableMaker
 from dperm.tables.schema import Schema
 
 

@@ -1,0 +1,92 @@
+"""What is asked of a Dask collection itself: its partitions and their lengths, and digests of its raw rows for a ledger."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from dperm.problem.arrays import is_sparse
+from dperm.rows.base import BLOCK_ROWS
+from dperm.tables.cells import column
+from dperm.tables.fingerprint import digest
+
+
+def partitions_of(X: Any, y: Any, weight: Any, compute: Callable[[Any], Any]) -> tuple[list[Any], list[int]]:
+    """Delayed (rows, labels, weights) of every partition, in order, and their lengths."""
+    import dask
+
+    join = dask.delayed(lambda *parts: parts, pure=False)
+    if hasattr(X, "columns"):
+        labels = [None] * X.npartitions if y is None else y.to_delayed()
+        if len(labels) != X.npartitions or weight is not None:
+            raise ValueError("Expected y with the partitions of X, and no weights, found something else. Use one dataframe.")
+        partitions = [join(rows, part, None) for rows, part in zip(X.to_delayed(), labels)]
+        return partitions, [int(count) for count in compute(X.map_partitions(len))]
+    import dask.array as da
+
+    if any(np.isnan(length) for length in X.chunks[0]):
+        X = X.compute_chunk_sizes()
+    X = X.rechunk({1: -1})
+    columns = [[rows[0] for rows in X.to_delayed()]]
+    for values in (y, weight):
+        if values is None:
+            columns.append([None] * len(X.chunks[0]))
+            continue
+        values = da.asarray(values) if hasattr(values, "dask") else da.from_array(column(values))
+        if np.isnan(values.shape[0]):
+            values = values.compute_chunk_sizes()
+        if values.shape[0] != X.shape[0]:
+            raise ValueError("Expected one label and one weight per row, found another number of them. Pass one for every row.")
+        columns.append(list(values.rechunk((X.chunks[0],)).to_delayed()))
+    return [join(*parts) for parts in zip(*columns)], [int(length) for length in X.chunks[0]]
+
+
+def regroup(lengths: list[int]) -> list[list[tuple[int, int, int]]]:
+    """[(partition, from, to)] of parts that begin at multiples of 8,192 of all rows: partition ends, rounded up.
+
+    >>> regroup([8192, 10000])
+    [[(0, 0, 8192)], [(1, 0, 10000)]]
+    >>> regroup([5000, 5000])
+    [[(0, 0, 5000), (1, 0, 3192)], [(1, 3192, 5000)]]
+    """
+    ends = list(itertools.accumulate(lengths))
+    n = ends[-1] if ends else 0
+    cuts = sorted({0, *(min(-(-end // BLOCK_ROWS) * BLOCK_ROWS, n) for end in ends)})
+    parts = []
+    for first, last in itertools.pairwise(cuts):
+        bounds = [(max(first - end + rows, 0), min(last - end, 0) + rows) for end, rows in zip(ends, lengths)]
+        parts.append([(number, low, high) for number, (low, high) in enumerate(bounds) if low < high])
+    return parts
+
+
+def take_rows(partition: tuple[Any, Any, Any], first: int, last: int) -> Any:
+    """Raw rows first … last-1 of a partition, cut where it lives, so that only they travel."""
+    X = partition[0]
+    return X.iloc[first:last] if hasattr(X, "iloc") else X[first:last]
+
+
+def block_digests(pieces: list[Any]) -> bytes:
+    """A digest per block of the raw rows of the pieces, laid end to end."""
+    X = _joined(pieces)
+    rows = X.iloc if hasattr(X, "iloc") else X
+    return b"".join(digest(rows[first : first + BLOCK_ROWS]) for first in range(0, X.shape[0], BLOCK_ROWS))
+
+
+def _joined(parts: list[Any]) -> Any:
+    if len(parts) == 1:
+        return parts[0]
+    if hasattr(parts[0], "iloc"):
+        import pandas
+
+        return pandas.concat(parts)
+    if is_sparse(parts[0]):
+        import scipy.sparse
+
+        return scipy.sparse.vstack(parts, format="csr")
+    joined = [column(part) for part in parts]
+    if len({part.dtype.kind for part in joined}) > 1:  # NumPy would make text of numbers beside words
+        joined = [part.astype(object) for part in joined]
+    return np.concatenate(joined)

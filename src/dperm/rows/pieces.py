@@ -1,0 +1,159 @@
+"""Rows that workers of a cluster make of raw ones, and the blocks that they cut of them: one code for Spark and Dask.
+
+A `Maker` turns raw rows into rows that terms can read, each by itself. A `Cut` gives them their labels and cuts blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dperm.problem import DataBounds, FeatureMap
+from dperm.rows.base import Block
+from dperm.rows.labelled import LabelRule, Labels, RowRule, labelled_by
+from dperm.rows.memory import block_makers, cut_block
+from dperm.tables.cells import numbers
+from dperm.tables.schema import Schema
+from dperm.tables.tables import cells
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True, eq=False)
+class Recipe:
+    """Which columns of the table are what: public declarations."""
+
+    schema: Schema | None
+    features: tuple[str, ...]
+    target: str | None = None
+    weight: str | None = None
+    max_weight: float | None = None
+    exposure: str | None = None
+    person: str | None = None
+    max_rows_per_person: int | None = None
+    row_id: str | None = None
+    dtype: str = "float64"
+
+    def __post_init__(self) -> None:
+        if (self.weight is None) != (self.max_weight is None):
+            raise ValueError("Expected weight= and max_weight= together, found one of them. Pass both, or neither.")
+        if (self.person is None) != (self.max_rows_per_person is None):
+            raise ValueError("Expected person= and max_rows_per_person= together, found one of them. Pass both, or neither.")
+
+    @property
+    def by_content(self) -> bool:
+        return self.row_id == "content"
+
+    @property
+    def named(self) -> dict[str, str]:
+        """Columns that are no features, under the words they were passed by."""
+        asked = {"target": self.target, "weight": self.weight, "exposure": self.exposure, "person": self.person}
+        asked["row_id"] = None if self.by_content else self.row_id
+        return {word: name for word, name in asked.items() if name is not None}
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """All columns that are read, each once."""
+        return tuple(dict.fromkeys([*self.features, *self.named.values()]))
+
+    @property
+    def gathers(self) -> bool:
+        """Whether rows must meet other rows before they are packed."""
+        return self.person is not None or self.by_content
+
+
+@dataclass(frozen=True, eq=False)
+class Made:
+    """Rows that were made of raw ones, each of its own cells and public declarations alone.
+
+    `content` tells rows apart where the numbers do not, because they point into something that other rows had a part in.
+    """
+
+    X: Any
+    values: Any
+    weight: NDArray[np.float64] | None = None
+    content: NDArray[np.void] | None = None
+
+
+class Maker(Protocol):
+    """A public rule from raw rows to rows that terms can read."""
+
+    def __call__(self, table: pa.Table) -> Made: ...
+
+
+class TableMaker(Maker, Protocol):
+    """A maker that says which columns it reads, which of them must hold numbers, how many numbers its rows have, and whether
+    terms read these as they are (`raw`), because they bring them into their bounds themselves."""
+
+    @property
+    def columns(self) -> tuple[str, ...]: ...
+
+    @property
+    def d(self) -> int: ...
+
+    @property
+    def numeric(self) -> tuple[str, ...]: ...
+
+    @property
+    def raw(self) -> bool: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Encoded:
+    """Rows by the schema, or by declared bounds of columns of numbers."""
+
+    recipe: Recipe
+    encoding: Any
+    rule: LabelRule | RowRule | None
+
+    def __call__(self, table: pa.Table) -> Made:
+        recipe = self.recipe
+        given = {name: numbers(cells(table, name)) for name in (recipe.weight, recipe.exposure) if name is not None}
+        weight = None if recipe.weight is None else clipped(given[recipe.weight], recipe.max_weight)
+        values: Any
+        if recipe.schema is not None:
+            X = recipe.schema.encoded(table)
+            labels = Labels(recipe.schema, lambda y: (np.zeros(len(y)), None))
+            values = labels.cells(cells(table, labels.target.column))
+        else:
+            X = np.stack([numbers(cells(table, name)) for name in recipe.features], axis=1)
+            X = X if self.encoding is None else self.encoding.packed(self.encoding.transform(X))
+            values = np.zeros(table.num_rows) if recipe.target is None else cells(table, recipe.target)
+        if isinstance(self.rule, RowRule):
+            values, weight = self.rule(values, None if recipe.exposure is None else given[recipe.exposure], weight)
+        elif self.rule is not None and recipe.schema is None:
+            values, weight = labelled_by(self.rule, values, weight)
+        return Made(X, values, weight)
+
+
+def clipped(weight: NDArray[np.float64], most: float | None) -> NDArray[np.float64]:
+    """Declared weights: 0 where one is missing, and none outside [0, most]."""
+    return np.clip(np.where(np.isnan(weight), 0.0, weight), 0.0, most)
+
+
+@dataclass(frozen=True, eq=False)
+class Cut:
+    """Made rows → blocks: labels by a public rule (`labels` reads target cells), clipped into the bounds and mapped."""
+
+    labels: Labels | None = None
+    label_type: str | None = None
+    data: DataBounds | None = None
+    feature_map: FeatureMap | None = None
+
+    def makers(self, made: Made, start: int | NDArray[np.void] | None) -> Iterator[Callable[[], Block]]:
+        """Blocks of some rows, each cut when it is asked for. `start` is the first row's number, or all keys, or None."""
+        y, weight = made.values, made.weight
+        if self.labels is not None:
+            y, weight = labelled_by(self.labels, y, weight)
+        elif self.label_type is not None:
+            y = y.astype(self.label_type, copy=False)
+        return block_makers(made.X, y, weight, start, self.data, self.feature_map)
+
+    def empty(self, d: int, dtype: str = "float64") -> Block:
+        """A block without rows: where their number is protected, nobody may learn that there are none."""
+        return cut_block(np.zeros((0, d), dtype=dtype), np.zeros(0), None, None, self.data, self.feature_map)
