@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -92,9 +93,15 @@ def denoised(counts: Vector, noise: float) -> Vector:
 
 def columns_of(counts: Vector, noise: float, n: int) -> list[Column]:
     """The released histograms of p columns, `noise` the standard deviation of a count."""
-    table = np.asarray(counts, dtype=np.float64).reshape(-1, PLACES)
+    return list(_columns_of(np.asarray(counts, dtype=np.float64).tobytes(), noise, n))
+
+
+@lru_cache(maxsize=8)
+def _columns_of(counts: bytes, noise: float, n: int) -> tuple[Column, ...]:
+    """Kept, because the fit, its shapes, their bands and the report ask for the same bases: an eigenproblem per column."""
+    table = np.frombuffer(counts).reshape(-1, PLACES)
     sure = noise * (math.sqrt(2.0 * math.log(max(len(table), 2))) + 1.0)
-    return [_column(row, noise, sure, n) for row in table]
+    return tuple(_column(row, noise, sure, n) for row in table)
 
 
 def _column(counts: Vector, noise: float, sure: float, n: int) -> Column:
