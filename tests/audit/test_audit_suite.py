@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 import dperm
 import dperm.estimators as estimators
-from dperm.audit import cases, page, suite
+from dperm.audit import cases, closed_form, page, suite
 from dperm.audit.closed_form import gradient_rows
 from dperm.audit.planted import planted
 from dperm.audit.published import certificate_case
@@ -39,8 +39,27 @@ def test_every_estimator_relation_and_policy_has_a_case():
     assert methods == set(MECHANISMS)
 
 
+def test_every_estimator_with_intervals_has_a_case_with_them():
+    listed = {(case.name, case.relation) for case in suite.interval_cases()}
+    having = [name for name in estimators.__all__ if getattr(getattr(estimators, name), "has_intervals", False)]
+    assert listed == {(name, relation) for name in [*having, "LogisticRegression, 3 classes"] for relation in RELATIONS}
+    assert all(case.build.options["intervals"] is True and case.method == "intervals" for case in suite.interval_cases())
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_the_exact_audit_of_intervals_accuses_halved_noise(relation, monkeypatch):
+    """Every release holds its claim, and each that the pairs can use up breaks it with half of the noise."""
+    tight = ("gradient of linear", "curvature of linear", "scores of linear", "curvature of two classes by softmax")
+    honest = closed_form.interval_rows((relation,))
+    assert len(honest) == 9 and all(row.verdict == "holds" and row.found.holds(row.claim) for row in honest)
+    scale = closed_form.gaussian_scale
+    monkeypatch.setattr(closed_form, "gaussian_scale", lambda sensitivity, mu: scale(sensitivity, mu) / 2)
+    accused = {row.name for row in closed_form.interval_rows((relation,)) if row.verdict == "violated"}
+    assert accused >= {f"intervals, {name}" for name in tight}
+
+
 def test_neighbours_differ_in_one_record_only():
-    for case in [*suite.estimator_cases(policies=("secure",)), *suite.mechanism_cases()]:
+    for case in [*suite.estimator_cases(policies=("secure",)), *suite.mechanism_cases(), *suite.interval_cases()]:
         n, others = len(case.data[0]), len(case.neighbour[0])
         assert others == (n - 1 if case.relation == "add-remove" else n), case.name
         for one, other in zip(case.data, case.neighbour):

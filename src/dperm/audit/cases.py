@@ -144,6 +144,26 @@ def mechanism_cases() -> list[Case]:
     return found
 
 
+def interval_cases() -> list[Case]:
+    """Every estimator that has intervals, fitted with them, and a logistic regression of three classes; for every relation."""
+    import dperm.estimators as estimators
+
+    found = []
+    for name in estimators.__all__:
+        cls = getattr(estimators, name)
+        if not getattr(cls, "has_intervals", False):
+            continue
+        for relation in RELATIONS:
+            case = _case(name, cls, "scaled-inference", relation, "secure", DELTA)
+            assert isinstance(case.build, Builder)
+            options = {**case.build.options, "method": "auto", "intervals": True}
+            found.append(replace(case, method="intervals", build=Builder(cls, options)))
+            if name == "LogisticRegression":
+                several = Builder(cls, {**options, "classes": [0, 1, 2]})
+                found.append(replace(found[-1], name=f"{name}, 3 classes", build=several))
+    return found
+
+
 def _case(name: str, cls: type, method: str, relation: str, policy: str, delta: float) -> Case:
     from dperm.mechanisms.registry import mechanism_from_spec
 

@@ -8,13 +8,20 @@ from functools import partial
 import numpy as np
 
 from dperm.audit import densities
-from dperm.audit.quadrature import ExactProfile, OneColumn, exact, neighbour_pairs
+from dperm.audit.quadrature import Density, ExactProfile, OneColumn, exact, neighbour_pairs
 from dperm.mechanisms.gradient import Gradient
 from dperm.mechanisms.objective.mechanism import Tilted
+from dperm.mechanisms.scaled.several_classes import terms_of
 from dperm.mechanisms.schedule import Descent
-from dperm.privacy import RELATIONS, Guarantee, compose
+from dperm.privacy import RELATIONS, Gaussian, Guarantee, compose, gaussian_mu
 from dperm.problem import DataBounds, Interval, LogisticLoss, Problem
+from dperm.release.noise import gaussian_scale
 from dperm.release.plan import Shape, Target
+from dperm.rows.base import Block
+from dperm.rows.exact import Paired
+from dperm.terms.affine import Features
+from dperm.terms.inference import LogisticScore, ResidualScore, Score
+from dperm.terms.softmax import SoftmaxScore
 from dperm.walk.fitting import plan
 
 REST = (np.array([0.7, -0.4, 0.2]), np.array([1.0, 1.0, -1.0]))
@@ -99,6 +106,37 @@ def objective_rows(relations: tuple[str, ...] = RELATIONS) -> list[ExactRow]:
     return rows
 
 
+def interval_rows(relations: tuple[str, ...] = RELATIONS) -> list[ExactRow]:
+    """What `scaled-inference` releases for intervals, of one column at given coefficients, radius and clip: noisy numbers.
+
+    Rows of x = ±1 have the full length R, residuals reach the clip and more, and for the curvature some are 0.
+    """
+    features, theta = Features(), np.array([0.3])
+    rows = []
+    scores: dict[str, Score | SoftmaxScore] = {
+        "log-odds": LogisticScore(features, theta),
+        "linear": ResidualScore(features, theta, 0.7),
+        "two classes by softmax": SoftmaxScore(features, np.array([0.0]), 2),
+    }
+    for relation in relations:
+        for model, score in scores.items():
+            terms = terms_of(score, 1.0)
+            for what, term in (("gradient", terms.gradient), ("curvature", terms.curvature), ("scores", terms.scores)):
+                mu = gaussian_mu(1.0, DELTA)
+                scale = gaussian_scale(term.sensitivity(relation), mu)
+                density = partial(_noisy_number, term=term, scale=scale, labels=(0.0, 1.0) if "softmax" in model else None)
+                found = exact(density, _pairs(relation), epsilons=np.linspace(0, 2, 41), cells=256)
+                rows.append(ExactRow(f"intervals, {what} of {model}", relation, compose([Gaussian(mu)], relation), found))
+    return rows
+
+
+def _noisy_number(data: OneColumn, term: Paired, scale: float, labels: tuple[float, float] | None) -> Density:
+    """The density of a noisy sum of one number; `labels` are what -1 and 1 stand for."""
+    x, y = (np.asarray(part, dtype=np.float64) for part in data)
+    y = y if labels is None else np.where(y > 0, labels[1], labels[0])
+    return densities.gaussian_output(term(Block(x.reshape(-1, 1), y, None, 0)), scale)
+
+
 def exact_rows() -> list[ExactRow]:
     """All of them."""
-    return [*gradient_rows(), *objective_rows()]
+    return [*gradient_rows(), *objective_rows(), *interval_rows()]

@@ -14,6 +14,7 @@ from dperm.audit.trials import Distinguished
 from dperm.privacy import Guarantee
 
 START, END = "<!-- peers: written by benchmarks/audit_peers.py -->", "<!-- end of peers -->"
+PART_START, PART_END = "<!-- run apart: written by dperm audit --suite --only -->", "<!-- end of run apart -->"
 Examined = tuple[Plant, Distinguished, Distinguished]
 
 
@@ -38,14 +39,23 @@ def write_page(
     path.write_text("\n\n".join(part for part in parts if part) + "\n", encoding="utf-8")
 
 
-def replace_section(path: Path, text: str) -> None:
-    """Put `text` between the peers' marks; a page without marks gets them at its end."""
+def write_part(path: Path, exact: list[ExactRow], results: list[Result], only: str, *, at: str) -> None:
+    """Put a run of some cases at the end of the page; the next whole run takes it out, because it has them itself."""
+    when = f"Written by `dperm audit --suite --only {only}` on {datetime.date.today().isoformat()} at commit `{at}`."
+    tables = exact_table(exact), "\n".join(line for line in trial_table(results).splitlines() if line.startswith("| "))
+    parts = [f"## Run apart: {only}", f"{when} {summary(exact, results, [])}", *(table.removeprefix("## ") for table in tables)]
+    replace_section(path, "\n\n".join(part for part in parts if part), (PART_START, PART_END))
+
+
+def replace_section(path: Path, text: str, marks: tuple[str, str] = (START, END)) -> None:
+    """Put `text` between the marks (the peers' if left out); a page without marks gets them at its end."""
+    start, end = marks
     page = path.read_text(encoding="utf-8") if path.is_file() else "# Audit\n"
-    if START not in page:
-        page += f"\n{START}\n\n{END}\n"
-    before, rest = page.split(START, 1)
-    after = rest.split(END, 1)[1]
-    path.write_text(f"{before}{START}\n{text.strip()}\n{END}{after}", encoding="utf-8")
+    if start not in page:
+        page += f"\n{start}\n\n{end}\n"
+    before, rest = page.split(start, 1)
+    after = rest.split(end, 1)[1]
+    path.write_text(f"{before}{start}\n{text.strip()}\n{end}{after}", encoding="utf-8")
 
 
 def kept_section(page: str) -> str:
@@ -98,8 +108,8 @@ def exact_table(rows: list[ExactRow]) -> str:
         return ""
     lines = [
         "## Exact audits",
-        "True privacy of one-dimensional logistic regression by quadrature of the output density, worst pair of a family. The "
-        "interval holds the true ε of that pair at δ = 1e-3.",
+        "True privacy of one-dimensional regressions by quadrature of the output density, worst pair of a family. The interval "
+        "holds the true ε of that pair at δ = 1e-3. Rows of “intervals” are single releases of a fit with intervals.",
         "| mechanism | relation | claimed ε | true ε of the worst pair | verdict |\n|---|---|---|---|---|",
     ]
     table = [

@@ -24,6 +24,7 @@ def audit(
     minutes: float = typer.Option(1.0, help="Time for the statistical audits."),
     trials: int | None = typer.Option(None, help="Fits on each data set, whatever time they take; by default as many as fit."),
     processes: int = typer.Option(1, help="Worker processes."),
+    only: str = typer.Option("", help="With --suite: only rows whose method holds this text, and no planted bugs."),
     out: Path | None = typer.Option(None, help="With --suite: write the page here (docs/audit.md)."),
     as_json: bool = JSON_OPTION,
 ) -> None:
@@ -38,7 +39,7 @@ def audit(
     if suite == bool(models):
         raise ValueError("Expected estimator names or certificates, or --suite alone, found both or neither.")
     if suite:
-        clean = _run_suite(minutes, processes, out, as_json)
+        clean = _run_suite(minutes, processes, out, as_json, only)
     else:
         clean = _run_models(models, relation, noise, minutes, trials, processes, as_json)
     if not clean:
@@ -111,30 +112,34 @@ def _record(result: Result) -> dict[str, object]:
     return record
 
 
-def _run_suite(minutes: float, processes: int, out: Path | None, as_json: bool) -> bool:
-    from dperm.audit.closed_form import exact_rows
-    from dperm.audit.page import commit, write_page
+def _run_suite(minutes: float, processes: int, out: Path | None, as_json: bool, only: str) -> bool:
+    from dperm.audit.closed_form import exact_rows, interval_rows
+    from dperm.audit.page import commit, write_page, write_part
     from dperm.audit.planted import planted
-    from dperm.audit.suite import estimator_cases, mechanism_cases, run_suite
+    from dperm.audit.suite import estimator_cases, interval_cases, mechanism_cases, run_suite
 
     started = time.perf_counter()
     at = commit(Path.cwd() / "audit.md")  # of the code that runs; by the end the tree may have moved on
     say = (lambda text: None) if as_json else tell
-    exact = exact_rows()
+    exact = exact_rows() if not only else [row for row in interval_rows() if only in row.name]
     for row in exact:
         true = f"{row.true[0]:.3f} … {row.true[1]:.3f}"
         say(f"exact: {row.name}, {row.relation}: claimed {row.claimed:.4g}, true {true}: {row.verdict}")
     examined = []
-    for plant in planted():
+    for plant in planted() if not only else ():
         bad, good = plant.audit(broken=True, processes=processes), plant.audit(broken=False, processes=processes)
         examined.append((plant, bad, good))
         say(f"planted: {plant.name}: reported {bad.violates}, correct version accused {good.violates}, {bad.seconds:.0f} s")
     # The default relation first and the slow exact sampler last: should time run out, the least is lost.
     first, last = (sorted(estimator_cases(policies=(policy,)), key=_order) for policy in ("secure", "exact"))
-    cases = [*first, *mechanism_cases(), *last]
+    cases = [case for case in [*first, *mechanism_cases(), *interval_cases(), *last] if only in case.method]
+    if not cases:
+        raise ValueError(f"Expected a text that some method holds, found {only!r}. Try e.g. --only intervals.")
     results = run_suite(cases, seconds=60 * minutes, processes=processes, progress=None if as_json else _say)
     spent = time.perf_counter() - started
-    if out is not None:
+    if out is not None and only:
+        write_part(out, exact, results, only, at=at)
+    elif out is not None:
         write_page(out, exact, results, examined, seconds=spent, processes=processes, at=at)
     broken = sum(row.verdict == "violated" for row in exact) + sum(row.verdict == "violated" for row in results)
     missed = sum(not bad.violates for _, bad, _ in examined)
