@@ -202,28 +202,15 @@ def _case(name: str, cls: type, method: str, relation: str, policy: str, delta: 
         options["radius"] = 1.0
         if name == "LogisticRegression":  # one estimator on each of the exact samplers; this one is the faster
             options["method"] = mechanism_from_spec(method, {"sampler": "grid", "cells": 256})
-    labels = "y_bounds" in fields or "classes" in fields or name == "PrivateGridSearch"
     if name == "PrivateGridSearch":
         return _search_case(cls, relation, policy)
+    labels = "y_bounds" in fields or "classes" in fields
     options = {key: value for key, value in options.items() if key in fields}
     if not labels:
         data, neighbour = _columns(relation, median=name == "MedianEstimator")
-    elif method in ONE_DRAW:
-        data, neighbour = _pair(relation, n, (0.0, low), (1.0, high), (1.0, low), null)
-    elif name == "FiniteClassLearner":
-        data, neighbour = _pair(relation, n, (0.0, low), (0.0, high), (0.0, low), null, fence=True)
-    elif "y_bounds" in fields:
-        middle = high if counts else 0.0
-        side = 1.0 if method in SHORT else -1.0
-        data, neighbour = _pair(relation, n, (-1.0, middle), (1.0, high), (side, low), null)
-    elif method == "newton":
-        data, neighbour = _pair(relation, n, (1.0, low), (1.0, high), (-1.0, low), null)
-    elif method in SHORT:
-        data, neighbour = _pair(relation, n, (0.0, low), (1.0, high), (1.0, low), null)
-    elif name == "LogisticRegression" and method in ("auto", "scaled-objective"):
-        data, neighbour = _pair(relation, n, (-1.0, low), (1.0, high), (-1.0, low), null)
     else:
-        data, neighbour = _pair(relation, n, (0.0, low), (1.0, high), (-1.0, high), null)
+        records = _records(name, method, low, high, middle=None if "y_bounds" not in fields else high if counts else 0.0)
+        data, neighbour = _pair(relation, n, *records, null, fence=name == "FiniteClassLearner" and method not in ONE_DRAW)
     case = Case(name, method, relation, policy, Builder(cls, options), data, neighbour)
     return replace(case, unfit=NO_NULL_ROW) if not labels and relation == "zero-out" else case
 
@@ -244,6 +231,23 @@ def _search_case(cls: type, relation: str, policy: str) -> Case:
 
 
 Record = tuple[float, float]
+
+
+def _records(name: str, method: str, low: float, high: float, middle: float | None) -> tuple[Record, Record, Record]:
+    """(all rows but one, the row, what it is replaced by); `middle` is the label of the rest where labels are numbers."""
+    if method in ONE_DRAW:
+        return (0.0, low), (1.0, high), (1.0, low)
+    if name == "FiniteClassLearner":
+        return (0.0, low), (0.0, high), (0.0, low)
+    if middle is not None:
+        return (-1.0, middle), (1.0, high), (1.0 if method in SHORT else -1.0, low)
+    if method == "newton":
+        return (1.0, low), (1.0, high), (-1.0, low)
+    if method in SHORT:
+        return (0.0, low), (1.0, high), (1.0, low)
+    if name == "LogisticRegression" and method in ("auto", "scaled-objective"):
+        return (-1.0, low), (1.0, high), (-1.0, low)
+    return (0.0, low), (1.0, high), (-1.0, high)
 
 
 def _pair(

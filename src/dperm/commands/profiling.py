@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
 from dperm.commands.declaring import MAX_ROWS, NOISE
-from dperm.commands.shared import JSON_OPTION, show
+from dperm.commands.shared import JSON_OPTION, Budget, show
 
 if TYPE_CHECKING:
     from dperm.profiles.profile import Profile
@@ -52,8 +51,9 @@ def profile(
     if out_schema is not None:
         check_room(out_schema.parent, [out_schema.name], overwrite=overwrite)
     if ledger is not None:
-        budget = {"epsilon": epsilon, "delta": delta, "relation": relation}
-        _check_first(file, (schema, target, correlations), ledger, budget, nominal_n, person, max_rows_per_person)
+        budget: Budget = {"epsilon": epsilon, "delta": delta, "relation": relation}
+        budget |= {"rows_per_person": max_rows_per_person or 1, "unit": "row" if person is None else "person"}
+        _check_first(file, (schema, target, correlations), ledger, budget, nominal_n, person)
     found = profiled(
         read_table(file),
         epsilon=epsilon,
@@ -95,10 +95,9 @@ def _check_first(
     file: Path,
     asked_for: tuple[Path | None, str | None, bool],
     ledger: Path,
-    budget: Mapping[str, Any],
+    budget: Budget,
     nominal_n: int | None,
     person: str | None,
-    rows_per_person: int | None,
 ) -> None:
     """The refusal that needs no data comes before the file is opened."""
     from dperm.commands.shared import row_count
@@ -112,12 +111,10 @@ def _check_first(
     schema, target, correlations = asked_for
     names = [name for name in storage_types(file) if name != person]
     question, _ = question_about(names, schema, target, correlations=correlations)
-    unit = "row" if person is None else "person"
-    asked = Target.declare(n=n, rows_per_person=rows_per_person or 1, unit=unit, **budget)
-    Ledger(ledger).check(plan_profile(question, Shape(n, len(question.columns)), asked))
+    Ledger(ledger).check(plan_profile(question, Shape(n, len(question.columns)), Target.declare(n=n, **budget)))
 
 
-def column_lines(found: Any) -> dict[str, str]:
+def column_lines(found: Profile) -> dict[str, str]:
     """A line per column: what it is, and its main numbers."""
     from dperm.report.profile_page import in_words
 

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
 from dperm.commands.shared import JSON_OPTION, say, show
+
+if TYPE_CHECKING:
+    from dperm.walk.claims import Claim
 
 
 def verify(
@@ -26,8 +30,7 @@ def verify(
     Example: dperm verify dperm-model/certificate.json --model dperm-model/model.json
     """
     from dperm.tables.json_files import in_folder, read_json
-    from dperm.walk.certificate import Certificate, coefficient_hash
-    from dperm.walk.claims import Claim
+    from dperm.walk.certificate import coefficient_hash
 
     if certificate.is_dir():  # what `dperm fit` wrote: the certificate, and that it speaks of the model beside it
         beside = certificate / "model.json"
@@ -35,21 +38,7 @@ def verify(
         kept = "certificate.json" if (certificate / "certificate.json").is_file() else "profile.json"
         certificate = in_folder(certificate, kept)
     model = None if model is None else in_folder(model, "model.json")
-    record = read_json(certificate)
-    if isinstance(record, dict) and str(record.get("format")).startswith("dperm-evaluation/"):
-        from dperm.evaluation.evaluate import Evaluation
-
-        found: Claim = Evaluation.stated(record)
-    elif isinstance(record, dict) and record.get("format") == "dperm-profile/1":
-        from dperm.profiles.profile import Profile
-
-        found = Profile.stated(record)
-    elif isinstance(record, dict) and record.get("format") == "dperm-search/1":
-        from dperm.estimators.search import SearchCertificate
-
-        found = SearchCertificate.stated(record)
-    else:
-        found = Certificate.load(certificate)
+    found = claim_in(certificate)
     verdict = found.verify(allow_seeded=allow_seeded, accept_assumptions=accept_assumptions)
     reasons = list(verdict.reasons)
     if model is not None:
@@ -73,3 +62,24 @@ def verify(
             say(f"  assumes: {assumption}")
     if reasons:
         raise typer.Exit(1)
+
+
+def claim_in(file: Path) -> Claim:
+    """The claim in a file, whatever made it: a fit, an evaluation, a profile or a search."""
+    from dperm.tables.json_files import read_json
+    from dperm.walk.certificate import Certificate
+
+    record = read_json(file)
+    if isinstance(record, dict) and str(record.get("format")).startswith("dperm-evaluation/"):
+        from dperm.evaluation.evaluate import Evaluation
+
+        return Evaluation.stated(record)
+    if isinstance(record, dict) and record.get("format") == "dperm-profile/1":
+        from dperm.profiles.profile import Profile
+
+        return Profile.stated(record)
+    if isinstance(record, dict) and record.get("format") == "dperm-search/1":
+        from dperm.estimators.search import SearchCertificate
+
+        return SearchCertificate.stated(record)
+    return Certificate.load(file)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from typing import Any
+from collections.abc import Callable
 
 from dperm.words.spelling import closest
 
@@ -35,11 +35,11 @@ def explained(kind: type) -> type:
     Traceback (most recent call last):
     TypeError: Expected parameters of LogisticRegression, found C=. Use regularization=, a ridge λ ...
     """
-    made: Any = vars(kind).get("__init__", object.__init__)
+    made: Callable[..., None] = vars(kind).get("__init__", object.__init__)
     known = [name for name in inspect.signature(made).parameters if name not in ("self", "_")]
 
     @functools.wraps(made)
-    def construct(self: Any, *values: Any, **named: Any) -> None:
+    def construct(self: object, *values: object, **named: object) -> None:
         for name in named:
             if name not in known and type(self) is kind:
                 place = ELSEWHERE.get(name)

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import ClassVar, TypedDict
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,7 +45,7 @@ from dperm.release.asks import Program, Secret, Solve
 from dperm.release.ledger.book import LedgerPlace, receipt_again
 from dperm.release.noise import Noise, SeededNoise, noise_source, release
 from dperm.release.plan import Plan, Shape, Stage, Target
-from dperm.release.record import CertificateRecord, ClaimRecord, GuaranteeRecord, NoiseRecord, ReceiptRecord
+from dperm.release.record import CertificateRecord, GuaranteeRecord, NoiseRecord, ReceiptRecord, SearchRecord
 from dperm.rows.base import Rows, Term, sum_step
 from dperm.walk.certificate import Certificate
 from dperm.walk.claims import Claim, differences, noise_again
@@ -326,31 +326,6 @@ def _record(
     if receipt is not None:
         record["ledger"] = receipt
     return record
-
-
-class RunRecord(TypedDict):
-    """The budget of one run, and what choosing the best of them costs."""
-
-    mu: float
-    score_share: float
-    fit_epsilon: float
-    selection_epsilon: float
-
-
-class LawRecord(TypedDict):
-    """The law of K."""
-
-    runs: str
-    expected_runs: float
-
-
-class SearchRecord(ClaimRecord):
-    """The record of a search."""
-
-    law: LawRecord
-    settings: int
-    run: RunRecord
-    best: CertificateRecord
 
 
 @dataclass(frozen=True, repr=False)

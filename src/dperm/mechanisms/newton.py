@@ -18,7 +18,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -179,7 +179,7 @@ def newton_sensitivity(gradient_norm: float, change: float, damping: float) -> f
     return gradient_norm * change / (damping * (damping + change))
 
 
-def majoriser(loss: Loss, margins: Vector, y: Any, bound: float) -> Vector:
+def majoriser(loss: Loss, margins: Vector, y: Vector, bound: float) -> Vector:
     """h with φ(z) ≤ φ(m) + φ'(m)(z − m) + h(z − m)²/2 for every z, and 0 ≤ h ≤ sup φ'' (as matrices for K classes).
 
     logistic               tanh(m/2)/(2m), and the same in (1 − ym)/width for softplus-hinge

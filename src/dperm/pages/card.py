@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from dperm.choose.odds import odds_sentence
 from dperm.pages.content import declared_blocks, stage_blocks
 from dperm.pages.document import Block, Page, Section
 from dperm.pages.scores import evaluation_blocks
 from dperm.pages.subject import Subject, day
 from dperm.pages.text import Table, Text
+from dperm.release.record import EvaluationRecord
 
 WRITE = "TO WRITE:"
 FOOTER = "Privacy, data and method are filled in by dperm from the certificate. Lines that begin with TO WRITE are for people."
 
 
-def card(subject: Subject, evaluation: Mapping[str, object] | None = None) -> Page:
+def card(subject: Subject, evaluation: EvaluationRecord | None = None) -> Page:
     """The card as a page, for HTML or Markdown."""
     certificate = subject.certificate
     title = f"Model card: {subject.title}"
@@ -82,7 +81,7 @@ def _data(subject: Subject) -> list[Block]:
     ]
 
 
-def _scores(evaluation: Mapping[str, object] | None) -> list[Block]:
+def _scores(evaluation: EvaluationRecord | None) -> list[Block]:
     if evaluation is None:
         return [Text("Not measured. `dperm evaluate` buys scores on held-out rows; pass its file with --evaluation.")]
     return evaluation_blocks(evaluation)

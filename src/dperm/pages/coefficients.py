@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
+from dperm.inference.summary import Summary
 from dperm.pages.charts import Bars, Panel, Panels
 from dperm.pages.document import Block
 from dperm.pages.effects import Effect, effects, spread_and_mean
@@ -19,7 +19,7 @@ MOST_BARS, MOST_PANELS, MOST_LEVELS = 20, 9, 8
 MULTIPLES = ("logistic", "poisson")  # losses whose effects are logarithms of a factor
 
 
-def effect_blocks(subject: Subject, table: Any = None) -> list[Block]:
+def effect_blocks(subject: Subject, table: Summary | None = None) -> list[Block]:
     """The columns by strength, then a small figure per column; nothing for models without a coefficient per column."""
     if shapes := shape_blocks(subject):
         return shapes
@@ -43,7 +43,7 @@ def effect_blocks(subject: Subject, table: Any = None) -> list[Block]:
     panels = [panel for effect in found[:MOST_PANELS] if (panel := _panel(subject, effect, table)) is not None]
     start = "released mean" if deviations else "middle"
     words = f"Change of the {subject.outcome} along each column, all else equal, counted from its {start}."
-    if any(panel.band for panel in panels):
+    if table is not None and any(panel.band for panel in panels):
         words += f" Bands: {table.level:.0%} intervals of the slope."
     return [Bars(rows, caption), *([Panels(panels, words)] if panels else [])]
 
@@ -58,7 +58,7 @@ def _signed(effect: Effect) -> str:
     return f"±{effect.size[0]:.3g}" if effect.levels else f"{effect.size[0]:+.3g}"
 
 
-def _panel(subject: Subject, effect: Effect, table: object) -> Panel | None:
+def _panel(subject: Subject, effect: Effect, table: Summary | None) -> Panel | None:
     if effect.level_effects is not None:
         pairs = sorted(zip(effect.levels, effect.level_effects[0]), key=lambda pair: -abs(pair[1]))[:MOST_LEVELS]
         falling = sorted(pairs, key=lambda pair: -pair[1])
@@ -86,7 +86,7 @@ def _slope(subject: Subject, effect: Effect) -> float:
     return float(subject.weights[place] * (subject.half or 1.0) / encoding.width[place])
 
 
-def _limits(effect: Effect, table: Any) -> tuple[float, float] | None:
+def _limits(effect: Effect, table: Summary | None) -> tuple[float, float] | None:
     if table is None:
         return None
     return next(((row["low"], row["high"]) for row in table.rows() if row["name"] == effect.name), None)
@@ -112,7 +112,7 @@ def _by_class(subject: Subject, found: list[Effect]) -> Table:
     return Table(("column", *names), rows, caption, frozenset(range(1, len(names) + 1)))
 
 
-def coefficient_blocks(subject: Subject, table: Any, no_table: str) -> list[Block]:
+def coefficient_blocks(subject: Subject, table: Summary | None, no_table: str) -> list[Block]:
     """Every coefficient in the units of the data, the intercept last, with intervals where the fit has them."""
     if table is not None:
         # The interval comes second: on a phone the columns after it are reached by scrolling.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from dperm.choose.odds import odds, odds_sentence, percent
 from dperm.choose.risks import alternatives
+from dperm.inference.summary import Summary
 from dperm.pages.charts import Cards, Shares
 from dperm.pages.coefficients import coefficient_blocks, effect_blocks
 from dperm.pages.document import Block, Section
@@ -16,6 +16,7 @@ from dperm.pages.scores import evaluation_blocks
 from dperm.pages.subject import Subject
 from dperm.pages.text import Code, Table, Text
 from dperm.privacy import Event, Gaussian, HiddenState, compose, event_from_spec
+from dperm.release.record import EvaluationRecord, StageRecord, scores_in
 from dperm.tables.encoding import Encoding
 from dperm.tables.packed import unpacked
 from dperm.walk.certificate import Certificate
@@ -44,9 +45,9 @@ def sections(
     subject: Subject,
     *,
     scores: Mapping[str, str] | None = None,
-    table: object = None,
+    table: Summary | None = None,
     no_table: str = "",
-    evaluation: Mapping[str, object] | None = None,
+    evaluation: EvaluationRecord | None = None,
 ) -> list[Section]:
     """The whole report. `table` is a `Summary` with intervals, or `no_table` says why there is none."""
     certificate, scores = subject.certificate, scores or {}
@@ -67,7 +68,7 @@ def sections(
     ]
 
 
-def _opening(subject: Subject, scores: Mapping[str, str], evaluation: Mapping[str, object] | None) -> list[Block]:
+def _opening(subject: Subject, scores: Mapping[str, str], evaluation: EvaluationRecord | None) -> list[Block]:
     certificate = subject.certificate
     blocks: list[Block] = [Text(_SEEDED, "warn")] if certificate.noise == "seeded" else []
     cards = [_fitted(subject), _private(certificate), _good(scores, evaluation), _cost(certificate)]
@@ -107,14 +108,14 @@ FIRST = (
 )
 
 
-def _good(scores: Mapping[str, str], evaluation: Mapping[str, Any] | None) -> tuple[str, str, str]:
-    found = {} if evaluation is None else evaluation["metrics"]
+def _good(scores: Mapping[str, str], evaluation: EvaluationRecord | None) -> tuple[str, str, str]:
+    found = {} if evaluation is None else scores_in(evaluation["metrics"])
     for name, baseline, words in FIRST:
         score, other = found.get(name), found.get(baseline)
-        if not (isinstance(score, Mapping) and score.get("value") is not None):
+        if score is None or score["value"] is None:
             continue
         reach = f"{score['low']:.3g} to {score['high']:.3g} with the noise"
-        if isinstance(other, Mapping) and other.get("value") is not None:
+        if other is not None and other["value"] is not None:
             return "How good", f"{name} {score['value']:.3f}", f"{reach}; {other['value']:.3f} by {words}."
         return "How good", f"{name} {score['value']:.3f}", f"{reach}; {words}."
     if scores:
@@ -180,7 +181,7 @@ def _facts(certificate: Certificate) -> Table:
     return Table(("", ""), rows)
 
 
-def _quality(scores: Mapping[str, str], evaluation: Mapping[str, object] | None) -> list[Block]:
+def _quality(scores: Mapping[str, str], evaluation: EvaluationRecord | None) -> list[Block]:
     blocks: list[Block] = []
     if scores:
         blocks.append(Table(("", ""), list(scores.items()), "Scores on public data", frozenset({1})))
@@ -274,7 +275,7 @@ def _budget(subject: Subject) -> list[Block]:
     ]
 
 
-def stage_blocks(stages: Sequence[Mapping[str, Any]], delta: float, relation: str) -> list[Block]:
+def stage_blocks(stages: Sequence[StageRecord], delta: float, relation: str) -> list[Block]:
     """The budget by stage. Gaussian noise adds up in μ², so that their shares do; of other stages ε alone is compared."""
     events = [event_from_spec(stage["event"]) for stage in stages]
     parts = budget_parts(events, delta, relation)

@@ -5,13 +5,18 @@ from __future__ import annotations
 import html
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
-from dperm.pages.charts import Bars, Cards, Curve, Panels, Shares
 from dperm.pages.style import STYLE
-from dperm.pages.text import Code, Table, Text, inline
+from dperm.pages.text import inline
 from dperm.words.wording import markdown_line, markdown_text, printable
 
-Block = Text | Table | Bars | Cards | Curve | Code | Panels | Shares
+
+class Block(Protocol):
+    """A piece of a page, in both forms."""
+
+    def html(self) -> str: ...
+    def markdown(self) -> str: ...
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from dperm.inference.intervals import summary as intervals
 from dperm.pages.content import sections
 from dperm.pages.document import Page, to_html, to_markdown
 from dperm.pages.subject import Subject, day, from_certificate, subject_of
+from dperm.release.record import EvaluationRecord
 from dperm.tables.json_files import write_whole
 from dperm.walk.certificate import Certificate
 
@@ -18,7 +19,7 @@ KICKER = "Released with differential privacy"
 
 
 def report_page(
-    model: object, scores: Mapping[str, str], evaluation: Mapping[str, object] | None = None, **names: str | None
+    model: object, scores: Mapping[str, str], evaluation: EvaluationRecord | None = None, **names: str | None
 ) -> str:
     """The page as text. `scores` are shown as given: the caller vouches that they are public or paid for.
 
@@ -28,14 +29,14 @@ def report_page(
 
 
 def report_markdown(
-    model: object, scores: Mapping[str, str], evaluation: Mapping[str, object] | None = None, **names: str | None
+    model: object, scores: Mapping[str, str], evaluation: EvaluationRecord | None = None, **names: str | None
 ) -> str:
     """The same as Markdown."""
     return to_markdown(_of_model(model, scores, evaluation, **names))
 
 
 def certificate_page(
-    certificate: Certificate, evaluation: Mapping[str, object] | None = None, *, markdown: bool = False, title: str | None = None
+    certificate: Certificate, evaluation: EvaluationRecord | None = None, *, markdown: bool = False, title: str | None = None
 ) -> str:
     """The page from a certificate alone, as anybody who got one can make it."""
     why = "they are computed from the model and its certificate, by `model.summary()`."
@@ -65,7 +66,7 @@ def write_report(
 def _of_model(
     model: object,
     scores: Mapping[str, str],
-    evaluation: Mapping[str, object] | None,
+    evaluation: EvaluationRecord | None,
     title: str | None = None,
     data: str | None = None,
     date: str | None = None,

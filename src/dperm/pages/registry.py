@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from typing import Any
 
 from dperm.pages.subject import Subject
 
@@ -124,7 +123,7 @@ def _implementation(subject: Subject) -> dict[str, object]:
     }
 
 
-def to_yaml(value: Any, indent: int = 0) -> str:
+def to_yaml(value: Mapping[str, object], indent: int = 0) -> str:
     """Plain YAML: every text quoted as in JSON, which YAML reads alike, so that no name can become structure.
 
     >>> print(to_yaml({"a": {"b": ["x: y", 1e-6]}}))

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from dperm.pages.charts import Curve
 from dperm.pages.document import Block
 from dperm.pages.text import Table, Text
+from dperm.release.record import EvaluationRecord, GroupsRecord, Metrics, Score, scores_in
 
 BY_CLASS = ("recall of ", "precision of ")
 IN_GROUPS = ("accuracy", "baseline accuracy", "macro f1", "r2", "mean error", "deviance", "balance")
 MOST_LINES = 9  # of the thresholds; the record has all of them
 
 
-def evaluation_blocks(record: Mapping[str, Any]) -> list[Block]:
+def evaluation_blocks(record: EvaluationRecord) -> list[Block]:
     """Paid-for scores: a table, and the curves of two classes."""
     found = record["metrics"]
-    scores = {name: score for name, score in found.items() if isinstance(score, Mapping) and "value" in score}
-    scores = {name: score for name, score in scores.items() if not name.startswith(BY_CLASS)}
+    scores = {name: score for name, score in scores_in(found).items() if not name.startswith(BY_CLASS)}
     rows = [
         (name, f"{score['value']:z.4f}", f"{score['low']:z.4f} … {score['high']:z.4f}")
         for name, score in scores.items()
@@ -44,41 +41,40 @@ def evaluation_blocks(record: Mapping[str, Any]) -> list[Block]:
     return [*blocks, *_threshold_blocks(found)]
 
 
-def _told(score: Mapping[str, Any] | None) -> str:
+def _told(score: Score | None) -> str:
     """A score and its interval in a cell of a table."""
     if score is None or score["value"] is None:
         return "not known"
     return f"{score['value']:z.3f} ({score['low']:z.3f} … {score['high']:z.3f})"
 
 
-def _class_blocks(found: Mapping[str, Any]) -> list[Block]:
+def _class_blocks(found: Metrics) -> list[Block]:
     """Which class is taken for which, and recall and precision of each."""
     matrix = found.get("confusion")
     if matrix is None:
         return []
-    labels = matrix["labels"]
-    rows = []
+    labels, known, rows = matrix["labels"], scores_in(found), []
     for label, line in zip(labels, matrix["counts"]):
-        scores = (_told(found[f"{name} of {label}"]) for name in ("recall", "precision"))
+        scores = (_told(known[f"{name} of {label}"]) for name in ("recall", "precision"))
         rows.append((label, *(f"{max(count, 0.0):,.0f}" for count in line), *scores))
     head = ("class", *(f"called {label}" for label in labels), "recall", "precision")
     words = f"Rows of every class by what they were called (noise ±{1.96 * matrix['noise']:.0f} per cell), recall and precision"
     return [Table(head, rows, words, frozenset(range(1, len(head))))]
 
 
-def group_table(groups: Mapping[str, Any]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def group_table(groups: GroupsRecord) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Head and rows: a group in each, with its rows and its scores."""
     kinds = [name for name in IN_GROUPS if any(name in scores for scores in groups["scores"].values())]
     first = next(iter(groups["scores"].values()))
     kinds += [name for name in first if name.startswith(BY_CLASS[0])]  # precision is in the record: a page has room for so much
     rows = [
-        (name, f"{groups['rows'][name]['value']:z,.0f}", *(_told(scores.get(kind)) for kind in kinds))
+        (name, f"{groups['rows'][name]['value']:z,.0f}", *(_told(scores_in(scores).get(kind)) for kind in kinds))
         for name, scores in groups["scores"].items()
     ]
     return (groups["column"], "rows", *kinds), rows
 
 
-def _group_blocks(found: Mapping[str, Any]) -> list[Block]:
+def _group_blocks(found: Metrics) -> list[Block]:
     groups = found.get("groups")
     if groups is None:
         return []
@@ -86,7 +82,7 @@ def _group_blocks(found: Mapping[str, Any]) -> list[Block]:
     return [Table(head, rows, f"Scores by {groups['column']}, each with its own interval", frozenset(range(1, len(head))))]
 
 
-def _threshold_blocks(found: Mapping[str, Any]) -> list[Block]:
+def _threshold_blocks(found: Metrics) -> list[Block]:
     """What calling everything above a threshold positive would give."""
     curve = found.get("thresholds")
     if not curve or not curve["lines"]:
@@ -97,6 +93,9 @@ def _threshold_blocks(found: Mapping[str, Any]) -> list[Block]:
     words = f"Precision against recall of {positive}: one point per threshold"
     kinds = ("recall", "precision", "called positive")
     shown = lines[:: -(-len(lines) // MOST_LINES)]
-    rows = [(f"{line['threshold']:.3f}", *(_told(line[name]) for name in kinds)) for line in shown]
+    rows = [
+        (f"{line['threshold']:.3f}", _told(line["recall"]), _told(line["precision"]), _told(line["called positive"]))
+        for line in shown
+    ]
     table = Table(("threshold", *kinds), rows, f"Calling {positive} what is above a threshold", frozenset({1, 2, 3}))
     return [Curve(points, "recall", "precision", words, reach, False, False), table]

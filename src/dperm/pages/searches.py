@@ -6,7 +6,6 @@ The inner certificate of the chosen run speaks of one run alone, so no guarantee
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from dperm.pages.charts import Cards
 from dperm.pages.coefficients import coefficient_blocks, effect_blocks
@@ -14,11 +13,12 @@ from dperm.pages.document import Page, Section, to_html, to_markdown
 from dperm.pages.page import FOOTER, KICKER
 from dperm.pages.subject import day, from_certificate, today
 from dperm.pages.text import Table, Text
+from dperm.release.record import SearchRecord
 from dperm.walk.certificate import Certificate
 
 
 def search_page(
-    record: Mapping[str, Any], chosen: Mapping[str, Any], grid: Sequence[Mapping[str, Any]], score: float, markdown: bool
+    record: SearchRecord, chosen: Mapping[str, object], grid: Sequence[Mapping[str, object]], score: float, markdown: bool
 ) -> str:
     """From the search's record, its choice and released score, and the public list of settings."""
     given, law, run = record["guarantee"], record["law"], record["run"]
@@ -48,5 +48,5 @@ def search_page(
     return to_markdown(page) if markdown else to_html(page)
 
 
-def _told(setting: Mapping[str, Any]) -> str:
+def _told(setting: Mapping[str, object]) -> str:
     return ", ".join(f"{name} = {value!r}" for name, value in sorted(setting.items())) or "as given"

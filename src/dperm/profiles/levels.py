@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from dperm.profiles.rows import Vocabulary
 from dperm.profiles.terms import Places
 from dperm.release.asks import Secret
 from dperm.release.noise import ExactNoise, gaussian_scale
+from dperm.tables.cells import Plain
 from dperm.tables.looks import level_name
 
 
@@ -27,7 +27,7 @@ def noise_of(event: Levels, columns: int, relation: str, rows_per_person: int) -
     return scale, step, levels_threshold(scale, event.delta, columns, rows_per_person) + step
 
 
-def found_levels(secret: Secret, event: Levels, columns: tuple[int, ...], words: Vocabulary) -> list[list[Any]]:
+def found_levels(secret: Secret, event: Levels, columns: tuple[int, ...], words: Vocabulary) -> list[list[list[Plain]]]:
     """Per column the levels whose noisy count passes the threshold, each with that count, in the order of their names.
 
     Only levels that a counted row has are drawn for: rows beyond a person's limit may not bring levels of their own.

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dperm.privacy import Event, Gaussian, Levels, gaussian_mu
+from dperm.problem.specs import number
 from dperm.profiles import terms as of
 from dperm.profiles.question import Asked, Question, is_wide
 from dperm.profiles.rows import Vocabulary
@@ -36,7 +37,7 @@ class Found:
     """What is known of a column so far: its kind, its levels, and where its cells are."""
 
     kind: str
-    levels: tuple[Any, ...] | None = None
+    levels: tuple[object, ...] | None = None
     scale: of.Scale | None = None
     coded: bool = False  # its levels are whole numbers that were found among its numbers
 
@@ -123,7 +124,7 @@ def _renamed(found: Found, words: list[float | str] | None) -> NDArray[np.int64]
     """
     if words is None or found.kind == "boolean":
         return None
-    place = {float(level) if not isinstance(level, str) else level: j for j, level in enumerate(found.levels or ())}
+    place = {level if isinstance(level, str) else number(level): j for j, level in enumerate(found.levels or ())}
     return np.array([place.get(word, -1) for word in words], dtype=np.int64)
 
 

@@ -31,7 +31,8 @@ from dperm.release.driver import replay
 from dperm.release.ledger.book import receipt_again
 from dperm.release.noise import noise_source
 from dperm.release.plan import Outcome, Plan, Shape, Target
-from dperm.release.record import NoiseRecord, ProfileRecord, ReceiptRecord
+from dperm.release.record import ColumnRecord, NoiseRecord, ProfileRecord, ReceiptRecord
+from dperm.tables.cells import Plain
 from dperm.tables.column import Column
 from dperm.tables.schema import Schema
 from dperm.walk.certificate import noise_stated, target_spec
@@ -53,7 +54,7 @@ def program(plan: Plan, question: Question, words: Vocabulary | None = None) -> 
         if isinstance(stage.event, Levels):
             event, columns = stage.event, to_find(question, found)
 
-            def algorithm(secret: Secret, event: Levels = event, columns: tuple[int, ...] = columns) -> list[list[object]]:
+            def algorithm(secret: Secret, event: Levels = event, columns: tuple[int, ...] = columns) -> list[list[list[Plain]]]:
                 return found_levels(secret, event, columns, words or {})
 
             released[stage.name] = yield Solve((stage.name,), algorithm, kept=stage.name)
@@ -79,9 +80,9 @@ class Profile(Claim):
     record: ProfileRecord
 
     @property
-    def columns(self) -> Mapping[str, Mapping[str, object]]:
+    def columns(self) -> Mapping[str, ColumnRecord]:
         """What was found about each column, by name."""
-        return {str(column["name"]): column for column in self.record["profile"]["columns"]}
+        return {column["name"]: column for column in self.record["profile"]["columns"]}
 
     @property
     def plan(self) -> Plan:

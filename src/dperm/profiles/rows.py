@@ -6,7 +6,6 @@ A level is a place in a private list of words, in one order whatever order rows 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,8 +39,8 @@ def looked_at(table: object, question: Question) -> Looked:
     return Looked(numbers_of_cells(table, question, levels, words), words)
 
 
-def numbers_of_cells(table: Any, question: Question, levels: dict[int, list[Any]], words: Vocabulary) -> NDArray[np.float64]:
-    found: list[NDArray[Any]] = []
+def numbers_of_cells(table: object, question: Question, levels: dict[int, list[Any]], words: Vocabulary) -> NDArray[np.float64]:
+    found: list[np.ndarray] = []
     for j, column in enumerate(question.columns):
         held = cells(table, column.name)
         places = np.full(len(held), -1)

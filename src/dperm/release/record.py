@@ -164,6 +164,31 @@ class CertificateRecord(ClaimRecord):
     coefficients: CoefficientsRecord
 
 
+class RunRecord(TypedDict):
+    """The budget of one run, and what choosing the best of them costs."""
+
+    mu: float
+    score_share: float
+    fit_epsilon: float
+    selection_epsilon: float
+
+
+class LawRecord(TypedDict):
+    """The law of K."""
+
+    runs: str
+    expected_runs: float
+
+
+class SearchRecord(ClaimRecord):
+    """The record of a search."""
+
+    law: LawRecord
+    settings: int
+    run: RunRecord
+    best: CertificateRecord
+
+
 class Known(TypedDict):
     """A paid score with its interval."""
 
@@ -287,7 +312,53 @@ class ProfileRecord(ClaimRecord):
     profile: FoundRecord
 
 
+class ScaleRecord(TypedDict):
+    """Where the numbers of a column are."""
+
+    low: float
+    high: float
+    log: bool
+
+
+class LevelRecord(Known):
+    """A level with the number of its rows."""
+
+    level: object
+
+
+class QuantileRecord(Known):
+    """The value that a share of the rows lies below."""
+
+    share: float
+
+
+class HistogramRecord(TypedDict):
+    """Rows per bin."""
+
+    edges: list[float]
+    counts: list[Known]
+
+
+class ColumnRecord(TypedDict):
+    """What was found about a column; numbers have a scale, levels have counts."""
+
+    name: str
+    kind: str
+    levels: list[object] | None
+    scale: ScaleRecord | None
+    missing: NotRequired[Score]
+    mean: NotRequired[Score]
+    spread: NotRequired[Score]
+    correlation: NotRequired[Score]
+    quantiles: NotRequired[list[QuantileRecord]]
+    histogram: NotRequired[HistogramRecord]
+    counts: NotRequired[list[LevelRecord]]
+    other: NotRequired[Known]
+    reads_as: NotRequired[dict[str, Known]]
+
+
 class FoundRecord(TypedDict):
     """What a profile found."""
 
-    columns: list[dict[str, object]]
+    columns: list[ColumnRecord]
+    rows: NotRequired[Known]

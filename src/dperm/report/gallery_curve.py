@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from dperm.problem.specs import number
 from dperm.report.style import figure, save, styled
 
 # the first of these that the caller gives a number for runs along the horizontal axis
@@ -51,7 +51,7 @@ VALUES: dict[str, str] = {
 """What each theorem's value is, in words."""
 
 
-def draw_theorem(name: str, function: Callable[..., float], given: Mapping[str, Any], path: Path) -> None:
+def draw_theorem(name: str, function: Callable[..., float], given: Mapping[str, object], path: Path) -> None:
     """The value against n (else ε, T, k or α) over three decades around the given number, which is marked.
 
     Where the theorem does not speak (a condition fails) the curve has a gap.
@@ -59,7 +59,7 @@ def draw_theorem(name: str, function: Callable[..., float], given: Mapping[str, 
     axis = next((key for key in AXES if given.get(key) is not None), None)
     if axis is None:
         raise ValueError(f"Expected one of {', '.join(AXES)} among the numbers of {name} to draw, found none of them. Pass one.")
-    centre = float(given[axis])
+    centre = number(given[axis], axis)
     places = np.geomspace(centre / 30, centre * 30, 61)
     if axis in WHOLE:
         places = np.unique(np.maximum(1, places.round()))

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from dperm.pages.charts import Bars
-from dperm.pages.document import Page, Section, to_html, to_markdown
+from dperm.pages.document import Block, Page, Section, to_html, to_markdown
 from dperm.pages.text import Table, Text
+from dperm.release.record import ColumnRecord, Known, Score
 from dperm.tables.looks import iso
 from dperm.words.wording import printable
+
+if TYPE_CHECKING:
+    from dperm.profiles.profile import Profile
 
 FOOTER = "Made by dperm from the profile. This page loads nothing from the network and runs no script."
 KINDS = {
@@ -28,7 +32,7 @@ class Histogram:
     """Bars with error bars over a range; as Markdown, a table of bins."""
 
     edges: Sequence[str]
-    counts: Sequence[Mapping[str, float]]
+    counts: Sequence[Known]
     description: str
 
     def html(self) -> str:
@@ -36,7 +40,7 @@ class Histogram:
         drawn = ""
         for place, count in enumerate(self.counts):
             x, wide = 8 + 344 * place / m, 344 / m
-            y, low, high = (130 - 115 * count[key] / top for key in ("value", "low", "high"))
+            y, low, high = (130 - 115 * height / top for height in (count["value"], count["low"], count["high"]))
             drawn += (
                 f'<rect x="{x + 0.5:.1f}" y="{y:.1f}" width="{wide - 1:.1f}" height="{130 - y:.1f}" fill="var(--bar)"/>'
                 f'<line x1="{x + wide / 2:.1f}" x2="{x + wide / 2:.1f}" y1="{low:.1f}" y2="{high:.1f}" stroke="var(--ink)"/>'
@@ -56,12 +60,12 @@ class Histogram:
         return Table(("from, to", "rows"), rows, self.description, frozenset({1})).markdown()
 
 
-def profile_page(profile: Any, *, markdown: bool = False) -> str:
+def profile_page(profile: Profile, *, markdown: bool = False) -> str:
     """The page as text, from the record alone."""
     record = profile.record
     told = record["profile"]
     level = f"{record['level']:.0%}"
-    first: list[Any] = [Text(profile.statement + ".", "say")]
+    first: list[Block] = [Text(profile.statement + ".", "say")]
     if record["noise"]["policy"] == "seeded":
         first.append(Text("NOT PRIVATE: the noise of this profile was seeded.", "warn"))
     first.append(
@@ -79,32 +83,31 @@ def profile_page(profile: Any, *, markdown: bool = False) -> str:
     return (to_markdown if markdown else to_html)(page)
 
 
-def in_words(column: Mapping[str, Any]) -> str:
+def in_words(column: ColumnRecord) -> str:
     """One line about a column."""
     show = _shower(column)
     text = KINDS[column["kind"]]
     if column["kind"] == "levels":
         text = f"{len(column['levels'])} levels" if column["levels"] else "text, no level stands out"
-    if column.get("scale"):
-        text += f", {show(column['scale']['low'])} to {show(column['scale']['high'])}"
-        text += ", on a logarithmic scale" if column["scale"]["log"] else ""
-    for name in ("mean", "missing"):
-        if column.get(name, {}).get("value") is not None:
-            found = column[name]
-            shown = [f"{100 * found[key]:.3g} %" if name == "missing" else show(found[key]) for key in ("value", "low", "high")]
-            text += f"; {name} {shown[0]} ({shown[1]} … {shown[2]})"
+    scale = column.get("scale")
+    if scale:
+        text += f", {show(scale['low'])} to {show(scale['high'])}"
+        text += ", on a logarithmic scale" if scale["log"] else ""
+    for name, found, shown in (("mean", column.get("mean"), show), ("missing", column.get("missing"), _percent)):
+        if found is not None and found["value"] is not None:
+            text += f"; {name} {shown(found['value'])} ({shown(found['low'])} … {shown(found['high'])})"
     return text
 
 
-def _blocks(column: Mapping[str, Any]) -> list[Any]:
+def _blocks(column: ColumnRecord) -> list[Block]:
     show = _shower(column)
-    blocks: list[Any] = [Text(in_words(column) + ".")]
+    blocks: list[Block] = [Text(in_words(column) + ".")]
     if "histogram" in column:
-        scale = " (logarithmic scale)" if column["scale"]["log"] else ""
+        scale = " (logarithmic scale)" if column["scale"] is not None and column["scale"]["log"] else ""
         edges = [show(edge) for edge in column["histogram"]["edges"]]
         blocks.append(Histogram(edges, column["histogram"]["counts"], f"Rows per bin of {column['name']}{scale}"))
         rows = [(f"{100 * entry['share']:.0f} % lie below", *_cells(entry, show)) for entry in column["quantiles"]]
-        spread = _shower({"kind": "numeric"})
+        spread = _number
         rows += [("mean", *_cells(column["mean"], show)), ("standard deviation", *_cells(column["spread"], spread))]
         if "correlation" in column:
             rows.append(("correlation with the target", *_cells(column["correlation"], spread)))
@@ -119,16 +122,24 @@ def _blocks(column: Mapping[str, Any]) -> list[Any]:
     return blocks
 
 
-def _cells(found: Mapping[str, Any], show: Any) -> tuple[str, str]:
+def _cells(found: Score, show: Callable[[float], str]) -> tuple[str, str]:
     if found["value"] is None:
         return "not known", found["why"]
     return show(found["value"]), f"{show(found['low'])} … {show(found['high'])}"
 
 
-def _bar(found: Mapping[str, object]) -> str:
+def _bar(found: Known) -> str:
     return f"{found['value']:,.0f} ({found['low']:,.0f} … {found['high']:,.0f})"
 
 
-def _shower(column: Mapping[str, object]) -> Any:
+def _shower(column: ColumnRecord) -> Callable[[float], str]:
     """How values of a column are written: dates as dates."""
-    return iso if column["kind"] == "date" else lambda value: f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+    return iso if column["kind"] == "date" else _number
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g} %"

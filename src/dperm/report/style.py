@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -73,7 +73,7 @@ class Panel:
         (self.axes.set_xticks if axis == "x" else self.axes.set_yticks)(values, labels)
         (self.axes.xaxis if axis == "x" else self.axes.yaxis).set_minor_locator(_no_ticks())
 
-    def reference(self, x: ArrayLike, y: ArrayLike, label: str, *, dash: Any = (0, (1, 2))) -> None:
+    def reference(self, x: ArrayLike, y: ArrayLike, label: str, *, dash: tuple[int, tuple[int, int]] | str = (0, (1, 2))) -> None:
         """A thin grey line without markers: a slope or a limit, not a prediction."""
         self.axes.plot(np.asarray(x), np.asarray(y), label=label, color="#666666", linewidth=1.3, linestyle=dash)
 

@@ -19,9 +19,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from dperm.mechanisms.hypotheses.classes import dense
 from dperm.privacy import Pure, kappa
 from dperm.problem import Problem
+from dperm.problem.arrays import dense
 from dperm.release.asks import Program, Secret, Solve
 from dperm.release.plan import Plan, Shape, Stage, Target, Vector, options_of, register
 from dperm.release.settings import StageSettings

@@ -14,20 +14,22 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dperm.problem.arrays import Matrix, dense
 from dperm.tables.declared import declared_bounds
 from dperm.words.spelling import closest
 
 Vector = NDArray[np.float64]
 LARGEST = 20_000_000
 HYPOTHESES: dict[str, type[Hypotheses]] = {}
+Kind = TypeVar("Kind", bound="Hypotheses")
 
 
-def listed(cls: Any) -> object:
+def listed(cls: type[Kind]) -> type[Kind]:
     """Let `hypotheses_from_spec` find the class by its name."""
     HYPOTHESES[cls.kind] = cls
     return cls
@@ -49,11 +51,11 @@ class Hypotheses(ABC):
         return None
 
     @abstractmethod
-    def errors(self, X: object, y: Vector, weight: Vector) -> Vector:
+    def errors(self, X: Matrix, y: Vector, weight: Vector) -> Vector:
         """Weighted number of mistakes of every rule on these rows."""
 
     @abstractmethod
-    def predict(self, index: int, X: object) -> NDArray[np.int64]:
+    def predict(self, index: int, X: Matrix) -> NDArray[np.int64]:
         """Class numbers that rule `index` gives to the rows of X."""
 
     def describe(self, index: int) -> dict[str, object]:
@@ -66,7 +68,7 @@ class Hypotheses(ABC):
         return {"kind": self.kind} | {key: list(v) if isinstance(v, tuple) else v for key, v in values.items()}
 
 
-def declared_grid(low: Any, high: Any, count: int, least: int = 1) -> None:
+def declared_grid(low: float, high: float, count: int, least: int = 1) -> None:
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
         raise ValueError(f"Expected finite low < high, found {low} and {high}. Declare the range of the grid.")
     if int(count) != count or count < least:
@@ -122,10 +124,10 @@ class Thresholds(Hypotheses):
     def grid(self) -> Vector:
         return np.linspace(self.low, self.high, self.count)
 
-    def errors(self, X: Any, y: Vector, weight: Vector) -> Vector:
+    def errors(self, X: Matrix, y: Vector, weight: Vector) -> Vector:
         return cumulative_errors(dense(X)[:, self.column], self.grid, y, weight)
 
-    def predict(self, index: int, X: Any) -> NDArray[np.int64]:
+    def predict(self, index: int, X: Matrix) -> NDArray[np.int64]:
         above = dense(X)[:, self.column] >= self.grid[index % self.count]
         return np.asarray(above if index < self.count else ~above, dtype=np.int64)
 
@@ -173,11 +175,11 @@ class Stumps(Hypotheses):
     def parts(self) -> tuple[Thresholds, ...]:
         return tuple(Thresholds(low, high, self.count, j) for j, (low, high) in enumerate(zip(self.low, self.high)))
 
-    def errors(self, X: object, y: Vector, weight: Vector) -> Vector:
+    def errors(self, X: Matrix, y: Vector, weight: Vector) -> Vector:
         X = dense(X)
         return np.concatenate([part.errors(X, y, weight) for part in self.parts])
 
-    def predict(self, index: int, X: object) -> NDArray[np.int64]:
+    def predict(self, index: int, X: Matrix) -> NDArray[np.int64]:
         return self.parts[index // (2 * self.count)].predict(index % (2 * self.count), X)
 
     def describe(self, index: int) -> dict[str, object]:
@@ -227,7 +229,7 @@ class Boxes(Hypotheses):
         first, last = np.triu_indices(self.count + 1, 1)
         return first, last
 
-    def errors(self, X: Any, y: Vector, weight: Vector) -> Vector:
+    def errors(self, X: Matrix, y: Vector, weight: Vector) -> Vector:
         X, d, m = dense(X), len(self.low), self.count
         place = np.zeros(len(X), dtype=np.int64)
         for j, edges in enumerate(self.edges):  # 0: below the grid, 1 … m: cell, m+1: above
@@ -249,7 +251,7 @@ class Boxes(Hypotheses):
             numbers.append(number)
         return [(float(e[self.pairs[0][k]]), float(e[self.pairs[1][k]])) for e, k in zip(self.edges, reversed(numbers))]
 
-    def predict(self, index: int, X: Any) -> NDArray[np.int64]:
+    def predict(self, index: int, X: Matrix) -> NDArray[np.int64]:
         X = dense(X)
         inside = np.ones(len(X), dtype=bool)
         for j, (low, high) in enumerate(self._ends(index)):
@@ -311,7 +313,7 @@ class Separators(Hypotheses):
     def grid(self) -> Vector:
         return np.linspace(-self.radius, self.radius, self.offsets)
 
-    def errors(self, X: Any, y: Vector, weight: Vector) -> Vector:
+    def errors(self, X: Matrix, y: Vector, weight: Vector) -> Vector:
         X = dense(X)
         # Column after column: the last bit of a BLAS product may depend on where a row stands, and decide a tie.
         places = (sum(X[:, j] * a[j] for j in range(len(a))) for a in self.normals)
@@ -321,7 +323,7 @@ class Separators(Hypotheses):
         direction, rest = divmod(index, 2 * self.offsets)
         return self.normals[direction], float(self.grid[rest % self.offsets]), rest < self.offsets
 
-    def predict(self, index: int, X: Any) -> NDArray[np.int64]:
+    def predict(self, index: int, X: Matrix) -> NDArray[np.int64]:
         normal, offset, above = self._parts(index)
         side = dense(X) @ normal >= offset
         return np.asarray(side if above else ~side, dtype=np.int64)
@@ -361,7 +363,3 @@ def on_grid(name: str, bounds: object, d: int, columns: Sequence[str] | None = N
     reach = math.hypot(*(max(abs(a), abs(b)) for a, b in zip(low, high)))
     return Separators(d, (1, 90, 500)[d - 1], 201, reach)
 
-
-def dense(X: object) -> Any:
-    """A NumPy array, also from a sparse matrix."""
-    return X.toarray() if hasattr(X, "toarray") else np.asarray(X)

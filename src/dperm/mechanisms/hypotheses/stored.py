@@ -5,12 +5,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dperm.mechanisms.hypotheses.classes import Hypotheses, Vector, declared_grid, dense, limited, listed
+from dperm.mechanisms.hypotheses.classes import Hypotheses, Vector, declared_grid, limited, listed
+from dperm.problem.arrays import Matrix, dense
 from dperm.tables.cells import codes
 
 ENTRIES_AT_A_TIME = 1 << 22  # predictions held at once: 4 million
@@ -20,10 +21,10 @@ class Streamed(Hypotheses):
     """Rules known only through their predictions, asked for a block of hypotheses at a time."""
 
     @abstractmethod
-    def predictions(self, X: object, start: int, stop: int) -> Any:
+    def predictions(self, X: Matrix, start: int, stop: int) -> np.ndarray:
         """Class numbers, rows × (stop - start); anything that is not a class number counts as a mistake."""
 
-    def errors(self, X: object, y: Vector, weight: Vector) -> Vector:
+    def errors(self, X: Matrix, y: Vector, weight: Vector) -> Vector:
         step = max(1, ENTRIES_AT_A_TIME // max(len(y), 1))
         found = np.empty(self.size)
         for start in range(0, self.size, step):
@@ -31,7 +32,7 @@ class Streamed(Hypotheses):
             found[start:stop] = weight @ (self.predictions(X, start, stop) != y[:, None])
         return found
 
-    def predict(self, index: int, X: Any) -> NDArray[np.int64]:
+    def predict(self, index: int, X: Matrix) -> NDArray[np.int64]:
         return np.asarray(self.predictions(X, index, index + 1)[:, 0], dtype=np.int64)
 
 
@@ -70,7 +71,7 @@ class Rules(Streamed):
     def size(self) -> int:
         return int(self.count or 0)
 
-    def predictions(self, X: Any, start: int, stop: int) -> Any:
+    def predictions(self, X: Matrix, start: int, stop: int) -> np.ndarray:
         if self.functions is None:
             raise ValueError("Expected rules with their functions, found ones read from a certificate. Pass the original.")
         if callable(self.functions):
@@ -111,7 +112,7 @@ class Predictions(Streamed):
     def columns(self) -> int:
         return self.count
 
-    def predictions(self, X: Any, start: int, stop: int) -> Any:
+    def predictions(self, X: Matrix, start: int, stop: int) -> np.ndarray:
         return dense(X[:, start:stop])
 
 

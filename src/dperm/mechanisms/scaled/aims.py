@@ -29,4 +29,4 @@ def clip_for_probabilities(nu: float, rate: float | None) -> float:
     """
     share = 0.5 if rate is None else rate
     clip = USUAL * (4.0 * share * (1.0 - share)) ** -0.4 * (QUIET / nu) ** (1.0 / 6.0)
-    return min(max(clip, SMALLEST), LARGEST)
+    return float(min(max(clip, SMALLEST), LARGEST))
