@@ -7,7 +7,7 @@ Every behaviour of `BEHAVIOURS` is public and was there in version 0.1.0. Each t
 a tracer that notes every line of the package that is run. One that either tree refuses is left out of both counts and named.
 Lines are counted as lines with code: no blank ones, comments or docstrings. Three numbers for each tree:
 
-    run         the lines at which a statement began that was run
+    run         the lines inside functions at which a statement began that was run
     functions   the lines of the functions that were entered, whether or not all of them were run
     files       those, and what stands outside functions in their files: imports, constants, classes and their fields
 """
@@ -202,7 +202,7 @@ def counted(root: Path, places: set[Place]) -> tuple[int, int, int]:
                 inside |= span
                 if any((name, number) in places for number in span - set(range(first, node.body[0].lineno))):
                     entered |= span
-        run += len({number for file, number in places if file == name} & lines)
+        run += len({number for file, number in places if file == name} & lines & entered)
         functions += len(lines & entered)
         files += len(lines & (entered | (lines - inside)))
     return run, functions, files

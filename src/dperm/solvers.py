@@ -34,7 +34,7 @@ KEEP_BELOW = 0.1
 NEWTON_CAP = 100_000  # a net for bugs: hitting it would be a data-dependent answer that nothing pays for (1,800 steps were seen)
 
 
-class Objective(Protocol):
+class Smooth(Protocol):
     """J through its gradient and its Hessian; `hessian_product` is used above DENSE_LIMIT only."""
 
     def gradient(self, w: Vector) -> Vector: ...
@@ -55,7 +55,7 @@ class Solution:
 
 
 def minimise(
-    objective: Objective, start: Vector, tolerance: float, *, cap: int = NEWTON_CAP, dense_limit: int = DENSE_LIMIT
+    objective: Smooth, start: Vector, tolerance: float, *, cap: int = NEWTON_CAP, dense_limit: int = DENSE_LIMIT
 ) -> Solution:
     """argmin J to ‖∇J(w)‖ ≤ tolerance.
 
@@ -96,7 +96,7 @@ def minimise(
     return Solution(w, norm, cap, norm <= tolerance)
 
 
-def _direction(objective: Objective, w: Vector, gradient: Vector, hessian: Vector | None, tolerance: float) -> Vector:
+def _direction(objective: Smooth, w: Vector, gradient: Vector, hessian: Vector | None, tolerance: float) -> Vector:
     """−H⁻¹g, by Cholesky or by conjugate gradients until the residual is below min(0.1, √(‖g‖/‖g₀‖))·‖g‖."""
     if hessian is not None:
         from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigh
@@ -126,7 +126,7 @@ def _direction(objective: Objective, w: Vector, gradient: Vector, hessian: Vecto
 
 
 def _line_search(
-    objective: Objective, w: Vector, direction: Vector, slope: float, full_gradient: Vector
+    objective: Smooth, w: Vector, direction: Vector, slope: float, full_gradient: Vector
 ) -> tuple[Vector, Vector]:
     """A point with h'(0)/2 ≤ h'(α) ≤ 0 on the ray; the full step when it qualifies, a doubled one when it is too short."""
     low, high, length = 0.0, math.inf, 1.0

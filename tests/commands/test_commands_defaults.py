@@ -173,7 +173,7 @@ PLAN = ("plan", "--n", "2000", "--d", "3", "--epsilon", "1", "--model")
 
 @pytest.mark.parametrize("model", advice.MODELS)
 def test_every_model_that_public_numbers_determine_is_planned(model):
-    short = next(word for word, name in advice.SHORT.items() if name == model).title()
+    short = next(word for word, name in advice.MODEL_WORDS.items() if name == model).title()
     found = answer(*PLAN, short, "--target-risk", "0.05")
     assert found["model"] == model == advice.named(model)
     assert found["mechanism"] in [entry["mechanism"] for entry in found["alternatives"]]

@@ -15,7 +15,7 @@ from dperm import LinearRegression, LogisticRegression, PoissonRegressor
 from dperm.estimators import search as module
 from dperm.estimators.search import PrivateGridSearch, SearchCertificate, draw, law_of, run_mu
 from dperm.estimators.search_rows import row_scores
-from dperm.privacy import GDP, Gaussian, PoissonRuns, Selection, compose, event_from_spec, gaussian_mu, selection_epsilon
+from dperm.privacy import GDP, Gaussian, PoissonRuns, SelectionEvent, compose, event_from_spec, gaussian_mu, selection_epsilon
 from dperm.privacy.filters import renyi_curve
 from dperm.release.ledger.book import BudgetExceeded, Ledger
 from dperm.release.plan import Target
@@ -144,7 +144,7 @@ def published_density(law: object, below: float) -> float:
 def test_the_curve_of_the_event_bounds_the_exact_divergence_and_exceeds_one_run(name: str) -> None:
     """Best of K draws of N(0, 1) against N(μ, 1), by quadrature, both directions; publishing the maximum does cost more."""
     mu, law, costlier = 0.4, law_of(name, 10.0), False
-    event = Selection(mu, name, 10.0)
+    event = SelectionEvent(mu, name, 10.0)
     for alpha in (1.5, 3.0, 8.0):
         for first, second in ((0.0, mu), (mu, 0.0)):
 
@@ -161,7 +161,7 @@ def test_the_curve_of_the_event_bounds_the_exact_divergence_and_exceeds_one_run(
 
 
 def test_the_event_is_a_citizen_of_accounting_and_filters() -> None:
-    event = Selection(0.1, "geometric", 10.0)
+    event = SelectionEvent(0.1, "geometric", 10.0)
     assert event_from_spec(json.loads(json.dumps(event.spec()))) == event
     alone, both = compose([event], "zero-out"), compose([event, Gaussian(0.2)], "zero-out")
     assert alone.epsilon(1e-6) == selection_epsilon(GDP(0.1, "zero-out"), law_of("geometric", 10.0), 1e-6)
@@ -187,7 +187,7 @@ def test_a_search_is_debited_once_before_the_number_of_runs_is_drawn(ledger, mon
     found = search(ledger=str(ledger.path)).fit(X, y)
     assert seen == [1] and ledger.account().fits == 1 and ledger.account().rule == "renyi"
     entry = ledger.entries()[1]
-    assert entry["plan"]["events"] == [Selection(found.certificate_.record["run"]["mu"], "logarithmic", 5.0).spec()]
+    assert entry["plan"]["events"] == [SelectionEvent(found.certificate_.record["run"]["mu"], "logarithmic", 5.0).spec()]
     record = json.loads(found.certificate_.to_json())
     assert record["ledger"]["head"] == ledger.account().head
     assert ledger.verify([record], allow_seeded=True) == []

@@ -24,7 +24,7 @@ from dperm.privacy import RELATIONS
 Vector = NDArray[np.float64]
 N = 12
 EPSILON, DELTA = 6.0, 1e-2  # loose enough that some hundred fits see much of it, tight enough that an error shows
-SHORT: dict[str, dict[str, object]] = {
+FEWER_STEPS: dict[str, dict[str, object]] = {
     "gradient": {"steps": 20, "clip": 0.25},
     "zeroth": {"steps": 20, "clip": 0.05},
     "newton": {"steps": 8, "gradient_share": 0.9},
@@ -129,8 +129,8 @@ def mechanism_cases() -> list[Case]:
     with δ = 0.
 
     Under δ = 0 only replace-one: the relation changes a scale there, and the estimators' own cases cover it. Mechanisms of many
-    steps run fewer of them with a clip that every step attains, and output perturbation has a ridge of its own (`SHORT`): the
-    claim is the same for every such setting.
+    steps run fewer of them with a clip that every step attains, and output perturbation has a ridge of its own
+    (`FEWER_STEPS`): the claim is the same for every such setting.
     """
     import dperm.estimators as estimators
     from dperm.release.plan import MECHANISMS
@@ -175,7 +175,7 @@ def _case(name: str, cls: type, method: str, relation: str, policy: str, delta: 
     if relation == "add-remove":
         options["nominal_n"] = n
     if "method" in fields:
-        short = SHORT.get(method, {}) | (BOUNDED.get(method, {}) if relation == "add-remove" else {})
+        short = FEWER_STEPS.get(method, {}) | (BOUNDED.get(method, {}) if relation == "add-remove" else {})
         options["method"] = mechanism_from_spec(method, short) if short else method
     if "classes" in fields:
         options["classes"] = [0, 1]
@@ -240,10 +240,10 @@ def _records(name: str, method: str, low: float, high: float, middle: float | No
     if name == "FiniteClassLearner":
         return (0.0, low), (0.0, high), (0.0, low)
     if middle is not None:
-        return (-1.0, middle), (1.0, high), (1.0 if method in SHORT else -1.0, low)
+        return (-1.0, middle), (1.0, high), (1.0 if method in FEWER_STEPS else -1.0, low)
     if method == "newton":
         return (1.0, low), (1.0, high), (-1.0, low)
-    if method in SHORT:
+    if method in FEWER_STEPS:
         return (0.0, low), (1.0, high), (1.0, low)
     if name == "LogisticRegression" and method in ("auto", "scaled-objective"):
         return (-1.0, low), (1.0, high), (-1.0, low)

@@ -16,7 +16,7 @@ from dperm.rows import MemoryRows
 from dperm.walk.certificate import Certificate
 from dperm.walk.fitting import fit
 
-MOST_ROWS = 2000  # the neighbours are made up: more rows would cost time and hide the one that differs
+MOST_AUDITED_ROWS = 2000  # the neighbours are made up: more rows would cost time and hide the one that differs
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def certificate_case(path: Path) -> Case:
     """The case of a certificate: its problem, target, mechanism and noise policy (secure where it was seeded)."""
     record = Certificate.load(path).record
     problem = Problem.from_spec(record["problem"])
-    n, d = min(int(record["shape"]["n"]), MOST_ROWS), int(record["shape"]["d"])
+    n, d = min(int(record["shape"]["n"]), MOST_AUDITED_ROWS), int(record["shape"]["d"])
     stated = record["target"]
     stated["delta"] = min(stated["delta"], 0.5 / n)
     target = Target.declare(n=n, **stated)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 # Above it the ridge that pays for objective perturbation costs more log-loss than the clip of the gradients: measured on adult,
 # bank_full and synthetic rows (6 and 30 columns, 1,000 to 100,000 rows, both relations, ε from 0.1 to 3).
 QUIET = 0.017
-MOST_ROWS = 10  # of one person: beyond, the bound on so many Hessians wastes noise
+MOST_ROWS_OF_A_PERSON = 10  # of one person: beyond, the bound on so many Hessians wastes noise
 
 
 def choose(
@@ -107,7 +107,7 @@ def pure_advice(refused: str, problem: Problem, shape: Shape, target: Target) ->
 
 def quiet(problem: Problem, shape: Shape, target: Target) -> bool:
     """Little noise for these public numbers, and few rows of one person."""
-    return target.rows_per_person <= MOST_ROWS and expected_noise_ratio(problem, shape, target) <= QUIET
+    return target.rows_per_person <= MOST_ROWS_OF_A_PERSON and expected_noise_ratio(problem, shape, target) <= QUIET
 
 
 def build(name: str, *, asked_for: str, kinds: Sequence[str], problem: Problem) -> Mechanism:

@@ -184,19 +184,19 @@ def estimator_for(name: str | None, target: TargetColumn) -> type[PrivateEstimat
 
     import dperm.estimators as estimators
     from dperm.estimators.base import PrivateEstimator
-    from dperm.estimators.outlook import SHORT
+    from dperm.estimators.outlook import MODEL_WORDS
 
     # Those that read a schema and have a JSON form; the others are for Python. Said before anything is spent.
     found = {label: getattr(estimators, label) for label in estimators.__all__}
     known = [label for label, kind in found.items() if issubclass(kind, PrivateEstimator) and kind.reads_schema]
     if name is not None and name.lower() == "gam":  # one word for both: the target says which
         name = "GAMClassifier" if target.type == "classes" else "GAMRegressor"
-    name = None if name is None else SHORT.get(name.lower(), name)
+    name = None if name is None else MODEL_WORDS.get(name.lower(), name)
     if name is None:
         wanted = {"classes": "LogisticRegression", "numeric": "LinearRegression", "count": "PoissonRegressor"}[target.type]
         name = wanted if wanted in known else "LinearRegression"
     if name not in known:
-        short = [word for word, label in SHORT.items() if label in known]
+        short = [word for word, label in MODEL_WORDS.items() if label in known]
         hint = f" {name} is for Python: it reads no schema." if name in found else closest(name, [*short, *known])
         raise ValueError(f"Expected a model in {', '.join(short)}, or in full {', '.join(known)}, found {name!r}.{hint}")
     classes = target.type == "classes"

@@ -49,9 +49,9 @@ def relation_of(model: str | None, relation: str | None) -> str:
     if relation is not None:
         return relation
     import dperm.estimators as estimators
-    from dperm.estimators.outlook import SHORT
+    from dperm.estimators.outlook import MODEL_WORDS
 
-    kind = None if model is None else getattr(estimators, SHORT.get(model.lower(), model), None)
+    kind = None if model is None else getattr(estimators, MODEL_WORDS.get(model.lower(), model), None)
     return "replace-one" if kind is None else str(getattr(kind(), "relation", "replace-one"))
 
 

@@ -37,7 +37,7 @@ LOCATIONS = ("MeanEstimator", "MedianEstimator")
 MODELS = (*BOUNDED, "Lasso", "GAMClassifier", "GAMRegressor", "MLPClassifier", *LOCATIONS)
 """Models that public numbers are enough to plan; the risk theorems speak of the first group."""
 CLASSIFIERS = ("LogisticRegression", "LinearSVC", "GAMClassifier", "MLPClassifier")
-SHORT = {
+MODEL_WORDS = {
     "logistic": "LogisticRegression",
     "svm": "LinearSVC",
     "linear": "LinearRegression",
@@ -128,14 +128,14 @@ def named(model: str) -> str:
     >>> named("Median"), named("Lasso")
     ('MedianEstimator', 'Lasso')
     """
-    found = SHORT.get(model.lower(), model)
+    found = MODEL_WORDS.get(model.lower(), model)
     if found == "FiniteClassLearner":
         raise ValueError(
             "Expected a model that n and d are enough to plan, found 'FiniteClassLearner', which needs its class of rules. Run "
             "`dperm theory pac hypotheses=1000 alpha=0.1 beta=0.05 epsilon=1` for the rows that a class of that size needs."
         )
     if found not in MODELS:
-        known = (*MODELS, *SHORT)
+        known = (*MODELS, *MODEL_WORDS)
         raise ValueError(f"Expected a model in {', '.join(known)}, found {model[:60]!r}.{closest(model, known)}")
     return found
 

@@ -34,7 +34,7 @@ from dperm.estimators.search_rows import InMemory, OnSpark, ScoreSum, searched
 from dperm.privacy import (
     GDP,
     PoissonRuns,
-    Selection,
+    SelectionEvent,
     TruncatedNegativeBinomial,
     gaussian_epsilon,
     law_of,
@@ -244,7 +244,7 @@ class Unread:
 
 def search_plan(target: Target, runs: str, expected: float, n: int, d: int) -> Plan:
     """The search as one planned event: what a ledger is debited for."""
-    event = Selection(run_mu(law_of(runs, expected), target), runs, expected)
+    event = SelectionEvent(run_mu(law_of(runs, expected), target), runs, expected)
     return Plan("grid-search", {}, (Stage("best of the runs", event),), target, Shape(n, d))
 
 

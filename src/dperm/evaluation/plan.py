@@ -16,7 +16,7 @@ from dperm.problem.specs import number
 from dperm.release.noise import gaussian_scale
 from dperm.release.plan import Plan, Shape, Stage, Target, Vector
 
-KINDS = ("binary", "multiclass", "regression", "counts")
+QUESTIONS = ("binary", "multiclass", "regression", "counts")
 USED = {
     "binary": ("classes", "probabilities", "bins", "labels", "by", "groups"),
     "multiclass": ("classes", "probabilities", "labels", "by", "groups"),
@@ -75,8 +75,8 @@ class Question:
 
     def __post_init__(self) -> None:
         whole = all(isinstance(v, int) and not isinstance(v, bool) for v in (self.bins, self.classes))
-        if self.kind not in KINDS or not whole or not 2 <= self.bins <= 200:
-            raise ValueError(f"Expected a kind in {KINDS} and 2 ≤ bins ≤ 200, found {self.kind!r} and {self.bins!r}.")
+        if self.kind not in QUESTIONS or not whole or not 2 <= self.bins <= 200:
+            raise ValueError(f"Expected a kind in {QUESTIONS} and 2 ≤ bins ≤ 200, found {self.kind!r} and {self.bins!r}.")
         if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
             raise ValueError(f"Expected a finite range of the target, found {self.low} to {self.high}.")
         if not (math.isfinite(self.max_exposure) and self.max_exposure > 0):

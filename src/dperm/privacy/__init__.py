@@ -30,7 +30,9 @@ from dperm.privacy.objective_event import ObjectiveDP, ObjectiveEvent, calibrate
 from dperm.privacy.products import Composed, ProductDP
 from dperm.privacy.relations import RELATIONS, check_relation, kappa
 from dperm.privacy.selection import PoissonRuns, TruncatedNegativeBinomial, law_of, selection_epsilon
-from dperm.privacy.selection_event import Selection, SelectionDP
+from dperm.privacy.selection_event import SelectionDP, SelectionEvent
+
+Selection = SelectionEvent  # its name until version 0.3, which a mechanism has too
 
 __all__ = [
     "EVENTS",
@@ -56,6 +58,7 @@ __all__ = [
     "Sampled",
     "Selection",
     "SelectionDP",
+    "SelectionEvent",
     "TruncatedNegativeBinomial",
     "calibrate",
     "calibrate_mu",

@@ -22,13 +22,13 @@ from dperm.privacy.selection import law_of
 
 @register_event
 @dataclass(frozen=True)
-class Selection(Event):
+class SelectionEvent(Event):
     """The best of K runs, each μ-GDP, K secret and from the law `runs` with mean `expected`.
 
     **Guarantee.** (α, ε'(α))-RDP for every α > 1, if each run, score included, is μ-GDP whatever setting it drew, runs are
     independent given the data, and of K and the other runs nothing is published.
 
-    >>> Selection(0.1, "geometric", 10.0).rdp(5.0) > 5.0 * 0.1**2 / 2  # that of one run
+    >>> SelectionEvent(0.1, "geometric", 10.0).rdp(5.0) > 5.0 * 0.1**2 / 2  # that of one run
     True
     """
 
@@ -63,16 +63,16 @@ class SelectionDP(Guarantee):
     """ε(δ) = min_α ε'(α) + αμ²/2 + [ln(1/δ) + (α-1)ln(1-1/α) - ln α]/(α-1): Rényi divergences add up under adaptive composition.
 
     >>> from dperm.privacy.selection import TruncatedNegativeBinomial, selection_epsilon
-    >>> one = SelectionDP(Selection(0.1, "geometric", 10.0), 0.0, "replace-one").epsilon(1e-6)
+    >>> one = SelectionDP(SelectionEvent(0.1, "geometric", 10.0), 0.0, "replace-one").epsilon(1e-6)
     >>> one == selection_epsilon(GDP(0.1, "replace-one"), TruncatedNegativeBinomial(1.0, 0.1), 1e-6)
     True
     """
 
     kind: ClassVar[str] = "selection"
-    event: Selection
+    event: SelectionEvent
     mu: float
 
-    def __init__(self, event: Selection, mu: float, relation: str) -> None:
+    def __init__(self, event: SelectionEvent, mu: float, relation: str) -> None:
         self._set(event=event, mu=non_negative("mu", mu), relation=check_relation(relation))
 
     def rdp(self, alpha: float) -> float:

@@ -10,7 +10,7 @@ from typing import Any
 from dperm.tables.schema import Schema
 from dperm.words.spelling import closest, finite, scalars
 
-KINDS = ("numeric", "levels", "boolean", "unknown")
+LOOKED_FOR = ("numeric", "levels", "boolean", "unknown")
 PARTS = ("all", "schema")
 
 
@@ -31,8 +31,8 @@ class Asked:
     target: bool = False
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or self.kind not in KINDS or type(self.target) is not bool:
-            raise ValueError(f"Expected a named column with a kind in {KINDS}, found {self.kind!r}.")
+        if not isinstance(self.name, str) or self.kind not in LOOKED_FOR or type(self.target) is not bool:
+            raise ValueError(f"Expected a named column with a kind in {LOOKED_FOR}, found {self.kind!r}.")
         bounded = finite(self.low) and finite(self.high) and self.low < self.high
         if not bounded and not (self.low is None and self.high is None):
             raise ValueError(f"Expected low < high for column {self.name!r}, or neither, found {self.low} and {self.high}.")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dperm.profiles.profile import Profile
 
 FOOTER = "Made by dperm from the profile. This page loads nothing from the network and runs no script."
-KINDS = {
+KIND_WORDS = {
     "numeric": "numbers",
     "date": "dates",
     "boolean": "truth values",
@@ -86,7 +86,7 @@ def profile_page(profile: Profile, *, markdown: bool = False) -> str:
 def in_words(column: ColumnRecord) -> str:
     """One line about a column."""
     show = _shower(column)
-    text = KINDS[column["kind"]]
+    text = KIND_WORDS[column["kind"]]
     if column["kind"] == "levels":
         text = f"{len(column['levels'])} levels" if column["levels"] else "text, no level stands out"
     scale = column.get("scale")

@@ -21,7 +21,7 @@ from typing import ClassVar
 import numpy as np
 
 from dperm.mechanisms.exponential.samplers import (
-    Objective,
+    Evaluated,
     ObjectiveTerm,
     adaptive_sample,
     cover,
@@ -221,7 +221,7 @@ class Exponential:
         return np.asarray(np.rint(drawn / step) * step)
 
 
-def exact_objective(problem: Problem, secret: Secret, p: int) -> Objective:
+def exact_objective(problem: Problem, secret: Secret, p: int) -> Evaluated:
     """F, ∇F and the diagonal of ∇²F at many candidates: from the second moments for the squared loss, else one pass each time."""
     regularizer = problem.regularizer
     moments: Vector | None = None

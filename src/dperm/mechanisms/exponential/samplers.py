@@ -23,7 +23,7 @@ from dperm.terms.moments import design, row_weights
 
 Vector = NDArray[np.float64]
 # candidates (m × p) ↦ values (m), gradients (m × p), diagonal curvatures (m × p)
-Objective = Callable[[Vector], tuple[Vector, Vector, Vector]]
+Evaluated = Callable[[Vector], tuple[Vector, Vector, Vector]]
 CUTS = 32  # cells cut in each round
 BATCH = 64  # proposals tried at once
 CANDIDATES = 64  # candidates whose margins are held at once
@@ -141,7 +141,7 @@ def _log_sinhc(a: Vector) -> Vector:
     return np.asarray(np.where(np.abs(a) > 1e-6, size + np.log(-np.expm1(-2 * size) / (2 * size)), 0.0))
 
 
-def make_cells(low: Vector, high: Vector, objective: Objective, rate: float, radius: float | None) -> Cells:
+def make_cells(low: Vector, high: Vector, objective: Evaluated, rate: float, radius: float | None) -> Cells:
     """Tangents at the centres; in a ball, tilted where that makes the envelope smaller.
 
     Inside the ball (ν/2)(‖w‖² - r²) ≤ 0 for ν ≥ 0, so the tangent of F + (ν/2)(‖w‖² - r²) is a lower bound of F there as well.
@@ -179,7 +179,7 @@ def _least_tilt(centre: Vector, side: Vector, slope: Vector, rate: float, radius
     return np.where(derivative(np.zeros(len(centre))) >= 0, 0.0, scale * np.exp(first))
 
 
-def partition(objective: Objective, low: Vector, high: Vector, rate: float, rounds: int, radius: float | None) -> Cells:
+def partition(objective: Evaluated, low: Vector, high: Vector, rate: float, rounds: int, radius: float | None) -> Cells:
     """`rounds` times: cut the cells with the most envelope mass that the acceptance step would throw away."""
     cells = make_cells(low[None, :], high[None, :], objective, rate, radius)
     for _ in range(rounds):
@@ -214,7 +214,7 @@ def propose(
 
 
 def adaptive_sample(
-    objective: Objective,
+    objective: Evaluated,
     low: Vector,
     high: Vector,
     rate: float,
@@ -237,7 +237,7 @@ def adaptive_sample(
 
 
 def langevin(
-    objective: Objective,
+    objective: Evaluated,
     inside: Callable[[Vector], bool],
     start: Vector,
     rate: float,

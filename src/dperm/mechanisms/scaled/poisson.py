@@ -34,6 +34,7 @@ from dperm.privacy import Gaussian
 from dperm.problem import Problem
 from dperm.release.asks import Asking, Close, Decide, Open, Program, Publish, Sum
 from dperm.release.plan import Plan, Settings, Shape, Stage, Target, Vector, options_of, register
+from dperm.tables.encoding import KINDS
 from dperm.terms.affine import Features
 from dperm.terms.statistics import LogHistogram
 
@@ -75,8 +76,8 @@ class ScaledPoisson:
         object.__setattr__(self, "kinds", tuple(self.kinds))
         object.__setattr__(self, "gaps", gaps_rule.check_gaps(self.gaps))
         for kind in self.kinds:
-            if kind not in rule.KINDS:
-                raise ValueError(f"Expected kinds in {rule.KINDS}, found {kind!r}. Declare what each column is.")
+            if kind not in KINDS:
+                raise ValueError(f"Expected kinds in {KINDS}, found {kind!r}. Declare what each column is.")
         if self.labels not in ("rates", "counts"):
             raise ValueError(f"Expected labels in ('rates', 'counts'), found {self.labels!r}. Say what the labels are.")
         if not 0 < self.balance_most < 1:

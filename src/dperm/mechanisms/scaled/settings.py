@@ -27,11 +27,11 @@ from dperm.mechanisms.scaled.stages import RELEASES
 from dperm.privacy import gaussian_mu, kappa
 from dperm.problem import Problem
 from dperm.release.plan import Settings, Shape, Target
+from dperm.tables.encoding import KINDS
 from dperm.terms.statistics import SquareSum, upper_quantile
 
 Vector = NDArray[np.float64]
 
-KINDS = ("numeric", "categorical", "boolean", "sparse", "free", "private")
 MOMENTUM = 0.9
 # A standard deviation below the floor is treated as the floor: a rarer level is not blown up beyond 1/floor.
 FLOORS = {"numeric": 0.005, "categorical": 0.2, "boolean": 0.1, "sparse": 0.02}
