@@ -32,8 +32,8 @@ from dperm.release.ledger.book import receipt_again
 from dperm.release.noise import noise_source
 from dperm.release.plan import Outcome, Plan, Shape, Target
 from dperm.release.record import EvaluationRecord, Metrics, ModelRecord, NoiseRecord, ReceiptRecord, Score, ShapeRecord, scores_in
-from dperm.walk.certificate import coefficient_hash, noise_stated, target_spec
-from dperm.walk.claims import TOLERANCE, Claim, differences, noise_again, plain
+from dperm.walk.certificate import coefficient_hash, noise_stated, promised, target_spec
+from dperm.walk.claims import Claim, differences, noise_again, plain
 from dperm.walk.fitting import execute
 from dperm.walk.options import Spending, check_nominal, spends, spent_target
 from dperm.words.notices import scores_of_rows
@@ -222,22 +222,13 @@ def _record(
     receipt: ReceiptRecord | None,
 ) -> EvaluationRecord:
     target, released = plan.target, plain(outcome.released)
-    composed = plan.guarantee.epsilon(target.delta)
-    if composed > target.epsilon * (1 + TOLERANCE):
-        raise ValueError("the plan costs more than its target")
     unit = target.unit
     shape: ShapeRecord = {"n": plan.shape.n, "d": plan.shape.d}
     digest = coefficient_hash([value for stage in plan.stages for value in released[stage.name]])
     record: EvaluationRecord = {
         "format": FORMAT,
         "statement": f"({target.epsilon:g}, {target.delta:g})-differential privacy of the scores per {unit} ({target.relation})",
-        "guarantee": {
-            "epsilon": target.epsilon,
-            "delta": target.delta,
-            "relation": target.relation,
-            "unit": unit,
-            "composed_epsilon": composed,
-        },
+        "guarantee": promised(plan, unit),
         "target": target_spec(target),
         "shape": shape,
         "question": question.spec(),

@@ -19,8 +19,8 @@ from dperm.problem.specs import number
 from dperm.release.noise import gaussian_scale
 from dperm.release.plan import Plan, Released, Shape, Stage, Target, Vector
 from dperm.release.record import CalibrationRow, EvaluationRecord, Known, Metrics, NoiseRecord, ReceiptRecord, RocRecord
-from dperm.walk.certificate import noise_stated, target_spec
-from dperm.walk.claims import TOLERANCE, plain
+from dperm.walk.certificate import noise_stated, promised, target_spec
+from dperm.walk.claims import plain
 
 FORMAT = "dperm-evaluation/1"
 REDRAWS = 400
@@ -52,20 +52,11 @@ def record_first(
 ) -> EvaluationRecord:
     """The record in the first format that follows from the plan and the stated releases."""
     target, kind, released = plan.target, stated["kind"], stated["released"]
-    composed = plan.guarantee.epsilon(target.delta)
-    if composed > target.epsilon * (1 + TOLERANCE):
-        raise ValueError("the plan costs more than its target")
     unit = "person" if target.rows_per_person > 1 else "row"
     record: EvaluationRecord = {
         "format": FORMAT,
         "statement": f"({target.epsilon:g}, {target.delta:g})-differential privacy of the scores per {unit} ({target.relation})",
-        "guarantee": {
-            "epsilon": target.epsilon,
-            "delta": target.delta,
-            "relation": target.relation,
-            "unit": unit,
-            "composed_epsilon": composed,
-        },
+        "guarantee": promised(plan, unit),
         "target": target_spec(target, older=True),
         "shape": {"n": plan.shape.n, "d": plan.shape.d},
         "kind": kind,

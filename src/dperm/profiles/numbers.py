@@ -16,16 +16,17 @@ Means, spreads and quantiles are those of the column cut to the ends of its hist
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from dperm.profiles import terms as of
 from dperm.profiles.plan import Found, decide, noise_of, numbers_of, numeric, term_of
 from dperm.profiles.question import Question
-from dperm.release.plan import Plan
+from dperm.release.plan import Plan, Released
+from dperm.release.record import ColumnRecord, FoundRecord, Known, QuantileRecord, Score, Unknown
 
 Vector = NDArray[np.float64]
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -33,36 +34,65 @@ FAR = 20.0  # deviations of noise that S₀ must have for a spread: second-order
 LOOK_NAMES = ("missing", "number", "truth value", "date", "text")
 
 
-def described(plan: Plan, question: Question, released: Mapping[str, ArrayLike], level: float) -> dict[str, object]:
+def described(plan: Plan, question: Question, released: Released, level: float) -> FoundRecord:
     """{"rows": …, "columns": [...]}: everything that a profile says."""
     found, z = decide(plan, question, released), float(ndtri((1 + level) / 2))
-    columns: list[dict[str, object]] = [{"name": asked.name, **column.spec()} for asked, column in zip(question.columns, found)]
+    columns = [_column(asked.name, column) for asked, column in zip(question.columns, found)]
+    look = Look(plan, question, released, found, columns, z)
     if "types" in released:
-        noise = noise_of(plan, "types", term_of("types", question, found))
-        table = numbers_of(released["types"], of.LOOKS * len(question.unknown)).reshape(-1, of.LOOKS)
+        reach = z * look.noise("types")
+        table = look.sums("types", of.LOOKS * len(question.unknown)).reshape(-1, of.LOOKS)
         for j, row in zip(question.unknown, table):
-            columns[j]["reads_as"] = {name: bar(value, z * noise) for name, value in zip(LOOK_NAMES, row)}
-    told: dict[str, object] = {"columns": columns}
+            columns[j]["reads_as"] = {name: bar(value, reach) for name, value in zip(LOOK_NAMES, row)}
+    told: FoundRecord = {"columns": columns}
     if "counts" in released:
-        told["rows"] = _counted(plan, question, released, found, columns, z)
+        told["rows"] = _counted(look)
     if "moments" in released:
-        _averaged(plan, question, released, found, columns, z)
+        _averaged(look)
     if "joint" in released:
-        _correlated(plan, question, released, found, columns, z)
+        _correlated(look)
     return told
 
 
-def bar(value: float, reach: float, low: float = 0.0, high: float = math.inf) -> dict[str, object]:
+@dataclass(frozen=True)
+class Look:
+    """A profile while its numbers are written down: `columns` are what is said of each so far."""
+
+    plan: Plan
+    question: Question
+    released: Released
+    found: tuple[Found, ...]
+    columns: list[ColumnRecord]
+    z: float
+
+    def noise(self, stage: str) -> float:
+        return noise_of(self.plan, stage, term_of(stage, self.question, self.found))
+
+    def sums(self, stage: str, size: int) -> Vector:
+        return numbers_of(self.released[stage], size)
+
+
+def _column(name: str, found: Found) -> ColumnRecord:
+    scale, levels = found.scale, found.levels
+    return {
+        "name": name,
+        "kind": found.kind,
+        "levels": None if levels is None else list(levels),
+        "scale": None if scale is None else {"low": scale.low, "high": scale.high, "log": scale.log},
+    }
+
+
+def bar(value: float, reach: float, low: float = 0.0, high: float = math.inf) -> Known:
     """A number and its error bar, cut to where the number can be."""
     ends = (min(max(value - reach, low), high), max(min(value + reach, high), low))
     return {"value": float(min(max(value, low), high)), "low": float(ends[0]), "high": float(ends[1])}
 
 
-def not_known(why: str) -> dict[str, object]:
+def not_known(why: str) -> Unknown:
     return {"value": None, "low": None, "high": None, "why": why}
 
 
-def ratio(top: float, bottom: float, reach: float, low: float, high: float) -> dict[str, object]:
+def ratio(top: float, bottom: float, reach: float, low: float, high: float) -> Score:
     """top/bottom within [low, high], by Fieller; `reach` is zσ of both."""
     if bottom <= 2 * reach:  # below `reach` the set of ratios is unbounded; twice that is not reached by noise alone
         return not_known("too few rows for this budget")
@@ -72,21 +102,13 @@ def ratio(top: float, bottom: float, reach: float, low: float, high: float) -> d
     return {"value": float(min(max(top / bottom, ends[0]), ends[1])), "low": float(ends[0]), "high": float(ends[1])}
 
 
-def _counted(
-    plan: Plan,
-    question: Question,
-    released: Mapping[str, ArrayLike],
-    found: tuple[Found, ...],
-    columns: list[dict[str, object]],
-    z: float,
-) -> dict[str, object]:
+def _counted(look: Look) -> Known:
     """Histograms, levels, quantiles and shares of missing cells; gives the number of rows."""
-    term = term_of("counts", question, found)
-    reach = z * noise_of(plan, "counts", term)
-    sizes = [of.BINS + 1 if column.scale is not None else len(column.levels or ()) + 2 for column in found]
-    values = numbers_of(released["counts"], 1 + sum(sizes))
+    reach = look.z * look.noise("counts")
+    sizes = [of.BINS + 1 if column.scale is not None else len(column.levels or ()) + 2 for column in look.found]
+    values = look.sums("counts", 1 + sum(sizes))
     rows, start = float(values[0]), 1
-    for told, column, size in zip(columns, found, sizes):
+    for told, column, size in zip(look.columns, look.found, sizes):
         counts = values[start : start + size]
         start += size
         told["missing"] = ratio(float(counts[-1]), rows, reach, 0.0, 1.0)
@@ -96,11 +118,17 @@ def _counted(
             continue
         edges = column.scale.at(np.linspace(0.0, 1.0, of.BINS + 1))
         told["histogram"] = {"edges": edges.tolist(), "counts": [bar(float(c), reach) for c in counts[:-1]]}
-        told["quantiles"] = [{"share": q, **quantile(counts[:-1], edges, q, reach)} for q in QUANTILES]
+        told["quantiles"] = [_below(q, quantile(counts[:-1], edges, q, reach)) for q in QUANTILES]
     return bar(rows, reach)
 
 
-def quantile(counts: Vector, edges: Vector, q: float, reach: float) -> dict[str, object]:
+def _below(share: float, score: Score) -> QuantileRecord:
+    if score["value"] is None:
+        return {"share": share, **score}
+    return {"share": share, **score}
+
+
+def quantile(counts: Vector, edges: Vector, q: float, reach: float) -> Score:
     """The q-quantile from noisy counts of bins, with its error bar."""
     m, below = len(counts), np.concatenate([[0.0], np.cumsum(counts)])
     whole = float(below[-1])
@@ -120,27 +148,19 @@ def quantile(counts: Vector, edges: Vector, q: float, reach: float) -> dict[str,
     return {"value": float(min(max(value, low), high)), "low": low, "high": high}
 
 
-def _averaged(
-    plan: Plan,
-    question: Question,
-    released: Mapping[str, ArrayLike],
-    found: tuple[Found, ...],
-    columns: list[dict[str, object]],
-    z: float,
-) -> None:
+def _averaged(look: Look) -> None:
     """Mean and spread of every numeric column."""
-    places = numeric(found)
-    noise = noise_of(plan, "moments", term_of("moments", question, found))
-    table = numbers_of(released["moments"], max(3 * len(places), 1))
+    places, noise, z = numeric(look.found), look.noise("moments"), look.z
+    table = look.sums("moments", max(3 * len(places), 1))
     for place, j in enumerate(places):
-        scale = found[j].scale or of.Scale(0.0, 1.0)
+        scale = look.found[j].scale or of.Scale(0.0, 1.0)
         first, second, count = (float(value) for value in table[3 * place : 3 * place + 3])
         half, middle = (scale.high - scale.low) / 2, (scale.high + scale.low) / 2
-        columns[j]["mean"] = _in_units(ratio(first, count, z * noise, -1.0, 1.0), half, middle)
-        columns[j]["spread"] = _in_units(_spread(first, second, count, noise, z), half, 0.0)
+        look.columns[j]["mean"] = _in_units(ratio(first, count, z * noise, -1.0, 1.0), half, middle)
+        look.columns[j]["spread"] = _in_units(_spread(first, second, count, noise, z), half, 0.0)
 
 
-def _spread(first: float, second: float, count: float, noise: float, z: float) -> dict[str, object]:
+def _spread(first: float, second: float, count: float, noise: float, z: float) -> Score:
     if count <= FAR * noise:
         return not_known("too few rows for this budget")
     mean, square = first / count, second / count
@@ -150,23 +170,15 @@ def _spread(first: float, second: float, count: float, noise: float, z: float) -
     return {"value": ends[1], "low": ends[0], "high": ends[2]}
 
 
-def _correlated(
-    plan: Plan,
-    question: Question,
-    released: Mapping[str, ArrayLike],
-    found: tuple[Found, ...],
-    columns: list[dict[str, object]],
-    z: float,
-) -> None:
+def _correlated(look: Look) -> None:
     """Correlation of every numeric column with the target."""
-    term = term_of("joint", question, found)
-    noise = noise_of(plan, "joint", term)
-    table = numbers_of(released["joint"], max(6 * len(term.columns), 1))
-    for place, j in enumerate(term.columns):
-        columns[j]["correlation"] = _correlation(table[6 * place : 6 * place + 6], noise, z)
+    paired, noise = term_of("joint", look.question, look.found).columns, look.noise("joint")
+    table = look.sums("joint", max(6 * len(paired), 1))
+    for place, j in enumerate(paired):
+        look.columns[j]["correlation"] = _correlation(table[6 * place : 6 * place + 6], noise, look.z)
 
 
-def _correlation(sums: Vector, noise: float, z: float) -> dict[str, object]:
+def _correlation(sums: Vector, noise: float, z: float) -> Score:
     """r = C/√(VT) with C = E vt - Ev·Et, V and T the variances; given where both variances are far above their own noise."""
     count = float(sums[5])
     if count <= FAR * noise:
@@ -186,5 +198,8 @@ def _correlation(sums: Vector, noise: float, z: float) -> dict[str, object]:
     return bar(r, reach * wider, -1.0, 1.0)
 
 
-def _in_units(found: dict[str, object], factor: float, shift: float) -> dict[str, object]:
-    return {key: shift + factor * value if isinstance(value, float) else value for key, value in found.items()}
+def _in_units(found: Score, factor: float, shift: float) -> Score:
+    if found["value"] is None:
+        return found
+    value, low, high = (shift + factor * number for number in (found["value"], found["low"], found["high"]))
+    return {"value": value, "low": low, "high": high}

@@ -41,10 +41,6 @@ class Found:
     scale: of.Scale | None = None
     coded: bool = False  # its levels are whole numbers that were found among its numbers
 
-    def spec(self) -> dict[str, object]:
-        scale = None if self.scale is None else dict(self.scale.__dict__)
-        return {"kind": self.kind, "levels": None if self.levels is None else list(self.levels), "scale": scale}
-
 
 def stages_of(question: Question) -> list[str]:
     """The stages in order; which there are follows from the question alone."""

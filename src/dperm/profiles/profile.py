@@ -35,8 +35,8 @@ from dperm.release.record import ColumnRecord, NoiseRecord, ProfileRecord, Recei
 from dperm.tables.cells import Plain
 from dperm.tables.column import Column
 from dperm.tables.schema import Schema
-from dperm.walk.certificate import noise_stated, target_spec
-from dperm.walk.claims import TOLERANCE, Claim, differences, noise_again, plain
+from dperm.walk.certificate import noise_stated, promised, target_spec
+from dperm.walk.claims import Claim, differences, noise_again, plain
 from dperm.walk.fitting import execute
 from dperm.walk.options import Spending, check_nominal, spends, spent_target
 
@@ -247,21 +247,12 @@ def _record(
     receipt: ReceiptRecord | None,
 ) -> ProfileRecord:
     target, released = plan.target, plain(outcome.released)
-    composed = plan.guarantee.epsilon(target.delta)
-    if composed > target.epsilon * (1 + TOLERANCE):
-        raise ValueError("the plan costs more than its target")
     size = "nominal" if target.relation == "add-remove" else "public"
     record: ProfileRecord = {
         "format": FORMAT,
         "statement": f"({target.epsilon:g}, {target.delta:g})-differential privacy of the profile per {target.unit} "
         f"({target.relation}), with {size} n = {plan.shape.n}",
-        "guarantee": {
-            "epsilon": target.epsilon,
-            "delta": target.delta,
-            "relation": target.relation,
-            "unit": target.unit,
-            "composed_epsilon": composed,
-        },
+        "guarantee": promised(plan, target.unit),
         "target": target_spec(target),
         "shape": {"n": plan.shape.n, "d": plan.shape.d},
         "question": plain(question.spec()),

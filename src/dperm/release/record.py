@@ -326,10 +326,19 @@ class LevelRecord(Known):
     level: object
 
 
-class QuantileRecord(Known):
+class KnownQuantile(Known):
     """The value that a share of the rows lies below."""
 
     share: float
+
+
+class UnknownQuantile(Unknown):
+    """A share whose value the budget cannot show."""
+
+    share: float
+
+
+QuantileRecord = KnownQuantile | UnknownQuantile
 
 
 class HistogramRecord(TypedDict):

@@ -145,6 +145,20 @@ def _record(
     return record
 
 
+def promised(plan: Plan, unit: str) -> GuaranteeRecord:
+    """What a plan of booked sums promises; one that costs more than its target is none."""
+    target, composed = plan.target, plan.guarantee.epsilon(plan.target.delta)
+    if composed > target.epsilon * (1 + TOLERANCE):
+        raise ValueError("the plan costs more than its target")
+    return {
+        "epsilon": target.epsilon,
+        "delta": target.delta,
+        "relation": target.relation,
+        "unit": unit,
+        "composed_epsilon": composed,
+    }
+
+
 def noise_stated(noise: NoiseRecord) -> NoiseRecord:
     """Where the noise came from, and what that is worth."""
     return {**noise, "private": noise["policy"] != "seeded", "claim": ARITHMETIC[noise["policy"]]}
