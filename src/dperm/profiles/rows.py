@@ -39,13 +39,15 @@ def looked_at(table: object, question: Question) -> Looked:
     return Looked(numbers_of_cells(table, question, levels, words), words)
 
 
-def numbers_of_cells(table: object, question: Question, levels: dict[int, list[Any]], words: Vocabulary) -> NDArray[np.float64]:
+def numbers_of_cells(
+    table: object, question: Question, levels: dict[int, list[float | str | None]], words: Vocabulary
+) -> NDArray[np.float64]:
     found: list[np.ndarray] = []
     for j, column in enumerate(question.columns):
         held = cells(table, column.name)
         places = np.full(len(held), -1)
         if j in words:
-            place = {word: number for number, word in enumerate(words[j])}
+            place: dict[float | str | None, int] = {word: number for number, word in enumerate(words[j])}
             places = np.array([place.get(level, -1) for level in levels[j]], dtype=np.int64)
         elif column.kind == "levels" and column.levels is not None:
             places = codes(held, column.levels)
