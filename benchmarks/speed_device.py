@@ -86,7 +86,7 @@ def every_width_and_loss() -> dict:
         total, step = fused(X, y, w)
         expected = exact(LogisticLoss(), X, y, torch.cat([w, w.new_zeros(1)]), CLIP, 1.0)
         widths[f"{d} {name}"] = float((total.double() * step - expected).norm() / expected.norm())
-    for loss in (example for kind in LOSSES.values() for example in kind.examples() if kernels.slope_of(example)):
+    for loss in (example for kind in LOSSES.values() for example in kind.examples() if kernels.kernel_slope(example)):
         X, y, w = data(100_003, 20, torch.float32, seed=2)
         y = y if loss.classification else y * torch.rand_like(y)
         rows = DeviceRows(X, y).bounded(DataBounds(50.0, Interval(-1, 1), 1.0))

@@ -261,7 +261,7 @@ for classes, d, intercept, limbs, n in ((7, 150, 1.0, 2, 130), (5, 20, 0.0, 3, 1
     slab = int8.Int8Rows.of([(0, torch.from_numpy(X))], n, intercept, limbs).slabs[0]
     labels = torch.nn.functional.pad(labels, (0, len(slab.size) - n), value=-1)
     theta = int8.Parameters.of(W, slab.rows.shape[1], intercept)
-    expected = int8.octaves_of(slab, theta)
+    expected = int8.octave_margins(slab, theta)
     octaves = kernels.octaves(theta.limbs, slab.rows, theta.step, slab.size, theta.bias)
     same = torch.equal(octaves[0], expected) and torch.equal(octaves[1], expected.amax(dim=0).float())
     for clip in (0.01,) if classes > 5 else (0.01, 1.0):

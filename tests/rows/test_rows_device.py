@@ -15,7 +15,7 @@ from dperm.mechanisms import Gradient
 from dperm.problem import LOSSES, DataBounds, Interval, LogisticLoss, MultinomialLoss, ScaledLoss, SquaredLoss
 from dperm.release.noise import RELEASE_SLACK
 from dperm.rows import BLOCK_ROWS, DeviceRows, MemoryRows, sum_step
-from dperm.rows.kernels import LOSS_CODES, ROWS_PER_FLUSH, excess, grid_of, slope_of, tile_of
+from dperm.rows.kernels import LOSS_CODES, ROWS_PER_FLUSH, excess, kernel_slope, kernel_step, tile_sizes
 from dperm.terms.affine import Features
 from dperm.terms.gradient import GradientTerm, SampledTerm, UnclippedGradientTerm
 from dperm.terms.objective import HessianProductTerm, MinimiserTerm, WeightedRows
@@ -186,15 +186,15 @@ def test_a_GPU_without_room_is_named(monkeypatch):
 
 def test_every_scalar_loss_has_a_kernel_slope():
     """zero-one has no slope to descend by; every other scalar loss of the package must be in the kernel's list."""
-    assert [loss.name for loss in SCALAR if slope_of(loss) is None] == ["zero-one"]
-    assert slope_of(MultinomialLoss(classes=3)) is None
-    used = {slope_of(loss).code for loss in SCALAR if slope_of(loss)}
+    assert [loss.name for loss in SCALAR if kernel_slope(loss) is None] == ["zero-one"]
+    assert kernel_slope(MultinomialLoss(classes=3)) is None
+    used = {kernel_slope(loss).code for loss in SCALAR if kernel_slope(loss)}
     assert used == set(LOSS_CODES.values())
 
 
 @pytest.mark.parametrize("clip", [0.01, 0.5, 1.0, 3.0, 1e4])
 def test_grid_leaves_room_in_32_bits_and_keeps_the_slack(clip):
-    step = grid_of(clip)
+    step = kernel_step(clip)
     assert 2**20 < clip / step <= 2**21
     assert clip / step * ROWS_PER_FLUSH < 2**31
     for d in (1, 100, 4096):
@@ -204,7 +204,7 @@ def test_grid_leaves_room_in_32_bits_and_keeps_the_slack(clip):
 def test_tiles_cover_every_width():
     for width in 2 ** np.arange(4, 13):
         for size in (2, 4):
-            rows, warps, stages, programs = tile_of(int(width), size)
+            rows, warps, stages, programs = tile_sizes(int(width), size)
             assert rows >= 1 and rows & (rows - 1) == 0 and warps & (warps - 1) == 0 and stages and programs
 
 
@@ -218,7 +218,7 @@ def patched(tensor, scope):  # newer NumPy turns only 0-dimensional arrays into 
     scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))
 interpreter._patch_lang_tensor = patched
 from dperm.problem import LOSSES, ScaledLoss, SquaredLoss, LogisticLoss
-from dperm.rows.kernels import fused_counts, slope_of
+from dperm.rows.kernels import fused_counts, kernel_slope
 
 generator = np.random.default_rng(3)
 def reference(loss, X, y, w, clip, bias, intercept, weight=None, after=None):
@@ -232,7 +232,7 @@ def reference(loss, X, y, w, clip, bias, intercept, weight=None, after=None):
 found = {"errors": {}, "moves": [], "width": {}}
 SCALAR = [e for loss in LOSSES.values() for e in loss.examples() if e.margins == 1] + [ScaledLoss(SquaredLoss(), 2.0)]
 for loss in SCALAR:
-    slope = slope_of(loss)
+    slope = kernel_slope(loss)
     if slope is None: continue
     X = generator.standard_normal((300, 7)).astype(np.float32) / 3
     y = generator.uniform(-1, 1, 300).astype(np.float32)
@@ -242,7 +242,7 @@ for loss in SCALAR:
     total, step = fused_counts(*tensors, slope, clip=0.4, bias=0.25, intercept=1.0)
     expected = reference(loss, X.astype(float), y.astype(float), w.astype(float), 0.4, 0.25, 1.0)
     found["errors"][repr(loss)] = float(np.abs(total.numpy() * step - expected).max())
-loss, slope = LogisticLoss(), slope_of(LogisticLoss())
+loss, slope = LogisticLoss(), kernel_slope(LogisticLoss())
 for d in (1, 16, 33, 200):  # widths beside powers of two, with map, weights and bfloat16
     for kind in ("float32", "bfloat16"):
         X = torch.from_numpy(generator.standard_normal((130, d))).to(getattr(torch, kind))

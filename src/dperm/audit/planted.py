@@ -25,7 +25,7 @@ from dperm.problem import DataBounds, Interval, LogisticLoss, Problem, Ridge, Sq
 from dperm.release.asks import Close, Open, Program, See, Sum
 from dperm.release.noise import SecureNoise, gamma_norm_vector
 from dperm.release.plan import Plan, Shape, Target
-from dperm.rows.base import Block, Rows, SeenThrough, sum_step
+from dperm.rows.base import Block, Rows, TermView, sum_step
 from dperm.terms.affine import Features
 from dperm.terms.gradient import GradientTerm
 
@@ -94,7 +94,7 @@ class FrozenNoise(SecureNoise):
 
 
 @dataclass(frozen=True, eq=False)
-class OneSided(SeenThrough):
+class OneSided(TermView):
     """A term that states its sensitivity for a row nulled, whatever the relation."""
 
     def seen(self, block: Block) -> Block:

@@ -19,7 +19,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from dperm.privacy import Event, Gaussian, Pure, gaussian_mu, kappa
+from dperm.privacy import Event, Gaussian, Pure, gaussian_mu
 from dperm.problem import Problem
 from dperm.problem.arrays import is_sparse
 from dperm.release.asks import Decide, Program, Secret, Solve, Sum
@@ -61,13 +61,6 @@ class SumTerm(Pulled):
         z = np.clip((block.X.astype(np.float64) - features.shift) * features.scale, -0.5, 0.5)
         grid = DenseGrid.of(z, Features(features.intercept))
         return grid.pairs(left_factor(self.slopes(block, grid), grid, self.longest))
-
-    def sensitivity(self, relation: str) -> float:
-        return kappa(relation) * self.longest
-
-    @property
-    def row_bound(self) -> float:
-        return self.longest
 
 
 def unit_rows(problem: Problem) -> tuple[Vector | float, Vector | float, float]:

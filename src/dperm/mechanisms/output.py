@@ -40,7 +40,7 @@ from dperm.release.asks import Program, Secret, Solve
 from dperm.release.noise import RELEASE_SLACK, gamma_norm_vector, release
 from dperm.release.plan import Plan, Shape, Stage, Target, Vector, options_of, register
 from dperm.release.settings import StageSettings
-from dperm.rows.base import Block, Rows, RowsBehind, Term, sum_step
+from dperm.rows.base import Block, Rows, RowsView, Term, sum_step
 from dperm.solvers import Solution, minimise_over
 from dperm.terms.affine import Features
 from dperm.terms.objective import MinimiserTerm, WeightedRows
@@ -243,7 +243,7 @@ class Output:
 
 
 @dataclass(frozen=True, eq=False)
-class FadedRows(RowsBehind):
+class FadedRows(RowsView):
     """Rows of which each counts ω = max(0, 1 − n/M): sums are multiplied by ω, and no table weighs more than M/4.
 
     n counts the rows that take part. A person has k of these at most, and so moves ω by k/M at most, however many rows he owns.

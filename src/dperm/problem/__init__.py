@@ -14,7 +14,7 @@ from dperm.problem.checks import (
     squared_loss_is_lipschitz,
 )
 from dperm.problem.domains import Ball, Box, Domain, NonNegative, Simplex, WholeSpace
-from dperm.problem.features import FeatureMap
+from dperm.problem.feature_map import FeatureMap
 from dperm.problem.intersections import DOMAINS, Affine, HalfSpace, Intersection, domain_from_spec
 from dperm.problem.intervals import Interval, LossBounds
 from dperm.problem.losses import (

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from dperm.problem.bounds import DataBounds
 from dperm.problem.domains import Domain, WholeSpace
-from dperm.problem.features import FeatureMap
+from dperm.problem.feature_map import FeatureMap
 from dperm.problem.intersections import domain_from_spec
 from dperm.problem.losses import Loss, loss_from_spec
 from dperm.problem.regularizers import NoRegularizer, Regularizer, regularizer_from_spec

@@ -117,7 +117,7 @@ class Rows(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class SeenThrough:
+class TermView:
     """A term that shows another term every row through some row-by-row map: sensitivity and bound are the other term's own."""
 
     term: Term
@@ -138,7 +138,7 @@ class SeenThrough:
 
 
 @dataclass(frozen=True, eq=False)
-class Thinned(SeenThrough):
+class Thinned(TermView):
     """Another term on some of the rows: those that join keep their weight, the others get 0."""
 
     def joined(self, start: int | NDArray[np.void] | None, count: int) -> NDArray[np.float64]:
@@ -152,8 +152,8 @@ class Thinned(SeenThrough):
 
 
 @dataclass(frozen=True, eq=False)
-class RowsBehind:
-    """Rows that another view of them is taken of."""
+class RowsView:
+    """Other rows, seen in another way; a subclass says how."""
 
     rows: Rows
 
@@ -184,7 +184,7 @@ MOST_STEPS = 2.0**70
 
 def innermost(term: Term) -> Term:
     """The term behind the views of rows that it is shown."""
-    while isinstance(term, SeenThrough):
+    while isinstance(term, TermView):
         term = term.term
     return term
 
@@ -220,7 +220,7 @@ def split_whole(counts: NDArray[np.int64]) -> Limbs:
 
 def block_counts(term: Term, block: Block, step: float) -> Limbs:
     """The block's sum as integers, in limbs: exact for pairs, otherwise the float sum as a count of grid steps."""
-    while isinstance(term, SeenThrough):
+    while isinstance(term, TermView):
         block, term = term.seen(block), term.term
     if isinstance(term, Paired):
         return split_whole(products(term.factors(block)))

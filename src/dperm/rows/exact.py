@@ -113,3 +113,11 @@ class Tallied(Paired):
 
     def units(self, total: np.ndarray) -> NDArray[np.float64]:
         return np.asarray(total * (self.row_bound / MOST_PRODUCT), dtype=np.float64)
+
+
+class Counted(Tallied):
+    """A term that counts rows: one adds at most 1 to every entry."""
+
+    @property
+    def row_bound(self) -> float:
+        return 1.0

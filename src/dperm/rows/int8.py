@@ -250,11 +250,11 @@ def residual_limbs(
     if int8_kernels.usable(slab.rows):
         octaves = int8_kernels.octaves(theta.limbs, slab.rows, theta.step, slab.size, theta.bias)
         return int8_kernels.residual_limbs(octaves, labels, factor, slab.most, limit, spare(theta.limbs.shape[1]), limbs)
-    a = left_factors(octaves_of(slab, theta), labels, factor, slab.most, limit)
+    a = left_factors(octave_margins(slab, theta), labels, factor, slab.most, limit)
     return digits(a, limbs).to(torch.int8).reshape(-1, m)
 
 
-def octaves_of(slab: Slab, theta: Parameters) -> Tensor:
+def octave_margins(slab: Slab, theta: Parameters) -> Tensor:
     """Margins in octaves, log₂(e)·⟨z, θ_k⟩, (K, m) in float16: exact products of whole numbers, then elementwise operations."""
     high, low = ((limb.double() @ slab.rows.double().T).float() for limb in theta.limbs)
     octaves = (high * 128.0 + low) * theta.step[:, None] * slab.size + theta.bias[:, None]

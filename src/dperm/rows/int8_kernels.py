@@ -205,7 +205,7 @@ def add_products(total: Tensor, left: Tensor, right: Tensor) -> None:
     tall, wide, depth, warps, stages = 128, 256, 128, 8, 4
     tall = min(tall, max(triton.next_power_of_2(lines), 16))
     tiles = triton.cdiv(lines, tall) * triton.cdiv(entries, wide)
-    splits = splits_of(tiles, triton.cdiv(m, MOST_ROWS), m // depth, PROCESSORS)
+    splits = split_count(tiles, triton.cdiv(m, MOST_ROWS), m // depth, PROCESSORS)
     span = triton.cdiv(m // depth, splits) * depth
     parts = torch.empty((triton.cdiv(m, span), lines, entries), dtype=torch.int32, device=left.device)
     _products[(tiles, len(parts))](
@@ -216,10 +216,10 @@ def add_products(total: Tensor, left: Tensor, right: Tensor) -> None:
     total += parts.sum(dim=0, dtype=torch.int64)
 
 
-def splits_of(tiles: int, least: int, most: int, processors: int) -> int:
+def split_count(tiles: int, least: int, most: int, processors: int) -> int:
     """Into how many runs of rows a sum is cut, so that the last round of programs is nearly full.
 
-    >>> splits_of(128, 1, 1024, 132), splits_of(192, 1, 1024, 132), splits_of(32, 8, 1024, 132)
+    >>> split_count(128, 1, 1024, 132), split_count(192, 1, 1024, 132), split_count(32, 8, 1024, 132)
     (1, 2, 8)
     """
     largest = max(min(most, 64), least)

@@ -62,14 +62,14 @@ class Slope:
     factor: float = 1.0
 
 
-def slope_of(loss: Any) -> Slope | None:
+def kernel_slope(loss: Any) -> Slope | None:
     """The kernel's form of a loss, or None where it has none (vector margins, custom losses).
 
     The range of a generalised linear model is (first, second); infinite ends become the largest float32.
     """
     name, factor = loss.name, 1.0
     if name == "scaled":
-        inner = slope_of(loss.base)
+        inner = kernel_slope(loss.base)
         return None if inner is None else Slope(inner.code, inner.first, inner.second, inner.factor * loss.factor)
     if name in ("softplus-hinge", "huberized-hinge"):
         return Slope(LOSS_CODES[name], loss.width)
@@ -86,10 +86,10 @@ def slope_of(loss: Any) -> Slope | None:
     return Slope(LOSS_CODES[name]) if name in LOSS_CODES else None
 
 
-def grid_of(bound: float) -> float:
+def kernel_step(bound: float) -> float:
     """h = 2^(⌈log₂ bound⌉ - 21): bound/h lies in (2²⁰, 2²¹].
 
-    >>> grid_of(1.0) == 2.0**-21, grid_of(1.5) == 2.0**-20
+    >>> kernel_step(1.0) == 2.0**-21, kernel_step(1.5) == 2.0**-20
     (True, True)
     """
     return float(2.0 ** (math.ceil(math.log2(bound)) - 21))
@@ -193,7 +193,7 @@ TILES = {
 }
 
 
-def tile_of(width: int, itemsize: int) -> tuple[int, int, int, int]:
+def tile_sizes(width: int, itemsize: int) -> tuple[int, int, int, int]:
     """(rows per tile, warps, stages, programs per processor) for a power-of-two width."""
     for largest, entries, warps, stages, programs in TILES[itemsize]:
         if width <= largest:
@@ -228,8 +228,8 @@ def fused_counts(
 
     n, d = X.shape
     width = max(triton.next_power_of_2(d), 16)
-    rows, warps, stages, each = tile or tile_of(width, X.element_size())
-    step = grid_of(clip * heaviest)
+    rows, warps, stages, each = tile or tile_sizes(width, X.element_size())
+    step = kernel_step(clip * heaviest)
     if total is None:
         total = torch.zeros(d + (1 if intercept else 0), dtype=torch.int64, device=X.device)
     tiles = triton.cdiv(n, rows)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dperm.problem import DataBounds, FeatureMap
-from dperm.rows.base import Block, Rows, RowsBehind, SeenThrough, Term
+from dperm.rows.base import Block, Rows, RowsView, Term, TermView
 
 Vector = NDArray[np.float64]
 
@@ -21,7 +21,7 @@ class Recoder(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class RecodedTerm(SeenThrough):
+class RecodedTerm(TermView):
     """A term on recoded rows."""
 
     recoding: Recoder
@@ -31,7 +31,7 @@ class RecodedTerm(SeenThrough):
 
 
 @dataclass(frozen=True, eq=False)
-class RecodedRows(RowsBehind):
+class RecodedRows(RowsView):
     """Rows seen through a recoding."""
 
     recoding: Recoder

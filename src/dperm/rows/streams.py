@@ -24,7 +24,7 @@ from dperm.rows.arrow import ArrowRows, Declared
 from dperm.rows.arrow_cache import Piece
 from dperm.rows.base import Rows, Term
 from dperm.rows.packed import content_mark
-from dperm.tables.streams import Stream, stream_of
+from dperm.tables.streams import Stream, open_stream
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -48,7 +48,7 @@ class StreamRows(ArrowRows):
             self._compare(self._seen)
 
     def _opened(self, path: object, columns: list[str]) -> Stream:
-        stream = stream_of(path, columns)
+        stream = open_stream(path, columns)
         if stream is None:
             raise ValueError(
                 f"Expected something that yields Arrow batches, found {type(path).__name__}. Pass a DuckDB relation, a polars "

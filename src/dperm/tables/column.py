@@ -142,10 +142,6 @@ class Column:
             object.__setattr__(self, "high", self.bins[-1])
 
     @property
-    def transformed(self) -> bool:
-        return bool(self.parts) or self.hash is not None or self.bins is not None or self.log or self.shape in ("smooth", "steps")
-
-    @property
     def pieces(self) -> tuple[Column, ...]:
         """What the column is to the encoding: itself, nothing, or what its transform makes of it."""
         if self.type == "ignored":

@@ -67,7 +67,7 @@ def drafted(name: str, storage: str | None) -> dict[str, object]:
     return {"type": "categorical", "levels": []}
 
 
-def types_of(table: Table) -> dict[str, str]:
+def column_types(table: Table) -> dict[str, str]:
     """Names and storage types of a pandas, polars or Arrow table."""
     kinds = table.schema if hasattr(table, "schema") else table.dtypes
     if hasattr(kinds, "names") and hasattr(kinds, "field"):  # Arrow

@@ -104,7 +104,7 @@ def _values(column: Column, cells: Mapping[str, object]) -> NDArray[np.float64]:
     return np.asarray(np.where(np.isfinite(raw), (np.clip(raw, low, high) - middle) / (high - low), 0.0))
 
 
-def pairs_of(declared: object) -> tuple[tuple[str, str], ...]:
+def declared_pairs(declared: object) -> tuple[tuple[str, str], ...]:
     """`interactions` of a schema as pairs of names."""
     if declared is None:
         return ()

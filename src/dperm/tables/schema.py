@@ -29,10 +29,10 @@ import numpy as np
 
 from dperm.tables.cells import codes, numbers
 from dperm.tables.column import Column, TargetColumn, described, scaled
-from dperm.tables.drafts import drafted, types_of
+from dperm.tables.drafts import column_types, drafted
 from dperm.tables.encoding import Encoding
 from dperm.tables.gaps import kept_entries
-from dperm.tables.interactions import Interaction, pairs_of, products
+from dperm.tables.interactions import Interaction, declared_pairs, products
 from dperm.tables.transforms import Hats
 from dperm.words.spelling import closest, scalars
 
@@ -136,7 +136,7 @@ class Schema:
         if norm is not None and not (isinstance(norm, int | float) and 0 < norm < math.inf):
             raise ValueError(f"Expected row_norm > 0, the largest Euclidean norm of a row, found {norm!r}. Correct the schema.")
         name, norm = str(spec.get("name", "table")), None if norm is None else float(norm)
-        return cls(tuple(columns), declared, name, norm, pairs_of(spec.get("interactions")))
+        return cls(tuple(columns), declared, name, norm, declared_pairs(spec.get("interactions")))
 
     @classmethod
     def load(cls, path: str | Path) -> Schema:
@@ -278,7 +278,7 @@ class Schema:
     @classmethod
     def from_table(cls, table: Table) -> Draft:
         """A draft to fill in, from the names and storage types of a pandas, polars or Arrow table: no value is read."""
-        return cls.draft(types_of(table))
+        return cls.draft(column_types(table))
 
     @classmethod
     def draft(cls, types: Mapping[str, str | None], name: str = "table") -> Draft:

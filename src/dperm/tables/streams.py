@@ -67,7 +67,7 @@ def check_names(needed: Sequence[str], found: list[str]) -> None:
         )
 
 
-def stream_of(source: object, columns: list[str]) -> Stream | None:
+def open_stream(source: object, columns: list[str]) -> Stream | None:
     """The source as a stream; None for what is none (paths, tables in memory, rows)."""
     found = _opened(source)
     if found is None:

@@ -29,7 +29,8 @@ from dperm.rows.gaps import Filling
 from dperm.rows.recoded import RecodedRows
 from dperm.tables.gaps import is_gap
 from dperm.terms.affine import Features, settled
-from dperm.terms.gridded import DenseGrid, SparseGrid, gridded, narrowest
+from dperm.terms.gridded import DenseGrid, SparseGrid, gridded
+from dperm.terms.sparse_rows import narrowest
 from dperm.terms.statistics import present
 
 Vector = NDArray[np.float64]

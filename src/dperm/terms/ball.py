@@ -16,7 +16,8 @@ from scipy.sparse import csr_array
 
 from dperm.rows.exact import Pair
 from dperm.terms.affine import Features
-from dperm.terms.gridded import canonical, centred_norms, scaled
+from dperm.terms.gridded import scaled
+from dperm.terms.sparse_rows import canonical, centred_norms
 
 Vector = NDArray[np.float64]
 MOST = 2.0**20
@@ -68,7 +69,7 @@ def sparse_squares(X: csr_array, weight: Vector, shift: Vector | None, radius: f
     return [Pair(np.ones_like(q), squares), Pair(q, entries), Pair(q * q), Pair(np.ones(1))]
 
 
-def squares_of(total: NDArray[np.longdouble], shift: Vector | None, radius: float) -> Vector:
+def centred_squares(total: NDArray[np.longdouble], shift: Vector | None, radius: float) -> Vector:
     """Σ (f(x - m))² for every column, from the exact totals of `sparse_squares`."""
     d = (len(total) - 2) // 2
     most = reach(shift, radius)

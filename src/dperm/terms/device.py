@@ -46,12 +46,12 @@ def like(xp: Namespace, Z: Array, values: ArrayLike) -> Array:
     return xp.asarray(np.asarray(values, dtype=np.float64), device=device(Z))
 
 
-def margins_of(xp: Namespace, loss: Loss, Z: Array, w: ArrayLike) -> Array:
+def device_margins(xp: Namespace, loss: Loss, Z: Array, w: ArrayLike) -> Array:
     """Z wᵀ: one column for each margin."""
     return Z @ like(xp, Z, np.reshape(w, (loss.margins, -1))).T
 
 
-def slopes_of(xp: Namespace, loss: Loss, margins: Array, y: Array) -> Array:
+def device_slopes(xp: Namespace, loss: Loss, margins: Array, y: Array) -> Array:
     """φ' as columns, one for each margin."""
     return xp.reshape(loss.slope(margins[:, 0] if loss.margins == 1 else margins, y), (-1, loss.margins))
 
@@ -70,20 +70,20 @@ def between(xp: Namespace, weight: Array, high: float) -> Array:
 def gradient(xp: Namespace, term: GradientTerm, X: Array, y: Array, weight: Array | None) -> Pairs:
     """The weight belongs to the gradient that is clipped."""
     Z = mapped(xp, X, term.features)
-    slopes = slopes_of(xp, term.loss, margins_of(xp, term.loss, Z, term.w), y)
+    slopes = device_slopes(xp, term.loss, device_margins(xp, term.loss, Z, term.w), y)
     yield shortened(xp, slopes if weight is None else slopes * weight[:, None], Z, term.clip), Z
 
 
 def unclipped(xp: Namespace, term: GradientTerm, X: Array, y: Array, weight: Array | None) -> Pairs:
     Z = mapped(xp, X, term.features)
-    slopes = slopes_of(xp, term.loss, margins_of(xp, term.loss, Z, term.w), y)
+    slopes = device_slopes(xp, term.loss, device_margins(xp, term.loss, Z, term.w), y)
     yield (slopes if weight is None else slopes * weight[:, None]), Z
 
 
 def weighted(xp: Namespace, term: GradientTerm, most: float, X: Array, y: Array, weight: Array | None) -> Pairs:
     """The weight, at most `most`, acts on the clipped gradient."""
     Z = mapped(xp, X, term.features)
-    slopes = slopes_of(xp, term.loss, margins_of(xp, term.loss, Z, term.w), y)
+    slopes = device_slopes(xp, term.loss, device_margins(xp, term.loss, Z, term.w), y)
     slopes = shortened(xp, slopes, Z, term.clip)
     yield (slopes if weight is None else slopes * between(xp, weight, most)[:, None]), Z
 
@@ -97,7 +97,7 @@ def capped(xp: Namespace, rows: WeightedRows, Z: Array, weight: Array | None) ->
     return cap, omega if weight is None else omega * between(xp, weight, rows.max_weight)
 
 
-def curvatures_of(xp: Namespace, loss: Loss, margins: Array, y: Array) -> Array:
+def device_curvatures(xp: Namespace, loss: Loss, margins: Array, y: Array) -> Array:
     """φ'' as (rows, K, K)."""
     K = loss.margins
     return xp.reshape(loss.curvature(margins[:, 0] if K == 1 else margins, y), (-1, K, K))
@@ -110,10 +110,10 @@ def minimiser(
     rows, loss = term.rows, term.rows.loss
     Z = mapped(xp, X, rows.features)
     cap, weight = capped(xp, rows, Z, weight)
-    margins = margins_of(xp, loss, Z, term.w) * cap[:, None]
-    yield slopes_of(xp, loss, margins, y) * (weight * cap)[:, None], Z
+    margins = device_margins(xp, loss, Z, term.w) * cap[:, None]
+    yield device_slopes(xp, loss, margins, y) * (weight * cap)[:, None], Z
     if term.hessian:
-        curvatures = curvatures_of(xp, loss, margins, y) * (weight * cap * cap)[:, None, None]
+        curvatures = device_curvatures(xp, loss, margins, y) * (weight * cap * cap)[:, None, None]
         for k in range(loss.margins):
             yield Z, xp.reshape(curvatures[:, k, :, None] * Z[:, None, :], (Z.shape[0], -1))
 
@@ -122,9 +122,9 @@ def hessian_product(xp: Namespace, term: HessianProductTerm, X: Array, y: Array,
     rows, loss = term.rows, term.rows.loss
     Z = mapped(xp, X, rows.features)
     cap, weight = capped(xp, rows, Z, weight)
-    margins = margins_of(xp, loss, Z, term.w) * cap[:, None]
-    moved = margins_of(xp, loss, Z, term.direction) * cap[:, None]
-    slopes = xp.sum(curvatures_of(xp, loss, margins, y) * moved[:, None, :], axis=2)
+    margins = device_margins(xp, loss, Z, term.w) * cap[:, None]
+    moved = device_margins(xp, loss, Z, term.direction) * cap[:, None]
+    slopes = xp.sum(device_curvatures(xp, loss, margins, y) * moved[:, None, :], axis=2)
     yield slopes * (weight * cap)[:, None], Z
 
 
@@ -133,7 +133,7 @@ def fused_sum(rows: DeviceRows, term: GradientTerm, weight: Array | None, most: 
 
     `most` is the largest weight where weights act on the clipped gradient, None where they belong to what is clipped.
     """
-    slope = kernels.slope_of(term.loss) if kernels.AVAILABLE else None
+    slope = kernels.kernel_slope(term.loss) if kernels.AVAILABLE else None
     if slope is None or not _tame(rows, term):
         return None
     import torch

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from dperm.privacy import kappa
 from dperm.problem import Loss
 from dperm.problem.arrays import Array, Namespace
 from dperm.rows.base import BLOCK_ROWS, Block, Thinned
@@ -58,13 +57,6 @@ class GradientTerm(Pulled):
         """φ' of every row, before weight and clip."""
         weights = self.w if self.loss.margins == 1 else self.w.reshape(self.loss.margins, -1)
         return np.asarray(self.loss.slope(grid.margins(weights), block.y), dtype=np.float64)
-
-    def sensitivity(self, relation: str) -> float:
-        return kappa(relation) * self.clip
-
-    @property
-    def row_bound(self) -> float:
-        return self.clip
 
     def device_pairs(self, xp: Namespace, X: Array, y: Array, weight: Array | None) -> Pairs:
         return device.gradient(xp, self, X, y, weight)

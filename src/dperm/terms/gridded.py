@@ -25,10 +25,12 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from dperm.privacy.relations import kappa
 from dperm.problem.arrays import is_sparse
 from dperm.rows.base import Block
 from dperm.rows.exact import MOST_PRODUCT, MOST_SPARSE_PRODUCT, Pair, Paired
 from dperm.terms.affine import Features, settled
+from dperm.terms.sparse_rows import affine, canonical, centred_norms, narrowest, with_ones
 
 if TYPE_CHECKING:
     from scipy import sparse
@@ -39,14 +41,12 @@ Vector = NDArray[np.float64]
 BITS = 20
 SPARSE_BITS = 22  # of x itself: a map may stretch what its rounding is off by, where dense rows are rounded behind the map
 LOWEST = -900  # exponent of a row of zeros, and of rows that are smaller than any number that matters
-# Where a map's factors differ by more than this, rows that only small ones touch may be clipped earlier than need be.
-WIDEST = 2.0**12
 
 
-def bits_of(width: int) -> int:
+def entry_bits(width: int) -> int:
     """Bits of a row's entries: 20, fewer where the squares of more than 8,192 columns would pass 2⁵³.
 
-    >>> bits_of(100), bits_of(8192), bits_of(1_000_000)
+    >>> entry_bits(100), entry_bits(8192), entry_bits(1_000_000)
     (20, 20, 16)
     """
     return min(BITS, (53 - math.ceil(math.log2(max(width, 1)))) // 2)
@@ -116,7 +116,7 @@ class DenseGrid:
     @staticmethod
     def of_rows(Z: Vector, least: float = 0.0) -> DenseGrid:
         """Takes Z over. 2^e is above `least` too, where something beside the row has that size."""
-        bits = bits_of(Z.shape[1])
+        bits = entry_bits(Z.shape[1])
         largest = np.maximum(Z.max(axis=1, initial=least), -Z.min(axis=1, initial=-least))
         e, bad = exponents(largest)
         if bad.any():
@@ -245,63 +245,6 @@ class Grid(Protocol):
         """The rows beside a left factor, and whether totals wait for the map (sparse rows), so that a sum says which it is."""
 
 
-def canonical(X: sparse.csr_array) -> sparse.csr_array:
-    """The CSR matrix with every entry stored once: the square of an entry is not the sum of the squares of its parts."""
-    if X.has_canonical_format:
-        return X
-    X = X.copy()
-    X.sum_duplicates()
-    return X
-
-
-def affine(features: Features) -> bool:
-    """Whether the map adds something to a row of zeros."""
-    return bool(features.intercept) or features.shift is not None
-
-
-def narrowest(features: Features) -> float:
-    """A public m such that rows are clipped as if ‖M(b, t)‖ were at least m: half of the map's smallest factor, within 2¹² of its
-    largest. The grid of the left factor is C·2⁻²⁷/m, so that the row that the map stretches most still has 14 bits."""
-    parts = [1.0] if features.scale is None else np.abs(features.scale)[np.flatnonzero(features.scale)].tolist() or [1.0]
-    if features.intercept:
-        parts.append(features.intercept)
-    return max(min(parts), max(parts) / WIDEST) / 2
-
-
-def centred_norms(X: sparse.csr_array, b: Vector, t: Vector, features: Features) -> Vector:
-    """Upper bounds on ‖M(b, t)‖ = √(Σ s_j²(b_j - m_j·t)² + c²t²), each row's entries added one after the other.
-
-    The square is expanded, so that zeros stay unstored: Σ_stored s_j²·b_j(b_j - 2m_j·t) + t²·Σ s_j²m_j². Each of at most d + 4
-    roundings errs by 2⁻⁵² of at most 2(Σ s_j²b_j² + t²Σ s_j²m_j²), by which the result is raised.
-    """
-    d = X.shape[1]
-    squares = np.ones(d) if features.scale is None else features.scale**2
-    shift = np.zeros(d) if features.shift is None else features.shift
-    rows = np.repeat(t, np.diff(X.indptr))
-    weights, middles = squares[X.indices], shift[X.indices]
-    entries = np.stack([weights * b * (b - 2.0 * middles * rows), weights * b * b])
-    ones = np.ones(d)
-    exact, plain = (type(X)((part, X.indices, X.indptr), shape=X.shape) @ ones for part in entries)
-    behind = t * t * math.fsum(squares * shift * shift)
-    total = exact + behind + (t * features.intercept) ** 2
-    spare = (d + 8) * 2.0**-51 * (plain + behind)
-    return np.asarray(np.sqrt(np.maximum(total, 0.0) + spare))
-
-
-def with_ones(X: sparse.csr_array, b: Vector, t: Vector, behind: bool) -> sparse.csr_array:
-    """The whole numbers as CSR in int64, with t as a last column."""
-    from scipy.sparse import csr_array
-
-    n, d = X.shape
-    if not behind:
-        return csr_array((b.astype(np.int64), X.indices, X.indptr), shape=(n, d))
-    ends = X.indptr[1:]
-    data = np.insert(b, ends, t).astype(np.int64)
-    indices = np.insert(X.indices, ends, d)
-    indptr = X.indptr + np.arange(n + 1, dtype=X.indptr.dtype)
-    return csr_array((data, indices, indptr), shape=(n, d + 1))
-
-
 def scaled(values: Vector, factor: Vector) -> Vector:
     """values·factor row by row, for one or several margins."""
     return np.asarray(values * (factor if values.ndim == 1 else factor[:, None]))
@@ -359,7 +302,10 @@ def squares(values: Vector) -> Vector:
 class Pulled(Paired):
     """A term of the form Σ clip_C(slope ⊗ z): one number, or K of them, times the mapped row.
 
-    A subclass says what the slopes of a block are, and the largest norm that one row may add.
+    A subclass says what the slopes of a block are, and the largest norm C that one row may add.
+
+    **Sensitivity** κC: the left factor is cut so that no row adds more than C; nulling or removing a row moves the sum by one
+    such vector, replacing it by the difference of two.
     """
 
     features: Features
@@ -368,6 +314,13 @@ class Pulled(Paired):
     def longest(self) -> float:
         """C: the largest norm of what one row adds."""
         raise NotImplementedError
+
+    def sensitivity(self, relation: str) -> float:
+        return kappa(relation) * self.longest
+
+    @property
+    def row_bound(self) -> float:
+        return self.longest
 
     def slopes(self, block: Block, grid: Grid) -> Vector:
         """(rows,) or (rows, K) in float64."""

@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 from dperm.problem import DataBounds, FeatureMap
 from dperm.problem.arrays import namespace
 from dperm.rows import int8
-from dperm.rows.base import BLOCK_ROWS, RowsBehind, Term, add_limbs, split
+from dperm.rows.base import BLOCK_ROWS, RowsView, Term, add_limbs, split
 from dperm.rows.device import enough_memory
 from dperm.rows.embeddings import EmbeddingTensors, tensor_sum
 from dperm.rows.exact import MOST_PRODUCT
 from dperm.terms.ball import MOST
 from dperm.terms.gradient import GradientTerm
-from dperm.terms.gridded import LOWEST, bits_of
+from dperm.terms.gridded import LOWEST, entry_bits
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -46,7 +46,7 @@ def on_grid(X: Tensor) -> tuple[Tensor, Tensor]:
     Z = torch.where(torch.isfinite(Z), Z, 0.0).clamp(-LARGEST, LARGEST)
     largest = Z.abs().amax(dim=1)
     e = ((largest.view(torch.int64) >> 52) - 1022).clamp(min=LOWEST)  # largest < 2^e
-    bits = bits_of(Z.shape[1])
+    bits = entry_bits(Z.shape[1])
     b = torch.round(Z * power(bits - e)[:, None])
     length = (b * b).sum(dim=1).sqrt()  # whole numbers below 2⁵³ have no order of adding
     return b, torch.where(length > 0, length, 1.0)
@@ -115,7 +115,7 @@ class TensorDirections:
 
 
 @dataclass(frozen=True, eq=False)
-class WhiteTensors(RowsBehind):
+class WhiteTensors(RowsView):
     """Embeddings seen through directions, as whole numbers of 8 bits that are made when a sum first asks for them."""
 
     rows: EmbeddingTensors

@@ -27,13 +27,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from dperm.privacy import kappa
 from dperm.rows.base import Block
-from dperm.rows.exact import Pair, Paired, Tallied, whole
+from dperm.rows.exact import Pair, Tallied, whole
 from dperm.terms.affine import Features, settled
 from dperm.terms.ball import in_ball
 from dperm.terms.gridded import Grid, Pulled, gridded, scaled
-from dperm.terms.moments import moments_of, row_weights
+from dperm.terms.moments import Moments, row_weights
 from dperm.terms.statistics import present
 
 Vector = NDArray[np.float64]
@@ -231,22 +230,15 @@ class ScoreSum(Pulled):
 
     @property
     def longest(self) -> float:
-        return self.row_bound
+        return self.score.slope_bound * self.radius
 
     def slopes(self, block: Block, grid: Grid) -> Vector:
         rows, weight = weighted(self.score, self.radius, block)
         return np.asarray(weight * rows.slope * rows.stretch)
 
-    def sensitivity(self, relation: str) -> float:
-        return kappa(relation) * self.row_bound
-
-    @property
-    def row_bound(self) -> float:
-        return self.score.slope_bound * self.radius
-
 
 @dataclass(frozen=True, eq=False)
-class MatrixTerm(Paired):
+class MatrixTerm(Moments):
     """svec(Σ f²·zzᵀ) with f·z in the ball of radius √row_bound.
 
     Both factors are the same whole numbers, so what a row adds is positive semidefinite: the √2 of a replaced row rests on it.
@@ -263,16 +255,6 @@ class MatrixTerm(Paired):
         f = settled(self.roots(*weighted(self.score, self.radius, block)))
         c = in_ball(scaled(self.score.features.dense(block.X), f), math.sqrt(self.row_bound))
         return [Pair(c, c)]
-
-    def units(self, total: NDArray[np.longdouble]) -> Vector:
-        return moments_of(total, self.row_bound)
-
-    def sensitivity(self, relation: str) -> float:
-        return math.sqrt(kappa(relation)) * self.row_bound
-
-    @property
-    def row_bound(self) -> float:
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, eq=False)

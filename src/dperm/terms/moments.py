@@ -82,8 +82,26 @@ class GramTerm(Paired):
         return self.norm**2 * self.max_weight
 
 
+class Moments(Paired):
+    """svec(Σ c cᵀ) with ‖c‖² ≤ `row_bound`, which a subclass says: the diagonal, then √2 times what is above it.
+
+    **Sensitivity** ‖c cᵀ‖_F = ‖c‖² for one row nulled, added or removed; √2 times that for one replaced, because c cᵀ and c'c'ᵀ
+    are positive semidefinite, so that their inner product is not negative.
+    """
+
+    @property
+    def row_bound(self) -> float:
+        raise NotImplementedError
+
+    def units(self, total: NDArray[np.longdouble]) -> Vector:
+        return moments_of(total, self.row_bound)
+
+    def sensitivity(self, relation: str) -> float:
+        return math.sqrt(kappa(relation)) * self.row_bound
+
+
 @dataclass(frozen=True, eq=False)
-class CentredMoments(Paired):
+class CentredMoments(Moments):
     """svec(Σ x'x'ᵀ) with x' = (x - m)·min(1, r/‖x - m‖), m the features' shift; its first d coordinates are the sums of squares.
 
     **Sensitivity** r² for one row nulled, ‖x'x'ᵀ‖_F = ‖x'‖²; √2·r² for one replaced: X, Y ≽ 0 have tr(XY) ≥ 0. The squares alone
@@ -99,12 +117,6 @@ class CentredMoments(Paired):
             rows = rows - self.features.shift
         c = in_ball(scaled(rows, np.asarray(row_weights(block) > 0, dtype=np.float64)), self.radius)
         return [Pair(c, c)]
-
-    def units(self, total: NDArray[np.longdouble]) -> Vector:
-        return moments_of(total, self.row_bound)
-
-    def sensitivity(self, relation: str) -> float:
-        return math.sqrt(kappa(relation)) * self.row_bound
 
     @property
     def row_bound(self) -> float:
@@ -122,17 +134,10 @@ class CrossTerm(Pulled):
 
     @property
     def longest(self) -> float:
-        return self.row_bound
+        return self.norm * self.label * self.max_weight
 
     def slopes(self, block: Block, grid: Grid) -> Vector:
         return row_weights(block, self.max_weight) * np.asarray(block.y, dtype=np.float64)
-
-    def sensitivity(self, relation: str) -> float:
-        return kappa(relation) * self.row_bound
-
-    @property
-    def row_bound(self) -> float:
-        return self.norm * self.label * self.max_weight
 
 
 def moments_of(total: np.ndarray, bound: float) -> Vector:

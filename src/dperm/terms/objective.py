@@ -137,13 +137,6 @@ class CappedGradientTerm(Pulled):
         margins = scaled(grid.margins(self.rows.shaped(self.w)), cap)
         return scaled(np.asarray(self.rows.loss.slope(margins, block.y), dtype=np.float64), weight * cap)
 
-    def sensitivity(self, relation: str) -> float:
-        return kappa(relation) * self.longest
-
-    @property
-    def row_bound(self) -> float:
-        return self.longest
-
     def device_pairs(self, xp: Namespace, X: Array, y: Array, weight: Array | None) -> Pairs:
         return device.minimiser(xp, self, X, y, weight)
 

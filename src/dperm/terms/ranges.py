@@ -21,23 +21,31 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dperm.privacy import kappa
 from dperm.rows.base import Block, Rows
-from dperm.rows.exact import Tallied, whole
+from dperm.rows.exact import whole
 from dperm.rows.recoded import RecodedRows
 from dperm.tables.gaps import GAP, is_gap
 from dperm.tables.scale import OCTAVES, SMALLEST, decoded
-from dperm.terms.statistics import present
+from dperm.terms.statistics import Histogram, present
 
 Vector = NDArray[np.float64]
 CELLS = 64
 
 
 @dataclass(frozen=True, eq=False)
-class OctaveHistogram(Tallied):
-    """Counts of (sign, octave) for every private column, flattened: negative octaves first, then positive."""
+class ColumnHistogram(Histogram):
+    """Counts of cells of each private column."""
 
     columns: tuple[int, ...]
+
+    @property
+    def width(self) -> int:
+        return len(self.columns)
+
+
+@dataclass(frozen=True, eq=False)
+class OctaveHistogram(ColumnHistogram):
+    """Counts of (sign, octave) for every private column, flattened: negative octaves first, then positive."""
 
     def tally(self, block: Block) -> Vector:
         here, total = whole(present(block), 1.0), np.zeros((len(self.columns), 2 * OCTAVES))
@@ -48,19 +56,11 @@ class OctaveHistogram(Tallied):
             total[place] = np.bincount(np.where(u < 0, octave, OCTAVES + octave), weights=counted, minlength=2 * OCTAVES)
         return total.reshape(-1)
 
-    def sensitivity(self, relation: str) -> float:
-        return math.sqrt(kappa(relation) * len(self.columns))
-
-    @property
-    def row_bound(self) -> float:
-        return 1.0
-
 
 @dataclass(frozen=True, eq=False)
-class CellHistogram(Tallied):
+class CellHistogram(ColumnHistogram):
     """Counts of 64 equal cells of each private column's coarse range; values outside count in the end cells."""
 
-    columns: tuple[int, ...]
     low: Vector
     high: Vector
 
@@ -73,13 +73,6 @@ class CellHistogram(Tallied):
             cell = np.clip(np.floor(share * CELLS), 0, CELLS - 1).astype(np.int64)
             total[place] = np.bincount(cell, weights=counted, minlength=CELLS)
         return total.reshape(-1)
-
-    def sensitivity(self, relation: str) -> float:
-        return math.sqrt(kappa(relation) * len(self.columns))
-
-    @property
-    def row_bound(self) -> float:
-        return 1.0
 
 
 def outermost(counts: Vector, noise: float, bins: int, n: int) -> int | None:

@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 from dperm.privacy import kappa
 from dperm.problem import DataBounds, FeatureMap
 from dperm.problem.arrays import is_sparse
-from dperm.rows.base import Block, Rows, RowsBehind, SeenThrough, Term
+from dperm.rows.base import Block, Rows, RowsView, Term, TermView
 from dperm.rows.exact import Pair, Paired, Tallied, whole
-from dperm.terms.gridded import canonical
+from dperm.terms.sparse_rows import canonical
 
 Vector = NDArray[np.float64]
 STEPS = 2.0**20  # of each factor of a correlation
@@ -105,7 +105,7 @@ class CorrelationTerm(Paired):
 
 
 @dataclass(frozen=True, eq=False)
-class OnColumns(SeenThrough):
+class OnColumns(TermView):
     """Another term, shown only the chosen columns: it clips what it is shown."""
 
     columns: tuple[int, ...]
@@ -122,7 +122,7 @@ class OnColumns(SeenThrough):
 
 
 @dataclass(frozen=True, eq=False)
-class ColumnRows(RowsBehind):
+class ColumnRows(RowsView):
     """Rows with only the chosen columns."""
 
     columns: tuple[int, ...]

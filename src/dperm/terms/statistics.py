@@ -33,11 +33,11 @@ from dperm.problem import Loss
 from dperm.problem.arrays import Array, Namespace, is_sparse
 from dperm.rows.base import Block
 from dperm.rows.device_products import Pairs
-from dperm.rows.exact import MOST_PRODUCT, Pair, Paired, Tallied, whole
+from dperm.rows.exact import MOST_PRODUCT, Counted, Pair, Paired, Tallied, whole
 from dperm.tables.gaps import is_gap
 from dperm.terms import device
 from dperm.terms.affine import Features, settled
-from dperm.terms.ball import in_ball, sparse_squares, squares_of
+from dperm.terms.ball import centred_squares, in_ball, sparse_squares
 from dperm.terms.gradient import GradientTerm
 from dperm.terms.gridded import Grid, Pulled, gridded, scaled, shortened
 
@@ -79,16 +79,9 @@ class RowSum(Pulled):
     def slopes(self, block: Block, grid: Grid) -> Vector:
         return present(block)
 
-    def sensitivity(self, relation: str) -> float:
-        return kappa(relation) * self.radius
-
-    @property
-    def row_bound(self) -> float:
-        return self.radius
-
 
 @dataclass(frozen=True, eq=False)
-class PresentCount(Tallied):
+class PresentCount(Counted):
     """Number of rows whose cell is present, for every one of p columns.
 
     **Sensitivity** √p under every relation. One row adds a vector a in {0, 1}^p, of norm ≤ √p; nulled, added or removed it moves
@@ -109,10 +102,6 @@ class PresentCount(Tallied):
 
     def sensitivity(self, relation: str) -> float:
         return math.sqrt(len(self.columns))
-
-    @property
-    def row_bound(self) -> float:
-        return 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,7 +126,7 @@ class SquareSum(Paired):
     def units(self, total: NDArray[np.longdouble]) -> Vector:
         if not total[-1]:
             return np.asarray(total[:-1] * (self.radius**2 / MOST_PRODUCT), dtype=np.float64)
-        return squares_of(total, self.features.shift, self.radius)
+        return centred_squares(total, self.features.shift, self.radius)
 
     def sensitivity(self, relation: str) -> float:
         return (math.sqrt(2.0) if _replaced(relation) else 1.0) * self.radius**2
@@ -147,8 +136,24 @@ class SquareSum(Paired):
         return self.radius**2
 
 
+class Histogram(Counted):
+    """Counts of rows in the cells of one column, or of several.
+
+    **Sensitivity** √p, where a row is in one cell of each of p columns; √(2p) when it is replaced: in each it may leave one cell
+    and enter another.
+    """
+
+    @property
+    def width(self) -> int:
+        """p: how many columns are counted."""
+        return 1
+
+    def sensitivity(self, relation: str) -> float:
+        return math.sqrt(kappa(relation) * self.width)
+
+
 @dataclass(frozen=True, eq=False)
-class LogHistogram(Tallied):
+class LogHistogram(Histogram):
     """Counts of magnitudes v ≥ 0 in 24 bins with edges top·2^(-k/2): bin k holds (top·2^(-(k+1)/2), top·2^(-k/2)].
 
     Larger values fall in the first bin, tiny ones in the last. `measure` gives one magnitude per row.
@@ -163,13 +168,6 @@ class LogHistogram(Tallied):
         values = np.maximum(settled(np.asarray(self.measure(block), dtype=np.float64)), self.top * 1e-30)
         place = np.clip(np.floor(2.0 * np.log2(self.top / values)), 0, BINS - 1).astype(np.int64)
         return np.asarray(np.bincount(place, weights=whole(present(block), 1.0), minlength=BINS), dtype=np.float64)
-
-    def sensitivity(self, relation: str) -> float:
-        return math.sqrt(2.0) if _replaced(relation) else 1.0
-
-    @property
-    def row_bound(self) -> float:
-        return 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,7 +207,7 @@ def upper_quantile(counts: Vector, top: float, n: float, level: float) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class RowCount(Tallied):
+class RowCount(Counted):
     """Number of rows that take part. **Sensitivity** 1 under every relation: one row's indicator is 0 or 1."""
 
     def tally(self, block: Block) -> Vector:
@@ -218,23 +216,15 @@ class RowCount(Tallied):
     def sensitivity(self, relation: str) -> float:
         return 1.0
 
-    @property
-    def row_bound(self) -> float:
-        return 1.0
-
 
 @dataclass(frozen=True, eq=False)
-class PositiveCount(Tallied):
+class PositiveCount(Counted):
     """Number of rows with label +1. **Sensitivity** 1 under every relation: one row's indicator is 0 or 1."""
 
     def tally(self, block: Block) -> Vector:
         return np.array([np.sum(whole(present(block) * (np.asarray(block.y) > 0), 1.0))])
 
     def sensitivity(self, relation: str) -> float:
-        return 1.0
-
-    @property
-    def row_bound(self) -> float:
         return 1.0
 
 
@@ -271,18 +261,11 @@ class WeightedGradientTerm(GradientTerm):
 
     @property
     def longest(self) -> float:
-        return self.row_bound
+        return self.clip * self.max_weight
 
     def slopes(self, block: Block, grid: Grid) -> Vector:
         slopes = shortened(settled(self.plain_slopes(block, grid)), self.clip / np.maximum(grid.norms, 1e-200))
         return slopes if block.weight is None else scaled(slopes, np.clip(block.weight, 0.0, self.max_weight))
-
-    def sensitivity(self, relation: str) -> float:
-        return kappa(relation) * self.clip * self.max_weight
-
-    @property
-    def row_bound(self) -> float:
-        return self.clip * self.max_weight
 
     def device_pairs(self, xp: Namespace, X: Array, y: Array, weight: Array | None) -> Pairs:
         return device.weighted(xp, self, self.max_weight, X, y, weight)

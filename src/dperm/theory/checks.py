@@ -159,10 +159,10 @@ def printed_relation(relation: str) -> None:
         )
 
 
-def diameter_of(radius: float | None, diameter: float | None) -> float:
+def declared_diameter(radius: float | None, diameter: float | None) -> float:
     """diam(C) from exactly one of: the radius of a ball (diam = 2 radius), the diameter of any convex set.
 
-    >>> diameter_of(1.0, None), diameter_of(None, 3.0)
+    >>> declared_diameter(1.0, None), declared_diameter(None, 3.0)
     (2.0, 3.0)
     """
     if (radius is None) == (diameter is None):

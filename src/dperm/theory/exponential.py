@@ -11,7 +11,7 @@ from scipy.special import gammaincinv
 from dperm.theory.checks import (
     ConditionError,
     count,
-    diameter_of,
+    declared_diameter,
     fraction,
     positive,
     printed_relation,
@@ -124,7 +124,7 @@ def exponential_erm_risk(
     n, d = count("n", n), count("d", d)
     lipschitz, epsilon = positive("lipschitz", lipschitz), positive("epsilon", epsilon)
     factor = relation_factor(relation)
-    width = diameter_of(radius, diameter)
+    width = declared_diameter(radius, diameter)
     tail = None if beta is None else fraction("beta", beta)
     if as_printed:
         printed_relation(relation)

@@ -32,7 +32,7 @@ from dperm.theory.perturbation import (
     output_perturbation_risk,
     output_sensitivity,
 )
-from dperm.theory.population import generalisation_gap, phased_sgd_plan, phased_sgd_risk
+from dperm.theory.population import PhasedPlan, generalisation_gap, phased_sgd_plan, phased_sgd_risk
 from dperm.theory.rank import rank_risk
 from dperm.theory.sample_sizes import pac_sample_size, uniform_convergence_sample_size
 from dperm.theory.sampling import (
@@ -89,12 +89,7 @@ class Experiment:
 
 
 def uniform_convergence(
-    generator: Generator,
-    hypotheses: int = 64,
-    alpha: float = 0.08,
-    beta: float = 0.1,
-    flip: float = 0.2,
-    repeats: int = 1500,
+    generator: Generator, hypotheses: int = 64, alpha: float = 0.08, beta: float = 0.1, flip: float = 0.2, repeats: int = 1500
 ) -> Experiment:
     """Thresholds on [0,1]; failure: some threshold's population error exceeds its sample error by more than
     α.
@@ -140,12 +135,7 @@ def pac_learner(
 
 
 def exponential_cone(
-    generator: Generator,
-    n: int = 200,
-    d: int = 5,
-    epsilon: float = 1.0,
-    radius: float = 1.0,
-    repeats: int = 20_000,
+    generator: Generator, n: int = 200, d: int = 5, epsilon: float = 1.0, radius: float = 1.0, repeats: int = 20_000
 ) -> Experiment:
     """ℓ(θ;x) = ‖θ - x‖ with every record at 0, exact sampling: the radius is a truncated Gamma(d). Tight
     when n is large.
@@ -160,12 +150,7 @@ def exponential_cone(
 
 
 def output_perturbation(
-    generator: Generator,
-    n: int = 200,
-    d: int = 5,
-    epsilon: float = 1.0,
-    smooth: bool = True,
-    repeats: int = 20_000,
+    generator: Generator, n: int = 200, d: int = 5, epsilon: float = 1.0, smooth: bool = True, repeats: int = 20_000
 ) -> Experiment:
     """ℓ(θ;x) = ½‖θ - x‖² on the unit ball (L = 2, λ̄ = M̄ = 1): excess ½‖b‖². Smooth form: equality.
 
@@ -267,14 +252,23 @@ def rank(
     size = float(np.linalg.norm(best))
     noise = gradient_noise(n, 1.0, epsilon, delta, steps)
     step = size / math.sqrt(steps * (1 + rank * noise**2))
-    theta, total = np.zeros((repeats, d)), np.zeros((repeats, rank))
+    mean = _mean_iterate(generator, basis, lambda inside: logistic_gradient(Z, y, inside), (steps, step, noise), repeats)
+    excess = logistic_risk(Z, y, mean) - logistic_risk(Z, y, best)[0]
+    bound = rank_risk(n, rank, 1.0, size, epsilon, delta, steps=steps)
+    return Experiment("rank theorem", bound, excess)
+
+
+def _mean_iterate(
+    generator: Generator, basis: Array, slope: Callable[[Array], Array], walk: tuple[int, float, float], repeats: int
+) -> Array:
+    """The averaged iterate, inside the span of the basis, of (steps, step, noise) of noisy descent in all d coordinates."""
+    steps, step, noise = walk
+    theta, total = np.zeros((repeats, len(basis))), np.zeros((repeats, basis.shape[1]))
     for _ in range(steps):
         inside = theta @ basis
         total += inside
-        theta -= step * (logistic_gradient(Z, y, inside) @ basis.T + noise * generator.standard_normal((repeats, d)))
-    excess = logistic_risk(Z, y, total / steps) - logistic_risk(Z, y, best)[0]
-    bound = rank_risk(n, rank, 1.0, size, epsilon, delta, steps=steps)
-    return Experiment("rank theorem", bound, excess)
+        theta -= step * (slope(inside) @ basis.T + noise * generator.standard_normal(theta.shape))
+    return np.asarray(total / steps)
 
 
 def rank_hard(
@@ -298,22 +292,13 @@ def rank_hard(
     basis = np.linalg.qr(np.asarray(generator.standard_normal((d, rank))))[0]
     goal, weight = np.zeros(rank), np.full(rank, 1 / n)
     goal[0], weight[0] = 1.0, (n - rank + 1) / n
-    theta, total = np.zeros((repeats, d)), np.zeros((repeats, rank))
-    for _ in range(steps):
-        inside = theta @ basis
-        total += inside
-        theta -= step * ((weight * np.sign(inside - goal)) @ basis.T + noise * generator.standard_normal((repeats, d)))
+    mean = _mean_iterate(generator, basis, lambda inside: weight * np.sign(inside - goal), (steps, step, noise), repeats)
     bound = rank_risk(n, rank, 1.0, 1.0, epsilon, delta, steps=steps)
-    return Experiment("rank theorem, hard data", bound, np.abs(total / steps - goal) @ weight)
+    return Experiment("rank theorem, hard data", bound, np.abs(mean - goal) @ weight)
 
 
 def composition(
-    generator: Generator,
-    rho: float = 0.01,
-    count: int = 50,
-    delta: float = 0.01,
-    rule: str = "exact",
-    repeats: int = 40_000,
+    generator: Generator, rho: float = 0.01, count: int = 50, delta: float = 0.01, rule: str = "exact", repeats: int = 40_000
 ) -> Experiment:
     """Privacy loss of `count` Gaussian releases, each N(ρ/2, ρ); measured E(1 - e^{ε-loss})₊ at the ε of the
     rule, bound δ.
@@ -325,13 +310,19 @@ def composition(
     return Experiment(f"composition, {rule}", delta, np.maximum(0.0, -np.expm1(epsilon - loss)))
 
 
+def _phases(generator: Generator, plan: PhasedPlan, theta: Array, slope: Callable[[Array], Array]) -> Array:
+    """Phased descent on the unit ball: every phase starts where the last one ended, and ends at its noisy average."""
+    for block, step, noise in zip(plan.blocks, plan.step_sizes, plan.noises):
+        current, total = project_ball(theta, 1.0), np.zeros(theta.shape)
+        for _ in range(block):
+            total += current
+            current = project_ball(current - step * slope(current), 1.0)
+        theta = total / block + noise * generator.standard_normal(theta.shape)
+    return theta
+
+
 def phased_sgd(
-    generator: Generator,
-    n: int = 1024,
-    d: int = 5,
-    epsilon: float = 1.0,
-    delta: float = 1e-6,
-    repeats: int = 200,
+    generator: Generator, n: int = 1024, d: int = 5, epsilon: float = 1.0, delta: float = 1e-6, repeats: int = 200
 ) -> Experiment:
     """ℓ(θ;x) = ½‖θ - x‖² on the unit ball, x = ±1/√d per coordinate with mean m: population excess ½‖θ - m‖²
     exactly.
@@ -339,14 +330,11 @@ def phased_sgd(
     plan = phased_sgd_plan(n, d, 2.0, 2.0, epsilon=epsilon, delta=delta, smoothness=1.0)
     probability = 0.8
     mean = np.full(d, (2 * probability - 1) / math.sqrt(d))
-    theta = np.zeros((repeats, d))
-    for block, step, noise in zip(plan.blocks, plan.step_sizes, plan.noises):
-        current, total = project_ball(theta, 1.0), np.zeros((repeats, d))
-        for _ in range(block):
-            total += current
-            record = np.where(np.asarray(generator.random((repeats, d))) < probability, 1.0, -1.0) / math.sqrt(d)
-            current = project_ball(current - step * (current - record), 1.0)
-        theta = total / block + noise * np.asarray(generator.standard_normal((repeats, d)))
+
+    def slope(current: Array) -> Array:
+        return current - np.where(generator.random(current.shape) < probability, 1.0, -1.0) / math.sqrt(d)
+
+    theta = _phases(generator, plan, np.zeros((repeats, d)), slope)
     return Experiment("phased SGD", plan.risk, np.sum((theta - mean) ** 2, axis=1) / 2)
 
 
@@ -359,14 +347,12 @@ def phased_sgd_hard(
     """
     plan = phased_sgd_plan(n, d, 1.0, 1.0, epsilon=epsilon, delta=delta, smoothness=0.0)
     slope = min(1.0, 1 / (plan.step_sizes[0] * plan.blocks[0]))
-    theta = np.zeros((repeats, d))
-    for block, step, noise in zip(plan.blocks, plan.step_sizes, plan.noises):
-        current, total = project_ball(theta, 1.0), np.zeros((repeats, d))
-        for _ in range(block):
-            total += current
-            current[:, 0] += step * np.where(np.asarray(generator.random(repeats)) < (1 + slope) / 2, 1.0, -1.0)
-            current = project_ball(current, 1.0)
-        theta = total / block + noise * np.asarray(generator.standard_normal((repeats, d)))
+    first = np.eye(1, d)
+
+    def falling(current: Array) -> Array:
+        return np.where(generator.random(repeats) < (1 + slope) / 2, -1.0, 1.0)[:, None] * first
+
+    theta = _phases(generator, plan, np.zeros((repeats, d)), falling)
     bound = phased_sgd_risk(n, d, 1.0, 1.0, epsilon=epsilon, delta=delta, smoothness=0.0)
     return Experiment("phased SGD, hard data", bound, slope * (1 - theta[:, 0]))
 

@@ -26,13 +26,13 @@ from dperm.release.asks import Decide, Program, Secret, Solve
 from dperm.release.plan import Plan, Shape, Stage, Target, Vector, register
 from dperm.release.settings import StageSettings
 from dperm.rows.base import Block
-from dperm.rows.exact import Tallied, whole
+from dperm.rows.exact import Counted, whole
 
 ACCOUNTING = ("pure", "concentrated")
 
 
 @dataclass(frozen=True, eq=False)
-class ErrorTerm(Tallied):
+class ErrorTerm(Counted):
     """Number of mistakes of every hypothesis; a row adds 0 or 1 (times a weight in [0, 1]) to each.
 
     **Sensitivity** √|H| in ℓ2 under every relation: each of |H| entries moves by at most 1. The selection does not use it; it
@@ -47,10 +47,6 @@ class ErrorTerm(Tallied):
 
     def sensitivity(self, relation: str) -> float:
         return math.sqrt(self.hypotheses.size)
-
-    @property
-    def row_bound(self) -> float:
-        return 1.0
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,15 +26,16 @@ from dperm.release.asks import Program, Secret, Solve
 from dperm.release.plan import Plan, Shape, Stage, Target, Vector, options_of, register
 from dperm.release.settings import StageSettings
 from dperm.rows.base import Block
-from dperm.rows.exact import Tallied, whole
+from dperm.rows.exact import whole
 from dperm.terms.moments import row_weights
+from dperm.terms.statistics import Histogram
 
 LOSSES = ("quantile", "absolute")
 STEPS = 2**16  # points of a cell that can be released
 
 
 @dataclass(frozen=True, eq=False)
-class HistogramTerm(Tallied):
+class HistogramTerm(Histogram):
     """Weighted counts of one column in cells of equal width from low to high.
 
     **Sensitivity** 1 for one row present or absent, √2 for one replaced: a row is in one cell.
@@ -50,13 +51,6 @@ class HistogramTerm(Tallied):
         place = np.floor((values - self.low) / (self.high - self.low) * self.cells)
         place = np.clip(place, 0, self.cells - 1).astype(np.int64)
         return np.asarray(np.bincount(place, weights=whole(row_weights(block), 1.0), minlength=self.cells), dtype=np.float64)
-
-    def sensitivity(self, relation: str) -> float:
-        return 2.0**0.5 if kappa(relation) == 2 else 1.0
-
-    @property
-    def row_bound(self) -> float:
-        return 1.0
 
 
 def quantile_scores(counts: Vector, level: float) -> Vector:

@@ -32,7 +32,7 @@ from dperm.problem import DataBounds, FeatureMap, Interval, Loss
 from dperm.release.asks import Secret, Solve
 from dperm.release.noise import RELEASE_SLACK, Noise, gamma_norm_vector, gaussian_scale, release
 from dperm.release.plan import Plan
-from dperm.rows.base import BLOCK_ROWS, Block, Rows, RowsBehind, SeenThrough, Term
+from dperm.rows.base import BLOCK_ROWS, Block, Rows, RowsView, Term, TermView
 from dperm.solvers import Solution, minimise
 from dperm.terms.affine import Features
 from dperm.terms.objective import HessianProductTerm, MinimiserTerm, WeightedRows
@@ -79,7 +79,7 @@ def row_limit(declared: object, relation: str, n: int) -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class FirstTerm(SeenThrough):
+class FirstTerm(TermView):
     """Another term on the first `limit` rows: the others get weight 0."""
 
     limit: int
@@ -91,7 +91,7 @@ class FirstTerm(SeenThrough):
 
 
 @dataclass(frozen=True, eq=False)
-class FirstRows(RowsBehind):
+class FirstRows(RowsView):
     """Rows of which only the first `limit` count."""
 
     limit: int

@@ -34,7 +34,7 @@ from dperm.rows.base import Block
 from dperm.rows.exact import Tallied, whole
 from dperm.terms.affine import Features
 from dperm.terms.gridded import gridded
-from dperm.terms.statistics import BINS, present
+from dperm.terms.statistics import BINS, Histogram, present
 
 Vector = NDArray[np.float64]
 
@@ -100,7 +100,7 @@ class BoundedCounts(Tallied):
 
 
 @dataclass(frozen=True, eq=False)
-class SignedHistogram(Tallied):
+class SignedHistogram(Histogram):
     """Counts of residuals in 24 bins of half an octave below `top` for predictions too high, and as many for those too low.
 
     **Sensitivity** 1 (a row is in one bin), √2 when a row is replaced (it leaves one bin and enters another).
@@ -114,13 +114,6 @@ class SignedHistogram(Tallied):
         sizes = np.maximum(np.abs(values), self.top * 1e-30)
         place = np.clip(np.floor(2.0 * np.log2(self.top / sizes)), 0, BINS - 1).astype(np.int64) + BINS * (values < 0)
         return np.asarray(np.bincount(place, weights=whole(present(block), 1.0), minlength=2 * BINS), dtype=np.float64)
-
-    def sensitivity(self, relation: str) -> float:
-        return math.sqrt(2.0) if kappa(relation) == 2 else 1.0
-
-    @property
-    def row_bound(self) -> float:
-        return 1.0
 
 
 @dataclass(frozen=True)

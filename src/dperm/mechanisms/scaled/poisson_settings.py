@@ -219,13 +219,6 @@ class CountGradient(Pulled):
     def slopes(self, block: Block, grid: Grid) -> Vector:
         return self.residuals.slopes(block)
 
-    def sensitivity(self, relation: str) -> float:
-        return kappa(relation) * self.clip
-
-    @property
-    def row_bound(self) -> float:
-        return self.clip
-
 
 def weights_of(block: Block, heaviest: float) -> Vector:
     """Weights cut into [0, heaviest]; 1 without weights."""

@@ -28,7 +28,7 @@ from dperm.mechanisms.scaled import settings as rule
 from dperm.mechanisms.scaled.gradient import budget_of, features_of, scaling_needs, scaling_releases, start
 from dperm.mechanisms.scaled.noise_ratio import noise_warning
 from dperm.mechanisms.scaled.poisson_settings import kinds_of, weights_of
-from dperm.privacy import Gaussian, gaussian_mu, kappa
+from dperm.privacy import Gaussian, gaussian_mu
 from dperm.problem import Problem
 from dperm.release.asks import Asking, Close, Decide, Open, Program, Sum
 from dperm.release.plan import Plan, Settings, Shape, Stage, Target, Vector, options_of, register
@@ -59,19 +59,12 @@ class PinballGradient(Pulled):
 
     @property
     def longest(self) -> float:
-        return self.row_bound
+        return self.heaviest * self.reach * max(self.level, 1.0 - self.level)
 
     def slopes(self, block: Block, grid: Grid) -> Vector:
         slopes = expit((grid.margins(self.theta) - block.y) / self.width) - self.level
         slopes = slopes * np.minimum(1.0, self.reach / np.maximum(grid.norms, 1e-200))
         return np.asarray(slopes * weights_of(block, self.heaviest))
-
-    def sensitivity(self, relation: str) -> float:
-        return kappa(relation) * self.row_bound
-
-    @property
-    def row_bound(self) -> float:
-        return self.heaviest * self.reach * max(self.level, 1.0 - self.level)
 
 
 @register

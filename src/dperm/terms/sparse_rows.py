@@ -1,0 +1,70 @@
+"""Sparse rows under an affine map: norms without writing out a zero, and the column of ones that carries shift and intercept."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from dperm.terms.affine import Features
+
+Vector = NDArray[np.float64]
+# Where a map's factors differ by more than this, rows that only small ones touch may be clipped earlier than need be.
+WIDEST = 2.0**12
+
+
+def canonical(X: csr_array) -> csr_array:
+    """The CSR matrix with every entry stored once: the square of an entry is not the sum of the squares of its parts."""
+    if X.has_canonical_format:
+        return X
+    X = X.copy()
+    X.sum_duplicates()
+    return X
+
+
+def affine(features: Features) -> bool:
+    """Whether the map adds something to a row of zeros."""
+    return bool(features.intercept) or features.shift is not None
+
+
+def narrowest(features: Features) -> float:
+    """A public m such that rows are clipped as if ‖M(b, t)‖ were at least m: half of the map's smallest factor, within 2¹² of its
+    largest. The grid of the left factor is C·2⁻²⁷/m, so that the row that the map stretches most still has 14 bits."""
+    parts = [1.0] if features.scale is None else np.abs(features.scale)[np.flatnonzero(features.scale)].tolist() or [1.0]
+    if features.intercept:
+        parts.append(features.intercept)
+    return max(min(parts), max(parts) / WIDEST) / 2
+
+
+def centred_norms(X: csr_array, b: Vector, t: Vector, features: Features) -> Vector:
+    """Upper bounds on ‖M(b, t)‖ = √(Σ s_j²(b_j - m_j·t)² + c²t²), each row's entries added one after the other.
+
+    The square is expanded, so that zeros stay unstored: Σ_stored s_j²·b_j(b_j - 2m_j·t) + t²·Σ s_j²m_j². Each of at most d + 4
+    roundings errs by 2⁻⁵² of at most 2(Σ s_j²b_j² + t²Σ s_j²m_j²), by which the result is raised.
+    """
+    d = X.shape[1]
+    squares = np.ones(d) if features.scale is None else features.scale**2
+    shift = np.zeros(d) if features.shift is None else features.shift
+    rows = np.repeat(t, np.diff(X.indptr))
+    weights, middles = squares[X.indices], shift[X.indices]
+    entries = np.stack([weights * b * (b - 2.0 * middles * rows), weights * b * b])
+    ones = np.ones(d)
+    exact, plain = (type(X)((part, X.indices, X.indptr), shape=X.shape) @ ones for part in entries)
+    behind = t * t * math.fsum(squares * shift * shift)
+    total = exact + behind + (t * features.intercept) ** 2
+    spare = (d + 8) * 2.0**-51 * (plain + behind)
+    return np.asarray(np.sqrt(np.maximum(total, 0.0) + spare))
+
+
+def with_ones(X: csr_array, b: Vector, t: Vector, behind: bool) -> csr_array:
+    """The whole numbers as CSR in int64, with t as a last column."""
+    n, d = X.shape
+    if not behind:
+        return csr_array((b.astype(np.int64), X.indices, X.indptr), shape=(n, d))
+    ends = X.indptr[1:]
+    data = np.insert(b, ends, t).astype(np.int64)
+    indices = np.insert(X.indices, ends, d)
+    indptr = X.indptr + np.arange(n + 1, dtype=X.indptr.dtype)
+    return csr_array((data, indices, indptr), shape=(n, d + 1))
