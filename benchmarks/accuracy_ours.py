@@ -78,14 +78,14 @@ def load(name: str):
     return schema, table.take(train), table.take(test), labels[train], labels[test]
 
 
-def fitted(kind, epsilon: float, train, y, before: bool = False, **options):
-    """The estimator with its defaults; `before`: by the same mechanism in the first edition of its rule."""
+def fitted(kind, epsilon: float, train, y, before: int = 0, **options):
+    """The estimator with its defaults; `before`: by the same mechanism in an earlier edition of its rule."""
     from dperm.mechanisms.registry import mechanism_of_record
 
     model = kind(epsilon, delta=1e-6, relation="zero-out", **options)
     if before:
         plan = model.plan(len(y))
-        stated = {name: value for name, value in plan.options.items() if name not in ("edition", "aim")}
+        stated = {name: value for name, value in plan.options.items() if name != "aim"} | {"edition": before}
         if plan.options.get("aim") == "probabilities":
             stated |= {"clip_factor": 0.7, "horizon": 1.0}
         model = kind(epsilon, delta=1e-6, relation="zero-out", method=mechanism_of_record(plan.mechanism, stated), **options)
@@ -116,7 +116,7 @@ def log_loss(probability: np.ndarray, truth: np.ndarray) -> float:
     return float(-np.mean(np.log(np.maximum(right, 1e-12))))
 
 
-def classification(name: str, epsilons, seeds, before=False):
+def classification(name: str, epsilons, seeds, before=0):
     import dperm
 
     schema, train, test, y, truth = load(name)
@@ -141,7 +141,7 @@ def plain_probabilities(name: str) -> tuple[float, float]:
     return log_loss(reference, truth == positive), calibration_error(reference, truth == positive)
 
 
-def probabilities(name: str, epsilons, seeds, before=False):
+def probabilities(name: str, epsilons, seeds, before=0):
     import dperm
 
     schema, train, test, y, truth = load(name)
@@ -174,7 +174,7 @@ def plain_r2(name: str) -> float:
     return r2(predicted, np.clip(truth, low, high))
 
 
-def regression(name: str, epsilons, seeds, before=False):
+def regression(name: str, epsilons, seeds, before=0):
     import dperm
 
     schema, train, test, y, truth = load(name)

@@ -2,11 +2,11 @@
 
     OPENBLAS_NUM_THREADS=1 python benchmarks/accuracy_study.py lines curves --processes 16
     OPENBLAS_NUM_THREADS=1 python benchmarks/accuracy_study.py paired --seeds 40 --epsilons 0.1 --seconds 120
-    python benchmarks/accuracy_study.py --table                          # what the second edition changed, cell by cell
+    python benchmarks/accuracy_study.py --table                          # the third edition against the first
 
     lines    every cell of accuracy_ours.py, into its results
     curves   every cell of accuracy_gam.py (curves and line with the same seeds), into its results
-    paired   cells of accuracy_ours.py by both editions of the rule with the same seeds, into results/accuracy_paired.json
+    paired   cells of accuracy_ours.py by all editions of the rule with the same seeds, into results/accuracy_paired.json
     hard     every cell of accuracy_hard.py, into its results
 
 Protocol: that of the benchmark whose cells they are. `--again` measures cells that are there already once more.
@@ -32,6 +32,7 @@ RESULTS = Path(__file__).resolve().parent / "results"
 FILES = {name: RESULTS / f"accuracy_{file}.json" for name, file in
          {"lines": "ours", "curves": "gam", "paired": "paired", "hard": "hard"}.items()}  # fmt: skip
 SLOW_FIRST = ("mnist", "pixels", "kddcup99_10pct", "covertype_92k", "covertype elevation", "w8a", "adult", "bank_full", "a9a")
+EDITIONS = {0: "third", 2: "second", 1: "first"}  # 0: what an estimator takes by itself
 NO_LINE = ("mnist",)  # sets that have no pair: what the first edition did there is another mechanism's now
 
 
@@ -64,9 +65,9 @@ def lines(study: str, sets: list[str], what: list[str], epsilon: float, seed: in
     for name, kind, _ in accuracy_ours.jobs(sets):
         allowed = (epsilon == 1.0 if kind == "wide" else name != "mnist" or epsilon >= 0.5) and kind in what
         if allowed and not (study == "paired" and (kind == "wide" or name in NO_LINE)):
-            for before in (False, True) if study == "paired" else (False,):
+            for before in EDITIONS if study == "paired" else (0,):
                 key = accuracy_ours.key(kind, name, epsilon, seed)
-                key = f"{'first' if before else 'second'}|{key}" if study == "paired" else key
+                key = f"{EDITIONS[before]}|{key}" if study == "paired" else key
                 yield Cell(study, key, name, (kind, name, epsilon, seed, before))
 
 
@@ -78,7 +79,7 @@ def measured(cell: Cell) -> dict[str, Any]:
         return accuracy_hard.measured(*cell.arguments)
     kind, name, epsilon, seed, before = cell.arguments
     job = next(job for found, what, job in accuracy_ours.jobs([name]) if what == kind)
-    own = {"before": True} if before else {}
+    own = {"before": before} if before else {}
     _, _, _, values = next(iter(job(name, [epsilon], [seed], **own)))
     return values
 
@@ -116,14 +117,14 @@ def keep(finished: set[Future[dict[str, Any]]], running: dict[Future[dict[str, A
         print(f"{cell.study} {cell.key} {next(iter(future.result().values())):.4f}", flush=True)
 
 
-def differences(done: dict[str, Any]) -> list[str]:
-    """By how much the second edition is better than the first, log-loss and all, with the standard error of the difference."""
+def differences(done: dict[str, Any], base: str = "first", now: str = "third") -> list[str]:
+    """By how much one edition is better than another, log-loss and all, with the standard error of the difference."""
     found: dict[tuple[str, str, float], list[dict[str, float]]] = defaultdict(list)
     for key, values in done.items():
         edition, kind, name, epsilon, seed = key.split("|")
-        other = done.get("|".join(["first", kind, name, epsilon, seed]))
-        if edition == "second" and other is not None:
-            found[kind, name, float(epsilon)].append({"first": other["score"], "second": values["score"]})
+        other = done.get("|".join([base, kind, name, epsilon, seed]))
+        if edition == now and other is not None:
+            found[kind, name, float(epsilon)].append({"before": other["score"], "now": values["score"]})
     epsilons = sorted({epsilon for _, _, epsilon in found})
     lines = ["| what | data | " + " | ".join(f"ε = {e:g}" for e in epsilons) + " | seeds |", "|---" * (len(epsilons) + 3) + "|"]
     for kind, name in sorted({(kind, name) for kind, name, _ in found}):
@@ -140,7 +141,7 @@ def differences(done: dict[str, Any]) -> list[str]:
 def difference(kind: str, pairs: list[dict[str, float]]) -> str:
     if len(pairs) < 2:
         return ""
-    gains = np.array([pair["second"] - pair["first"] for pair in pairs]) * (1.0 if kind == "accuracy" else -1.0)
+    gains = np.array([pair["now"] - pair["before"] for pair in pairs]) * (1.0 if kind == "accuracy" else -1.0)
     return f"{gains.mean():+.4f} ± {gains.std(ddof=1) / np.sqrt(len(gains)):.4f}"
 
 

@@ -75,14 +75,14 @@ def test_the_first_edition_is_what_records_without_one_mean() -> None:
     assert "edition" not in old.record["mechanism"]["options"] and new.record["mechanism"]["options"]["edition"] == 2
     assert "rough mean" not in json.dumps(old.record) and new.verify(allow_seeded=True).ok and old.verify(allow_seeded=True).ok
     with pytest.raises(ValueError, match="edition"):
-        ScaledGradient(edition=3)
+        ScaledGradient(edition=4)
 
 
 @pytest.mark.parametrize("loss", [LogisticLoss(), SquaredLoss()])
 def test_shares_of_both_editions_add_up_to_the_budget(loss: LogisticLoss | SquaredLoss) -> None:
     target = Target.declare(epsilon=1.0, delta=1e-6, n=9000)
     problem = Problem(loss, data=DataBounds(1.0, Interval(-1.0, 1.0), 1.0))
-    for edition in (1, 2):
+    for edition in (1, 2, 3):
         stages = plan(problem, Shape(9000, 4), target, ScaledGradient(edition=edition)).stages
         total = math.fsum(stage.event.mu**2 for stage in stages)
         assert total == pytest.approx(gaussian_mu(1.0, 1e-6) ** 2, rel=1e-9)
@@ -108,6 +108,33 @@ def test_shrinkage_helps_on_average_and_leaves_a_strong_signal_alone() -> None:
         ours = np.array([settling.shrunken(np.append(t, 7.0), 1.0, settings, intercept=True) for t in draws])
         assert np.all(ours[:, -1] == 7.0)
         assert np.mean((ours[:, :-1] - truth) ** 2) <= most * np.mean((draws - truth) ** 2)
+
+
+def test_both_means_of_the_iterates_are_blended_by_what_noise_explains() -> None:
+    """Twelve settled columns, 400 draws. Where the early iterates are behind, the answer moves to the second half; where nothing
+    but noise tells the two apart, it stays at the growing weights, whose noise is less."""
+    rng, steps, d = np.random.default_rng(0), 400, 12
+    growing, later = settling.weights(steps, growing=True), settling.weights(steps, growing=False)
+    last = np.repeat([0.0, 4.0 / steps], [3 * steps // 4, steps // 4])
+    for behind, best in ((0.0, growing), (16.0, later)):
+        errors: dict[str, list[float]] = {"growing": [], "late": [], "blended": []}
+        for _ in range(400):
+            noise = math.sqrt(steps) * rng.normal(size=(steps, d))  # the mean of all steps has variance 1
+            path = noise - behind * np.exp(-4.0 * np.arange(steps) / steps)[:, None]
+            means = [weight @ path for weight in (growing, later, last)]
+            answer, variance = settling.blended(*means, 1.0, 1.0)
+            assert 4 / 3 - 1e-9 <= variance <= 2 + 1e-9
+            for name, found in zip(errors, (*means[:2], answer)):
+                errors[name].append(float(found @ found) / d)
+        mean = {name: np.mean(found) for name, found in errors.items()}
+        chosen = "growing" if best is growing else "late"
+        assert mean["blended"] < 1.1 * mean[chosen] and mean[chosen] == min(mean["growing"], mean["late"])
+
+
+def test_a_first_clip_far_wider_than_the_second_leaves_early_iterates_out() -> None:
+    means = [np.ones(5), np.full(5, 2.0), np.full(5, 2.0)]
+    answer, variance = settling.blended(*means, 5.0, 1.0)
+    assert np.array_equal(answer, means[1]) and variance == 2.0
 
 
 def test_the_second_mean_counts_by_its_noise() -> None:

@@ -73,7 +73,7 @@ class ScaledGradient:
         Declared bound on sample weights, or None when there are none.
     gaps : tuple of int
         Columns whose missing cells take the released centre. Their present cells are counted.
-    edition : {2, 1}
+    edition : {3, 2, 1}
         Of the rule; records that state none were made by the first.
     aim : {"accuracy", "probabilities"}
         What a classifier is asked for: its clip and horizon follow (`aims.py`).
@@ -198,15 +198,15 @@ class ScaledGradient:
                 released[name] = yield Sum(name, LogHistogram(Residuals(features, theta), _reach(problem)))
             return self._clip(plan, problem, settings, scaled, released, name)
 
-        clip = largest = yield from residual_clip("residuals")
+        clip = first = yield from residual_clip("residuals")
         momentum, weight = settings.get("momentum", rule.MOMENTUM), settling.weights(steps, growing=growing)
+        later, late, last = settling.weights(steps, growing=False), np.zeros_like(theta), np.zeros_like(theta)
         yield Open(self.last, sums=steps)
         velocity, kept = np.zeros_like(theta), np.zeros_like(theta)
         ridge = problem.regularizer.smoothness > 0
         for step in range(steps):
             if step == settings["second_clip_at"]:
                 clip = yield from residual_clip("residuals again")
-                largest = max(largest, clip)
             term = gradient_term(problem.loss, theta, clip, features, self.max_weight)
             gradient = yield Sum(self.last, term, mu=settings["step_mu"], shape=theta.shape)
             if ridge:
@@ -215,13 +215,19 @@ class ScaledGradient:
                 gradient = gradient + rule.pulled_back(slope, scaled, problem.data.intercept)
             velocity = momentum * velocity + gradient / n
             theta = theta - step_size * velocity
-            kept = kept + weight[step] * theta
+            kept, late = kept + weight[step] * theta, late + later[step] * theta
+            if step >= steps - steps // 4:
+                last = last + theta / (steps // 4)
         yield Close(self.last)
         if not growing:
             return kept
         heaviest = 1.0 if self.max_weight is None else self.max_weight
-        noise = largest / (rule.effective_mu(waiting[self.last] / heaviest, plan.target) * n)
-        return settling.shrunken(kept, noise, settings, intercept=problem.data.intercept != 0)
+        unit, intercept = rule.effective_mu(waiting[self.last] / heaviest, plan.target) * n, problem.data.intercept != 0
+        if self.edition == 2:
+            return settling.shrunken(kept, max(first, clip) / unit, settings, intercept=intercept)
+        kept, variance = settling.blended(kept, late, last, first / unit, clip / unit)
+        flat = 0.6 * (settings["flow_time"] * max(first, clip) / unit) ** 2
+        return settling.pulled(kept, min(variance, flat), intercept=intercept)
 
 
 def scaling_needs(problem: Problem, target: Target) -> list[str]:

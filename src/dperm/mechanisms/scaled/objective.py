@@ -56,7 +56,7 @@ class ScaledObjective:
     max_weight   declared bound on sample weights, or None when there are none
     most_rows    under add-remove, a public bound on the number of rows (rows beyond it do not count); "nominal": the nominal n
     gaps         columns whose missing cells take the released centre; their present cells are counted
-    edition      of the rule: 2, or 1, which is what records without it mean
+    edition      of the rule: 3, 2 (the same here), or 1, which is what records without it mean
 
     **Guarantee**: (ε, δ) for the target's relation: Gaussian statistics beside one objective event.
 

@@ -1,4 +1,4 @@
-"""How a descent ends in the second edition of the rule: momentum instead of a cap on steps, growing weights, shrinkage.
+"""How a descent ends since the second edition of the rule: momentum instead of a cap on steps, growing weights, shrinkage.
 
 Everything here is post-processing or follows from what was released before the descent.
 
@@ -8,6 +8,10 @@ in fewer steps with more momentum.
 
 *Growing weights.* In a regression the answer is the mean of all iterates with weights ∝ t. Its noise along a settled direction is
 4/3 of the least possible, where the mean of the second half has 2; the first third has a ninth of the weight.
+
+Early iterates are behind, and were clipped at the labels' scale and not at the residuals': where that costs more than it saves,
+the mean of the second half is better. Since the third edition their difference Δ decides, of which the noise alone is known:
+the answer is growing + (1 - noise/‖Δ‖²)₊·Δ, and the second half itself where its noise is not the larger one.
 
 *Shrinkage.* θ of d slopes has noise of variance v = min(0.6·τ², 4/3)·(C/(μn))² along each column of unit variance, more where
 columns are correlated. James and Stein's factor (1 - (d - 2)·v/‖θ‖²)₊ makes it better for every true θ in the model of Gaussian
@@ -25,6 +29,7 @@ from dperm.release.plan import Settings
 Vector = NDArray[np.float64]
 
 MOST_MOMENTUM = 0.99  # a memory of a hundred steps
+DRIFT = 1.8  # drift² between the last two quarters, in units of that between both means, where time is three time constants
 GROWING = 4.0 / 3.0  # T·Σ weight² of weights ∝ t
 
 
@@ -55,8 +60,33 @@ def weights(steps: int, *, growing: bool) -> Vector:
 
 def shrunken(theta: Vector, noise: float, settings: Settings, *, intercept: bool) -> Vector:
     """θ with its slopes multiplied by James and Stein's factor; `noise` is C/(μn), what one flow time's gradients are off by."""
+    return pulled(theta, min(0.6 * settings["flow_time"] ** 2, GROWING) * noise**2, intercept=intercept)
+
+
+def pulled(theta: Vector, variance: float, *, intercept: bool) -> Vector:
+    """θ with its slopes multiplied by James and Stein's factor at that variance of a slope."""
     d = len(theta) - int(intercept)
-    slopes, variance = theta[:d], min(0.6 * settings["flow_time"] ** 2, GROWING) * noise**2
+    slopes = theta[:d]
     length = float(slopes @ slopes)
     factor = max(0.0, 1.0 - max(d - 2, 0) * variance / length) if length > 0 else 1.0
     return np.concatenate([slopes * factor, theta[d:]])
+
+
+def blended(growing: Vector, late: Vector, last: Vector, first: float, second: float) -> tuple[Vector, float]:
+    """(the answer, the variance of its noise along a settled direction) from the means of the iterates: growing weights, the
+    second half, the last quarter.
+
+    `first` and `second` are C/(μn) of the first third of the steps and of the others. With weights w the noise has variance
+    T·Σ w²·(C/(μn))²: 2·second² for the late mean, 4/81·first² + 104/81·second² for the growing one, 3/2·second² together. Where
+    columns are correlated it is larger; what the last two quarters differ by, 8 times the unit and some drift, tells by how much.
+    """
+    ratio = (first / second) ** 2 if second > 0 else 1.0
+    ours, theirs, both = 4.0 / 81.0 * ratio + 104.0 / 81.0, 2.0, 1.5
+    if ours >= theirs:
+        return late, theirs * second**2
+    step, swing = late - growing, 2.0 * (last - late)
+    length = float(step @ step)
+    unit = max(len(step) * second**2, (float(swing @ swing) - DRIFT * length) / (8.0 - DRIFT / 3.0))
+    part = max(0.0, 1.0 - unit * (ours + theirs - 2.0 * both) / length) if length > 0 else 0.0
+    variance = part**2 * theirs + (1.0 - part) ** 2 * ours + 2.0 * part * (1.0 - part) * both
+    return growing + part * step, variance * second**2
