@@ -127,8 +127,8 @@ def test_both_means_of_the_iterates_are_blended_by_what_noise_explains() -> None
             for name, found in zip(errors, (*means[:2], answer)):
                 errors[name].append(float(found @ found) / d)
         mean = {name: np.mean(found) for name, found in errors.items()}
-        chosen = "growing" if best is growing else "late"
-        assert mean["blended"] < 1.1 * mean[chosen] and mean[chosen] == min(mean["growing"], mean["late"])
+        good, bad = ("growing", "late") if best is growing else ("late", "growing")
+        assert mean[good] < 0.7 * mean[bad] and mean["blended"] < 0.8 * mean[bad] and mean["blended"] < 1.2 * mean[good]
 
 
 def test_a_first_clip_far_wider_than_the_second_leaves_early_iterates_out() -> None:
