@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import dperm
 from dperm.cli import app
-from dperm.commands import benching
+from dperm.commands import benching, shared
 from dperm.commands.planning import theorem
 from dperm.estimators import outlook as advice
 from dperm.theory import THEOREMS, pac_sample_size
@@ -285,3 +285,10 @@ def test_audits_end_with_how_many_were_not_run(monkeypatch):
     assert said.output.splitlines()[-1] == "3 audits: 0 violated, 1 holds, 1 refused, 1 not run for want of time: raise --minutes"
     found = answer("audit", "Ridge")
     assert found["not_run"] == 1 and [row["verdict"] for row in found["audits"]] == list(verdicts)
+
+
+def test_people_read_six_digits_and_programs_all(capsys):
+    shared.show({"epsilon": 0.6999999999999, "noise": "secure"}, as_json=False)
+    assert capsys.readouterr().out.split() == ["epsilon", "0.7", "noise", "secure"]
+    shared.show({"epsilon": 0.6999999999999}, as_json=True)
+    assert json.loads(capsys.readouterr().out) == {"epsilon": 0.6999999999999}

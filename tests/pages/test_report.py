@@ -259,3 +259,15 @@ def test_the_command_keeps_title_target_and_data_set(tmp_path):
     assert "<h1>&lt;b&gt;Rivers&lt;/b&gt;</h1>" in (tmp_path / "t.html").read_text()
     (tmp_path / "m" / "model.json").unlink()  # the certificate alone is enough
     assert run(app, ["report", str(tmp_path / "m"), "--out", str(tmp_path / "c.html")], catch_exceptions=False).exit_code == 0
+
+
+def test_both_steps_of_a_mean_say_what_they_are(tmp_path) -> None:
+    """Version 0.3.0 said "sum of the rows" of both; the record keeps its words, people read others."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0, 1, (500, 2))
+    model = dperm.LogisticRegression(1.0, bounds=(0, 1), classes=[0, 1], random_state=0, method="scaled-gradient")
+    model.fit(X, (X[:, 0] > 0.5).astype(int))
+    page = model.report(tmp_path / "report.html").read_text(encoding="utf-8")
+    for text in (page, model.plan_.explain(), model.plan_._repr_html_()):
+        assert "sum of the rows, for a first centre" in text and "sum of the rows, counted from that centre" in text
+    assert {stage.settings["releases"] for stage in model.plan_.stages if stage.name == "mean"} == {"sum of the rows"}

@@ -9,7 +9,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import TypedDict
 
 from dperm import theory
@@ -116,14 +116,18 @@ def sample_sizes(problem: Problem, shape: Shape, target: Target, goal: float, *,
 
 def epsilons(problem: Problem, shape: Shape, target: Target, goal: float, *, radius: float = 1.0) -> dict[str, float | None]:
     """Smallest ε at which each bound meets the goal with these n rows, δ kept fixed."""
+    return dict(_epsilons(problem, shape, replace(target, epsilon=1.0), goal, radius))
 
+
+@lru_cache(maxsize=64)  # asked for twice: for the ε of a plan, and for its page
+def _epsilons(problem: Problem, shape: Shape, target: Target, goal: float, radius: float) -> tuple[tuple[str, float | None], ...]:
     def smallest(name: str) -> float | None:
         def at(epsilon: float) -> float:
             return risk(name, problem, shape.n, shape, replace(target, epsilon=epsilon), radius)
 
         return _value(lambda: theory.required_epsilon(at, goal))
 
-    return {name: smallest(name) for name in RISK_NAMES}
+    return tuple((name, smallest(name)) for name in RISK_NAMES)
 
 
 def _crossing(at: Callable[[float], float], goal: float, start: int) -> int | None:

@@ -87,7 +87,7 @@ def verbosity(as_json: bool) -> int:
 
 
 def show(values: Mapping[str, object], as_json: bool) -> None:
-    """Key and value lines for people, or one JSON object for programs."""
+    """Key and value lines for people, numbers in six digits, or one JSON object for programs, with all digits."""
     if as_json:
         typer.echo(json.dumps(values, allow_nan=False))
         return
@@ -95,7 +95,8 @@ def show(values: Mapping[str, object], as_json: bool) -> None:
         return
     width = max(len(key) for key in values)
     for key, value in values.items():
-        typer.echo(printable(f"  {key:<{width}}  {value}", keep="\n"))
+        text = f"{value:.6g}" if isinstance(value, float) else value
+        typer.echo(printable(f"  {key:<{width}}  {text}", keep="\n"))
 
 
 def save_model(model: PrivateEstimator, folder: Path, scores: dict[str, str] | None = None, *, data: str = "") -> Path:

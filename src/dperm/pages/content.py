@@ -16,6 +16,7 @@ from dperm.pages.scores import evaluation_blocks
 from dperm.pages.subject import Subject
 from dperm.pages.text import Code, Table, Text
 from dperm.privacy import Event, Gaussian, HiddenState, compose, event_from_spec
+from dperm.release.plan import released_words
 from dperm.release.record import EvaluationRecord, StageRecord, scores_in
 from dperm.tables.encoding import Encoding
 from dperm.tables.packed import unpacked
@@ -280,9 +281,10 @@ def stage_blocks(stages: Sequence[StageRecord], delta: float, relation: str) -> 
     events = [event_from_spec(stage["event"]) for stage in stages]
     parts = budget_parts(events, delta, relation)
     whole = sum(parts) or 1.0
+    names = [str(stage["name"]) for stage in stages]
     rows = [
-        (str(stage["name"]), part / whole, str(stage["settings"].get("releases", "")) or _KNOWN.get(str(stage["name"]), ""))
-        for stage, part in zip(stages, parts)
+        (name, part / whole, released_words(name, stage["settings"], names) or _KNOWN.get(name, ""))
+        for name, stage, part in zip(names, stages, parts)
     ]
     return [Shares(rows, "Every stage adds noise of its own; its share of the privacy budget:")]
 

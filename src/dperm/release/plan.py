@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import Field, asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
@@ -228,8 +228,10 @@ class Plan:
         """The plan in lines that a person reads before agreeing to it."""
         lines = [f"mechanism  {self.mechanism}", f"target     {self.target.epsilon:g} at delta {self.target.delta:g}"]
         lines[1] += f", {self.target.relation}, n = {self.shape.n:,}, d = {self.shape.d:,}"
+        names = [stage.name for stage in self.stages]
         for stage in self.stages:
-            shown = ", ".join(f"{key} = {_short(value)}" for key, value in stage.settings.items())
+            said = {"releases": released_words(stage.name, stage.settings, names)} if "releases" in stage.settings else {}
+            shown = ", ".join(f"{key} = {_short(value)}" for key, value in {**stage.settings, **said}.items())
             lines.append(f"stage      {stage.name}: {_rounded(stage.event)}" + (f" ({shown})" if shown else ""))
         lines += [f"assumes    {text}" for text in self.assumptions]
         lines += [f"note       {text}" for text in (*self.warnings, *self.notes)]
@@ -238,10 +240,18 @@ class Plan:
     def _repr_html_(self) -> str:
         target = self.target
         chips = [*budget_chips(target.epsilon, target.delta, target.relation, target.unit), f"n = {self.shape.n:,}"]
-        rows = [(stage.name, _rounded(stage.event), str(stage.settings.get("releases", ""))) for stage in self.stages]
+        names = [stage.name for stage in self.stages]
+        rows = [(stage.name, _rounded(stage.event), released_words(stage.name, stage.settings, names)) for stage in self.stages]
         note = " ".join((*self.assumptions, *self.warnings, *self.notes))
         state = "nothing is read or spent by a plan"
         return box(f"Plan: {self.mechanism}", state, chips=chips, rows=rows, head=("stage", "event", "releases"), note=note)
+
+
+def released_words(name: str, settings: Mapping[str, object], names: Sequence[str]) -> str:
+    """What a stage lets out, for people. Records of version 0.3.0 say "sum of the rows" of both steps of a mean."""
+    if name == "mean" and "rough mean" in names:
+        return "sum of the rows, counted from that centre"
+    return str(settings.get("releases", ""))
 
 
 def _rounded(event: Event) -> str:

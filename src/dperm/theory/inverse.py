@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from scipy.optimize import brentq
+
 from dperm.theory.checks import ConditionError, positive
 
 LARGEST_SAMPLE = 2**60
@@ -99,6 +101,10 @@ def required_epsilon(risk_function: Callable[..., float], target: float, *, larg
                 f"found risk {risk(high):g} > {goal:g}. Raise the target or n."
             )
         low, high = high, min(high * 4, largest)
+    guess = _crossing(risk, goal, low, high)
+    for middle in () if guess is None else (guess * (1 - 4e-10), guess * (1 + 4e-10)):
+        if low < middle < high:
+            low, high = (low, middle) if risk(middle) <= goal else (middle, high)
     while high - low > 1e-9 * high:
         middle = (low + high) / 2
         if risk(middle) <= goal:
@@ -106,3 +112,15 @@ def required_epsilon(risk_function: Callable[..., float], target: float, *, larg
         else:
             low = middle
     return high
+
+
+def _crossing(risk: Callable[[float], float], goal: float, low: float, high: float) -> float | None:
+    """Where log risk crosses log goal, by a few secants: bounds are near powers of ε, and not cheap. None where one is no number."""
+    ends = [risk(low), risk(high)] if low > 0 else [math.inf]
+    if not all(math.isfinite(value) and value > 0 for value in ends) or ends[0] <= goal:
+        return None
+    try:
+        found = brentq(lambda t: math.log(risk(math.exp(t)) / goal), math.log(low), math.log(high), xtol=1e-10, rtol=1e-12)
+    except (ValueError, ArithmeticError, RuntimeError):
+        return None
+    return math.exp(float(found))
