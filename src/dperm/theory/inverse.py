@@ -115,7 +115,7 @@ def required_epsilon(risk_function: Callable[..., float], target: float, *, larg
 
 
 def _crossing(risk: Callable[[float], float], goal: float, low: float, high: float) -> float | None:
-    """Where log risk crosses log goal, by a few secants: bounds are near powers of ε, and not cheap. None where one is no number."""
+    """Where log risk crosses log goal, by a few secants, because bounds are not cheap. None where one is no number."""
     ends = [risk(low), risk(high)] if low > 0 else [math.inf]
     if not all(math.isfinite(value) and value > 0 for value in ends) or ends[0] <= goal:
         return None
