@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 
 import dperm
 from dperm.cli import app
+from dperm.estimators.declaration import before_rows
 from dperm.inference import intervals
 from dperm.mechanisms import ScaledInference
 from dperm.mechanisms.scaled import inference_outlook as outlook
@@ -362,6 +363,24 @@ def test_a_region_tells_what_single_intervals_cannot():
             model.confidence_region(asked)
     with pytest.raises(ValueError, match="2 values"):
         _ = [1.0] in region
+
+
+def test_the_plan_compares_with_statistics_by_public_numbers():
+    """The formula is what that method gives, within a tenth; it is mentioned where it may be narrower, and never chosen."""
+    options = {"delta": 1e-6, "bounds": (-1, 1), "y_bounds": (-8, 8), "relation": "zero-out", "intervals": True}
+    generator, n, d = np.random.default_rng(12), 60_000, 5
+    X = generator.uniform(-1, 1, (n, d))
+    y = X @ np.full(d, 0.775) + generator.normal(size=n)  # as much explained as left
+    rival = dperm.LinearRegression(2.0, method="statistics", random_state=0, **options).fit(X, y)
+    usual = np.sqrt(np.diag(np.linalg.inv(np.column_stack([X, np.ones(n)]).T @ np.column_stack([X, np.ones(n)]))))[:d]
+    seen = float(np.median(rival.summary().standard_error[:d] / usual))
+    declared = before_rows(dperm.LinearRegression(2.0, **options), n, d)
+    foreseen = outlook.statistics_width(declared.problem, declared.shape, declared.target)
+    assert foreseen == pytest.approx(seen, rel=0.1)
+    plan = dperm.LinearRegression(3.0, **options).plan(200_000, 5)
+    assert plan.mechanism == "scaled-inference" and "method='statistics' would give" in plan.explain()
+    assert "method='statistics'" not in dperm.LinearRegression(1.0, **options).plan(5000, 20).explain()
+    assert "method='statistics'" not in dperm.Ridge(3.0, **options).plan(200_000, 5).explain()
 
 
 def three_classes(n=4000, seed=0):

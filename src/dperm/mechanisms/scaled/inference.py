@@ -163,7 +163,9 @@ class ScaledInference:
             public["descent"]["declared_range"] = [problem.loss.low, problem.loss.high]  # type: ignore[attr-defined]
         stages = tuple(Stage(name, Gaussian(mu), public[name]) for name, mu in budget.items())
         width, warned = inference_outlook.sentence(problem, shape, target), noise_warning(problem, shape, target)
-        return Plan(self.name, options_of(self), stages, target, shape, warnings=warned, notes=(width,))
+        plain = self.max_weight is None and "private" not in kinds
+        notes = (width, *(inference_outlook.rival_note(problem, shape, target) if plain else ()))
+        return Plan(self.name, options_of(self), stages, target, shape, warnings=warned, notes=notes)
 
     # -- what follows from released values ---------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from scipy.special import betaincinv, gammainc, ndtr, ndtri
 from dperm.mechanisms.scaled import inference_settings as rule
 from dperm.mechanisms.scaled.one_step import pastur_shift
 from dperm.mechanisms.scaled.several_classes import free_parameters
+from dperm.mechanisms.statistics import LARGEST, Statistics
 from dperm.privacy import kappa
 from dperm.problem import Problem, SquaredLoss
 from dperm.release.noise import gaussian_scale
@@ -33,6 +34,8 @@ ROBUST = 2.0  # clip of a Huber regression without a threshold, in residual scal
 USEFUL = 2.0  # a width that most people would accept
 STEP = 1.05  # of the grid on which ε and n are searched
 LARGEST_EPSILON, LARGEST_N = 100.0, 10**9
+EVEN = math.sqrt(1 / 12)  # deviation of a column that is spread evenly over its declared range, in parts of it
+NARROWER = 0.95  # of the width, from which on another method is mentioned
 
 
 @dataclass(frozen=True)
@@ -138,6 +141,41 @@ def sentence(problem: Problem, shape: Shape, target: Target, width: float = USEF
     ways = [f"epsilon ≥ {epsilon:.2g}"] if epsilon is not None else []
     ways += [f"n ≥ {n:,}"] if n is not None else []
     return f"{text}: {' or '.join(ways)} would make it {width:g} ×" if ways else text
+
+
+def statistics_width(problem: Problem, shape: Shape, target: Target, spread: float = EVEN) -> float | None:
+    """The width that `method="statistics"` would have for columns of this deviation, in parts of their declared range; None where
+    it does not cover the problem.
+
+    Its moments have noise s in every direction, n·v of signal in one of variance v, and 1/τ² of noise for the labels:
+    1 + s²(‖w‖² + 1/τ²)/(2n·v·σ²) of the non-private variance, for uncorrelated columns that explain as much of the labels as is
+    left, with errors of deviation σ = 1/16 of the labels' range.
+    """
+    rival = Statistics()
+    if rival.missing(problem, target) or shape.parameters(problem) > LARGEST:
+        return None
+    settings = rival.plan(problem, shape, target).stage("moments").settings
+    noise, tau, sigma = float(settings["scale"]), float(settings["target_scale"]), problem.data.y.width / 16
+    v = spread**2
+    return math.sqrt(1.0 + noise**2 * (sigma**2 / v + tau**-2) / (2.0 * shape.n * v * sigma**2))
+
+
+def rival_note(problem: Problem, shape: Shape, target: Target) -> tuple[str, ...]:
+    """What the other route to intervals of a linear regression would give, where public numbers say that it may be narrower.
+
+    How wide it is depends on how well columns fill their declared bounds, which no public number tells. It is chosen by name.
+    """
+    if problem.loss.name != "squared" or problem.regularizer.name != "none":
+        return ()
+    even, tenth = (statistics_width(problem, shape, target, spread) for spread in (EVEN, 0.1))
+    now = predicted_width(problem, shape, target)
+    if even is None or tenth is None or even > NARROWER * now:
+        return ()
+    return (
+        f"method='statistics' would give intervals about {even:.2g} × as wide where every column is spread evenly over its "
+        f"declared range, and about {tenth:.2g} × where its deviation is a tenth of it; 'auto' stays with "
+        f"{now:.2g} ×, which does not depend on the bounds",
+    )
 
 
 def widths(problem: Problem, shape: Shape, target: Target, width: float | None) -> dict[str, float | int | str | None]:
