@@ -216,6 +216,46 @@ def test_too_little_budget_gives_the_line_and_says_so() -> None:
     np.testing.assert_allclose(np.diff(shape.value), np.diff(shape.value)[0], atol=1e-9)
 
 
+@pytest.mark.filterwarnings("ignore::dperm.PrivacyWarning")
+@pytest.mark.parametrize("kind", ["logistic", "hinge", "three", "squared", "huber", "poisson"])
+def test_where_curves_cannot_be_learnt_every_model_is_the_line(kind: str, tmp_path: Any) -> None:
+    """All places add nothing, shapes are straight, and the record, `curves_` and the report say so."""
+    X, score = numbers()
+    if kind in ("logistic", "hinge"):
+        model: Any = classifier(epsilon=0.002, loss=kind).fit(X, (score > 2).astype(int))
+    elif kind == "three":
+        model = classifier(epsilon=0.002, classes=["low", "middle", "high"]).fit(X, three()[1])
+    elif kind == "poisson":
+        model = counter(epsilon=0.002).fit(X, counted()[1])
+    else:
+        model = regressor(epsilon=0.002, loss=kind).fit(X, score)
+    assert model.curves_.startswith("the line: curves would add more noise") and not model.w_[..., 4:].any()
+    assert model.certificate_.record["decided"]["shapes"] == model.curves_
+    assert model.curves_ in model.report(tmp_path / "line.html").read_text()
+    slopes = np.diff(np.atleast_2d(model.shapes_["x1"].value), axis=1)
+    np.testing.assert_allclose(slopes, slopes[:, :1] + np.zeros_like(slopes), rtol=1e-6)
+    verdict = model.certificate_.verify(allow_seeded=True)
+    assert verdict.ok, verdict.reasons
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_marginals_are_kept_shown_and_of_use(relation: str, tmp_path: Any) -> None:
+    """Released counts with their noise, also of a loaded model; quantiles close to those of the rows; the picture draws them."""
+    X, score = numbers(0.2)
+    X[:, 1] = 8 * ((X[:, 1] + 3) / 8) ** 3 - 3
+    model = regressor(epsilon=4.0, relation=relation, nominal_n=N if relation == "add-remove" else None).fit(X, score)
+    for one in (model, dperm.load(model.save(tmp_path / "model.json"))):
+        found = one.marginals_
+        assert list(found) == ["x0", "x1", "x2"] and found["x0"].edges[0] == -3.0 and found["x0"].edges[-1] == 5.0
+        exact = np.histogram(X[:, 1], found["x1"].edges)[0]
+        assert 0.6 < np.std(found["x1"].count - exact) / found["x1"].noise < 1.4
+        assert found["x0"].missing == pytest.approx(np.isnan(X[:, 0]).sum(), abs=5 * found["x0"].noise)
+        assert found["x1"].quantile(0.5) == pytest.approx(np.median(X[:, 1]), abs=0.3)
+        np.testing.assert_allclose(found["x1"].share * (1 - one.shapes_["x1"].marginal[256]), one.shapes_["x1"].marginal[:256])
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        found["x1"].quantile(2.0)
+
+
 @pytest.mark.parametrize("relation", RELATIONS)
 def test_every_relation_persons_weights_and_private_bounds_verify(relation: str) -> None:
     X, score = numbers(0.1)

@@ -151,6 +151,8 @@ def fit(
         lines["labels"] = f"{known} (a row with any other label counts as empty)"
     if first is not None:
         lines["in all"] = first.statement
+    if hasattr(fitted, "curves_"):
+        lines["shapes"] = fitted.curves_
     if fitted.plan_.warnings:
         lines["note"] = list(fitted.plan_.warnings) if as_json else "; ".join(fitted.plan_.warnings)
     if intervals and as_json:

@@ -12,6 +12,7 @@ from sklearn.isotonic import isotonic_regression
 from sklearn.utils.validation import check_is_fitted
 
 from dperm.estimators.base import PrivateEstimator
+from dperm.estimators.marginals import Marginal, marginals_of
 from dperm.estimators.matrix import row_products
 from dperm.estimators.saving import Extra
 from dperm.estimators.shape_bands import band_of, kept_noise, noise_of, stored_noise, without_edited
@@ -248,6 +249,12 @@ class Shapes(PrivateEstimator):
             found[name] = unit * part
         found["intercept"] = np.tile(self.intercept_, (len(dense), *[1] * (self._shown.ndim - 1)))
         return found
+
+    @property
+    def marginals_(self) -> Mapping[str, Marginal]:
+        """The histogram of each column with a shape, as the fit released and paid for it: using it again costs nothing."""
+        check_is_fitted(self, "release_")
+        return marginals_of(self.release_, self._encoding)
 
     def plot(self, columns: Any = None) -> Any:
         """A matplotlib figure of the shapes, with the released marginal of each column below its curve.

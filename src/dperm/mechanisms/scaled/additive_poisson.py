@@ -141,8 +141,12 @@ class AdditivePoisson(ScaledPoisson):
         """The released histograms as densities and bases; none where no column has a shape."""
         if not self.curved:
             return []
+        return columns_of(np.asarray(released["marginals"]), self.marginal_noise(plan), plan.shape.n)
+
+    def marginal_noise(self, plan: Plan) -> float:
+        """Standard deviation of a released count."""
         unit = math.sqrt(kappa(plan.target.relation) * len(self.curved)) * plan.target.rows_per_person
-        return columns_of(np.asarray(released["marginals"]), unit / budget_of(plan)["marginals"], plan.shape.n)
+        return unit / budget_of(plan)["marginals"] if self.curved else 0.0
 
     def _flow(self, plan: Plan, problem: Problem, scaled: Settings, line: Settings, released: Mapping[str, Any]) -> Flow:
         """In units of a mean row, where e^η curves by 1; noise is compared with the residual scale, as in any regression."""
