@@ -33,7 +33,11 @@ def main(address: str, file: str, schema_file: str) -> None:
     grouped = dperm.LogisticRegression(epsilon=2.0, schema=schema, **persons).fit(frame)
     spark.read.parquet(file).createOrReplaceTempView("people")
     drawn = spark.sql("SELECT rand() * 100 AS age, height, place, income FROM people")
+    looked = dperm.profile(frame.select("age", "place", "income"), epsilon=1.0, target="income", random_state=2)
+    scored = dperm.evaluate(fitted, frame, epsilon=1.0, random_state=2)
     found = {
+        "profile": looked.record,
+        "evaluation": scored.record,
         "module": type(frame).__module__,
         "coefficients": fitted.coef_.tolist(),
         "record": fitted.certificate_.record,

@@ -127,9 +127,11 @@ def test_means_and_medians_of_columns(frame, table):
     numeric = frame.select("age", "height")
     for estimator in (dperm.MeanEstimator, dperm.MedianEstimator):
         options = {"epsilon": 1.0, "bounds": {"age": (0, 100), "height": (100, 220)}, "random_state": 1}
-        memory, spread = (estimator(**options).fit(data) for data in (table[["age", "height"]], numeric))
-        np.testing.assert_array_equal(spread.location_, memory.location_)
-        assert spread.certificate_.record == memory.certificate_.record
+        memory = estimator(**options).fit(table[["age", "height"]])
+        for data in (numeric, dperm.SparkRows(numeric)):
+            spread = estimator(**options).fit(data)
+            np.testing.assert_array_equal(spread.location_, memory.location_)
+            assert spread.certificate_.record == memory.certificate_.record
 
 
 # -- persons ---------------------------------------------------------------------------------------------------------
@@ -341,8 +343,11 @@ def test_a_ledger_recognises_the_table_in_any_order(frame, ledger):
 
 def test_predictions_are_made_part_by_part(frame, table):
     fitted = dperm.LogisticRegression(epsilon=1.0, schema=SCHEMA, method=dperm.Gradient(steps=2), random_state=1).fit(table)
-    with pytest.raises(ValueError, match="mapInPandas"):
-        fitted.predict(frame)
+    for refused_here in (fitted.predict, fitted.score):
+        with pytest.raises(ValueError, match="mapInPandas"):
+            refused_here(frame)
+    with pytest.raises(ValueError, match=r"toPandas\(\)"):
+        fitted.release_information(frame, epsilon=1.0)
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/how-to/spark.md"])

@@ -76,5 +76,9 @@ def test_a_client_over_the_network_gets_the_fit_of_memory(server, tmp_path):
     assert found["record"] == json.loads(json.dumps(memory.certificate_.record, default=str))
     persons = {"groups": "who", "max_rows_per_person": 50, "method": dperm.Gradient(steps=1)}
     np.testing.assert_array_equal(found["persons"], dperm.LogisticRegression(**options, **persons).fit(table).coef_)
+    looked = dperm.profile(table[["age", "place", "income"]], epsilon=1.0, target="income", random_state=2)
+    scored = dperm.evaluate(memory, table, epsilon=1.0, random_state=2)
+    for name, record in (("profile", looked.record), ("evaluation", scored.record)):
+        assert found[name] == json.loads(json.dumps(record, default=str)), name
     assert "two passes disagree" in found["drawn"] and "Nothing was spent" in found["drawn"]
     assert "declared columns 'age'" in found["missing"]

@@ -300,7 +300,7 @@ def test_what_is_refused_before_anything_is_spent(frame, table, tmp_path):
     assert ledger.account().fits == 0
 
 
-def test_tables_that_change_between_passes_are_not_evaluated_or_profiled(spark, frame, table, tmp_path):
+def test_tables_that_change_between_passes_are_refused_everywhere(spark, frame, table, tmp_path):
     import random
 
     from pyspark.sql import functions
@@ -309,9 +309,15 @@ def test_tables_that_change_between_passes_are_not_evaluated_or_profiled(spark, 
     model = dperm.LogisticRegression(epsilon=1.0, schema=SCHEMA, method=dperm.Gradient(steps=2), random_state=1).fit(table)
     drawn = functions.udf(lambda: random.SystemRandom().random() * 100, "double").asNondeterministic()
     other = spark.createDataFrame(table).withColumn("age", drawn())
-    for run in (dperm.evaluate, dperm.profile):
+    svc = dperm.LinearSVC(schema=SCHEMA, method=dperm.Gradient(steps=1))
+    search = dperm.PrivateGridSearch(svc, {"radius": [1.0]}, ledger=ledger)
+    for run in (
+        lambda: dperm.evaluate(model, other, epsilon=1.0, ledger=ledger),
+        lambda: dperm.profile(other, epsilon=1.0, ledger=ledger),
+        lambda: search.fit(other),
+    ):
         with pytest.raises(ValueError, match=r"two passes disagree.*Nothing was spent"):
-            run(*([model] if run is dperm.evaluate else []), other, epsilon=1.0, ledger=ledger)
+            run()
     assert ledger.account().fits == 0
 
 

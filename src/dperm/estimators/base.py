@@ -41,7 +41,7 @@ from dperm.tables.encoding import Encoding
 from dperm.tables.labels import label_column
 from dperm.tables.persons import person_column, person_weights, unit_of, without_person
 from dperm.tables.schema import Schema
-from dperm.tables.tables import cells, column_names, is_table
+from dperm.tables.tables import cells, column_names, in_memory_only, is_table
 from dperm.walk.fitting import Release, fit
 from dperm.words.notices import repeated_fits, speak
 
@@ -326,6 +326,7 @@ class PrivateEstimator(Shown, BaseEstimator):
         second budget was fixed before the fit was seen. A ledger states the total otherwise.
         """
         check_is_fitted(self, "certificate_")
+        in_memory_only(X)
         self.information_ = release_information(
             self, X, y, epsilon=epsilon, delta=delta, ledger=ledger, random_state=random_state, groups=groups
         )
@@ -447,6 +448,8 @@ class PrivateEstimator(Shown, BaseEstimator):
 
     def _truth(self, X: object, y: object) -> object:
         """The labels to score against: y, or the target column of the schema where `fit` took it from there too."""
+        if y is None:
+            parts_of(X)  # refuses tables of a cluster, whose cells are not here
         schema = self._declared_schema()
         if y is not None or schema is None or schema.target is None or not is_table(X):
             return y

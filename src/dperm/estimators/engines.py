@@ -90,8 +90,8 @@ def parts_of(X: object) -> Any:
     if is_rows(X) or kind in ("dask", "pyspark"):
         raise ValueError(
             f"Expected an array, a table or ArrowRows to predict for, found {type(X).__name__}. Predict part by part, e.g. "
-            "frame.map_partitions(model.predict) of Dask, or frame.mapInPandas(...) of Spark; to evaluate, collect rows that the "
-            "fit did not use, e.g. with toPandas() or compute()."
+            "frame.map_partitions(model.predict) of Dask, or frame.mapInPandas(...) of Spark. dperm.evaluate takes a Spark "
+            "table as it is; of Dask, collect rows that the fit did not use, with compute()."
         )
     return None
 

@@ -17,6 +17,8 @@ from dperm.mechanisms.mean import Mean
 from dperm.problem import DataBounds, Interval, Loss, Problem, QuantileLoss, SquaredLoss
 from dperm.release.plan import Plan, Shape
 from dperm.rows.memory import MemoryRows
+from dperm.rows.spark import SparkRows
+from dperm.rows.spark_made import SparkTable
 from dperm.tables.cells import column
 from dperm.tables.declared import declared_bounds
 from dperm.tables.encoding import LEAST, MOST
@@ -114,8 +116,9 @@ class _Location(Shown, BaseEstimator):
 
     def _fit(self, X: object, groups: object) -> Self:
         check_declared(self)
-        if hasattr(X, "mapInArrow"):
-            return self._fit_on_spark(X, self.groups if groups is None else groups)
+        table = SparkTable.of(X, self.groups if groups is None else groups, self.max_rows_per_person)
+        if table is not None:
+            return self._fit_on_spark(table, X)
         seen = X
         X, groups = person_column(X, self.groups if groups is None else groups)
         if not is_table(X) and not hasattr(X, "tocsr") and not hasattr(X, "bounded"):  # the reader takes or refuses those
@@ -127,16 +130,13 @@ class _Location(Shown, BaseEstimator):
         self.location_ = float(self.release_.w[0]) if flat else self.release_.w
         return self
 
-    def _fit_on_spark(self, table: object, groups: object) -> Self:
-        """The same on a Spark table, all of whose columns are numbers but the one that names the person."""
-        from dperm.rows.spark import SparkRows
-
-        if not (groups is None or isinstance(groups, str)):
-            raise ValueError("Expected groups= as the name of a column of the Spark table, found something else. Pass the name.")
-        rows = SparkRows(table, person=groups, max_rows_per_person=self.max_rows_per_person)
+    def _fit_on_spark(self, table: SparkTable, source: object) -> Self:
+        """The same on a Spark table, all of whose columns are numbers but those that name the person and the labels."""
+        frame = table.frame if table.target is None else table.frame.drop(table.target)
+        rows = SparkRows(frame, person=table.person, max_rows_per_person=table.max_rows_per_person)
         self.feature_names_in_, self.n_features_in_ = np.array(rows.names, dtype=object), rows.d
         rows = rows.encoded(Middled(*self._sides(rows.d)))
-        self._run(rows, self.max_rows_per_person or 1, groups is not None, rows)
+        self._run(rows, table.per_person, table.person is not None, source if isinstance(source, SparkRows) else rows)
         self.location_ = self.release_.w
         return self
 

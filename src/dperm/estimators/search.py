@@ -127,6 +127,7 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):
         source = noise_source(self.noise, self.random_state)
         source.generator()  # the exact sampler has none: it refuses here, before the debit
         planned = search_plan(target, self.runs, self.expected_runs, n, d)
+        data.ready()
         found: list[Run | None] = []
 
         def runs(secret: Secret) -> Run | None:

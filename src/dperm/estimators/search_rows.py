@@ -74,6 +74,9 @@ class InMemory:
         model._unpack(first, label, None)
         return model._labels(label)[2], model._weights(None, None, 0)[1]
 
+    def ready(self) -> None:
+        """Nothing: rows in memory are there."""
+
     def fit(self, model: Any) -> Any:
         return model.fit(self.X, self.y)
 
@@ -96,6 +99,10 @@ class OnSpark:
     def declare(self, model: Any) -> tuple[Interval, float | None]:
         found = declared_rows(model, self.rows, None, None)
         return found.interval, found.heaviest
+
+    def ready(self) -> None:
+        """Encode the table before anything is debited: one that changes between passes is refused here."""
+        self.rows.ready()
 
     def fit(self, model: Any) -> Any:
         return model.fit(self.rows)
