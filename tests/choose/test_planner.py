@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 import dperm
+from dperm.choose import expected as losses
 from dperm.choose import risks
 from dperm.choose import table as planner
+from dperm.estimators.outlook import advise
 from dperm.mechanisms import Gradient, Objective, ScaledGradient, Shape, Target
 from dperm.mechanisms.scaled import noise_ratio
 from dperm.problem import DataBounds, HingeLoss, Interval, LogisticLoss, MultinomialLoss, Problem, SquaredLoss
@@ -169,3 +171,17 @@ def test_what_a_refusal_under_pure_privacy_names_does_work():
     few = dperm.QuantileRegressor(**options, radius=1.0).fit(X[:, :2], X[:, 0])
     found = [sparse, few, *(dperm.HuberRegressor(**options, method=m).fit(X, X[:, 0]) for m in ("objective", "output"))]
     assert all(model.certificate_.delta == 0 and model.certificate_.verify() for model in found)
+
+
+@pytest.mark.parametrize("model", sorted(losses.SCORES))
+def test_expected_losses_rise_with_the_noise_and_lie_within_their_band(model: str) -> None:
+    found = [losses.expected_loss(model, ratio) for ratio in (0.001, 0.003, 0.01, 0.03, 0.09, 3.0)]
+    assert all(loss is not None and loss.low <= loss.value <= loss.high for loss in found)
+    assert [loss.value for loss in found] == sorted(loss.value for loss in found) and found[-1].beyond and not found[0].beyond
+    told = advise(n=20_000, d=10, epsilon=1.0, model=model, planned=False)["expected"]
+    assert told["sentence"].startswith("Expect about") and told["curves"] == ("same curves" in told["sentence"])
+
+
+def test_models_that_were_not_measured_and_pure_privacy_have_no_expected_loss() -> None:
+    assert advise(n=20_000, d=10, epsilon=1.0, model="QuantileRegressor", planned=False)["expected"] is None
+    assert advise(n=20_000, d=10, epsilon=1.0, delta=0.0, model="Ridge", planned=False)["expected"] is None

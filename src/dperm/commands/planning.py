@@ -137,6 +137,8 @@ def plan(
     say(found["explanation"])
     if "intervals" in found and found["intervals"]["sentence"] not in planned.notes:
         say(f"note       {found['intervals']['sentence']}")
+    if found["expected"] is not None:
+        say(f"expected   {found['expected']['sentence']}")
     say(f"\nalternatives, with worst-case bounds on the risk ({RISK})")
     for row in found["alternatives"]:
         bound = "no bound" if row["predicted_risk"] is None else f"{row['predicted_risk']:.4g}"

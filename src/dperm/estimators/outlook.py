@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NotRequired, TypedDict
 
+from dperm.choose.expected import expected_loss
 from dperm.choose.odds import Odds, odds, odds_sentence
 from dperm.choose.risks import (
     NO_RISK_NOTE,
@@ -89,8 +90,22 @@ class Bounds(TypedDict):
     accounting: NotRequired[Mapping[str, float | None]]
 
 
+class ExpectedRecord(TypedDict):
+    """The loss of a score that is expected, with its band."""
+
+    score: str
+    low: float
+    value: float
+    high: float
+    beyond: bool
+    curves: bool
+    sentence: str
+
+
 class Advice(PlanFacts, Bounds):
-    """Both, as `dperm plan --json` prints them."""
+    """Both, as `dperm plan --json` prints them, and what is expected."""
+
+    expected: ExpectedRecord | None
 
 
 def declared(
@@ -185,7 +200,25 @@ def advise_for(
     """The same for a declared fit."""
     plan = fit.plan()
     bounds = outlook(fit, plan, radius=radius, planned=planned, target_risk=target_risk)
-    return {**plan_facts(fit, plan, target_width), **bounds}
+    return {**plan_facts(fit, plan, target_width), **bounds, "expected": expected_of(fit)}
+
+
+def expected_of(fit: Declaration) -> ExpectedRecord | None:
+    """What such a noise ratio cost on the benchmark tables; None for models that were not measured, and at δ = 0."""
+    if not fit.target.delta:
+        return None
+    loss = expected_loss(type(fit.estimator).__name__, expected_noise_ratio(fit.problem, fit.shape, fit.target))
+    if loss is None:
+        return None
+    return {
+        "score": loss.score,
+        "low": loss.low,
+        "value": loss.value,
+        "high": loss.high,
+        "beyond": loss.beyond,
+        "curves": loss.curves,
+        "sentence": loss.sentence,
+    }
 
 
 def smallest_epsilon(fit: Declaration, target_risk: float, *, radius: float = 1.0) -> float:

@@ -13,14 +13,12 @@ import json
 import math
 import threading
 from collections.abc import Mapping
-from dataclasses import asdict
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import parse_qs, urlsplit
 
-from dperm.choose.expected import expected_loss
 from dperm.choose.odds import odds, odds_sentence
 from dperm.choose.risks import RISK_NAMES, predicted_risks, sample_sizes
 from dperm.estimators import outlook as advice
@@ -110,9 +108,7 @@ def expected(values: Mapping[str, Any], fit: Any) -> dict[str, Any]:
     """The noise ratio, and what such a ratio cost on the benchmark tables."""
     spoken = values["model"] in advice.BOUNDED and fit.target.delta > 0
     ratio = expected_noise_ratio(fit.problem, fit.shape, fit.target) if spoken else None
-    loss = expected_loss(values["model"], ratio)
-    told = None if loss is None else {**asdict(loss), "sentence": loss.sentence}
-    return {"noise_ratio": ratio, "expected": told}
+    return {"noise_ratio": ratio, "expected": advice.expected_of(fit)}
 
 
 @functools.lru_cache(maxsize=4096)
