@@ -13,7 +13,7 @@ NOTEBOOKS = ("first-model", "choosing-epsilon", "profile-to-model", "additive-mo
 
 # The theorems that the guarantee of each estimator rests on; "auto" takes the first one as a rule.
 THEOREMS = {
-    "LogisticRegression": ("objective", "scaled-gradient", "gradient"),
+    "LogisticRegression": ("objective", "scaled-gradient", "scaled-heads", "gradient"),
     "LinearSVC": ("scaled-gradient", "gradient"),
     "LinearRegression": ("scaled-gradient", "statistics", "intervals"),
     "Ridge": ("scaled-gradient", "statistics", "output"),

@@ -13,7 +13,7 @@ from functools import lru_cache, partial
 from typing import TypedDict
 
 from dperm import theory
-from dperm.choose.table import automatic, build
+from dperm.choose.table import automatic, build, wide
 from dperm.mechanisms.scaled.noise_ratio import expectation, expected_noise_ratio
 from dperm.privacy import Event, compose
 from dperm.privacy.conversions import rdp_epsilon, zcdp_epsilon
@@ -167,7 +167,8 @@ def alternatives(
     """
     risks = predicted_risks(problem, shape, target, radius=radius)
     listed: list[AlternativeRecord] = []
-    for name in ALTERNATIVES:
+    many = target.delta > 0 and wide(problem, shape, target, kinds)
+    for name in ("scaled-heads", *ALTERNATIVES) if many else ALTERNATIVES:
         if name not in MECHANISMS:
             continue
         bound = risks.get(name.removeprefix("scaled-"))
@@ -240,7 +241,7 @@ def compare(
     >>> [entry.name for entry in listed if entry.chosen]
     ['scaled-objective']
     """
-    chosen = automatic(problem, shape, target, asked_for=asked_for)
+    chosen = automatic(problem, shape, target, asked_for=asked_for, kinds=kinds)
     hopeful = expectation(expected_noise_ratio(problem, shape, target)) if target.delta else ""
     listed = []
     for entry in alternatives(problem, shape, target, asked_for=asked_for, kinds=kinds, radius=radius):

@@ -5,6 +5,7 @@
 | accuracy or coefficients, δ > 0                       | scaled-gradient, gradient                           |
 | probabilities, δ > 0, noise ratio ν₀ ≤ 0.017          | scaled-objective, scaled-gradient, gradient         |
 | probabilities, δ > 0, above it                        | scaled-gradient with clip 0.7·S, gradient           |
+| the same, ν₀ ≥ 0.8, three classes or more, 512 … 2,048 columns of numbers or flags, no weights | scaled-heads    |
 | pure privacy (δ = 0)                                  | objective, output, exponential                      |
 
 Under add-remove the two objective methods need a declared bound on the number of rows (`most_rows=`): the table passes them over.
@@ -24,6 +25,8 @@ from typing import TYPE_CHECKING
 from dperm.mechanisms.exponential.continuous import DIMENSIONS
 from dperm.mechanisms.gradient import Gradient
 from dperm.mechanisms.registry import mechanism_from_spec
+from dperm.mechanisms.scaled.heads import KINDS as HEADS_KINDS
+from dperm.mechanisms.scaled.heads import MOST_COLUMNS
 from dperm.mechanisms.scaled.noise_ratio import expected_noise_ratio
 from dperm.problem import Problem
 from dperm.release.plan import MECHANISMS, Shape, Target
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
 # Above it the ridge that pays for objective perturbation costs more log-loss than the clip of the gradients: measured on adult,
 # bank_full and synthetic rows (6 and 30 columns, 1,000 to 100,000 rows, both relations, ε from 0.1 to 3).
 QUIET = 0.017
+WIDE, NOISY = 512, 0.8  # columns, and noise ratio, from which whitened descent was measured to pay: on tables of 784 pixels
 MOST_ROWS_OF_A_PERSON = 10  # of one person: beyond, the bound on so many Hessians wastes noise
 
 
@@ -63,17 +67,31 @@ def choose(
     if method != "auto" and method not in MECHANISMS:
         known = ", ".join(repr(name) for name in ["auto", *sorted(MECHANISMS)])
         raise ValueError(f"Expected method in {known}, found {method!r}.{closest(method, MECHANISMS)} 'auto' suits most.")
-    name = automatic(problem, shape, target, asked_for=asked_for, exact=exact) if method == "auto" else method
+    name = method
+    if method == "auto":
+        weighted = max_weight is not None
+        name = automatic(problem, shape, target, asked_for=asked_for, exact=exact, kinds=kinds, weighted=weighted)
     if "private" in kinds and name not in ("scaled-gradient", "scaled-objective"):
         raise ValueError(f"Expected declared bounds for method={name!r}, found bounds='private'. Scaled methods pay for them.")
     built = build(name, asked_for=asked_for, kinds=kinds, problem=problem)
     return _weighed(_with_gaps(built, gaps), problem, max_weight)
 
 
-def automatic(problem: Problem, shape: Shape, target: Target, *, asked_for: str, exact: bool = False) -> str:
+def automatic(
+    problem: Problem,
+    shape: Shape,
+    target: Target,
+    *,
+    asked_for: str,
+    exact: bool = False,
+    kinds: Sequence[str] = (),
+    weighted: bool = False,
+) -> str:
     """The decision table. The first mechanism in the row whose needs are met; the last one if none is."""
     if target.delta == 0:
         row = list(PURE)
+    elif asked_for == "probabilities" and not weighted and wide(problem, shape, target, kinds):
+        row = ["scaled-heads", "scaled-gradient", "gradient"]
     elif asked_for == "probabilities" and not exact and quiet(problem, shape, target):  # a tilt is no noisy sum: no exact sampler
         row = ["scaled-objective", "scaled-gradient", "gradient"]
     else:
@@ -83,6 +101,12 @@ def automatic(problem: Problem, shape: Shape, target: Target, *, asked_for: str,
         if not mechanism_from_spec(name, {}).missing(problem, target):
             return name
     return known[-1]
+
+
+def wide(problem: Problem, shape: Shape, target: Target, kinds: Sequence[str]) -> bool:
+    """Several classes, many columns and much noise: where whitened coordinates pay (`docs/theorems/scaled-heads.md`)."""
+    many = problem.loss.name == "multinomial" and WIDE <= shape.d <= MOST_COLUMNS
+    return many and all(kind in HEADS_KINDS for kind in kinds) and expected_noise_ratio(problem, shape, target) >= NOISY
 
 
 PURE = ("objective", "output", "exponential")

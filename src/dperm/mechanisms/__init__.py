@@ -14,6 +14,7 @@ from dperm.mechanisms.registry import mechanism_from_spec
 from dperm.mechanisms.scaled.additive import Additive
 from dperm.mechanisms.scaled.additive_poisson import AdditivePoisson
 from dperm.mechanisms.scaled.gradient import ScaledGradient
+from dperm.mechanisms.scaled.heads import ScaledHeads
 from dperm.mechanisms.scaled.inference import ScaledInference
 from dperm.mechanisms.scaled.objective import ScaledObjective
 from dperm.mechanisms.scaled.poisson import ScaledPoisson
@@ -42,6 +43,7 @@ __all__ = [
     "Plan",
     "QuantileExponential",
     "ScaledGradient",
+    "ScaledHeads",
     "ScaledInference",
     "ScaledObjective",
     "ScaledPoisson",

@@ -22,9 +22,9 @@ import numpy as np
 from dperm.mechanisms.scaled import settings as rule
 from dperm.privacy import Gaussian, gaussian_mu
 from dperm.problem import Problem
-from dperm.release.asks import Close, Decide, Open, Program, See, Sum
+from dperm.release.asks import Asking, Close, Decide, Open, Program, See, Sum
 from dperm.release.noise import gaussian_scale
-from dperm.release.plan import Plan, Settings, Shape, Stage, Target, options_of, register
+from dperm.release.plan import Plan, Settings, Shape, Stage, Target, Vector, options_of, register
 from dperm.terms.affine import Features
 from dperm.terms.gradient import GradientTerm
 from dperm.terms.heads import MeanSquare, UnitMoments, Whitening
@@ -71,12 +71,7 @@ class Heads:
     per_column: ClassVar[bool] = False  # … so that a record states none in the caller's units
 
     def __post_init__(self) -> None:
-        if self.steps is not None and not (isinstance(self.steps, int | np.integer) and self.steps >= 2):
-            raise ValueError(f"Expected steps as a whole number ≥ 2, found {self.steps!r}.")
-        for label in ("clip", "horizon"):
-            value = getattr(self, label)
-            if value is not None and not (value > 0 and math.isfinite(value)):
-                raise ValueError(f"Expected {label} > 0, found {value}. Leave it out to take the rule's.")
+        check_options(self.steps, self.clip, self.horizon)
 
     def missing(self, problem: Problem, target: Target) -> list[str]:
         needs = []
@@ -103,13 +98,7 @@ class Heads:
         budget = [mu * math.sqrt(part) for part in (share, SIZE_SHARE, 1 - share - SIZE_SHARE)]
         noise = gaussian_scale(UnitMoments(shape.d).sensitivity(target.relation) * target.rows_per_person, budget[0])
         moments = {"rows": "length 1", "noise": noise, "floor": floor_of(noise, shape.d)}
-        descent = {
-            "steps": STEPS if self.steps is None else int(self.steps),
-            "clip_factor": CLIP if self.clip is None else float(self.clip),
-            "horizon": HORIZON if self.horizon is None else float(self.horizon),
-            "momentum": rule.MOMENTUM,
-            "given": ["rule" if value is None else value for value in (self.steps, self.clip, self.horizon)],
-        }
+        descent = public_settings(self.steps, self.clip, self.horizon)
         stages = (
             Stage("moments", Gaussian(budget[0]), moments),
             Stage("size", Gaussian(budget[1]), {"noise": gaussian_scale(target.rows_per_person, budget[1])}),
@@ -128,23 +117,55 @@ class Heads:
         settings = descent_settings(plan, size)
         yield Decide(settings)
         theta = directions.zeros(classes)  # on the device of the rows, where they are on one
-        velocity, kept, steps = 0.0 * theta, 0.0 * theta, plan.stage("descent").settings["steps"]
-        yield Open("descent", sums=steps)
-        for step in range(steps):
-            term = GradientTerm(problem.loss, theta.reshape(-1), settings["clip"], Features())
-            gradient = yield Sum("descent", term, mu=settings["step_mu"], shape=theta.shape)
-            velocity = rule.MOMENTUM * velocity + gradient / plan.shape.n
-            theta = theta - settings["step_size"] * velocity
-            if step >= steps // 2:
-                kept += theta
-        yield Close("descent")
+        theta = yield from descended(plan, problem, settings, Features(), theta)
         # In single precision, which a file of a large model can hold: rounding what is released is nobody's loss of privacy.
-        return np.asarray(directions.back(kept / (steps - steps // 2)), dtype=np.float32).astype(np.float64).reshape(-1)
+        return np.asarray(directions.back(theta), dtype=np.float32).astype(np.float64).reshape(-1)
+
+
+def check_options(steps: int | None, clip: float | None, horizon: float | None) -> None:
+    """Options of the descent that are no numbers of the right kind are refused."""
+    if steps is not None and not (isinstance(steps, int | np.integer) and steps >= 2):
+        raise ValueError(f"Expected steps as a whole number ≥ 2, found {steps!r}.")
+    for label, value in (("clip", clip), ("horizon", horizon)):
+        if value is not None and not (value > 0 and math.isfinite(value)):
+            raise ValueError(f"Expected {label} > 0, found {value}. Leave it out to take the rule's.")
+
+
+def public_settings(steps: int | None, clip: float | None, horizon: float | None) -> Settings:
+    """What a plan says of the descent."""
+    return {
+        "steps": STEPS if steps is None else int(steps),
+        "clip_factor": CLIP if clip is None else float(clip),
+        "horizon": HORIZON if horizon is None else float(horizon),
+        "momentum": rule.MOMENTUM,
+        "given": ["rule" if value is None else value for value in (steps, clip, horizon)],
+    }
+
+
+def descended(plan: Plan, problem: Problem, settings: Settings, features: Features, theta: Vector) -> Asking[Vector]:
+    """Heavy ball from θ; the mean of the second half of the iterates. Where θ is a tensor on a device, so is all the rest."""
+    velocity, kept, steps = 0.0 * theta, 0.0 * theta, plan.stage("descent").settings["steps"]
+    yield Open("descent", sums=steps)
+    for step in range(steps):
+        term = GradientTerm(problem.loss, theta.reshape(-1), settings["clip"], features)
+        gradient = yield Sum("descent", term, mu=settings["step_mu"], shape=theta.shape)
+        velocity = rule.MOMENTUM * velocity + gradient / plan.shape.n
+        theta = theta - settings["step_size"] * velocity
+        if step >= steps // 2:
+            kept = kept + theta
+    yield Close("descent")
+    mean: Vector = kept / (steps - steps // 2)
+    return mean
 
 
 def floor_of(noise: float, d: int) -> float:
     """f = 0.3·2s√(d/2): the noise alone, s on the diagonal and s/√2 off it, has eigenvalues up to 2s√(d/2)."""
     return FLOOR * 2 * noise * math.sqrt(d / 2)
+
+
+def largest_moment(plan: Plan, mean_square: float) -> float:
+    """Bound on the second moment of whitened rows in any direction."""
+    return float(min(plan.stage("moments").settings["floor"] / plan.shape.n, mean_square))
 
 
 def descent_settings(plan: Plan, size: float) -> Settings:
@@ -155,7 +176,7 @@ def descent_settings(plan: Plan, size: float) -> Settings:
     public, n = plan.stage("descent").settings, plan.shape.n
     mu = plan.stage("descent").event.gdp() or 0.0
     mean_square = min(max(size, plan.stage("size").settings["noise"]) / n, 1.0)
-    largest = min(plan.stage("moments").settings["floor"] / n, mean_square)
+    largest = largest_moment(plan, mean_square)
     flow = public["horizon"] * rule.effective_mu(mu, plan.target) * n / (public["clip_factor"] * mean_square)
     longest = 0.85 * 2 * (1 + rule.MOMENTUM) / (CURVATURE * largest)
     return {

@@ -31,6 +31,7 @@ from dperm.terms.affine import Features
 from dperm.terms.ball import in_ball
 from dperm.terms.gridded import DenseGrid, gridded, on_grid, scaled
 from dperm.terms.heads_device import TensorDirections, WhiteTensors, unit_moments
+from dperm.terms.mixing import Mixing
 from dperm.terms.moments import smat
 from dperm.terms.network import present
 
@@ -195,6 +196,27 @@ class Whitening:
     def unseen(self) -> Directions:
         """A replay has no moments: coefficients that follow from them are NaN."""
         return Directions(np.broadcast_to(np.nan, (self.d, self.d)), np.full(self.d, np.nan))
+
+
+@dataclass(frozen=True, eq=False)
+class Turning:
+    """See the rows of a table as T·(x - m)/r, T = V diag(√(f/max(λ, f))) Vᵀ of the noisy moments: what `Whitening` does to
+    embeddings, in the coordinates that the rows had. Everything in it follows from what was released."""
+
+    moments: Vector  # svec, of rows in the ball of radius r about m, with noise
+    shift: Vector
+    radius: float
+    floor: float
+
+    def of(self, rows: Rows) -> tuple[Rows, Vector]:
+        values, vectors = eigh(smat(self.moments / self.radius**2, len(self.shift)), overwrite_a=True, check_finite=False)
+        turn = (vectors * np.sqrt(self.floor / np.maximum(values, self.floor))) @ vectors.T
+        turn = (turn + turn.T) / 2.0
+        return Mixing(self.shift, np.full(len(self.shift), 1.0 / self.radius), turn).of(rows)[0], turn
+
+    def unseen(self) -> Vector:
+        """A replay has no moments."""
+        return np.full((len(self.shift), len(self.shift)), np.nan)
 
 
 @dataclass(frozen=True, eq=False)

@@ -309,6 +309,25 @@ def scaling_releases(
     """Row norms, mean, present cells, centred norms, squares and label statistics, each a booked noisy sum, in the plan's order;
     missing cells are seen at the centre from then on, through the view that `filled` makes of it. `squares` is the term of the
     stage of that name: sums of squares, or the whole matrix of second moments."""
+    released, centred, radius = yield from centred_releases(problem, plan, kinds, gaps, filled)
+    budget = budget_of(plan)
+    released["squares"] = yield Sum("squares", squares(centred, radius))
+    if "positives" in budget:
+        released["positives"] = yield Sum("positives", PositiveCount())
+    if "label mean" in budget:
+        y = problem.data.y
+        released["label mean"] = yield Sum("label mean", LabelSum(y.low, y.high))
+    return released
+
+
+def centred_releases(
+    problem: Problem,
+    plan: Plan,
+    kinds: tuple[str, ...],
+    gaps: tuple[int, ...],
+    filled: Callable[[Vector], View] = Filling,
+) -> Asking[tuple[dict[str, Any], Features, float]]:
+    """(what was released, rows about their centre, their radius): row norms, mean, present cells and centred norms, in order."""
     shape, budget = plan.shape, budget_of(plan)
     released: dict[str, Any] = {}
     if "row norms" in budget:
@@ -331,11 +350,4 @@ def scaling_releases(
         yield See(filled(gaps_rule.filling(shape, gaps, shift)))
     centred = Features(shift=shift)
     released["radius"] = yield Sum("radius", LogHistogram(RowNorms(centred), 2 * problem.data.x_norm))
-    radius = rule.centred_radius(problem, shape, released)
-    released["squares"] = yield Sum("squares", squares(centred, radius))
-    if "positives" in budget:
-        released["positives"] = yield Sum("positives", PositiveCount())
-    if "label mean" in budget:
-        y = problem.data.y
-        released["label mean"] = yield Sum("label mean", LabelSum(y.low, y.high))
-    return released
+    return released, centred, rule.centred_radius(problem, shape, released)

@@ -12,6 +12,8 @@ RELEASES = {
     "present": "number of present cells of each column that may have missing ones",
     "radius": "histogram of the centred rows' norms",
     "squares": "sum of squares of each centred column",
+    "moments": "second moments of the centred rows",
+    "size": "sum of squared norms of the whitened rows",
     "positives": "number of positive labels",
     "label mean": "sum of the labels",
     "residuals": "histogram of the residuals at the start",

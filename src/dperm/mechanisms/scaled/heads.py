@@ -1,0 +1,167 @@
+"""Classes from wide tables: private centring as in `scaled-gradient`, then descent in whitened coordinates as in `heads`.
+
+    m, r: centre and radius of the rows (released);   x' = (x - m)·min(1, r/‖x - m‖);   A = Σ x'x'ᵀ/r² + noise = V diag(λ) Vᵀ
+    u = T·(x - m)/r,  T = V diag(√(f/max(λ, f))) Vᵀ;   s = Σ min(‖u‖², 1) + noise;   clipped heavy ball on (u, c)
+
+**Theorem.** Centre and radius are those of `scaled-gradient`. A has sensitivity 1 (√2 for a replaced row), because x'/r is in the
+unit ball; s has 1, a gradient sum κC by its clip. What later stages do follows from public numbers and earlier releases, so that
+the whole is √(Σμ_k²) = μ(ε, δ)-GDP. The margin is linear in x: only A sees rows cut to r. `docs/theorems/scaled-heads.md`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dperm.mechanisms import heads as heads_rule
+from dperm.mechanisms.scaled import centre as centre_rule
+from dperm.mechanisms.scaled import gaps as gaps_rule
+from dperm.mechanisms.scaled import settings as rule
+from dperm.mechanisms.scaled.gradient import centred_releases, scaling_needs
+from dperm.mechanisms.scaled.noise_ratio import noise_warning
+from dperm.mechanisms.scaled.stages import RELEASES
+from dperm.privacy import Gaussian, gaussian_mu
+from dperm.problem import Problem
+from dperm.release.asks import Close, Decide, Open, Program, See, Sum
+from dperm.release.noise import gaussian_scale
+from dperm.release.plan import Plan, Settings, Shape, Stage, Target, options_of, register
+from dperm.terms.affine import Features
+from dperm.terms.heads import MeanSquare, Turning
+from dperm.terms.mixing import MOST_COLUMNS
+from dperm.terms.moments import CentredMoments
+
+Vector = NDArray[np.float64]
+MOMENTS_SHARE = 0.1  # of μ²
+KINDS = ("numeric", "free", "boolean", "sparse")  # one-hot groups have directions that no row can tell
+LOSSES = ("logistic", "multinomial")
+
+
+@register
+@dataclass(frozen=True)
+class ScaledHeads:
+    """Softmax on wide tables, whose columns are correlated.
+
+    **Guarantee**: μ(ε, δ)-GDP in stages, for the target's relation. The domain, if bounded, is enforced by projecting the answer.
+
+    Parameters
+    ----------
+    kinds : tuple of str
+        "numeric", "boolean", "sparse" or "free" per encoded column; all "free" if left out.
+    steps : int or None
+        Steps of the descent; 400 if left out.
+    clip : float or None
+        Clip of a row's gradient, in units of the root mean square row.
+    horizon : float or None
+        Cτ/(μn), about the standard deviation of a margin's noise.
+    gaps : tuple of int
+        Columns whose missing cells take the released centre. Their present cells are counted.
+
+    Examples
+    --------
+    >>> ScaledHeads().name
+    'scaled-heads'
+    """
+
+    kinds: tuple[str, ...] = ()
+    steps: int | None = None
+    clip: float | None = None
+    horizon: float | None = None
+    gaps: tuple[int, ...] = ()
+
+    name: ClassVar[str] = "scaled-heads"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kinds", tuple(self.kinds))
+        rule.check_kinds(self.kinds)
+        object.__setattr__(self, "gaps", gaps_rule.check_gaps(self.gaps))
+        heads_rule.check_options(self.steps, self.clip, self.horizon)
+
+    def missing(self, problem: Problem, target: Target) -> list[str]:
+        needs = scaling_needs(problem, target)
+        if problem.loss.name not in LOSSES:
+            needs.append(f"classes, with the logistic or multinomial loss (found {problem.loss.name!r})")
+        if problem.regularizer.name != "none":
+            needs.append("no regularizer (the flow time regularizes)")
+        if any(kind not in KINDS for kind in self.kinds):
+            needs.append("columns that are numbers with declared bounds or flags (no levels, no private bounds)")
+        return needs
+
+    def plan(self, problem: Problem, shape: Shape, target: Target) -> Plan:
+        if shape.d > MOST_COLUMNS:
+            raise ValueError(
+                f"Expected at most {MOST_COLUMNS:,} columns for {self.name!r}, found {shape.d:,}. Use EmbeddingClassifier."
+            )
+        budget = self._shares(problem, shape, target)
+        whole = gaussian_mu(target.epsilon, target.delta) ** 2
+        public: dict[str, Settings] = {
+            name: {"releases": RELEASES[name], "share": mu * mu / whole} for name, mu in budget.items()
+        }
+        unit = CentredMoments(Features(), 1.0).sensitivity(target.relation) * target.rows_per_person
+        noise = gaussian_scale(unit, budget["moments"])
+        public["moments"] |= {"noise": noise, "floor": heads_rule.floor_of(noise, shape.d)}
+        public["size"] |= {"noise": gaussian_scale(target.rows_per_person, budget["size"])}
+        public["descent"] |= heads_rule.public_settings(self.steps, self.clip, self.horizon)
+        public["descent"] |= {
+            "columns": rule.kinds_in_words(rule.column_kinds(self.kinds, shape)),
+            "declared_kinds": len(self.kinds),
+            **gaps_rule.gaps_in_words(self.gaps, shape),
+        }
+        stages = tuple(Stage(name, Gaussian(mu), public[name]) for name, mu in budget.items())
+        warned = noise_warning(problem, shape, target)
+        return Plan(self.name, options_of(self), stages, target, shape, warnings=warned)
+
+    def _shares(self, problem: Problem, shape: Shape, target: Target) -> dict[str, float]:
+        """Stage name → μ of its event, in order."""
+        kinds = rule.column_kinds(self.kinds, shape)
+        names = rule.statistics(problem, kinds, positives=False, gaps=self.gaps, edition=centre_rule.EDITION)
+        names = [name for name in names if name not in ("squares", "positives")]
+        parts = rule.parts_of(names, shape, target)
+        parts |= {"moments": MOMENTS_SHARE, "size": heads_rule.SIZE_SHARE}
+        parts["descent"] = 1.0 - sum(parts.values())
+        mu = gaussian_mu(target.epsilon, target.delta)
+        return {name: mu * math.sqrt(parts[name]) * (1 - 1e-12) for name in [*names, "moments", "size", "descent"]}
+
+    def program(self, plan: Plan, problem: Problem) -> Program:
+        shape, kinds = plan.shape, rule.column_kinds(self.kinds, plan.shape)
+        released, centred, radius = yield from centred_releases(problem, plan, kinds, self.gaps)
+        shift = np.zeros(shape.d) if centred.shift is None else centred.shift
+        moments = plan.stage("moments")
+        yield Open("moments", sums=1)  # the matrix itself is large, and no stated decision follows from it
+        places = (shape.d * (shape.d + 1) // 2,)
+        noisy = yield Sum("moments", CentredMoments(centred, radius), mu=moments.event.gdp(), shape=places)
+        yield Close("moments")
+        turn = yield See(Turning(noisy, shift, radius, moments.settings["floor"]))
+        del noisy
+        released["size"] = yield Sum("size", MeanSquare())
+        settings = heads_rule.descent_settings(plan, float(np.asarray(released["size"]).reshape(-1)[0]))
+        constant = math.sqrt(heads_rule.largest_moment(plan, settings["mean_square"])) if problem.data.intercept else 0.0
+        scaled = self._scaled(plan, problem, shift, radius, released)
+        yield Decide({**settings, **scaled, "constant": constant, "released": rule.digest(released)})
+        theta = self._start(problem, shape, constant)
+        theta = yield from heads_rule.descended(plan, problem, settings, Features(constant), theta)
+        theta = theta * np.append(np.ones(shape.d), [constant] if constant else [])
+        theta = np.concatenate([theta[..., : shape.d] @ turn, theta[..., shape.d :]], axis=-1)
+        w = rule.original_coefficients(theta, {"scale": np.full(shape.d, 1.0 / radius), "shift": shift}, problem.data.intercept)
+        return np.asarray(problem.domain.project(w.reshape(-1)))
+
+    def _start(self, problem: Problem, shape: Shape, constant: float) -> Vector:
+        width = shape.d + (1 if constant else 0)
+        return np.zeros((problem.loss.margins, width) if problem.loss.margins > 1 else width)
+
+    def _scaled(
+        self, plan: Plan, problem: Problem, shift: Vector, radius: float, released: Mapping[str, Any]
+    ) -> Settings:
+        """Centre, radii and what missing cells become, for the record and for encoding new rows."""
+        return {
+            "shift": shift,
+            "centred_radius": radius,
+            "mean_radius": rule.mean_radius(problem, plan.shape, released),
+            **({"mean_reach": centre_rule.reach(problem, plan.shape, released)} if "rough mean" in released else {}),
+            **({"fill": gaps_rule.filling(plan.shape, self.gaps, shift)} if "present" in released else {}),
+        }
+
