@@ -84,7 +84,7 @@ INSTANCES: list[tuple[Any, dict[str, str]]] = [
         | {"check_class_weight_classifiers": "the clip of a network's gradient would undo class weights, so they are refused"},
     ),
     (
-        EmbeddingClassifier(1e4, classes=[0, 1, 2], steps=20, random_state=0),
+        EmbeddingClassifier(1e4, classes=[0, 1], steps=20, random_state=0),
         {name: WEIGHTLESS for name in (*WEIGHTS, "check_classifiers_one_label_sample_weights", "check_class_weight_classifiers")}
         | CLASSIFIER
         | FOUR_CLASSES,
