@@ -26,7 +26,7 @@ from dperm.mechanisms.exponential.continuous import DIMENSIONS
 from dperm.mechanisms.gradient import Gradient
 from dperm.mechanisms.registry import mechanism_from_spec
 from dperm.mechanisms.scaled.heads import KINDS as HEADS_KINDS
-from dperm.mechanisms.scaled.heads import MOST_COLUMNS
+from dperm.mechanisms.scaled.heads import MOST as HEADS_COLUMNS
 from dperm.mechanisms.scaled.noise_ratio import expected_noise_ratio
 from dperm.problem import Problem
 from dperm.release.plan import MECHANISMS, Shape, Target
@@ -105,7 +105,7 @@ def automatic(
 
 def wide(problem: Problem, shape: Shape, target: Target, kinds: Sequence[str]) -> bool:
     """Several classes, many columns and much noise: where whitened coordinates pay (`docs/theorems/scaled-heads.md`)."""
-    many = problem.loss.name == "multinomial" and WIDE <= shape.d <= MOST_COLUMNS
+    many = problem.loss.name == "multinomial" and WIDE <= shape.d <= HEADS_COLUMNS
     return many and all(kind in HEADS_KINDS for kind in kinds) and expected_noise_ratio(problem, shape, target) >= NOISY
 
 

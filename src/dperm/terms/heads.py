@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 Vector = NDArray[np.float64]
 FEWEST, IN_CACHE = 64, 1 << 18  # rows of a run at least, and numbers of one whose float64 copy stays in a second-level cache
-LONG_RUN = 1024  # rows of a product with d columns, where the copy does not matter
+LONG_RUN = 512  # rows of a product with d columns, where the copy does not matter
 LARGEST = 1e150  # larger entries count as this one
 DIRECTION_STEPS = 2.0**26  # of a direction of length 1: 2²⁰·√8192·2²⁶ is below 2⁵³
 
@@ -164,10 +164,12 @@ class Directions:
         return found
 
     def _whitened(self, block: Block) -> Block:
-        parts = [self._grid(block.X[run]) for run in runs(max(len(block.y), 1), LONG_RUN)]
-        rows = np.concatenate([part.rows for part in parts])
-        size, norm, limit = (np.concatenate([getattr(part, name) for part in parts]) for name in ("size", "norm", "limit"))
-        return Block(WhiteRows(WideGrid(rows, size, norm, limit, parts[0].bits)), block.y, block.weight, block.start)
+        count = len(block.y)
+        rows, (size, norm, limit) = np.empty((count, len(self.scale)), dtype=np.float32), np.empty((3, count))
+        for run in runs(max(count, 1), LONG_RUN):  # into their place: a second copy of the block would be held for a moment
+            part = self._grid(block.X[run])
+            rows[run], size[run], norm[run], limit[run] = part.rows, part.size, part.norm, part.limit
+        return Block(WhiteRows(WideGrid(rows, size, norm, limit, part.bits)), block.y, block.weight, block.start)
 
     def _grid(self, X: Matrix) -> DenseGrid:
         grid = DenseGrid.of_rows(raw_rows(X))

@@ -37,6 +37,7 @@ from dperm.terms.moments import CentredMoments
 
 Vector = NDArray[np.float64]
 MOMENTS_SHARE = 0.1  # of μ²
+MOST = MOST_COLUMNS  # as many as rows can be turned by
 KINDS = ("numeric", "free", "boolean", "sparse")  # one-hot groups have directions that no row can tell
 LOSSES = ("logistic", "multinomial")
 
