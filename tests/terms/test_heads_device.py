@@ -141,6 +141,16 @@ def test_persons_and_unknown_labels_on_a_device() -> None:
     assert there.certificate_.unit == "person" and np.abs(there.w_ - here.w_).max() < 0.05 * np.abs(here.w_).max()
 
 
+def test_labels_that_are_no_classes_warn_about_nothing_and_keep_the_bound() -> None:
+    X, _ = odd_rows()
+    theta = torch.from_numpy(np.random.default_rng(1).normal(size=(K, D)))
+    term = GradientTerm(MultinomialLoss(K), theta.reshape(-1), 0.1, Features())
+    for odd in (np.nan, np.inf, 0.5, -3.0, 1e300):
+        for i in range(len(X)):
+            found = host(seen(EmbeddingTensors(X[[i]], np.array([odd]), device="cpu")).sum(term, 1.0))
+            assert np.linalg.norm(found) <= 0.1 * (1 + 1e-9)
+
+
 def test_no_rows_are_fitted_where_their_number_is_protected() -> None:
     X, y = data(8)
     found = model(relation="add-remove", nominal_n=500, device="cpu").fit(X[:0], y[:0])

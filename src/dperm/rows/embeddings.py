@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from dperm.problem import DataBounds, FeatureMap
 from dperm.rows.base import BLOCK_ROWS, Block, Term
@@ -60,7 +61,7 @@ class EmbeddingTensors:
 
         checked = EmbeddingRows(np.empty((len(X), 1)), y, weight)  # checks of y and weight
         self.X, self.device = X, torch.device(device)
-        self.y = torch.as_tensor(np.asarray(checked.y).astype(np.int32), device=self.device)
+        self.y = torch.as_tensor(class_numbers(checked.y), device=self.device)
         self.weight = None if checked.weight is None else torch.as_tensor(tame(checked.weight), device=self.device)
 
     @property
@@ -90,6 +91,17 @@ class EmbeddingTensors:
     def sum(self, term: Term, step: float) -> Tensor:
         with enough_memory(self.X):
             return tensor_sum(term, self)
+
+
+def class_numbers(y: ArrayLike) -> NDArray[np.int32]:
+    """Labels as whole numbers, -1 for one that is none: such a row has no class of its own.
+
+    >>> class_numbers([2.0, 0.5, np.nan, 1e300]).tolist()
+    [2, -1, -1, -1]
+    """
+    values = np.asarray(y, dtype=np.float64)
+    whole = np.isfinite(values) & (np.abs(values) < 2.0**31) & (values == np.rint(values))
+    return np.where(whole, values, -1.0).astype(np.int32)
 
 
 def tensor_sum(term: Term, rows: object) -> Tensor:
