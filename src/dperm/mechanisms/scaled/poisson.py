@@ -24,8 +24,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dperm.mechanisms.scaled import centre as centre_rule
 from dperm.mechanisms.scaled import gaps as gaps_rule
-from dperm.mechanisms.scaled import poisson_counts
+from dperm.mechanisms.scaled import poisson_counts, settling
 from dperm.mechanisms.scaled import poisson_settings as poisson_rule
 from dperm.mechanisms.scaled import settings as rule
 from dperm.mechanisms.scaled.gradient import budget_of, features_of, scaling_releases
@@ -53,6 +54,7 @@ class ScaledPoisson:
                  which is what records of version 0.1 mean
     gaps         columns whose missing cells take the released centre; their present cells are counted
     balance_most the largest share of the descent's μ² that the balance may take, where counts spread widely
+    edition      of the rule, as in `ScaledGradient`; records that state none were made by the first
 
     **Guarantee**: μ(ε, δ)-GDP in stages, for the target's relation.
 
@@ -67,14 +69,16 @@ class ScaledPoisson:
     labels: str = "rates"
     gaps: tuple[int, ...] = ()
     balance_most: float = 0.5
+    edition: int = centre_rule.EDITION
 
     name: ClassVar[str] = "scaled-poisson"
     # Version 0.1.0 had no such options, and in 0.2.0 the balance took a fifth at most.
-    UNSTATED: ClassVar[dict[str, Any]] = {"gaps": (), "labels": "rates", "balance_most": 0.2}
+    UNSTATED: ClassVar[dict[str, Any]] = {"gaps": (), "labels": "rates", "balance_most": 0.2, "edition": 1}
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kinds", tuple(self.kinds))
         object.__setattr__(self, "gaps", gaps_rule.check_gaps(self.gaps))
+        centre_rule.check_edition(self.edition)
         for kind in self.kinds:
             if kind not in KINDS:
                 raise ValueError(f"Expected kinds in {KINDS}, found {kind!r}. Declare what each column is.")
@@ -116,7 +120,13 @@ class ScaledPoisson:
     def plan(self, problem: Problem, shape: Shape, target: Target) -> Plan:
         kinds = poisson_rule.kinds_of(self.kinds, shape)
         budget = poisson_rule.shares(
-            problem, shape, target, exposed=self.max_weight is not None, balanced=self.counted, gaps=self.gaps
+            problem,
+            shape,
+            target,
+            exposed=self.max_weight is not None,
+            balanced=self.counted,
+            gaps=self.gaps,
+            edition=self.edition,
         )
         public = {
             "columns": rule.kinds_in_words(kinds),
@@ -189,6 +199,7 @@ class ScaledPoisson:
         if "exposure sum" in budget:
             released["exposure sum"] = yield Sum("exposure sum", poisson_rule.ExposureSum(self.heaviest))
         scaled, settings = self._settings(plan, problem, released)
+        settings = settings if self.edition == 1 else settling.without_cap(settings)
         theta = yield from self._descend(plan, problem, scaled, settings, released)
         clips = [self._clip(plan, problem, scaled, settings, released, name) for name in ("residuals", "residuals again")]
         own: Settings = {"mean_radius": rule.mean_radius(problem, shape, released), "count_limit": limit, "clip": clips}
@@ -229,7 +240,7 @@ class ScaledPoisson:
                 clip = yield from clip_now("residuals again")
             term = poisson_rule.CountGradient(self._residuals(features, theta, settings), clip)
             gradient = yield Sum("descent", term, mu=settings["step_mu"], shape=theta.shape)
-            velocity = rule.MOMENTUM * velocity + gradient / shape.n
+            velocity = settings.get("momentum", rule.MOMENTUM) * velocity + gradient / shape.n
             theta = theta - settings["step_size"] * velocity
             if step >= steps // 2:
                 kept = kept + theta

@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dperm.mechanisms.scaled import gaps as gaps_rule
 from dperm.mechanisms.scaled import settings as rule
+from dperm.mechanisms.scaled.centre import halved, in_two_steps
 from dperm.privacy import gaussian_mu, kappa
 from dperm.problem import Problem
 from dperm.release.plan import Settings, Shape, Target
@@ -34,6 +35,7 @@ Vector = NDArray[np.float64]
 
 SHARES = {
     "present": gaps_rule.PRESENT_SHARE,
+    "rough radius": 0.02,
     "radius": 0.02,
     "squares": 0.10,
     "count scale": 0.01,
@@ -51,19 +53,32 @@ HORIZON = 2.0
 
 
 def shares(
-    problem: Problem, shape: Shape, target: Target, *, exposed: bool, balanced: bool = False, gaps: Sequence[int] = ()
+    problem: Problem,
+    shape: Shape,
+    target: Target,
+    *,
+    exposed: bool,
+    balanced: bool = False,
+    gaps: Sequence[int] = (),
+    edition: int = 1,
 ) -> dict[str, float]:
     """Stage name → μ of its event; the squares add up to μ(ε, δ)²."""
     mu = gaussian_mu(target.epsilon, target.delta)
-    names = [*gaps_rule.centring(problem, gaps), "radius", "squares", "count scale", "count sum"]
-    names += [*(["exposure sum"] if exposed else []), "residuals", "descent", "residuals again"]
+    names = centring_names(problem, gaps, edition)
+    names += ["count scale", "count sum", *(["exposure sum"] if exposed else []), "residuals", "descent", "residuals again"]
     names += ["signed residuals"] if balanced else []
-    parts = {name: SHARES[name] for name in names if name in SHARES}
-    if "mean" in names:
-        parts["mean"] = min(max(shape.d / (0.1 * rule.effective_mu(mu, target) * shape.n) ** 2, 0.01), 0.25)
+    mean = rule.mean_share(shape, target)
+    table = {**SHARES, "mean": mean, "rough mean": mean}
+    parts = halved({name: table[name] for name in names if name in table})
     parts["count sum"] = max(parts["count sum"], rule.label_share(shape, target))
     parts["descent"] = 1.0 - sum(parts.values())
     return {name: mu * math.sqrt(parts[name]) * (1 - 1e-12) for name in names}
+
+
+def centring_names(problem: Problem, gaps: Sequence[int], edition: int) -> list[str]:
+    """The releases that centre and scale, in order; since the second edition the mean is taken in two steps."""
+    names = [*gaps_rule.centring(problem, gaps), "radius", "squares"]
+    return names if edition == 1 else in_two_steps(names)
 
 
 def count_limit(problem: Problem, shape: Shape, target: Target, mu: float, released: Mapping[str, object]) -> float:

@@ -23,11 +23,13 @@ from typing import ClassVar
 import numpy as np
 from scipy.special import expit
 
+from dperm.mechanisms.scaled import centre as centre_rule
 from dperm.mechanisms.scaled import gaps as gaps_rule
 from dperm.mechanisms.scaled import settings as rule
+from dperm.mechanisms.scaled import settling
 from dperm.mechanisms.scaled.gradient import budget_of, features_of, scaling_needs, scaling_releases, start
 from dperm.mechanisms.scaled.noise_ratio import noise_warning
-from dperm.mechanisms.scaled.poisson_settings import kinds_of, weights_of
+from dperm.mechanisms.scaled.poisson_settings import centring_names, kinds_of, weights_of
 from dperm.privacy import Gaussian, gaussian_mu
 from dperm.problem import Problem
 from dperm.release.asks import Asking, Close, Decide, Open, Program, Sum
@@ -37,7 +39,7 @@ from dperm.terms.affine import Features
 from dperm.terms.gridded import Grid, Pulled
 from dperm.terms.statistics import LogHistogram, Residuals, upper_quantile
 
-SHARES = {"radius": 0.02, "squares": 0.10, "label mean": 0.01, "residuals": 0.02, "residuals again": 0.02}
+SHARES = {"rough radius": 0.02, "radius": 0.02, "squares": 0.10, "label mean": 0.01, "residuals": 0.02, "residuals again": 0.02}
 SHARES["present"] = gaps_rule.PRESENT_SHARE
 SMOOTHING = 0.05  # of the residuals' scale
 HORIZON = 1.0  # residual scales that the noise may reach in a flat direction
@@ -75,6 +77,7 @@ class ScaledQuantile:
     kinds        one of "numeric", "categorical", "boolean", "sparse", "free" per encoded column; all "free" if left out
     max_weight   declared bound on sample weights, or None when there are none
     gaps         columns whose missing cells take the released centre; their present cells are counted
+    edition      of the rule, as in `ScaledGradient`; records that state none were made by the first
 
     **Guarantee**: μ(ε, δ)-GDP in stages, for the target's relation.
 
@@ -85,13 +88,15 @@ class ScaledQuantile:
     kinds: tuple[str, ...] = ()
     max_weight: float | None = None
     gaps: tuple[int, ...] = ()
+    edition: int = centre_rule.EDITION
 
     name: ClassVar[str] = "scaled-quantile"
-    UNSTATED: ClassVar[dict[str, object]] = {"gaps": ()}  # version 0.1.0 had no such option
+    UNSTATED: ClassVar[dict[str, object]] = {"gaps": (), "edition": 1}  # version 0.1.0 had no such options
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kinds", tuple(self.kinds))
         object.__setattr__(self, "gaps", gaps_rule.check_gaps(self.gaps))
+        centre_rule.check_edition(self.edition)
 
     @property
     def heaviest(self) -> float:
@@ -109,11 +114,11 @@ class ScaledQuantile:
         kinds = kinds_of(self.kinds, shape)
         mu = gaussian_mu(target.epsilon, target.delta)
         centred = problem.data.intercept != 0
-        names = [*gaps_rule.centring(problem, self.gaps), "radius", "squares", *(["label mean"] if centred else [])]
+        names = [*centring_names(problem, self.gaps, self.edition), *(["label mean"] if centred else [])]
         names += ["residuals", "descent", "residuals again"]
-        parts = {name: SHARES[name] for name in names if name in SHARES}
-        if centred:
-            parts["mean"] = min(max(shape.d / (0.1 * rule.effective_mu(mu, target) * shape.n) ** 2, 0.01), 0.25)
+        mean = rule.mean_share(shape, target)
+        table = {**SHARES, "mean": mean, "rough mean": mean}
+        parts = centre_rule.halved({name: table[name] for name in names if name in table})
         parts["descent"] = 1.0 - sum(parts.values())
         public = {
             "columns": rule.kinds_in_words(kinds),
@@ -154,6 +159,7 @@ class ScaledQuantile:
         shape = plan.shape
         released = yield from scaling_releases(problem, plan, kinds_of(self.kinds, shape), self.gaps)
         scaled, settings = self._settings(plan, problem, released)
+        settings = settings if self.edition == 1 else settling.without_cap(settings)
         features = features_of(problem, scaled)
         theta = start(problem, shape, released, None)
         velocity, kept, steps = np.zeros_like(theta), np.zeros_like(theta), settings["steps"]
@@ -170,7 +176,7 @@ class ScaledQuantile:
                 spread = yield from spread_now("residuals again")
             term = PinballGradient(features, theta, level, SMOOTHING * spread, reach, self.heaviest)
             gradient = yield Sum("descent", term, mu=settings["step_mu"], shape=theta.shape)
-            velocity = rule.MOMENTUM * velocity + gradient / shape.n
+            velocity = settings.get("momentum", rule.MOMENTUM) * velocity + gradient / shape.n
             theta = theta - settings["step_size"] * spread * velocity
             if step >= 3 * steps // 4:
                 kept = kept + theta

@@ -22,6 +22,7 @@ from numpy.typing import ArrayLike
 
 from dperm.mechanisms.scaled import gaps as gaps_rule
 from dperm.mechanisms.scaled import settings as rule
+from dperm.mechanisms.scaled.centre import EDITION, check_edition
 from dperm.mechanisms.scaled.gradient import ScaledGradient, scaling_needs
 from dperm.privacy import Concentrated, Gaussian, calibrate, gaussian_epsilon, kappa
 from dperm.problem import DataBounds, NoRegularizer, Problem, WholeSpace
@@ -45,6 +46,7 @@ class Selection:
     candidates   how many columns the regression sees; 3·keep if left out
     max_weight   declared bound on sample weights, or None when there are none
     gaps         columns whose missing cells take the centre that the regression releases; the score counts them at the middle
+    edition      of the regression's rule; records that state none were made by the first
 
     **Guarantee**: ρ-zCDP with ρ fitted to (ε, δ); μ(ε, δ)-GDP where d ≤ candidates.
 
@@ -57,13 +59,15 @@ class Selection:
     candidates: int | None = None
     max_weight: float | None = None
     gaps: tuple[int, ...] = ()
+    edition: int = EDITION
 
     name: ClassVar[str] = "selection"
-    UNSTATED: ClassVar[dict[str, object]] = {"gaps": ()}  # version 0.1.0 had no such option
+    UNSTATED: ClassVar[dict[str, object]] = {"gaps": (), "edition": 1}  # version 0.1.0 had no such options
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kinds", tuple(self.kinds))
         object.__setattr__(self, "gaps", gaps_rule.check_gaps(self.gaps))
+        check_edition(self.edition)
         for label in ("keep", "candidates"):
             value = getattr(self, label)
             if value is not None and not (isinstance(value, int | np.integer) and value >= 1):
@@ -135,7 +139,7 @@ class Selection:
     def _inner(self, kinds: tuple[str, ...]) -> ScaledGradient:
         """Where any column may have missing cells the regression counts those of every candidate, whichever they are."""
         gaps = tuple(range(len(kinds))) if self.gaps else ()
-        return ScaledGradient(kinds, max_weight=self.max_weight, gaps=gaps, edition=1)
+        return ScaledGradient(kinds, max_weight=self.max_weight, gaps=gaps, edition=self.edition)
 
     def _inner_problem(self, problem: Problem, kinds: tuple[str, ...]) -> Problem:
         """The same loss on rows of the candidates; their norm bound only sets scales, every term clips by itself."""
