@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from dperm.estimators.declaration import NO_ROWS, Declaration, before_rows, declaration, declared_unit, encoding_before_rows
+from dperm.estimators.declaration import (
+    NO_ROWS,
+    Declaration,
+    before_rows,
+    declaration,
+    declared_encoding,
+    declared_unit,
+    encoding_before_rows,
+)
 from dperm.estimators.declared import check_declared, check_shape
 from dperm.estimators.engines import declared_rows, engine_rows, in_memory, parts_of
+from dperm.estimators.inferred import Inferred
 from dperm.estimators.matrix import read_matrix, row_products
 from dperm.estimators.saving import save
-from dperm.estimators.showing import Shown, coefficient_summary
-from dperm.inference.information import release_information
-from dperm.inference.intervals import scaled_inference, summary
-from dperm.inference.summary import Region
+from dperm.estimators.showing import Shown
 from dperm.mechanisms.scaled.inference import ScaledInference
 from dperm.problem import (
     Ball,
@@ -41,15 +46,13 @@ from dperm.tables.encoding import Encoding
 from dperm.tables.labels import label_column
 from dperm.tables.persons import person_column, person_weights, unit_of, without_person
 from dperm.tables.schema import Schema
-from dperm.tables.tables import cells, column_names, in_memory_only, is_table
-from dperm.walk.fitting import Release, fit
+from dperm.tables.tables import cells, column_names, is_table
+from dperm.walk.fitting import Release
 from dperm.words.notices import repeated_fits, speak
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
 
-    from dperm.inference.summary import JointTest, Summary
-    from dperm.inference.table import Estimates
     from dperm.problem.arrays import Matrix
     from dperm.release.driver import Progress
     from dperm.release.ledger.book import LedgerPlace
@@ -60,7 +63,7 @@ INTERCEPT = 1.0
 
 
 @dataclass(eq=False, repr=False)
-class PrivateEstimator(Shown, BaseEstimator):
+class PrivateEstimator(Shown, Inferred):
     """Parameters common to all estimators, and the fit.
 
     Parameters
@@ -116,8 +119,6 @@ class PrivateEstimator(Shown, BaseEstimator):
     asked_for: ClassVar[str] = "coefficients"
     per_column: ClassVar[bool] = True  # whether w_ has one coefficient per encoded column
     reads_schema: ClassVar[bool] = True  # whether it can be fitted on a table that a schema describes
-    has_intervals: ClassVar[bool] = False  # whether intervals=True is an option
-    older_intervals: ClassVar[str] = ""  # another method of this model that intervals may rest on, asked for by name
     # A dataclass writes the constructor that scikit-learn reads its parameters from: subclasses add only their own.
 
     epsilon: float = 1.0
@@ -180,32 +181,6 @@ class PrivateEstimator(Shown, BaseEstimator):
             raise ValueError(f"Expected a method with one coefficient per column, found {self.method!r}. Use its own estimator.")
         return self.method
 
-    def _asked_method(self) -> Mechanism | str:
-        """`_method`, or the method of `intervals=True` where that is asked for."""
-        return self._with_intervals() if self.has_intervals and getattr(self, "intervals", False) else self._method()
-
-    def _inference(self) -> ScaledInference:
-        """The method of `intervals=True`."""
-        return scaled_inference(self)
-
-    def _with_intervals(self) -> Mechanism | str:
-        """The method that `intervals=True` takes: its own, or an older one that was asked for by name."""
-        found, schema = getattr(self.method, "name", self.method), self._declared_schema()
-        if schema is not None and any(column.shape == "smooth" for column in schema.columns):
-            raise ValueError(
-                'Expected no "shape": "smooth" with intervals=True, found one: a number and the hat functions beside it share '
-                'one effect, and neither has an error of its own. Declare "steps" or "linear", or leave intervals= out.'
-            )
-        if found in ("auto", ScaledInference.name):
-            return self._inference() if isinstance(self.method, str) else self.method
-        if found == self.older_intervals:
-            return self.method
-        older = f" or {self.older_intervals!r}" if self.older_intervals else ""
-        raise ValueError(
-            f"Expected method='auto'{older} with intervals=True, found {found!r}, whose error has no closed form here. Leave "
-            "method= out."
-        )
-
     # -- the fit -----------------------------------------------------------------------------------------------------
 
     def fit(self, X: object, y: object = None, sample_weight: object = None, *, groups: object = None) -> Self:
@@ -239,19 +214,7 @@ class PrivateEstimator(Shown, BaseEstimator):
         declared = declaration(self, interval, n, per_person, heaviest, unit)
         if (expected := declared.intervals()) is not None:
             speak([expected.words])
-        release = fit(
-            declared.problem,
-            rows,
-            declared.target,
-            declared.mechanism,
-            nominal_n=self.nominal_n,
-            noise=self.noise,
-            random_state=self.random_state,
-            encoding=encoding,
-            progress=self._progress(),
-            ledger=self.ledger,
-            fingerprint=seen,
-        )
+        release = declared.run(rows, seen, encoding=encoding, progress=self._progress())
         for earlier in ("information_", "about_"):  # of an earlier fit
             self.__dict__.pop(earlier, None)
         self.plan_ = release.plan
@@ -279,68 +242,6 @@ class PrivateEstimator(Shown, BaseEstimator):
         """
         check_is_fitted(self, "certificate_")
         return save(self, path)
-
-    def confidence_interval(self, level: float = 0.95) -> np.ndarray:
-        """(low, high) per coefficient, the intercept last, for fits with `intervals=True`; see `dperm.inference.intervals`."""
-        check_is_fitted(self, "certificate_")
-        return np.asarray(summary(self, level).interval)
-
-    def summary(self, level: float = 0.95, *, exponentiate: bool = False) -> Summary | Estimates:
-        """A table of the coefficients, in the units of `coef_`; where the fit has intervals, with standard errors (of sampling,
-        of privacy, of both), z, p and the interval.
-
-        `exponentiate=True` shows odds ratios (logistic) or rate ratios (Poisson).
-
-        For other fits its note says why there are none.
-        """
-        check_is_fitted(self, "certificate_")
-        return coefficient_summary(self, level, exponentiate=exponentiate)
-
-    def joint_test(self, names: Sequence[str] | str) -> JointTest:
-        """Wald's test that all named coefficients are 0; the name of a column with levels stands for all of its contrasts."""
-        check_is_fitted(self, "certificate_")
-        return summary(self).joint_test(names)
-
-    def confidence_region(self, names: Sequence[str] | None = None, level: float = 0.95) -> Region:
-        """The joint region of several coefficients (all if none is named): centre, matrix and radius of an ellipsoid.
-
-        For columns that the data can hardly tell apart it says more than one interval each; see `Region`.
-        """
-        check_is_fitted(self, "certificate_")
-        return summary(self, level).region(names)
-
-    def release_information(
-        self,
-        X: object,
-        y: object = None,
-        *,
-        epsilon: float,
-        delta: float | None = None,
-        ledger: LedgerPlace = None,
-        random_state: object = None,
-        groups: object = None,
-    ) -> Self:
-        """Pay for the curvature matrix that intervals of a fit by `objective` need; see `dperm.inference.information`.
-
-        `certificate_` goes on to speak of the fit alone; `total_epsilon_` is what fit and matrix cost together if this
-        second budget was fixed before the fit was seen. A ledger states the total otherwise.
-        """
-        check_is_fitted(self, "certificate_")
-        in_memory_only(X)
-        self.information_ = release_information(
-            self, X, y, epsilon=epsilon, delta=delta, ledger=ledger, random_state=random_state, groups=groups
-        )
-        return self
-
-    @property
-    def total_epsilon_(self) -> float:
-        """ε of all that this model released about its rows: the certificate's, or more after `release_information`.
-
-        The sum is by exact composition, for budgets fixed in advance; a ledger covers those chosen after seeing a release.
-        """
-        check_is_fitted(self, "certificate_")
-        paid = getattr(self, "information_", None)
-        return float(self.certificate_.epsilon if paid is None else paid.total_epsilon)
 
     def _class_weights(self) -> dict[object, float] | None:
         """Declared weights of classes; regressors have none."""
@@ -400,17 +301,7 @@ class PrivateEstimator(Shown, BaseEstimator):
             if self._encoding.d != X.shape[1]:
                 raise ValueError(f"Expected {self._encoding.d} encoded columns, found {X.shape[1]}. Pass the table itself.")
             return self._encoding.packed(self._encoding.transform(X)), y, groups
-        self._encoding = Encoding.from_declaration(
-            X.shape[1],
-            bounds=self.bounds,
-            x_norm=self.x_norm,
-            categorical=self.categorical,
-            boolean=self.boolean,
-            sparse=self.sparse,
-            missing=self.missing,
-            names=None if names is None else list(names),
-            centred=not is_sparse(X),
-        )
+        self._encoding = declared_encoding(self, X.shape[1], None if names is None else list(names), centred=not is_sparse(X))
         return self._encoding.packed(self._encoding.transform(X)), y, groups
 
     def get_feature_names_out(self, input_features: object = None) -> np.ndarray:

@@ -19,11 +19,14 @@ from dperm.inference.outlook import Outlook, outlook
 from dperm.problem import Interval, Problem
 from dperm.release.plan import Plan, Shape, Target
 from dperm.tables.encoding import Encoding
-from dperm.walk.fitting import check_noise, plan
+from dperm.walk.fitting import Release, check_noise, fit, plan
 
 if TYPE_CHECKING:
     from dperm.estimators.base import PrivateEstimator
+    from dperm.release.driver import Progress
+    from dperm.release.ledger.book import LedgerPlace
     from dperm.release.plan import Mechanism
+    from dperm.rows.base import Rows
 
 
 class Peopled(Protocol):
@@ -42,6 +45,7 @@ class Declaring(Peopled, Protocol):
     nominal_n: int | None
     noise: str
     random_state: object
+    ledger: LedgerPlace
 
     def _before_rows(self, n: int, d: int | None) -> Declaration: ...
 
@@ -62,6 +66,24 @@ class Declaration:
         seeded = self.estimator.random_state is not None
         check_noise("seeded" if seeded else self.estimator.noise, self.mechanism, planned)
         return planned
+
+    def run(
+        self, rows: Rows, seen: object, *, encoding: Encoding | None = None, progress: Progress | None = None
+    ) -> Release:
+        """The walk, by the estimator's noise and ledger; `seen` is what a ledger recognises the data set by."""
+        return fit(
+            self.problem,
+            rows,
+            self.target,
+            self.mechanism,
+            nominal_n=self.estimator.nominal_n,
+            noise=self.estimator.noise,
+            random_state=self.estimator.random_state,
+            encoding=encoding,
+            progress=progress,
+            ledger=self.estimator.ledger,
+            fingerprint=seen,
+        )
 
     def intervals(self) -> Outlook | None:
         """What intervals need of the table; None where none are asked for, or nothing can be said."""
@@ -125,6 +147,23 @@ def before_rows(estimator: Declaring, n: int, d: int | None = None) -> Declarati
     return probe._before_rows(probe.nominal_n if probe.nominal_n is not None else int(n), d)
 
 
+def declared_encoding(
+    estimator: PrivateEstimator, d: int, names: list[str] | None = None, *, centred: bool = True
+) -> Encoding:
+    """The encoding of d columns that no schema describes, by the estimator's declarations."""
+    return Encoding.from_declaration(
+        d,
+        bounds=estimator.bounds,
+        x_norm=estimator.x_norm,
+        categorical=estimator.categorical,
+        boolean=estimator.boolean,
+        sparse=estimator.sparse,
+        missing=estimator.missing,
+        names=names,
+        centred=centred,
+    )
+
+
 def encoding_before_rows(estimator: PrivateEstimator, d: int | None) -> Encoding:
     """The encoding of the schema, or of d dense columns by the other declarations."""
     schema = estimator._declared_schema()
@@ -132,8 +171,7 @@ def encoding_before_rows(estimator: PrivateEstimator, d: int | None) -> Encoding
         return schema.encoding()
     if d is None:
         raise ValueError("Expected d=, the number of columns, or a schema, found neither. Pass e.g. d=20.")
-    kinds = {name: getattr(estimator, name) for name in ("bounds", "x_norm", "categorical", "boolean", "sparse", "missing")}
-    return Encoding.from_declaration(d, **kinds)
+    return declared_encoding(estimator, d)
 
 
 NO_ROWS: np.ndarray = np.array([], dtype=object)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dperm.estimators.declaration import declared_encoding
 from dperm.estimators.declared import check_one_declaration
 from dperm.rows.memory import MemoryRows
 from dperm.tables.cells import numbers
-from dperm.tables.encoding import Encoding
 from dperm.tables.tables import cells
 
 if TYPE_CHECKING:
@@ -137,18 +137,7 @@ def declared_rows(estimator: Any, rows: Any, sample_weight: object, groups: obje
             raise ValueError("Expected the schema of the rows, found another one in schema=. Leave schema= out.")
         estimator._schema_of_rows = schema
     if rows.encoding is None:
-        rows = rows.encoded(
-            Encoding.from_declaration(
-                rows.d,
-                bounds=estimator.bounds,
-                x_norm=estimator.x_norm,
-                categorical=estimator.categorical,
-                boolean=estimator.boolean,
-                sparse=estimator.sparse,
-                missing=estimator.missing,
-                names=rows.names,
-            )
-        )
+        rows = rows.encoded(declared_encoding(estimator, rows.d, rows.names))
     estimator._encoding = rows.encoding
     estimator.n_features_in_ = rows.d
     if schema is not None:

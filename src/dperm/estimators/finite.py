@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from dperm.estimators.declaration import target_of
+from dperm.estimators.declaration import Declaration, target_of
 from dperm.estimators.declared import check_declared
 from dperm.estimators.matrix import read_matrix
 from dperm.mechanisms.exponential.finite import FiniteExponential
@@ -18,6 +18,7 @@ from dperm.mechanisms.hypotheses.classes import GRIDS, Hypotheses, on_grid
 from dperm.mechanisms.hypotheses.stored import Predictions, Rules, class_numbers
 from dperm.problem import DataBounds, Interval, Problem, ZeroOneLoss
 from dperm.problem.arrays import dense
+from dperm.release.plan import Shape
 from dperm.rows.base import Rows
 from dperm.rows.memory import MemoryRows
 from dperm.rows.pieces import Made
@@ -26,7 +27,6 @@ from dperm.tables.cells import numbers
 from dperm.tables.labels import declared_classes, label_column
 from dperm.tables.persons import person_column, person_weights, unit_of, without_person
 from dperm.tables.tables import cells, columns, is_table
-from dperm.walk.fitting import fit
 from dperm.words.notices import repeated_fits
 
 if TYPE_CHECKING:
@@ -146,18 +146,9 @@ class FiniteClassLearner(ClassifierMixin, BaseEstimator):
         self.hypotheses_ = self._class(rows.d)
         n = self.nominal_n if self.nominal_n is not None else rows.n
         target = target_of(self, n, per_person, unit)
-        data = DataBounds(np.inf, Interval(0.0, float(len(self.classes_) - 1)))
-        release = fit(
-            Problem(ZeroOneLoss(), data=data),
-            rows,
-            target,
-            FiniteExponential(self.hypotheses_, self.sampler, self.accounting),
-            nominal_n=self.nominal_n,
-            noise=self.noise,
-            random_state=self.random_state,
-            ledger=self.ledger,
-            fingerprint=seen,
-        )
+        problem = Problem(ZeroOneLoss(), data=DataBounds(np.inf, Interval(0.0, float(len(self.classes_) - 1))))
+        mechanism = FiniteExponential(self.hypotheses_, self.sampler, self.accounting)
+        release = Declaration(self, problem, Shape(n, rows.d), target, mechanism).run(rows, seen)
         self.plan_, self.certificate_, self.release_ = release.plan, release.certificate, release
         self.index_ = int(release.w[0])
         self.rule_ = self.hypotheses_.describe(self.index_)

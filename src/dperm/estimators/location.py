@@ -24,7 +24,6 @@ from dperm.tables.declared import declared_bounds
 from dperm.tables.encoding import LEAST, MOST
 from dperm.tables.persons import person_column, person_weights
 from dperm.tables.tables import is_table
-from dperm.walk.fitting import fit
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
@@ -143,17 +142,7 @@ class _Location(Shown, BaseEstimator):
     def _run(self, rows: Rows, per_person: int, grouped: bool, seen: object) -> None:
         n = self.nominal_n if self.nominal_n is not None else rows.n
         declared = self._declaration(n, rows.d, per_person, grouped)
-        release = fit(
-            declared.problem,
-            rows,
-            declared.target,
-            declared.mechanism,
-            nominal_n=self.nominal_n,
-            noise=self.noise,
-            random_state=self.random_state,
-            ledger=self.ledger,
-            fingerprint=seen,
-        )
+        release = declared.run(rows, seen)
         self.plan_, self.certificate_, self.release_ = release.plan, release.certificate, release
 
     def _filled(self, X: np.ndarray) -> np.ndarray:
