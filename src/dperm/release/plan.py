@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Vector = NDArray[np.float64]
 Released = Mapping[str, ArrayLike]  # noisy answers by their stage: arrays in a run, lists in a record
-Settings = dict[str, Any]
+Settings = Mapping[str, Any]
 Kind = TypeVar("Kind", bound=StageSettings)
 UNITS = ("row", "person")
 # A stranger's record must neither fill the memory of whoever checks it nor keep him waiting.

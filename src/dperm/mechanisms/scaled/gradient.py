@@ -166,18 +166,18 @@ class ScaledGradient:
         released |= yield from scaling_releases(problem, plan, kinds, self.gaps)
         scaled = rule.centred_and_scaled(problem, shape, target, kinds, budget, released, self.gaps)
         wishes = rule.Wishes(self.clip_factor, self.horizon, self.max_weight, self.aim)
-        settings = rule.descent_settings(problem, shape, target, kinds, budget, released, scaled, wishes)
+        settings: Settings = rule.descent_settings(problem, shape, target, kinds, budget, released, scaled, wishes)
         settings = settings if self.edition == 1 else settling.without_cap(settings)
         features = features_of(problem, scaled)
         trust = rule.trust_in_label_mean(problem, shape, target, budget)
         theta = start(problem, shape, released, settings["positive_rate"], trust)
         theta = yield from self._descend(plan, problem, features, scaled, settings, theta, released)
         clips = [self._clip(plan, problem, settings, scaled, released, name) for name in ("residuals", "residuals again")]
-        settings["clip"] = clips[0] if clips[0] == clips[1] else clips
-        settings["mean_radius"] = rule.mean_radius(problem, shape, released)
-        settings |= bounds_settings(plan, kinds, released)
+        clip, radius = clips[0] if clips[0] == clips[1] else clips, rule.mean_radius(problem, shape, released)
+        found = bounds_settings(plan, kinds, released)
+        decided = {**scaled, **settings, "clip": clip, "mean_radius": radius, **found}
         w = rule.original_coefficients(theta, scaled, problem.data.intercept)
-        return np.asarray(problem.domain.project(w.reshape(-1))), scaled | settings, released
+        return np.asarray(problem.domain.project(w.reshape(-1))), decided, released
 
     def _descend(
         self,

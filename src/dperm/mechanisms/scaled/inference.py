@@ -144,7 +144,7 @@ class ScaledInference:
         weights = self.max_weight is not None
         budget = inference_rule.shares(problem, shape, target, kinds, exposed=weights, weighted=weights, gaps=self.gaps)
         whole = sum(mu * mu for mu in budget.values())
-        public: dict[str, Settings] = {
+        public: dict[str, dict[str, object]] = {
             name: {"releases": RELEASES[name], "share": mu * mu / whole} for name, mu in budget.items()
         }
         if self.whitened:
@@ -176,7 +176,7 @@ class ScaledInference:
         squares = {"squares": np.asarray(released["squares"], dtype=np.float64)[: shape.d]}  # the first of the moments
         scaled = rule.centred_and_scaled(problem, shape, target, kinds, budget, {**released, **squares}, self.gaps)
         if self.whitened:
-            of_moments = CentredMoments(Features(), scaled["centred_radius"]).sensitivity(target.relation)
+            of_moments = CentredMoments(Features(), scaled.centred_radius).sensitivity(target.relation)
             noise = gaussian_scale(of_moments * target.rows_per_person, budget["squares"])
             groups = self.groups if problem.data.intercept else ()
             moments = np.asarray(released["squares"], dtype=np.float64)

@@ -162,11 +162,11 @@ class ScaledObjective:
         event = plan.stage("objective").event
         assert isinstance(event, ObjectiveEvent)
         small, large = RADII[problem.loss.name]
-        size, heaviest = scaled["size"], 1.0 if self.max_weight is None else self.max_weight
+        size, heaviest = scaled.size, 1.0 if self.max_weight is None else self.max_weight
         radius, cap = small * size, large * size
         constant = problem.loss.self_bounding or 0.0
         ridge = heaviest * max(constant * radius * cap / event.curvature, radius * size / event.shift)
-        scale, shift = np.asarray(scaled["scale"]), np.asarray(scaled["shift"])
+        scale, shift = scaled.scale, scaled.shift
         return {
             **scaled,
             "mean_radius": rule.mean_radius(problem, shape, released),

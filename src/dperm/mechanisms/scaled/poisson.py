@@ -23,6 +23,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dperm.mechanisms.scaled import centre as centre_rule
 from dperm.mechanisms.scaled import gaps as gaps_rule
@@ -34,7 +35,7 @@ from dperm.mechanisms.scaled.noise_ratio import noise_warning
 from dperm.privacy import Gaussian
 from dperm.problem import Problem
 from dperm.release.asks import Asking, Close, Decide, Open, Program, Publish, Sum
-from dperm.release.plan import Plan, Settings, Shape, Stage, Target, Vector, options_of, register
+from dperm.release.plan import Plan, Released, Settings, Shape, Stage, Target, Vector, options_of, register
 from dperm.tables.encoding import KINDS
 from dperm.terms.affine import Features
 from dperm.terms.statistics import LogHistogram
@@ -149,12 +150,12 @@ class ScaledPoisson:
         if self.counted:
             means = poisson_counts.means(problem, shape, target, budget, released, self.heaviest)
             balance_mu, descent_mu = poisson_counts.parted(
-                problem, shape, target, budget, released, means, scaled["size"], self.balance_most
+                problem, shape, target, budget, released, means, scaled.size, self.balance_most
             )
-            usual = self._limit(plan, problem, released) / means["mean_count"]
+            usual = self._limit(plan, problem, released) / means.mean_count
             smallest = max(usual - poisson_counts.USUAL, 0.0) if self.clip_factor is None else 0.0
             budget = budget | {"descent": descent_mu}
-            settings = poisson_rule.settings(problem, shape, target, budget, scaled, means["mean_count"], smallest, **options)
+            settings = poisson_rule.settings(problem, shape, target, budget, scaled, means.mean_count, smallest, **options)
             return scaled, {**settings, **means, "smallest_clip": smallest, "balance_mu": balance_mu}
         rate = poisson_rule.mean_rate(problem, shape, target, budget, released, self.heaviest)
         smallest = self._limit(plan, problem, released) / rate if poisson_rule.rare(shape, released) else 0.0
@@ -179,12 +180,12 @@ class ScaledPoisson:
         least = settings.get("smallest_clip", 0.0) * scaled["size"]
         return float(max(settings["clip_factor"] * scaled["size"] * spread, least))
 
-    def _caps(self, plan: Plan, settings: Settings, released: Mapping[str, object]) -> poisson_counts.Caps:
+    def _caps(self, plan: Plan, settings: Settings, released: Released) -> poisson_counts.Caps:
         name, top = "signed residuals", settings["largest"]
         mu = budget_of(plan)[name]
         return poisson_counts.caps(plan.shape, plan.target, mu, settings["balance_mu"], released[name], top)
 
-    def _log_balance(self, plan: Plan, settings: Settings, released: Mapping[str, object]) -> float:
+    def _log_balance(self, plan: Plan, settings: Settings, released: Released) -> float:
         caps = self._caps(plan, settings, released)
         return poisson_counts.log_balance(plan.shape, plan.target, settings["balance_mu"], caps, released["balance"])
 
@@ -202,7 +203,7 @@ class ScaledPoisson:
         settings = settings if self.edition == 1 else settling.without_cap(settings)
         theta = yield from self._descend(plan, problem, scaled, settings, released)
         clips = [self._clip(plan, problem, scaled, settings, released, name) for name in ("residuals", "residuals again")]
-        own: Settings = {"mean_radius": rule.mean_radius(problem, shape, released), "count_limit": limit, "clip": clips}
+        own: dict[str, object] = {"mean_radius": rule.mean_radius(problem, shape, released), "count_limit": limit, "clip": clips}
         if self.counted:
             caps = self._caps(plan, settings, released)
             own |= {"balance_caps": [caps.high, caps.low], "log_balance": self._log_balance(plan, settings, released)}
@@ -221,7 +222,7 @@ class ScaledPoisson:
         problem: Problem,
         scaled: Settings,
         settings: Settings,
-        released: dict[str, object],
+        released: dict[str, ArrayLike],
     ) -> Asking[Vector]:
         """Heavy ball from η = 0, the mean rate; the mean of the second half of the iterates, whose total is then weighed."""
         shape, features, top = plan.shape, features_of(problem, scaled), self._top(problem, settings)

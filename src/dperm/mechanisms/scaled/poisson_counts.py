@@ -20,7 +20,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -30,6 +29,7 @@ from dperm.mechanisms.scaled import settings as rule
 from dperm.privacy import kappa
 from dperm.problem import Problem
 from dperm.release.plan import Settings, Shape, Target
+from dperm.release.settings import StageSettings
 from dperm.rows.base import Block
 from dperm.rows.exact import Tallied, whole
 from dperm.terms.affine import Features
@@ -182,13 +182,25 @@ def tail_cap(counts: Vector, noise: float, n: int, cost: float) -> float:
     return float(caps[int(np.argmin((AVERSION * lost) ** 2 + (cost * caps) ** 2))])
 
 
-def caps(shape: Shape, target: Target, mu: float, balance_mu: float, released: Any, top: float) -> Caps:
+def caps(shape: Shape, target: Target, mu: float, balance_mu: float, released: ArrayLike, top: float) -> Caps:
     """Where each side of the residuals is cut before the balance is taken."""
     noise = math.sqrt(kappa(target.relation)) * target.rows_per_person / mu
     cost = target.rows_per_person / (balance_mu * shape.n)
     counts = np.asarray(released, dtype=np.float64)
     high, low = (top * tail_cap(side, noise, shape.n, cost) for side in (counts[:BINS], counts[BINS:]))
     return Caps(high, low)
+
+
+@dataclass(frozen=True, eq=False)
+class CountMeans(StageSettings):
+    """m̄ and ū, and what residuals and η are bounded by."""
+
+    mean_count: float
+    mean_exposure: float
+    mean_rate: float
+    heaviest: float
+    largest: float
+    highest: float
 
 
 def means(
@@ -198,7 +210,7 @@ def means(
     budget: Mapping[str, float],
     released: Mapping[str, ArrayLike],
     heaviest: float,
-) -> Settings:
+) -> CountMeans:
     """m̄ and ū, each kept above its own noise, and what follows from them for the residuals."""
     limit = poisson_rule.count_limit(problem, shape, target, budget["count scale"], released)
     noise = target.rows_per_person * limit / budget["count sum"]
@@ -208,15 +220,9 @@ def means(
         unsure = target.rows_per_person * heaviest / budget["exposure sum"]
         exposure = max(float(np.ravel(released["exposure sum"])[0]), unsure, heaviest * 1e-3) / shape.n
     largest = problem.data.y.high / count
-    return {
-        "mean_count": count,
-        "mean_exposure": exposure,
-        "mean_rate": count / exposure,
-        "heaviest": heaviest,
-        "largest": largest,
-        # With exposures a rate may pass y_max where few are exposed: the prediction itself is bounded, not the rate.
-        "highest": math.log(largest) + (-poisson_rule.LOWEST if "exposure sum" in released else 0.0),
-    }
+    # With exposures a rate may pass y_max where few are exposed: the prediction itself is bounded, not the rate.
+    highest = math.log(largest) + (-poisson_rule.LOWEST if "exposure sum" in released else 0.0)
+    return CountMeans(count, exposure, count / exposure, heaviest, largest, highest)
 
 
 def parted(
@@ -225,7 +231,7 @@ def parted(
     target: Target,
     budget: Mapping[str, float],
     released: Mapping[str, ArrayLike],
-    known: Settings,
+    known: CountMeans,
     size: float,
     most: float,
 ) -> tuple[float, float]:
@@ -237,7 +243,7 @@ def parted(
     noise = math.sqrt(kappa(target.relation)) * target.rows_per_person / budget["count scale"]
     counts = np.asarray(released["count scale"], dtype=np.float64)
     cost = target.rows_per_person / (mu * math.sqrt(MOST) * shape.n)
-    width = known["largest"] * tail_cap(counts, noise, shape.n, cost) * math.sqrt(kappa(target.relation))
+    width = known.largest * tail_cap(counts, noise, shape.n, cost) * math.sqrt(kappa(target.relation))
     share = balance_share(shape, target, mu, width, size**2 / (rule.effective_mu(mu, target) * shape.n), most)
     return mu * math.sqrt(share) * (1 - 1e-12), mu * math.sqrt(1.0 - share) * (1 - 1e-12)
 
@@ -254,7 +260,7 @@ def balance_share(shape: Shape, target: Target, mu: float, width: float, nu: flo
     return max(min(needed, spared / math.sqrt(max(needed / 4.0, 1.0))), LEAST)
 
 
-def log_balance(shape: Shape, target: Target, mu: float, cut: Caps, released: Any) -> float:
+def log_balance(shape: Shape, target: Target, mu: float, cut: Caps, released: ArrayLike) -> float:
     """log(1 + trust·r/P), trust = v/(v + noise²) with v the prior variance of the level: little is believed of a noisy sum."""
     short, predicted = (float(value) for value in np.ravel(released))
     noise = cut.sensitivity(target.relation) * target.rows_per_person / mu
@@ -263,7 +269,7 @@ def log_balance(shape: Shape, target: Target, mu: float, cut: Caps, released: An
     return math.log(min(max(1.0 + trust * short / total, 0.1), 10.0))
 
 
-def units(settings: Mapping[str, Any]) -> dict[str, float]:
+def units(settings: Settings) -> dict[str, float]:
     """The arguments of `ExposedResiduals` that the rule decides."""
     names = ("mean_count", "mean_exposure", "lowest", "highest", "heaviest", "largest")
     return {name: settings[name] for name in names}

@@ -25,6 +25,7 @@ from dperm.mechanisms.scaled.centre import halved, in_two_steps
 from dperm.privacy import gaussian_mu, kappa
 from dperm.problem import Problem
 from dperm.release.plan import Settings, Shape, Target
+from dperm.release.settings import StageSettings
 from dperm.rows.base import Block
 from dperm.rows.exact import Tallied, whole
 from dperm.terms.affine import Features
@@ -135,6 +136,22 @@ def total_weight(target: Target, budget: Mapping[str, float], released: Mapping[
     return max(float(np.ravel(released["exposure sum"])[0]), unsure, heaviest * 1e-3)
 
 
+@dataclass(frozen=True, eq=False)
+class CountFlow(StageSettings):
+    """A descent for counts: the mean rate that η is relative to, where η is cut, and the rest as in `Flow`."""
+
+    noise_ratio: float
+    mean_rate: float
+    lowest: float
+    highest: float
+    clip_factor: float
+    flow_time: float
+    steps: int
+    step_size: float
+    step_mu: float
+    second_clip_at: int
+
+
 def settings(
     problem: Problem,
     shape: Shape,
@@ -146,7 +163,7 @@ def settings(
     *,
     clip_factor: float | None,
     horizon: float | None,
-) -> Settings:
+) -> CountFlow:
     """Clip, flow time, steps and step size, as in the squared loss but with a shorter step.
 
     `smallest_clip` is the residual of a typical count above zero where such counts are rare: a smaller clip would cut each of
@@ -160,18 +177,18 @@ def settings(
     tau = min(reach / (clip * nu), 1000.0)
     gain, longest = 1 - rule.MOMENTUM, STEP / size**2
     steps = int(min(max(math.ceil(gain * tau / longest), 100), MOST_STEPS))
-    return {
-        "noise_ratio": nu,
-        "mean_rate": rate,
-        "lowest": LOWEST,
-        "highest": math.log(problem.data.y.high / rate),
-        "clip_factor": clip,
-        "flow_time": tau,
-        "steps": steps,
-        "step_size": min(gain * tau / steps, longest),
-        "step_mu": budget["descent"] / math.sqrt(steps),
-        "second_clip_at": steps // 3,
-    }
+    return CountFlow(
+        noise_ratio=nu,
+        mean_rate=rate,
+        lowest=LOWEST,
+        highest=math.log(problem.data.y.high / rate),
+        clip_factor=clip,
+        flow_time=tau,
+        steps=steps,
+        step_size=min(gain * tau / steps, longest),
+        step_mu=budget["descent"] / math.sqrt(steps),
+        second_clip_at=steps // 3,
+    )
 
 
 def residual_top(problem: Problem, rate: float, heaviest: float) -> float:

@@ -140,10 +140,10 @@ class ScaledQuantile:
         kinds = kinds_of(self.kinds, shape)
         scaled = rule.centred_and_scaled(problem, shape, target, kinds, budget, released, self.gaps)
         level = problem.loss.level  # type: ignore[attr-defined]
-        nu = scaled["size"] ** 2 / (rule.effective_mu(budget["descent"] / self.heaviest, target) * shape.n)
+        nu = scaled.size ** 2 / (rule.effective_mu(budget["descent"] / self.heaviest, target) * shape.n)
         tau = min(HORIZON / (max(level, 1 - level) * nu), 300.0)
         # expit curves by at most 1/4, so the smoothed loss by 1/(4h); heavy ball is stable below 2(1 + momentum)/(curvature·S²)
-        longest = 0.855 * 2 * (1 + rule.MOMENTUM) * 4 * SMOOTHING / (scaled["size"] ** 2 * self.heaviest)
+        longest = 0.855 * 2 * (1 + rule.MOMENTUM) * 4 * SMOOTHING / (scaled.size ** 2 * self.heaviest)
         gain = 1 - rule.MOMENTUM
         steps = int(min(max(math.ceil(gain * tau / longest), 200), 1000))
         return scaled, {
@@ -163,7 +163,7 @@ class ScaledQuantile:
         features = features_of(problem, scaled)
         theta = start(problem, shape, released, None)
         velocity, kept, steps = np.zeros_like(theta), np.zeros_like(theta), settings["steps"]
-        level, reach = problem.loss.level, scaled["size"]  # type: ignore[attr-defined]
+        level, reach = problem.loss.level, scaled.size  # type: ignore[attr-defined]
 
         def spread_now(name: str) -> Asking[float]:
             released[name] = yield Sum(name, LogHistogram(Residuals(features, theta), problem.data.y.width))

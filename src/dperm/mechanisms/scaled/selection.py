@@ -190,7 +190,7 @@ class Selection:
         )
         own["estimate"] = yield Publish("estimate", partial(_standard, w, settings, problem.data.intercept))
         kept = self._kept(plan, problem, own, settings, support)
-        decided: Settings = {}
+        decided: dict[str, object] = {}
         if "support" in own:
             spread = _spread(plan, problem, own)
             decided = {"middle": _middle(plan, own), "spread": spread, "rest": _rest(plan, spread, own)}
@@ -198,7 +198,7 @@ class Selection:
             shift = np.zeros(plan.shape.d)
             shift[list(support)] = settings["fill"]
             decided["fill"] = gaps_rule.filling(plan.shape, self.gaps, shift)
-        regression = settings | {"released": rule.digest(released)}
+        regression = {**settings, "released": rule.digest(released)}
         yield Decide({**decided, "regression": regression, "released": rule.digest(own), "coefficients": kept})
         return kept
 

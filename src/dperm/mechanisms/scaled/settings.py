@@ -15,7 +15,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,6 +27,7 @@ from dperm.mechanisms.scaled.stages import RELEASES
 from dperm.privacy import gaussian_mu, kappa
 from dperm.problem import Problem
 from dperm.release.plan import Settings, Shape, Target
+from dperm.release.settings import StageSettings
 from dperm.tables.encoding import KINDS
 from dperm.terms.statistics import SquareSum, upper_quantile
 
@@ -57,7 +58,7 @@ SHARES = {
 }
 
 
-def described(name: str, mu: float, target: Target) -> Settings:
+def described(name: str, mu: float, target: Target) -> dict[str, object]:
     """What a stage releases and its share of the budget μ²."""
     return {"releases": RELEASES[name], "share": mu**2 / gaussian_mu(target.epsilon, target.delta) ** 2}
 
@@ -207,6 +208,19 @@ def centred_radius(problem: Problem, shape: Shape, released: Mapping[str, ArrayL
     return upper_quantile(np.asarray(released["radius"]), 2 * problem.data.x_norm, shape.n, 0.75)
 
 
+@dataclass(frozen=True, eq=False)
+class Scaled(StageSettings):
+    """Where rows are centred and how they are scaled; `mean_reach` after a mean in two steps, `fill` where cells are missing."""
+
+    shift: Vector
+    scale: Vector
+    size: float
+    centred_radius: float
+    mean_reach: float | None = None
+    fill: Vector | None = None
+    LEFT_OUT: ClassVar[tuple[str, ...]] = ("mean_reach", "fill")
+
+
 def centred_and_scaled(
     problem: Problem,
     shape: Shape,
@@ -215,7 +229,7 @@ def centred_and_scaled(
     budget: Mapping[str, float],
     released: Mapping[str, Any],
     gaps: Sequence[int] = (),
-) -> Settings:
+) -> Scaled:
     """shift m, scale 1/standard deviation, S² = E‖z‖² and the radii, from the released statistics; what missing cells become."""
     shift = centre(problem, shape, target, kinds, gaps, budget, released)
     radius = centred_radius(problem, shape, released)
@@ -224,14 +238,14 @@ def centred_and_scaled(
     floor = floors(problem, kinds, narrow="rough mean" in released)
     believed = np.maximum(np.maximum(squares, noise), shape.n * floor * floor)
     size = max(1.0, float(np.sum(np.maximum(squares, 0.0) / believed)))
-    return {
-        "shift": shift,
-        "scale": np.sqrt(shape.n / believed),
-        "size": math.sqrt((1.0 if problem.data.intercept else 0.0) + size),
-        "centred_radius": radius,
-        **({"mean_reach": reach(problem, shape, released)} if "rough mean" in released else {}),
-        **({"fill": filling(shape, gaps, shift)} if "present" in released else {}),
-    }
+    return Scaled(
+        shift=shift,
+        scale=np.sqrt(shape.n / believed),
+        size=math.sqrt((1.0 if problem.data.intercept else 0.0) + size),
+        centred_radius=radius,
+        mean_reach=reach(problem, shape, released) if "rough mean" in released else None,
+        fill=filling(shape, gaps, shift) if "present" in released else None,
+    )
 
 
 def positive_rate(shape: Shape, target: Target, budget: Mapping[str, float], released: Mapping[str, object]) -> float | None:
@@ -287,6 +301,20 @@ class Wishes:
     aim: str = "accuracy"
 
 
+@dataclass(frozen=True, eq=False)
+class Flow(StageSettings):
+    """A descent along scaled columns: its noise, clip, flow time and steps, and when residuals are looked at again."""
+
+    noise_ratio: float
+    positive_rate: float | None
+    clip_factor: float
+    flow_time: float
+    steps: int
+    step_size: float
+    step_mu: float
+    second_clip_at: int | None
+
+
 def descent_settings(
     problem: Problem,
     shape: Shape,
@@ -297,7 +325,7 @@ def descent_settings(
     scaled: Settings,
     wishes: Wishes,
     most_steps: int = 500,
-) -> Settings:
+) -> Flow:
     """Clip, flow time, steps, step size and start of the descent.
 
     τ = κ/(cν): after flow time τ = step·T/(1 - momentum) the noise in a flat direction has norm κ, for every n, d and ε.
@@ -331,16 +359,16 @@ def descent_settings(
     tau = min(reach / (clip * nu), 1000.0)
     gain = 1 - MOMENTUM
     steps = int(min(max(math.ceil(gain * tau / longest), 100), most_steps))
-    return {
-        "noise_ratio": nu,
-        "positive_rate": rate,
-        "clip_factor": clip,
-        "flow_time": tau,
-        "steps": steps,
-        "step_size": min(gain * tau / steps, longest),
-        "step_mu": budget["descent"] / math.sqrt(steps),
-        "second_clip_at": steps // 3 if regression else None,
-    }
+    return Flow(
+        noise_ratio=nu,
+        positive_rate=rate,
+        clip_factor=clip,
+        flow_time=tau,
+        steps=steps,
+        step_size=min(gain * tau / steps, longest),
+        step_mu=budget["descent"] / math.sqrt(steps),
+        second_clip_at=steps // 3 if regression else None,
+    )
 
 
 def _of_classifier(margins: int, nu: float, rate: float | None, flags: bool) -> tuple[float, float]:

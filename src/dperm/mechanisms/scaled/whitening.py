@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,9 +26,16 @@ Vector = NDArray[np.float64]
 CUT, LEAST = 0.25, 0.01  # floors of an eigenvalue of C: in units of the noise edge, and at least
 
 
+@dataclass(frozen=True, eq=False)
+class Whitened(rule.Scaled):
+    """Rows that are turned as well, so that their columns are uncorrelated as far as the released moments tell."""
+
+    turn: Vector | None = None
+
+
 def whitened(
-    scaled: Settings, moments: Vector, noise: float, n: int, groups: Sequence[int], intercept: float
-) -> Settings:
+    scaled: rule.Scaled, moments: Vector, noise: float, n: int, groups: Sequence[int], intercept: float
+) -> Whitened:
     """`scaled` with `turn` (T) and the size S of the rows in these coordinates.
 
     moments   svec of the released second moments of the centred rows
@@ -49,7 +57,8 @@ def whitened(
     turn = (vectors / np.sqrt(values)) @ vectors.T
     inside = np.einsum("ij,jk,ki->i", vectors.T, seen, vectors)
     size = max(1.0, float(np.sum(np.maximum(inside, 0.0) / values)))
-    return {**scaled, "turn": (turn + turn.T) / 2.0, "size": math.sqrt((1.0 if intercept else 0.0) + size)}
+    both = {**vars(scaled), "size": math.sqrt((1.0 if intercept else 0.0) + size)}
+    return Whitened(**both, turn=(turn + turn.T) / 2.0)
 
 
 def _level_sums(scale: Vector, groups: Sequence[int]) -> Vector:
