@@ -1,4 +1,4 @@
-"""Options of `dperm fit` and `dperm plan` that declare something to the estimator, and what they mean."""
+"""Options that several commands share, each worded once, and what those that declare something to an estimator mean."""
 
 from __future__ import annotations
 
@@ -13,6 +13,13 @@ if TYPE_CHECKING:
     from dperm.estimators.base import PrivateEstimator
     from dperm.tables.schema import Schema
 
+DELTA = typer.Option(None, help="Default min(1e-6, 0.1/n).")
+PURE_DELTA = typer.Option(None, help="Default min(1e-6, 0.1/n); 0 asks for pure privacy.")
+RELATION = typer.Option("replace-one", help="replace-one, zero-out or add-remove.")
+MODEL_RELATION = typer.Option(None, help="replace-one, zero-out or add-remove; the model's own default if left out.")
+NOMINAL_N = typer.Option(None, help="Public nominal number of rows, for add-remove.")
+PERSON = typer.Option(None, "--person", help="Column that names the person; with --max-rows-per-person.")
+RANDOM_STATE = typer.Option(None, help="Reproducible noise: NOT private, for tests only.")
 NOISE = typer.Option("secure", help="secure, or exact: integer noise from an exact sampler (dperm[exact]).")
 CLASS_WEIGHT = typer.Option(None, "--class-weight", help="Weight of a class, e.g. yes=5; others weigh 1; may be repeated.")
 MAX_ROWS = typer.Option(None, "--max-rows-per-person", help="How many rows of a person may count; protects persons, not rows.")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from dperm.commands.declaring import DELTA, NOMINAL_N, PERSON, RANDOM_STATE, RELATION
 from dperm.commands.shared import JSON_OPTION, Budget, check_model_first, notices_said, say, show
 
 if TYPE_CHECKING:
@@ -19,19 +20,19 @@ def evaluate(
     model: Path = typer.Argument(..., help="model.json of a fit, or the folder that the fit wrote."),
     file: Path = typer.Argument(..., help="CSV or Parquet file with held-out rows, the target included."),
     epsilon: float = typer.Option(..., help="Privacy budget of the evaluation, for the held-out rows."),
-    delta: float | None = typer.Option(None, help="Default min(1e-6, 0.1/n)."),
-    relation: str = typer.Option("replace-one", help="replace-one, zero-out or add-remove."),
-    nominal_n: int | None = typer.Option(None, help="Public nominal number of rows, for add-remove."),
+    delta: float | None = DELTA,
+    relation: str = RELATION,
+    nominal_n: int | None = NOMINAL_N,
     exposure: str | None = typer.Option(None, help="Column with the exposures, for counts."),
     max_exposure: float | None = typer.Option(None, help="Largest exposure that a row may have, declared."),
-    person: str | None = typer.Option(None, "--person", help="Column that names the person; with --max-rows-per-person."),
+    person: str | None = PERSON,
     max_rows_per_person: int | None = typer.Option(None, help="How many rows of one person count; the guarantee is per person."),
     by: str | None = typer.Option(None, help="Column whose declared levels are scored apart."),
     levels: str | None = typer.Option(None, help="Levels of --by, with commas, where the schema does not declare them."),
     bins: int = typer.Option(20, help="Probability bins of the histogram behind AUC and calibration."),
     level: float = typer.Option(0.95, help="Level of the intervals."),
     ledger: Path | None = typer.Option(None, envvar="DPERM_LEDGER", help="Budget ledger of the held-out data set."),
-    random_state: int | None = typer.Option(None, help="Reproducible noise: NOT private, for tests only."),
+    random_state: int | None = RANDOM_STATE,
     out: Path | None = typer.Option(None, help="Write the whole record here (evaluation.json), for `dperm verify`."),
     overwrite: bool = typer.Option(False, "--overwrite", help="Replace an evaluation that is there already."),
     as_json: bool = JSON_OPTION,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from dperm.commands.declaring import RELATION
 from dperm.commands.shared import JSON_OPTION, say, show
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def create(
         help="The whole delta; 0 for a ledger of pure fits only. Finding levels privately (profiles, --levels private) needs "
         "room in it: 5 % are set aside, and one profile at the ledger's own delta takes four fifths of that.",
     ),
-    relation: str = typer.Option("replace-one", help="replace-one, zero-out or add-remove."),
+    relation: str = RELATION,
     unit: str = typer.Option("row", help="row, or person for fits with groups."),
     rule: str = typer.Option("auto", "--filter", help="auto, gaussian (Gaussian fits only) or renyi."),
     data: Path | None = typer.Option(None, help="The data file, to fix its fingerprint now; else the first fit fixes it."),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from dperm.commands.declaring import MAX_ROWS, NOISE
+from dperm.commands.declaring import DELTA, MAX_ROWS, NOISE, NOMINAL_N, PERSON, RANDOM_STATE, RELATION
 from dperm.commands.shared import JSON_OPTION, Budget, show
 
 if TYPE_CHECKING:
@@ -20,16 +20,16 @@ def profile(
     schema: Path | None = typer.Option(None, help="What is known of the columns; without it all but their names is paid for."),
     target: str | None = typer.Option(None, help="Column that will be predicted."),
     epsilon: float = typer.Option(..., help="Privacy budget of the profile."),
-    delta: float | None = typer.Option(None, help="Default min(1e-6, 0.1/n)."),
-    relation: str = typer.Option("replace-one", help="replace-one, zero-out or add-remove."),
-    nominal_n: int | None = typer.Option(None, help="Public nominal number of rows, for add-remove."),
-    person: str | None = typer.Option(None, "--person", help="Column that names the person; with --max-rows-per-person."),
+    delta: float | None = DELTA,
+    relation: str = RELATION,
+    nominal_n: int | None = NOMINAL_N,
+    person: str | None = PERSON,
     max_rows_per_person: int | None = MAX_ROWS,
     correlations: bool = typer.Option(False, "--correlations", help="Pay also for correlations of numbers with the target."),
     level: float = typer.Option(0.95, help="Level of the error bars."),
     noise: str = NOISE,
     ledger: Path | None = typer.Option(None, envvar="DPERM_LEDGER", help="Budget ledger of the data set."),
-    random_state: int | None = typer.Option(None, help="Reproducible noise: NOT private, for tests only."),
+    random_state: int | None = RANDOM_STATE,
     out: Path = typer.Option(Path("profile"), help="Folder for profile.json, profile.html and profile.md."),
     out_schema: Path | None = typer.Option(None, help="Write a schema here, filled in from the profile."),
     overwrite: bool = typer.Option(False, "--overwrite", help="Replace a profile that is there already."),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from scipy.special import softmax
@@ -33,6 +33,8 @@ from dperm.words.notices import repeated_fits
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from dperm.release.plan import Mechanism
 
 AT_A_TIME = 4096  # rows that are scored together
 NOT_HERE = {
@@ -81,7 +83,7 @@ class EmbeddingClassifier(PrivateClassifier):
     steps: int | None = None
     device: str | None = None
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, groups: Any = None) -> Any:
+    def fit(self, X: Any, y: object = None, sample_weight: object = None, *, groups: object = None) -> Self:
         """Fit privately; afterwards `certificate_` says what was guaranteed and `plan_` what was done."""
         self._check()
         if sample_weight is not None:
@@ -115,7 +117,7 @@ class EmbeddingClassifier(PrivateClassifier):
             return EmbeddingRows(matrix_of(rows), labels, weight)
         return EmbeddingTensors(rows, labels, weight, device=place)
 
-    def _fit_on_spark(self, table: SparkTable, y: Any) -> Any:
+    def _fit_on_spark(self, table: SparkTable, y: object) -> Self:
         """The same on a Spark table with one column of numbers for every entry, beside those of labels and persons."""
         if self.device is not None:
             raise ValueError("Expected no device= with a Spark table, whose executors sum, found one. Leave it out.")
@@ -146,7 +148,7 @@ class EmbeddingClassifier(PrivateClassifier):
         interval = self._labels(NO_ROWS)[2]
         return declaration(self, interval, n, self.max_rows_per_person or 1, None, declared_unit(self))
 
-    def _labels(self, y: Any) -> tuple[np.ndarray, np.ndarray | None, Interval]:
+    def _labels(self, y: object) -> tuple[np.ndarray, np.ndarray | None, Interval]:
         labels, weight, interval = super()._labels(y)
         if len(self.classes_) == 2:  # two classes have two margins here
             return ((labels + 1) / 2).astype(np.int64), weight, Interval(0.0, 1.0)
@@ -155,7 +157,7 @@ class EmbeddingClassifier(PrivateClassifier):
     def _loss(self) -> Loss:
         return MultinomialLoss(classes=len(self.classes_))
 
-    def _method(self) -> Any:
+    def _method(self) -> Mechanism | str:
         if isinstance(self.method, Heads):
             return self.method
         if self.method not in ("auto", Heads.name):
@@ -175,7 +177,7 @@ class EmbeddingClassifier(PrivateClassifier):
         if self.w_.ndim != 2 or len(self.w_) != len(self.classes_) or self.fit_intercept:
             raise ValueError("coefficients that do not fit the classes")
 
-    def _scores(self, X: Any) -> np.ndarray:
+    def _scores(self, X: object) -> np.ndarray:
         check_is_fitted(self, "certificate_")
         rows = matrix_of(X)
         if rows.shape[1] != self.n_features_in_:
@@ -190,17 +192,17 @@ class EmbeddingClassifier(PrivateClassifier):
             found[start : start + AT_A_TIME] = part @ self.w_.T / np.where(size > 0, size, 1.0)[:, None]
         return found
 
-    def decision_function(self, X: Any) -> np.ndarray:
+    def decision_function(self, X: object) -> np.ndarray:
         """Scores before the softmax; for two classes, the difference of the second and the first."""
         scores = self._scores(X)
         return np.asarray(scores[:, 1] - scores[:, 0]) if len(self.classes_) == 2 else scores
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: object) -> np.ndarray:
         """The class with the largest score."""
         best = self._scores(X).argmax(axis=1)
         return np.asarray(self.classes_[best])
 
-    def predict_proba(self, X: Any) -> np.ndarray:
+    def predict_proba(self, X: object) -> np.ndarray:
         """Probabilities of the classes, in the order of `classes_`."""
         return np.asarray(softmax(self._scores(X), axis=1))
 

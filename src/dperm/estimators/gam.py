@@ -64,7 +64,7 @@ class GAMClassifier(Shapes, PrivateClassifier):
         K = len(self.classes_)
         return LogisticLoss() if K == 2 else MultinomialLoss(classes=K)
 
-    def predict_proba(self, X: Any) -> np.ndarray:
+    def predict_proba(self, X: object) -> np.ndarray:
         """Probabilities of the classes, in the order of `classes_`; for loss="logistic"."""
         if self.loss != "logistic":
             raise ValueError("Expected loss='logistic' for probabilities, found 'hinge', whose scores are no log-odds.")
@@ -74,7 +74,7 @@ class GAMClassifier(Shapes, PrivateClassifier):
         positive = expit(scores)
         return np.column_stack([1 - positive, positive])
 
-    def predict_log_proba(self, X: Any) -> np.ndarray:
+    def predict_log_proba(self, X: object) -> np.ndarray:
         return np.asarray(np.log(np.maximum(self.predict_proba(X), 1e-300)))
 
 

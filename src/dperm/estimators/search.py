@@ -14,7 +14,7 @@ own): .8529 instead of .8536 at ε = 1, .836 instead of .848 at ε = 0.1. `docs/
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sized
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -110,7 +110,7 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):
     random_state: object = None
     ledger: LedgerPlace = None
 
-    def fit(self, X: object, y: object = None) -> PrivateGridSearch:
+    def fit(self, X: object, y: Sized | None = None) -> PrivateGridSearch:
         """Draw K, fit and score K times, keep the best. For a Spark table y is the name of a column, if no schema says it."""
         base = self._checked()
         data = searched(X, y, base._declared_schema())

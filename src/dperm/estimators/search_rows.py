@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sized
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -60,14 +61,16 @@ def row_scores(model: PrivateEstimator, X: object, y: object) -> np.ndarray:
 class InMemory:
     """Arrays or a table, and labels beside them."""
 
-    def __init__(self, X: Any, y: Any) -> None:
+    def __init__(self, X: object, y: Sized | None) -> None:
         in_memory_only(X)
+        if y is None:
+            raise ValueError("Expected y, the labels, for a search on rows in memory, found none. Pass them.")
         self.seen = X
-        self.X: Any = column(X) if isinstance(X, list | tuple) else X  # one row of it has the shape of the others
+        self.X: object = column(X) if isinstance(X, list | tuple) else X  # one row of it has the shape of the others
         self.y = y
         self.n = len(y)
 
-    def declare(self, model: Any) -> tuple[Interval, float | None]:
+    def declare(self, model: PrivateEstimator) -> tuple[Interval, float | None]:
         """The model with its encoding built, which follows from declarations alone; its labels' interval, its largest weight."""
         first, label = (_safe_indexing(part, [0] if self.n else []) for part in (self.X, self.y))
         person_weights(None, model.max_rows_per_person, None, 0)
@@ -77,10 +80,10 @@ class InMemory:
     def ready(self) -> None:
         """Nothing: rows in memory are there."""
 
-    def fit(self, model: Any) -> Any:
+    def fit(self, model: PrivateEstimator) -> PrivateEstimator:
         return model.fit(self.X, self.y)
 
-    def scored(self, model: Any) -> Rows:
+    def scored(self, model: PrivateEstimator) -> Rows:
         scores = row_scores(model, self.X, self.y)
         return MemoryRows(scores.reshape(-1, 1), np.zeros(len(scores)))
 
@@ -88,7 +91,7 @@ class InMemory:
 class OnSpark:
     """A Spark table, encoded once for all fits that encode it alike."""
 
-    def __init__(self, table: SparkTable, source: Any, y: Any, schema: Schema | None) -> None:
+    def __init__(self, table: SparkTable, source: object, y: object, schema: Schema | None) -> None:
         if table.person is not None:
             raise ValueError("Expected rows without persons in a search, found them. Fit one setting instead.")
         self.table = table
@@ -96,7 +99,7 @@ class OnSpark:
         self.rows = self.seen = found
         self.n: int = found.n
 
-    def declare(self, model: Any) -> tuple[Interval, float | None]:
+    def declare(self, model: PrivateEstimator) -> tuple[Interval, float | None]:
         found = declared_rows(model, self.rows, None, None)
         return found.interval, found.heaviest
 
@@ -104,16 +107,16 @@ class OnSpark:
         """Encode the table before anything is debited: one that changes between passes is refused here."""
         self.rows.ready()
 
-    def fit(self, model: Any) -> Any:
+    def fit(self, model: PrivateEstimator) -> PrivateEstimator:
         return model.fit(self.rows)
 
-    def scored(self, model: Any) -> Rows:
+    def scored(self, model: PrivateEstimator) -> Rows:
         target = str(self.rows.recipe.target)
         features, schema = columns_read(model, self.table, (target,))
         return self.table.rows(RowScores(for_executors(model), features, target, schema))
 
 
-def searched(X: Any, y: Any, schema: Schema | None) -> InMemory | OnSpark:
+def searched(X: object, y: Sized | None, schema: Schema | None) -> InMemory | OnSpark:
     table = SparkTable.of(X)
     return InMemory(X, y) if table is None else OnSpark(table, X, y, schema)
 
@@ -122,7 +125,7 @@ def searched(X: Any, y: Any, schema: Schema | None) -> InMemory | OnSpark:
 class RowScores:
     """Raw rows of a Spark table → one score a row."""
 
-    model: Any
+    model: PrivateEstimator
     features: tuple[str, ...]
     target: str
     schema: Schema | None

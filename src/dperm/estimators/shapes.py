@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.isotonic import isotonic_regression
 from sklearn.utils.validation import check_is_fitted
 
@@ -38,7 +39,7 @@ class Shapes(PrivateEstimator):
 
     per_column: ClassVar[bool] = False
     has_intervals: ClassVar[bool] = False
-    _edited: Any = None  # coefficients after edits, in the place of the released ones
+    _edited: np.ndarray | None = None  # coefficients after edits, in the place of the released ones
     _noise: np.ndarray | None = None  # standard deviations of the shapes at their 257 places, where a formula covers the fit
     edits_: tuple[str, ...] = ()
 
@@ -47,7 +48,7 @@ class Shapes(PrivateEstimator):
         """The coefficients that predictions and shapes follow; `w_` stays what was released and certified."""
         return np.asarray(self.w_ if self._edited is None else self._edited)
 
-    def edited(self, column: str, change: Callable[[np.ndarray, np.ndarray], Any], *, label: object = None) -> Any:
+    def edited(self, column: str, change: Callable[[np.ndarray, np.ndarray], ArrayLike], *, label: object = None) -> Self:
         """A copy of the model whose shape of `column` is change(grid, value): as many numbers, in the units of `shapes_`.
 
         Post-processing of what was released: it costs nothing, and the copy keeps the certificate, which goes on speaking of the
@@ -95,7 +96,7 @@ class Shapes(PrivateEstimator):
             raise ValueError(f"Expected label= among the classes {known}, found {label!r}. Pass the class whose shape changes.")
         return known.index(label)
 
-    def monotone(self, column: str, *, increasing: bool = True, label: object = None) -> Any:
+    def monotone(self, column: str, *, increasing: bool = True, label: object = None) -> Self:
         """A copy of the model whose shape of `column` never falls (never rises with increasing=False).
 
         It is the nearest such shape in mean square under the released marginal of the column. See `edited`.
@@ -213,7 +214,7 @@ class Shapes(PrivateEstimator):
         """What every place of every column adds beside its linear part, per class where there are several."""
         return self._shown[..., self._encoding.d + 1 :].reshape(*self._shown.shape[:-1], len(self._columns), PLACES)
 
-    def _scores_of(self, X: Any) -> np.ndarray:
+    def _scores_of(self, X: object) -> np.ndarray:
         encoded, cells = self._parts(X)
         d, table = self._encoding.d, self._table()
         scores = row_products(encoded, self._shown[..., :d]) + self._shown[..., d]
@@ -221,7 +222,7 @@ class Shapes(PrivateEstimator):
             scores = scores + table[..., place, :].T[cells[:, place]]
         return np.asarray(scores, dtype=np.float64)
 
-    def _parts(self, X: Any) -> tuple[Any, np.ndarray]:
+    def _parts(self, X: object) -> tuple[Any, np.ndarray]:
         """Encoded rows, missing cells at the released centre, and their cell numbers."""
         encoding = self._encoding
         released = tuple(j for j, rule in enumerate(encoding.rules) if rule == "released")
@@ -230,7 +231,7 @@ class Shapes(PrivateEstimator):
         filled = Filling(encoding.fill).block(Block(marked, np.empty(0), None, 0)) if released else None
         return marked if filled is None else filled.X, cell_numbers(marked, self._columns, released)
 
-    def explain(self, X: Any) -> dict[str, np.ndarray]:
+    def explain(self, X: object) -> dict[str, np.ndarray]:
         """What each column adds to the margin of each row, the "intercept" last: the contributions add up to it.
 
         In a regression the margin is the prediction before it is cut to the range of the target. With several classes each entry

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from dperm.tables.tables import cells, in_memory_only
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from dperm.estimators.base import PrivateEstimator
     from dperm.rows.spark import SparkRows
     from dperm.tables.schema import Schema
 
@@ -40,11 +41,11 @@ class Held:
 class Asked:
     """What is asked about a model: the scores, and the rows of which column apart."""
 
-    model: Any
+    model: PrivateEstimator
     bins: int
     max_exposure: float | None
     by: str | None
-    levels: Sequence[Any] | None
+    levels: Sequence[object] | None
 
     def about(self, X: object) -> tuple[Question, Groups | None]:
         apart = groups_of(self.model, X, self.by, self.levels)
@@ -52,7 +53,7 @@ class Asked:
 
 
 def held_rows(
-    asked: Asked, X: Any, y: Any, exposure: Any, groups: object, max_rows_per_person: int | None
+    asked: Asked, X: object, y: object, exposure: object, groups: object, max_rows_per_person: int | None
 ) -> tuple[Question, Held]:
     """The question, and the rows that answer it."""
     table = SparkTable.of(X, groups, max_rows_per_person)
@@ -82,7 +83,7 @@ def ready(rows: Rows | SparkRows) -> Rows:
 class Scoring:
     """Raw rows of a Spark table → the numbers of `scored_rows`."""
 
-    model: Any
+    model: PrivateEstimator
     question: Question
     features: tuple[str, ...]
     target: str
@@ -113,7 +114,7 @@ class Scoring:
 
 
 def scoring(
-    model: Any, question: Question, table: SparkTable, y: object, exposure: object, apart: Groups | None
+    model: PrivateEstimator, question: Question, table: SparkTable, y: object, exposure: object, apart: Groups | None
 ) -> Scoring:
     """What the executors need: a copy of the model without a ledger or a seed, and the names of columns."""
     if not (exposure is None or isinstance(exposure, str)):

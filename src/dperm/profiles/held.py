@@ -45,7 +45,7 @@ class Held:
     look: Callable[[], tuple[Rows, Vocabulary]]
 
 
-def names_of(table: Any, groups: object, max_rows_per_person: int | None) -> tuple[list[str], Schema | None]:
+def names_of(table: object, groups: object, max_rows_per_person: int | None) -> tuple[list[str], Schema | None]:
     """The columns of a table but the one that names the person, and what is declared about them."""
     spark = SparkTable.of(table, groups, max_rows_per_person)
     if spark is not None:
