@@ -27,6 +27,7 @@ from dperm.mechanisms.scaled import inference_settings as rule
 from dperm.mechanisms.scaled import whitening
 from dperm.mechanisms.scaled.errors import Errors, dominating
 from dperm.mechanisms.scaled.one_step import Released, one_step, pastur_shift
+from dperm.mechanisms.scaled.settings import Scaled
 from dperm.problem import (
     DataBounds,
     HuberLoss,
@@ -136,7 +137,7 @@ def test_dominating_exceeds_both():
 def test_one_hot_levels_are_flat_beside_the_intercept(turned):
     generator = np.random.default_rng(5)
     X = np.column_stack([generator.normal(size=50), np.eye(3)[generator.integers(0, 3, 50)], np.eye(2)[np.arange(50) % 2]])
-    scaled, groups = {"shift": generator.normal(size=6), "scale": generator.uniform(1, 4, 6), "size": 2.0}, (-1, 0, 0, 0, 1, 1)
+    scaled, groups = Scaled(generator.normal(size=6), generator.uniform(1, 4, 6), 2.0, 1.0), (-1, 0, 0, 0, 1, 1)
     Z = (X - scaled["shift"]) * scaled["scale"]
     if turned:
         moments = svec((X - X.mean(axis=0)).T @ (X - X.mean(axis=0)))
@@ -153,7 +154,7 @@ def test_one_hot_levels_are_flat_beside_the_intercept(turned):
 def whitened_of(X, noise, seed=0):
     """Settings of columns scaled to deviation 1, from their second moments with noise of a deviation in units of n."""
     n, d = X.shape
-    scaled = {"shift": X.mean(axis=0), "scale": 1 / X.std(axis=0), "size": np.sqrt(d + 1.0)}
+    scaled = Scaled(X.mean(axis=0), 1 / X.std(axis=0), np.sqrt(d + 1.0), 1.0)
     moments = svec((X - X.mean(axis=0)).T @ (X - X.mean(axis=0)))
     moments = moments + n * noise * np.random.default_rng(seed).normal(size=len(moments))
     return whitening.whitened(scaled, moments, n * noise, n, (), 1.0)

@@ -42,7 +42,7 @@ def whitened(
     noise     their deviation on the diagonal; off it they have 1/√2 of it
     groups    the one-hot group of each column: what its levels add up to is known, and kept as it is
     """
-    scale = np.asarray(scaled["scale"])
+    scale = scaled.scale
     d = len(scale)
     outer = np.outer(scale, scale) / n
     seen = smat(moments, d) * outer
@@ -57,8 +57,9 @@ def whitened(
     turn = (vectors / np.sqrt(values)) @ vectors.T
     inside = np.einsum("ij,jk,ki->i", vectors.T, seen, vectors)
     size = max(1.0, float(np.sum(np.maximum(inside, 0.0) / values)))
-    both = {**vars(scaled), "size": math.sqrt((1.0 if intercept else 0.0) + size)}
-    return Whitened(**both, turn=(turn + turn.T) / 2.0)
+    size = math.sqrt((1.0 if intercept else 0.0) + size)
+    symmetric = (turn + turn.T) / 2.0
+    return Whitened(scaled.shift, scaled.scale, size, scaled.centred_radius, scaled.mean_reach, scaled.fill, symmetric)
 
 
 def _level_sums(scale: Vector, groups: Sequence[int]) -> Vector:
