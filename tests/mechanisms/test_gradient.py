@@ -30,6 +30,7 @@ from dperm.problem import (
 from dperm.release.noise import gaussian_scale
 from dperm.rows import MemoryRows
 from dperm.walk.fitting import fit, plan
+from small_problems import problem
 
 LABELS = Interval(-1.0, 1.0)
 HUGE = Target(1e18, 1e-6)
@@ -39,15 +40,6 @@ def data(generator, n=400, d=3):
     X = generator.uniform(-0.5, 0.5, (n, d))
     y = np.sign(X @ np.arange(1, d + 1) + 0.3 * generator.standard_normal(n))
     return X, y
-
-
-def problem(loss=None, regularizer=None, domain=None, y=LABELS):
-    parts = {"loss": loss or LogisticLoss(), "data": DataBounds(1.0, y, 1.0)}
-    if regularizer is not None:
-        parts["regularizer"] = regularizer
-    if domain is not None:
-        parts["domain"] = domain
-    return Problem(**parts)
 
 
 def objective(p, X, y):

@@ -32,13 +32,7 @@ from dperm.rows.memory import MemoryRows
 from dperm.terms.affine import Features
 from dperm.terms.objective import MinimiserTerm
 from dperm.walk.fitting import fit, plan
-
-UNIT = Interval(-1.0, 1.0)
-
-
-def problem(loss=None, regularizer=None, y=UNIT):
-    parts = {"loss": loss or LogisticLoss(), "data": DataBounds(1.0, y, 1.0)}
-    return Problem(**parts, **({} if regularizer is None else {"regularizer": regularizer}))
+from small_problems import UNIT, problem
 
 
 def test_exact_sensitivity_of_the_step_for_every_relation(generator):

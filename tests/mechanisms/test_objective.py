@@ -35,7 +35,6 @@ from dperm.problem import (
     DataBounds,
     FeatureMap,
     HingeLoss,
-    Interval,
     Lasso,
     LogisticLoss,
     MultinomialLoss,
@@ -45,20 +44,8 @@ from dperm.problem import (
 )
 from dperm.rows.memory import MemoryRows
 from dperm.walk.fitting import fit, plan
+from small_problems import UNIT, data, problem
 from vectors import VECTORS, agrees
-
-UNIT = Interval(-1.0, 1.0)
-
-
-def problem(loss=None, regularizer=None, y=UNIT, norm=1.0, intercept=1.0):
-    parts = {"loss": loss or LogisticLoss(), "data": DataBounds(norm, y, intercept)}
-    return Problem(**parts, **({} if regularizer is None else {"regularizer": regularizer}))
-
-
-def data(generator, n=300, d=3):
-    X = generator.uniform(-0.5, 0.5, (n, d))
-    return X, np.sign(X @ np.arange(1, d + 1) + 0.2 * generator.standard_normal(n))
-
 
 # -- numbers -----------------------------------------------------------------------------------------------------------
 

@@ -15,7 +15,6 @@ from dperm.problem import (
     LogCoshLoss,
     LogisticLoss,
     MultinomialLoss,
-    Problem,
     Ridge,
 )
 from dperm.release.asks import Secret
@@ -26,19 +25,7 @@ from dperm.solvers import minimise
 from dperm.terms.affine import Features
 from dperm.terms.objective import HessianProductTerm, MinimiserTerm
 from dperm.walk.fitting import fit
-
-UNIT = Interval(-1.0, 1.0)
-
-
-def problem(loss=None, regularizer=None, y=UNIT, norm=1.0, intercept=1.0):
-    parts = {"loss": loss or LogisticLoss(), "data": DataBounds(norm, y, intercept)}
-    return Problem(**parts, **({} if regularizer is None else {"regularizer": regularizer}))
-
-
-def data(generator, n=300, d=3):
-    X = generator.uniform(-0.5, 0.5, (n, d))
-    return X, np.sign(X @ np.arange(1, d + 1) + 0.2 * generator.standard_normal(n))
-
+from small_problems import UNIT, data, problem
 
 # -- the solve ---------------------------------------------------------------------------------------------------------
 
