@@ -99,7 +99,7 @@ class ScaledHeads:
             )
         budget = self._shares(problem, shape, target)
         whole = gaussian_mu(target.epsilon, target.delta) ** 2
-        public: dict[str, Settings] = {
+        public: dict[str, dict[str, object]] = {
             name: {"releases": RELEASES[name], "share": mu * mu / whole} for name, mu in budget.items()
         }
         unit = CentredMoments(Features(), 1.0).sensitivity(target.relation) * target.rows_per_person
