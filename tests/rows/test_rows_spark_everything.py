@@ -281,9 +281,12 @@ def test_what_is_refused_before_anything_is_spent(frame, table, tmp_path):
     ledger = Ledger.create(tmp_path / "people.ledger", dataset="people", epsilon=9, delta=1e-5)
     model = dperm.LogisticRegression(epsilon=1.0, schema=SCHEMA, method=dperm.Gradient(steps=2), random_state=1).fit(table)
     weighed = dperm.SparkRows(frame, SCHEMA, weight="weight", max_weight=2.0)
+    owned = dperm.SparkRows(frame, SCHEMA, person="who", max_rows_per_person=2)
     refused = [
         ("without weights", lambda: dperm.evaluate(model, weighed, epsilon=1.0, ledger=ledger)),
         ("max_rows_per_person", lambda: dperm.evaluate(model, frame, epsilon=1.0, groups="who", ledger=ledger)),
+        ("declared once", lambda: dperm.evaluate(model, owned, epsilon=1.0, groups="number", max_rows_per_person=2)),
+        ("no device=", lambda: dperm.EmbeddingClassifier(classes=CLASSES, device="cpu").fit(frame, "income")),
         ("without 'age'", lambda: dperm.evaluate(model, frame.drop("age"), epsilon=1.0, ledger=ledger)),
         ("name of a column", lambda: dperm.profile(frame, epsilon=1.0, groups=table["who"], max_rows_per_person=1)),
         ("type array", lambda: dperm.profile(frame.selectExpr("array(age) AS age"), epsilon=1.0, ledger=ledger)),
