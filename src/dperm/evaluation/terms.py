@@ -42,7 +42,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dperm.rows.base import Block
-from dperm.rows.exact import Tallied, whole
+from dperm.rows.exact import Counted, whole
 from dperm.terms.statistics import present
 
 Vector = NDArray[np.float64]
@@ -72,7 +72,7 @@ def grid_edges() -> Vector:
 
 
 @dataclass(frozen=True, eq=False)
-class RowTerm(Tallied):
+class RowTerm(Counted):
     """A sum over known rows of vectors whose squared sensitivities `nulled` and `replaced` are in the table above."""
 
     nulled: ClassVar[float]
@@ -88,10 +88,6 @@ class RowTerm(Tallied):
 
     def sensitivity(self, relation: str) -> float:
         return math.sqrt(self.replaced if relation == "replace-one" else self.nulled)
-
-    @property
-    def row_bound(self) -> float:
-        return 1.0
 
 
 @dataclass(frozen=True, eq=False)

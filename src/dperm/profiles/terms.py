@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dperm.rows.base import Block
-from dperm.rows.exact import Tallied, whole
+from dperm.rows.exact import Counted, whole
 from dperm.tables.looks import DATE, MISSING, NUMBER, TRUTH, WORD
 from dperm.tables.scale import OCTAVES, stored
 from dperm.terms.ranges import CELLS
@@ -74,7 +74,7 @@ class Scale:
 
 
 @dataclass(frozen=True, eq=False)
-class ColumnTerm(Tallied):
+class ColumnTerm(Counted):
     """Sums over rows of one part per column; without columns a single 0, so that a planned stage always has an answer."""
 
     columns: tuple[int, ...]
@@ -94,10 +94,6 @@ class ColumnTerm(Tallied):
     def sensitivity(self, relation: str) -> float:
         each = self.per_column_replaced if relation == "replace-one" else self.per_column_nulled
         return math.sqrt(each * max(len(self.columns), 1))
-
-    @property
-    def row_bound(self) -> float:
-        return 1.0
 
 
 def _counted(place: NDArray[np.int64], here: Vector, size: int) -> Vector:

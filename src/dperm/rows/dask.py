@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from dperm.problem import DataBounds, FeatureMap
 from dperm.problem.arrays import is_sparse
 from dperm.rows.base import Block, Limbs, Term, block_counts, real_sum, total_counts, total_of
-from dperm.rows.dask_parts import block_digests, partitions_of, regroup, take_rows
+from dperm.rows.dask_parts import Collection, Partition, block_digests, partitions_of, regroup, take_rows
 from dperm.rows.labelled import LabelRule, Labels, labelled_by, rule_of_schema
 from dperm.rows.memory import numeric
 from dperm.rows.pieces import Cut, Encoded, Made, Recipe
@@ -31,7 +31,10 @@ from dperm.tables.schema import Schema
 from dperm.tables.tables import columns
 
 if TYPE_CHECKING:
+    from dask.delayed import Delayed
     from distributed import Client
+
+    from dperm.tables.encoding import Encoding
 
 # Sums that one task of the tree adds.
 BRANCHES = 16
@@ -41,10 +44,10 @@ BRANCHES = 16
 class Arrays:
     """Rows of a partition (rows, labels, weights) of arrays or frames without a schema, by declared bounds of columns."""
 
-    encoding: Any = None
+    encoding: Encoding | None = None
     rule: LabelRule | None = None
 
-    def __call__(self, partition: tuple[Any, Any, Any]) -> Made:
+    def __call__(self, partition: Partition) -> Made:
         X, y, weight = partition
         if hasattr(X, "iloc"):
             X = np.stack([numbers(part) for part in columns(X)], axis=1)
@@ -81,11 +84,11 @@ class DaskRows:
 
     def __init__(
         self,
-        X: Any,
-        y: object = None,
+        X: Collection,
+        y: Collection | None = None,
         weight: object = None,
         *,
-        schema: Any = None,
+        schema: Schema | dict[str, object] | None = None,
         client: Client | None = None,
         persist: bool = True,
         timeout: float = 60.0,
@@ -116,9 +119,9 @@ class DaskRows:
         self.partitions, self.lengths = partitions_of(X, y, weight, self._compute)
         self.n = sum(self.lengths)
         self.d = self.encoding.d if self.encoding is not None else int(X.shape[1])
-        self._parts: list[Any] | None = None
+        self._parts: list[Delayed] | None = None
 
-    def encoded(self, encoding: object) -> DaskRows:
+    def encoded(self, encoding: Encoding) -> DaskRows:
         """Rows in the units of the problem, encoded by the workers."""
         return self._copy(encoding=encoding, make=replace(self.make, encoding=encoding))
 
@@ -156,7 +159,7 @@ class DaskRows:
             counts = [dask.delayed(add_counts, pure=False)(group) for group in groups]
         return real_sum(term, np.asarray(self._compute(counts[0])), step)
 
-    def parts(self) -> list[Any]:
+    def parts(self) -> list[Delayed]:
         """Lists of blocks on the workers, one per partition that has rows."""
         if self._parts is None:
             import dask
@@ -181,14 +184,14 @@ class DaskRows:
                 "`dask worker tcp://…`, or pass another client=. Nothing was spent."
             ) from None
 
-    def _compute(self, value: Any) -> Any:
+    def _compute(self, value: object) -> Any:
         if self.client is not None:
             return self.client.compute(value, retries=3).result()
         import dask
 
         return dask.compute(value, scheduler="threads")[0]
 
-    def _copy(self, **changes: Any) -> DaskRows:
+    def _copy(self, **changes: object) -> DaskRows:
         other = object.__new__(DaskRows)
         other.__dict__.update({**self.__dict__, "_parts": None, **changes})
         return other
@@ -204,9 +207,9 @@ def current_client() -> Client | None:
         return None
 
 
-def blocks_of(make: Arrays | Encoded, cut: Cut, partition: Any, start: int) -> list[Block]:
+def blocks_of(make: Arrays | Encoded, cut: Cut, partition: Partition, start: int) -> list[Block]:
     """The blocks of a partition whose first row has this number."""
-    made = make(partition if isinstance(make, Arrays) else partition[0])
+    made = make(partition) if isinstance(make, Arrays) else make(partition[0])
     return [one() for one in cut.makers(made, start)]
 
 

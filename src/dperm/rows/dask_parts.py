@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -13,8 +13,23 @@ from dperm.rows.base import BLOCK_ROWS
 from dperm.tables.cells import column
 from dperm.tables.fingerprint import digest
 
+if TYPE_CHECKING:
+    import pandas as pd
+    from dask.array import Array
+    from dask.dataframe import DataFrame
+    from dask.delayed import Delayed
 
-def partitions_of(X: Any, y: Any, weight: Any, compute: Callable[[Any], Any]) -> tuple[list[Any], list[int]]:
+    from dperm.problem.arrays import Matrix
+
+# What a caller passes, and what a worker has of it: some raw rows, and with them their labels and weights.
+Collection: TypeAlias = "Array | DataFrame"
+Part: TypeAlias = "Matrix | pd.DataFrame"
+Partition: TypeAlias = "tuple[Part, object, object]"
+
+
+def partitions_of(
+    X: Collection, y: Collection | None, weight: object, compute: Callable[[Collection], Iterable[int]]
+) -> tuple[list[Delayed], list[int]]:
     """Delayed (rows, labels, weights) of every partition, in order, and their lengths."""
     import dask
 
@@ -62,20 +77,20 @@ def regroup(lengths: list[int]) -> list[list[tuple[int, int, int]]]:
     return parts
 
 
-def take_rows(partition: tuple[Any, Any, Any], first: int, last: int) -> Any:
+def take_rows(partition: Partition, first: int, last: int) -> Part:
     """Raw rows first … last-1 of a partition, cut where it lives, so that only they travel."""
     X = partition[0]
     return X.iloc[first:last] if hasattr(X, "iloc") else X[first:last]
 
 
-def block_digests(pieces: list[Any]) -> bytes:
+def block_digests(pieces: list[Part]) -> bytes:
     """A digest per block of the raw rows of the pieces, laid end to end."""
     X = _joined(pieces)
     rows = X.iloc if hasattr(X, "iloc") else X
     return b"".join(digest(rows[first : first + BLOCK_ROWS]) for first in range(0, X.shape[0], BLOCK_ROWS))
 
 
-def _joined(parts: list[Any]) -> Any:
+def _joined(parts: list[Part]) -> Part:
     if len(parts) == 1:
         return parts[0]
     if hasattr(parts[0], "iloc"):
@@ -85,7 +100,7 @@ def _joined(parts: list[Any]) -> Any:
     if is_sparse(parts[0]):
         import scipy.sparse
 
-        return scipy.sparse.vstack(parts, format="csr")
+        return scipy.sparse.vstack([part for part in parts if is_sparse(part)], format="csr")
     joined = [column(part) for part in parts]
     if len({part.dtype.kind for part in joined}) > 1:  # NumPy would make text of numbers beside words
         joined = [part.astype(object) for part in joined]

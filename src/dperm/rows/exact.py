@@ -116,7 +116,7 @@ class Tallied(Paired):
 
 
 class Counted(Tallied):
-    """A term that counts rows: one adds at most 1 to every entry."""
+    """A term of counts or shares: one row adds at most 1 to every entry, in absolute value."""
 
     @property
     def row_bound(self) -> float:

@@ -14,12 +14,15 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
-from dperm.problem.arrays import is_sparse
+from dperm.problem.arrays import Matrix, is_sparse
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 CELL_BYTES = 1 << 14
 KEY_BYTES = 16
@@ -33,7 +36,7 @@ Vector = NDArray[np.float64]
 class Piece:
     """Some encoded rows, in no order that means anything; `mark` has one checksum per row."""
 
-    X: Any
+    X: Matrix
     values: Vector
     weight: Vector | None
     keys: NDArray[np.void] | None
@@ -48,7 +51,7 @@ class Layout:
     dtype: str
     sparse: bool
 
-    def packed(self, piece: Piece, rows_per_cell: int | None = None) -> Any:
+    def packed(self, piece: Piece, rows_per_cell: int | None = None) -> pa.RecordBatch:
         """The piece as a record batch of cells."""
         import pyarrow as pa
 
@@ -61,17 +64,18 @@ class Layout:
         marks = np.add.reduceat(piece.mark, starts[:-1]) if n else piece.mark
         return pa.RecordBatch.from_pydict({**columns, "mark": pa.array(marks, type=pa.int64())})
 
-    def _arrays(self, piece: Piece) -> dict[str, tuple[Any, Any]]:
+    def _arrays(self, piece: Piece) -> dict[str, tuple[np.ndarray | None, np.ndarray | None]]:
         """Each column's numbers, and where every row begins among them unless it has one."""
         X = piece.X
-        if self.sparse:
+        found: dict[str, tuple[np.ndarray | None, np.ndarray | None]]
+        if is_sparse(X):
             found = {"entries": (X.data, X.indptr), "places": (X.indices.astype(np.int32), X.indptr)}
             found["counts"] = (np.diff(X.indptr).astype(np.int32), None)
         else:
             found = {"entries": (X, None), "places": (None, None), "counts": (None, None)}
         return found | {"values": (piece.values, None), "weight": (piece.weight, None), "keys": (piece.keys, None)}
 
-    def unpacked(self, batch: Any) -> Piece:
+    def unpacked(self, batch: pa.RecordBatch) -> Piece:
         """All rows of a batch of cells, as views of its memory; the checksums are those of the cells."""
         entries = _numbers(batch, "entries", self.dtype)
         values = _numbers(batch, "values", np.float64)
@@ -80,7 +84,7 @@ class Layout:
             from scipy.sparse import csr_array
 
             ends = np.concatenate([[0], np.cumsum(_numbers(batch, "counts", np.int32), dtype=np.int64)])
-            X: Any = csr_array((entries, _numbers(batch, "places", np.int32), ends), shape=shape)
+            X: Matrix = csr_array((entries, _numbers(batch, "places", np.int32), ends), shape=shape)
         else:
             X = entries.reshape(shape)
         weight, keys = _numbers(batch, "weight", np.float64), _numbers(batch, "keys", f"V{KEY_BYTES}")
@@ -94,14 +98,13 @@ def row_digests(piece: Piece) -> NDArray[np.void]:
     -0.0, the mark of a missing cell, is another content than 0.0.
     """
     X, others = piece.X, np.column_stack([piece.values, *([] if piece.weight is None else [piece.weight])])
-    sparse = is_sparse(X)
-    if sparse:
+    if is_sparse(X):
         X = X.copy()
         X.sort_indices()
     found = np.empty(len(others), dtype=f"V{KEY_BYTES}")
     for i, behind in enumerate(others):
         told = hashlib.blake2b(behind.tobytes(), digest_size=KEY_BYTES)
-        if sparse:
+        if is_sparse(X):
             stored = slice(X.indptr[i], X.indptr[i + 1])
             told.update(X.indices[stored].astype(np.int32).tobytes())
             told.update(X.data[stored].tobytes())
@@ -111,7 +114,7 @@ def row_digests(piece: Piece) -> NDArray[np.void]:
     return found
 
 
-def content_mark(X: Any, values: Vector) -> int:
+def content_mark(X: Matrix, values: Vector) -> int:
     """Σ of a checksum of every encoded row, mod 2⁶⁴: the same for the same rows in any order, other where one cell differs."""
     if is_sparse(X):
         entries = _mixed(_bits(X.data) + _mixed(X.indices.astype(np.uint64) + np.uint64(1)))
@@ -125,7 +128,7 @@ def content_mark(X: Any, values: Vector) -> int:
     return int(np.sum(_mixed(marks + _mixed(_bits(values))), dtype=np.uint64))
 
 
-def _bits(values: Any) -> NDArray[np.uint64]:
+def _bits(values: np.ndarray) -> NDArray[np.uint64]:
     return np.ascontiguousarray(values, dtype=np.float64).view(np.uint64)
 
 
@@ -136,7 +139,7 @@ def _mixed(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return bits ^ (bits >> np.uint64(31))
 
 
-def _cells(array: Any, starts: NDArray[Any], count: int) -> Any:
+def _cells(array: np.ndarray | None, starts: np.ndarray, count: int) -> pa.Array:
     """The bytes of an array as `count` cells that begin at these entries; empty cells where there is no array."""
     import pyarrow as pa
 
@@ -149,7 +152,7 @@ def _cells(array: Any, starts: NDArray[Any], count: int) -> Any:
     return pa.BinaryArray.from_buffers(pa.binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
-def _numbers(batch: Any, name: str, dtype: Any) -> NDArray[Any]:
+def _numbers(batch: pa.RecordBatch, name: str, dtype: DTypeLike) -> np.ndarray:
     """The bytes of a column of cells, end to end, as one array."""
     column = batch.column(name)
     if not len(column):

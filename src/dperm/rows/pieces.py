@@ -23,6 +23,8 @@ from dperm.tables.tables import cells
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from dperm.problem.arrays import Matrix
+
 
 @dataclass(frozen=True, eq=False)
 class Recipe:
@@ -74,10 +76,23 @@ class Made:
     `content` tells rows apart where the numbers do not, because they point into something that other rows had a part in.
     """
 
-    X: Any
-    values: Any
+    X: Matrix
+    values: np.ndarray
     weight: NDArray[np.float64] | None = None
     content: NDArray[np.void] | None = None
+
+
+class RowEncoding(Protocol):
+    """Public scaling of a matrix of numbers, row by row: `dperm.tables.encoding.Encoding`, or what stands in for it."""
+
+    @property
+    def d(self) -> int: ...
+
+    @property
+    def mostly_zero(self) -> bool: ...
+
+    def transform(self, X: np.ndarray, /) -> Matrix: ...
+    def packed(self, rows: Any, /) -> Matrix: ...
 
 
 class Maker(Protocol):
@@ -108,14 +123,14 @@ class Encoded:
     """Rows by the schema, or by declared bounds of columns of numbers."""
 
     recipe: Recipe
-    encoding: Any
+    encoding: RowEncoding | None
     rule: LabelRule | RowRule | None
 
     def __call__(self, table: pa.Table) -> Made:
         recipe = self.recipe
         given = {name: numbers(cells(table, name)) for name in (recipe.weight, recipe.exposure) if name is not None}
         weight = None if recipe.weight is None else clipped(given[recipe.weight], recipe.max_weight)
-        values: Any
+        values: np.ndarray
         if recipe.schema is not None:
             X = recipe.schema.encoded(table)
             labels = Labels(recipe.schema, lambda y: (np.zeros(len(y)), None))

@@ -20,8 +20,9 @@ from __future__ import annotations
 import contextlib
 import math
 import weakref
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,10 +31,13 @@ from dperm.problem import DataBounds, FeatureMap
 from dperm.rows.base import Term, block_counts, real_sum, total_of
 from dperm.rows.labelled import LabelRule, Labels, RowRule, rule_of_schema
 from dperm.rows.packed import SPARK_TYPES, Layout
-from dperm.rows.pieces import Cut, Encoded, Recipe, TableMaker
+from dperm.rows.pieces import Cut, Encoded, Recipe, RowEncoding, TableMaker
 from dperm.rows.spark_frames import Checked, check_frame, check_unique, checksums, in_words, quoted
 from dperm.rows.spark_tasks import ADDED, COUNTED, OWNED, Add, CountTerm, Encode, Settle, Tally
 from dperm.tables.schema import Schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 # Totals of so many tasks are added by the driver; more are added by executors first.
 FEW_TASKS = 256
@@ -73,8 +77,8 @@ class SparkRows:
 
     def __init__(
         self,
-        frame: Any,
-        schema: Any = None,
+        frame: DataFrame,
+        schema: Schema | Mapping[str, object] | None = None,
         *,
         target: str | None = None,
         weight: str | None = None,
@@ -105,7 +109,7 @@ class SparkRows:
         self._shelf = Shelf()
 
     @classmethod
-    def made_by(cls, maker: TableMaker, frame: Any, person: str | None, max_rows_per_person: int | None) -> SparkRows:
+    def made_by(cls, maker: TableMaker, frame: DataFrame, person: str | None, max_rows_per_person: int | None) -> SparkRows:
         """Rows that a maker makes of the columns it reads, by its own public rule: scores, looks, class numbers."""
         rows = object.__new__(cls)
         rows.frame, rows.schema, rows.encoding, rows.rule, rows.maker = frame, None, None, None, maker
@@ -141,7 +145,7 @@ class SparkRows:
                 check_unique(self.frame, self.recipe, self._checked.rows)
         return self._checked
 
-    def encoded(self, encoding: Any) -> SparkRows:
+    def encoded(self, encoding: RowEncoding) -> SparkRows:
         """The same rows, each column read as a number and encoded by the public rule."""
         return self._copy(encoding=encoding, _shelf=Shelf())
 
@@ -222,7 +226,7 @@ class SparkRows:
         self._shelf.kept = kept
         return kept
 
-    def _cells(self, encode: Encode) -> Any:
+    def _cells(self, encode: Encode) -> DataFrame:
         """The packed frame. Persons and contents bring equal rows together first, one row a cell."""
         read = [f"{quoted(name)} AS c{place}" for place, name in enumerate(self.recipe.columns)]
         marked = f"xxhash64({', '.join(map(quoted, self.recipe.columns))}) AS mark"
@@ -239,7 +243,7 @@ class SparkRows:
             rows = rows.selectExpr("*", "1 AS copy")
         return rows.mapInArrow(Settle(self.layout, limit is not None, self.recipe.by_content), SPARK_TYPES)
 
-    def _copy(self, **changes: Any) -> SparkRows:
+    def _copy(self, **changes: object) -> SparkRows:
         self._count()
         other = object.__new__(SparkRows)
         other.__dict__.update({**self.__dict__, **changes})
@@ -258,11 +262,11 @@ class Shelf:
 class Kept:
     """Cells that Spark holds, given back when nobody has them any more."""
 
-    def __init__(self, frame: Any, checked: Checked, label_type: str) -> None:
+    def __init__(self, frame: DataFrame, checked: Checked, label_type: str) -> None:
         self.frame, self.checked, self.label_type, self.tasks = frame, checked, label_type, 1
         weakref.finalize(self, _give_back, frame).atexit = False
 
 
-def _give_back(frame: Any) -> None:
+def _give_back(frame: DataFrame) -> None:
     with contextlib.suppress(Exception):  # the session may have ended before
         frame.unpersist()

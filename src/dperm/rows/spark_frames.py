@@ -6,11 +6,14 @@ import contextlib
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from dperm.rows.pieces import Recipe, TableMaker
 from dperm.tables.streams import check_names
 from dperm.words.spelling import closest
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal", "boolean")
 WORDS = ("string", "varchar", "char", "binary", "date", "timestamp", "timestamp_ntz")
@@ -39,12 +42,12 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def kind_of(frame: Any, name: str) -> str:
+def kind_of(frame: DataFrame, name: str) -> str:
     """The storage type of a column, without its parameters."""
     return str(dict(frame.dtypes)[name]).split("(")[0].split("<")[0].split(" ")[0]
 
 
-def check_frame(frame: Any, recipe: Recipe, maker: TableMaker | None = None) -> tuple[str, ...]:
+def check_frame(frame: DataFrame, recipe: Recipe, maker: TableMaker | None = None) -> tuple[str, ...]:
     """Refuse what is no table to fit on, by names and types alone; returns the features, or what a maker reads."""
     if not hasattr(frame, "mapInArrow"):
         raise ValueError(f"Expected a Spark DataFrame, found {type(frame).__name__}. Pass e.g. spark.read.parquet(...).")
@@ -83,7 +86,7 @@ def check_frame(frame: Any, recipe: Recipe, maker: TableMaker | None = None) -> 
     return features
 
 
-def _check_types(frame: Any, features: tuple[str, ...], numeric: set[str], recipe: Recipe) -> None:
+def _check_types(frame: DataFrame, features: tuple[str, ...], numeric: set[str], recipe: Recipe) -> None:
     for name in (*features, *recipe.named.values()):
         kind = kind_of(frame, name)
         if kind not in NUMBERS + WORDS:
@@ -105,7 +108,7 @@ def _check_types(frame: Any, features: tuple[str, ...], numeric: set[str], recip
         raise ValueError(f"Expected whole numbers or text in the row_id= column {recipe.row_id!r}, found another type. Cast it.")
 
 
-def checksums(frame: Any, columns: tuple[str, ...], *, every: bool = False) -> Checked:
+def checksums(frame: DataFrame, columns: tuple[str, ...], *, every: bool = False) -> Checked:
     """Count and checksum, computed by Spark without Python. The hash is summed in three parts, so that no sum overflows.
 
     `every` leaves out columns that Spark cannot hash, and takes two hashes, for a digest of the whole table.
@@ -129,7 +132,7 @@ def checksums(frame: Any, columns: tuple[str, ...], *, every: bool = False) -> C
     return Checked(int(found["n"]), whole[0], b"spark " + names + b"".join(int(part).to_bytes(8, "big") for part in whole))
 
 
-def check_unique(frame: Any, recipe: Recipe, rows: int) -> None:
+def check_unique(frame: DataFrame, recipe: Recipe, rows: int) -> None:
     """A declared id must name one row each: equal ids would join a sample together."""
     if recipe.row_id in (None, "content"):
         return

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from dperm.rows.pieces import TableMaker
 from dperm.rows.spark import SparkRows
 from dperm.tables.schema import Schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 
 @dataclass(frozen=True, eq=False)
 class SparkTable:
     """A Spark `DataFrame`, and which of its columns are what, as far as the caller or his `SparkRows` say."""
 
-    frame: Any
+    frame: DataFrame
     schema: Schema | None = None
     target: str | None = None
     person: str | None = None
     max_rows_per_person: int | None = None
 
     @classmethod
-    def of(cls, source: Any, groups: object = None, max_rows_per_person: int | None = None) -> SparkTable | None:
+    def of(cls, source: object, groups: object = None, max_rows_per_person: int | None = None) -> SparkTable | None:
         """The table behind a Spark `DataFrame` or `SparkRows`; None for anything else."""
         rows = source if isinstance(source, SparkRows) else None
         if rows is None and not hasattr(source, "mapInArrow"):

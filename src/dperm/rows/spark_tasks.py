@@ -8,7 +8,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +19,13 @@ from dperm.rows.packed import KEY_BYTES, SPARK_TYPES, Layout, Piece, row_digests
 from dperm.rows.pieces import Cut, Made, Maker, Recipe
 from dperm.tables.cells import numbers, person
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 OWNED = SPARK_TYPES + ", owner string, owned boolean, content binary, turn binary"
 COUNTED = "counts binary, rows bigint, mark bigint"
 ADDED = "build string, rows bigint, mark bigint"
-Batches = Iterator[Any]
+Batches = Iterator["pa.RecordBatch"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +47,7 @@ class Encode:
             table = raw.rename_columns([f"c{place}" for place in range(len(names) - 1)] + ["mark"])
             columns = {name: table.column(place) for place, name in enumerate(names[:-1])}
             made = self.make(pa.table(columns))
-            X = made.X.astype(self.recipe.dtype, copy=False)
+            X: Any = made.X.astype(self.recipe.dtype, copy=False)
             piece = Piece(X, numbers(made.values), made.weight, self._keys(columns), table.column("mark").to_numpy())
             if not self.recipe.gathers:
                 yield self.layout.packed(piece)
@@ -53,12 +57,12 @@ class Encode:
                 packed = packed.append_column(name, values)
             yield packed
 
-    def _keys(self, columns: dict[str, Any]) -> NDArray[np.void] | None:
+    def _keys(self, columns: dict[str, pa.Array]) -> NDArray[np.void] | None:
         if self.recipe.row_id is None or self.recipe.by_content:
             return None
         return digests(str(cell).encode() for cell in columns[self.recipe.row_id].to_pylist())
 
-    def _owners(self, columns: dict[str, Any], digested: NDArray[np.void]) -> dict[str, Any]:
+    def _owners(self, columns: dict[str, pa.Array], digested: NDArray[np.void]) -> dict[str, pa.Array]:
         """Who a row belongs to, the digest of what it holds, and its turn among the rows of its owner.
 
         The turn is a digest of owner and content: by content alone, some kinds of rows would come first for everybody, and a sum
@@ -164,13 +168,13 @@ def _wrapped(mark: int) -> int:
     return (mark + 2**63) % 2**64 - 2**63
 
 
-def _record(**values: Any) -> Any:
+def _record(**values: object) -> pa.RecordBatch:
     import pyarrow as pa
 
     return pa.RecordBatch.from_pylist([values], schema=pa.schema([(name, _TYPES[name](pa)) for name in values]))
 
 
-_TYPES: dict[str, Callable[[Any], Any]] = {
+_TYPES: dict[str, Callable[[ModuleType], pa.DataType]] = {
     "counts": lambda pa: pa.binary(),
     "build": lambda pa: pa.string(),
     "rows": lambda pa: pa.int64(),

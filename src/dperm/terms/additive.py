@@ -24,14 +24,14 @@ from scipy.sparse import csr_array
 from dperm.privacy import kappa
 from dperm.problem.arrays import Matrix, is_sparse
 from dperm.rows.base import Block, Rows
-from dperm.rows.exact import Pair, Tallied, whole
+from dperm.rows.exact import Counted, Pair, whole
 from dperm.rows.gaps import Filling
 from dperm.rows.recoded import RecodedRows
 from dperm.tables.gaps import is_gap
 from dperm.terms.affine import Features, settled
 from dperm.terms.gridded import DenseGrid, SparseGrid, gridded
 from dperm.terms.sparse_rows import narrowest
-from dperm.terms.statistics import present
+from dperm.terms.statistics import Histogram, present
 
 Vector = NDArray[np.float64]
 Cells = NDArray[np.int32]
@@ -68,7 +68,7 @@ def cell_numbers(X: Matrix, columns: tuple[int, ...], gaps: tuple[int, ...]) -> 
 
 
 @dataclass(frozen=True, eq=False)
-class Marginals(Tallied):
+class Marginals(Histogram):
     """How many rows lie in each cell of each column, flattened.
 
     **Sensitivity** √p: a row adds one count per column; √(2p) when it is replaced, because it may leave a cell and enter another
@@ -83,12 +83,9 @@ class Marginals(Tallied):
         counts = [np.bincount(column, weights=here, minlength=PLACES) for column in cells.T]
         return np.asarray(np.concatenate(counts), dtype=np.float64)
 
-    def sensitivity(self, relation: str) -> float:
-        return math.sqrt(kappa(relation) * len(self.columns))
-
     @property
-    def row_bound(self) -> float:
-        return 1.0
+    def width(self) -> int:
+        return len(self.columns)
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,7 +248,7 @@ class CurvedGrid:
 
 
 @dataclass(frozen=True, eq=False)
-class Recalibration(Tallied):
+class Recalibration(Counted):
     """Σ (u, uh, h, h²) with u = clip((y - f)/B, ±1) and h = clip((f - f₀)/s, ±1): the normal equations of r ≈ a + b·h.
 
     **Sensitivity** 2 for a row that is nulled: ‖v‖² = (1 + h²)(u² + h²) ≤ 4. For a row that is replaced, v and v' have
@@ -273,7 +270,3 @@ class Recalibration(Tallied):
 
     def sensitivity(self, relation: str) -> float:
         return 2.0 * math.sqrt(kappa(relation))
-
-    @property
-    def row_bound(self) -> float:
-        return 1.0

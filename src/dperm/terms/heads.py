@@ -25,7 +25,7 @@ from dperm.problem.arrays import Matrix, dense
 from dperm.rows import int8
 from dperm.rows.base import Block, Rows
 from dperm.rows.embeddings import EmbeddingTensors
-from dperm.rows.exact import MOST_PRODUCT, Pair, Tallied, whole
+from dperm.rows.exact import MOST_PRODUCT, Counted, Pair, Tallied, whole
 from dperm.rows.recoded import RecodedRows
 from dperm.terms.affine import Features
 from dperm.terms.ball import in_ball
@@ -222,7 +222,7 @@ class Turning:
 
 
 @dataclass(frozen=True, eq=False)
-class MeanSquare(Tallied):
+class MeanSquare(Counted):
     """Σ min(‖z‖², 1) of the rows as they are seen. **Sensitivity** 1 under every relation: each row adds a number in [0, 1]."""
 
     def tally(self, block: Block) -> Vector:
@@ -233,8 +233,4 @@ class MeanSquare(Tallied):
         return rows.mean_square()
 
     def sensitivity(self, relation: str) -> float:
-        return 1.0
-
-    @property
-    def row_bound(self) -> float:
         return 1.0

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from dperm.rows.base import Block
-from dperm.rows.exact import Pair, Tallied, whole
+from dperm.rows.exact import Counted, Pair, whole
 from dperm.terms.affine import Features, settled
 from dperm.terms.ball import in_ball
 from dperm.terms.gridded import Grid, Pulled, gridded, scaled
@@ -282,7 +282,7 @@ class ScoreMatrix(MatrixTerm):
 
 
 @dataclass(frozen=True, eq=False)
-class ScaleNumbers(Tallied):
+class ScaleNumbers(Counted):
     """(Σ ωψ²/t², Σ ωv/v_max), each times the row's importance. **Sensitivity** √2 under every relation: one row's pair moves
     inside the unit square."""
 
@@ -301,7 +301,3 @@ class ScaleNumbers(Tallied):
 
     def sensitivity(self, relation: str) -> float:
         return math.sqrt(2.0)
-
-    @property
-    def row_bound(self) -> float:
-        return 1.0

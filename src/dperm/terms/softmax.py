@@ -27,12 +27,12 @@ from numpy.typing import NDArray
 
 from dperm.privacy import kappa
 from dperm.rows.base import Block
-from dperm.rows.exact import MOST_PRODUCT, Pair, Paired, Tallied, whole
+from dperm.rows.exact import MOST_PRODUCT, Counted, Pair, Paired, whole
 from dperm.terms.affine import Features, settled
 from dperm.terms.ball import MOST, in_ball
 from dperm.terms.gridded import Grid, Pulled, gridded, scaled
-from dperm.terms.moments import moments_of, row_weights
-from dperm.terms.statistics import present
+from dperm.terms.moments import Moments, moments_of, row_weights
+from dperm.terms.statistics import Histogram, present
 
 Vector = NDArray[np.float64]
 NUMBERS_AT_ONCE = 2**21  # of a block's factors that are in memory together
@@ -133,23 +133,16 @@ class SoftmaxSum(Pulled):
 
     @property
     def longest(self) -> float:
-        return self.row_bound
+        return self.score.slope_bound * self.radius
 
     def slopes(self, block: Block, grid: Grid) -> Vector:
         root, weight = self.score.weights(block, self.radius)
         slopes = scaled(self.score.scores(block), weight * root)
         return slopes if self.outputs > 1 else slopes[:, 0]
 
-    def sensitivity(self, relation: str) -> float:
-        return kappa(relation) * self.row_bound
-
-    @property
-    def row_bound(self) -> float:
-        return self.score.slope_bound * self.radius
-
 
 @dataclass(frozen=True, eq=False)
-class SoftmaxScores(Paired):
+class SoftmaxScores(Moments):
     """svec(Σ ω²·ssᵀ ⊗ uuᵀ). **Sensitivity** 2R², √2 times that for a replaced row."""
 
     score: SoftmaxScore
@@ -160,12 +153,6 @@ class SoftmaxScores(Paired):
         left = settled(scaled(self.score.scores(block), weight * root))
         c = in_ball(_crossed(left, self.score.features.dense(block.X)), math.sqrt(self.row_bound))
         return [Pair(c, c)]
-
-    def units(self, total: NDArray[np.longdouble]) -> Vector:
-        return moments_of(total, self.row_bound)
-
-    def sensitivity(self, relation: str) -> float:
-        return math.sqrt(kappa(relation)) * self.row_bound
 
     @property
     def row_bound(self) -> float:
@@ -237,7 +224,7 @@ def _longest(counts: list[Vector], bound: float) -> Vector:
 
 
 @dataclass(frozen=True, eq=False)
-class SoftmaxNumbers(Tallied):
+class SoftmaxNumbers(Counted):
     """(Σ ω‖s‖²/2, Σ ω·tr M), each times the row's importance. **Sensitivity** √2 under every relation: one row's pair moves
     inside the unit square."""
 
@@ -259,13 +246,9 @@ class SoftmaxNumbers(Tallied):
     def sensitivity(self, relation: str) -> float:
         return math.sqrt(2.0)
 
-    @property
-    def row_bound(self) -> float:
-        return 1.0
-
 
 @dataclass(frozen=True, eq=False)
-class ClassCounts(Tallied):
+class ClassCounts(Histogram):
     """Number of rows of each class. **Sensitivity** 1, √2 for a replaced row, which leaves one class and enters another."""
 
     classes: int
@@ -275,10 +258,3 @@ class ClassCounts(Tallied):
         known = present(block) * ((labels >= 0) & (labels < self.classes))
         place = np.clip(labels, 0, self.classes - 1).astype(np.int64)
         return np.asarray(np.bincount(place, weights=whole(known, 1.0), minlength=self.classes), dtype=np.float64)
-
-    def sensitivity(self, relation: str) -> float:
-        return math.sqrt(kappa(relation))
-
-    @property
-    def row_bound(self) -> float:
-        return 1.0
