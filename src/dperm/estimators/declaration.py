@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from numbers import Integral
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 import numpy as np
 from sklearn.base import clone
@@ -88,7 +88,7 @@ class Declaration:
     def intervals(self) -> Outlook | None:
         """What intervals need of the table; None where none are asked for, or nothing can be said."""
         asked = getattr(self.estimator, "intervals", False)
-        return outlook(self.estimator, self.problem, self.plan()) if asked else None
+        return outlook(cast("PrivateEstimator", self.estimator), self.problem, self.plan()) if asked else None
 
 
 def target_of(estimator: Declaring, n: int, per_person: int, unit: str) -> Target:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,6 +21,8 @@ from dperm.walk.fitting import execute
 
 if TYPE_CHECKING:
     from dperm.estimators.base import PrivateEstimator
+    from dperm.release.ledger.book import LedgerPlace
+    from dperm.release.record import CertificateRecord
 
 
 @dataclass(frozen=True)
@@ -55,15 +56,15 @@ class Information:
 
 
 def release_information(
-    model: Any,
-    X: Any,
-    y: Any = None,
+    model: PrivateEstimator,
+    X: object,
+    y: object = None,
     *,
     epsilon: float,
     delta: float | None = None,
-    ledger: Any = None,
-    random_state: Any = None,
-    groups: Any = None,
+    ledger: LedgerPlace = None,
+    random_state: object = None,
+    groups: object = None,
 ) -> Information:
     """Pay for the curvature matrix that intervals of an objective-perturbation fit need, from the rows of the fit.
 
@@ -109,11 +110,11 @@ def _information(term: InformationTerm) -> Program:
     return np.asarray((yield Sum("information", term)))
 
 
-def objective_problem(model: PrivateEstimator) -> tuple[Problem, Mapping[str, Any]]:
+def objective_problem(model: PrivateEstimator) -> tuple[Problem, CertificateRecord]:
     """The problem and the record of a logistic fit by `objective`, or a refusal."""
     if (found := route(model)) != "objective":
         raise ValueError(f"Expected a fit by 'objective', found {found!r}, whose intervals need no further release.")
-    record: Mapping[str, Any] = model.certificate_.record
+    record = model.certificate_.record
     problem = Problem.from_spec(record["problem"])
     if problem.loss.name != "logistic":
         raise ValueError(f"Expected a logistic regression with two classes for intervals, found the loss {problem.loss.name!r}.")

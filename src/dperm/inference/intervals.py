@@ -66,13 +66,13 @@ def summary(model: Any, level: float = 0.95, *, exponentiate: bool = False) -> S
     return Summary(tuple(names), errors.mapped(lift, constant), level, note, exponentiate, others)
 
 
-def compared_classes(model: Any) -> tuple[str, ...]:
+def compared_classes(model: PrivateEstimator) -> tuple[str, ...]:
     """The classes that a table of several compares with the first one; none for two classes or a number."""
     labels = [str(label) for label in getattr(model, "classes_", ())]
     return tuple(labels[1:]) if len(labels) > 2 else ()
 
 
-def _units(model: Any, kept: Contrasts) -> tuple[Vector, Vector]:
+def _units(model: PrivateEstimator, kept: Contrasts) -> tuple[Vector, Vector]:
     """(matrix, constant) from encoded coefficients to the units of `coef_`.
 
     Slopes w/width, intercept c₀·w₀ - Σ w·anchor/width, both times half the range of y for a regression; a count regression adds
@@ -94,7 +94,7 @@ def _units(model: Any, kept: Contrasts) -> tuple[Vector, Vector]:
     return lift, np.r_[np.zeros(d), middle]
 
 
-def rows_and_errors(model: Any, X: Any) -> tuple[Vector, Errors]:
+def rows_and_errors(model: PrivateEstimator, X: object) -> tuple[Vector, Errors]:
     """New rows with their intercept, encoded, and the errors of all encoded coefficients, for a fit by `scaled-inference`."""
     check_is_fitted(model, "certificate_")
     if route(model) != "scaled-inference":
@@ -107,7 +107,7 @@ def rows_and_errors(model: Any, X: Any) -> tuple[Vector, Errors]:
     return rows, _one_step(model)[0]
 
 
-def score_interval(model: object, X: object, level: float) -> tuple[Vector, Vector, Vector]:
+def score_interval(model: PrivateEstimator, X: object, level: float) -> tuple[Vector, Vector, Vector]:
     """Scores ⟨encoded x, w⟩ of new rows with the ends of their intervals."""
     width = reach(level)
     rows, errors = rows_and_errors(model, X)
@@ -115,7 +115,7 @@ def score_interval(model: object, X: object, level: float) -> tuple[Vector, Vect
     return scores, scores - half, scores + half
 
 
-def probability_intervals(model: object, X: object, level: float) -> tuple[Vector, Vector]:
+def probability_intervals(model: PrivateEstimator, X: object, level: float) -> tuple[Vector, Vector]:
     """Probabilities of several classes, and low and high of each.
 
     The interval of a class is one of its log-odds against all others, g = η_k - log Σ_{j≠k} exp η_j, whose slope in η_j is 1 for
@@ -148,7 +148,7 @@ class Contrasts:
     1 - Σ others the margins are ⟨z_kept, Mᵀw⟩: levels become differences from the first, the intercept takes up the first.
     """
 
-    places: Any
+    places: np.ndarray
     references: tuple[int, ...]
     map: Vector
 
@@ -191,7 +191,7 @@ def _one_step(model: PrivateEstimator) -> tuple[Errors, OneStep, Vector]:
     return mechanism.in_columns(plan, problem, model.release_.released)
 
 
-def _scaled(model: Any, kept: Contrasts) -> tuple[Errors, str]:
+def _scaled(model: PrivateEstimator, kept: Contrasts) -> tuple[Errors, str]:
     errors, step, lift = _one_step(model)
     matrix = kept.map.T
     if others := compared_classes(model):  # each class less the first one
@@ -246,7 +246,7 @@ def _weak_directions(model: PrivateEstimator, step: OneStep, lift: Vector) -> st
     return f"; the data can hardly tell apart {'; '.join(told)}: their intervals have no guarantee"
 
 
-def _statistics(model: Any, kept: Contrasts) -> tuple[Errors, str]:
+def _statistics(model: PrivateEstimator, kept: Contrasts) -> tuple[Errors, str]:
     from dperm.mechanisms.statistics import Moments
 
     moments = Moments.of(model.release_)
@@ -269,7 +269,7 @@ def _statistics(model: Any, kept: Contrasts) -> tuple[Errors, str]:
     return Errors(w, sampling, sampling, inverse @ noise @ inverse), note
 
 
-def _objective(model: Any, kept: Contrasts) -> tuple[Errors, str]:
+def _objective(model: PrivateEstimator, kept: Contrasts) -> tuple[Errors, str]:
     objective_problem(model)
     information = getattr(model, "information_", None) or planned_information(model)
     if information is None:
@@ -305,7 +305,7 @@ def _standing_out(matrix: Vector, floor: float) -> None:
         )
 
 
-ROUTES: dict[str, Callable[[object, Contrasts], tuple[Errors, str]]] = {
+ROUTES: dict[str, Callable[[PrivateEstimator, Contrasts], tuple[Errors, str]]] = {
     "scaled-inference": _scaled,
     "statistics": _statistics,
     "objective": _objective,

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -77,7 +77,7 @@ def _rounded(n: float) -> str:
     return f"{math.ceil(n / unit) * unit:,}"
 
 
-def outlook(model: Any, problem: Problem, plan: Plan) -> Outlook | None:
+def outlook(model: PrivateEstimator, problem: Problem, plan: Plan) -> Outlook | None:
     """For an estimator with its encoding, and its plan; None where intervals rest on something else."""
     stages = {stage.name: stage for stage in plan.stages}
     stage = stages.get("information") or stages.get("moments")

@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import chdtrc, chdtri, ndtr, ndtri
 
-from dperm.inference.table import Facts, table_html, table_text
+from dperm.inference.table import Facts, Row, table_html, table_text
 from dperm.mechanisms.scaled.errors import Errors
 from dperm.words.wording import printable
 
@@ -181,7 +180,7 @@ class Summary:
             own.append(name.removeprefix(f"{label}: "))
         return any(one == word or one.startswith(f"{word}=") for one in own)
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[Row]:
         columns = {
             "estimate": self.estimate,
             "standard_error": self.standard_error,

@@ -19,7 +19,7 @@ from dperm.words.wording import printable
 if TYPE_CHECKING:
     from dperm.estimators.base import PrivateEstimator
 
-Row = Mapping[str, Any]
+Row = dict[str, Any]  # a name and numbers
 Facts = tuple[tuple[str, str], ...]
 _COLUMNS = (
     ("estimate", "coef", "{:.4g}"),
@@ -76,12 +76,12 @@ class Estimates:
     """The coefficients of a fit without intervals, in the units of `coef_`, the intercept last; `note` says why."""
 
     names: tuple[str, ...]
-    estimate: Any
+    estimate: np.ndarray
     note: str
     title: str = ""
     facts: Facts = ()
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[Row]:
         return [{"name": name, "estimate": float(value)} for name, value in zip(self.names, self.estimate)]
 
     def __str__(self) -> str:

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NotRequired, TypedDict, Unpack, cast
 from urllib.parse import parse_qs, urlsplit
 
 from dperm.choose.odds import odds, odds_sentence
@@ -32,6 +32,8 @@ from dperm.walk.certificate import Certificate
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from dperm.estimators.declaration import Declaration
+
 ASSETS = {
     "/": ("explorer.html", "text/html; charset=utf-8"),
     "/explorer.js": ("explorer.js", "text/javascript; charset=utf-8"),
@@ -46,7 +48,19 @@ LONGEST_QUERY = 500
 CURVE_POINTS = 13
 
 
-def numbers(query: Mapping[str, list[str]]) -> dict[str, Any]:
+class Controls(TypedDict):
+    """Where the sliders and menus of the page stand."""
+
+    epsilon: float
+    n: int
+    d: int
+    relation: str
+    model: str
+    delta: NotRequired[float]
+    target_risk: NotRequired[float]
+
+
+def numbers(query: Mapping[str, list[str]]) -> Controls:
     """The controls' values, checked: every mistake is a sentence."""
     known = {"epsilon", "delta", "n", "d", "relation", "model", "target_risk"}
     if set(query) - known or any(len(values) != 1 for values in query.values()):
@@ -78,20 +92,20 @@ def numbers(query: Mapping[str, list[str]]) -> dict[str, Any]:
     found["model"] = advice.named(found["model"])
     if found["relation"] not in RELATIONS:
         raise ValueError(f"Expected relation in {', '.join(RELATIONS)}, found {found['relation'][:30]!r}.")
-    return found
+    return cast(Controls, found)
 
 
-def declared(values: Mapping[str, Any]) -> Any:
+def declared(values: Controls) -> Declaration:
     """The fit that the controls describe."""
-    kept = {"epsilon": values["epsilon"], "delta": values.get("delta"), "relation": values["relation"]}
-    return advice.declared(values["model"], values["n"], values["d"], **kept)
+    size, epsilon, delta = (values["n"], values["d"]), values["epsilon"], values.get("delta")
+    return advice.declared(values["model"], *size, epsilon=epsilon, delta=delta, relation=values["relation"])
 
 
 SLOW = "scaled-objective"  # its plan calibrates by quadrature, for up to half a second
 
 
 @functools.lru_cache(maxsize=4096)
-def glance(**values: Any) -> dict[str, Any]:
+def glance(**values: Unpack[Controls]) -> dict[str, object]:
     """What follows a slider at once: what it means for one person, the mechanism, and the loss that is expected. A plan that
     takes long is left to `answer`, which the page asks next; all others are made here, so that refusals are known."""
     fit = declared(values)
@@ -104,7 +118,7 @@ def glance(**values: Any) -> dict[str, Any]:
     return told | expected(values, fit) | {"python": as_python(values), "command": as_command(values)}
 
 
-def expected(values: Mapping[str, Any], fit: Any) -> dict[str, Any]:
+def expected(values: Controls, fit: Declaration) -> dict[str, object]:
     """The noise ratio, and what such a ratio cost on the benchmark tables."""
     spoken = values["model"] in advice.BOUNDED and fit.target.delta > 0
     ratio = expected_noise_ratio(fit.problem, fit.shape, fit.target) if spoken else None
@@ -112,7 +126,7 @@ def expected(values: Mapping[str, Any], fit: Any) -> dict[str, Any]:
 
 
 @functools.lru_cache(maxsize=4096)
-def answer(**values: Any) -> dict[str, Any]:
+def answer(**values: Unpack[Controls]) -> dict[str, object]:
     """What the page shows at once: the plan, what it means for one person, and how to ask for it elsewhere."""
     fit = declared(values)
     plan = fit.plan()
@@ -120,7 +134,7 @@ def answer(**values: Any) -> dict[str, Any]:
 
 
 @functools.lru_cache(maxsize=1024)
-def bounds(**values: Any) -> advice.Bounds:
+def bounds(**values: Unpack[Controls]) -> advice.Bounds:
     """Worst-case risks and the records that a risk needs; they may take seconds, and the page does not wait for them."""
     fit, goal = declared(values), values.get("target_risk")
     found = advice.outlook(fit, fit.plan(), planned=False)
@@ -130,7 +144,7 @@ def bounds(**values: Any) -> advice.Bounds:
 
 
 @functools.lru_cache(maxsize=256)
-def curve(**values: Any) -> dict[str, Any]:
+def curve(**values: Unpack[Controls]) -> dict[str, object]:
     """Predicted risk of every mechanism against ε, the other values kept; no lines where no theorem speaks of the model."""
     low, high = values["epsilon"] / 8, values["epsilon"] * 8
     places = [low * (high / low) ** (k / (CURVE_POINTS - 1)) for k in range(CURVE_POINTS)]
@@ -139,7 +153,7 @@ def curve(**values: Any) -> dict[str, Any]:
     return {"epsilon": places, "risks": {name: [row[name] for row in rows] for name in RISK_NAMES}}
 
 
-def as_python(values: Mapping[str, Any]) -> str:
+def as_python(values: Controls) -> str:
     """The same plan in Python; bounds and classes stand for the reader's own."""
     given = {key: values[key] for key in ("epsilon", "delta", "relation") if values.get(key) is not None}
     _, extra, _ = advice.reference(values["model"], dict(given))
@@ -149,7 +163,7 @@ def as_python(values: Mapping[str, Any]) -> str:
     return f"import dperm\n\nmodel = dperm.{values['model']}({words}{nominal})\nprint(model.plan({size}).explain())"
 
 
-def as_command(values: Mapping[str, Any]) -> str:
+def as_command(values: Controls) -> str:
     """The same for the shell."""
     words = [f"dperm plan --model {values['model']} --n {values['n']} --d {values['d']} --epsilon {values['epsilon']:g}"]
     words += [f"--delta {values['delta']:g}"] if values.get("delta") is not None else []
@@ -171,8 +185,8 @@ class Handler(BaseHTTPRequestHandler):
     sys_version = ""
     certificate: ClassVar[object] = None
     page: ClassVar[str] = ""
-    values: ClassVar[dict[str, Any]] = {}
-    lock: ClassVar[Any] = threading.Lock()
+    values: ClassVar[dict[str, object]] = {}
+    lock: ClassVar[threading.Lock] = threading.Lock()
     latest: ClassVar[dict[str, str]] = {}
 
     def do_GET(self) -> None:
