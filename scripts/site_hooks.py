@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
 from typing import Any
+
+# mkdocs loads this file by its path: what lies beside it is not found otherwise.
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from site_formulas import set_formulas
 
 # In the order of a reader who begins.
 NOTEBOOKS = ("first-model", "choosing-epsilon", "profile-to-model", "additive-model", "people-with-many-rows", "auditing")
@@ -82,7 +88,9 @@ def cell_markdown(cell: dict[str, Any]) -> str:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """On the page of the API every estimator is followed by its theorems."""
+    """On the page of the API every estimator is followed by its theorems; formulas of the theorem pages are set."""
+    if page.file.src_uri.startswith("theorems/") and page.file.src_uri != "theorems/lectures.md":
+        return set_formulas(markdown)
     if page.file.src_uri != "api.md":
         return markdown
     return re.sub(r"^(::: [\w.]*?(\w+))$", lambda match: match[1] + theorem_line(match[2]), markdown, flags=re.M)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import importlib
 import importlib.util
 import re
 import threading
@@ -74,6 +76,44 @@ def test_formulas_are_set_without_an_error(tmp_path: Path) -> None:
     finally:
         server.shutdown()
         server.server_close()
+
+
+def test_formulas_of_the_prose_are_found_and_set(tmp_path: Path) -> None:
+    """Every theorem's page: nearly all of what is wrapped is TeX that KaTeX takes; the rest is shown as it was written."""
+    hooks()
+    formulas = importlib.import_module("site_formulas")
+    wrapped = re.compile(r'data-tex="(.*?)">(.*?)</span>', re.S)
+    found = {}
+    for file in sorted((ROOT / "docs" / "theorems").glob("*.md")):
+        if file.name != "lectures.md":
+            text = formulas.set_formulas(file.read_text(encoding="utf-8"))
+            found[file.name] = [html.unescape(tex) for tex, _ in wrapped.findall(text)]
+    assert all(len(made) >= 15 for made in found.values()) and sum(map(len, found.values())) >= 1500
+    script = (ROOT / "docs" / "katex" / "katex.min.js").read_text(encoding="utf-8")
+    refused = (
+        "return arguments[0].filter(t => {try {katex.renderToString(t, {strict: 'ignore'}); return false}"
+        " catch (error) {return true}})"
+    )
+    with chromium(tmp_path / "profile") as driver:
+        driver.get("data:text/html,<p>formulas")
+        driver.execute_script(f"{script}; window.katex = window.katex || katex")
+        bad = driver.execute_script(refused, [tex for made in found.values() for tex in made])
+    assert len(bad) <= 5, bad
+
+
+@pytest.mark.parametrize(
+    ("plain", "tex"),
+    [
+        ("‖x − m₁‖² ≤ r²", r"\Vert x - m_{1}\Vert ^{2} \le r^{2}"),
+        ("√(2p)·κC/μ_k", r"\sqrt{2p}\cdot \kappa C/\mu _{k}"),
+        ("θ̂ = Σ_j a_jr_j²", r"\hat \theta = \sum _{j} a_{j}r_{j}^{2}"),
+        ("8,192", "8{,}192"),
+    ],
+)
+def test_a_formula_in_unicode_is_translated(plain: str, tex: str) -> None:
+    hooks()
+    made = importlib.import_module("site_formulas").to_tex(plain)
+    assert re.sub(r"\s+", "", made) == re.sub(r"\s+", "", tex)
 
 
 def test_home_shows_a_fit_and_a_picture_first() -> None:

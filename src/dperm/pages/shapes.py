@@ -44,9 +44,14 @@ def shape_blocks(subject: Subject) -> list[Block]:
             panels.append(Panel(name, words, line, band, sure=(sure.start, sure.stop)))
     caption = (
         f"Change of the {subject.outcome} along each numeric column, all else equal, counted from its average under the released "
-        f"marginals. {'' if noise is None else BAND + ' '}{FAINT} Smoothness: {record['decided']['shapes']}."
+        f"marginals. {'' if noise is None else BAND + ' '}{FAINT}{_smoothness(str(record['decided']['shapes']))}"
     )
     return [Panels(panels, caption)]
+
+
+def _smoothness(decided: str) -> str:
+    """Said where the fit chose the line, and why; that there are curves can be seen."""
+    return "" if decided == "curves" else f" Smoothness: {decided}."
 
 
 def _label(subject: Subject, margin: int) -> str:

@@ -73,7 +73,7 @@ function band(loss) {
   const parts = [
     draw("line", { x1: 24, x2: 456, y1: 26, y2: 26, stroke: "var(--line)" }),
     draw("line", { x1: x(0), x2: x(0), y1: 10, y2: 42, stroke: "var(--soft)", "stroke-dasharray": "4 4" }),
-    mark(0, "without privacy"),
+    mark(0, loss.curves ? "at ε = 3" : "without privacy"),
     draw("text", { x: 456, y: 58, "text-anchor": "end" }, short(most) + " worse →"),
   ];
   if (!loss.beyond) parts.push(draw("rect", { x: x(loss.low), y: 18, width: Math.max(x(loss.high) - x(loss.low), 1), height: 16, fill: "var(--bar)", "fill-opacity": 0.35 }));
