@@ -91,7 +91,8 @@ def fitted(name: str, what: str, model: str, epsilon: float, seed: int) -> dict[
             scores = {what: float(np.mean(fit.predict(test) == truth))}
     decided = fit.certificate_.record["decided"]
     kernel = [decided["kernel_scale"], decided["kernel_power"]] if "kernel_scale" in decided else None
-    return {**scores, "seconds": seconds, "kernel": kernel}
+    edition = fit.certificate_.record["mechanism"]["options"].get("edition", 1)
+    return {**scores, "seconds": seconds, "kernel": kernel, "edition": edition}
 
 
 def jobs(sets: list[str]) -> list[tuple[str, str]]:
