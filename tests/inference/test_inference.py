@@ -612,10 +612,11 @@ def test_a_ridge_beside_weights_is_the_ridge_of_the_weighted_problem():
     assert model.coef_ == pytest.approx(plain.coef_, rel=0.02)  # a weight of 4 is four rows
 
 
+@pytest.mark.parametrize("summed", [True, False])
 @pytest.mark.parametrize("alike", [True, False])
-def test_persons_with_several_rows_have_no_shorter_errors_than_their_number_allows(alike):
+def test_persons_with_several_rows_have_no_shorter_errors_than_their_number_allows(alike, summed):
     """Three rows of each person, without privacy noise. Equal rows: the errors are those of one row per person. Independent rows:
-    the bound is wide by √3, and says nothing too small."""
+    those of all rows where persons' scores are summed; otherwise the bound is wide by √3, and says nothing too small."""
     X, score, generator = sample(2000)
     y = 3 * score + generator.uniform(-3, 3, 2000)
     if alike:
@@ -624,10 +625,14 @@ def test_persons_with_several_rows_have_no_shorter_errors_than_their_number_allo
         rows, score, generator = sample(6000, seed=5)
         labels = 3 * score + generator.uniform(-3, 3, 6000)
     options = {"bounds": (10, 30), "y_bounds": (-20, 20), "intervals": True, "random_state": 0}
-    model = dperm.LinearRegression(1e5, max_rows_per_person=3, **options).fit(rows, labels, groups=np.repeat(np.arange(2000), 3))
-    single = dperm.LinearRegression(1e5, **options).fit(X, y)
+    method = "auto" if summed else ScaledInference(("numeric",) * 2)
+    order, groups = np.random.default_rng(2).permutation(6000), np.repeat(np.arange(2000), 3)
+    model = dperm.LinearRegression(1e5, max_rows_per_person=3, method=method, **options)
+    model.fit(rows[order], labels[order], groups=groups[order])
+    single = dperm.LinearRegression(1e5, **options).fit(*((rows, labels) if summed and not alike else (X, y)))
     assert model.summary().standard_error == pytest.approx(single.summary().standard_error, rel=0.1)
-    assert "however alike the up to 3 rows" in model.summary().note and "however alike" not in single.summary().note
+    words = "count the up to 3 rows of a person together" if summed else "however alike the up to 3 rows"
+    assert words in model.summary().note and "rows of a person" not in single.summary().note
     assert model.certificate_.record["guarantee"]["unit"] == "person" and model.certificate_.verify(allow_seeded=True).ok
 
 

@@ -32,6 +32,7 @@ from dperm.rows.base import Block, sum_step
 from dperm.rows.memory import MemoryRows
 from dperm.rows.recoded import RecodedRows
 from dperm.tables.gaps import GAP
+from dperm.tables.persons import person_order, person_weights
 from dperm.terms import inference as inference_terms
 from dperm.terms import softmax as softmax_terms
 from dperm.terms.affine import Features
@@ -47,6 +48,7 @@ from dperm.terms.inference import (
     WeightedScore,
 )
 from dperm.terms.moments import CentredMoments, smat
+from dperm.terms.person_scores import PersonScores
 from dperm.terms.softmax import (
     ClassCounts,
     SoftmaxCurvature,
@@ -438,6 +440,114 @@ def test_a_person_with_several_rows_moves_no_stage_by_more_than_its_event(relati
         fit(problem, MemoryRows(X, y), target, mechanism, noise=Recording(1))
     assert 0.5 < max(ratio for ratio, _ in found) <= 1.0
     assert math.hypot(*(shown for _, shown in found)) <= gaussian_mu(3.0, 1e-6)
+
+
+def owned(sizes, generator, score, stored="dense"):
+    """A block of persons with so many rows each, with labels at random."""
+    n = int(np.sum(sizes))
+    X = generator.normal(size=(n, 3)) * 10 ** generator.uniform(-2, 1, (n, 1))
+    made = block(X, generator.choice(LABELS[score], n), np.ones(n), stored)
+    made.person = np.repeat(np.arange(len(sizes)), sizes)
+    return made
+
+
+def without(one, person, labels=None):
+    """The same block after a person has gone, or (with labels) with other rows in their place, fewer or more."""
+    kept = one.person != person
+    X, y, owner = np.asarray(one.X)[kept], one.y[kept], one.person[kept]
+    if labels is not None:
+        X, y, owner = np.vstack([X, 3.0 * np.ones((len(labels), 3))]), np.r_[y, labels], np.r_[owner, [99] * len(labels)]
+    return Block(X, y, np.ones(len(y)), 0, person=owner)
+
+
+@pytest.mark.parametrize("model", ["linear", "logistic", "quantile", "counts", "weighted", "softmax"])
+def test_no_person_moves_the_matrix_of_summed_scores_by_more_than_k_rows_may(model):
+    """Persons go, or are replaced by others with fewer or more rows: k times the term's sensitivity is enough, for every pair."""
+    generator, made = np.random.default_rng(3), PersonScores(SCORES[model], 1.7, 3)
+    for _ in range(60):
+        one = owned(generator.integers(1, 4, 5), generator, model)
+        before = made(one)
+        assert np.linalg.norm(made(without(one, 2)) - before) <= 3 * made.sensitivity("zero-out") * (1 + 1e-9)
+        other = without(one, 2, generator.choice(LABELS[model], generator.integers(1, 4)))
+        assert np.linalg.norm(made(other) - before) <= 3 * made.sensitivity("replace-one") * (1 + 1e-9)
+
+
+def test_the_sensitivity_of_summed_scores_is_attained_and_half_of_it_is_not_enough():
+    made = PersonScores(ResidualScore(Features(), np.zeros(3), 1.0), 2.0, 3)
+    first, second = (np.tile(row, (3, 1)) for row in ([2.0, 0.0, 0.0], [0.0, 2.0, 0.0]))
+    one, other = (Block(rows, np.ones(3), np.ones(3), 0, person=np.zeros(3, dtype=np.int64)) for rows in (first, second))
+    assert np.linalg.norm(made(one)) == pytest.approx(3 * made.sensitivity("zero-out"), rel=1e-5)
+    assert np.linalg.norm(made(one) - made(other)) == pytest.approx(3 * made.sensitivity("replace-one"), rel=1e-5)
+    rows = ScoreMatrix(made.score, 2.0)
+    assert 3 * made.sensitivity("zero-out") == pytest.approx(9 * rows.sensitivity("zero-out"))  # of sums: k² of one row's
+
+
+def test_what_a_person_adds_does_not_depend_on_where_the_others_stand():
+    """20,000 rows in several blocks: no block cuts a person, any order of persons gives the same bits, and a person who goes
+    takes exactly their own matrix along."""
+    generator, made = np.random.default_rng(4), PersonScores(ResidualScore(Features(), np.array([0.3, -0.1]), 0.7), 1.5, 4)
+    sizes = generator.integers(1, 5, 8000)
+    owner = np.repeat(np.arange(8000), sizes)
+    X, y = generator.normal(size=(len(owner), 2)), generator.uniform(-1, 1, len(owner))
+    step = sum_step(made.row_bound, len(owner))
+
+    def total(kept):
+        rows = MemoryRows(X[kept], y[kept], np.ones(len(kept)), person=owner[kept])
+        ends = [part.person[-1] for part in rows.blocks()]
+        assert len(ends) == len(set(ends)) > 2 and max(len(part.y) for part in rows.blocks()) <= 8192
+        return rows.sum(made, step)
+
+    everybody = np.arange(len(owner))
+    place = generator.permutation(8000)
+    shuffled = np.argsort(place[owner], kind="stable")
+    assert np.array_equal(total(everybody), total(shuffled))
+    gone = total(everybody[owner != 17])
+    own = MemoryRows(X[owner == 17], y[owner == 17], person=owner[owner == 17]).sum(made, step)
+    assert total(everybody) - gone == pytest.approx(own, abs=1e-6)
+
+
+def test_rows_beyond_the_limit_belong_to_nobody():
+    order, person = person_order(["b", "a", "b", None, "a", "b"], person_weights(["b", "a", "b", None, "a", "b"], 2, None, 6)[0])
+    counted = person >= 0
+    assert sorted(order[counted].tolist()) == [0, 1, 2, 4] and len(set(person[~counted].tolist())) == 2
+    assert np.all(np.diff(person[counted]) >= 0) and max(np.bincount(person[counted])) == 2
+
+
+@pytest.mark.parametrize("relation", ["replace-one", "zero-out", "add-remove"])
+def test_summed_persons_move_no_stage_by_more_than_its_event(relation):
+    """A person with three rows is replaced by one with two, nulled, or goes: over all stages at most μ is shown."""
+    problem, rows, _, _ = setting("linear", relation, n=40)
+    target = Target.declare(epsilon=3.0, delta=1e-6, relation=relation, n=40, rows_per_person=3, unit="person")
+    X, y, owner = np.asarray(rows.X).copy(), np.asarray(rows.y).copy(), np.r_[np.arange(37), [50, 50, 50]]
+    X[-3:], y[-3:] = ROW
+    other, label, weight, found = X.copy(), y.copy(), np.ones(40), []
+    if relation == "replace-one":
+        other[-3:], label[-3:], weight[-1] = OTHER[0], OTHER[1], 0.0
+    else:
+        weight[-3:] = 0.0
+    twin = MemoryRows(other, label, weight, person=owner).bounded(problem.data)
+
+    def see(drawn):
+        own = seen_like(drawn.rows, twin)
+        moved = np.linalg.norm(drawn.exact - own.sum(drawn.term, sum_step(drawn.term.row_bound, drawn.n)))
+        name = type(drawn.term).__name__
+        found.append((name, moved / (3 * drawn.term.sensitivity(relation)), moved / drawn.scale))
+
+    with watching(see):
+        mechanism = ScaledInference(KINDS, summed=True)
+        release = fit(problem, MemoryRows(X, y, person=owner), target, mechanism, noise=Recording(1), **nominal(relation, 40))
+    assert release.certificate.verify().ok and "PersonScores" in {name for name, *_ in found}
+    assert 0.5 < max(ratio for _, ratio, _ in found) <= 1.0
+    assert math.hypot(*(shown for *_, shown in found)) <= gaussian_mu(3.0, 1e-6)
+
+
+def test_summed_scores_are_refused_before_anything_is_spent_where_rows_have_no_owners():
+    problem, rows, _, _ = setting("linear", "zero-out", n=40)
+    target = Target.declare(epsilon=3.0, delta=1e-6, relation="zero-out", n=40, rows_per_person=3, unit="person")
+    with pytest.raises(ValueError, match=r"order of persons.*Nothing was spent"):
+        fit(problem, rows, target, ScaledInference(KINDS, summed=True))
+    with pytest.raises(UnmetNeeds, match="several rows for summed"):
+        plan(problem, Shape(40, 4), Target(3.0, 1e-6, "zero-out"), ScaledInference(KINDS, summed=True))
 
 
 def test_measured_noise_of_both_matrices_equals_the_declared_noise():

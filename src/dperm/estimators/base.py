@@ -44,7 +44,7 @@ from dperm.rows.memory import MemoryRows
 from dperm.tables.cells import numbers
 from dperm.tables.encoding import Encoding
 from dperm.tables.labels import label_column
-from dperm.tables.persons import person_column, person_weights, unit_of, without_person
+from dperm.tables.persons import person_column, person_order, person_weights, unit_of, without_person
 from dperm.tables.schema import Schema
 from dperm.tables.tables import cells, column_names, is_table
 from dperm.walk.fitting import Release
@@ -197,13 +197,20 @@ class PrivateEstimator(Shown, Inferred):
         engine = engine_rows(X, y, self._declared_schema())
         seen = None if self.ledger is None else X if engine is None else engine  # what a ledger recognises the data set by
         if engine is not None:
+            self.__dict__["_persons_in_order"] = False
             found = declared_rows(self, engine, sample_weight, groups)
             return self._run(found.rows, found.interval, found.heaviest, found.per_person, found.unit, seen)
         rows, y, groups = self._unpack(X, y, groups)
         labels, weight, interval = self._labels(y)
         weight, heaviest = self._weights(weight, sample_weight, len(labels))
         weight, per_person = person_weights(groups, self.max_rows_per_person, weight, len(labels))
-        return self._run(MemoryRows(rows, labels, weight), interval, heaviest, per_person, unit_of(groups), seen)
+        self._sum_persons(per_person)
+        if not self._persons_in_order or weight is None:
+            held = MemoryRows(rows, labels, weight)
+        else:
+            order, person = person_order(groups, weight)
+            held = MemoryRows(rows[order], labels[order], weight[order], person=person)
+        return self._run(held, interval, heaviest, per_person, unit_of(groups), seen)
 
     def _run(
         self, rows: Rows, interval: Interval, heaviest: float | None, per_person: int, unit: str, seen: object = None
@@ -231,6 +238,7 @@ class PrivateEstimator(Shown, Inferred):
 
     def _before_rows(self, n: int, d: int | None) -> Declaration:
         self._encoding = encoding_before_rows(self, d)
+        self._sum_persons(self.max_rows_per_person or 1)
         interval = self._labels(NO_ROWS)[2]
         heaviest = self._weights(None, None if self.max_weight is None else NO_ROWS, 0)[1]
         return declaration(self, interval, n, self.max_rows_per_person or 1, heaviest, declared_unit(self))

@@ -15,6 +15,7 @@ from dperm.inference.intervals import scaled_inference, summary
 from dperm.inference.summary import JointTest, Region, Summary
 from dperm.inference.table import Estimates
 from dperm.mechanisms.scaled.inference import ScaledInference
+from dperm.rows.base import BLOCK_ROWS
 from dperm.tables.tables import in_memory_only
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ class Inferred(BaseEstimator):
     """What `intervals=True` means, for estimators that have it and for those that say why they have not."""
 
     has_intervals: ClassVar[bool] = False  # whether intervals=True is an option
+    _persons_in_order: ClassVar[bool] = False  # whether the rows of a fit with intervals stand in the order of persons
     older_intervals: ClassVar[str] = ""  # another method of this model that intervals may rest on, asked for by name
     method: Mechanism | str
 
@@ -54,6 +56,11 @@ class Inferred(BaseEstimator):
             f"Expected method='auto'{older} with intervals=True, found {found!r}, whose error has no closed form here. Leave "
             "method= out."
         )
+
+    def _sum_persons(self, per_person: int) -> None:
+        """Whether intervals of persons are to rest on their summed scores: rows in memory then stand in the order of persons."""
+        asked = getattr(self, "intervals", False) and self.method in ("auto", ScaledInference.name)
+        self.__dict__["_persons_in_order"] = bool(asked) and 1 < per_person <= BLOCK_ROWS
 
     def confidence_interval(self, level: float = 0.95) -> np.ndarray:
         """(low, high) per coefficient, the intercept last, for fits with `intervals=True`; see `dperm.inference.intervals`."""

@@ -157,7 +157,7 @@ def scaled_inference(model: PrivateEstimator) -> ScaledInference:
     """The method for the encoded columns of a model; it knows which are levels of one group, which only contrasts tell apart."""
     encoding = model._encoding
     groups = one_hot_groups(encoding) if model.fit_intercept and encoding.x_norm is None else ()
-    return ScaledInference(tuple(encoding.kinds), groups)
+    return ScaledInference(tuple(encoding.kinds), groups, summed=model._persons_in_order)
 
 
 def one_hot_groups(encoding: Encoding) -> tuple[int, ...]:
@@ -225,7 +225,8 @@ def target_sentence(model: PrivateEstimator) -> str:
     if options.get("importance", loss != "poisson") and options.get("max_weight") is not None:
         sentence += "; rows count by their sample or class weights"
     if (most := model.plan_.target.rows_per_person) > 1:
-        sentence += f"; sampling errors hold however alike the up to {most} rows of a person are"
+        way = "count the up to" if options.get("summed") else "hold however alike the up to"
+        sentence += f"; sampling errors {way} {most} rows of a person" + (" together" if options.get("summed") else " are")
     return f"{sentence}; errors include sampling and privacy noise"
 
 

@@ -56,7 +56,8 @@ class Block:
     `start` is the number of the first row, or one key per row on engines that keep no order, or None where rows have neither.
     `memory` keeps per-row numbers (norms) between passes where the engine holds the block in memory; streaming engines start
     with an empty one each time. `weight` is 0 for a row that the public rules leave out (a label outside the classes, a row
-    beyond a person's limit), 1 or the declared sample weight otherwise.
+    beyond a person's limit), 1 or the declared sample weight otherwise. `person` says who owns each row, in blocks that hold all
+    rows of each of their persons, one after the other; None where an engine does not keep rows so.
     """
 
     X: Any  # dense, CSR, or rows that put themselves on their grid (`gridded`)
@@ -64,6 +65,7 @@ class Block:
     weight: NDArray[np.float64] | None
     start: int | NDArray[np.void] | None
     memory: dict[Hashable, Any] = field(default_factory=dict)
+    person: NDArray[np.int64] | None = None
 
     def __getstate__(self) -> dict[str, object]:
         """Without the memory, which can be made again where the block travels to."""

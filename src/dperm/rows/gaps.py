@@ -50,6 +50,6 @@ class Filling:
             X = type(X)((np.where(gap, self.values[X.indices], X.data).astype(X.dtype), X.indices, X.indptr), shape=X.shape)
         else:
             X = np.where(gap, self.values.astype(X.dtype), X)
-        return Block(X, block.y, block.weight, block.start)
+        return Block(X, block.y, block.weight, block.start, person=block.person)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dperm.tables.cells import column, persons
 from dperm.tables.tables import cells, column_names, is_table, without_column
@@ -42,6 +43,18 @@ def unit_of(groups: object) -> str:
     ('person', 'row')
     """
     return "row" if groups is None else "person"
+
+
+def person_order(groups: object, weight: np.ndarray) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """(an order of the rows in which those of a person follow each other, the person of each row in that order).
+
+    Rows that do not count (weight 0) belong to nobody: each has a number of its own, so that no person has more rows than count.
+    """
+    person = persons(column(groups, exact=True))
+    alone = np.asarray(weight) == 0
+    person = np.where(alone, -1 - np.arange(len(person)), person)
+    order = np.argsort(person, kind="stable")
+    return order, person[order]
 
 
 def person_weights(

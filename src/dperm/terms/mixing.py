@@ -49,7 +49,7 @@ class Mixing:
         """The block mapped, kept with it until another map asks; a map sent to a worker again finds what the first one left."""
         kept = block.memory.get("mixed")
         if kept is None or kept[0] != self.key:
-            kept = (self.key, Block(self.mapped(block.X), block.y, block.weight, block.start))
+            kept = (self.key, Block(self.mapped(block.X), block.y, block.weight, block.start, person=block.person))
             block.memory["mixed"] = kept
         found: Block = kept[1]
         return found

@@ -136,7 +136,7 @@ class Recoding:
                 low, high = self.low[place], self.high[place]
                 inside = (np.clip(decoded(X[:, j]), low, high) - (low + high) / 2) / (high - low)
                 X[:, j] = np.where(is_gap(X[:, j]), GAP, inside + 0.0)
-            return Block(X, block.y, block.weight, block.start)
+            return Block(X, block.y, block.weight, block.start, person=block.person)
 
         found: Block = block.remember((self, "recoded"), recoded)
         return found

@@ -151,7 +151,7 @@ class SoftmaxScores(Moments):
     def factors(self, block: Block) -> list[Pair]:
         root, weight = self.score.weights(block, self.radius)
         left = settled(scaled(self.score.scores(block), weight * root))
-        c = in_ball(_crossed(left, self.score.features.dense(block.X)), math.sqrt(self.row_bound))
+        c = in_ball(crossed(left, self.score.features.dense(block.X)), math.sqrt(self.row_bound))
         return [Pair(c, c)]
 
     @property
@@ -179,7 +179,7 @@ class SoftmaxCurvature(Paired):
         total, count = np.zeros((size, size)), max(1, NUMBERS_AT_ONCE // (self.score.classes * size))
         for first in range(0, len(rows), count):
             part = slice(first, first + count)
-            for c in self._whole([_crossed(settled(one[part]), rows[part]) for one in roots]):
+            for c in self._whole([crossed(settled(one[part]), rows[part]) for one in roots]):
                 total += c.T @ c
         return [Pair(total.reshape(1, -1))]
 
@@ -205,7 +205,7 @@ class SoftmaxCurvature(Paired):
         return self.score.curvature_bound * self.radius**2
 
 
-def _crossed(left: Vector, rows: Vector) -> Vector:
+def crossed(left: Vector, rows: Vector) -> Vector:
     """left ⊗ row of every row."""
     return np.asarray((left[:, :, None] * rows[:, None, :]).reshape(len(rows), -1))
 

@@ -124,7 +124,11 @@ def check_noise(policy: str, mechanism: object, planned: Plan) -> None:
 
 
 def check_order(rows: Rows, planned: Plan) -> None:
-    """Refuse, before anything is debited, what needs numbers or keys of rows that have none."""
+    """Refuse, before anything is debited, what needs numbers, keys or owners of rows that have none."""
+    if dict(planned.options).get("summed") and getattr(rows, "person", None) is None:
+        raise ValueError(
+            "Expected rows in memory in the order of persons for summed=True, found others. Leave it out. Nothing was spent."
+        )
     if getattr(rows, "numbered", True):
         return
     if any(isinstance(event, Sampled) for event in planned.events) and not getattr(rows, "keyed", False):

@@ -68,10 +68,11 @@ RELEASES = {
 class ScaledInference:
     """Noisy descent on weighted rows that also releases what standard errors need; nothing to tune.
 
-    kinds        "numeric", "categorical", "boolean", "sparse", "free" or "private" per encoded column; all "free" if left out
-    groups       the one-hot group of each column, -1 for none; all -1 if left out
+    kinds        "numeric", "categorical", "boolean", "sparse", "free" (if left out) or "private" per encoded column
+    groups       the one-hot group of each column, -1 (if left out) for none
     clip_factor  clip of the residuals in units of their private 75 % quantile (linear, counts); by the rule if left out
     max_weight   declared bound on sample weights (for counts on exposures, times sample weights), or None when there are none
+    summed       whether persons' scores are added up before they are squared; needs rows in memory, in the order of persons
     importance   whether the weights of counts hold sample weights and not exposures alone
     gaps         columns whose missing cells take the released centre; their present cells are counted
     whitened     release all second moments where squares alone would cost the same, and see rows as uncorrelated; False is how
@@ -90,9 +91,11 @@ class ScaledInference:
     gaps: tuple[int, ...] = ()
     whitened: bool = True
     importance: bool = False
+    summed: bool = False
 
     name: ClassVar[str] = "scaled-inference"
-    UNSTATED: ClassVar[dict[str, Any]] = {"whitened": False, "importance": False}  # earlier versions had no such options
+    # Earlier versions had no such options.
+    UNSTATED: ClassVar[dict[str, Any]] = {"whitened": False, "importance": False, "summed": False}
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kinds", tuple(self.kinds))
@@ -122,6 +125,8 @@ class ScaledInference:
             needs.append("a finite bound on the norm of a row (x_norm= or bounds=)")
         if not problem.loss.classification and not math.isfinite(problem.data.y.radius):
             needs.append("finite bounds on the target (y_bounds=)")
+        if self.summed and target.rows_per_person == 1:
+            needs.append("persons with several rows for summed=True (max_rows_per_person= above 1)")
         if self.importance and not (counts and self.max_weight is not None):
             needs.append("counts with weights (max_weight=) for importance=True, which is about theirs alone")
         if counts and not (problem.data.y.low == 0 and problem.data.intercept):
@@ -276,7 +281,7 @@ class ScaledInference:
         flat = whitening.flat_directions(self.groups if problem.data.intercept else (), scaled)
         flat = several_classes.by_combination(problem, flat) if problem.data.intercept else np.zeros((len(at), 0))
         return inference_rule.inference(
-            problem, plan.shape, plan.target, budget_of(plan), scaled, score, bound.radius, released, flat
+            problem, plan.shape, plan.target, budget_of(plan), scaled, score, bound.radius, released, flat, self.summed
         )
 
     def in_columns(self, plan: Plan, problem: Problem, released: Mapping[str, Any]) -> tuple[Errors, OneStep, Vector]:
@@ -319,7 +324,8 @@ class ScaledInference:
         at = inference_rule.score_of(problem, features, place, bound, rate, counts, self.max_weight)
         made = several_classes.terms_of(at, bound.radius)
         released["curvature"] = yield Sum("curvature", made.curvature)
-        released["scores"] = yield Sum("scores", made.scores)
+        summed = plan.target.rows_per_person if self.summed else None
+        released["scores"] = yield Sum("scores", several_classes.score_matrix(at, bound.radius, summed))
         if "scale numbers" in budget:
             released["scale numbers"] = yield Sum("scale numbers", made.numbers)
         w, decided = self._decided(plan, problem, released)

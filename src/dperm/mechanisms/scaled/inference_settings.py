@@ -267,17 +267,19 @@ def inference(
     radius: float,
     released: Mapping[str, ArrayLike],
     flat: Vector,
+    summed: bool,
 ) -> OneStep:
     """The one-step estimate and its covariance, in the coordinates of θ, from what was released.
 
     A person with m ≤ k rows has the score Σs_i, and (Σs_i)(Σs_i)ᵀ ≼ m·Σs_i s_iᵀ ≼ k·Σs_i s_iᵀ (convexity): k times the matrix of
-    the rows' scores is an upper bound of the persons', whatever their rows have in common.
+    the rows' scores is an upper bound of the persons', whatever their rows have in common. Where persons' scores were `summed`
+    before they were squared, their matrix is released itself, and φ is that of independent rows or, where that is more, its mean.
     """
     p, n, persons, made = free_parameters(problem, shape), shape.n, target.rows_per_person, terms_of(score, radius)
     of_matrix = made.curvature.sensitivity(target.relation) * persons
     of_gradient = made.gradient.sensitivity(target.relation) * persons
     window = budget["descent"] * math.sqrt(1.0 - EARLY_SHARE)
-    numbers, phi = released.get("scale numbers"), 1.0
+    numbers, phi, alike = released.get("scale numbers"), 1.0, 1 if summed else persons
     if numbers is not None:
         phi = dispersion(score, budget["scale numbers"], np.asarray(numbers), target)
     return one_step(
@@ -285,13 +287,14 @@ def inference(
             np.asarray(released["window mean"], dtype=np.float64),
             np.asarray(released["window gradient"], dtype=np.float64),
             smat(np.asarray(released["curvature"], dtype=np.float64), p) / n,
-            persons * smat(np.asarray(released["scores"], dtype=np.float64), p) / n,
+            alike * smat(np.asarray(released["scores"], dtype=np.float64), p) / n,
             gaussian_scale(of_matrix, budget["curvature"]) / (n * math.sqrt(2.0)),
             gaussian_scale(of_gradient, window) / n,
-            persons * phi,
+            alike * phi,
             n,
             penalty(problem, scaled, shape),
             flat,
+            summed,
         )
     )
 

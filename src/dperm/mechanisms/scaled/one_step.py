@@ -57,6 +57,7 @@ class Released:
     gradient_noise   σ_g, per coordinate
     dispersion       φ, ratio of the scores' variance to the curvature where the model holds
     penalty          known curvature of a ridge, in the same units
+    pooled           whether φ is at least the mean of scores over curvature in all directions, tr(B'⁻¹V̂)/p: of persons
     flat             orthogonal directions (columns) that no row can tell: levels of a one-hot group against the intercept
     """
 
@@ -70,6 +71,7 @@ class Released:
     n: int
     penalty: Vector | None = None
     flat: Vector | None = None
+    pooled: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,10 +103,13 @@ def one_step(released: Released) -> OneStep:
     step = directions @ ((directions.T @ released.gradient) / (values + shift))
     lowered = np.maximum(values + shift - sigma / math.sqrt(2.0), sigma / math.sqrt(2.0))
     bread = (directions / lowered) @ directions.T
+    phi = released.dispersion
+    if released.pooled:
+        phi = max(phi, float(np.trace(bread @ released.scores)) / len(values))
     middle = (released.gradient_noise**2 + sigma**2 * float(step @ step)) * np.eye(p) + sigma**2 * np.outer(step, step)
     errors = Errors(
         released.mean - step,
-        released.dispersion * bread / released.n,
+        phi * bread / released.n,
         bread @ released.scores @ bread / released.n,
         bread @ middle @ bread,
     )

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from dperm.problem import Problem
 from dperm.release.plan import Shape, Target
 from dperm.terms.inference import CurvatureMatrix, ScaleNumbers, Score, ScoreMatrix, ScoreSum
+from dperm.terms.person_scores import PersonScores
 from dperm.terms.softmax import (
     SoftmaxCurvature,
     SoftmaxNumbers,
@@ -36,6 +37,11 @@ class Terms(NamedTuple):
     curvature: CurvatureMatrix | SoftmaxCurvature
     scores: ScoreMatrix | SoftmaxScores
     numbers: ScaleNumbers | SoftmaxNumbers
+
+
+def score_matrix(score: Score | SoftmaxScore, radius: float, summed: int | None) -> ScoreMatrix | SoftmaxScores | PersonScores:
+    """The matrix of scores: of rows, or of the sums of persons with up to `summed` rows."""
+    return terms_of(score, radius).scores if summed is None else PersonScores(score, radius, summed)
 
 
 def terms_of(score: Score | SoftmaxScore, radius: float) -> Terms:
