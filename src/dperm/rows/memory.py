@@ -18,7 +18,7 @@ from dperm.tables.cells import column, numbers
 
 Vector = NDArray[np.float64]
 # Starting threads for fewer stored numbers costs more than they save. Bits do not depend on it.
-FEW_NUMBERS = 1 << 20
+FEW_NUMBERS = 1 << 18
 
 
 class MemoryRows:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,7 @@ from dperm.rows.gaps import Filling
 from dperm.rows.recoded import RecodedRows
 from dperm.tables.gaps import is_gap
 from dperm.terms.affine import Features, settled
-from dperm.terms.gridded import DenseGrid, SparseGrid, gridded
+from dperm.terms.gridded import DenseGrid, SparseGrid, gridded, scaled
 from dperm.terms.sparse_rows import narrowest
 from dperm.terms.statistics import Histogram, present
 
@@ -148,7 +148,15 @@ def ones_of(cells: Cells) -> csr_array:
     """Cell numbers of n rows and p columns as a sparse n × 257p matrix of ones."""
     n, p = cells.shape
     places = (cells + PLACES * np.arange(p, dtype=np.int32)).ravel()
-    return csr_array((np.ones(n * p), places, np.arange(0, n * p + 1, p, dtype=np.int32)), shape=(n, PLACES * p))
+    return csr_array((shared_ones(n * p, "float64"), places, np.arange(0, n * p + 1, p, dtype=np.int32)), shape=(n, PLACES * p))
+
+
+@lru_cache(maxsize=8)
+def shared_ones(count: int, dtype: str) -> np.ndarray:
+    """Ones that all blocks of a size share and nobody writes to: they stay in the cache, where a pass reads cell numbers only."""
+    ones = np.ones(count, dtype=dtype)
+    ones.flags.writeable = False
+    return ones
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,9 +178,7 @@ class CurveFeatures(Features):
 
     def values(self, weights: Vector) -> Vector:
         """What every cell of every column adds to a prediction, (places,) for weights of one margin, (K, places) for K."""
-        p, _, m = self.tables.shape
-        margins = weights.shape[:-1]
-        return np.asarray((self.tables @ weights.reshape(*margins, p, m, 1)).reshape(*margins, -1))
+        return _values(self, np.ascontiguousarray(weights, dtype=np.float64).tobytes(), weights.shape)
 
     @property
     def places(self) -> int:
@@ -193,6 +199,14 @@ class CurveFeatures(Features):
         return np.asarray(np.sum(self.tables**2, axis=2).reshape(-1) * (1 + 1e-12))
 
 
+@lru_cache(maxsize=4)
+def _values(features: CurveFeatures, numbers: bytes, shape: tuple[int, ...]) -> Vector:
+    """Every block of a sum asks for the same ones, so they are kept."""
+    p, _, m = features.tables.shape
+    weights = np.frombuffer(numbers).reshape(*shape[:-1], p, m, 1)
+    return np.asarray((features.tables @ weights).reshape(*shape[:-1], -1))
+
+
 @dataclass(frozen=True, eq=False)
 class CurvedGrid:
     """Rows (z, φ(cells)) on their grid: (z, 1) = 2^e·(b, t), and a t in every cell of the row.
@@ -203,8 +217,9 @@ class CurvedGrid:
     """
 
     line: DenseGrid | SparseGrid
-    cells: csr_array  # in int64
-    ones: csr_array
+    scale: Vector  # t of every row
+    cells: csr_array  # ones in int64
+    ones: csr_array  # the same in float64
     features: CurveFeatures
 
     @staticmethod
@@ -216,9 +231,9 @@ class CurvedGrid:
         norm = np.sqrt(line.norm**2 + (t * 2.0**-bits) ** 2 * (rows.cells @ features.squares))
         floor = narrowest(features.line) if sparse else 0.5
         line = replace(line, norm=norm, limit=line.most / np.maximum(norm, floor))
-        data = np.repeat(t, np.diff(rows.cells.indptr)).astype(np.int64)
-        cells = csr_array((data, rows.cells.indices, rows.cells.indptr), shape=rows.cells.shape)
-        return CurvedGrid(line, cells, rows.cells, features)
+        whole = shared_ones(rows.cells.nnz, "int64")
+        cells = csr_array((whole, rows.cells.indices, rows.cells.indptr), shape=rows.cells.shape)
+        return CurvedGrid(line, t, cells, rows.cells, features)
 
     @property
     def size(self) -> Vector:
@@ -243,8 +258,9 @@ class CurvedGrid:
         return np.asarray(self.line.margins(weights[..., :linear]) + self.ones @ features.values(weights[..., linear:]).T)
 
     def pairs(self, left: Vector) -> list[Pair]:
+        """a·t is a whole number below 2⁵³, as every product of factors is: taken once per row, and not in each of its cells."""
         rows, waits = self.line.pairs(left)
-        return [rows, Pair(left, self.cells), waits]
+        return [rows, Pair(scaled(left, self.scale), self.cells), waits]
 
 
 @dataclass(frozen=True, eq=False)
