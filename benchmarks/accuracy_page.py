@@ -286,7 +286,7 @@ def curves() -> list[str]:
         '`GAMRegressor`, `GAMClassifier` (`loss="logistic"` for AUROC and log-loss, `"hinge"` for accuracy) and the line with',
         "the same loss, with the same seeds. The constants of the additive rule were chosen on test scores of the eight tables",
         f"that DP-EBM stands beside; {', '.join(held_back())} were held back",
-        "(counts read as numbers; covertype with its elevation as the target).",
+        "(counts are read as numbers there).",
         "",
         "| what | model | " + " | ".join(f"ε = {e:g}" for e in EPSILONS[:4]) + " | runs a cell |",
         "|---" * 7 + "|",
@@ -300,10 +300,11 @@ def curves() -> list[str]:
 
 
 def held_back() -> list[str]:
-    """Tables that no constant of the additive rule was chosen on."""
+    """Tables that no constant of the additive rule was chosen on, as far as they were run."""
     import accuracy_gam
 
-    return list(dict.fromkeys(name for names in accuracy_gam.HELD.values() for name in names))
+    run = {key.split("|")[1] for key in read("accuracy_gam.json")}
+    return [name for name in dict.fromkeys(name for names in accuracy_gam.HELD.values() for name in names) if name in run]
 
 
 def beside_the_line() -> list[str]:
