@@ -75,6 +75,17 @@ def test_any_partitions_give_the_bits_of_memory(frame, file, partitions):
         assert spark_rows.sum(one, STEP).tobytes() == arrow.sum(one, STEP).tobytes()
 
 
+def test_shapes_of_a_schema_give_the_bits_of_memory(frame, file):
+    """Hats and steps are read cell by cell, missing cells included: partitions change nothing."""
+    spec = SCHEMA.spec()
+    spec["columns"]["age"]["shape"], spec["columns"]["height"]["shape"] = "smooth", "steps"
+    shaped = dperm.Schema.from_dict(spec)
+    spark_rows = dperm.SparkRows(frame.repartition(5), shaped).bounded(BOUNDS)
+    arrow = ArrowRows(file, shaped).bounded(BOUNDS)
+    assert spark_rows.d == arrow.d == 1 + 9 + 16 + 2
+    assert spark_rows.sum(term(arrow.d), STEP).tobytes() == arrow.sum(term(arrow.d), STEP).tobytes()
+
+
 @pytest.mark.parametrize("method", [dperm.Gradient(steps=3), "auto"], ids=["gradient", "auto"])
 def test_fits_like_memory_arrow_and_dask(frame, file, table, method):
     dd = pytest.importorskip("dask.dataframe", reason="rows on a cluster need dask: pip install dperm[dask]")
