@@ -147,3 +147,13 @@ def test_pages_and_plots_draw_the_band_where_rows_are(tmp_path: Any) -> None:
     page = model.report(tmp_path / "report.html").read_text(encoding="utf-8")
     assert noise.BAND in page and noise.FAINT in page and page.count("<polygon") == 3
     assert 'stroke-dasharray="2 3"' in page
+
+
+@pytest.mark.filterwarnings("ignore::dperm.PrivacyWarning")
+def test_squares_that_noise_made_steep_end_in_a_band_without_a_warning() -> None:
+    """Where noise is all there is, the curvature of the released squares can lie beyond what the step is stable for."""
+    X, y = np.repeat([-1.0, 1.0], [11, 1])[:, None], np.repeat([0.0, 1.0], [11, 1])
+    for seed in (7, 38, 58):  # seeds that overflowed
+        options: dict[str, Any] = {"epsilon": 6.0, "delta": 0.01, "bounds": (-1, 1), "y_bounds": (-1, 1), "random_state": seed}
+        model = dperm.GAMRegressor(method="additive", relation="add-remove", nominal_n=12, **options).fit(X, y)
+        assert all(shape.band is None or np.isfinite(shape.band).all() for shape in model.shapes_.values())

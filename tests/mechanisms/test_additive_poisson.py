@@ -129,7 +129,9 @@ def by_hand(name: str, relation: str, decided: dict[str, Any], heaviest: float) 
     bins = math.sqrt(2) if replaced else 1.0
     return {
         "marginals": math.sqrt((2 if replaced else 1) * 2),
-        "mean": (2 if replaced else 1) * decided["mean_radius"],
+        "rough mean": (2 if replaced else 1) * decided["mean_radius"],
+        "rough radius": bins,
+        "mean": (2 if replaced else 1) * decided["mean_reach"],
         "present": 1.0,
         "radius": bins,
         "squares": bins * decided["centred_radius"] ** 2,

@@ -54,6 +54,16 @@ def test_a_registry_entry_reads_back_as_yaml(folder):
     assert found == json.loads(run("registry", folder, "--curator", 'A: "b" #c', "--use", "- x", "--json"))
 
 
+@pytest.mark.filterwarnings("ignore::dperm.PrivacyWarning")
+def test_pages_read_coefficients_that_were_packed(tmp_path):
+    rows, labels = RNG.uniform(-1, 1, (20, 40)), RNG.integers(3, size=20)
+    model = dperm.GAMClassifier(2.0, bounds=(-1, 1), classes=[0, 1, 2], relation="zero-out", random_state=0).fit(rows, labels)
+    made = entry(subject_of(model))["deployment"]
+    assert isinstance(model.certificate_.record["coefficients"]["encoded"], dict)
+    assert f"{model.w_.size} released coefficients" in json.dumps(made)
+    assert "<h1" in model.report(tmp_path / "report.html").read_text(encoding="utf-8")
+
+
 def test_persons_and_pure_privacy_are_said():
     groups = np.arange(1500) // 3
     model = dperm.LogisticRegression(1.0, bounds=(-1, 1), classes=[0, 1], max_rows_per_person=3).fit(X, Y, groups=groups)

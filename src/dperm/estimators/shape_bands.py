@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from dperm.estimators.saving import ShapesRecord
 from dperm.mechanisms.scaled.shape_noise import NORMAL, shape_noise
 from dperm.release.record import CertificateRecord
+from dperm.tables.packed import unpacked
 from dperm.terms.additive import CELLS
 from dperm.walk.fitting import rebuilt_plan
 
@@ -17,8 +18,7 @@ Vector = NDArray[np.float64]
 def noise_of(record: CertificateRecord) -> Vector | None:
     """Standard deviations of the shapes at their places, from what the record holds; None where no formula covers the fit."""
     plan, problem = rebuilt_plan(record)
-    w = np.asarray(record["coefficients"]["encoded"], dtype=np.float64)
-    return shape_noise(problem, plan, record["decided"], record["released"], w)
+    return shape_noise(problem, plan, record["decided"], record["released"], unpacked(record["coefficients"]["encoded"]))
 
 
 def band_of(value: Vector, noise: Vector | None, place: int, unit: float) -> Vector | None:

@@ -53,8 +53,7 @@ def entry(subject: Subject, *, name: str | None = None, curator: str | None = No
 
 
 def _product(subject: Subject, title: str, curator: str | None, use: str | None) -> dict[str, object]:
-    record = subject.certificate.record
-    count = len(record["coefficients"]["encoded"])
+    count = subject.weights.size
     what = f"{subject.model or 'A model'}{f' of {subject.target}' if subject.target else ''}: {count} released coefficients"
     return {
         "name": title,

@@ -26,7 +26,7 @@ def shape_blocks(subject: Subject) -> list[Block]:
     if not mechanism.curved or encoding is None:
         return [Text("No column has a shape: this model is the line.", "soft")]
     shares = np.array([column.places for column in mechanism.columns(plan, record["released"])])
-    w, centre = (np.array(part, dtype=np.float64) for part in (record["coefficients"]["encoded"], record["decided"]["shift"]))
+    w, centre = subject.weights, np.array(record["decided"]["shift"], dtype=np.float64)
     margins = subject.problem.loss.margins
     found = [shape_values(part, plan.shape.d, mechanism.curved, centre, shares)[0] for part in w.reshape(margins, -1)]
     noise = shape_noise(subject.problem, plan, record["decided"], record["released"], w)

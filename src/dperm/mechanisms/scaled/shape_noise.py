@@ -80,7 +80,9 @@ def kept_covariance(blocks: Blocks, steepness: float, plan: Plan, decided: Recor
     reach = kappa(plan.target.relation) * plan.target.rows_per_person / (decided["step_mu"] * plan.shape.n)
     early, late = (reach * clip for clip in decided["clips"])
     values, vectors = np.linalg.eigh(blocks.curvature)
-    lowered = steepness * np.maximum(values - blocks.unsure(vectors), 0.0)
+    # The step keeps the descent stable on every row that counts, so what lies above 2(1 + β)/η is noise of the squares.
+    stable = 2.0 * (1.0 + rule.MOMENTUM) / step
+    lowered = np.clip(steepness * (values - blocks.unsure(vectors)), 0.0, stable)
     place, velocity, squares = moved_by(lowered, steps, step, first)
     covariance = late**2 * (vectors * squares) @ vectors.T
     if first:  # the line alone moved until then: what its noise had done by that time decays in all directions
