@@ -27,8 +27,9 @@ SIGNS = {
 ACCENTS = {"\u0302": "hat", "\u0303": "tilde", "\u0304": "bar", "\u0307": "dot"}
 RAISED, LOWERED = "⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "₀₁₂₃₄₅₆₇₈₉"
 TELLING = "".join(GREEK) + "".join(sign for sign in SIGNS if sign not in "%…~′−") + RAISED + LOWERED
-MATH = re.compile(f"[{TELLING}]|\\w_[\\w({{]")
+MATH = re.compile(f"[{TELLING}]|\\w[_^][\\w({{]")
 OPERATOR = re.compile(r"^[=≤≥<>+−\-·∈≈≠/×±→←↦≽⊗∘~]$")
+BEGINNING = re.compile(r"[(\[]*(?:[A-Za-z]|log|exp|max|min)(?:\(\w+)?[²³]?|\d[\d.,]*")  # of a formula, if an operator follows
 SUM = re.compile(r"[Σ∏](_\S+)?$")
 KEPT = re.compile(r"(`[^`]*`|\[[^\]]*\]\([^)]*\)|<!--.*?-->|<[^>]+>|\*\*|\$\$.*?\$\$)")
 KNOWN = {"min", "max", "log", "exp", "ln", "sup", "inf", "det", "arg"}
@@ -60,6 +61,7 @@ def _row(line: str) -> str:
 
 
 def _words(text: str) -> bool:
+    text = re.sub(r"[_^]\{[^}]*\}", "", text)  # what stands in an index is part of its formula
     return any(word.lower() not in FUNCTIONS for word in re.findall(r"(?<![\w_^])[A-Za-z]{3,}(?![\w_(])", text))
 
 
@@ -99,7 +101,7 @@ def _end(tokens: list[str], start: int) -> int:
         return start
     ahead = start + 2 < len(tokens) and OPERATOR.match(tokens[start + 1])
     ahead = ahead and (tokens[start + 1] not in "-−/<>" or MATH.search(tokens[start + 2]))
-    if not (MATH.search(first) or (ahead and re.fullmatch(r"[(\[]*[A-Za-z][²³]?|\d[\d.,]*", first))) or _words(first):
+    if not (MATH.search(first) or (ahead and BEGINNING.fullmatch(first))) or _words(first):
         return start
     end = start + 1
     while end < len(tokens):
@@ -170,7 +172,8 @@ def to_tex(text: str) -> str:
             place += 1
         elif word := re.match(r"(?<!\\)[A-Za-z]{2,}", text[place:]):
             name = word[0]
-            named = len(name) > 2 or name in FUNCTIONS or name.lower() in ("in", "or", "if")
+            product = name.isupper() and name not in ("DP", "GDP", "RDP")  # CWR is C times W times R
+            named = (len(name) > 2 and not product) or name in FUNCTIONS or name.lower() in ("in", "or", "if")
             found.append(f"\\{name} " if name in KNOWN else f"\\mathrm{{{name}}}" if named else name)
             place += len(name)
         elif mark == "\\" and (command := re.match(r"\\(hat|tilde|bar|dot) |\\[{}]", text[place:])):
