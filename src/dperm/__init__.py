@@ -12,7 +12,7 @@ import importlib
 import sys
 from typing import Any
 
-__version__ = "0.3.0"
+__version__ = "0.4.0"
 
 _HOMES = {
     "FiniteClassLearner": "dperm.estimators",
