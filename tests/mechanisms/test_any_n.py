@@ -6,6 +6,7 @@ import itertools
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import dperm
@@ -318,6 +319,29 @@ def test_every_estimator_fits_a_table_without_rows_where_their_number_is_protect
     dperm.MedianEstimator(bounds=(0, 1), **common).fit(X[:, :1])
     with pytest.raises(ValueError, match=r"minimum of 1 is required|at least one row"):
         dperm.MeanEstimator(epsilon=1.0, bounds=(0, 1)).fit(X)
+
+
+@pytest.mark.filterwarnings("ignore::dperm.PrivacyWarning")
+@pytest.mark.parametrize("n", [0, 1])
+def test_options_fit_a_table_without_rows_as_they_fit_one_row(n):
+    """Error bars, curves, interactions, an assumed bound: none tells an empty table from one with a row."""
+    common = {"epsilon": 1.0, "relation": "add-remove", "nominal_n": 100}
+    X, y, bounded = np.zeros((n, 2)), np.zeros(n), {"bounds": (-1, 1)} | common
+    for classes in ([0, 1], [0, 1, 2]):
+        dperm.LogisticRegression(classes=classes, intervals=True, **bounded).fit(X, y)
+        dperm.LogisticRegression(classes=classes, intervals=True, max_weight=2.0, **bounded).fit(X, y, sample_weight=np.ones(n))
+        dperm.LogisticRegression(classes=classes, intervals=True, max_rows_per_person=2, **bounded).fit(X, y, groups=np.arange(n))
+        dperm.LogisticRegression(classes=classes, method=Gradient(clip=None, steps=3), **bounded).fit(X, y)
+        dperm.GAMClassifier(classes=classes, **bounded).fit(X, y)
+    for name in ("LinearRegression", "HuberRegressor", "QuantileRegressor", "PoissonRegressor"):
+        getattr(dperm, name)(y_bounds=(0, 1), intervals=True, **bounded).fit(X, y)
+    dperm.GAMRegressor(y_bounds=(0, 3), loss="poisson", **bounded).fit(X, y)
+    columns = {"a": {"type": "numeric", "low": -1, "high": 1}, "b": {"type": "categorical", "levels": ["u", "v"]},
+               "c": {"type": "numeric", "low": 0, "high": 1, "shape": "smooth"}}  # fmt: skip
+    target = {"column": "t", "type": "classes", "classes": ["no", "yes"]}
+    schema = {"columns": columns, "interactions": [["a", "b"]], "target": target}
+    table = pd.DataFrame({"a": np.zeros(n), "b": ["u"] * n, "c": np.zeros(n), "t": ["no"] * n})
+    dperm.LogisticRegression(schema=schema, **common).fit(table)
 
 
 def test_sums_with_weights_of_any_size_go_through_a_solve(generator):

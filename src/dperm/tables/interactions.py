@@ -65,7 +65,7 @@ class Interaction:
     def encode(self, cells: Mapping[str, object]) -> NDArray[np.float64]:
         """Raw features: 0/1 of a choice, otherwise the product of the scaled numbers."""
         a, b = (_values(side, cells) for side in (self.left, self.right))
-        return np.asarray((a[:, :, None] * b[:, None, :]).reshape(len(a), -1))
+        return np.asarray((a[:, :, None] * b[:, None, :]).reshape(len(a), a.shape[1] * b.shape[1]))
 
 
 def _is_choice(column: Column) -> bool:

@@ -76,7 +76,8 @@ class UnclippedGradientTerm(GradientTerm):
     def factors(self, block: Block) -> list[Pair]:
         """Two left factors, a = high·2²⁰ + low, for rows up to 2²⁰ times as long as was assumed; longer ones are cut there."""
         grid = gridded(block, self.features)
-        steps = np.rint(in_steps(self.slopes(block, grid), grid, self.clip)).reshape(len(block.y), -1)
+        steps = np.rint(in_steps(self.slopes(block, grid), grid, self.clip))
+        steps = steps if steps.ndim == 2 else steps[:, None]
         most = (np.floor(grid.limit) * ROOM)[:, None]
         steps = np.minimum(np.maximum(steps, -most), most)
         high = np.floor(steps / ROOM)

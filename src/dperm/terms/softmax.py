@@ -207,7 +207,7 @@ class SoftmaxCurvature(Paired):
 
 def crossed(left: Vector, rows: Vector) -> Vector:
     """left ⊗ row of every row."""
-    return np.asarray((left[:, :, None] * rows[:, None, :]).reshape(len(rows), -1))
+    return np.asarray((left[:, :, None] * rows[:, None, :]).reshape(len(rows), left.shape[1] * rows.shape[1]))
 
 
 def _longest(counts: list[Vector], bound: float) -> Vector:
@@ -254,7 +254,7 @@ class ClassCounts(Histogram):
     classes: int
 
     def tally(self, block: Block) -> Vector:
-        labels = np.asarray(block.y, dtype=np.float64)
+        labels = np.nan_to_num(np.asarray(block.y, dtype=np.float64), nan=-1.0)  # no class of these
         known = present(block) * ((labels >= 0) & (labels < self.classes))
         place = np.clip(labels, 0, self.classes - 1).astype(np.int64)
         return np.asarray(np.bincount(place, weights=whole(known, 1.0), minlength=self.classes), dtype=np.float64)

@@ -32,7 +32,7 @@ from dperm.release.plan import Settings, Shape, Target
 from dperm.release.settings import StageSettings
 from dperm.rows.base import Block
 from dperm.rows.exact import Tallied, whole
-from dperm.terms.affine import Features
+from dperm.terms.affine import Features, settled
 from dperm.terms.gridded import gridded
 from dperm.terms.statistics import BINS, Histogram, present
 
@@ -110,7 +110,7 @@ class SignedHistogram(Histogram):
     top: float
 
     def tally(self, block: Block) -> Vector:
-        values = self.residuals.slopes(block)
+        values = settled(self.residuals.slopes(block))
         sizes = np.maximum(np.abs(values), self.top * 1e-30)
         place = np.clip(np.floor(2.0 * np.log2(self.top / sizes)), 0, BINS - 1).astype(np.int64) + BINS * (values < 0)
         return np.asarray(np.bincount(place, weights=whole(present(block), 1.0), minlength=2 * BINS), dtype=np.float64)
