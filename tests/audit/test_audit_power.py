@@ -24,7 +24,8 @@ def test_there_are_ten():
 
 @pytest.mark.parametrize("name", [name for name in PLANTS if name not in SLOW])
 def test_a_planted_bug_is_reported(name):
-    assert PLANTS[name].audit(broken=True, share=SHARE).violates is True
+    share = 1.0 if name == "exact n under add-remove" else SHARE  # with a part of its trials it was missed once in fifty
+    assert PLANTS[name].audit(broken=True, share=share).violates is True
 
 
 _seen = {}
