@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 
@@ -326,22 +327,24 @@ def test_every_estimator_fits_a_table_without_rows_where_their_number_is_protect
 def test_options_fit_a_table_without_rows_as_they_fit_one_row(n):
     """Error bars, curves, interactions, an assumed bound: none tells an empty table from one with a row."""
     common = {"epsilon": 1.0, "relation": "add-remove", "nominal_n": 100}
-    X, y, bounded = np.zeros((n, 2)), np.zeros(n), {"bounds": (-1, 1)} | common
+    X, y, bounded, made = np.zeros((n, 2)), np.zeros(n), {"bounds": (-1, 1)} | common, []
     for classes in ([0, 1], [0, 1, 2]):
-        dperm.LogisticRegression(classes=classes, intervals=True, **bounded).fit(X, y)
-        dperm.LogisticRegression(classes=classes, intervals=True, max_weight=2.0, **bounded).fit(X, y, sample_weight=np.ones(n))
-        dperm.LogisticRegression(classes=classes, intervals=True, max_rows_per_person=2, **bounded).fit(X, y, groups=np.arange(n))
-        dperm.LogisticRegression(classes=classes, method=Gradient(clip=None, steps=3), **bounded).fit(X, y)
-        dperm.GAMClassifier(classes=classes, **bounded).fit(X, y)
+        logistic = functools.partial(dperm.LogisticRegression, classes=classes, **bounded)
+        made.append(logistic(intervals=True).fit(X, y))
+        made.append(logistic(intervals=True, max_weight=2.0).fit(X, y, sample_weight=np.ones(n)))
+        made.append(logistic(intervals=True, max_rows_per_person=2).fit(X, y, groups=np.arange(n)))
+        made.append(logistic(method=Gradient(clip=None, steps=3)).fit(X, y))
+        made.append(dperm.GAMClassifier(classes=classes, **bounded).fit(X, y))
     for name in ("LinearRegression", "HuberRegressor", "QuantileRegressor", "PoissonRegressor"):
-        getattr(dperm, name)(y_bounds=(0, 1), intervals=True, **bounded).fit(X, y)
-    dperm.GAMRegressor(y_bounds=(0, 3), loss="poisson", **bounded).fit(X, y)
+        made.append(getattr(dperm, name)(y_bounds=(0, 1), intervals=True, **bounded).fit(X, y))
+    made.append(dperm.GAMRegressor(y_bounds=(0, 3), loss="poisson", **bounded).fit(X, y))
     columns = {"a": {"type": "numeric", "low": -1, "high": 1}, "b": {"type": "categorical", "levels": ["u", "v"]},
                "c": {"type": "numeric", "low": 0, "high": 1, "shape": "smooth"}}  # fmt: skip
     target = {"column": "t", "type": "classes", "classes": ["no", "yes"]}
     schema = {"columns": columns, "interactions": [["a", "b"]], "target": target}
     table = pd.DataFrame({"a": np.zeros(n), "b": ["u"] * n, "c": np.zeros(n), "t": ["no"] * n})
-    dperm.LogisticRegression(schema=schema, **common).fit(table)
+    made.append(dperm.LogisticRegression(schema=schema, **common).fit(table))
+    assert all(np.isfinite(model.w_).all() and model.certificate_.verify().ok for model in made)
 
 
 def test_sums_with_weights_of_any_size_go_through_a_solve(generator):
