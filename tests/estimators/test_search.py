@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -306,3 +307,23 @@ def test_the_report_of_a_search_states_the_search_and_not_its_run(tmp_path):
     inner = search.certificate_.record["best"]["statement"]
     assert inner[:40] not in page and "<script" not in page
     assert "chosen" in search.report(tmp_path / "search.md").read_text(encoding="utf-8")
+
+
+def test_neither_warnings_nor_progress_tell_how_many_runs_there_were(monkeypatch) -> None:
+    """K must stay secret, so that what is said belongs to the settings: once for each, before the debit."""
+    X, y = threshold(60)
+    base = LogisticRegression(bounds=(-1, 1), classes=[0, 1], method="scaled-gradient", verbose=1)
+    fitted: list[int] = []
+    plain = LogisticRegression.fit
+    monkeypatch.setattr(LogisticRegression, "fit", lambda self, *data: (fitted.append(self.verbose), plain(self, *data))[1])
+    told, runs = set(), set()
+    for seed in range(4):
+        fitted.clear()
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            PrivateGridSearch(base, {"radius": [5.0, 9.0]}, 1.0, 1e-6, expected_runs=8.0, random_state=seed).fit(X, y[:, None])
+        runs.add(len(fitted))
+        told.add(tuple(str(warning.message) for warning in seen))
+        assert set(fitted) == {0}
+    assert len(runs) > 1 and len(told) == 1
+    assert sum("LITTLE CAN BE LEARNT" in text for text in next(iter(told))) == 1

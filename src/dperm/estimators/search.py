@@ -14,6 +14,7 @@ own): .8529 instead of .8536 at ε = 1, .836 instead of .848 at ε = 0.1. `docs/
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterator, Mapping, Sized
 from dataclasses import dataclass
 from functools import lru_cache
@@ -50,6 +51,7 @@ from dperm.rows.base import Rows, Term, sum_step
 from dperm.walk.certificate import Certificate
 from dperm.walk.claims import Claim, differences, noise_again
 from dperm.walk.fitting import execute
+from dperm.words.notices import speak
 
 FORMAT = "dperm-search/1"
 Run = tuple[float, Mapping[str, object], PrivateEstimator]  # score, setting, model
@@ -123,7 +125,8 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):
         fit_mu, score_mu = mu * math.sqrt(1 - self.score_share) * (1 - 1e-9), mu * math.sqrt(self.score_share) * (1 - 1e-9)
         settings = list(ParameterGrid(self.param_grid))
         budget = {"epsilon": gaussian_epsilon(target.delta, fit_mu), "delta": target.delta, "noise": self.noise, "ledger": None}
-        d = self._affordable([clone(base).set_params(**chosen, **budget) for chosen in settings], data, n, fit_mu)
+        budget["verbose"] = 0  # a line for every run would tell how many there are
+        d = self._affordable([clone(base).set_params(**(chosen | budget)) for chosen in settings], data, n, fit_mu)
         source = noise_source(self.noise, self.random_state)
         source.generator()  # the exact sampler has none: it refuses here, before the debit
         planned = search_plan(target, self.runs, self.expected_runs, n, d)
@@ -135,10 +138,12 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):
             for _ in range(draw(law, generator)):
                 chosen = settings[int(generator.integers(len(settings)))]
                 seed = int(generator.integers(2**62)) if isinstance(source, SeededNoise) else None
-                model = clone(base).set_params(**chosen, **budget, random_state=seed)
-                data.fit(model)
+                model = clone(base).set_params(**(chosen | budget), random_state=seed)
+                with warnings.catch_warnings():  # they were given for every setting; one for every run would tell K
+                    warnings.simplefilter("ignore")
+                    data.fit(model)
+                    score = self._score(data.scored(model), score_mu, source)
                 _gaussian(model.plan_, fit_mu)
-                score = self._score(data.scored(model), score_mu, source)
                 if best is None or score > best[0]:
                     best = (score, chosen, model)
             return best
@@ -186,12 +191,17 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):
 
     @staticmethod
     def _affordable(models: list[PrivateEstimator], data: InMemory | OnSpark, n: int, mu: float) -> int:
-        """Plan every setting, so that one which cannot be paid for is refused before the debit; the number of encoded columns."""
+        """Plan every setting, so that one which cannot be paid for is refused before the debit, and give the warnings of all;
+        the number of encoded columns."""
+        said: dict[str, None] = {}
         for model in models:
             check_declared(model)
             interval, heaviest = data.declare(model)
             declared = declaration(model, interval, n, 1, heaviest, "row")
-            _gaussian(declared.plan(), mu)
+            planned, expected = declared.plan(), declared.intervals()
+            _gaussian(planned, mu)
+            said |= dict.fromkeys([*planned.warnings, *([] if expected is None else [expected.words])])
+        speak(said)
         return declared.shape.d
 
     @staticmethod
