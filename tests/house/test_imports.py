@@ -102,16 +102,3 @@ def test_public_names_resolve():
     assert set(dperm.__all__) <= set(dir(dperm))
     with pytest.raises(AttributeError, match="no attribute"):
         dperm.Logistic  # noqa: B018
-
-
-def test_old_module_names_lead_to_the_new_places():
-    """Version 0.1 had its modules elsewhere: their names work, with a warning, until the next version."""
-    import importlib
-
-    import dperm
-
-    assert len(dperm._MOVED) >= 40
-    for old, new in dperm._MOVED.items():
-        sys.modules.pop(f"dperm.{old}", None)
-        with pytest.warns(DeprecationWarning, match=f"dperm.{new} now"):
-            assert importlib.import_module(f"dperm.{old}") is importlib.import_module(f"dperm.{new}")

@@ -8,7 +8,7 @@ import functools
 import inspect
 import math
 from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -29,8 +29,8 @@ class ConditionError(ValueError):
 def theorem(function: Callable[P, R]) -> Callable[P, R]:
     """Check what every theorem shares: numbers are numbers, switches are switches, and the value is finite.
 
-    The annotations say which is which. Ranges and conditions stay with the theorem; numbers so extreme that the arithmetic
-    leaves the floating-point range end in a sentence instead of an infinity or a division by zero.
+    The annotations say which is which, and the name of a number its range (`RANGES`). Conditions stay with the theorem; numbers
+    so extreme that the arithmetic leaves the floating-point range end in a sentence instead of an infinity or a division by zero.
 
     >>> @theorem
     ... def half(n: float, rounded: bool = False) -> float:
@@ -50,6 +50,7 @@ def theorem(function: Callable[P, R]) -> Callable[P, R]:
     """
     signature = inspect.signature(function)
     kinds = {name: str(parameter.annotation).split(" | ") for name, parameter in signature.parameters.items()}
+    ranges = {name: RANGES.get(f"{function.__name__}.{name}", RANGES[name]) for name in kinds if name in RANGES}
 
     @functools.wraps(function)
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -57,6 +58,9 @@ def theorem(function: Callable[P, R]) -> Callable[P, R]:
         for name, value in given.arguments.items():
             given.arguments[name] = _plain(name, value, kinds[name])
         try:
+            for name, ranged in ranges.items():
+                if given.arguments.get(name) is not None:
+                    given.arguments[name] = ranged(name, given.arguments[name])
             with np.errstate(over="ignore", invalid="ignore"):  # inside root finders; the value itself is checked below
                 value = function(*given.args, **given.kwargs)
         except (ArithmeticError, RuntimeError, ValueError) as error:
@@ -145,6 +149,22 @@ def fraction(name: str, value: float) -> float:
     return float(value)
 
 
+# What a number may be, by its name: a theorem gets whole numbers as int and all others as float. A theorem in which a name has
+# another range is named with it.
+RANGES: Final[dict[str, Callable[[str, Any], float]]] = {
+    **dict.fromkeys(("n", "d", "hypotheses", "steps", "count", "rank", "phases", "classes"), count),
+    **dict.fromkeys(("epsilon", "lipschitz", "strong_convexity", "smoothness", "radius", "diameter", "step_size", "r"), positive),
+    **dict.fromkeys(("sensitivity", "gap", "rho", "noise", "self_bounding", "loss_range", "reach", "slack"), positive),
+    **dict.fromkeys(("x_norm", "half_width"), positive),
+    **dict.fromkeys(("delta", "alpha", "beta", "uniform_share"), fraction),
+    **dict.fromkeys(("tolerance", "seminorm", "parameter_radius", "intercept", "loss"), non_negative),
+    "lower_bound.delta": non_negative,
+    "phased_sgd_plan.smoothness": non_negative,
+    "phased_sgd_risk.smoothness": non_negative,
+    "projected_gradient_risk.noise": non_negative,
+}
+
+
 def relation_factor(relation: str) -> int:
     """κ: 2 for replace-one, 1 for zero-out and add-remove (the factor of a sum of vectors)."""
     return kappa(relation)
@@ -170,10 +190,7 @@ def declared_diameter(radius: float | None, diameter: float | None) -> float:
             f"Expected exactly one of radius and diameter, found radius={radius}, diameter={diameter}. "
             "Pass radius= for a ball, or diameter= for any convex set."
         )
-    if radius is not None:
-        return 2.0 * positive("radius", radius)
-    assert diameter is not None
-    return positive("diameter", diameter)
+    return 2.0 * radius if radius is not None else float(diameter or 0.0)
 
 
 def _scalar(value: object, name: str = "") -> float:

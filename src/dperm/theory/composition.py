@@ -9,8 +9,7 @@ import math
 from scipy.optimize import brentq
 
 from dperm.privacy.gaussian import gaussian_epsilon
-from dperm.theory.checks import count as whole
-from dperm.theory.checks import fraction, positive, theorem
+from dperm.theory.checks import theorem
 
 COMPOSITION_RULES = ("basic", "advanced", "zcdp", "exact")
 
@@ -30,7 +29,7 @@ def composition_epsilon(rho: float, count: float, delta: float, rule: str = "exa
     >>> round(composition_epsilon(rho=1e-2, count=100, delta=1e-5), 4)
     4.3772
     """
-    rho, k, delta = positive("rho", rho), whole("count", count), fraction("delta", delta)
+    k = count
     if rule == "exact":
         return gaussian_epsilon(delta, math.sqrt(k * rho))
     if rule == "basic":
@@ -51,10 +50,9 @@ def composition_rho(epsilon: float, count: float, delta: float, rule: str = "exa
     >>> round(composition_rho(epsilon=1.6174, count=100, delta=1e-5, rule="advanced"), 5)
     0.001
     """
-    epsilon, k, delta = positive("epsilon", epsilon), whole("count", count), fraction("delta", delta)
 
     def spent(log_rho: float) -> float:
-        return composition_epsilon(math.exp(log_rho), k, delta, rule) - epsilon
+        return composition_epsilon(math.exp(log_rho), count, delta, rule) - epsilon
 
     low, high = -1.0, 1.0
     while spent(low) > 0:

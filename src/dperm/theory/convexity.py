@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dperm.theory.checks import ConditionError, count, non_negative, positive, theorem
+from dperm.theory.checks import ConditionError, theorem
 
 Function = Callable[..., float]  # of a number, or of a row of numbers
 NO_MINIMISER: Final[tuple[str, ...]] = ("separable", "open-set")
@@ -93,12 +93,12 @@ def two_layer_gap(loss: float, classes: float = 2) -> float:
     >>> round(two_layer_gap(loss=0.1, classes=10), 4)
     2.2026
     """
-    K = count("classes", classes)
-    if K < 2:
-        raise ValueError(f"Expected classes >= 2, found {K}. Pass the number of classes.")
-    if non_negative("loss", loss) >= math.log(K):
-        raise ConditionError(f"Expected loss < ln(classes) = {math.log(K):.4g}, found {loss}. Pass weights better than guessing.")
-    return math.log(K) - loss
+    if classes < 2:
+        raise ValueError(f"Expected classes >= 2, found {classes}. Pass the number of classes.")
+    gap = math.log(classes) - loss
+    if gap <= 0:
+        raise ConditionError(f"Expected loss < ln(classes) = {gap + loss:.4g}, found {loss}. Pass weights better than guessing.")
+    return gap
 
 
 @theorem
@@ -120,7 +120,6 @@ def infimum_gap(example: str, reach: float) -> float:
     """
     if example not in NO_MINIMISER:
         raise ValueError(f"Expected example in {', '.join(NO_MINIMISER)}, found {example!r}. Pass one of them.")
-    reach = positive("reach", reach)
     return math.log1p(math.exp(-reach)) if example == "separable" else 1 / (1 + reach)
 
 

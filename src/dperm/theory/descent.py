@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass
 
 from dperm.privacy.gaussian import gaussian_epsilon, gaussian_mu
-from dperm.theory.checks import count, fraction, non_negative, positive, printed_relation, relation_factor, theorem
+from dperm.theory.checks import printed_relation, relation_factor, theorem
 
 NOISE_RULES = ("exact", "zcdp", "lecture-002", "lecture-004")
 
@@ -49,12 +49,6 @@ def gradient_noise(
     >>> round(gradient_noise(n=1, lipschitz=1, epsilon=1, delta=1e-6, relation="zero-out"), 6)
     4.224679
     """
-    n, steps = count("n", n), count("steps", steps)
-    lipschitz, epsilon, delta = (
-        positive("lipschitz", lipschitz),
-        positive("epsilon", epsilon),
-        fraction("delta", delta),
-    )
     factor = relation_factor(relation)
     if rule == "exact":
         return factor * lipschitz * math.sqrt(steps) / (n * gaussian_mu(epsilon, delta))
@@ -79,9 +73,8 @@ def noise_epsilon(
     >>> round(noise_epsilon(1, 1, claimed, 1e-5, steps=100), 4)        # E24: claimed 1
     1.1099
     """
-    n, steps = count("n", n), count("steps", steps)
-    mu = math.sqrt(steps) * relation_factor(relation) * positive("lipschitz", lipschitz) / (n * positive("noise", noise))
-    return gaussian_epsilon(fraction("delta", delta), mu)
+    mu = math.sqrt(steps) * relation_factor(relation) * lipschitz / (n * noise)
+    return gaussian_epsilon(delta, mu)
 
 
 @theorem
@@ -129,18 +122,12 @@ def projected_gradient_risk(
     if beta is not None:
         raise ValueError("Expected beta only with a privacy target, found beta without epsilon. Pass epsilon and delta.")
     reach = _reach(diameter, radius)
-    steps, lipschitz, noise = (
-        count("steps", steps),
-        positive("lipschitz", lipschitz),
-        non_negative("noise", noise),
-    )
     if noise > 0 and d is None:
         raise ValueError("Expected d together with noise, found None. Pass the dimension.")
-    dimension = 0 if d is None else count("d", d)
-    size = math.sqrt(lipschitz**2 + dimension * noise**2)
+    size = math.sqrt(lipschitz**2 + (d or 0) * noise**2)
     if as_printed:
         return 2 * lipschitz * reach * (size if noise > 0 else 1.0) / math.sqrt(steps)
-    step = reach / (size * math.sqrt(steps)) if step_size is None else positive("step_size", step_size)
+    step = reach / (size * math.sqrt(steps)) if step_size is None else step_size
     return reach**2 / (2 * step * steps) + step * size**2 / 2
 
 
@@ -184,12 +171,11 @@ def gradient_descent_risk(
     >>> round(gradient_descent_risk(1000, 50, 1, 1, epsilon=1, delta=1e-6, steps=1000), 6)
     0.067599
     """
-    n, d, lipschitz = count("n", n), count("d", d), positive("lipschitz", lipschitz)
-    ratio = relation_factor(relation) / (n * gaussian_mu(positive("epsilon", epsilon), fraction("delta", delta)))
+    ratio = relation_factor(relation) / (n * gaussian_mu(epsilon, delta))
     if strong_convexity is not None:
         if beta is not None or as_printed:
             raise ValueError("Expected no beta or as_printed with strong_convexity. Drop one of them.")
-        return _strongly_convex(d, lipschitz, ratio, steps, positive("strong_convexity", strong_convexity))
+        return _strongly_convex(d, lipschitz, ratio, steps, strong_convexity)
     reach = _reach(diameter, radius)
     if as_printed:
         printed_relation(relation)
@@ -197,11 +183,11 @@ def gradient_descent_risk(
             raise ValueError("Expected steps and no beta with as_printed=True. Pass the number of steps.")
         sigma = gradient_noise(1, lipschitz, epsilon, delta, steps, rule="lecture-004")
         size = math.sqrt(lipschitz**2 + d * sigma**2)
-        return 2 * lipschitz * reach * size / math.sqrt(count("steps", steps)) / n
+        return 2 * lipschitz * reach * size / math.sqrt(steps) / n
     if beta is not None:
         across = reach if radius is None else 2 * reach  # an iterate may lie opposite to the minimiser
-        return _high_probability(d, lipschitz, reach, across, ratio, steps, fraction("beta", beta))
-    floor = 0.0 if steps is None else 1 / count("steps", steps)
+        return _high_probability(d, lipschitz, reach, across, ratio, steps, beta)
+    floor = 0.0 if steps is None else 1 / steps
     return lipschitz * reach * math.sqrt(floor + d * ratio**2)
 
 
@@ -209,8 +195,7 @@ def _strongly_convex(d: float, lipschitz: float, ratio: float, steps: float | No
     """2L²(1 + Td·ratio²)/(λ̄(T+1)), or its limit as T grows."""
     if steps is None:
         return 2 * d * (lipschitz * ratio) ** 2 / curvature
-    total = count("steps", steps)
-    return 2 * lipschitz**2 * (1 + total * d * ratio**2) / (curvature * (total + 1))
+    return 2 * lipschitz**2 * (1 + steps * d * ratio**2) / (curvature * (steps + 1))
 
 
 @theorem
@@ -236,17 +221,16 @@ def gradient_descent_plan(
     >>> plan.steps, round(plan.risk, 5), round(plan.step_size, 5)
     (6833, 0.03968, 0.00369)
     """
-    ratio = relation_factor(relation) / (count("n", n) * gaussian_mu(positive("epsilon", epsilon), fraction("delta", delta)))
+    ratio = relation_factor(relation) / (n * gaussian_mu(epsilon, delta))
     if steps is None:
-        grown = (1 + positive("slack", slack)) ** 2 - 1
-        steps = math.ceil(1 / (grown * count("d", d) * ratio**2))
+        grown = (1 + slack) ** 2 - 1
+        steps = math.ceil(1 / (grown * d * ratio**2))
     risk = gradient_descent_risk(
         n, d, lipschitz, diameter, epsilon=epsilon, delta=delta, steps=steps, relation=relation, radius=radius
     )
     noise = gradient_noise(n, lipschitz, epsilon, delta, steps, relation)
-    reach, total = _reach(diameter, radius), count("steps", steps)
-    step = reach / math.sqrt(total * (lipschitz**2 + d * noise**2))
-    return DescentPlan(risk=risk, steps=total, step_size=step, noise=noise)
+    step = _reach(diameter, radius) / math.sqrt(steps * (lipschitz**2 + d * noise**2))
+    return DescentPlan(risk=risk, steps=int(steps), step_size=step, noise=noise)
 
 
 def _high_probability(
@@ -255,13 +239,12 @@ def _high_probability(
     x = math.log(3 / beta)
     if steps is None:
         return lipschitz * ratio * (reach * math.sqrt(d) + across * math.sqrt(2 * x))
-    total = count("steps", steps)
-    sigma = lipschitz * ratio * math.sqrt(total)
-    step = reach / math.sqrt(total * (lipschitz**2 + d * sigma**2))
-    cross = 2 * lipschitz * sigma * math.sqrt(2 * x / total)
-    square = sigma**2 * (d + 2 * math.sqrt(d * x / total) + 2 * x / total)
-    drift = sigma * across * math.sqrt(2 * x / total)
-    return reach**2 / (2 * step * total) + step / 2 * (lipschitz**2 + cross + square) + drift
+    sigma = lipschitz * ratio * math.sqrt(steps)
+    step = reach / math.sqrt(steps * (lipschitz**2 + d * sigma**2))
+    cross = 2 * lipschitz * sigma * math.sqrt(2 * x / steps)
+    square = sigma**2 * (d + 2 * math.sqrt(d * x / steps) + 2 * x / steps)
+    drift = sigma * across * math.sqrt(2 * x / steps)
+    return reach**2 / (2 * step * steps) + step / 2 * (lipschitz**2 + cross + square) + drift
 
 
 def _reach(diameter: float | None, radius: float | None) -> float:
@@ -271,4 +254,4 @@ def _reach(diameter: float | None, radius: float | None) -> float:
             f"Expected exactly one of diameter and radius, found diameter={diameter}, radius={radius}. "
             "Pass a bound on the distance from the start to the minimiser."
         )
-    return positive("diameter", diameter) if diameter is not None else positive("radius", radius or 0.0)
+    return diameter if diameter is not None else radius or 0.0

@@ -8,16 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaincinv
 
-from dperm.theory.checks import (
-    ConditionError,
-    count,
-    declared_diameter,
-    fraction,
-    positive,
-    printed_relation,
-    relation_factor,
-    theorem,
-)
+from dperm.theory.checks import ConditionError, declared_diameter, positive, printed_relation, relation_factor, theorem
 
 
 @theorem
@@ -35,9 +26,7 @@ def exponential_mechanism_tail(
     >>> round(exponential_mechanism_tail(hypotheses=1000, sensitivity=1, epsilon=1, beta=0.05), 4)
     19.807
     """
-    size, beta = count("hypotheses", hypotheses), fraction("beta", beta)
-    factor = relation_factor(relation) * positive("sensitivity", sensitivity) / positive("epsilon", epsilon)
-    return factor * (math.log(size) - math.log(beta))
+    return relation_factor(relation) * sensitivity / epsilon * (math.log(hypotheses) - math.log(beta))
 
 
 @theorem
@@ -49,9 +38,8 @@ def exponential_mechanism_failure(
     >>> round(exponential_mechanism_failure(1000, 1, 1, gap=19.807), 4)
     0.05
     """
-    size = count("hypotheses", hypotheses)
-    rate = positive("epsilon", epsilon) / (relation_factor(relation) * positive("sensitivity", sensitivity))
-    return min(1.0, math.exp(min(0.0, math.log(size) - rate * positive("gap", gap))))
+    rate = epsilon / (relation_factor(relation) * sensitivity)
+    return min(1.0, math.exp(min(0.0, math.log(hypotheses) - rate * gap)))
 
 
 def exponential_probabilities(
@@ -121,26 +109,23 @@ def exponential_erm_risk(
     >>> exponential_erm_risk(10**4, 10, 1, radius=1, epsilon=1, convex=True)
     0.004
     """
-    n, d = count("n", n), count("d", d)
-    lipschitz, epsilon = positive("lipschitz", lipschitz), positive("epsilon", epsilon)
     factor = relation_factor(relation)
     width = declared_diameter(radius, diameter)
-    tail = None if beta is None else fraction("beta", beta)
     if as_printed:
         printed_relation(relation)
-        if radius is None or (tail is None and not convex):
+        if radius is None or (beta is None and not convex):
             raise ValueError("Expected radius and beta with as_printed=True. Pass both: Theorem 2.5 is stated with them.")
         factor = 1  # Δ = GR instead of 2GR: half of the corrected κ
     unit = factor * lipschitz * width / (n * epsilon)
     if convex:
-        return unit * (d if tail is None else float(gammaincinv(d, 1 - tail)))
-    cover = factor * width * d / (n * epsilon) if r is None else positive("r", r)
+        return unit * (d if beta is None else float(gammaincinv(d, 1 - beta)))
+    cover = factor * width * d / (n * epsilon) if r is None else r
     if cover > width / 2:
         raise ConditionError(
             f"Expected r <= R (R = half the diameter = {width / 2:g}) in Theorem 2.5, found r = {cover:g}. "
             f"Raise n * epsilon to at least {2 * factor * d}, or pass a smaller r."
         )
-    spread = 1.0 if tail is None else math.log(1 / tail)
+    spread = 1.0 if beta is None else math.log(1 / beta)
     return cover * lipschitz + unit * (d * math.log(width / cover) + spread)
 
 
@@ -156,7 +141,6 @@ def exponential_privacy_loss(n: float, epsilon: float, as_printed: bool = False)
     >>> exponential_privacy_loss(1000, 1) < 1
     True
     """
-    n, epsilon = count("n", n), positive("epsilon", epsilon)
     k = epsilon / 2 if as_printed else epsilon / 4
 
     def log_normaliser(a: float) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from dperm.theory.checks import count, fraction, positive, theorem
+from dperm.theory.checks import fraction, theorem
 
 LOWER_BOUND_KINDS = ("convex", "strongly-convex")
 
@@ -42,7 +42,6 @@ def lower_bound(kind: str, n: float, d: float, epsilon: float, delta: float | No
     >>> round(bound, 6), bound.label
     (0.000707, 'slope only, constant unknown: Ω(min(1, √d/(nε)))')
     """
-    n, d, epsilon = count("n", n), count("d", d), positive("epsilon", epsilon)
     pure = delta is None or delta == 0
     if not pure:
         fraction("delta", float(delta or 0.0))

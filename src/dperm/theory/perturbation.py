@@ -13,16 +13,7 @@ from scipy.optimize import brentq, minimize_scalar
 from scipy.special import gammaincinv
 
 from dperm.privacy.gaussian import gaussian_delta, gaussian_mu
-from dperm.theory.checks import (
-    ConditionError,
-    count,
-    fraction,
-    non_negative,
-    positive,
-    printed_relation,
-    relation_factor,
-    theorem,
-)
+from dperm.theory.checks import ConditionError, printed_relation, relation_factor, theorem
 
 
 @theorem
@@ -41,9 +32,7 @@ def output_sensitivity(
     >>> round(output_sensitivity(1000, 1, 0.01, tolerance=1e-6), 4)
     0.2002
     """
-    curvature = positive("strong_convexity", strong_convexity)
-    record = relation_factor(relation) * positive("lipschitz", lipschitz) / (count("n", n) * curvature)
-    return record + 2 * non_negative("tolerance", tolerance) / curvature
+    return relation_factor(relation) * lipschitz / (n * strong_convexity) + 2 * tolerance / strong_convexity
 
 
 @theorem
@@ -85,27 +74,24 @@ def output_perturbation_risk(
     >>> round(output_perturbation_risk(10**4, 10, 1, epsilon=1, radius=1), 6)
     0.063246
     """
-    n, d = count("n", n), count("d", d)
-    lipschitz, epsilon = positive("lipschitz", lipschitz), positive("epsilon", epsilon)
     if as_printed:
         printed_relation(relation)
-        return positive("strong_convexity", _needed(strong_convexity)) * d / (lipschitz * epsilon)
-    first, second = _norm_moments(d, epsilon, None if delta is None else fraction("delta", delta), beta)
+        return _needed(strong_convexity) * d / (lipschitz * epsilon)
+    first, second = _norm_moments(d, epsilon, delta, beta)
 
     def risk(curvature: float) -> float:
         scale = output_sensitivity(n, lipschitz, curvature, relation)
         if smoothness is None:
             return lipschitz * first * scale + _bias(curvature, radius)
         # an added ridge (radius given) counts towards the smoothness of what is perturbed
-        total = positive("smoothness", smoothness) + (0.0 if radius is None else curvature)
+        total = smoothness + (0.0 if radius is None else curvature)
         return total / 2 * second * scale**2 + _bias(curvature, radius)
 
     if strong_convexity is None:
         return _best_ridge(risk, radius, lipschitz, least=0.0)
-    curvature = positive("strong_convexity", strong_convexity)
     if smoothness is not None and radius is None:
-        _same_objective(smoothness, curvature)
-    return risk(curvature)
+        _same_objective(smoothness, strong_convexity)
+    return risk(strong_convexity)
 
 
 def _same_objective(smoothness: float, curvature: float) -> None:
@@ -154,12 +140,10 @@ def objective_perturbation_risk(
     >>> 2 * 10 * 11 / (1e4**2 * 0.01)
     0.00022
     """
-    n, d = count("n", n), count("d", d)
-    lipschitz, epsilon = positive("lipschitz", lipschitz), positive("epsilon", epsilon)
-    curvature_of_loss = lipschitz**2 / 4 if smoothness is None else positive("smoothness", smoothness)
+    curvature_of_loss = lipschitz**2 / 4 if smoothness is None else smoothness
     if as_printed:
         printed_relation(relation)
-        return lipschitz * d / (epsilon * n * positive("strong_convexity", _needed(strong_convexity))) / n
+        return lipschitz * d / (epsilon * n * _needed(strong_convexity)) / n
     _, second = _norm_moments(d, 1.0, None if delta is None else 0.0, beta)
 
     def risk(curvature: float) -> float:
@@ -175,7 +159,7 @@ def objective_perturbation_risk(
         # C4.2 switches on at this ridge: the risk jumps down there, so it is searched on both sides
         switch = None if self_bounding is None else relation_factor(relation) * self_bounding * lipschitz**2 / epsilon / n
         return _best_ridge(risk, radius, lipschitz, least, switch)
-    return risk(positive("strong_convexity", strong_convexity))
+    return risk(strong_convexity)
 
 
 @theorem
@@ -213,12 +197,9 @@ def objective_noise(
     2.0
     """
     factor = relation_factor(relation)
-    lipschitz, epsilon = positive("lipschitz", lipschitz), positive("epsilon", epsilon)
-    ridge = count("n", n) * positive("strong_convexity", strong_convexity)
-    loss_curvature = lipschitz**2 / 4 if smoothness is None else positive("smoothness", smoothness)
-    if delta is not None:
-        fraction("delta", delta)
-    strength = None if self_bounding is None else positive("self_bounding", self_bounding) * lipschitz**2 / ridge
+    ridge = n * strong_convexity
+    loss_curvature = lipschitz**2 / 4 if smoothness is None else smoothness
+    strength = None if self_bounding is None else self_bounding * lipschitz**2 / ridge
     free = strength is not None and strength * factor <= epsilon * (1 + 1e-12)  # the threshold counts in spite of rounding
     if free and (delta is None or factor == 1):
         return lipschitz * (factor / epsilon if delta is None else 1 / gaussian_mu(epsilon, delta))
@@ -280,13 +261,11 @@ def _norm_moments(d: float, epsilon: float, delta: float | None, beta: float | N
 
     `delta=0.0` stands for a standard normal vector whose scale the caller multiplies in.
     """
-    if beta is not None:
-        fraction("beta", beta)
     if delta is None:
         norm = d if beta is None else float(gammaincinv(d, 1 - beta))
         square = d * (d + 1) if beta is None else norm**2
         return norm / epsilon, square / epsilon**2
-    mu = 1.0 if delta == 0.0 else gaussian_mu(epsilon, fraction("delta", delta))
+    mu = 1.0 if delta == 0.0 else gaussian_mu(epsilon, delta)
     square = d if beta is None else 2 * float(gammaincinv(d / 2, 1 - beta))
     return math.sqrt(square) / mu, square / mu**2
 
@@ -298,7 +277,7 @@ def _needed(strong_convexity: float | None) -> float:
 
 
 def _bias(curvature: float, radius: float | None) -> float:
-    return 0.0 if radius is None else curvature * positive("radius", radius) ** 2 / 2
+    return 0.0 if radius is None else curvature * radius**2 / 2
 
 
 def _best_ridge(
@@ -317,7 +296,7 @@ def _best_ridge(
             "or radius= (a bound on the minimiser's norm) to let the best ridge be chosen."
         )
     # a ridge above 2L/B has a bias above L·B, worse than answering without looking at the data
-    top = math.log(4 * lipschitz / positive("radius", radius))
+    top = math.log(4 * lipschitz / radius)
     bottom = math.log(least * (1 + 1e-9)) if least > 0 else top - 60.0
     pieces = [(bottom, top)]
     if switch is not None:

@@ -6,16 +6,7 @@ import math
 from dataclasses import dataclass
 
 from dperm.privacy.gaussian import gaussian_mu
-from dperm.theory.checks import (
-    ConditionError,
-    count,
-    fraction,
-    non_negative,
-    positive,
-    printed_relation,
-    relation_factor,
-    theorem,
-)
+from dperm.theory.checks import ConditionError, printed_relation, relation_factor, theorem
 from dperm.theory.sample_sizes import uniform_convergence_error
 
 
@@ -51,8 +42,7 @@ def generalisation_gap(
     >>> round(generalisation_gap(496, hypotheses=1000, beta=0.05), 4)
     0.0999
     """
-    n = count("n", n)
-    scale = 1.0 if loss_range is None else positive("loss_range", loss_range)
+    scale = 1.0 if loss_range is None else loss_range
     if hypotheses is not None:
         if beta is None or lipschitz is not None:
             raise ValueError("Expected beta and no lipschitz together with hypotheses. Pass beta.")
@@ -61,17 +51,16 @@ def generalisation_gap(
         raise ValueError(
             "Expected hypotheses, or lipschitz with one of radius and strong_convexity. Pass what is known of the class."
         )
-    lipschitz = positive("lipschitz", lipschitz)
     if strong_convexity is not None:
         if beta is not None:
             raise ValueError("Expected no beta with strong_convexity (the bound is in expectation). Drop beta.")
-        return 2 * lipschitz**2 / (n * positive("strong_convexity", strong_convexity))
-    gap = 2 * lipschitz * positive("radius", radius or 0.0) / math.sqrt(n)
+        return 2 * lipschitz**2 / (n * strong_convexity)
+    gap = 2 * lipschitz * (radius or 0.0) / math.sqrt(n)
     if beta is None:
         return gap
     if loss_range is None:
         raise ValueError("Expected loss_range together with beta, found None. Pass the length of the loss interval.")
-    return gap + scale * math.sqrt(math.log(1 / fraction("beta", beta)) / (2 * n))
+    return gap + scale * math.sqrt(math.log(1 / beta) / (2 * n))
 
 
 @dataclass(frozen=True)
@@ -114,9 +103,7 @@ def phased_sgd_plan(
     >>> plan.blocks
     (512, 256, 128)
     """
-    n, d = count("n", n), count("d", d)
-    lipschitz, reach = positive("lipschitz", lipschitz), positive("diameter", diameter)
-    mu = gaussian_mu(positive("epsilon", epsilon), fraction("delta", delta))
+    mu = gaussian_mu(epsilon, delta)
     if n < 2:
         raise ConditionError(f"Expected n >= 2 for one phase, found {n}. Pass more records.")
     if smoothness is None:
@@ -124,13 +111,12 @@ def phased_sgd_plan(
             "Expected smoothness for phased SGD, found None: the noise is proven for M-smooth losses and steps <= 2/M only. "
             "Pass smoothness= (0 for linear losses)."
         )
-    smoothness = non_negative("smoothness", smoothness)
     unit = relation_factor(relation) * lipschitz / mu  # σᵢ = unit · ηᵢ
     most = int(n).bit_length() - 1
-    counts = range(1, most + 1) if phases is None else (count("phases", phases),)
+    counts = range(1, most + 1) if phases is None else (int(phases),)
     if counts[-1] > most:
         raise ConditionError(f"Expected phases <= log2(n) = {most}, found {phases}. Pass fewer phases or more records.")
-    plans = [_phased(int(n), d, lipschitz, reach, unit, smoothness, k) for k in counts]
+    plans = [_phased(int(n), d, lipschitz, diameter, unit, smoothness, k) for k in counts]
     return min(plans, key=lambda plan: plan.risk)
 
 
@@ -173,12 +159,6 @@ def phased_sgd_risk(
     """
     if as_printed:
         printed_relation(relation)
-        n, d, epsilon, delta = (
-            count("n", n),
-            count("d", d),
-            positive("epsilon", epsilon),
-            fraction("delta", delta),
-        )
         order = 1 / math.sqrt(n) + math.sqrt(d * math.log(1 / delta)) / (epsilon * n)
-        return positive("lipschitz", lipschitz) * positive("diameter", diameter) * order
+        return lipschitz * diameter * order
     return phased_sgd_plan(n, d, lipschitz, diameter, epsilon=epsilon, delta=delta, smoothness=smoothness, relation=relation).risk

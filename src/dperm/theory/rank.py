@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dperm.privacy.gaussian import gaussian_mu
-from dperm.theory.checks import count, fraction, non_negative, positive, printed_relation, relation_factor, theorem
+from dperm.theory.checks import printed_relation, relation_factor, theorem
 
 RANK_RULES = ("exact", "consistent", "printed")
 
@@ -47,9 +47,7 @@ def rank_risk(
     >>> round(rank_risk(1000, 20, 1, 1, 1, 1e-5, rule="consistent"), 6)
     0.030365
     """
-    n, rank = count("n", n), count("rank", rank)
-    size = positive("lipschitz", lipschitz) * non_negative("seminorm", seminorm)
-    epsilon, delta = positive("epsilon", epsilon), fraction("delta", delta)
+    size = lipschitz * seminorm
     factor = relation_factor(relation)
     if rule not in RANK_RULES:
         raise ValueError(f"Expected rule in {', '.join(RANK_RULES)}, found {rule!r}. Pass one of them.")
@@ -59,7 +57,7 @@ def rank_risk(
             raise ValueError("Expected steps=None with the lecture's constants (they fix T = n²ε²). Drop steps.")
         constant = 2 if as_printed or rule == "printed" else 4
         return size * math.sqrt(1 + constant * rank * math.log(1 / delta)) / (epsilon * n)
-    floor = 0.0 if steps is None else 1 / count("steps", steps)
+    floor = 0.0 if steps is None else 1 / steps
     return size * math.sqrt(floor + rank * (factor / (n * gaussian_mu(epsilon, delta))) ** 2)
 
 

@@ -10,7 +10,7 @@ import math
 
 from scipy.optimize import brentq, minimize_scalar
 
-from dperm.theory.checks import count, fraction, positive, printed_relation, relation_factor, theorem
+from dperm.theory.checks import printed_relation, relation_factor, theorem
 from dperm.theory.exponential import exponential_mechanism_tail
 
 
@@ -33,11 +33,10 @@ def uniform_convergence_sample_size(
     >>> uniform_convergence_sample_size(1000, 0.1 / 3, 0.025, as_printed=True)  # E34, as printed
     30483
     """
-    size, alpha, beta = count("hypotheses", hypotheses), fraction("alpha", alpha), fraction("beta", beta)
     if as_printed:
-        return math.ceil(3 * _log_ratio(2 * size, beta) / alpha**2)
+        return math.ceil(3 * _log_ratio(2 * hypotheses, beta) / alpha**2)
     sides = 2 if two_sided else 1
-    return math.ceil(_log_ratio(sides * size, beta) / (2 * alpha**2))
+    return math.ceil(_log_ratio(sides * hypotheses, beta) / (2 * alpha**2))
 
 
 @theorem
@@ -50,9 +49,8 @@ def uniform_convergence_error(n: float, hypotheses: float, beta: float, two_side
     >>> round(uniform_convergence_error(n=496, hypotheses=1000, beta=0.05), 4)
     0.0999
     """
-    size, beta = count("hypotheses", hypotheses), fraction("beta", beta)
     sides = 2 if two_sided else 1
-    return min(1.0, math.sqrt(_log_ratio(sides * size, beta) / (2 * count("n", n))))
+    return min(1.0, math.sqrt(_log_ratio(sides * hypotheses, beta) / (2 * n)))
 
 
 @theorem
@@ -65,8 +63,7 @@ def agnostic_sample_size(hypotheses: float, alpha: float, beta: float) -> int:
     >>> agnostic_sample_size(hypotheses=1000, alpha=0.1, beta=0.05)
     1981
     """
-    size, alpha, beta = count("hypotheses", hypotheses), fraction("alpha", alpha), fraction("beta", beta)
-    return math.ceil(2 * _log_ratio(size + 1, beta) / alpha**2)
+    return math.ceil(2 * _log_ratio(hypotheses + 1, beta) / alpha**2)
 
 
 @theorem
@@ -107,12 +104,9 @@ def pac_sample_size(
     >>> pac_sample_size(1000, 0.1, 0.05, realizable=True)
     100
     """
-    size, alpha, beta = count("hypotheses", hypotheses), fraction("alpha", alpha), fraction("beta", beta)
     factor = relation_factor(relation)
     # price: records paid per unit of (ln|H| + ln 1/β₂), i.e. κ/ε
-    price = 0.0 if epsilon is None else factor / positive("epsilon", epsilon)
-    if uniform_share is not None:
-        fraction("uniform_share", uniform_share)
+    price = 0.0 if epsilon is None else factor / epsilon
     if as_printed:
         printed_relation(relation)
         if realizable:
@@ -120,17 +114,17 @@ def pac_sample_size(
                 "Expected realizable=False with as_printed=True, found True. "
                 "Lecture 4 prints no constant for the realizable case: drop as_printed."
             )
-        return _thirds(size, alpha, beta, epsilon, relation, as_printed=True)
+        return _thirds(hypotheses, alpha, beta, epsilon, relation, as_printed=True)
     if not optimise_split and uniform_share is None:
         if realizable:
-            halves = _log_ratio(size, beta / 2)
+            halves = _log_ratio(hypotheses, beta / 2)
             return math.ceil(_realizable_load(halves, halves, price, 0.5) / alpha)
-        return _thirds(size, alpha, beta, epsilon, relation, as_printed=False)
+        return _thirds(hypotheses, alpha, beta, epsilon, relation, as_printed=False)
 
-    return math.ceil(_at_the_split(size, alpha, beta, price, realizable, uniform_share))
+    return math.ceil(_at_the_split(hypotheses, alpha, beta, price, realizable, uniform_share))
 
 
-def _at_the_split(size: int, alpha: float, beta: float, price: float, realizable: bool, share: float | None) -> float:
+def _at_the_split(size: float, alpha: float, beta: float, price: float, realizable: bool, share: float | None) -> float:
     """m where β₁ = share·β, or at the best β₁."""
 
     def needed(uniform: float, private: float) -> float:
@@ -150,7 +144,7 @@ def _at_the_split(size: int, alpha: float, beta: float, price: float, realizable
     return float(best.fun)
 
 
-def _log_ratio(size: int, beta: float) -> float:
+def _log_ratio(size: float, beta: float) -> float:
     """ln(size/β), also for a class so large (2^d) that the number itself is no float."""
     return math.log(size) - math.log(beta)
 
@@ -179,7 +173,7 @@ def _realizable_load(target: float, private: float, price: float, share: float |
     return float(brentq(margin, c, high, xtol=1e-12, rtol=1e-14))
 
 
-def _thirds(size: int, alpha: float, beta: float, epsilon: float | None, relation: str, as_printed: bool) -> int:
+def _thirds(size: float, alpha: float, beta: float, epsilon: float | None, relation: str, as_printed: bool) -> int:
     """α' = α/3 three times (2α' for uniform convergence, α' for privacy), β' = β/2 twice; both must hold."""
     uniform = uniform_convergence_sample_size(size, alpha / 3, beta / 2, two_sided=True, as_printed=as_printed)
     if epsilon is None:
@@ -199,7 +193,7 @@ def privacy_is_free_above(alpha: float) -> float:
     >>> privacy_is_free_above(0.1)
     0.1
     """
-    return fraction("alpha", alpha)
+    return alpha
 
 
 @theorem

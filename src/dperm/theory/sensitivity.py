@@ -6,7 +6,7 @@ import math
 
 from scipy.optimize import minimize_scalar
 
-from dperm.theory.checks import count, non_negative, positive, relation_factor, theorem
+from dperm.theory.checks import relation_factor, theorem
 
 
 @theorem
@@ -38,11 +38,11 @@ def gradient_sensitivity(
     >>> [round(gradient_sensitivity(parameter_radius=b), 5) for b in (0.5, 1, 2, 5, 10, 50)]
     [1.02911, 1.0991, 1.26984, 1.61728, 1.82084, 1.98064]
     """
-    n, factor = count("n", n), relation_factor(relation)
+    factor = relation_factor(relation)
     norm = row_norm(d, domain, x_norm=x_norm, half_width=half_width, intercept=intercept)
     if parameter_radius is None:
         return factor * norm / n
-    return norm * _unit_sensitivity(non_negative("parameter_radius", parameter_radius) * norm, factor) / n
+    return norm * _unit_sensitivity(parameter_radius * norm, factor) / n
 
 
 @theorem
@@ -59,15 +59,12 @@ def row_norm(
     >>> row_norm(d=8, domain="box"), row_norm(x_norm=3, intercept=4)
     (3.0, 5.0)
     """
-    side, reach = positive("half_width", half_width), positive("x_norm", x_norm)
     if domain == "box":
         if d is None:
             raise ValueError("Expected d with domain='box', found None. Pass the number of features.")
-        constant = 1.0 if intercept is None else non_negative("intercept", intercept)
-        return math.sqrt(count("d", d) * side**2 + constant**2)
+        return math.sqrt(d * half_width**2 + (1.0 if intercept is None else intercept) ** 2)
     if domain == "ball":
-        constant = 0.0 if intercept is None else non_negative("intercept", intercept)
-        return math.hypot(reach, constant)
+        return math.hypot(x_norm, intercept or 0.0)
     raise ValueError(f"Expected domain 'ball' or 'box', found {domain!r}. Pass one of them.")
 
 
