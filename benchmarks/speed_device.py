@@ -17,11 +17,13 @@ import numpy as np
 import torch
 from speed_device_tiles import SHAPES, TYPES, ceiling, data, milliseconds
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "helpers"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
+
 
 import dperm
 from dperm.mechanisms import Gradient, Target
-from dperm.problem import LOSSES, DataBounds, Interval, LogisticLoss, MultinomialLoss, Problem, Ridge
+from dperm.problem import DataBounds, Interval, LogisticLoss, MultinomialLoss, Problem, Ridge
 from dperm.release.noise import RELEASE_SLACK
 from dperm.rows import DeviceRows, kernels, sum_step
 from dperm.terms.affine import Features
@@ -86,7 +88,7 @@ def every_width_and_loss() -> dict:
         total, step = fused(X, y, w)
         expected = exact(LogisticLoss(), X, y, torch.cat([w, w.new_zeros(1)]), CLIP, 1.0)
         widths[f"{d} {name}"] = float((total.double() * step - expected).norm() / expected.norm())
-    for loss in (example for kind in LOSSES.values() for example in kind.examples() if kernels.kernel_slope(example)):
+    for loss in filter(kernels.kernel_slope, losses()):
         X, y, w = data(100_003, 20, torch.float32, seed=2)
         y = y if loss.classification else y * torch.rand_like(y)
         rows = DeviceRows(X, y).bounded(DataBounds(50.0, Interval(-1, 1), 1.0))

@@ -102,3 +102,12 @@ def test_public_names_resolve():
     assert set(dperm.__all__) <= set(dir(dperm))
     with pytest.raises(AttributeError, match="no attribute"):
         dperm.Logistic  # noqa: B018
+
+
+@pytest.mark.parametrize("name", ["advice", "certificate", "ledger", "mechanisms.base", "rows.arrow_files", "schema"])
+def test_module_names_of_version_0_1_have_ended(name):
+    """They led to the new places, with a warning, in 0.2 to 0.4."""
+    import importlib
+
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module(f"dperm.{name}")

@@ -21,16 +21,13 @@ from dperm.problem import (
     WholeSpace,
     domain_from_spec,
 )
+from problem_cases import domains
 
 POINTS = 10_000
 DIMENSION = 3
 
 
-def instances():
-    return [item for cls in DOMAINS.values() for item in cls.examples(DIMENSION)]
-
-
-ALL = pytest.mark.parametrize("domain", instances(), ids=lambda item: json.dumps(item.spec()))
+ALL = pytest.mark.parametrize("domain", domains(DIMENSION), ids=lambda item: json.dumps(item.spec()))
 
 
 def tolerance_of(domain) -> float:

@@ -14,9 +14,6 @@ import scipy.sparse as sparse
 
 import dperm.problem
 from dperm.problem import (
-    DOMAINS,
-    LOSSES,
-    REGULARIZERS,
     AbsoluteLoss,
     Ball,
     Box,
@@ -39,21 +36,10 @@ from dperm.problem import (
     squared_loss_is_bounded,
     squared_loss_is_lipschitz,
 )
+from problem_cases import domains, losses, regularizers
 
 DIMENSION = 3
 DATA = DataBounds(x_norm=2.0, y=Interval(-1.0, 1.0), intercept=0.5)
-
-
-def losses():
-    return [item for cls in LOSSES.values() for item in cls.examples()]
-
-
-def domains(d):
-    return [item for cls in DOMAINS.values() for item in cls.examples(d)]
-
-
-def regularizers():
-    return [item for cls in REGULARIZERS.values() for item in cls.examples()]
 
 
 def sample(loss, domain, data, count=100, seed=5):

@@ -8,17 +8,14 @@ import math
 import numpy as np
 import pytest
 
-from dperm.problem import REGULARIZERS, ElasticNet, Lasso, NoRegularizer, Ridge, regularizer_from_spec
+from dperm.problem import ElasticNet, Lasso, NoRegularizer, Ridge, regularizer_from_spec
+from problem_cases import regularizers
 
 POINTS = 10_000
 DIMENSION = 4
 
 
-def instances():
-    return [item for cls in REGULARIZERS.values() for item in cls.examples()]
-
-
-ALL = pytest.mark.parametrize("regularizer", instances(), ids=lambda item: json.dumps(item.spec()))
+ALL = pytest.mark.parametrize("regularizer", regularizers(), ids=lambda item: json.dumps(item.spec()))
 
 
 def pairs():

@@ -12,7 +12,7 @@ import pytest
 
 import dperm
 from dperm.mechanisms import Gradient
-from dperm.problem import LOSSES, DataBounds, Interval, LogisticLoss, MultinomialLoss, ScaledLoss, SquaredLoss
+from dperm.problem import DataBounds, Interval, LogisticLoss, MultinomialLoss, ScaledLoss, SquaredLoss
 from dperm.release.noise import RELEASE_SLACK
 from dperm.rows import BLOCK_ROWS, DeviceRows, MemoryRows, sum_step
 from dperm.rows.kernels import LOSS_CODES, ROWS_PER_FLUSH, excess, kernel_slope, kernel_step, tile_sizes
@@ -20,10 +20,11 @@ from dperm.terms.affine import Features
 from dperm.terms.gradient import GradientTerm, SampledTerm, UnclippedGradientTerm
 from dperm.terms.objective import HessianProductTerm, MinimiserTerm, WeightedRows
 from dperm.terms.statistics import RowSum, WeightedGradientTerm
+from problem_cases import losses
 
 torch = pytest.importorskip("torch", reason="device rows need torch: pip install dperm[torch]")
 
-SCALAR = [example for loss in LOSSES.values() for example in loss.examples() if example.margins == 1]
+SCALAR = [loss for loss in losses() if loss.margins == 1]
 SCALAR.append(ScaledLoss(SquaredLoss(), 2.0))
 N, D = BLOCK_ROWS + 100, 5
 MAPPED = Features(0.0, np.linspace(-1, 1, D), np.linspace(0.5, 3, D))
@@ -217,7 +218,8 @@ def patched(tensor, scope):  # newer NumPy turns only 0-dimensional arrays into 
     plain(tensor, scope)
     scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))
 interpreter._patch_lang_tensor = patched
-from dperm.problem import LOSSES, ScaledLoss, SquaredLoss, LogisticLoss
+from problem_cases import losses
+from dperm.problem import ScaledLoss, SquaredLoss, LogisticLoss
 from dperm.rows.kernels import fused_counts, kernel_slope
 
 generator = np.random.default_rng(3)
@@ -230,7 +232,7 @@ def reference(loss, X, y, w, clip, bias, intercept, weight=None, after=None):
     if weight is not None and after is not None: s = s * weight
     return s @ Z
 found = {"errors": {}, "moves": [], "width": {}}
-SCALAR = [e for loss in LOSSES.values() for e in loss.examples() if e.margins == 1] + [ScaledLoss(SquaredLoss(), 2.0)]
+SCALAR = [loss for loss in losses() if loss.margins == 1] + [ScaledLoss(SquaredLoss(), 2.0)]
 for loss in SCALAR:
     slope = kernel_slope(loss)
     if slope is None: continue
@@ -283,7 +285,7 @@ print(json.dumps(found))
 @pytest.fixture(scope="module")
 def kernel():
     pytest.importorskip("triton", reason="the fused kernel needs Triton: pip install triton")
-    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run([sys.executable, "-c", KERNEL], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
     return json.loads(done.stdout)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from dperm.audit.quadrature import Density
-from dperm.problem.losses import Loss
+from dperm.problem.losses.base import Loss
 
 Vector = NDArray[np.float64]
 _REACH = 9.0  # standard deviations kept on each side; a Gaussian leaves 2e-19 outside

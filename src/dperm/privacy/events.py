@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from dperm.privacy.checks import non_negative, probability, whole
+from dperm.privacy.checks import non_negative, positive, probability, whole
 from dperm.privacy.relations import RELATIONS, REPLACE_ONE
 
 if TYPE_CHECKING:
@@ -22,6 +22,12 @@ if TYPE_CHECKING:
 
 EVENTS: dict[str, type[Event]] = {}
 AnyEvent = TypeVar("AnyEvent", bound="type[Event]")
+CHECKS: dict[str, Callable[[str, Any], float]] = {
+    **dict.fromkeys(("mu", "epsilon", "rho", "curvature", "expected"), non_negative),
+    **dict.fromkeys(("count", "steps", "rows", "classes"), whole),
+    **dict.fromkeys(("rate", "delta"), probability),
+    "shift": positive,
+}
 
 
 def register_event(kind: AnyEvent) -> AnyEvent:
@@ -55,9 +61,15 @@ class Event:
 
     kind: ClassVar[str] = ""
 
+    def __post_init__(self) -> None:
+        """Every parameter is checked by what its name says it is."""
+        for field in dataclasses.fields(self):
+            if field.name in CHECKS:
+                object.__setattr__(self, field.name, CHECKS[field.name](field.name, getattr(self, field.name)))
+
     def total(self) -> int:
         """Number of releases the event stands for."""
-        return 1
+        return int(getattr(self, "count", 1))
 
     def gdp(self) -> float | None:
         """μ such that the whole event (all its releases) is μ-GDP, or None."""
@@ -149,13 +161,6 @@ class Gaussian(Event):
     count: int = 1
     kind: ClassVar[str] = "gaussian"
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "mu", non_negative("mu", self.mu))
-        object.__setattr__(self, "count", whole("count", self.count))
-
-    def total(self) -> int:
-        return self.count
-
     def gdp(self) -> float:
         return self.mu * math.sqrt(self.count)
 
@@ -181,13 +186,6 @@ class Pure(Event):
     epsilon: float
     count: int = 1
     kind: ClassVar[str] = "pure"
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", non_negative("epsilon", self.epsilon))
-        object.__setattr__(self, "count", whole("count", self.count))
-
-    def total(self) -> int:
-        return self.count
 
     def pure(self) -> float:
         return self.count * self.epsilon
@@ -217,13 +215,6 @@ class Concentrated(Event):
     count: int = 1
     kind: ClassVar[str] = "concentrated"
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "rho", non_negative("rho", self.rho))
-        object.__setattr__(self, "count", whole("count", self.count))
-
-    def total(self) -> int:
-        return self.count
-
     def zcdp(self) -> float:
         return self.count * self.rho
 
@@ -247,14 +238,6 @@ class Approximate(Event):
     delta: float
     count: int = 1
     kind: ClassVar[str] = "approximate"
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", non_negative("epsilon", self.epsilon))
-        object.__setattr__(self, "delta", probability("delta", self.delta))
-        object.__setattr__(self, "count", whole("count", self.count))
-
-    def total(self) -> int:
-        return self.count
 
     def pure(self) -> float | None:
         return self.count * self.epsilon if self.delta == 0 else None
@@ -295,7 +278,7 @@ class Sampled(Event):
     kind: ClassVar[str] = "sampled"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "rate", probability("rate", self.rate))
+        super().__post_init__()
         if not isinstance(self.event, Gaussian):
             raise ValueError(f"Expected a Gaussian event to sample, found {self.event!r}. Pass Gaussian(mu, count).")
 
@@ -352,10 +335,6 @@ class HiddenState(Event):
     mu: float
     steps: int
     kind: ClassVar[str] = "hidden-state"
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "mu", non_negative("mu", self.mu))
-        object.__setattr__(self, "steps", whole("steps", self.steps))
 
     def gdp(self) -> float:
         return self.mu

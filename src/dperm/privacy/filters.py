@@ -97,8 +97,7 @@ class Filter:
     def cost(self, events: Sequence[Event]) -> Cost:
         """The cost of one planned fit."""
         hidden = [event.gdp_but_for() for event in events]
-        squares = [event.gdp() if found is None else found[0] for event, found in zip(events, hidden)]
-        pure = [event.pure() for event in events]
+        ratios = [event.gdp() if found is None else found[0] for event, found in zip(events, hidden)]
         curve, failure = np.zeros(len(self.orders)), 0.0
         for event, found in zip(events, hidden):
             if self.orders:
@@ -106,28 +105,25 @@ class Filter:
                 curve, failure = curve + np.array(one), failure + mass
             elif found is not None:  # without the Rényi branch other masses have nothing to count against
                 failure += found[1]
-        return Cost(
-            None if None in squares else math.fsum(mu**2 for mu in squares if mu is not None),
-            tuple(float(value) for value in curve),
-            failure,
-            None if None in pure else math.fsum(value for value in pure if value is not None),
-        )
+        square = _sum([None if mu is None else mu**2 for mu in ratios])
+        return Cost(square, tuple(float(value) for value in curve), failure, _sum([event.pure() for event in events]))
 
     def accepts(self, costs: Sequence[Cost]) -> str | None:
         """The branch that admits this history ("pure", "gaussian" or "renyi"), or None."""
         if self.delta == 0:
-            spent = [cost.pure for cost in costs]
-            return "pure" if None not in spent and math.fsum(v for v in spent if v is not None) <= self.epsilon else None
-        squares = [cost.square for cost in costs]
+            spent = _sum([cost.pure for cost in costs])
+            return "pure" if spent is not None and spent <= self.epsilon else None
         if math.fsum(cost.failure for cost in costs) > self.failure:
             return None
-        if self.mu and None not in squares and math.fsum(s for s in squares if s is not None) <= self.mu**2:
+        square = _sum([cost.square for cost in costs])
+        if self.mu and square is not None and square <= self.mu**2:
             return "gaussian"
-        if self.orders:
-            total = np.array([cost.curve for cost in costs]).reshape(len(costs), -1).sum(axis=0)
-            if np.any(total * (1 + 1e-12) <= np.array(self.limits)):
-                return "renyi"
-        return None
+        return "renyi" if np.any(self._curve(costs) * (1 + 1e-12) <= np.array(self.limits)) else None
+
+    def _curve(self, costs: Sequence[Cost]) -> np.ndarray:
+        """The Rényi divergences of all costs together, at the orders."""
+        curves = np.array([cost.curve for cost in costs]).reshape(len(costs), len(self.orders))
+        return np.asarray(curves.sum(axis=0))
 
     def alone(self, events: Sequence[Event], relation: str) -> bool:
         """Whether a fit that nobody could have chosen adaptively keeps the whole budget by its own composition theorem."""
@@ -136,17 +132,14 @@ class Filter:
     def left(self, costs: Sequence[Cost]) -> float:
         """The largest μ of one more Gaussian fit that would be accepted (at δ = 0: the largest ε of one more pure fit)."""
         if self.delta == 0:
-            spent = [cost.pure for cost in costs]
-            return 0.0 if None in spent else max(0.0, self.epsilon - math.fsum(v for v in spent if v is not None))
-        best = 0.0
-        squares = [cost.square for cost in costs]
+            spent = _sum([cost.pure for cost in costs])
+            return 0.0 if spent is None else max(0.0, self.epsilon - spent)
         if math.fsum(cost.failure for cost in costs) > self.failure:
             return 0.0
-        if None not in squares:
-            best = max(best, self.mu**2 - math.fsum(s for s in squares if s is not None))
+        square = _sum([cost.square for cost in costs])
+        best = 0.0 if square is None else self.mu**2 - square
         if self.orders:
-            total = np.array([cost.curve for cost in costs]).reshape(len(costs), -1).sum(axis=0) if costs else 0.0
-            room = (np.array(self.limits) - total) * 2 / np.array(self.orders)
+            room = (np.array(self.limits) - self._curve(costs)) * 2 / np.array(self.orders)
             best = max(best, float(room.max()))
         return math.sqrt(max(0.0, best)) * (1 - 1e-9)
 
@@ -171,9 +164,14 @@ class Filter:
         if branch == "gaussian":
             return math.fsum(cost.square or 0.0 for cost in costs) / self.mu**2
         if branch == "renyi":
-            total = np.array([cost.curve for cost in costs]).sum(axis=0)
-            return float(np.min(total / np.array(self.limits)))
+            return float(np.min(self._curve(costs) / np.array(self.limits)))
         return 1.0
+
+
+def _sum(values: Sequence[float | None]) -> float | None:
+    """The sum; None where one of them is."""
+    known = [value for value in values if value is not None]
+    return math.fsum(known) if len(known) == len(values) else None
 
 
 def _orders(epsilon: float, delta: float) -> tuple[tuple[float, ...], tuple[float, ...]]:

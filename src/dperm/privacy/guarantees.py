@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -81,8 +81,22 @@ class Guarantee:
         return own is self
 
     def spec(self) -> dict[str, object]:
-        """JSON-ready description."""
-        raise NotImplementedError
+        """JSON-ready description: the kind, the parameters by the names that the constructor gives them, the relation."""
+        if not self.kind:
+            raise NotImplementedError
+        stated = {one.name: getattr(self, one.name) for one in fields(self) if one.compare}
+        named = {_PARAMETERS.get(name, name): _stated(value) for name, value in stated.items() if name != "relation"}
+        return {"kind": self.kind, **named, "relation": self.relation}
+
+
+_PARAMETERS = {"value": "epsilon", "failure": "delta"}  # `epsilon` and `delta` are methods
+
+
+def _stated(value: object) -> object:
+    """A field as JSON has it: tuples are lists, events and guarantees say theirs."""
+    if isinstance(value, tuple):
+        return [_stated(item) for item in value]
+    return value.spec() if hasattr(value, "spec") else value
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -138,9 +152,6 @@ class PureDP(Guarantee):
     def _follows_from(self, own: Guarantee) -> bool:
         return own.epsilon(0.0) <= self.value
 
-    def spec(self) -> dict[str, object]:
-        return {"kind": self.kind, "epsilon": self.value, "relation": self.relation}
-
 
 @dataclass(frozen=True, init=False, repr=False)
 class GDP(Guarantee):
@@ -179,9 +190,6 @@ class GDP(Guarantee):
         mu = own.gdp()
         return mu is not None and mu <= self.mu
 
-    def spec(self) -> dict[str, object]:
-        return {"kind": self.kind, "mu": self.mu, "relation": self.relation}
-
 
 @dataclass(frozen=True, init=False, repr=False)
 class ZCDP(Guarantee):
@@ -214,9 +222,6 @@ class ZCDP(Guarantee):
     def _follows_from(self, own: Guarantee) -> bool:
         rho = own.zcdp()
         return rho is not None and rho <= self.rho
-
-    def spec(self) -> dict[str, object]:
-        return {"kind": self.kind, "rho": self.rho, "relation": self.relation}
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -258,9 +263,6 @@ class ApproxDP(Guarantee):
     def _follows_from(self, own: Guarantee) -> bool:
         return own.delta(self.value) <= self.failure
 
-    def spec(self) -> dict[str, object]:
-        return {"kind": self.kind, "epsilon": self.value, "delta": self.failure, "relation": self.relation}
-
 
 @dataclass(frozen=True, init=False, repr=False)
 class PrivacyLoss(Guarantee):
@@ -291,14 +293,6 @@ class PrivacyLoss(Guarantee):
     def epsilon(self, delta: float) -> float:
         spare = probability("delta", delta) - self.floor
         return math.inf if spare <= 0 else float(self.pld.get_epsilon_for_delta(spare))
-
-    def spec(self) -> dict[str, object]:
-        return {
-            "kind": self.kind,
-            "discretization": self.discretization,
-            "floor": self.floor,
-            "relation": self.relation,
-        }
 
 
 def guarantee_from_spec(spec: Mapping[str, object]) -> Guarantee:

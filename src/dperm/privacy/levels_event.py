@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from dperm.privacy.checks import non_negative, probability
+from dperm.privacy.checks import probability
 from dperm.privacy.events import Event, register_event
 
 if TYPE_CHECKING:
@@ -36,8 +36,7 @@ class Levels(Event):
     kind: ClassVar[str] = "levels"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "mu", non_negative("mu", self.mu))
-        object.__setattr__(self, "delta", probability("delta", self.delta))
+        super().__post_init__()
         if not 0 < self.delta < 0.5:
             raise ValueError(f"Expected 0 < delta < 1/2 for private levels, found {self.delta}. They have no pure guarantee.")
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from dperm.privacy.checks import non_negative, positive, probability, whole
+from dperm.privacy.checks import non_negative, probability
 from dperm.privacy.events import Event, register_event
 from dperm.privacy.gaussian import gaussian_delta, gaussian_mu
 from dperm.privacy.guarantees import Guarantee
@@ -65,10 +65,7 @@ class ObjectiveEvent(Event):
     def __post_init__(self) -> None:
         if self.form not in FORMS:
             raise ValueError(f"Expected form in {FORMS}, found {self.form!r}.")
-        object.__setattr__(self, "shift", positive("shift", self.shift))
-        object.__setattr__(self, "curvature", non_negative("curvature", self.curvature))
-        object.__setattr__(self, "rows", whole("rows", self.rows))
-        object.__setattr__(self, "classes", whole("classes", self.classes))
+        super().__post_init__()
         if not isinstance(self.replace, bool):
             raise ValueError(f"Expected replace=True or False, found {self.replace!r}.")
         if self.form == "softmax" and (self.rows > 1 or self.classes < 2):
@@ -187,9 +184,6 @@ class ObjectiveDP(Guarantee):
         if delta == 0:
             return math.inf
         return _epsilon(self.event, self.mu, delta)
-
-    def spec(self) -> dict[str, object]:
-        return {"kind": self.kind, "event": self.event.spec(), "mu": self.mu, "relation": self.relation}
 
 
 def _falling_root(log_excess: Callable[[float], float], low: float, high: float) -> float:

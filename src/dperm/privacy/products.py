@@ -127,16 +127,6 @@ class ProductDP(Guarantee):
         parts = [count * epsilon * math.tanh(epsilon / 2) for epsilon, count in self.responses]
         return math.fsum([self.mu**2 / 2, *parts])
 
-    def spec(self) -> dict[str, object]:
-        responses = [[epsilon, count] for epsilon, count in self.responses]
-        return {
-            "kind": self.kind,
-            "mu": self.mu,
-            "responses": responses,
-            "broken": self.broken,
-            "relation": self.relation,
-        }
-
 
 @dataclass(frozen=True, init=False, repr=False)
 class Composed(Guarantee):
@@ -176,10 +166,3 @@ class Composed(Guarantee):
 
     def _follows_from(self, own: Guarantee) -> bool:
         return own is self or all(route._follows_from(own) for route in self.routes)
-
-    def spec(self) -> dict[str, object]:
-        return {
-            "kind": self.kind,
-            "routes": [route.spec() for route in self.routes],
-            "relation": self.relation,
-        }

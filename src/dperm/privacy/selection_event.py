@@ -38,8 +38,7 @@ class SelectionEvent(Event):
     kind: ClassVar[str] = "selection"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "mu", non_negative("mu", self.mu))
-        object.__setattr__(self, "expected", non_negative("expected", self.expected))
+        super().__post_init__()
         law_of(self.runs, self.expected)
 
     def rdp(self, alpha: float) -> float:
@@ -87,6 +86,3 @@ class SelectionDP(Guarantee):
         if math.isinf(epsilon):
             return 0.0
         return min(1.0, math.exp(minimize_order(lambda alpha: rdp_log_delta(alpha, self.rdp(alpha), epsilon))))
-
-    def spec(self) -> dict[str, object]:
-        return {"kind": self.kind, "event": self.event.spec(), "mu": self.mu, "relation": self.relation}

@@ -17,29 +17,14 @@ from dperm.problem.domains import Ball, Box, Domain, NonNegative, Simplex, Whole
 from dperm.problem.feature_map import FeatureMap
 from dperm.problem.intersections import DOMAINS, Affine, HalfSpace, Intersection, domain_from_spec
 from dperm.problem.intervals import Interval, LossBounds
-from dperm.problem.losses import (
-    CUMULANTS,
-    LOSSES,
-    AbsoluteLoss,
-    Cumulant,
-    CumulantLoss,
-    CustomLoss,
-    HingeLoss,
-    HuberizedHingeLoss,
-    HuberLoss,
-    LogCoshLoss,
-    LogisticLoss,
-    Loss,
-    MultinomialLoss,
-    PoissonLoss,
-    QuantileLoss,
-    ScaledLoss,
-    SoftplusHingeLoss,
-    SquaredLoss,
-    ZeroOneLoss,
-    likelihood_loss,
-    loss_from_spec,
-)
+from dperm.problem.losses import LOSSES, loss_from_spec
+from dperm.problem.losses.base import Loss
+from dperm.problem.losses.classification import HingeLoss, HuberizedHingeLoss, LogisticLoss, SoftplusHingeLoss, ZeroOneLoss
+from dperm.problem.losses.cumulants import CUMULANTS, Cumulant
+from dperm.problem.losses.custom import CustomLoss
+from dperm.problem.losses.likelihood import CumulantLoss, PoissonLoss, ScaledLoss, likelihood_loss
+from dperm.problem.losses.multinomial import MultinomialLoss
+from dperm.problem.losses.regression import AbsoluteLoss, HuberLoss, LogCoshLoss, QuantileLoss, SquaredLoss
 from dperm.problem.problem import Constants, Problem
 from dperm.problem.regularizers import (
     REGULARIZERS,

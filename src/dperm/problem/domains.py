@@ -78,26 +78,9 @@ class Domain(ABC):
         """JSON form: name and parameters."""
         return field_spec(self)
 
-    @classmethod
-    def examples(cls, d: int) -> tuple[Domain, ...]:
-        """Instances in d dimensions that stand for the class in tests."""
-        return (cls(),)
 
-
-def _like(values: object, rows: Array) -> Array:
-    """A declared vector or matrix in the library, dtype and device of rows."""
-    return namespace(rows).asarray(values, dtype=rows.dtype, device=device(rows))
-
-
-@dataclass(frozen=True)
-class WholeSpace(Domain):
-    """C = R^d: nothing is bounded.
-
-    >>> WholeSpace().radius
-    inf
-    """
-
-    name: ClassVar[str] = "whole-space"
+class Unbounded(Domain):
+    """A domain that goes on for ever."""
 
     @property
     def radius(self) -> float:
@@ -109,13 +92,29 @@ class WholeSpace(Domain):
         """inf."""
         return math.inf
 
-    def project_rows(self, rows: Array) -> Array:
-        """Every row is its own projection."""
-        return rows
-
     def log_volume(self, d: int) -> float:
         """inf."""
         return math.inf
+
+
+def _like(values: object, rows: Array) -> Array:
+    """A declared vector or matrix in the library, dtype and device of rows."""
+    return namespace(rows).asarray(values, dtype=rows.dtype, device=device(rows))
+
+
+@dataclass(frozen=True)
+class WholeSpace(Unbounded):
+    """C = R^d: nothing is bounded.
+
+    >>> WholeSpace().radius
+    inf
+    """
+
+    name: ClassVar[str] = "whole-space"
+
+    def project_rows(self, rows: Array) -> Array:
+        """Every row is its own projection."""
+        return rows
 
 
 @dataclass(frozen=True)
@@ -148,11 +147,6 @@ class Ball(Domain):
     def log_volume(self, d: int) -> float:
         """(d/2)log π - log Γ(d/2 + 1) + d·log radius."""
         return 0.5 * d * math.log(math.pi) - math.lgamma(0.5 * d + 1) + d * math.log(self.radius)
-
-    @classmethod
-    def examples(cls, d: int) -> tuple[Domain, ...]:
-        """A small and a large ball."""
-        return (cls(0.5), cls(2.0))
 
 
 @dataclass(frozen=True)
@@ -231,14 +225,9 @@ class Box(Domain):
         widths = [high - low for low, high in self._ends(d)]
         return -math.inf if 0 in widths else math.fsum(math.log(width) for width in widths)
 
-    @classmethod
-    def examples(cls, d: int) -> tuple[Domain, ...]:
-        """A cube, and a box away from the origin."""
-        return (cls(-1.0, 1.0, d), cls(tuple(0.5 - j for j in range(d)), tuple(1.0 + j for j in range(d))))
-
 
 @dataclass(frozen=True)
-class NonNegative(Domain):
+class NonNegative(Unbounded):
     """C = {w : w >= 0}; projection max(w, 0).
 
     >>> import numpy as np
@@ -248,23 +237,9 @@ class NonNegative(Domain):
 
     name: ClassVar[str] = "non-negative"
 
-    @property
-    def radius(self) -> float:
-        """inf."""
-        return math.inf
-
-    @property
-    def diameter(self) -> float:
-        """inf."""
-        return math.inf
-
     def project_rows(self, rows: Array) -> Array:
         """max(w, 0)."""
         return clip(namespace(rows), rows, 0.0, math.inf)
-
-    def log_volume(self, d: int) -> float:
-        """inf."""
-        return math.inf
 
 
 @dataclass(frozen=True)

@@ -8,15 +8,15 @@ from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
 from dperm.problem.arrays import Array, clip, namespace
-from dperm.problem.domains import Ball, Box, Domain, NonNegative, Simplex, WholeSpace, _like
-from dperm.problem.specs import encode, number, split, vector
+from dperm.problem.domains import Ball, Box, Domain, NonNegative, Simplex, Unbounded, WholeSpace, _like
+from dperm.problem.specs import built, number, split, vector
 
 if TYPE_CHECKING:
     import numpy as np
 
 
 @dataclass(frozen=True)
-class HalfSpace(Domain):
+class HalfSpace(Unbounded):
     """C = {w : <normal, w> <= offset}; projection w - max(<normal, w> - offset, 0)·normal/||normal||².
 
     >>> import numpy as np
@@ -44,16 +44,6 @@ class HalfSpace(Domain):
         """The length of the normal."""
         return len(self.normal)
 
-    @property
-    def radius(self) -> float:
-        """inf."""
-        return math.inf
-
-    @property
-    def diameter(self) -> float:
-        """inf."""
-        return math.inf
-
     def project_rows(self, rows: Array) -> Array:
         """Move along the normal, if outside."""
         xp = namespace(rows)
@@ -61,15 +51,6 @@ class HalfSpace(Domain):
         unit = _like([entry / length for entry in self.normal], rows)
         excess = clip(xp, xp.sum(rows * unit, axis=1, keepdims=True) - self.offset / length, 0.0, math.inf)
         return rows - excess * unit
-
-    def log_volume(self, d: int) -> float:
-        """inf."""
-        return math.inf
-
-    @classmethod
-    def examples(cls, d: int) -> tuple[Domain, ...]:
-        """One that holds the origin, and one that does not."""
-        return (cls(tuple(1.0 + j for j in range(d)), 0.5), cls((1.0,) + (0.0,) * (d - 1), -0.25))
 
 
 @dataclass(frozen=True)
@@ -145,11 +126,6 @@ class Affine(Domain):
     def log_volume(self, d: int) -> float:
         """inf, or 0 (one point, counted) for a single point."""
         return 0.0 if self._is_point else math.inf
-
-    @classmethod
-    def examples(cls, d: int) -> tuple[Domain, ...]:
-        """A hyperplane."""
-        return (cls(((1.0,) * d,), (0.5,)),)
 
 
 @dataclass(frozen=True)
@@ -234,13 +210,6 @@ class Intersection(Domain):
         parts = [part for part in self.parts if part.flat] or list(self.parts)
         return min(part.log_volume(d) for part in parts)
 
-    @classmethod
-    def examples(cls, d: int) -> tuple[Domain, ...]:
-        """A ball or a box cut by a half-space, an orthant or a plane."""
-        slanted = HalfSpace(tuple(1.0 + j for j in range(d)), 0.5)
-        plane = Affine(((1.0,) * d,), (0.5,))
-        return (cls((Ball(1.0), slanted)), cls((Ball(2.0), NonNegative())), cls((Box(-1.0, 1.0, d), plane)))
-
 
 DOMAINS: dict[str, type[Domain]] = {
     item.name: item for item in (WholeSpace, Ball, Box, NonNegative, Simplex, HalfSpace, Affine, Intersection)
@@ -253,13 +222,7 @@ def domain_from_spec(spec: object) -> Domain:
     >>> domain_from_spec({"name": "ball", "radius": 2.0})
     Ball(radius=2.0)
     """
-    name, parameters = split(spec, "domain", list(DOMAINS))
+    name, parameters = split(spec, "domain", DOMAINS)
     if name == Intersection.name:
-        parameters = {
-            **parameters,
-            "parts": tuple(domain_from_spec(part) for part in parameters.get("parts", ())),
-        }
-    try:
-        return DOMAINS[name](**parameters)
-    except TypeError as error:
-        raise ValueError(f"Expected the parameters of {name}, found {encode(parameters)} ({error}). Use spec().") from None
+        parameters["parts"] = tuple(domain_from_spec(part) for part in parameters.get("parts", ()))
+    return built(DOMAINS, name, parameters)

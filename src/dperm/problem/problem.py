@@ -10,7 +10,8 @@ from dperm.problem.bounds import DataBounds
 from dperm.problem.domains import Domain, WholeSpace
 from dperm.problem.feature_map import FeatureMap
 from dperm.problem.intersections import domain_from_spec
-from dperm.problem.losses import Loss, loss_from_spec
+from dperm.problem.losses import loss_from_spec
+from dperm.problem.losses.base import Loss
 from dperm.problem.regularizers import NoRegularizer, Regularizer, regularizer_from_spec
 from dperm.problem.specs import Spec, encode, product
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from dperm.problem.arrays import Array, clip, namespace
-from dperm.problem.specs import Spec, field_spec, non_negative, split
+from dperm.problem.specs import Spec, built, field_spec, non_negative, split
 
 
 @dataclass(frozen=True)
@@ -42,11 +42,6 @@ class Regularizer(ABC):
     def spec(self) -> Spec:
         """JSON form: name and strengths."""
         return field_spec(self)
-
-    @classmethod
-    def examples(cls) -> tuple[Regularizer, ...]:
-        """Instances that stand for the class in tests."""
-        return (cls(),)
 
 
 def _elastic_value(w: Array, ridge: float, lasso: float) -> float:
@@ -139,11 +134,6 @@ class Ridge(Regularizer):
         """w/(1 + step·λ)."""
         return _elastic_prox(w, step * self.strength, 0.0)
 
-    @classmethod
-    def examples(cls) -> tuple[Regularizer, ...]:
-        """A weak and a strong one."""
-        return (cls(0.1), cls(3.0))
-
 
 @dataclass(frozen=True)
 class Lasso(Regularizer):
@@ -181,11 +171,6 @@ class Lasso(Regularizer):
     def prox(self, w: Array, step: float) -> Array:
         """Soft threshold at step·λ."""
         return _elastic_prox(w, 0.0, step * self.strength)
-
-    @classmethod
-    def examples(cls) -> tuple[Regularizer, ...]:
-        """One."""
-        return (cls(0.7),)
 
 
 @dataclass(frozen=True)
@@ -226,11 +211,6 @@ class ElasticNet(Regularizer):
         """Soft threshold at step·lasso, then divide by 1 + step·ridge."""
         return _elastic_prox(w, step * self.ridge, step * self.lasso)
 
-    @classmethod
-    def examples(cls) -> tuple[Regularizer, ...]:
-        """Both parts present."""
-        return (cls(0.5, 0.3),)
-
 
 REGULARIZERS: dict[str, type[Regularizer]] = {item.name: item for item in (NoRegularizer, Ridge, Lasso, ElasticNet)}
 
@@ -241,8 +221,4 @@ def regularizer_from_spec(spec: object) -> Regularizer:
     >>> regularizer_from_spec({"name": "ridge", "strength": 2.0})
     Ridge(strength=2.0)
     """
-    name, parameters = split(spec, "regularizer", list(REGULARIZERS))
-    try:
-        return REGULARIZERS[name](**parameters)
-    except TypeError as error:
-        raise ValueError(f"Expected the parameters of {name}, found {parameters} ({error}). Use spec().") from None
+    return built(REGULARIZERS, *split(spec, "regularizer", REGULARIZERS))

@@ -6,11 +6,12 @@ Strict JSON has no infinity, and a certificate that another language cannot pars
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import fields
-from typing import Any
+from typing import Any, TypeVar
 
 Spec = dict[str, Any]
+Kind = TypeVar("Kind")
 
 
 def encode(value: object) -> object:
@@ -95,7 +96,7 @@ def field_spec(instance: Any) -> Spec:
     return {"name": instance.name, **{f.name: encode(getattr(instance, f.name)) for f in fields(instance)}}
 
 
-def split(spec: object, what: str, known: Sequence[str]) -> tuple[str, Spec]:
+def split(spec: object, what: str, known: Collection[str]) -> tuple[str, Spec]:
     """The name and the parameters of a spec; unknown names are refused with the list of known ones."""
     if not isinstance(spec, Mapping) or "name" not in spec:
         raise ValueError(f"Expected a {what} spec with a name, found {spec!r}. Pass the result of spec().")
@@ -103,3 +104,11 @@ def split(spec: object, what: str, known: Sequence[str]) -> tuple[str, Spec]:
     if name not in known:
         raise ValueError(f"Expected a {what} among {sorted(known)}, found {name!r}. Choose one of them.")
     return str(name), {key: item for key, item in spec.items() if key != "name"}
+
+
+def built(kinds: Mapping[str, type[Kind]], name: str, parameters: Spec) -> Kind:
+    """An instance of the kind of that name; other parameters than its own are refused."""
+    try:
+        return kinds[name](**parameters)
+    except TypeError as error:
+        raise ValueError(f"Expected the parameters of {name}, found {encode(parameters)} ({error}). Use spec().") from None

@@ -10,12 +10,11 @@ from dperm.problem.losses.classification import (
     SoftplusHingeLoss,
     ZeroOneLoss,
 )
-from dperm.problem.losses.cumulants import CUMULANTS, Cumulant
 from dperm.problem.losses.custom import CustomLoss
-from dperm.problem.losses.likelihood import CumulantLoss, PoissonLoss, ScaledLoss, likelihood_loss
+from dperm.problem.losses.likelihood import CumulantLoss, PoissonLoss, ScaledLoss
 from dperm.problem.losses.multinomial import MultinomialLoss
 from dperm.problem.losses.regression import AbsoluteLoss, HuberLoss, LogCoshLoss, QuantileLoss, SquaredLoss
-from dperm.problem.specs import split
+from dperm.problem.specs import built, split
 
 LOSSES: dict[str, type[Loss]] = {
     loss.name: loss
@@ -50,32 +49,4 @@ def loss_from_spec(spec: object) -> Loss:
     name, parameters = split(spec, "loss", [*LOSSES, ScaledLoss.name])
     if name == ScaledLoss.name:
         return ScaledLoss(loss_from_spec(parameters["base"]), parameters["factor"])
-    try:
-        return LOSSES[name](**parameters)
-    except TypeError as error:
-        raise ValueError(f"Expected the parameters of {name}, found {parameters} ({error}). Use spec().") from None
-
-
-__all__ = [
-    "CUMULANTS",
-    "LOSSES",
-    "AbsoluteLoss",
-    "Cumulant",
-    "CumulantLoss",
-    "CustomLoss",
-    "HingeLoss",
-    "HuberLoss",
-    "HuberizedHingeLoss",
-    "LogCoshLoss",
-    "LogisticLoss",
-    "Loss",
-    "MultinomialLoss",
-    "PoissonLoss",
-    "QuantileLoss",
-    "ScaledLoss",
-    "SoftplusHingeLoss",
-    "SquaredLoss",
-    "ZeroOneLoss",
-    "likelihood_loss",
-    "loss_from_spec",
-]
+    return built(LOSSES, name, parameters)

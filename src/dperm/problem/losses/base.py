@@ -28,8 +28,7 @@ class Loss(ABC):
     """φ(z; y) of the margin z = <x, w>: a record's loss is φ(<x, w>; y) and its gradient φ'(z; y)·x.
 
     A new loss is one frozen dataclass listed in ``LOSSES``: give it ``name``, the flags, ``value``,
-    ``slope``, ``curvature`` and ``bounds`` (exact suprema), and ``examples`` if some parameter has no
-    default; the tests find it there. Arrays may come from any array-API library.
+    ``slope``, ``curvature`` and ``bounds`` (exact suprema); the tests find it there. Arrays may come from any array-API library.
 
     convex          φ(·; y) is convex for every y
     smooth          φ' is Lipschitz, so that ``bounds(...).curvature`` is finite
@@ -76,8 +75,3 @@ class Loss(ABC):
     def spec(self) -> Spec:
         """JSON form: name and parameters."""
         return field_spec(self)
-
-    @classmethod
-    def examples(cls) -> tuple[Loss, ...]:
-        """Instances that stand for the class in tests and tables."""
-        return (cls(),)

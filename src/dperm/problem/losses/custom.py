@@ -139,11 +139,6 @@ class CustomLoss(Loss):
             "classification": self.classification,
         }
 
-    @classmethod
-    def examples(cls) -> tuple[Loss, ...]:
-        """None: there is nothing to supply."""
-        return ()
-
     def _check(self) -> None:
         import numpy as np
 

@@ -137,19 +137,6 @@ class CumulantLoss(_ExtendedCumulant):
     def _cumulant(self) -> Cumulant:
         return CUMULANTS[self.cumulant]
 
-    @classmethod
-    def examples(cls) -> tuple[Loss, ...]:
-        """Every family, on a range that the tests' margins leave on both sides."""
-        return (
-            cls("gaussian", -2.0, 1.5),
-            cls("bernoulli"),
-            cls("bernoulli", 0.5, 2.0),
-            cls("poisson", -1.0, 1.0),
-            cls("exponential", -3.0, -0.5),
-            cls("gamma", -2.0, -0.25),
-            cls("inverse-gaussian", -3.0, -0.5),
-        )
-
 
 @dataclass(frozen=True)
 class PoissonLoss(_ExtendedCumulant):
@@ -178,11 +165,6 @@ class PoissonLoss(_ExtendedCumulant):
     @property
     def _cumulant(self) -> Cumulant:
         return CUMULANTS["poisson"]
-
-    @classmethod
-    def examples(cls) -> tuple[Loss, ...]:
-        """A range that the tests' margins leave on both sides."""
-        return (cls(-1.0, 1.5),)
 
 
 @dataclass(frozen=True)
@@ -238,11 +220,6 @@ class ScaledLoss(Loss):
         """factor times the bounds of φ."""
         b = self.base.bounds(z_max, y)
         return LossBounds(self.factor * b.range, self.factor * b.slope, self.factor * b.curvature)
-
-    @classmethod
-    def examples(cls) -> tuple[Loss, ...]:
-        """One on each side of 1."""
-        return (cls(SquaredLoss(), 2.0), cls(LogisticLoss(), 0.5))
 
 
 def likelihood_loss(family: str, dispersion: float = 1.0, **parameters: float) -> Loss:

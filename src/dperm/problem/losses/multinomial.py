@@ -86,8 +86,3 @@ class MultinomialLoss(Loss):
         # log(1 + (K-1)e^gap) with the exponential kept in range.
         spread = gap + math.log(math.exp(-gap) + self.classes - 1)
         return LossBounds(spread, math.sqrt(2.0), 0.5)
-
-    @classmethod
-    def examples(cls) -> tuple[Loss, ...]:
-        """Two and four classes."""
-        return (cls(2), cls(4))

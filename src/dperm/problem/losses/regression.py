@@ -132,11 +132,6 @@ class QuantileLoss(Loss):
         largest = max(self.level * below, (1 - self.level) * above)
         return LossBounds(largest, max(self.level, 1 - self.level), math.inf)
 
-    @classmethod
-    def examples(cls) -> tuple[Loss, ...]:
-        """The median and an upper quantile."""
-        return (cls(0.5), cls(0.9))
-
 
 @dataclass(frozen=True)
 class HuberLoss(Loss):
