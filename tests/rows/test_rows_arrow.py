@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import traceback
 from pathlib import Path
 
 import numpy as np
@@ -308,6 +309,19 @@ def test_ragged_csv_is_named_without_quoting_the_record(source, tmp_path):
     lines[12_000] = "secret-name,1,2"
     path.write_text("\n".join(lines) + "\n")
     assert "secret-name" not in fails(path, "broken file")
+
+
+@pytest.mark.parametrize("read", [lambda file: ArrowRows(file, SCHEMA), read_table], ids=["stream", "table"])
+def test_not_even_the_traceback_of_a_ragged_line_holds_the_record_or_its_number(read, tmp_path):
+    """Arrow's own error quotes the line and counts the rows before it; it is no cause of ours."""
+    file = tmp_path / "people.csv"
+    header = ",".join([*SCHEMA["columns"], SCHEMA["target"]["column"]])
+    good = ",".join(["1"] * len(header.split(",")))
+    file.write_text("\n".join([header, *[good] * 411, f"{good},HIV positive", good]))
+    with pytest.raises(ValueError, match="CSV parse error") as found:
+        read(file)
+    told = "".join(traceback.format_exception(found.value))
+    assert "HIV" not in told and "412" not in told and "413" not in told
 
 
 def test_folder_without_files_or_of_two_formats(source, tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import signal
+import traceback
 
 import numpy as np
 import pytest
@@ -148,6 +149,54 @@ def test_bad_collections_are_named():
         DaskRows(da.from_array(X, (5000, 6)), da.from_array(y[:-1], 5000))
     with pytest.raises(ValueError, match="at least one row"):
         dperm.LinearRegression(bounds=(0, 1), y_bounds=(0, 1)).fit(DaskRows(da.zeros((0, 3)), da.zeros(0)))
+
+
+SECRET = "HIV positive"
+
+
+def graphs_that_fail():
+    """Collections whose own graph cannot read one cell: rows, labels, a frame, chunks of unknown length."""
+    good, bad = (np.array([["0.5"]] * 99 + [[cell]], dtype=object) for cell in ("1", SECRET))
+    X, y = da.from_array(good.astype(float), 50), da.from_array(np.arange(100) % 2, 50)
+    words = da.from_array(bad, 50).astype(float)
+    frame = dd.from_pandas(pd.DataFrame({"a": bad[:, 0], "t": ["no", "yes"] * 50}), npartitions=2)
+    frame = frame.map_partitions(lambda part: part.assign(a=part.a.astype(float)), meta={"a": float, "t": object})
+    fit = dperm.LogisticRegression(1.0, bounds=(0, 1), classes=[0, 1]).fit
+    return {
+        "rows": lambda: fit(words, y),
+        "labels": lambda: fit(X, words[:, 0]),
+        "unknown length": lambda: fit(words[words[:, 0] > -1], y),
+        "frame": lambda: dperm.LogisticRegression(1.0, schema=SCHEMA).fit(frame),
+    }
+
+
+SCHEMA = {
+    "columns": {"a": {"type": "numeric", "low": 0, "high": 1}},
+    "target": {"column": "t", "type": "classes", "classes": ["no", "yes"]},
+}
+
+
+@pytest.mark.parametrize("name", ["rows", "labels", "unknown length", "frame"])
+def test_a_graph_that_fails_at_a_cell_does_not_quote_it(name):
+    with pytest.raises(ValueError, match="Its message may quote a record") as found:
+        graphs_that_fail()[name]()
+    assert SECRET not in "".join(traceback.format_exception(found.value))
+
+
+def test_how_a_partition_stores_its_labels_decides_nothing():
+    """A reader that guesses types by partition stores whole numbers as such unless one cell is a word: no error may tell."""
+    X = da.from_array(np.linspace(0, 1, 100)[:, None], 50)
+
+    def guessed(part):
+        cells = part.tolist()
+        return np.array(cells) if all(type(cell) is int for cell in cells) else part
+
+    def fitted(cell):
+        labels = np.array([cell, *[1] * 49, *["no", "yes"] * 25], dtype=object)
+        y = da.from_array(labels, 50).map_blocks(guessed, dtype=object)
+        return dperm.LogisticRegression(5.0, 1e-6, bounds=(0, 1), classes=["no", "yes"], random_state=0).fit(X, y)
+
+    assert fitted(1).w_.tobytes() == fitted("x").w_.tobytes()  # neither is a class
 
 
 @pytest.fixture(scope="module")

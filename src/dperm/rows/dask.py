@@ -22,12 +22,13 @@ from numpy.typing import NDArray
 from dperm.problem import DataBounds, FeatureMap
 from dperm.problem.arrays import is_sparse
 from dperm.rows.base import Block, Limbs, Term, block_counts, real_sum, total_counts, total_of
-from dperm.rows.dask_parts import Collection, Partition, block_digests, partitions_of, regroup, take_rows
+from dperm.rows.dask_parts import WHERE, Collection, Partition, block_digests, partitions_of, regroup, take_rows
 from dperm.rows.labelled import LabelRule, Labels, labelled_by, rule_of_schema
 from dperm.rows.memory import numeric
 from dperm.rows.pieces import Cut, Encoded, Made, Recipe
 from dperm.tables.cells import column, numbers
 from dperm.tables.schema import Schema
+from dperm.tables.streams import quiet
 from dperm.tables.tables import columns
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ class Arrays:
 
     encoding: Encoding | None = None
     rule: LabelRule | None = None
+    label_kind: str = "O"  # of all labels, which is public; that of a partition may follow from its cells
 
     def __call__(self, partition: Partition) -> Made:
         X, y, weight = partition
@@ -55,6 +57,8 @@ class Arrays:
             X = numeric(X)
         X = X if self.encoding is None else self.encoding.transform(X)
         y, weight = column(y), None if weight is None else numbers(weight)
+        if y.dtype.kind != self.label_kind:  # a rule may refuse a type
+            y = y.astype(object)
         return Made(X, *((y, weight) if self.rule is None else labelled_by(self.rule, y, weight)))
 
 
@@ -104,6 +108,8 @@ class DaskRows:
         self.encoding = None if self.schema is None else self.schema.encoding()
         frame = hasattr(X, "columns")
         self.names = [str(name) for name in X.columns] if frame else None
+        kind = getattr(y, "dtype", None)
+        self.label_type = kind if isinstance(kind, np.dtype) else np.dtype(object)  # public: a fit may refuse it
         if self.schema is not None:
             if not frame or y is not None:
                 raise ValueError("Expected a Dask dataframe that holds its target with a schema, found arrays or y. Drop one.")
@@ -113,9 +119,7 @@ class DaskRows:
         else:
             if y is None:
                 raise ValueError("Expected y, or a dataframe with a schema, found neither. Pass the labels.")
-            self.make, self.cut = Arrays(), Cut()
-        kind = getattr(y, "dtype", None)
-        self.label_type = kind if isinstance(kind, np.dtype) else np.dtype(object)  # public: a fit may refuse it
+            self.make, self.cut = Arrays(label_kind=self.label_type.kind), Cut()
         self.partitions, self.lengths = partitions_of(X, y, weight, self._compute)
         self.n = sum(self.lengths)
         self.d = self.encoding.d if self.encoding is not None else int(X.shape[1])
@@ -168,7 +172,9 @@ class DaskRows:
             starts = itertools.accumulate(self.lengths, initial=0)
             parts = [make(part, start) for part, start, rows in zip(self.partitions, starts, self.lengths) if rows]
             if self.persist:
-                parts = list(self.client.persist(parts) if self.client is not None else dask.persist(*parts, scheduler="threads"))
+                with quiet(WHERE):
+                    client = self.client
+                    parts = list(dask.persist(*parts, scheduler="threads") if client is None else client.persist(parts))
             self._parts = parts
         return self._parts
 
@@ -185,11 +191,12 @@ class DaskRows:
             ) from None
 
     def _compute(self, value: object) -> Any:
-        if self.client is not None:
-            return self.client.compute(value, retries=3).result()
         import dask
 
-        return dask.compute(value, scheduler="threads")[0]
+        with quiet(WHERE):  # the caller's own graph may fail at a cell, and quote it
+            if self.client is not None:
+                return self.client.compute(value, retries=3).result()
+            return dask.compute(value, scheduler="threads")[0]
 
     def _copy(self, **changes: object) -> DaskRows:
         other = object.__new__(DaskRows)

@@ -12,6 +12,7 @@ from dperm.problem.arrays import is_sparse
 from dperm.rows.base import BLOCK_ROWS
 from dperm.tables.cells import column
 from dperm.tables.fingerprint import digest
+from dperm.tables.streams import quiet
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from dperm.problem.arrays import Matrix
 
+WHERE = "a Dask collection"
 # What a caller passes, and what a worker has of it: some raw rows, and with them their labels and weights.
 Collection: TypeAlias = "Array | DataFrame"
 Part: TypeAlias = "Matrix | pd.DataFrame"
@@ -43,7 +45,8 @@ def partitions_of(
     import dask.array as da
 
     if any(np.isnan(length) for length in X.chunks[0]):
-        X = X.compute_chunk_sizes()
+        with quiet(WHERE):
+            X = X.compute_chunk_sizes()
     X = X.rechunk({1: -1})
     columns = [[rows[0] for rows in X.to_delayed()]]
     for values in (y, weight):
@@ -52,7 +55,8 @@ def partitions_of(
             continue
         values = da.asarray(values) if hasattr(values, "dask") else da.from_array(column(values))
         if np.isnan(values.shape[0]):
-            values = values.compute_chunk_sizes()
+            with quiet(WHERE):
+                values = values.compute_chunk_sizes()
         if values.shape[0] != X.shape[0]:
             raise ValueError("Expected one label and one weight per row, found another number of them. Pass one for every row.")
         columns.append(list(values.rechunk((X.chunks[0],)).to_delayed()))

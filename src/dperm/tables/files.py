@@ -7,6 +7,7 @@ no footer, a partition with other types is compared with the first one, a ragged
 from __future__ import annotations
 
 import queue
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.dataset as ds
 
+NUMBERED = re.compile(r":? Row #\d")
 NULL_WORDS = ["", "NA", "NaN", "null"]
 SUFFIXES = {
     ".csv": "csv",
@@ -32,17 +34,18 @@ SUFFIXES = {
 
 @contextmanager
 def readable(where: str) -> Iterator[None]:
-    """Arrow's errors in our words. Arrow quotes the offending line, which is a person's record: that part is cut off."""
+    """Arrow's errors in our words. Arrow quotes the offending line, which is a person's record, and counts the rows before it:
+    that part is cut off, and so is the error itself, which a traceback would show."""
     import pyarrow as pa
 
     try:
         yield
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        first = str(error).splitlines()[0].split(": Expected")[0].split(". Conversion error")[0][:160]
+        first = NUMBERED.split(str(error).splitlines()[0].split(": Expected")[0].split(". Conversion error")[0])[0][:160]
         raise ValueError(
             f"Expected a table that reads to its end in {where}, found a broken file: {first}. Write the file again; nothing was "
             "released."
-        ) from error
+        ) from None
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypeGuard
 import numpy as np
 
 from dperm.tables.cells import column, numbers
-from dperm.tables.files import NULL_WORDS, SUFFIXES, Files, csv_header
+from dperm.tables.files import NULL_WORDS, NUMBERED, SUFFIXES, Files, csv_header
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -151,7 +151,7 @@ def read_table(path: str | Path, columns: list[str] | None = None) -> pa.Table:
     try:
         return _read_parquet(file, columns) if _is_parquet(file) else _read_csv(file)
     except (pa.ArrowInvalid, OSError, UnicodeDecodeError) as error:
-        raise _unreadable(file, error) from error
+        raise _unreadable(file, error) from None  # Arrow quotes the line that it cannot read
 
 
 def _unreadable(file: Path, error: Exception) -> ValueError:
@@ -165,7 +165,7 @@ def _unreadable(file: Path, error: Exception) -> ValueError:
         return ValueError(f"{start} text in another encoding than UTF-8. Save it as CSV in UTF-8.")
     if "straddling" in str(error):
         return ValueError(f"{start} a line that is too long to be one. Check for a quote that never closes.")
-    first = str(error).splitlines()[0].split(": Expected")[0].rstrip(".")
+    first = NUMBERED.split(str(error).splitlines()[0].split(": Expected")[0])[0].rstrip(".")
     return ValueError(f"{start} a file that does not read: {first}. Check that it is a table with a header line.")
 
 
@@ -189,7 +189,7 @@ def storage_types(path: str | Path) -> dict[str, str | None]:
         try:
             names = csv_header(file)
         except (pyarrow.ArrowInvalid, OSError, UnicodeDecodeError) as error:
-            raise _unreadable(file, error) from error
+            raise _unreadable(file, error) from None
         _check_separator(file, names)
         return dict.fromkeys(names)
     files = Files.open(file, [])
