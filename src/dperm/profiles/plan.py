@@ -12,13 +12,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from dperm.privacy import Event, Gaussian, Levels, gaussian_mu
 from dperm.problem.specs import number
+from dperm.profiles import ranges
 from dperm.profiles import terms as of
-from dperm.profiles.question import Asked, Question, is_wide
+from dperm.profiles.question import Asked, Question
 from dperm.profiles.rows import Vocabulary
 from dperm.release.noise import gaussian_scale
 from dperm.release.plan import Plan, Shape, Stage, Target
-from dperm.tables.scale import OCTAVES, SMALLEST
-from dperm.terms.ranges import CELLS, coarse_ranges, outermost, tight_ranges
+from dperm.tables.scale import OCTAVES
+from dperm.terms.ranges import CELLS
 
 # Shares of μ², before those of stages that are not asked for are given to the others. What is shown gets most of it.
 SHARES = {"types": 0.04, "codes": 0.06, "levels": 0.16, "octaves": 0.05, "cells": 0.08}
@@ -181,19 +182,15 @@ def decide(plan: Plan, question: Question, released: Mapping[str, Any]) -> tuple
         numbers = numeric(found)
         counts = numbers_of(released["octaves"], max(2 * OCTAVES * len(numbers), 1))
         noise = noise_of(plan, "octaves", term_of("octaves", question, found))
-        for place, j in enumerate(numbers):
-            ends = coarse_ranges(counts, noise, plan.shape.n)
-            row, pair = counts.reshape(-1, 2 * OCTAVES)[place], (float(ends[0][place]), float(ends[1][place]))
-            scale = first_scale(row, pair, noise, counts.size, plan.shape.n, question.columns[j])
+        wide = ranges.first_scales(counts, noise, plan.shape.n, [question.columns[j] for j in numbers], question.wary)
+        for j, scale in zip(numbers, wide):
             found = _with(found, j, replace(found[j], scale=scale))
     if "cells" in released:
         numbers = numeric(found)
         counts = numbers_of(released["cells"], max(CELLS * len(numbers), 1))
         noise = noise_of(plan, "cells", term_of("cells", question, found))
-        for place, j in enumerate(numbers):
-            whole = np.zeros(len(numbers)), np.ones(len(numbers))
-            start, stop = tight_ranges(counts, *whole, noise, plan.shape.n)
-            scale = tighter(found[j].scale or of.Scale(0.0, 1.0), float(start[place]), float(stop[place]))
+        scales = [found[j].scale or of.Scale(0.0, 1.0) for j in numbers]
+        for j, scale in zip(numbers, ranges.tighter(counts, scales, noise, plan.shape.n, question.wary)):
             found = _with(found, j, replace(found[j], scale=scale))
     return found
 
@@ -246,31 +243,3 @@ def _checked(level: object) -> object:
     if isinstance(level, bool) or not isinstance(level, str | int | float):
         raise ValueError("a level is neither text nor a number")
     return level
-
-
-def first_scale(
-    counts: NDArray[np.float64], ends: tuple[float, float], noise: float, bins: int, n: int, asked: Asked
-) -> of.Scale:
-    """Powers of two around the rows, within the declared bounds; logarithmic where they span a factor of 1,000 above 0.
-
-    `ends` are those of `coarse_ranges`, whose lower one is 0 where no row is negative; here it is raised to the smallest octave
-    with rows where none is zero either.
-    """
-    least, most = ends
-    negative, positive = counts.reshape(2, OCTAVES)
-    first = outermost(positive, noise, bins, n)  # from the smallest; octave 0 is zero itself
-    if least == 0 and first is not None and first > 0 and outermost(negative, noise, bins, n) is None:
-        least = SMALLEST * 2.0 ** (first - 1)
-        least = least if least < most else 0.0  # noise found rows above the largest octave that stands out
-    if asked.low is not None and asked.high is not None:
-        largest = SMALLEST * 2.0**OCTAVES  # the octaves end there, and say nothing about what is beyond
-        low = asked.low if least <= -largest else max(least, asked.low)
-        high = asked.high if most >= largest else min(most, asked.high)
-        least, most = (low, high) if low < high else (asked.low, asked.high)
-    return of.Scale(least, most, is_wide(least, most))
-
-
-def tighter(scale: of.Scale, start: float, stop: float) -> of.Scale:
-    """The part of the scale between two shares of it."""
-    low, high = (float(end) for end in scale.at(np.array([start, stop])))
-    return of.Scale(low, high, scale.log) if low < high else scale

@@ -214,7 +214,7 @@ def question_about(
 ) -> tuple[Question, dict[str, object] | None]:
     """The question, and the schema that it was asked with in its JSON form."""
     if schema is None:
-        return Question(asked_by_names(names, target), parts, correlations, codes=True), None
+        return Question(asked_by_names(names, target), parts, correlations, codes=True, wary=True), None
     if not isinstance(schema, Schema):
         schema = Schema.from_dict(schema) if isinstance(schema, Mapping) else Schema.load(schema)
     extra: tuple[Asked, ...] = ()
@@ -230,7 +230,7 @@ def question_about(
     if extra:
         asked_by_names(names, target)  # refuses a target that is no column
     columns = (*asked_by_schema(schema), *extra)
-    return Question(columns, parts, correlations), schema.spec()
+    return Question(columns, parts, correlations, wary=True), schema.spec()
 
 
 def _is_open(column: Column) -> bool:

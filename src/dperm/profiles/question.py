@@ -52,6 +52,7 @@ class Question:
     parts: str = "all"
     correlations: bool = False  # of numeric columns with the target
     codes: bool = False  # whether undeclared numbers may turn out to be codes; not in records of 0.2.0
+    wary: bool = False  # whether a range keeps the rows that noise may hide; not in records of 0.4.0
 
     def __post_init__(self) -> None:
         names = [column.name for column in self.columns]
@@ -59,11 +60,12 @@ class Question:
             raise ValueError("Expected columns with names that differ and at most one target, found others.")
         if self.correlations and (self.parts != "all" or not any(column.target for column in self.columns)):
             raise ValueError("Expected a target for correlations, found none. Pass target= (--target).")
-        if self.parts not in PARTS or type(self.correlations) is not bool or type(self.codes) is not bool:
+        flags = (self.correlations, self.codes, self.wary)
+        if self.parts not in PARTS or any(type(flag) is not bool for flag in flags):
             raise ValueError(f"Expected parts in {PARTS}, found {self.parts!r}.")
 
     def spec(self) -> dict[str, Any]:
-        later = {"codes": True} if self.codes else {}
+        later = {name: True for name in ("codes", "wary") if getattr(self, name)}
         columns = [column.spec() for column in self.columns]
         return {"columns": columns, "parts": self.parts, "correlations": self.correlations, **later}
 
@@ -74,7 +76,8 @@ class Question:
             levels = entry["levels"]
             listed = None if levels is None else scalars(levels, f"levels of column {entry['name']!r}")
             columns.append(Asked(**{**entry, "levels": listed}))
-        return cls(tuple(columns), spec["parts"], spec["correlations"], spec.get("codes", False))
+        later = {name: spec.get(name, False) for name in ("codes", "wary")}
+        return cls(tuple(columns), spec["parts"], spec["correlations"], **later)
 
     @property
     def unknown(self) -> tuple[int, ...]:
