@@ -318,7 +318,8 @@ def test_odds_ratios_probabilities_and_joint_tests():
     table = {"x": x, "g": np.array(["a", "b", "c"])[level], "h": np.array(["u", "v", "w"])[generator.integers(0, 3, n)]}
     table["y"] = np.where(generator.uniform(size=n) < 1 / (1 + np.exp(-score)), "1", "0")
     schema = {"columns": columns, "target": {"column": "y", "type": "classes", "classes": ["0", "1"]}}
-    model = dperm.LogisticRegression(4.0, schema=schema, relation="zero-out", intervals=True, random_state=1).fit(pa.table(table))
+    options = {"schema": schema, "relation": "zero-out", "random_state": 1}
+    model = dperm.LogisticRegression(4.0, intervals=True, **options).fit(pa.table(table))
     plain, ratios = model.summary(), model.summary(exponentiate=True)
     assert plain.names == ("x", "g=b", "g=c", "h=v", "h=w", "intercept")
     assert ratios.estimate == pytest.approx(np.exp(plain.estimate)) and ratios.interval == pytest.approx(np.exp(plain.interval))
@@ -334,10 +335,15 @@ def test_odds_ratios_probabilities_and_joint_tests():
     shares, ends = model.predict_proba(new, interval=0.95)
     assert shares == pytest.approx(model.predict_proba(new))
     assert np.all(ends[:, 0] < shares[:, 1]) and np.all(shares[:, 1] < ends[:, 1])
-    # The same contrast by hand: two rows that differ in the level alone.
+    # The same contrast by hand: two rows that differ in the level alone, of a fit that predicts with its estimate.
     pair = {"x": [0.0, 0.0], "g": ["a", "b"], "h": ["u", "u"]}
-    scores = model.decision_function(pa.table(pair))
+    scores = dperm.LogisticRegression(4.0, method=undrawn(model), **options).fit(pa.table(table)).decision_function(pa.table(pair))
     assert scores[1] - scores[0] == pytest.approx(plain.estimate[1], rel=1e-9)
+
+
+def undrawn(model):
+    """The method of a fit, but predicting with the estimate itself."""
+    return ScaledInference(**{**model.plan_.options, "shrunk": False})
 
 
 def test_a_region_tells_what_single_intervals_cannot():
@@ -414,7 +420,8 @@ def test_several_classes_are_told_against_the_first(tmp_path):
     table = model.summary()
     assert table.names == tuple(f"{label}: {name}" for label in "bc" for name in ("x0", "x1", "intercept"))
     assert np.all(np.abs(table.estimate - truth.ravel()) < 4 * table.standard_error)
-    differences = np.column_stack([model.coef_, model.intercept_])[1:] - np.r_[model.coef_[0], model.intercept_[0]]
+    plain = dperm.LogisticRegression(3.0, method=undrawn(model), **(options | {"intervals": False})).fit(X, y)
+    differences = np.column_stack([plain.coef_, plain.intercept_])[1:] - np.r_[plain.coef_[0], plain.intercept_[0]]
     assert table.estimate == pytest.approx(differences.ravel(), rel=1e-9, abs=1e-9)
     assert "log-odds of each class against a" in table.note and model.confidence_interval().shape == (6, 2)
     assert model.summary(exponentiate=True).estimate == pytest.approx(np.exp(table.estimate))

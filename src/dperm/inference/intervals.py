@@ -108,15 +108,18 @@ def rows_and_errors(model: PrivateEstimator, X: object) -> tuple[Vector, Errors]
 
 
 def score_interval(model: PrivateEstimator, X: object, level: float) -> tuple[Vector, Vector, Vector]:
-    """Scores ⟨encoded x, w⟩ of new rows with the ends of their intervals."""
+    """Scores ⟨encoded x, w⟩ of new rows with the ends of their intervals.
+
+    The score is that of `predict`; the ends are centred at the estimate of the summary, before it is drawn in to predict.
+    """
     width = reach(level)
     rows, errors = rows_and_errors(model, X)
-    scores, half = rows @ errors.estimate, width * np.sqrt(np.add(*errors.variances(rows)))
-    return scores, scores - half, scores + half
+    centre, half = rows @ errors.estimate, width * np.sqrt(np.add(*errors.variances(rows)))
+    return rows @ model.w_, centre - half, centre + half
 
 
 def probability_intervals(model: PrivateEstimator, X: object, level: float) -> tuple[Vector, Vector]:
-    """Probabilities of several classes, and low and high of each.
+    """Probabilities of several classes as `predict_proba` has them, and low and high of each.
 
     The interval of a class is one of its log-odds against all others, g = η_k - log Σ_{j≠k} exp η_j, whose slope in η_j is 1 for
     j = k and -p_j/(1 - p_k) otherwise.
@@ -125,8 +128,7 @@ def probability_intervals(model: PrivateEstimator, X: object, level: float) -> t
     rows, errors = rows_and_errors(model, X)
     K = len(errors.estimate) // rows.shape[1]
     scores = rows @ errors.estimate.reshape(K, -1).T
-    shares = softmax(scores, axis=1)
-    ends = np.empty((*shares.shape, 2))
+    ends = np.empty((*scores.shape, 2))
     for k in range(K):
         others = scores.copy()
         others[:, k] = -np.inf
@@ -137,7 +139,7 @@ def probability_intervals(model: PrivateEstimator, X: object, level: float) -> t
             combinations = (slopes[part, :, None] * rows[part, None, :]).reshape(len(part), -1)
             half = width * np.sqrt(np.add(*errors.variances(combinations)))
             ends[part, k] = expit(np.column_stack([odds[part] - half, odds[part] + half]))
-    return np.asarray(shares), ends
+    return np.asarray(softmax(rows @ model.w_.T, axis=1)), ends
 
 
 @dataclass(frozen=True)
@@ -227,6 +229,8 @@ def target_sentence(model: PrivateEstimator) -> str:
     if (most := model.plan_.target.rows_per_person) > 1:
         way = "count the up to" if options.get("summed") else "hold however alike the up to"
         sentence += f"; sampling errors {way} {most} rows of a person" + (" together" if options.get("summed") else " are")
+    if options.get("shrunk"):
+        sentence += "; coef_, for predictions, has them drawn towards 0 by their privacy noise"
     return f"{sentence}; errors include sampling and privacy noise"
 
 

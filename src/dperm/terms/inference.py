@@ -47,8 +47,8 @@ class Scored(NamedTuple):
     importance: Vector | float = 1.0
 
 
-class Score(Protocol):
-    """A model's score at θ, with the bounds that it keeps for every row whatever its features and label."""
+class Bounded(Protocol):
+    """A score at θ, with the bounds that it keeps for every row whatever its features and label."""
 
     @property
     def features(self) -> Features: ...
@@ -61,6 +61,10 @@ class Score(Protocol):
 
     @property
     def curvature_bound(self) -> float: ...
+
+
+class Score(Bounded, Protocol):
+    """That of a model with one margin."""
 
     def rows(self, block: Block) -> Scored: ...
 
@@ -213,15 +217,20 @@ class WeightedScore:
 def weighted(score: Score, radius: float, block: Block) -> tuple[Scored, Vector]:
     """The rows' scores and ω = min(1, (R/‖u‖)²), 0 for a null row."""
     rows = score.rows(block)
-    lengths = rows.stretch * gridded(block, score.features).norms
-    return rows, present(block) * np.minimum(1.0, radius / np.maximum(lengths, 1e-150)) ** 2
+    return rows, weight_of(score, radius, block, rows.stretch)
+
+
+def weight_of(score: Bounded, radius: float, block: Block, stretch: Vector) -> Vector:
+    """ω of rows u = stretch·z."""
+    lengths = stretch * gridded(block, score.features).norms
+    return np.asarray(present(block) * np.minimum(1.0, radius / np.maximum(lengths, 1e-150)) ** 2)
 
 
 @dataclass(frozen=True, eq=False)
-class ScoreSum(Pulled):
-    """Σ ω·ψ·u. **Sensitivity** κ·t·R: the left factor is cut so that no row is longer."""
+class WeightedSum(Pulled):
+    """Σ ω·(score of a row). **Sensitivity** κ·t·R: the left factors are cut so that no row is longer."""
 
-    score: Score
+    score: Bounded
     radius: float
 
     @property
@@ -231,6 +240,13 @@ class ScoreSum(Pulled):
     @property
     def longest(self) -> float:
         return self.score.slope_bound * self.radius
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreSum(WeightedSum):
+    """Σ ω·ψ·u. **Sensitivity** κ·t·R."""
+
+    score: Score
 
     def slopes(self, block: Block, grid: Grid) -> Vector:
         rows, weight = weighted(self.score, self.radius, block)

@@ -30,7 +30,8 @@ from dperm.rows.base import Block
 from dperm.rows.exact import MOST_PRODUCT, Counted, Pair, Paired, whole
 from dperm.terms.affine import Features, settled
 from dperm.terms.ball import MOST, in_ball
-from dperm.terms.gridded import Grid, Pulled, gridded, scaled
+from dperm.terms.gridded import Grid, gridded, scaled
+from dperm.terms.inference import WeightedSum, weight_of
 from dperm.terms.moments import Moments, moments_of, row_weights
 from dperm.terms.statistics import Histogram, present
 
@@ -112,28 +113,18 @@ class SoftmaxScore:
     def weights(self, block: Block, radius: float) -> tuple[Vector, Vector]:
         """(√a, ω) of every row; ω is 0 for a null row."""
         root = np.sqrt(self.importance(block))
-        lengths = root * gridded(block, self.features).norms
-        return root, present(block) * np.minimum(1.0, radius / np.maximum(lengths, 1e-150)) ** 2
+        return root, weight_of(self, radius, block, root)
 
 
 @dataclass(frozen=True, eq=False)
-class SoftmaxSum(Pulled):
-    """Σ ω·s ⊗ u. **Sensitivity** κ·√2·R: the left factors are cut so that no row is longer."""
+class SoftmaxSum(WeightedSum):
+    """Σ ω·s ⊗ u. **Sensitivity** κ·√2·R."""
 
     score: SoftmaxScore
-    radius: float
-
-    @property
-    def features(self) -> Features:  # type: ignore[override]
-        return self.score.features
 
     @property
     def outputs(self) -> int:
         return self.score.outputs
-
-    @property
-    def longest(self) -> float:
-        return self.score.slope_bound * self.radius
 
     def slopes(self, block: Block, grid: Grid) -> Vector:
         root, weight = self.score.weights(block, self.radius)

@@ -35,9 +35,11 @@ from dperm.mechanisms.scaled.gradient import (
     scaling_releases,
     start,
 )
+from dperm.mechanisms.scaled.inference_needs import needs_of
 from dperm.mechanisms.scaled.inference_settings import Limits
 from dperm.mechanisms.scaled.noise_ratio import noise_warning
 from dperm.mechanisms.scaled.one_step import OneStep
+from dperm.mechanisms.scaled.shrinkage import drawn_in
 from dperm.privacy import Gaussian
 from dperm.problem import Problem, Ridge
 from dperm.release.asks import Asking, Close, Decide, Open, Program, Publish, See, Sum
@@ -77,6 +79,8 @@ class ScaledInference:
     gaps         columns whose missing cells take the released centre; their present cells are counted
     whitened     release all second moments where squares alone would cost the same, and see rows as uncorrelated; False is how
                  version 0.2.0 fitted
+    shrunk       predict with the estimate drawn in by the part of it that is privacy noise; False, as in versions up to 0.4.0,
+                 predicts with the estimate that intervals are centred at
 
     **Guarantee**: μ(ε, δ)-GDP in stages, for the target's relation.
 
@@ -92,10 +96,11 @@ class ScaledInference:
     whitened: bool = True
     importance: bool = False
     summed: bool = False
+    shrunk: bool = True
 
     name: ClassVar[str] = "scaled-inference"
     # Earlier versions had no such options.
-    UNSTATED: ClassVar[dict[str, Any]] = {"whitened": False, "importance": False, "summed": False}
+    UNSTATED: ClassVar[dict[str, Any]] = {"whitened": False, "importance": False, "summed": False, "shrunk": False}
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kinds", tuple(self.kinds))
@@ -112,30 +117,8 @@ class ScaledInference:
         return 1.0 if self.max_weight is None else self.max_weight
 
     def missing(self, problem: Problem, target: Target) -> list[str]:
-        needs = []
-        counts = problem.loss.name == "poisson"
-        if problem.loss.name not in inference_rule.FAMILIES:
-            known = "logistic, softmax, squared, Huber, quantile or Poisson loss"
-            return [f"{known}, found {problem.loss.name!r}, whose error has no derivation here"]
-        if target.delta == 0:
-            needs.append("delta > 0, because its noise is Gaussian (pass delta=1e-6)")
-        if problem.feature_map is not None:
-            needs.append("rows without a feature map (it scales the declared columns itself)")
-        if not math.isfinite(problem.data.x_norm):
-            needs.append("a finite bound on the norm of a row (x_norm= or bounds=)")
-        if not problem.loss.classification and not math.isfinite(problem.data.y.radius):
-            needs.append("finite bounds on the target (y_bounds=)")
-        if self.summed and target.rows_per_person == 1:
-            needs.append("persons with several rows for summed=True (max_rows_per_person= above 1)")
-        if self.importance and not (counts and self.max_weight is not None):
-            needs.append("counts with weights (max_weight=) for importance=True, which is about theirs alone")
-        if counts and not (problem.data.y.low == 0 and problem.data.intercept):
-            needs.append("counts from 0 on, and an intercept (it carries the mean rate)")
-        if problem.regularizer.name != "none" and (problem.regularizer.name != "ridge" or problem.loss.name not in RIDGED):
-            needs.append("no regularizer, or a ridge for a squared, Huber or logistic loss")
-        if problem.domain.name != "whole-space":
-            needs.append("coefficients without a bound (leave radius= out): an estimate at the edge has no normal law")
-        return needs
+        weighted = self.max_weight is not None
+        return needs_of(problem, target, weighted=weighted, importance=self.importance, summed=self.summed)
 
     def plan(self, problem: Problem, shape: Shape, target: Target) -> Plan:
         kinds = rule.column_kinds(self.kinds, shape)
@@ -231,7 +214,8 @@ class ScaledInference:
         )
         step = self.inference(plan, problem, released)
         sampling, privacy = step.errors.variances(self._lift(problem, shape, scaled))
-        w = self._coefficients(step.errors.estimate, scaled, counts, problem)
+        theta = drawn_in(step, several_classes.intercepts(problem, shape)) if self.shrunk else step.errors.estimate
+        w = self._coefficients(theta, scaled, counts, problem)
         stated = {name: value for name, value in scaled.items() if name != "turn"}
         return w, {
             **stated,
@@ -400,6 +384,3 @@ class ScaledInference:
         w = whitening.coefficients(apart, scaled, problem.data.intercept)
         slope = np.asarray(problem.regularizer.gradient(w.reshape(-1))).reshape(w.shape)
         return whitening.pulled_back(slope, scaled, problem.data.intercept).reshape(theta.shape)
-
-
-RIDGED = ("squared", "huber", "logistic", "multinomial")

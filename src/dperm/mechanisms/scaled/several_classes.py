@@ -94,6 +94,13 @@ def start_at(problem: Problem, shape: Shape, shares: Vector | None) -> Vector:
     return theta.reshape(-1)
 
 
+def intercepts(problem: Problem, shape: Shape) -> Vector:
+    """The directions (columns) of θ that are intercepts, one per combination; none without an intercept."""
+    width = shape.parameters(problem) // problem.loss.margins
+    one = np.eye(width)[:, width - (1 if problem.data.intercept else 0) :]
+    return by_combination(problem, one)
+
+
 def by_combination(problem: Problem, matrix: Vector) -> Vector:
     """The same matrix for every combination: I ⊗ matrix."""
     return np.asarray(np.kron(np.eye(combinations(problem)), matrix), dtype=np.float64) if several(problem) else matrix
