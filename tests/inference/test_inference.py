@@ -337,7 +337,8 @@ def test_odds_ratios_probabilities_and_joint_tests():
     assert np.all(ends[:, 0] < shares[:, 1]) and np.all(shares[:, 1] < ends[:, 1])
     # The same contrast by hand: two rows that differ in the level alone, of a fit that predicts with its estimate.
     pair = {"x": [0.0, 0.0], "g": ["a", "b"], "h": ["u", "u"]}
-    scores = dperm.LogisticRegression(4.0, method=undrawn(model), **options).fit(pa.table(table)).decision_function(pa.table(pair))
+    same = dperm.LogisticRegression(4.0, method=undrawn(model), **options).fit(pa.table(table))
+    scores = same.decision_function(pa.table(pair))
     assert scores[1] - scores[0] == pytest.approx(plain.estimate[1], rel=1e-9)
 
 
