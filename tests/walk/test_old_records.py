@@ -37,6 +37,25 @@ def test_an_old_fit_with_intervals_verifies_and_has_its_summary(kind: str) -> No
     assert np.allclose(estimate, np.r_[np.ravel(model.coef_), np.ravel(model.intercept_)], rtol=1e-9)
 
 
+ADDITIVE = sorted(path for version in ("0.3.0", "0.4.0") for path in (FIXTURES / version).glob("additive-*.json"))
+
+
+@pytest.mark.parametrize("path", ADDITIVE, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_an_old_additive_model_verifies_and_predicts_what_it_did(path: Path, tmp_path: Path) -> None:
+    stored = json.loads(path.read_text())
+    (tmp_path / "model.json").write_text(json.dumps(stored["model"]))
+    model = dperm.load(tmp_path / "model.json")
+    verdict = model.certificate_.verify(allow_seeded=True)
+    assert verdict.ok, verdict.reasons
+    rows = np.array(stored["rows"])
+    if path.stem == "additive-logistic":
+        answers = model.predict_proba(rows)[:, 1]
+    else:
+        answers = model.decision_function(rows) if path.stem == "additive-hinge" else model.predict(rows)
+    assert np.allclose(answers, stored["predictions"], rtol=1e-9)
+    assert len(ADDITIVE) == 9
+
+
 def test_every_mechanism_has_an_old_certificate() -> None:
     assert len(CERTIFICATES) == 56
     found = {json.loads(path.read_text())["mechanism"]["name"] for path in CERTIFICATES}
