@@ -6,6 +6,7 @@ import hashlib
 import os
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pyarrow as pa
@@ -140,6 +141,63 @@ def test_threads_are_given_back_after_a_sum_and_after_an_error():
             assert (outer, inner) == (3, 3)
         with one_blas_thread() as threads:
             assert threads == 3
+
+
+WIDE = (np.ones((5 * BLOCK_ROWS, 20)), np.ones(5 * BLOCK_ROWS))  # numbers enough for several threads
+
+
+@pytest.mark.parametrize("fails_in_main", [True, False])
+def test_an_error_in_a_thread_is_an_error_of_the_sum(fails_in_main):
+    met, seen = threading.Barrier(2, timeout=60), set()
+
+    class Broken:
+        row_bound = 1.0
+
+        def __call__(self, block):
+            here = threading.current_thread()
+            if here not in seen:  # both threads have a block before one of them fails
+                seen.add(here)
+                met.wait()
+            if (here is threading.main_thread()) is fails_in_main:
+                raise RuntimeError("broken term")
+            return np.full(1, float(len(block.y)))
+
+    with threadpool_limits(2), pytest.raises(RuntimeError, match="broken term"):
+        MemoryRows(*WIDE).sum(Broken(), 1.0)
+
+
+def test_a_sum_inside_a_sum_does_not_wait_for_its_own_thread():
+    rows = MemoryRows(*WIDE)
+
+    class Count:
+        row_bound = 1.0
+
+        def __call__(self, block):
+            return np.full(1, float(len(block.y)))
+
+    class Nested(Count):
+        def __call__(self, block):
+            return rows.sum(Count(), 1.0)
+
+    with threadpool_limits(8):
+        assert rows.sum(Nested(), 1.0) == [25 * BLOCK_ROWS]
+
+
+FORKED = """
+import os, sys
+sys.path.insert(0, "tests/rows")
+from test_rows_agree import sums
+before = sums(2, "float32")
+child = os.fork()
+if not child:
+    os._exit(0 if sums(2, "float32") == before else 1)
+assert os.waitpid(child, 0)[1] == 0
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")
+def test_a_forked_process_has_threads_of_its_own():
+    subprocess.run([sys.executable, "-W", "ignore", "-c", FORKED], check=True, timeout=120)
 
 
 @pytest.mark.parametrize("storage", [np.asarray, sparse.csr_array], ids=["dense", "CSR"])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import cache
+from functools import cache, reduce
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 if TYPE_CHECKING:
@@ -179,6 +179,20 @@ def sigmoid_derivative(xp: Namespace, t: Array) -> Array:
     """σ(t)σ(-t) = e^{-|t|}/(1 + e^{-|t|})², accurate where 1 - σ would cancel."""
     small = xp.exp(-xp.abs(t))
     return small / (1 + small) ** 2
+
+
+def row_largest(xp: Namespace, rows: Array) -> Array:
+    """The largest entry of every row, (n, 1). NumPy goes through short rows one by one, which takes five times as long."""
+    if type(rows).__module__ != "numpy" or not 0 < rows.shape[1] <= 32:
+        return xp.max(rows, axis=1, keepdims=True)
+    return reduce(xp.maximum, [rows[:, k] for k in range(rows.shape[1])])[:, None]
+
+
+def row_total(xp: Namespace, rows: Array) -> Array:
+    """The sum of every row, (n, 1). NumPy adds fewer than eight numbers one after the other, and so do columns: the same bits."""
+    if type(rows).__module__ != "numpy" or not 0 < rows.shape[1] < 8:
+        return xp.sum(rows, axis=1, keepdims=True)
+    return reduce(xp.add, [rows[:, k] for k in range(rows.shape[1])])[:, None]
 
 
 def shrink_to_norm(xp: Namespace, rows: Array, limit: float, margin: float) -> Array:

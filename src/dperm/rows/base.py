@@ -26,7 +26,7 @@ import math
 import os
 import threading
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -240,13 +240,24 @@ def total_counts(makers: Iterable[Callable[[], Block]], term: Term, step: float,
         if not parallel or threads == 1:
             return total_of([_drain(source, term, step)])
         queue = _Queue(source)
-        with ThreadPoolExecutor(threads) as pool:
-            jobs = [pool.submit(_work, queue, term, step) for _ in range(threads)]
-            try:
-                totals = [job.result() for job in jobs]
-            finally:
-                queue.stopped = True  # an interrupt here ends the threads too
-        return total_of(total for total in totals if total is not None)
+        jobs = [_HELPERS.pool.submit(_work, queue, term, step) for _ in range(threads - 1)]
+        try:
+            totals = [_work(queue, term, step)]
+        finally:
+            queue.stopped = True  # an interrupt here ends the helpers too, and those that never began are not waited for
+            begun = [job for job in jobs if not job.cancel()]
+            wait(begun)
+        return total_of([*totals, *(job.result() for job in begun)])
+
+
+class _Helpers:
+    """Threads that help the caller's own, kept from sum to sum: starting them costs as much as a block."""
+
+    def __init__(self) -> None:
+        self.pool = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="dperm-rows")
+
+
+_HELPERS = _Helpers()
 
 
 class _Queue:
@@ -341,6 +352,7 @@ class _BlasThreads:
 _BLAS = _BlasThreads()
 if hasattr(os, "register_at_fork"):  # a child must not inherit a lock that some thread of the parent holds
     os.register_at_fork(after_in_child=lambda: _BlasThreads.__init__(_BLAS))
+    os.register_at_fork(after_in_child=lambda: _Helpers.__init__(_HELPERS))  # threads do not live on in a child
 
 
 @contextmanager

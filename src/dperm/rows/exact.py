@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 # Steps that the product of two factors may have for one row: 2⁴⁰·8,192 = 2⁵³ in float64, 2⁴⁹·8,192 = 2⁶² in int64.
 MOST_PRODUCT = 2.0**40
 MOST_SPARSE_PRODUCT = 2.0**49
+# BLAS has kernels for small matrices that are up to three times as fast on tall ones of few columns, taken in runs of rows.
+FEW_COLUMNS, RUN = 32, 128
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,8 +52,18 @@ def product(pair: Pair) -> np.ndarray:
     if right is None:
         return np.asarray(left.sum(axis=0)).reshape(-1)
     if is_sparse(right):
-        return np.asarray((transposed(right) @ left.astype(np.int64)).T).reshape(-1)
-    return np.asarray(left.T @ right).reshape(-1)
+        return np.asarray((transposed(right) @ left.astype(np.int64, copy=False)).T).reshape(-1)
+    if left.ndim == 1 or left.shape[1] > FEW_COLUMNS:
+        return np.asarray(left.T @ right).reshape(-1)
+    return in_runs(left, right).reshape(-1)
+
+
+def in_runs(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """leftᵀ·right run by run."""
+    count = len(left) // RUN
+    whole = count * RUN
+    runs = (part[:whole].reshape(count, RUN, part.shape[1]) for part in (left, right))
+    return np.asarray((next(runs).transpose(0, 2, 1) @ next(runs)).sum(axis=0) + left[whole:].T @ right[whole:])
 
 
 def products(pairs: Sequence[Pair]) -> np.ndarray:

@@ -186,8 +186,13 @@ class CurveFeatures(Features):
 
     def looked_up(self, totals: np.ndarray) -> np.ndarray:
         """In the precision of the totals, (K, places): what the products round off must stay small beside one row of many."""
-        curves = totals.reshape(len(totals), -1, 1, PLACES) @ self.tables.astype(totals.dtype)
+        curves = totals.reshape(len(totals), -1, 1, PLACES) @ self._precise.swapaxes(1, 2).astype(totals.dtype, copy=False)
         return np.asarray(curves.reshape(len(totals), -1))
+
+    @cached_property
+    def _precise(self) -> NDArray[np.longdouble]:
+        """The tables as totals are, the 257 numbers of a feature one after the other; every sum asks for them."""
+        return np.ascontiguousarray(self.tables.swapaxes(1, 2), dtype=np.longdouble)
 
     @cached_property
     def key(self) -> tuple[object, ...]:

@@ -13,12 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dperm.problem.arrays import Matrix, dense, is_sparse
-from dperm.rows.exact import transposed
+from dperm.rows.exact import FEW_COLUMNS, transposed
 
 Vector = NDArray[np.float64]
 
-# A product with at most so many columns is taken in runs of so many rows (`tall_product`).
-FEW_COLUMNS, SHORT_RUN = 32, 64
+SHORT_RUN = 64  # rows of a run in `tall_product`
 HALF_UNIT = {np.dtype(np.float32): 2.0**-24, np.dtype(np.float64): 2.0**-53}
 
 
@@ -136,8 +135,8 @@ def tall_product(X: Matrix, weights: np.ndarray) -> np.ndarray:
     times as fast as those for a tall one, which are made for many columns."""
     if is_sparse(X) or weights.ndim == 1 or weights.shape[1] > FEW_COLUMNS:
         return np.asarray(X @ weights)
-    whole, (d, columns) = len(X) - len(X) % SHORT_RUN, weights.shape
-    products = np.empty((len(X), columns), dtype=X.dtype)
-    np.matmul(X[:whole].reshape(-1, SHORT_RUN, d), weights, out=products[:whole].reshape(-1, SHORT_RUN, columns))
+    count, (d, columns) = len(X) // SHORT_RUN, weights.shape
+    whole, products = count * SHORT_RUN, np.empty((len(X), columns), dtype=X.dtype)
+    np.matmul(X[:whole].reshape(count, SHORT_RUN, d), weights, out=products[:whole].reshape(count, SHORT_RUN, columns))
     np.matmul(X[whole:], weights, out=products[whole:])
     return products

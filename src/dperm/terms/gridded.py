@@ -29,7 +29,7 @@ from dperm.privacy.relations import kappa
 from dperm.problem.arrays import is_sparse
 from dperm.rows.base import Block
 from dperm.rows.exact import MOST_PRODUCT, MOST_SPARSE_PRODUCT, Pair, Paired
-from dperm.terms.affine import Features, settled
+from dperm.terms.affine import Features, settled, tall_product
 from dperm.terms.sparse_rows import affine, canonical, centred_norms, narrowest, with_ones
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ class DenseGrid:
         """⟨z, w⟩ for weights of shape (width,) or (K, width), exact for the weights on their grid: ‖b‖·‖w‖ ≤ 2⁵³ steps."""
         room = 2.0**52 / (2.0**self.bits * math.sqrt(max(self.rows.shape[1], 1)))
         whole, step = on_grid(weights, room)
-        return scaled(self.wide() @ whole.T, self.size * (step * 2.0**-self.bits))
+        return scaled(tall_product(self.wide(), np.ascontiguousarray(whole.T)), self.size * (step * 2.0**-self.bits))
 
     def pairs(self, left: Vector) -> list[Pair]:
         return [Pair(left, self.wide()), Pair(np.zeros(1))]
@@ -200,15 +200,8 @@ class SparseGrid:
         return self.norm * self.size
 
     def margins(self, weights: Vector) -> Vector:
-        features = self.features
-        d = self.rows.shape[1] - (1 if affine(features) else 0)
-        slopes = weights[..., :d] if features.scale is None else weights[..., :d] * features.scale
-        constant = features.intercept * weights[..., d] if features.intercept else np.zeros(weights.shape[:-1])
-        if features.shift is not None:
-            constant = constant - slopes @ features.shift
-        whole, step = on_grid(slopes, 2.0 ** (52 - SPARSE_BITS))  # int64 holds rows of 4 million entries
-        whole = np.concatenate([whole, np.zeros((*whole.shape[:-1], self.rows.shape[1] - d))], axis=-1)
-        products = np.asarray(self.rows @ whole.T.astype(np.int64), dtype=np.float64)
+        whole, step, constant = sparse_weights(self.features, weights, self.rows.shape[1])
+        products = np.asarray(self.rows @ whole, dtype=np.float64)
         return scaled(products, self.size * (step * 2.0**-SPARSE_BITS)) + constant
 
     def pairs(self, left: Vector) -> list[Pair]:
@@ -217,6 +210,30 @@ class SparseGrid:
     @property
     def most(self) -> float:
         return MOST_SPARSE_PRODUCT * 2.0**-SPARSE_BITS * narrowest(self.features)
+
+
+Mapped = tuple[NDArray[np.int64], float, Vector]
+
+
+def sparse_weights(features: Features, weights: Vector, columns: int) -> Mapped:
+    """Weights of one or K margins behind the map: a whole number for each stored column, their step, and what every row adds.
+
+    Every block of a sum asks for the same ones, so they are kept.
+    """
+    return _sparse_weights(features, np.asarray(weights, dtype=np.float64).tobytes(), weights.shape, columns)
+
+
+@lru_cache(maxsize=16)
+def _sparse_weights(features: Features, numbers: bytes, shape: tuple[int, ...], columns: int) -> Mapped:
+    weights = np.frombuffer(numbers).reshape(shape)
+    d = columns - (1 if affine(features) else 0)
+    slopes = weights[..., :d] if features.scale is None else weights[..., :d] * features.scale
+    constant = np.asarray(features.intercept * weights[..., d] if features.intercept else np.zeros(shape[:-1]))
+    if features.shift is not None:
+        constant = constant - slopes @ features.shift
+    whole, step = on_grid(slopes, 2.0 ** (52 - SPARSE_BITS))  # int64 holds rows of 4 million entries
+    whole = np.concatenate([whole, np.zeros((*whole.shape[:-1], columns - d))], axis=-1)
+    return whole.T.astype(np.int64), step, constant
 
 
 class Grid(Protocol):
@@ -276,7 +293,7 @@ def left_factor(slopes: Vector, grid: Grid, clip: float) -> Vector:
     """
     steps = in_steps(slopes, grid, clip)
     if steps.ndim == 1:
-        return shortened(np.rint(steps), np.floor(grid.limit))
+        return shortened(np.rint(steps, out=steps), np.floor(grid.limit))
     steps = shortened(steps, grid.limit)
     nearest = np.rint(steps)
     longer = squares(nearest) > grid.limit**2
@@ -286,7 +303,8 @@ def left_factor(slopes: Vector, grid: Grid, clip: float) -> Vector:
 def shortened(values: Vector, limit: Vector) -> Vector:
     """Rows of one or several numbers, none longer than its limit."""
     if values.ndim == 1:
-        return np.minimum(np.maximum(values, -limit), limit)
+        shorter = np.minimum(values, limit)
+        return np.maximum(shorter, -limit, out=shorter)
     values = np.clip(values, -1e150, 1e150)
     return scaled(values, limit / np.maximum(np.sqrt(squares(values)), limit))
 

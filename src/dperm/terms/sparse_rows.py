@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,9 +30,13 @@ def affine(features: Features) -> bool:
     return bool(features.intercept) or features.shift is not None
 
 
+@lru_cache(maxsize=8)
 def narrowest(features: Features) -> float:
     """A public m such that rows are clipped as if ‖M(b, t)‖ were at least m: half of the map's smallest factor, within 2¹² of its
-    largest. The grid of the left factor is C·2⁻²⁷/m, so that the row that the map stretches most still has 14 bits."""
+    largest. The grid of the left factor is C·2⁻²⁷/m, so that the row that the map stretches most still has 14 bits.
+
+    Every block of a sum asks for the same one, so it is kept.
+    """
     parts = [1.0] if features.scale is None else np.abs(features.scale)[np.flatnonzero(features.scale)].tolist() or [1.0]
     if features.intercept:
         parts.append(features.intercept)

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dperm.problem.arrays import Array, Namespace, device, prepare
+from dperm.problem.arrays import Array, Namespace, device, prepare, row_largest, row_total
 from dperm.problem.intervals import Interval, LossBounds
 from dperm.problem.losses.base import Loss, checked_margin
 
@@ -59,13 +59,13 @@ class MultinomialLoss(Loss):
         return xp, z, xp.astype(xp.broadcast_to(y, (z.shape[0], 1)) == columns[None, :], z.dtype)
 
     def _probabilities(self, xp: Namespace, z: Array) -> Array:
-        shifted = xp.exp(z - xp.max(z, axis=1, keepdims=True))
-        return shifted / xp.sum(shifted, axis=1, keepdims=True)
+        shifted = xp.exp(z - row_largest(xp, z))
+        return shifted / row_total(xp, shifted)
 
     def value(self, z: Array, y: Array) -> Array:
         """log Σ e^{z_k} - z_y, with the largest margin taken out first."""
         xp, z, chosen = self._prepare(z, y)
-        shifted = z - xp.max(z, axis=1, keepdims=True)
+        shifted = z - row_largest(xp, z)
         return xp.log(xp.sum(xp.exp(shifted), axis=1)) - xp.sum(shifted * chosen, axis=1)
 
     def slope(self, z: Array, y: Array) -> Array:
