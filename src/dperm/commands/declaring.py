@@ -47,7 +47,7 @@ def loss_of(kind: type[PrivateEstimator], target: str) -> str | None:
     return "poisson" if kind.__name__ == "GAMRegressor" and target == "count" else None
 
 
-def class_weights(words: list[str] | None, classes: Sequence[object] | None) -> dict[object, float] | None:
+def class_weights(words: Sequence[str] | None, classes: Sequence[object] | None) -> dict[object, float] | None:
     """{class: weight} from words like "yes=5"; classes are the declared ones, compared as they are written.
 
     >>> class_weights(["1=2.5"], [0, 1])
@@ -56,6 +56,7 @@ def class_weights(words: list[str] | None, classes: Sequence[object] | None) -> 
     if not words:
         return None
     named = {str(label): label for label in classes or ()}
+    known = f" with a class in {', '.join(named)}" if named else " for a target with classes"
     found = {}
     for word in words:
         label, _, number = word.rpartition("=")
@@ -63,8 +64,8 @@ def class_weights(words: list[str] | None, classes: Sequence[object] | None) -> 
             found[named[label]] = float(number)
         except (KeyError, ValueError):
             raise ValueError(
-                f"Expected --class-weight CLASS=WEIGHT with a class in {', '.join(named) or '(no classes are declared)'}, found "
-                f"{word!r}. Write e.g. --class-weight {next(iter(named), 'yes')}=5."
+                f"Expected --class-weight CLASS=WEIGHT{known}, found {word!r}. Write e.g. --class-weight "
+                f"{next(iter(named), 'yes')}=5."
             ) from None
     return found
 
@@ -77,7 +78,6 @@ def used_columns(schema: Schema) -> list[str]:
 
 def taken_out(table: object, schema: Schema, **columns: str | None) -> tuple[object, dict[str, np.ndarray]]:
     """The table without the named columns, which are no features, and their cells under the words of `fit`."""
-    from dperm.estimators.engines import is_rows
     from dperm.tables.tables import cells, column_names, without_column
 
     found = {}
@@ -85,8 +85,6 @@ def taken_out(table: object, schema: Schema, **columns: str | None) -> tuple[obj
         if column is None:
             continue
         option = f"--{word.replace('_', '-')}".replace("sample-", "")
-        if is_rows(table):
-            raise ValueError(f"Expected a file that fits into memory for {option}, found one that is read as a stream.")
         used = used_columns(schema)
         if column in used or column_names(table).count(column) != 1:
             what = "a declared feature or the target" if column in used else "no such column"
@@ -94,6 +92,13 @@ def taken_out(table: object, schema: Schema, **columns: str | None) -> tuple[obj
         found[word] = cells(table, column)
         table = without_column(table, column)
     return table, found
+
+
+def check_in_memory(streamed: bool, weight: str | None, exposure: str | None) -> None:
+    """Columns beside features are read from memory only; said before anything is read or spent."""
+    for option, column in (("--weight", weight), ("--exposure", exposure)):
+        if streamed and column is not None:
+            raise ValueError(f"Expected a file that fits into memory for {option}, found one that is read as a stream.")
 
 
 def check_declared_columns(

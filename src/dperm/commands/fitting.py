@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import typer
 
@@ -20,21 +21,20 @@ from dperm.commands.declaring import (
     PURE_DELTA,
     RANDOM_STATE,
     check_declared_columns,
-    class_weights,
-    loss_of,
-    made,
+    check_in_memory,
     taken_out,
     used_columns,
 )
 from dperm.commands.on_spark import ENGINE, check_engine, spark_rows
-from dperm.commands.preparing import BOUNDS, LEVELS, check_found, prepared, relation_of
+from dperm.commands.preparing import BOUNDS, LEVELS, Open, check_found, check_paid, prepared, relation_of
 from dperm.commands.shared import JSON_OPTION, check_model_first, notices_said, row_count, save_model, show, summary, verbosity
-from dperm.words.spelling import closest
+from dperm.commands.wishes import Wish
 from dperm.words.wording import printable
 
 if TYPE_CHECKING:
     from dperm.estimators.base import PrivateEstimator
-    from dperm.tables.column import TargetColumn
+    from dperm.inference.summary import Summary
+    from dperm.rows.spark import SparkRows
     from dperm.tables.schema import Schema
     from dperm.walk.options import Spending
 
@@ -81,7 +81,6 @@ def fit(
 
     Example: dperm fit people.csv --schema people.json --target income --epsilon 1
     """
-    from dperm.estimators.declared import asked_intervals
     from dperm.release.ledger.book import Ledger
     from dperm.rows.arrow import byte_count
     from dperm.tables.json_files import check_room
@@ -93,89 +92,102 @@ def fit(
     declared = None if schema is None else Schema.load(schema)
     file = Path(source)
     spark = check_engine(engine, declared, exposure, cache)
-    first = None
+    check_in_memory(not spark and streams(file, cache), weight, exposure)
+    given: dict[str, object] = {"epsilon": epsilon, "delta": delta, "method": method, "nominal_n": nominal_n, "noise": noise}
+    given |= {"groups": person, "max_rows_per_person": max_rows_per_person, "max_weight": max_weight}
+    given |= {"max_exposure": max_exposure, "random_state": random_state, "relation": relation}
+    wish = Wish(model, intervals, class_weight or [], given)
+    apart = {"sample_weight": weight, "exposure": exposure}
+    budget = None
     if declared is None or any(column.private_levels for column in declared.columns):
+        check_paid(out, overwrite)
         check_room(out, ["model.json", "certificate.json", "profile.json", "schema.json"], overwrite=overwrite)
         spending: Spending = {"delta": delta, "relation": relation_of(model, relation), "nominal_n": nominal_n, "groups": person}
         spending |= {"max_rows_per_person": max_rows_per_person, "noise": noise, "random_state": random_state}
         spending["ledger"] = None if ledger is None else Ledger(ledger, data=file)
-        apart = [column for column in (weight, exposure) if column is not None]
-        first = prepared(file, declared, target, epsilon, spending, out, apart)
-        declared, epsilon, delta, relation = first.schema, first.epsilon, first.delta, first.relation
-    if target is not None:
-        declared = declared.with_target(target)
-    if declared.target is None:
-        raise ValueError("Expected a target, found none. Pass --target or add \"target\" to the schema.")
-    kind = estimator_for(model, declared.target)
-    estimator = made(
-        kind,
-        epsilon=epsilon,
-        delta=delta,
-        schema=declared,
-        method=method,
-        nominal_n=nominal_n,
-        **asked_intervals(kind, intervals),
-        loss=loss_of(kind, declared.target.type),
-        noise=noise,
-        class_weight=class_weights(class_weight, declared.target.classes),
-        groups=person,
-        max_rows_per_person=max_rows_per_person,
-        max_weight=max_weight,
-        max_exposure=max_exposure,
-        random_state=random_state,
-        relation=relation,
-    ).set_params(verbose=verbosity(as_json))
-    if first is None:
-        check_room(out, ["model.json", "certificate.json"], overwrite=overwrite)  # before anything is read or spent
-    else:
-        estimator = first.within_budget(estimator)
-    rows: object = None
-    given: dict[str, object] = {} if weight is None else {"sample_weight": weight}
-    if spark:
-        rows = table = spark_rows(source, declared)
-    if ledger is not None:
-        book = Ledger(ledger, data=None if spark else file)
-        found = nominal_n if nominal_n is not None else table.n if spark else row_count(file)
-        book.check(estimator.plan(found))
-        estimator.set_params(ledger=book)
-    hidden = estimator.relation == "add-remove"  # the number of rows is private there: no progress by rows
-    extra = [column for column in (person, weight, exposure) if column is not None]
-    if not spark:
-        rows = open_rows(file, declared, memory, cache, quiet=hidden or not verbosity(as_json), extra=extra)
-        rows, taken = taken_out(rows, declared, sample_weight=weight, exposure=exposure)
-        given = {**taken}
+        declared, budget = prepared(Open(file, declared, target, apart, out), wish, spending)
+        given |= {"epsilon": budget.left, "delta": budget.whole.delta, "relation": budget.whole.relation}
+    with contextlib.nullcontext() if budget is None else budget.kept(out):
+        declared = declared if target is None else declared.with_target(target)
+        estimator = wish.estimator(declared).set_params(verbose=verbosity(as_json))
+        if budget is None:
+            check_room(out, ["model.json", "certificate.json"], overwrite=overwrite)  # before anything is read or spent
+        else:
+            estimator = budget.within(estimator)
+        rows: object = spark_rows(source, declared) if spark else None
+        cells: dict[str, object] = {} if weight is None else {"sample_weight": weight}
+        if ledger is not None:
+            book = Ledger(ledger, data=None if spark else file)
+            n = nominal_n if nominal_n is not None else cast("SparkRows", rows).n if spark else row_count(file)
+            book.check(estimator.plan(n))
+            estimator.set_params(ledger=book)
+        if not spark:
+            quiet = estimator.relation == "add-remove" or not verbosity(as_json)  # there the number of rows is private
+            extra = [name for name in (person, weight, exposure) if name is not None]
+            rows = open_rows(file, declared, memory, cache, quiet=quiet, extra=extra)
+            rows, taken = taken_out(rows, declared, **apart)
+            cells = {**taken}
     with notices_said():
-        fitted = estimator.fit(rows, **given)
+        fitted = estimator.fit(rows, **cells)
     report = save_model(fitted, out, data=file.stem)
-    lines = ({} if first is None else {"budget": first.split(fitted.epsilon)}) | summary(fitted)
+    lines = ({} if budget is None else {"budget": budget.split(fitted.epsilon)}) | summary(fitted)
     if relation is None and lines["relation"] != "replace-one" and not as_json:
         lines["relation"] = f"{lines['relation']} (the default of {type(fitted).__name__}; see --relation)"
+    lines |= _model_lines(fitted, as_json)
+    if found := bounds_found(fitted, declared, every=budget is not None):
+        lines["bounds"] = found
+    if budget is not None:
+        lines["in all"] = budget.statement
+    files = ["certificate", "model", *([] if budget is None else ["profile", "schema"])]
+    show({**lines, **{name: str(out / f"{name}.json") for name in files}, "report": str(report)}, as_json)
+
+
+def _model_lines(fitted: PrivateEstimator, as_json: bool) -> dict[str, object]:
+    """What is said of a fitted model beside its guarantee."""
+    lines: dict[str, object] = {}
     if hasattr(fitted, "classes_"):
         # Always said, whatever the data: a misspelt class makes rows empty and must not become an error about them.
         known = ", ".join(printable(str(label)) for label in fitted.classes_.tolist())
         lines["labels"] = f"{known} (a row with any other label counts as empty)"
-    if first is not None:
-        lines["in all"] = first.statement
     if hasattr(fitted, "curves_"):
         lines["shapes"] = fitted.curves_
     if fitted.plan_.warnings:
         lines["note"] = list(fitted.plan_.warnings) if as_json else "; ".join(fitted.plan_.warnings)
-    if intervals and as_json:
-        table = fitted.summary()
+    if getattr(fitted, "intervals", False) and as_json:
+        table = cast("Summary", fitted.summary())
         lines |= {"coefficients": table.rows(), "level": table.level, "target": table.note}
-    files = ["certificate", "model", *([] if first is None else ["profile", "schema"])]
-    show({**lines, **{name: str(out / f"{name}.json") for name in files}, "report": str(report)}, as_json)
+    return lines
 
 
+def bounds_found(fitted: PrivateEstimator, schema: Schema, *, every: bool) -> str:
+    """The bounds that were paid for, in the columns' own units: of every number, or of those that the fit itself found."""
+    encoding = fitted._encoding
+    found = []
+    for column in schema.columns:
+        if column.type == "numeric" and column.bounds is not None:
+            place = encoding.names.index(column.name)
+            found.append(f"{column.name} {encoding.low[place]:.4g} to {encoding.high[place]:.4g}")
+        elif column.type == "numeric" and every:
+            found.append(f"{column.name} {column.low:.4g} to {column.high:.4g}{' (log)' if column.log else ''}")
+    more = f"; and {len(found) - MOST_BOUNDS} more" if len(found) > MOST_BOUNDS else ""
+    return "; ".join(found[:MOST_BOUNDS]) + more
+
+
+MOST_BOUNDS = 12  # on the screen; the schema has all
 STREAM_BYTES = 256_000_000
+
+
+def streams(file: Path, cache: Path | None) -> bool:
+    """Whether a file is read as a stream: it is large, neither CSV nor Parquet, or rows are to be kept in a cache."""
+    size = sum(part.stat().st_size for part in (file.rglob("*") if file.is_dir() else [file]) if part.is_file())
+    return file.exists() and (size > STREAM_BYTES or cache is not None or file.suffix in (".arrow", ".ipc", ".feather"))
 
 
 def open_rows(
     file: Path, schema: Schema, memory: str, cache: Path | None, *, quiet: bool, extra: list[str] | None = None
 ) -> object:
-    """A table in memory when the file is small; rows that stream when it is large, neither CSV nor Parquet, or with a cache."""
-    size = sum(part.stat().st_size for part in (file.rglob("*") if file.is_dir() else [file]) if part.is_file())
-    if file.exists() and (size > STREAM_BYTES or cache is not None or file.suffix in (".arrow", ".ipc", ".feather")):
+    """A table in memory, or rows that stream."""
+    if streams(file, cache):
         from dperm.rows import ArrowRows
         from dperm.words.progress import row_printer
 
@@ -183,39 +195,6 @@ def open_rows(
     from dperm.tables.tables import read_table
 
     return read_table(file, list(dict.fromkeys([*used_columns(schema), *(extra or [])])))
-
-
-def estimator_for(name: str | None, target: TargetColumn) -> type[PrivateEstimator]:
-    """The estimator class by name, or by the type of the target."""
-    from sklearn.base import ClassifierMixin
-
-    import dperm.estimators as estimators
-    from dperm.estimators.base import PrivateEstimator
-    from dperm.estimators.outlook import MODEL_WORDS
-
-    # Those that read a schema and have a JSON form; the others are for Python. Said before anything is spent.
-    found = {label: getattr(estimators, label) for label in estimators.__all__}
-    known = [label for label, kind in found.items() if issubclass(kind, PrivateEstimator) and kind.reads_schema]
-    if name is not None and name.lower() == "gam":  # one word for both: the target says which
-        name = "GAMClassifier" if target.type == "classes" else "GAMRegressor"
-    name = None if name is None else MODEL_WORDS.get(name.lower(), name)
-    if name is None:
-        wanted = {"classes": "LogisticRegression", "numeric": "LinearRegression", "count": "PoissonRegressor"}[target.type]
-        name = wanted if wanted in known else "LinearRegression"
-    if name not in known:
-        short = [word for word, label in MODEL_WORDS.items() if label in known]
-        hint = f" {name} is for Python: it reads no schema." if name in found else closest(name, [*short, *known])
-        raise ValueError(f"Expected a model in {', '.join(short)}, or in full {', '.join(known)}, found {name!r}.{hint}")
-    classes = target.type == "classes"
-    fitting = [label for label in known if issubclass(found[label], ClassifierMixin) == classes]
-    if name not in fitting:
-        has = "has classes" if classes else f"is {target.type}"
-        raise ValueError(
-            f"Expected a model for the target {target.column!r}, which {has}, found {name}. Pass --model with one of "
-            f"{', '.join(fitting)}, or leave it out."
-        )
-    kind: type[PrivateEstimator] = found[name]
-    return kind
 
 
 def predict(

@@ -21,10 +21,10 @@ from dperm.commands.declaring import (
     NOISE,
     PURE_DELTA,
     class_weights,
-    loss_of,
     made,
 )
 from dperm.commands.shared import JSON_OPTION, say, show
+from dperm.commands.wishes import Wish
 from dperm.words.spelling import closest
 
 if TYPE_CHECKING:
@@ -170,21 +170,15 @@ def _estimator(
     schema: Path | None, model: str | None, class_weight: list[str], intervals: bool, given: dict[str, object]
 ) -> PrivateEstimator:
     """The estimator of a schema's columns, or over columns with range [0, 1]."""
-    from dperm.commands.fitting import estimator_for
     from dperm.estimators import outlook as advice
     from dperm.estimators.declared import asked_intervals
     from dperm.tables.schema import Schema
 
-    if schema is None:
-        kind, declared, classes = advice.reference(model or "LogisticRegression", given)
-        given |= asked_intervals(kind, intervals)
-        return made(kind, **given, **declared, class_weight=class_weights(class_weight, classes))
-    loaded = Schema.load(schema)
-    if loaded.target is None:
-        raise ValueError('Expected a target in the schema, found none. Add "target" to it.')
-    kind, weights = estimator_for(model, loaded.target), class_weights(class_weight, loaded.target.classes)
-    given |= {"loss": loss_of(kind, loaded.target.type)}
-    return made(kind, **given, **asked_intervals(kind, intervals), schema=loaded, class_weight=weights)
+    if schema is not None:
+        return Wish(model, intervals, class_weight or [], given).estimator(Schema.load(schema))
+    kind, declared, classes = advice.reference(model or "LogisticRegression", given)
+    options = {**given, **asked_intervals(kind, intervals), **declared}
+    return made(kind, **options, class_weight=class_weights(class_weight, classes))
 
 
 def _objective_table(model: str | None, delta: float | None, as_json: bool) -> None:

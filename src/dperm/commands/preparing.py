@@ -6,17 +6,23 @@ what was released before: the profile is one debit, the fit, whose columns and l
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import typer
+
+from dperm.commands.declaring import taken_out
+from dperm.commands.wishes import Wish, known_levels
 
 if TYPE_CHECKING:
     from dperm.estimators.base import PrivateEstimator
     from dperm.privacy.filters import Cost, Filter
+    from dperm.release.plan import Plan, Target
     from dperm.tables.schema import Schema
     from dperm.walk.options import Spending
 
@@ -44,6 +50,15 @@ def check_found(schema: Path | None, bounds: str | None, levels: str | None, tar
         )
 
 
+def check_paid(out: Path, overwrite: bool) -> None:
+    """What an earlier fit found before it was refused is paid for: it is used again, and not paid for twice."""
+    if (out / "profile.json").exists() and (out / "schema.json").exists() and not (out / "model.json").exists() and not overwrite:
+        raise ValueError(
+            f"Expected a new place for the results, found schema.json of a fit that was refused in {out}. It is paid for: pass "
+            f"--schema {out / 'schema.json'} in place of --bounds and --levels, or another --out. Nothing was spent now."
+        )
+
+
 def relation_of(model: str | None, relation: str | None) -> str:
     """The relation of both debits: the one asked for, or the named model's own default."""
     if relation is not None:
@@ -56,31 +71,52 @@ def relation_of(model: str | None, relation: str | None) -> str:
 
 
 @dataclass(frozen=True)
-class Prepared:
-    """The schema that was found, and what is left of the budget for the fit."""
+class Budget:
+    """One (ε, δ) for the profile and the fit after it, and what the profile leaves of it."""
 
-    schema: Schema
-    epsilon: float
-    delta: float
-    relation: str
+    whole: Target
     n: int
     rule: Filter
-    spent: Cost
-    statement: str
-    asked: float
     paid: float
+    spent: Cost
+
+    @classmethod
+    def declare(cls, whole: Target, n: int) -> Budget:
+        """A tenth of μ² for the profile. Nothing is spent yet."""
+        from dperm.privacy import gaussian_epsilon
+        from dperm.privacy.filters import Filter
+        from dperm.profiles.plan import FAILURE
+
+        if whole.delta == 0:
+            raise ValueError("Expected delta > 0 to find levels and types, found 0. Pass a schema that declares them.")
+        rule = Filter.declare(whole.epsilon, whole.delta, "auto")
+        failure = FAILURE * whole.delta
+        share = gaussian_epsilon((whole.delta - failure) / (1 - failure), math.sqrt(SHARE) * rule.mu) * (1 - 1e-9)
+        return cls(whole, n, rule, share, rule.cost([]))
+
+    def after(self, profile: Plan) -> Budget:
+        return replace(self, spent=self.rule.cost(profile.events))
+
+    @property
+    def left(self) -> float:
+        """The ε of a Gaussian fit that takes all that is left."""
+        return self.rule.left_epsilon([self.spent], self.whole.delta) * (1 - 1e-9)
+
+    @property
+    def statement(self) -> str:
+        return f"({self.whole.epsilon:g}, {self.whole.delta:g})-differential privacy of the fit and of schema.json together"
 
     def split(self, fit: float) -> str:
         """How the budget was shared, where the fit had `fit`."""
         parts = f"{self.paid:.3g} for bounds and levels, {fit:.3g} for the fit"
-        return f"asked {self.asked:g}: {parts} (they compose to {self.asked:g})"
+        return f"asked {self.whole.epsilon:g}: {parts} (they compose to {self.whole.epsilon:g})"
 
-    def within_budget(self, estimator: PrivateEstimator) -> PrivateEstimator:
+    def within(self, estimator: PrivateEstimator) -> PrivateEstimator:
         """The estimator with an ε whose plan the rule accepts after the profile; Gaussian plans get all that is left.
 
         Other plans have a Rényi curve that falls about as ε², so that two or three tries find how much of it there is room for.
         """
-        epsilon = self.epsilon
+        epsilon = self.left
         for _ in range(12):
             cost = self.rule.cost(estimator.set_params(epsilon=epsilon).plan(self.n).events)
             if self.rule.accepts([self.spent, cost]) is not None:
@@ -90,40 +126,96 @@ class Prepared:
             epsilon *= min(max(0.98 * math.sqrt(max(share, 0.0)), 0.1), 0.98)
         raise ValueError("Expected a method whose cost the rest of the budget covers, found none. Pass --method gradient.")
 
+    @contextlib.contextmanager
+    def kept(self, out: Path) -> Iterator[None]:
+        """A refusal after the profile is paid says what it cost, and how to go on without paying again."""
+        try:
+            yield
+        except ValueError as error:
+            unit = 10.0 ** (math.floor(math.log10(self.left)) - 2)
+            left = f"{math.floor(self.left / unit) * unit:.3g}"  # rounded down: together they must stay within the budget
+            raise ValueError(
+                f"{error}\nWhat was found is paid for (epsilon {self.paid:.3g}) and kept in {out}. Go on with --schema "
+                f"{out / 'schema.json'} --epsilon {left} in place of --bounds and --levels: together they stay within epsilon "
+                f"{self.whole.epsilon:g}."
+            ) from error
 
-def prepared(
-    file: Path,
-    schema: Schema | None,
-    target: str | None,
-    epsilon: float,
-    spending: Spending,
-    out: Path,
-    apart: list[str],
-) -> Prepared:
-    """Profile what is not declared, write profile.json and schema.json, and say what is left."""
-    from dperm.privacy import gaussian_epsilon
-    from dperm.privacy.filters import Filter
-    from dperm.profiles.plan import FAILURE
-    from dperm.profiles.profile import profile
+
+@dataclass(frozen=True)
+class Open:
+    """What is fitted while something about its columns is still to be found."""
+
+    file: Path
+    schema: Schema | None
+    target: str | None
+    apart: Mapping[str, str | None]  # columns that are no features, by the word of `fit`
+    out: Path
+
+    def stand_in(self, names: list[str], wish: Wish, kind: str) -> Schema:
+        """A complete schema with a target of this type: what is to be found has any value that it could have."""
+        from dperm.tables.column import Column
+        from dperm.tables.schema import Schema
+
+        schema = self.schema
+        if schema is None:
+            apart = (self.target, *self.apart.values())
+            schema = Schema(tuple(Column(name, "numeric", 0.0, 1.0) for name in names if name not in apart))
+        schema = replace(schema, columns=tuple(known_levels(column) for column in schema.columns))
+        named = [column.name for column in schema.columns]
+        if self.target is None or (schema.target is not None and schema.target.column == self.target):
+            return schema
+        return schema.with_target(self.target) if self.target in named else replace(schema, target=wish.target(self.target, kind))
+
+
+def prepared(fit: Open, wish: Wish, spending: Spending) -> tuple[Schema, Budget]:
+    """Profile what is not declared, write profile.json and schema.json, and say what is left.
+
+    Everything that the fit could be refused for is tried first, on columns that stand in for those to be found. What can still
+    be refused afterwards depends on what was found.
+    """
+    from dperm.profiles.held import names_of
+    from dperm.profiles.plan import plan_profile
+    from dperm.profiles.profile import profile, question_about
+    from dperm.release.ledger.book import Ledger
+    from dperm.release.plan import Shape
     from dperm.tables.json_files import write_whole
-    from dperm.tables.tables import read_table, without_column
-    from dperm.walk.options import spent_target
+    from dperm.tables.tables import column_names, read_table
+    from dperm.walk.options import check_nominal, spent_target
 
-    table = read_table(file)
-    whole, n = spent_target(spending, epsilon, len(table), 1, "row")
-    if whole.delta == 0:
-        raise ValueError("Expected delta > 0 to find levels and types, found 0. Pass a schema that declares them.")
-    rule = Filter.declare(whole.epsilon, whole.delta, "auto")
-    failure = FAILURE * whole.delta
-    share = gaussian_epsilon((whole.delta - failure) / (1 - failure), math.sqrt(SHARE) * rule.mu) * (1 - 1e-9)
-    for column in apart:
-        table = without_column(table, column)
+    check_nominal(spending)
+    table = read_table(fit.file)
+    per_person, unit = spending["max_rows_per_person"] or 1, "row" if spending["groups"] is None else "person"
+    whole, n = spent_target(spending, float(cast("float", wish.given["epsilon"])), len(table), per_person, unit)
+    budget, names = Budget.declare(whole, n), column_names(table)
+    table, _ = taken_out(table, fit.stand_in(names, wish, "numeric"), **fit.apart)
+    names, _ = names_of(table, spending["groups"], spending["max_rows_per_person"])
+    question, _ = question_about(names, fit.schema, fit.target, "schema")
+    share = replace(whole, epsilon=budget.paid)
+    planned = plan_profile(question, Shape(n, len(question.columns)), share)
+    budget, book = budget.after(planned), spending["ledger"]
+
+    def tried(estimator: PrivateEstimator) -> None:
+        estimator.set_params(delta=whole.delta, relation=whole.relation)
+        fitted = budget.within(estimator).plan(n)
+        if book is not None:
+            Ledger.open(book).check(planned, fitted)
+
+    types = wish.possible(lambda kind: fit.stand_in(names, wish, kind), tried)
     spending["delta"] = whole.delta
-    found = profile(table, epsilon=share, schema=schema, target=target, parts="schema", **spending)
-    filled = found.schema()
-    texts = {"profile.json": found.to_json(), "schema.json": json.dumps(filled.spec(), indent=1, ensure_ascii=False)}
-    write_whole(out, texts)  # kept also where the fit is refused: they are paid for
-    spent = rule.cost(found.plan.events)
-    left = rule.left_epsilon([spent], whole.delta) * (1 - 1e-9)
-    said = f"({whole.epsilon:g}, {whole.delta:g})-differential privacy of the fit and of schema.json together"
-    return Prepared(filled, left, whole.delta, whole.relation, n, rule, spent, said, whole.epsilon, share)
+    kind = None if len(types) > 1 else "classes" if types == ["classes"] else "numeric"
+    found = profile(
+        table, epsilon=budget.paid, schema=fit.schema, target=fit.target, target_type=kind, parts="schema", **spending
+    )
+    texts = {"profile.json": found.to_json(), "schema.json": _text(found.schema(target=False))}
+    write_whole(fit.out, texts)  # kept also where the fit is refused: they are paid for
+    with budget.kept(fit.out):
+        filled = found.schema()
+        target = filled.target
+        if types == ["count"] and target is not None and target.type == "numeric":
+            filled = replace(filled, target=replace(target, type="count", low=0.0, high=max(target.high or 0.0, 1.0)))
+        write_whole(fit.out, {"schema.json": _text(filled)})
+    return filled, budget
+
+
+def _text(schema: Schema) -> str:
+    return json.dumps(schema.spec(), indent=1, ensure_ascii=False)

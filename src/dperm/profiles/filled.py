@@ -11,20 +11,22 @@ from dperm.tables.looks import iso
 from dperm.tables.schema import Schema
 
 
-def filled_schema(question: Question, found: tuple[Found, ...], declared: Mapping[str, Any] | None) -> Schema:
+def filled_schema(
+    question: Question, found: tuple[Found, ...], declared: Mapping[str, Any] | None, *, target: bool = True
+) -> Schema:
     """Types, bounds and levels as found, dates by their parts. Text without a level that stands out, and empty columns, are
-    ignored."""
+    ignored. `target=False` leaves out a target that was to be found."""
     columns: dict[str, Any] = {} if declared is None else dict(declared["columns"])
-    target = None if declared is None else declared.get("target")
+    predicted = None if declared is None else declared.get("target")
     for asked, column in zip(question.columns, found):
         if asked.target:
-            target = _target(asked, column, target)
+            predicted = _target(asked, column, predicted) if target or predicted is not None else None
         else:
             columns[asked.name] = _column(asked.name, column, columns.get(asked.name))
-    if target is not None:
-        columns.pop(target["column"], None)
+    if predicted is not None:
+        columns.pop(predicted["column"], None)
     spec: dict[str, object] = {"name": "table"} if declared is None else {key: declared[key] for key in declared}
-    return Schema.from_dict({**spec, "columns": columns, **({} if target is None else {"target": target})})
+    return Schema.from_dict({**spec, "columns": columns, **({} if predicted is None else {"target": predicted})})
 
 
 def _column(name: str, found: Found, declared: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -61,8 +63,9 @@ def _target(asked: Asked, found: Found, declared: Mapping[str, Any] | None) -> d
     if found.kind == "levels":
         if len(found.levels or ()) < 2:
             raise ValueError(
-                f"Expected at least two classes of target {asked.name!r} that stand out of the noise, found fewer. Spend more "
-                "on the profile, or declare the target in a schema."
+                f"Expected at least two classes of target {asked.name!r} that stand out of the noise, found fewer. A "
+                "column with a value of its own in every row (a name, a person) is no target; otherwise spend more on "
+                'the profile, or declare it in the schema: "target": {"column": ..., "type": "classes", "classes": [...]}.'
             )
         return {"column": asked.name, "type": "classes", "classes": list(found.levels or ())}
     if found.kind == "numeric" and found.scale is not None:

@@ -136,8 +136,17 @@ def to_find(question: Question, found: tuple[Found, ...]) -> tuple[int, ...]:
         j
         for j, column in enumerate(found)
         if (asked[j].kind == "levels" and asked[j].levels is None)
-        or (asked[j].kind == "unknown" and (asked[j].target or (column.kind == "levels" and not column.coded)))
+        or (asked[j].kind == "unknown" and ((asked[j].target and column.kind != wanted_number(asked[j])) or _is_text(column)))
     )
+
+
+def wanted_number(asked: Asked) -> str | None:
+    """The kind of a target that stays a number however few values it has, because a model of numbers is to be fitted."""
+    return "numeric" if asked.wanted == "numeric" else None
+
+
+def _is_text(column: Found) -> bool:
+    return column.kind == "levels" and not column.coded
 
 
 def may_be_codes(question: Question, found: tuple[Found, ...]) -> tuple[int, ...]:
@@ -223,7 +232,7 @@ def _with_levels(question: Question, found: tuple[Found, ...], released: Mapping
         if len(set(map(str, levels))) != len(levels) or list(levels) != sorted(levels, key=str):
             raise ValueError("the levels are not listed once each in the order of their names")
         kind = found[j].kind
-        if kind in ("numeric", "date"):  # a target that nothing is declared about: classes, or a number?
+        if kind in ("numeric", "date") and question.columns[j].wanted is None:  # a target: classes, or a number?
             seen = math.fsum(float(count) for _, count in pairs)
             if not 2 <= len(levels) <= MOST_CLASSES or seen < 0.9 * looks[j]:
                 continue

@@ -88,10 +88,14 @@ class Profile(Claim):
     def plan(self) -> Plan:
         return _planned(self.record)
 
-    def schema(self) -> Schema:
-        """A schema whose types, bounds and levels are those that were paid for: post-processing of the profile."""
+    def schema(self, *, target: bool = True) -> Schema:
+        """A schema whose types, bounds and levels are those that were paid for: post-processing of the profile.
+
+        Refused where the target's classes do not stand out of the noise; `target=False` leaves the target out.
+        """
         question = Question.from_spec(self.record["question"])
-        return filled_schema(question, decide(self.plan, question, self.record["released"]), self.record["schema"])
+        found = decide(self.plan, question, self.record["released"])
+        return filled_schema(question, found, self.record["schema"], target=target)
 
     def disagreements(self) -> Iterator[str]:
         return iter(differences(_again(self.record), self.record))
@@ -132,6 +136,7 @@ def profile(
     epsilon: float,
     schema: Schema | Mapping[str, object] | str | Path | None = None,
     target: str | None = None,
+    target_type: str | None = None,
     parts: str = "all",
     correlations: bool = False,
     level: float = 0.95,
@@ -157,6 +162,8 @@ def profile(
         What is known. Without it names of columns are public and everything else is paid for.
     target : str or None, default None
         The column that a model would predict.
+    target_type : {"classes", "numeric"} or None, default None
+        What a target is read as that no schema declares: numbers with few values may be either. None decides by a paid count.
     parts : {"all", "schema"}, default "all"
         "schema" pays for types, levels and ranges only.
     correlations : bool, default False
@@ -193,7 +200,9 @@ def profile(
     check_nominal(spending)
     groups, most = spending["groups"], spending["max_rows_per_person"]
     names, known = names_of(table, groups, most)
-    question, declared = question_about(names, known if schema is None else schema, target, parts, correlations)
+    question, declared = question_about(
+        names, known if schema is None else schema, target, parts, correlations, target_type=target_type
+    )
     held = held_by(table, question, groups, most)
     asked, n = spent_target(spending, epsilon, held.n, held.per_person, held.unit)
     plan = plan_profile(question, Shape(n, len(question.columns)), asked)
@@ -211,10 +220,12 @@ def question_about(
     target: str | None,
     parts: str = "all",
     correlations: bool = False,
+    *,
+    target_type: str | None = None,
 ) -> tuple[Question, dict[str, object] | None]:
     """The question, and the schema that it was asked with in its JSON form."""
     if schema is None:
-        return Question(asked_by_names(names, target), parts, correlations, codes=True, wary=True), None
+        return Question(asked_by_names(names, target, target_type), parts, correlations, codes=True, wary=True), None
     if not isinstance(schema, Schema):
         schema = Schema.from_dict(schema) if isinstance(schema, Mapping) else Schema.load(schema)
     extra: tuple[Asked, ...] = ()
@@ -222,7 +233,7 @@ def question_about(
     if target is not None and schema.target is None and (target not in named or _is_open(named[target])):
         # A target that the schema does not know, or leaves open: found like everything else.
         kind = "unknown" if target not in named else "levels" if named[target].private_levels else "numeric"
-        extra = (Asked(target, kind, target=True),)
+        extra = (Asked(target, kind, target=True, wanted=target_type if kind == "unknown" else None),)
         schema = replace(schema, columns=tuple(column for column in schema.columns if column.name != target))
     elif target is not None:
         schema = schema.with_target(target)

@@ -12,6 +12,7 @@ from dperm.words.spelling import closest, finite, scalars
 
 LOOKED_FOR = ("numeric", "levels", "boolean", "unknown")
 PARTS = ("all", "schema")
+WANTED = ("classes", "numeric")
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,7 @@ class Asked:
     low, high   declared bounds of a numeric column; None where they are found privately
     levels      declared levels; None where they are found privately
     target      whether it is the column to predict
+    wanted      what an undeclared target is read as, if its cells allow it: "classes" or "numeric"
     """
 
     name: str
@@ -29,6 +31,7 @@ class Asked:
     high: float | None = None
     levels: tuple[object, ...] | None = None
     target: bool = False
+    wanted: str | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or self.kind not in LOOKED_FOR or type(self.target) is not bool:
@@ -38,10 +41,13 @@ class Asked:
             raise ValueError(f"Expected low < high for column {self.name!r}, or neither, found {self.low} and {self.high}.")
         if (self.kind != "numeric" and self.low is not None) or (self.kind != "levels" and self.levels is not None):
             raise ValueError(f"Expected only what a {self.kind} column has for {self.name!r}, found more.")
+        if self.wanted is not None and not (self.target and self.kind == "unknown" and self.wanted in WANTED):
+            raise ValueError(f"Expected a target's type in {WANTED}, of a target that is not declared, found {self.wanted!r}.")
 
     def spec(self) -> dict[str, object]:
         levels = None if self.levels is None else list(self.levels)
-        return {**self.__dict__, "levels": levels}
+        later = {} if self.wanted is None else {"wanted": self.wanted}  # not in records of 0.4.0
+        return {**{name: value for name, value in vars(self).items() if name != "wanted"}, "levels": levels, **later}
 
 
 @dataclass(frozen=True)
@@ -112,12 +118,14 @@ def asked_by_schema(schema: Schema) -> tuple[Asked, ...]:
     return tuple(found)
 
 
-def asked_by_names(names: Sequence[str], target: str | None) -> tuple[Asked, ...]:
+def asked_by_names(names: Sequence[str], target: str | None, wanted: str | None = None) -> tuple[Asked, ...]:
     """Every column by its name alone."""
     if target is not None and target not in names:
         hint = closest(target, names) or f" Columns: {', '.join(map(repr, names[:20]))}."
         raise ValueError(f"Expected the target {target!r} among the columns, found none.{hint} Correct the name.")
-    return tuple(Asked(name, "unknown", target=name == target) for name in names)
+    if wanted is not None and target is None:
+        raise ValueError("Expected a target for its type, found none. Pass target= (--target).")
+    return tuple(Asked(name, "unknown", target=name == target, wanted=wanted if name == target else None) for name in names)
 
 
 def is_wide(low: float, high: float) -> bool:

@@ -228,11 +228,15 @@ class Ledger:
 
     # -- spending ----------------------------------------------------------------------------------------------------
 
-    def check(self, plan: Plan) -> None:
-        """Raise as `debit` would, spending nothing: for a refusal before data are opened."""
+    def check(self, *plans: Plan) -> None:
+        """Raise as `debit` would for these, one after the other, spending nothing: for a refusal before data are opened."""
         entries = self.entries()
-        self._matches(entries[0], plan)
-        self._admit(entries, plan)
+        rule, before = filter_of(entries[0]), list[Cost]()
+        for plan in plans:
+            self._matches(entries[0], plan)
+            cost = rule.cost(plan.events)
+            self._admit(entries, plan, cost, before)
+            before.append(cost)
 
     def debit(self, plan: Plan, *, noise: str = "secure", data: object = None, note: str = "") -> ReceiptRecord:
         """Commit the cost of the whole plan, or raise; call it before any noise is drawn.
@@ -303,9 +307,12 @@ class Ledger:
                 f"Expected a fit per {head['unit']}, which ledger {self.path.name} is kept for, found one per {unit}. {advice}"
             )
 
-    def _admit(self, entries: Sequence[EntryRecord], plan: Plan, cost: Cost | None = None) -> str:
-        rule, costs = filter_of(entries[0]), _costs(entries)
-        closed = any(entry.get("branch") == "single" for entry in entries)
+    def _admit(
+        self, entries: Sequence[EntryRecord], plan: Plan, cost: Cost | None = None, before: Sequence[Cost] = ()
+    ) -> str:
+        """The branch that admits a plan after the entries, and after what would be booked `before` it."""
+        rule, costs = filter_of(entries[0]), [*_costs(entries), *before]
+        closed = any(entry.get("branch") == "single" for entry in entries) or bool(before and rule.accepts(costs) is None)
         cost = rule.cost(plan.events) if cost is None else cost
         if not closed:
             branch = rule.accepts([*costs, cost])
