@@ -10,8 +10,9 @@ import pytest
 from scipy import sparse
 
 from alterations import unnoticed
-from dperm import LogisticRegression
+from dperm import EmbeddingClassifier, LogisticRegression
 from dperm.audit.transcript import transcript
+from dperm.choose.risks import compare
 from dperm.mechanisms import ScaledHeads, Shape, Target, UnmetNeeds
 from dperm.privacy import RELATIONS, gaussian_mu, kappa
 from dperm.problem import DataBounds, Interval, MultinomialLoss, Problem, Ridge, SquaredLoss
@@ -207,18 +208,48 @@ def test_needs_are_named() -> None:
             ScaledHeads(**option)
 
 
-def test_auto_takes_it_for_wide_tables_of_several_classes_and_for_no_other() -> None:
-    """Public numbers decide: noise ratio, columns, classes, kinds, weights and δ. No table of docs/accuracy.md is among them."""
+def test_moderation_changes_no_class_and_older_records_have_none() -> None:
+    X, y = table()
+    plain, moderated = model(method=ScaledHeads(steps=20, moderation=1.0)).fit(X, y), model().fit(X, y)
+    assert np.allclose(moderated.coef_, 0.7 * plain.coef_) and np.allclose(moderated.intercept_, 0.7 * plain.intercept_)
+    assert np.array_equal(moderated.predict(X), plain.predict(X))
+    assert "moderation" not in str(plain.plan_.stages) and "moderation" not in plain.plan_.options  # as version 0.4.0 wrote it
+    assert moderated.plan_.stage("descent").settings["moderation"] == 0.7
+    two = model(classes=[0, 1]).plan(1000, D)
+    assert two.stage("descent").settings["moderation"] == 0.55
+    for fitted in (plain, moderated):
+        assert fitted.certificate_.verify(allow_seeded=True).ok
+
+
+def test_auto_takes_it_for_wide_noisy_tables_and_for_no_other() -> None:
+    """Public numbers decide: noise of one class, columns, kinds, weights and δ. No table of docs/accuracy.md is among them."""
 
     def chosen(d: int = 784, n: int = 5_000, **options: Any) -> str:
         given = {"epsilon": 1.0, "bounds": (0, 255), "classes": range(10), "relation": "zero-out"} | options
         return LogisticRegression(**given).plan(n, d).mechanism
 
-    assert chosen() == chosen(512) == chosen(2048) == chosen(epsilon=0.01) == chosen(relation="replace-one") == "scaled-heads"
-    assert chosen(n=10_000) == chosen(n=20_000, epsilon=0.5) == "scaled-heads"
+    assert chosen() == chosen(192) == chosen(2048) == chosen(epsilon=0.01) == chosen(relation="replace-one") == "scaled-heads"
+    assert chosen(n=25_000) == chosen(classes=[0, 1]) == chosen(classes=[0, 1], n=25_000) == "scaled-heads"
     assert chosen(noise="exact") == chosen(boolean="all", bounds=None) == chosen(max_rows_per_person=3) == "scaled-heads"
-    other = [chosen(n=60_000), chosen(n=60_000, epsilon=0.5), chosen(n=40_000, epsilon=3.0), chosen(511), chosen(2049)]
-    other += [chosen(classes=[0, 1]), chosen(max_weight=2.0), chosen(regularization=1.0)]
+    other = [chosen(n=60_000, epsilon=epsilon, delta=1e-6) for epsilon in (0.5, 1.0, 3.0)]  # MNIST of docs/accuracy.md
+    other += [chosen(n=35_000, classes=[0, 1]), chosen(n=35_000), chosen(191), chosen(2049)]
+    other += [chosen(max_weight=2.0), chosen(regularization=1.0)]
     other += [chosen(categorical=[list(range(300))]), chosen(bounds="private")]
     assert set(other) <= {"scaled-gradient", "scaled-objective"}
     assert chosen(delta=0) in ("objective", "output", "exponential")
+
+
+def test_one_table_chooses_for_embeddings_too() -> None:
+    def chosen(**options: Any) -> str:
+        return EmbeddingClassifier(1.0, classes=range(3), **options).plan(5_000, 8).mechanism
+
+    assert chosen() == chosen(steps=7) == chosen(method="heads") == "heads" and chosen(method="least-squares") == "least-squares"
+    with pytest.raises(ValueError, match="delta > 0"):
+        chosen(delta=0)
+    listed = compare(
+        Problem(MultinomialLoss(K), data=DataBounds(1.0, Interval(0.0, K - 1.0))),
+        Shape(5_000, 8),
+        Target(1.0, 1e-5),
+        asked_for="embeddings",
+    )
+    assert [(one.name, one.chosen) for one in listed] == [("heads", True), ("least-squares", False)]

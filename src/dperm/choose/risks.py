@@ -13,7 +13,7 @@ from functools import lru_cache, partial
 from typing import TypedDict
 
 from dperm import theory
-from dperm.choose.table import automatic, build, wide
+from dperm.choose.table import automatic, build, whitened
 from dperm.mechanisms.scaled.noise_ratio import expectation, expected_noise_ratio
 from dperm.privacy import Event, compose
 from dperm.privacy.conversions import rdp_epsilon, zcdp_epsilon
@@ -22,6 +22,7 @@ from dperm.problem import Problem
 from dperm.release.plan import MECHANISMS, Plan, Shape, Target
 
 ALTERNATIVES = ("scaled-gradient", "scaled-objective", "gradient", "objective", "output", "statistics", "newton", "exponential")
+EMBEDDINGS = ("heads", "least-squares")
 RISK_NAMES = ("gradient", "objective", "output", "exponential")
 RISK_NOTE = (
     "Bounds of the theorems, over all data with a best fit of norm at most the radius: they inform, they do not rank. The "
@@ -167,8 +168,7 @@ def alternatives(
     """
     risks = predicted_risks(problem, shape, target, radius=radius)
     listed: list[AlternativeRecord] = []
-    many = target.delta > 0 and wide(problem, shape, target, kinds)
-    for name in ("scaled-heads", *ALTERNATIVES) if many else ALTERNATIVES:
+    for name in _listed(problem, shape, target, asked_for, kinds):
         if name not in MECHANISMS:
             continue
         bound = risks.get(name.removeprefix("scaled-"))
@@ -182,6 +182,12 @@ def alternatives(
             entry["needs"] = [str(error)]
         listed.append(entry)
     return listed
+
+
+def _listed(problem: Problem, shape: Shape, target: Target, asked_for: str, kinds: Sequence[str]) -> tuple[str, ...]:
+    if asked_for == "embeddings":
+        return EMBEDDINGS
+    return ("scaled-heads", *ALTERNATIVES) if target.delta > 0 and whitened(problem, shape, target, kinds) else ALTERNATIVES
 
 
 def _once(event: Event) -> Event:

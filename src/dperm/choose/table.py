@@ -5,8 +5,12 @@
 | accuracy or coefficients, δ > 0                       | scaled-gradient, gradient                           |
 | probabilities, δ > 0, noise ratio ν₀ ≤ 0.017          | scaled-objective, scaled-gradient, gradient         |
 | probabilities, δ > 0, above it                        | scaled-gradient with clip 0.7·S, gradient           |
-| the same, ν₀ ≥ 0.8, three classes or more, 512 … 2,048 columns of numbers or flags, no weights | scaled-heads    |
+| the same where whitened descent pays (`whitened`)     | scaled-heads                                        |
+| probabilities from embeddings                         | heads                                               |
 | pure privacy (δ = 0)                                  | objective, output, exponential                      |
+
+Whitened descent pays for embeddings of any size, and for tables of 192 to 2,048 columns that are numbers or flags, without
+weights, where the noise ratio of one class, ν₁ = ν₀/√K (two classes: K = 1), is at least 0.13.
 
 Under add-remove the two objective methods need a declared bound on the number of rows (`most_rows=`): the table passes them over.
 
@@ -26,6 +30,7 @@ from dperm.mechanisms.exponential.continuous import DIMENSIONS
 from dperm.mechanisms.gradient import Gradient
 from dperm.mechanisms.registry import mechanism_from_spec
 from dperm.mechanisms.scaled.heads import KINDS as HEADS_KINDS
+from dperm.mechanisms.scaled.heads import LOSSES as HEADS_LOSSES
 from dperm.mechanisms.scaled.heads import MOST as HEADS_COLUMNS
 from dperm.mechanisms.scaled.noise_ratio import expected_noise_ratio
 from dperm.problem import Problem
@@ -38,7 +43,9 @@ if TYPE_CHECKING:
 # Above it the ridge that pays for objective perturbation costs more log-loss than the clip of the gradients: measured on adult,
 # bank_full and synthetic rows (6 and 30 columns, 1,000 to 100,000 rows, both relations, ε from 0.1 to 3).
 QUIET = 0.017
-WIDE, NOISY = 512, 0.8  # columns, and noise ratio, from which whitened descent was measured to pay: on tables of 784 pixels
+# Columns, and noise ratio of one class, from which whitened descent pays: measured on 13 tables of 123 to 1,024 columns with two,
+# seven and ten classes (`docs/theorems/scaled-heads.md`).
+WIDE, NOISY = 192, 0.13
 MOST_ROWS_OF_A_PERSON = 10  # of one person: beyond, the bound on so many Hessians wastes noise
 
 
@@ -56,9 +63,10 @@ def choose(
 ) -> Mechanism:
     """The mechanism for `method`: a name, "auto", or a mechanism object that is taken as it is.
 
-    `asked_for` is "probabilities", "accuracy" or "coefficients"; `kinds` are the declared kinds of the encoded columns;
-    `max_weight` the declared bound on sample weights, None without weights; `exact` that only the exact sampler may draw noise;
-    `gaps` the columns whose missing cells take the private centre, where the method releases one.
+    `asked_for` is "probabilities", "embeddings" (the same from rows of length 1), "accuracy" or "coefficients"; `kinds` are the
+    declared kinds of the encoded columns; `max_weight` the declared bound on sample weights, None without weights; `exact` that
+    only the exact sampler may draw noise; `gaps` the columns whose missing cells take the private centre, where the method
+    releases one.
     """
     if not isinstance(method, str):
         if "private" in kinds and "private" not in getattr(method, "kinds", ()):
@@ -88,9 +96,11 @@ def automatic(
     weighted: bool = False,
 ) -> str:
     """The decision table. The first mechanism in the row whose needs are met; the last one if none is."""
-    if target.delta == 0:
+    if asked_for == "embeddings":
+        row = ["heads"]
+    elif target.delta == 0:
         row = list(PURE)
-    elif asked_for == "probabilities" and not weighted and wide(problem, shape, target, kinds):
+    elif asked_for == "probabilities" and not weighted and whitened(problem, shape, target, kinds):
         row = ["scaled-heads", "scaled-gradient", "gradient"]
     elif asked_for == "probabilities" and not exact and quiet(problem, shape, target):  # a tilt is no noisy sum: no exact sampler
         row = ["scaled-objective", "scaled-gradient", "gradient"]
@@ -103,10 +113,11 @@ def automatic(
     return known[-1]
 
 
-def wide(problem: Problem, shape: Shape, target: Target, kinds: Sequence[str]) -> bool:
-    """Several classes, many columns and much noise: where whitened coordinates pay (`docs/theorems/scaled-heads.md`)."""
-    many = problem.loss.name == "multinomial" and WIDE <= shape.d <= HEADS_COLUMNS
-    return many and all(kind in HEADS_KINDS for kind in kinds) and expected_noise_ratio(problem, shape, target) >= NOISY
+def whitened(problem: Problem, shape: Shape, target: Target, kinds: Sequence[str]) -> bool:
+    """Classes from a table of many columns, each margin under much noise: where whitened coordinates pay."""
+    one_class = expected_noise_ratio(problem, shape, target) / math.sqrt(problem.loss.margins)
+    wide = problem.loss.name in HEADS_LOSSES and WIDE <= shape.d <= HEADS_COLUMNS
+    return wide and all(kind in HEADS_KINDS for kind in kinds) and one_class >= NOISY
 
 
 PURE = ("objective", "output", "exponential")

@@ -9,12 +9,14 @@ import numpy as np
 from scipy.special import softmax
 from sklearn.utils.validation import check_is_fitted
 
+from dperm.choose.risks import EMBEDDINGS
 from dperm.estimators.classifier import PrivateClassifier
 from dperm.estimators.declaration import NO_ROWS, Declaration, declaration, declared_unit
 from dperm.estimators.declared import check_declared, fewest_rows
 from dperm.estimators.engines import for_executors
 from dperm.estimators.saving import Extra
 from dperm.mechanisms.heads import Heads
+from dperm.mechanisms.least_squares import LeastSquares
 from dperm.problem import Interval, Loss, MultinomialLoss
 from dperm.rows.device import present, to_host
 from dperm.rows.device_products import is_torch
@@ -76,7 +78,7 @@ class EmbeddingClassifier(PrivateClassifier):
     True
     """
 
-    asked_for: ClassVar[str] = "probabilities"
+    asked_for: ClassVar[str] = "embeddings"
     reads_schema: ClassVar[bool] = False
 
     fit_intercept: bool = False
@@ -158,11 +160,16 @@ class EmbeddingClassifier(PrivateClassifier):
         return MultinomialLoss(classes=len(self.classes_))
 
     def _method(self) -> Mechanism | str:
-        if isinstance(self.method, Heads):
+        if isinstance(self.method, Heads | LeastSquares):
             return self.method
-        if self.method not in ("auto", Heads.name):
-            raise ValueError(f"Expected method='auto' or 'heads' for embeddings, found {self.method!r}. See LogisticRegression.")
-        return Heads(self.steps)
+        if self.method not in ("auto", *EMBEDDINGS):
+            known = ", ".join(repr(name) for name in EMBEDDINGS)
+            raise ValueError(f"Expected method='auto', {known} for embeddings, found {self.method!r}. See LogisticRegression.")
+        if self.steps is not None and self.method == LeastSquares.name:
+            raise ValueError(
+                "Expected no steps= with method='least-squares', which takes none, found some. Leave one of them out."
+            )
+        return self.method if self.steps is None else Heads(self.steps)
 
     def _store(self, release: Release) -> None:
         self.w_ = release.w.reshape(len(self.classes_), -1)

@@ -5,6 +5,7 @@ from dperm.mechanisms.exponential.finite import FiniteExponential
 from dperm.mechanisms.exponential.quantile import QuantileExponential
 from dperm.mechanisms.gradient import Gradient
 from dperm.mechanisms.heads import Heads
+from dperm.mechanisms.least_squares import LeastSquares
 from dperm.mechanisms.mean import Mean
 from dperm.mechanisms.network import Network
 from dperm.mechanisms.newton import Newton
@@ -32,6 +33,7 @@ __all__ = [
     "FiniteExponential",
     "Gradient",
     "Heads",
+    "LeastSquares",
     "Mean",
     "Mechanism",
     "Moments",

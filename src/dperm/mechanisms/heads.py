@@ -14,6 +14,7 @@ the spectrum is, and the best flow time had Cτ/(μn) near 2 on every table of e
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -27,7 +28,8 @@ from dperm.release.noise import gaussian_scale
 from dperm.release.plan import Plan, Settings, Shape, Stage, Target, Vector, options_of, register
 from dperm.terms.affine import Features
 from dperm.terms.gradient import GradientTerm
-from dperm.terms.heads import MeanSquare, UnitMoments, Whitening
+from dperm.terms.heads import Directions, MeanSquare, UnitMoments, Whitening
+from dperm.terms.heads_device import TensorDirections
 
 STEPS = 400
 CLIP = 0.2  # in units of the root mean square row
@@ -35,6 +37,8 @@ HORIZON = 2.0
 SIZE_SHARE = 0.005
 FLOOR = 0.3  # of the largest eigenvalue that noise alone has
 CURVATURE = 0.5  # of softmax, in any direction
+# Of the margins, for two classes and for more: noise and the clip leave them too large for probabilities. No class changes by it.
+MODERATION = 0.55, 0.7
 MOST_COLUMNS, MOST_CLASSES = 8192, 10_000
 
 
@@ -55,6 +59,7 @@ class Heads:
     steps     of the descent; 400 if left out
     clip      of a row's gradient, in units of the root mean square row; 0.2 if left out
     horizon   Cτ/(μn), which is about the standard deviation of a margin's noise; 2 if left out
+    moderation   what margins are multiplied by in the end; 0.55 for two classes and 0.7 for more if left out
 
     **Guarantee**: μ(ε, δ)-GDP, hence (ε, δ), for the target's relation. Nothing is assumed of the rows.
 
@@ -65,61 +70,94 @@ class Heads:
     steps: int | None = None
     clip: float | None = None
     horizon: float | None = None
+    moderation: float | None = None
 
     name: ClassVar[str] = "heads"
+    UNSTATED: ClassVar[Mapping[str, object]] = {"moderation": 1.0}  # version 0.4.0 had none
     linear: ClassVar[bool] = False  # its coefficients are those of rows of length 1: other estimators refuse it
     per_column: ClassVar[bool] = False  # … so that a record states none in the caller's units
 
     def __post_init__(self) -> None:
         check_options(self.steps, self.clip, self.horizon)
+        check_moderation(self.moderation)
 
     def missing(self, problem: Problem, target: Target) -> list[str]:
-        needs = []
-        if target.delta == 0:
-            needs.append("delta > 0, because its noise is Gaussian (pass delta=1e-6)")
-        if problem.loss.name != "multinomial":
-            needs.append(f"classes, with the multinomial loss (found {problem.loss.name!r})")
-        if problem.data.intercept:
-            needs.append("no intercept (a direction that all rows share takes its place)")
-        if problem.feature_map is not None:
-            needs.append("rows without a feature map (it brings rows to length 1 itself)")
-        if problem.regularizer.name != "none" or problem.domain.spec()["name"] != "whole-space":
-            needs.append("no regularizer and no domain (the flow time regularizes)")
-        return needs
+        return needs(problem, target)
 
     def plan(self, problem: Problem, shape: Shape, target: Target) -> Plan:
-        if shape.d > MOST_COLUMNS or problem.loss.margins > MOST_CLASSES:
-            raise ValueError(
-                f"Expected at most {MOST_COLUMNS:,} columns and {MOST_CLASSES:,} classes for 'heads', found {shape.d:,} and "
-                f"{problem.loss.margins:,}. Project the embeddings to fewer columns by a public matrix."
-            )
+        check_size(self.name, problem, shape)
         mu = gaussian_mu(target.epsilon, target.delta) * (1 - 1e-12)  # square roots round; never round up a budget
         share = moments_share(shape.d)
         budget = [mu * math.sqrt(part) for part in (share, SIZE_SHARE, 1 - share - SIZE_SHARE)]
-        noise = gaussian_scale(UnitMoments(shape.d).sensitivity(target.relation) * target.rows_per_person, budget[0])
-        moments = {"rows": "length 1", "noise": noise, "floor": floor_of(noise, shape.d)}
         descent = public_settings(self.steps, self.clip, self.horizon)
         stages = (
-            Stage("moments", Gaussian(budget[0]), moments),
-            Stage("size", Gaussian(budget[1]), {"noise": gaussian_scale(target.rows_per_person, budget[1])}),
-            Stage("descent", Gaussian(budget[2]), descent),
+            moments_stage(budget[0], shape, target),
+            size_stage(budget[1], target),
+            Stage("descent", Gaussian(budget[2]), descent | moderated(problem, self.moderation)),
         )
         return Plan(self.name, options_of(self), stages, target, shape)
 
     def program(self, plan: Plan, problem: Problem) -> Program:
-        d, classes, moments = plan.shape.d, problem.loss.margins, plan.stage("moments")
-        yield Open("moments", sums=1)  # the matrix itself is large, and no decision follows from it
-        noisy = yield Sum("moments", UnitMoments(d), mu=moments.event.gdp(), shape=(d * (d + 1) // 2,))
-        yield Close("moments")
-        directions = yield See(Whitening(noisy, d, moments.settings["floor"], classes))
-        del noisy
-        size = float(np.asarray((yield Sum("size", MeanSquare()))).reshape(-1)[0])
-        settings = descent_settings(plan, size)
+        classes = problem.loss.margins
+        directions = yield from directions_of(plan, classes)
+        settings = descent_settings(plan, (yield Sum("size", MeanSquare())))
         yield Decide(settings)
         theta = directions.zeros(classes)  # on the device of the rows, where they are on one
         theta = yield from descended(plan, problem, settings, Features(), theta)
+        theta = theta * plan.stage("descent").settings.get("moderation", 1.0)
         # In single precision, which a file of a large model can hold: rounding what is released is nobody's loss of privacy.
         return np.asarray(directions.back(theta), dtype=np.float32).astype(np.float64).reshape(-1)
+
+
+def needs(problem: Problem, target: Target) -> list[str]:
+    """What a mechanism for rows of length 1 lacks, in words."""
+    found = []
+    if target.delta == 0:
+        found.append("delta > 0, because its noise is Gaussian (pass delta=1e-6)")
+    if problem.loss.name != "multinomial":
+        found.append(f"classes, with the multinomial loss (found {problem.loss.name!r})")
+    if problem.data.intercept:
+        found.append("no intercept (a direction that all rows share takes its place)")
+    if problem.feature_map is not None:
+        found.append("rows without a feature map (it brings rows to length 1 itself)")
+    if problem.regularizer.name != "none" or problem.domain.spec()["name"] != "whole-space":
+        found.append("no regularizer and no domain (the flow time regularizes)")
+    return found
+
+
+def check_size(name: str, problem: Problem, shape: Shape) -> None:
+    """More columns or classes than the arithmetic was proven for are refused."""
+    if shape.d > MOST_COLUMNS or problem.loss.margins > MOST_CLASSES:
+        raise ValueError(
+            f"Expected at most {MOST_COLUMNS:,} columns and {MOST_CLASSES:,} classes for {name!r}, found {shape.d:,} and "
+            f"{problem.loss.margins:,}. Project the embeddings to fewer columns by a public matrix."
+        )
+
+
+def moments_stage(mu: float, shape: Shape, target: Target, floor: float = FLOOR) -> Stage:
+    """The release of Σ zzᵀ, its noise, and the floor of its eigenvalues."""
+    noise = gaussian_scale(UnitMoments(shape.d).sensitivity(target.relation) * target.rows_per_person, mu)
+    return Stage("moments", Gaussian(mu), {"rows": "length 1", "noise": noise, "floor": floor_of(noise, shape.d, floor)})
+
+
+def size_stage(mu: float, target: Target) -> Stage:
+    """The release of Σ‖u‖²."""
+    return Stage("size", Gaussian(mu), {"noise": gaussian_scale(target.rows_per_person, mu)})
+
+
+def mean_square(plan: Plan, size: Vector) -> float:
+    """Of whitened rows, from the noisy Σ‖u‖²: at least its noise, at most 1."""
+    found = float(np.asarray(size).reshape(-1)[0])
+    return float(min(max(found, plan.stage("size").settings["noise"]) / plan.shape.n, 1.0))
+
+
+def directions_of(plan: Plan, classes: int) -> Asking[Directions | TensorDirections]:
+    """Release the moments, and see rows in their eigenbasis from here on."""
+    d, moments = plan.shape.d, plan.stage("moments")
+    yield Open("moments", sums=1)  # the matrix itself is large, and no decision follows from it
+    noisy = yield Sum("moments", UnitMoments(d), mu=moments.event.gdp(), shape=(d * (d + 1) // 2,))
+    yield Close("moments")
+    return (yield See(Whitening(noisy, d, moments.settings["floor"], classes)))
 
 
 def check_options(steps: int | None, clip: float | None, horizon: float | None) -> None:
@@ -129,6 +167,18 @@ def check_options(steps: int | None, clip: float | None, horizon: float | None) 
     for label, value in (("clip", clip), ("horizon", horizon)):
         if value is not None and not (value > 0 and math.isfinite(value)):
             raise ValueError(f"Expected {label} > 0, found {value}. Leave it out to take the rule's.")
+
+
+def check_moderation(given: float | None) -> None:
+    """A factor of the margins that is none is refused."""
+    if given is not None and not 0 < given <= 1:
+        raise ValueError(f"Expected 0 < moderation <= 1, found {given}. Leave it out to take the rule's.")
+
+
+def moderated(problem: Problem, given: float | None) -> Settings:
+    """What a plan says of the factor of the margins; nothing where there is none, as in version 0.4.0."""
+    factor = (MODERATION[0] if problem.loss.margins <= 2 else MODERATION[1]) if given is None else float(given)
+    return {} if factor == 1.0 else {"moderation": factor}
 
 
 def public_settings(steps: int | None, clip: float | None, horizon: float | None) -> Settings:
@@ -158,9 +208,9 @@ def descended(plan: Plan, problem: Problem, settings: Settings, features: Featur
     return mean
 
 
-def floor_of(noise: float, d: int) -> float:
+def floor_of(noise: float, d: int, part: float = FLOOR) -> float:
     """f = 0.3·2s√(d/2): the noise alone, s on the diagonal and s/√2 off it, has eigenvalues up to 2s√(d/2)."""
-    return FLOOR * 2 * noise * math.sqrt(d / 2)
+    return part * 2 * noise * math.sqrt(d / 2)
 
 
 def largest_moment(plan: Plan, mean_square: float) -> float:
@@ -168,20 +218,20 @@ def largest_moment(plan: Plan, mean_square: float) -> float:
     return float(min(plan.stage("moments").settings["floor"] / plan.shape.n, mean_square))
 
 
-def descent_settings(plan: Plan, size: float) -> Settings:
+def descent_settings(plan: Plan, size: Vector) -> Settings:
     """Clip and step size from the noisy Σ‖u‖². Rows with mean square m and flow time τ/m are rows with mean square 1 and τ.
 
     The step is stable below 3.8/(curvature·largest second moment), which is at most f/n in these coordinates, and at most m.
     """
     public, n = plan.stage("descent").settings, plan.shape.n
     mu = plan.stage("descent").event.gdp() or 0.0
-    mean_square = min(max(size, plan.stage("size").settings["noise"]) / n, 1.0)
-    largest = largest_moment(plan, mean_square)
-    flow = public["horizon"] * rule.effective_mu(mu, plan.target) * n / (public["clip_factor"] * mean_square)
+    square = mean_square(plan, size)
+    largest = largest_moment(plan, square)
+    flow = public["horizon"] * rule.effective_mu(mu, plan.target) * n / (public["clip_factor"] * square)
     longest = 0.85 * 2 * (1 + rule.MOMENTUM) / (CURVATURE * largest)
     return {
-        "mean_square": mean_square,
-        "clip": public["clip_factor"] * math.sqrt(mean_square),
+        "mean_square": square,
+        "clip": public["clip_factor"] * math.sqrt(square),
         "flow_time": flow,
         "step_size": min((1 - rule.MOMENTUM) * flow / public["steps"], longest),
         "step_mu": mu / math.sqrt(public["steps"]) * (1 - 1e-12),

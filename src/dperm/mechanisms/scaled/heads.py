@@ -5,7 +5,8 @@
 
 **Theorem.** Centre and radius are those of `scaled-gradient`. A has sensitivity 1 (√2 for a replaced row), because x'/r is in the
 unit ball; s has 1, a gradient sum κC by its clip. What later stages do follows from public numbers and earlier releases, so that
-the whole is √(Σμ_k²) = μ(ε, δ)-GDP. The margin is linear in x: only A sees rows cut to r. `docs/theorems/scaled-heads.md`.
+the whole is √(Σμ_k²) = μ(ε, δ)-GDP. The margin is linear in x: only A sees rows cut to r. Margins are then multiplied by a public
+constant, because noise and the clip make them too large for probabilities. `docs/theorems/scaled-heads.md`.
 """
 
 from __future__ import annotations
@@ -61,6 +62,8 @@ class ScaledHeads:
         Cτ/(μn), about the standard deviation of a margin's noise.
     gaps : tuple of int
         Columns whose missing cells take the released centre. Their present cells are counted.
+    moderation : float or None
+        What margins are multiplied by in the end; 0.55 for two classes and 0.7 for more if left out. No class changes by it.
 
     Examples
     --------
@@ -73,14 +76,17 @@ class ScaledHeads:
     clip: float | None = None
     horizon: float | None = None
     gaps: tuple[int, ...] = ()
+    moderation: float | None = None
 
     name: ClassVar[str] = "scaled-heads"
+    UNSTATED: ClassVar[Mapping[str, object]] = {"moderation": 1.0}  # version 0.4.0 had none
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kinds", tuple(self.kinds))
         rule.check_kinds(self.kinds)
         object.__setattr__(self, "gaps", gaps_rule.check_gaps(self.gaps))
         heads_rule.check_options(self.steps, self.clip, self.horizon)
+        heads_rule.check_moderation(self.moderation)
 
     def missing(self, problem: Problem, target: Target) -> list[str]:
         needs = scaling_needs(problem, target)
@@ -110,6 +116,7 @@ class ScaledHeads:
         public["descent"] |= {
             "columns": rule.kinds_in_words(rule.column_kinds(self.kinds, shape)),
             "declared_kinds": len(self.kinds),
+            **heads_rule.moderated(problem, self.moderation),
             **gaps_rule.gaps_in_words(self.gaps, shape),
         }
         stages = tuple(Stage(name, Gaussian(mu), public[name]) for name, mu in budget.items())
@@ -139,7 +146,7 @@ class ScaledHeads:
         turn = yield See(Turning(noisy, shift, radius, moments.settings["floor"]))
         del noisy
         released["size"] = yield Sum("size", MeanSquare())
-        settings = heads_rule.descent_settings(plan, float(np.asarray(released["size"]).reshape(-1)[0]))
+        settings = heads_rule.descent_settings(plan, released["size"])
         constant = math.sqrt(heads_rule.largest_moment(plan, settings["mean_square"])) if problem.data.intercept else 0.0
         scaled = self._scaled(plan, problem, shift, radius, released)
         yield Decide({**settings, **scaled, "constant": constant, "released": rule.digest(released)})
@@ -147,6 +154,7 @@ class ScaledHeads:
         theta = yield from heads_rule.descended(plan, problem, settings, Features(constant), theta)
         theta = theta * np.append(np.ones(shape.d), [constant] if constant else [])
         theta = np.concatenate([theta[..., : shape.d] @ turn, theta[..., shape.d :]], axis=-1)
+        theta = theta * plan.stage("descent").settings.get("moderation", 1.0)
         w = rule.original_coefficients(theta, {"scale": np.full(shape.d, 1.0 / radius), "shift": shift}, problem.data.intercept)
         return np.asarray(problem.domain.project(w.reshape(-1)))
 
@@ -154,9 +162,7 @@ class ScaledHeads:
         width = shape.d + (1 if constant else 0)
         return np.zeros((problem.loss.margins, width) if problem.loss.margins > 1 else width)
 
-    def _scaled(
-        self, plan: Plan, problem: Problem, shift: Vector, radius: float, released: Mapping[str, Any]
-    ) -> Settings:
+    def _scaled(self, plan: Plan, problem: Problem, shift: Vector, radius: float, released: Mapping[str, Any]) -> Settings:
         """Centre, radii and what missing cells become, for the record and for encoding new rows."""
         return {
             "shift": shift,
@@ -165,4 +171,3 @@ class ScaledHeads:
             **({"mean_reach": centre_rule.reach(problem, plan.shape, released)} if "rough mean" in released else {}),
             **({"fill": gaps_rule.filling(plan.shape, self.gaps, shift)} if "present" in released else {}),
         }
-

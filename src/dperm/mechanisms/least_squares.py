@@ -1,0 +1,100 @@
+"""Least squares on class indicators: the coefficients of a last layer in closed form, from one release of two moments.
+
+    A = Σ zzᵀ + noise = V diag(λ) Vᵀ,     u = diag(√(f/max(λ, f)))·Vᵀz,     s = Σ‖u‖² + noise,   m = s/n
+    B = Σ clip_C(u ⊗ (e_y - 1/K)) + noise,   C = √(m·(1 - 1/K)),        W = K·V diag(√(f/max(λ, f)))·B/f
+
+Without clip and noise W = K·V diag(1/max(λ, f)) Vᵀ·Σ z ⊗ (e_y - 1/K).
+
+**Theorem.** Rows z are brought to length 1, each alone. A has sensitivity 1 in Frobenius norm (√2 for a replaced row), s has 1,
+B has κC, by the clip. Directions and floor follow from A and public numbers, C from s. The whole is √(μ_A² + μ_s² + μ_B²) =
+μ(ε, δ)-GDP. Proof, and why `auto` never takes it: `docs/theorems/least-squares.md`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from dperm.mechanisms import heads as heads_rule
+from dperm.privacy import Gaussian, gaussian_mu
+from dperm.problem import Problem
+from dperm.release.asks import Close, Decide, Open, Program, Sum
+from dperm.release.plan import Plan, Shape, Stage, Target, options_of, register
+from dperm.terms.affine import Features
+from dperm.terms.gradient import GradientTerm
+from dperm.terms.heads import MeanSquare
+
+MOMENTS_SHARE, FLOOR = 0.3, 0.15  # of μ², and of the largest eigenvalue that noise alone has
+CLIP = 1.0  # in units of the root mean square row
+RULE = MOMENTS_SHARE, FLOOR, CLIP
+
+
+@register
+@dataclass(frozen=True)
+class LeastSquares:
+    """Least squares on embeddings, with an eigenvalue floor in place of a ridge.
+
+    share     of μ² for the second moments; 0.3 if left out
+    floor     of their eigenvalues, in units of the largest that noise alone has; 0.15 if left out
+    clip      of a row's part of B, in units of the root mean square row; 1 if left out
+
+    **Guarantee**: μ(ε, δ)-GDP, hence (ε, δ), for the target's relation. Nothing is assumed of the rows.
+
+    >>> LeastSquares().name
+    'least-squares'
+    """
+
+    share: float | None = None
+    floor: float | None = None
+    clip: float | None = None
+
+    name: ClassVar[str] = "least-squares"
+    linear: ClassVar[bool] = False  # its coefficients are those of rows of length 1: other estimators refuse it
+    per_column: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        for label, value, most in (
+            ("share", self.share, 1 - heads_rule.SIZE_SHARE),
+            ("floor", self.floor, math.inf),
+            ("clip", self.clip, math.inf),
+        ):
+            if value is not None and not 0 < value < most:
+                raise ValueError(f"Expected 0 < {label} < {most:g}, found {value}. Leave it out to take the rule's.")
+
+    def missing(self, problem: Problem, target: Target) -> list[str]:
+        return heads_rule.needs(problem, target)
+
+    def plan(self, problem: Problem, shape: Shape, target: Target) -> Plan:
+        heads_rule.check_size(self.name, problem, shape)
+        mu = gaussian_mu(target.epsilon, target.delta) * (1 - 1e-12)  # square roots round; never round up a budget
+        share, floor, clip = (own if given is None else float(given) for own, given in zip(RULE, self._given()))
+        budget = [mu * math.sqrt(part) for part in (share, heads_rule.SIZE_SHARE, 1 - share - heads_rule.SIZE_SHARE)]
+        stages = (
+            heads_rule.moments_stage(budget[0], shape, target, floor),
+            heads_rule.size_stage(budget[1], target),
+            Stage(
+                "labels", Gaussian(budget[2]), {"clip_factor": clip, "given": ["rule" if g is None else g for g in self._given()]}
+            ),
+        )
+        return Plan(self.name, options_of(self), stages, target, shape)
+
+    def _given(self) -> tuple[float | None, float | None, float | None]:
+        return self.share, self.floor, self.clip
+
+    def program(self, plan: Plan, problem: Problem) -> Program:
+        classes, floor, labels = problem.loss.margins, plan.stage("moments").settings["floor"], plan.stage("labels")
+        directions = yield from heads_rule.directions_of(plan, classes)
+        mean_square = heads_rule.mean_square(plan, (yield Sum("size", MeanSquare())))
+        clip = labels.settings["clip_factor"] * math.sqrt(mean_square * (1 - 1 / classes))
+        yield Decide({"mean_square": mean_square, "clip": clip})
+        # The softmax gradient at 0 is (1/K - e_y) ⊗ u, and ‖e_y - 1/K‖² = 1 - 1/K.
+        start = directions.zeros(classes)
+        term = GradientTerm(problem.loss, start.reshape(-1), clip, Features())
+        yield Open("labels", sums=1)  # as large as the coefficients, which follow from it
+        gradient = yield Sum("labels", term, mu=labels.event.gdp(), shape=start.shape)
+        yield Close("labels")
+        theta = gradient * (-classes / floor)
+        return np.asarray(directions.back(theta), dtype=np.float32).astype(np.float64).reshape(-1)
