@@ -8,7 +8,7 @@ training sets, and scores are of training rows that were not fitted: 10,000 held
 set is read. `parity` and `pair` (3 or 8) have two classes, `pooled` are 2 × 2 means of pixels, `waves` are random cosines of
 covertype's columns (seven classes), `hinges` random ReLUs of adult's (two classes), `pixels` and `two` the made table of
 accuracy_hard.py with a seed that no benchmark uses. Log-losses are those of margins times each of `FACTORS`; the table has
-that of the rule's constant for `scaled-heads` (two classes: the mean of 0.5 and 0.6). ν₁ is the noise ratio of one class.
+that of the rule's constant for `scaled-heads`. ν₁ is the noise ratio of one class.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from dperm.choose.table import NOISY, WIDE
+from dperm.mechanisms.scaled.heads import MODERATION
 
 RESULTS = Path(__file__).resolve().parent / "results" / "heads_tables.json"
 METHODS = ("scaled-gradient", "scaled-heads")
@@ -228,7 +229,7 @@ def described(done: dict[str, Any]) -> list[str]:
 
 
 def moderated(name: str, losses: list[float]) -> float:
-    return losses[3] if name in MARGINS else (losses[1] + losses[2]) / 2
+    return losses[FACTORS.index(MODERATION["multinomial" if name in MARGINS else "logistic"])]
 
 
 def difference(gains: np.ndarray) -> str:

@@ -203,7 +203,8 @@ def test_needs_are_named() -> None:
     X, y = table()
     with pytest.raises(ValueError, match="takes sample weights"):
         model(max_weight=2.0).fit(X, y, sample_weight=np.ones(600))
-    for option in ({"steps": 1}, {"clip": 0.0}, {"horizon": math.inf}, {"gaps": (3, 2)}, {"kinds": ("odd",)}):
+    odd_ones: list[dict[str, Any]] = [{"steps": 1}, {"clip": 0.0}, {"horizon": math.inf}, {"moderation": 2.0}]
+    for option in (*odd_ones, {"gaps": (3, 2)}, {"kinds": ("odd",)}):
         with pytest.raises(ValueError, match="Expected"):
             ScaledHeads(**option)
 
@@ -211,12 +212,12 @@ def test_needs_are_named() -> None:
 def test_moderation_changes_no_class_and_older_records_have_none() -> None:
     X, y = table()
     plain, moderated = model(method=ScaledHeads(steps=20, moderation=1.0)).fit(X, y), model().fit(X, y)
-    assert np.allclose(moderated.coef_, 0.7 * plain.coef_) and np.allclose(moderated.intercept_, 0.7 * plain.intercept_)
+    assert np.allclose(moderated.coef_, 0.85 * plain.coef_) and np.allclose(moderated.intercept_, 0.85 * plain.intercept_)
     assert np.array_equal(moderated.predict(X), plain.predict(X))
     assert "moderation" not in str(plain.plan_.stages) and "moderation" not in plain.plan_.options  # as version 0.4.0 wrote it
-    assert moderated.plan_.stage("descent").settings["moderation"] == 0.7
+    assert moderated.plan_.stage("descent").settings["moderation"] == 0.85
     two = model(classes=[0, 1]).plan(1000, D)
-    assert two.stage("descent").settings["moderation"] == 0.55
+    assert two.stage("descent").settings["moderation"] == 0.6
     for fitted in (plain, moderated):
         assert fitted.certificate_.verify(allow_seeded=True).ok
 

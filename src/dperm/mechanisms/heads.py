@@ -14,7 +14,6 @@ the spectrum is, and the best flow time had Cτ/(μn) near 2 on every table of e
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -37,8 +36,6 @@ HORIZON = 2.0
 SIZE_SHARE = 0.005
 FLOOR = 0.3  # of the largest eigenvalue that noise alone has
 CURVATURE = 0.5  # of softmax, in any direction
-# Of the margins, for two classes and for more: noise and the clip leave them too large for probabilities. No class changes by it.
-MODERATION = 0.55, 0.7
 MOST_COLUMNS, MOST_CLASSES = 8192, 10_000
 
 
@@ -59,7 +56,6 @@ class Heads:
     steps     of the descent; 400 if left out
     clip      of a row's gradient, in units of the root mean square row; 0.2 if left out
     horizon   Cτ/(μn), which is about the standard deviation of a margin's noise; 2 if left out
-    moderation   what margins are multiplied by in the end; 0.55 for two classes and 0.7 for more if left out
 
     **Guarantee**: μ(ε, δ)-GDP, hence (ε, δ), for the target's relation. Nothing is assumed of the rows.
 
@@ -70,16 +66,13 @@ class Heads:
     steps: int | None = None
     clip: float | None = None
     horizon: float | None = None
-    moderation: float | None = None
 
     name: ClassVar[str] = "heads"
-    UNSTATED: ClassVar[Mapping[str, object]] = {"moderation": 1.0}  # version 0.4.0 had none
     linear: ClassVar[bool] = False  # its coefficients are those of rows of length 1: other estimators refuse it
     per_column: ClassVar[bool] = False  # … so that a record states none in the caller's units
 
     def __post_init__(self) -> None:
         check_options(self.steps, self.clip, self.horizon)
-        check_moderation(self.moderation)
 
     def missing(self, problem: Problem, target: Target) -> list[str]:
         return needs(problem, target)
@@ -89,11 +82,10 @@ class Heads:
         mu = gaussian_mu(target.epsilon, target.delta) * (1 - 1e-12)  # square roots round; never round up a budget
         share = moments_share(shape.d)
         budget = [mu * math.sqrt(part) for part in (share, SIZE_SHARE, 1 - share - SIZE_SHARE)]
-        descent = public_settings(self.steps, self.clip, self.horizon)
         stages = (
             moments_stage(budget[0], shape, target),
             size_stage(budget[1], target),
-            Stage("descent", Gaussian(budget[2]), descent | moderated(problem, self.moderation)),
+            Stage("descent", Gaussian(budget[2]), public_settings(self.steps, self.clip, self.horizon)),
         )
         return Plan(self.name, options_of(self), stages, target, shape)
 
@@ -104,7 +96,6 @@ class Heads:
         yield Decide(settings)
         theta = directions.zeros(classes)  # on the device of the rows, where they are on one
         theta = yield from descended(plan, problem, settings, Features(), theta)
-        theta = theta * plan.stage("descent").settings.get("moderation", 1.0)
         # In single precision, which a file of a large model can hold: rounding what is released is nobody's loss of privacy.
         return np.asarray(directions.back(theta), dtype=np.float32).astype(np.float64).reshape(-1)
 
@@ -157,7 +148,8 @@ def directions_of(plan: Plan, classes: int) -> Asking[Directions | TensorDirecti
     yield Open("moments", sums=1)  # the matrix itself is large, and no decision follows from it
     noisy = yield Sum("moments", UnitMoments(d), mu=moments.event.gdp(), shape=(d * (d + 1) // 2,))
     yield Close("moments")
-    return (yield See(Whitening(noisy, d, moments.settings["floor"], classes)))
+    found: Directions | TensorDirections = yield See(Whitening(noisy, d, moments.settings["floor"], classes))
+    return found
 
 
 def check_options(steps: int | None, clip: float | None, horizon: float | None) -> None:
@@ -167,18 +159,6 @@ def check_options(steps: int | None, clip: float | None, horizon: float | None) 
     for label, value in (("clip", clip), ("horizon", horizon)):
         if value is not None and not (value > 0 and math.isfinite(value)):
             raise ValueError(f"Expected {label} > 0, found {value}. Leave it out to take the rule's.")
-
-
-def check_moderation(given: float | None) -> None:
-    """A factor of the margins that is none is refused."""
-    if given is not None and not 0 < given <= 1:
-        raise ValueError(f"Expected 0 < moderation <= 1, found {given}. Leave it out to take the rule's.")
-
-
-def moderated(problem: Problem, given: float | None) -> Settings:
-    """What a plan says of the factor of the margins; nothing where there is none, as in version 0.4.0."""
-    factor = (MODERATION[0] if problem.loss.margins <= 2 else MODERATION[1]) if given is None else float(given)
-    return {} if factor == 1.0 else {"moderation": factor}
 
 
 def public_settings(steps: int | None, clip: float | None, horizon: float | None) -> Settings:

@@ -41,6 +41,7 @@ MOMENTS_SHARE = 0.1  # of μ²
 MOST = MOST_COLUMNS  # as many as rows can be turned by
 KINDS = ("numeric", "free", "boolean", "sparse")  # one-hot groups have directions that no row can tell
 LOSSES = ("logistic", "multinomial")
+MODERATION = {"logistic": 0.6, "multinomial": 0.85}
 
 
 @register
@@ -63,7 +64,7 @@ class ScaledHeads:
     gaps : tuple of int
         Columns whose missing cells take the released centre. Their present cells are counted.
     moderation : float or None
-        What margins are multiplied by in the end; 0.55 for two classes and 0.7 for more if left out. No class changes by it.
+        What margins are multiplied by in the end; 0.6 for two classes and 0.85 for more if left out. No class changes by it.
 
     Examples
     --------
@@ -86,7 +87,8 @@ class ScaledHeads:
         rule.check_kinds(self.kinds)
         object.__setattr__(self, "gaps", gaps_rule.check_gaps(self.gaps))
         heads_rule.check_options(self.steps, self.clip, self.horizon)
-        heads_rule.check_moderation(self.moderation)
+        if self.moderation is not None and not 0 < self.moderation <= 1:
+            raise ValueError(f"Expected 0 < moderation <= 1, found {self.moderation}. Leave it out to take the rule's.")
 
     def missing(self, problem: Problem, target: Target) -> list[str]:
         needs = scaling_needs(problem, target)
@@ -116,7 +118,7 @@ class ScaledHeads:
         public["descent"] |= {
             "columns": rule.kinds_in_words(rule.column_kinds(self.kinds, shape)),
             "declared_kinds": len(self.kinds),
-            **heads_rule.moderated(problem, self.moderation),
+            **({} if self.moderation == 1.0 else {"moderation": self._moderation(problem)}),
             **gaps_rule.gaps_in_words(self.gaps, shape),
         }
         stages = tuple(Stage(name, Gaussian(mu), public[name]) for name, mu in budget.items())
@@ -154,9 +156,12 @@ class ScaledHeads:
         theta = yield from heads_rule.descended(plan, problem, settings, Features(constant), theta)
         theta = theta * np.append(np.ones(shape.d), [constant] if constant else [])
         theta = np.concatenate([theta[..., : shape.d] @ turn, theta[..., shape.d :]], axis=-1)
-        theta = theta * plan.stage("descent").settings.get("moderation", 1.0)
+        theta = theta * self._moderation(problem)
         w = rule.original_coefficients(theta, {"scale": np.full(shape.d, 1.0 / radius), "shift": shift}, problem.data.intercept)
         return np.asarray(problem.domain.project(w.reshape(-1)))
+
+    def _moderation(self, problem: Problem) -> float:
+        return MODERATION[problem.loss.name] if self.moderation is None else float(self.moderation)
 
     def _start(self, problem: Problem, shape: Shape, constant: float) -> Vector:
         width = shape.d + (1 if constant else 0)
