@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import html.parser
+import io
 import json
 import re
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import dperm
@@ -20,6 +22,7 @@ from dperm.pages.content import budget_parts
 from dperm.pages.effects import effects
 from dperm.pages.page import certificate_page, report_markdown, report_page
 from dperm.pages.subject import subject_of
+from dperm.pages.whiskers import whiskers
 from dperm.privacy import Gaussian, Pure
 
 RNG = np.random.default_rng(11)
@@ -80,8 +83,6 @@ def test_hostile_names_are_escaped():
     bad = '<script>alert(1)</script>"\'&|`'
     target = {"column": "y", "type": "classes", "classes": ["a", "b"]}
     frame = {"columns": {bad: {"type": "numeric", "low": 0, "high": 1}}, "target": target}
-    import pyarrow as pa
-
     table = pa.table({bad: RNG.uniform(0, 1, 300), "y": np.where(RNG.uniform(size=300) > 0.5, "a", "b")})
     fitted = dperm.LogisticRegression(epsilon=1, schema=frame, method=Gradient(steps=2), random_state=1).fit(table)
     page = report_page(fitted, {bad: bad})
@@ -199,8 +200,6 @@ def test_moments_give_the_spread_too_and_other_fits_say_that_they_have_none():
 
 
 def test_levels_count_from_their_average_under_the_released_shares():
-    import pyarrow as pa
-
     job = RNG.choice(["cook", "nurse", "smith"], 4000, p=[0.5, 0.3, 0.2])
     pay = np.select([job == "cook", job == "nurse"], [2.0, 4.0], 7.0)
     schema = {
@@ -271,3 +270,35 @@ def test_both_steps_of_a_mean_say_what_they_are(tmp_path) -> None:
     for text in (page, model.plan_.explain(), model.plan_._repr_html_()):
         assert "sum of the rows, for a first centre" in text and "sum of the rows, counted from that centre" in text
     assert {stage.settings["releases"] for stage in model.plan_.stages if stage.name == "mean"} == {"sum of the rows"}
+
+
+def test_coefficients_are_drawn_with_their_intervals():
+    """Each in deviations of its column: the same line in the report and in `plot()`, whatever signs a name holds."""
+    n, generator = 3000, np.random.default_rng(4)
+    names = ("a$_{^$", "b")
+    columns = {names[0]: generator.normal(50, 10, n), names[1]: generator.uniform(0, 1, n)}
+    level = generator.integers(0, 2, n)
+    table = pa.table({**columns, "job": np.array(["x", "y"])[level], "flag": level == 1, "t": 0.2 * columns[names[0]] + level})
+    kinds = {name: {"type": "numeric", "low": 0, "high": high} for name, high in zip(names, (100, 1))}
+    kinds |= {"job": {"type": "categorical", "levels": ["x", "y"]}, "flag": {"type": "boolean"}}
+    frame = {"columns": kinds, "target": {"column": "t", "type": "numeric", "low": 0, "high": 25}}
+    model = dperm.LinearRegression(8.0, schema=frame, intervals=True, random_state=0).fit(table)
+    rows, lines = whiskers(subject_of(model), model.summary()), {row["name"]: row for row in model.summary().rows()}
+    assert [row.name for row in rows] == [*names, "job=y", "flag"] and rows[2].step == "instead of x"
+    deviation = model._encoding.width[0] / model.certificate_.record["decided"]["scale"][0]
+    assert 5 < deviation < 20 and rows[0].estimate == pytest.approx(deviation * lines[names[0]]["estimate"])
+    assert (rows[3].low, rows[3].high) == pytest.approx((lines["flag"]["low"], lines["flag"]["high"]))
+    page, text = report_page(model, {}), report_markdown(model, {})
+    assert "All coefficients with their 95% intervals" in page and f"{rows[0].estimate:+.3g} (" in page and "instead of x" in text
+    figure = model.plot()
+    figure.savefig(io.BytesIO(), format="png")  # drawn, not only made
+    assert figure.axes[0].get_yticklabels()[0].get_text().startswith(names[0])
+    drawn = [line.get_xdata() for line in figure.axes[0].get_lines()]
+    assert any(len(ends) == 2 and np.allclose(ends, (rows[0].low, rows[0].high)) for ends in drawn)
+    assert len(model.plot("b").axes[0].get_yticklabels()) == 1
+    with pytest.raises(ValueError, match="names of coefficients"):
+        model.plot(["c"])
+    without = dperm.LinearRegression(8.0, schema=frame, random_state=0).fit(table)
+    with pytest.raises(ValueError, match="intervals=True"):
+        without.plot()
+    assert "with their 95% intervals" not in report_page(without, {})

@@ -9,16 +9,21 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from dperm.estimators.coefficient_plot import draw_coefficients
 from dperm.estimators.showing import coefficient_summary
 from dperm.inference.information import release_information
 from dperm.inference.intervals import scaled_inference, summary
 from dperm.inference.summary import JointTest, Region, Summary
 from dperm.inference.table import Estimates
 from dperm.mechanisms.scaled.inference import ScaledInference
+from dperm.pages.subject import subject_of
+from dperm.pages.whiskers import whiskers
 from dperm.rows.base import BLOCK_ROWS
 from dperm.tables.tables import in_memory_only
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from dperm.release.ledger.book import LedgerPlace
     from dperm.release.plan import Mechanism
 
@@ -90,6 +95,22 @@ class Inferred(BaseEstimator):
         """
         check_is_fitted(self, "certificate_")
         return summary(self, level).region(names)
+
+    def plot(self, columns: str | Sequence[str] | None = None) -> Figure:
+        """A matplotlib figure of the coefficients with their 95 % intervals, for fits with `intervals=True`.
+
+        Each is multiplied by the released deviation of its column (by the whole declared range where none was released), so that
+        columns in different units can be compared; a flag or a level counts as it is. `model.plot().savefig("effects.png")`
+        keeps it as a file.
+
+        Parameters
+        ----------
+        columns : str, list of str or None, default None
+            Names of coefficients as the summary has them; all but the intercept if left out.
+        """
+        check_is_fitted(self, "certificate_")
+        table, subject = summary(self), subject_of(self)
+        return draw_coefficients(whiskers(subject, table), columns, subject.outcome, table.level)
 
     def release_information(
         self,

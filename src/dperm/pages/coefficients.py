@@ -13,6 +13,7 @@ from dperm.pages.effects import Effect, effects, spread_and_mean
 from dperm.pages.shapes import shape_blocks
 from dperm.pages.subject import Subject
 from dperm.pages.text import Code, Table, Text
+from dperm.pages.whiskers import Whiskers, whiskers
 from dperm.release.plan import MECHANISMS
 
 MOST_BARS, MOST_PANELS, MOST_LEVELS = 20, 9, 8
@@ -124,7 +125,7 @@ def coefficient_blocks(subject: Subject, table: Summary | None, no_table: str) -
         ]
         head = ("", "estimate", f"{table.level:.0%} interval", "standard error", "of sampling", "of privacy", "z", "p")
         caption = f"In the units of the data: {subject.outcome} per unit"
-        return [Table(head, lines, caption, frozenset(range(1, 8))), Text(table.note, "soft")]
+        return [*_drawn(subject, table), Table(head, lines, caption, frozenset(range(1, 8))), Text(table.note, "soft")]
     record = subject.certificate.record
     if not getattr(MECHANISMS.get(record["mechanism"]["name"]), "linear", True):
         return [Text("This model has no coefficient per column; its weights are in the certificate below.", "soft")]
@@ -135,6 +136,18 @@ def coefficient_blocks(subject: Subject, table: Summary | None, no_table: str) -
         names = subject.columns if len(subject.columns) == len(numbers) else [f"value {j + 1}" for j in range(len(numbers))]
         return [Table(("", "value"), [(name, f"{v:.6g}") for name, v in zip(names, numbers)], "", frozenset({1}))]
     return [*own, *why]
+
+
+def _drawn(subject: Subject, table: Summary) -> list[Block]:
+    """The intervals as a figure, the strongest estimates first where there are many."""
+    rows = whiskers(subject, table)
+    if not rows:
+        return []
+    shown = sorted(rows, key=lambda row: -abs(row.estimate))[:MOST_BARS] if len(rows) > MOST_BARS else rows
+    most = f"The {len(shown)} strongest of {len(rows)} coefficients" if len(shown) < len(rows) else "All coefficients"
+    moved = "one released standard deviation" if spread_and_mean(subject)[0] is not None else "the whole declared range"
+    caption = f"{most} with their {table.level:.0%} intervals: change of the {subject.outcome} when a column moves by {moved}"
+    return [Whiskers(shown, f"{caption}; grey intervals hold 0.")]
 
 
 def _plain(subject: Subject) -> list[Block] | None:

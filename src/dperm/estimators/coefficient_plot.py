@@ -1,0 +1,44 @@
+"""A picture of coefficients with their intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from dperm.pages.whiskers import Whisker
+from dperm.words.spelling import closest
+from dperm.words.wording import printable
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+COLOURS = {1: "#1f5fa8", -1: "#b3541e", 0: "#7a828c"}  # above zero, below it, both sides
+
+
+def draw_coefficients(rows: Sequence[Whisker], names: str | Sequence[str] | None, outcome: str, level: float) -> Figure:
+    """A matplotlib figure with a line per coefficient: estimate and interval, in the units of the outcome."""
+    wanted = None if names is None else [names] if isinstance(names, str) else list(names)
+    known = [row.name for row in rows]
+    for word in wanted or ():
+        if word not in known:
+            raise ValueError(f"Expected names of coefficients, found {word!r}.{closest(word, known)} Names: {', '.join(known)}.")
+    chosen = [row for row in rows if wanted is None or row.name in wanted]
+    if not chosen:
+        raise ValueError("Expected at least one coefficient beside the intercept, found none.")
+    from dperm.estimators.shown_figure import ShownFigure  # a second of start-up that only a picture should cost
+
+    figure = ShownFigure(figsize=(6.4, 1.0 + 0.32 * len(chosen)), layout="constrained")
+    axes = figure.subplots()
+    for place, row in enumerate(chosen):
+        colour = COLOURS[(row.low > 0) - (row.high < 0)]
+        axes.plot([row.low, row.high], [place, place], color=colour, linewidth=1.6)
+        axes.plot([row.estimate], [place], marker="o", markersize=4.5, color=colour)
+    labels = [printable(f"{row.name} ({row.step})") for row in chosen]
+    axes.set_yticks(range(len(chosen)), labels, fontsize=8, parse_math=False)  # a name may hold signs of mathematics
+    axes.invert_yaxis()
+    axes.axvline(0.0, color="#888888", linewidth=0.6)
+    axes.set_xlabel(printable(f"change of the {outcome}, with {level:.0%} interval"), fontsize=8, parse_math=False)
+    axes.tick_params(axis="x", labelsize=8)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    return figure
