@@ -10,7 +10,6 @@ import pyarrow as pa
 import pytest
 
 import dperm
-from dperm.estimators.outlook import default_relation
 
 N = 120
 CLASSIFIERS = ["LogisticRegression", "LinearSVC", "GAMClassifier", "MLPClassifier"]
@@ -33,7 +32,7 @@ def declarations(seed):
     relation = dice.choice(["default", "replace-one", "zero-out", "add-remove"])
     options = {
         "epsilon": dice.choice([0.3, 1.0, 30.0]),
-        "relation": default_relation(name) if relation == "default" else relation,
+        "relation": getattr(dperm, name)().relation if relation == "default" else relation,
         "noise": dice.choice(["secure", "exact"]),
     }
     if options["relation"] == "add-remove":

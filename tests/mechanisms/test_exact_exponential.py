@@ -12,8 +12,6 @@ from scipy.special import logsumexp
 
 from dperm.mechanisms import Exponential, FiniteExponential, QuantileExponential, Shape, Target
 from dperm.mechanisms.exponential.finite import ErrorTerm
-from dperm.mechanisms.exponential.laws import LAWS, gumbel_law, permute_and_flip_law
-from dperm.mechanisms.exponential.quantile import quantile_law
 from dperm.mechanisms.hypotheses.classes import Boxes, Thresholds
 from dperm.mechanisms.hypotheses.stored import Predictions
 from dperm.privacy import gaussian_delta, gaussian_mu
@@ -33,6 +31,7 @@ from dperm.problem import (
 )
 from dperm.rows import MemoryRows
 from dperm.theory import exponential_erm_risk
+from exact_laws import LAWS, gumbel_law, permute_and_flip_law, quantile_law
 from vectors import VECTORS, agrees
 
 RELATIONS = ("replace-one", "zero-out", "add-remove")

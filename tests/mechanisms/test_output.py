@@ -8,7 +8,6 @@ import pytest
 
 from alterations import unnoticed
 from dperm.mechanisms import Output, Shape, Target, UnmetNeeds
-from dperm.mechanisms.output import sgd_sensitivity
 from dperm.privacy import Gaussian, Pure, gaussian_delta, gaussian_mu
 from dperm.problem import (
     Ball,
@@ -26,6 +25,7 @@ from dperm.problem import (
 from dperm.release.noise import RELEASE_SLACK
 from dperm.rows.memory import MemoryRows
 from dperm.walk.fitting import fit, plan
+from exact_laws import sgd_sensitivity
 from vectors import VECTORS, agrees
 
 UNIT = Interval(-1.0, 1.0)

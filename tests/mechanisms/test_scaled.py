@@ -12,7 +12,7 @@ import pytest
 from scipy import sparse
 
 from dperm.mechanisms import ScaledGradient, ScaledObjective, Shape, Target
-from dperm.mechanisms.scaled import settings as rule
+from dperm.mechanisms.scaled import coordinates
 from dperm.privacy import gaussian_mu
 from dperm.problem import Ball, DataBounds, HuberLoss, Interval, LogisticLoss, MultinomialLoss, Problem, SquaredLoss
 from dperm.problem import Ridge as RidgePenalty
@@ -345,10 +345,10 @@ def test_coefficients_of_encoded_rows_give_the_scores_of_scaled_rows():
     generator = np.random.default_rng(1)
     X, theta = generator.normal(size=(5, 3)), generator.normal(size=(2, 4))
     settings = {"shift": SHIFT, "scale": np.array([2.0, 5.0, 0.5])}
-    w = rule.original_coefficients(theta, settings, 0.5)
+    w = coordinates.original_coefficients(theta, settings, 0.5)
     assert np.column_stack([X, np.full(5, 0.5)]) @ w.T == pytest.approx(AFFINE.margins(X, theta))
     gradient = generator.normal(size=w.shape)
-    assert np.sum(gradient * w) == pytest.approx(np.sum(rule.pulled_back(gradient, settings, 0.5) * theta))
+    assert np.sum(gradient * w) == pytest.approx(np.sum(coordinates.pulled_back(gradient, settings, 0.5) * theta))
 
 
 def test_with_a_huge_budget_regression_is_least_squares():

@@ -12,7 +12,7 @@ from scipy import stats
 import dperm
 from alterations import unnoticed
 from dperm.mechanisms import Shape, Statistics, Target, UnmetNeeds
-from dperm.mechanisms.statistics import Moments, adaptive_as_published
+from dperm.mechanisms.statistics import Moments
 from dperm.privacy import gaussian_mu
 from dperm.problem import AbsoluteLoss, Ball, DataBounds, Interval, Lasso, Problem, Ridge, SquaredLoss
 from dperm.release.noise import RELEASE_SLACK
@@ -20,6 +20,7 @@ from dperm.rows import MemoryRows
 from dperm.terms.affine import Features
 from dperm.terms.moments import CrossTerm, GramTerm, smat, svec
 from dperm.walk.certificate import Certificate, coefficient_hash
+from exact_laws import adaptive_as_published
 from vectors import VECTORS, agrees
 
 RELATIONS = ("replace-one", "zero-out", "add-remove")

@@ -8,7 +8,6 @@ The test is chosen on the first part of the trials (a half by default); its erro
 from __future__ import annotations
 
 import hashlib
-import math
 import pickle
 import time
 from collections.abc import Callable
@@ -66,17 +65,9 @@ class Distinguished:
 
     def summary(self) -> dict[str, object]:
         """The record without the outcomes, ready for JSON."""
-        return {
-            "epsilon_lower": self.epsilon_lower,
-            "mu_lower": self.mu_lower,
-            "violates": self.violates,
-            "delta": self.delta,
-            "confidence": self.confidence,
-            "trials": self.trials,
-            "statistic": self.statistics["claim" if self.violates is not None else "epsilon"],
-            "repeats": self.repeats,
-            "seconds": round(self.seconds, 2),
-        }
+        kept = ("epsilon_lower", "mu_lower", "violates", "delta", "confidence", "trials", "repeats")
+        statistic = self.statistics["claim" if self.violates is not None else "epsilon"]
+        return {**{name: getattr(self, name) for name in kept}, "statistic": statistic, "seconds": round(self.seconds, 2)}
 
 
 @spelt_out(processes=1, resume=None, progress=None, chunk=CHUNK)
@@ -242,19 +233,3 @@ def _store(path: str | Path | None, data: object, neighbour: object, size: tuple
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise ValueError(f"Expected data that can be written for resume=, found {error}.") from error
     return Path(path), hashlib.sha256(written).hexdigest()
-
-
-def trials_for(mu: float, claimed_mu: float, confidence: float = 0.99) -> int:
-    """About how many trials per data set tell μ from a smaller claimed μ by the best threshold on Gaussian outcomes.
-
-    At the middle threshold each rate is known to ±z/(2√N/2) and Φ⁻¹ stretches it by √(2π) or so.
-
-    >>> 500 < trials_for(2.0, 1.0) < 1500
-    True
-    """
-    from scipy.special import ndtri
-
-    z = float(ndtri(1 - (1 - confidence) / 2))
-    density = math.exp(-mu * mu / 8) / math.sqrt(2 * math.pi)
-    half = (2 * z * 0.5 / (density * max(mu - claimed_mu, 1e-9))) ** 2
-    return math.ceil(2 * 1.5 * half) + 400

@@ -13,8 +13,7 @@ from functools import lru_cache, partial
 from typing import TypedDict
 
 from dperm import theory
-from dperm.choose.table import automatic, build, whitened
-from dperm.mechanisms.scaled.noise_ratio import expectation, expected_noise_ratio
+from dperm.choose.table import build, whitened
 from dperm.privacy import Event, compose
 from dperm.privacy.conversions import rdp_epsilon, zcdp_epsilon
 from dperm.privacy.filters import renyi_curve
@@ -214,46 +213,3 @@ def compare_accounting(plan: Plan) -> dict[str, float | None]:
     single = [(_once(event), event.total() if hasattr(event, "count") else 1) for event in events]
     found["basic (sum of epsilons)"] = sum(times * compose([one], relation).epsilon(delta / count) for one, times in single)
     return {key: value if value is not None and math.isfinite(value) else None for key, value in found.items()}
-
-
-@dataclasses.dataclass(frozen=True)
-class Alternative:
-    """One mechanism for a problem: whether its theorem applies, why not, and the worst-case excess risk it predicts."""
-
-    name: str
-    applicable: bool
-    reason: str
-    predicted_risk: float | None
-    chosen: bool
-
-
-def compare(
-    problem: Problem,
-    shape: Shape,
-    target: Target,
-    *,
-    asked_for: str = "coefficients",
-    kinds: Sequence[str] = (),
-    radius: float = 1.0,
-) -> list[Alternative]:
-    """Every mechanism beside the chosen one, from public numbers alone.
-
-    `predicted_risk` is the theorem's bound on the mean excess risk for a best fit of norm at most `radius`; None where no theorem
-    speaks.
-
-    >>> from dperm.problem import DataBounds, Interval, LogisticLoss
-    >>> problem = Problem(LogisticLoss(), data=DataBounds(1.0, Interval(-1, 1), 1.0))
-    >>> listed = compare(problem, Shape(10_000, 5), Target.declare(epsilon=1.0, n=10_000), asked_for="probabilities")
-    >>> [entry.name for entry in listed if entry.chosen]
-    ['scaled-objective']
-    """
-    chosen = automatic(problem, shape, target, asked_for=asked_for, kinds=kinds)
-    hopeful = expectation(expected_noise_ratio(problem, shape, target)) if target.delta else ""
-    listed = []
-    for entry in alternatives(problem, shape, target, asked_for=asked_for, kinds=kinds, radius=radius):
-        name, needs = entry["mechanism"], entry["needs"]
-        reason = "needs " + "; ".join(needs) if needs else "its theorem applies"
-        if name == chosen and not needs:
-            reason = f"the default here: expect {hopeful}" if name.startswith("scaled") else "the default here"
-        listed.append(Alternative(name, not needs, reason, entry["predicted_risk"], name == chosen and not needs))
-    return listed

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NotRequired, TypedDict
+from dataclasses import asdict
+from typing import TYPE_CHECKING, NotRequired, TypedDict, cast
 
 from dperm.choose.expected import expected_loss
 from dperm.choose.odds import Odds, odds, odds_sentence
@@ -155,17 +156,6 @@ def named(model: str) -> str:
     return found
 
 
-def default_relation(model: str) -> str:
-    """The relation that an estimator takes when none is asked for.
-
-    >>> default_relation("ridge"), default_relation("mlp")
-    ('replace-one', 'zero-out')
-    """
-    import dperm.estimators as estimators
-
-    return str(getattr(estimators, named(model))().relation)
-
-
 def advise(
     *,
     n: int,
@@ -210,15 +200,7 @@ def expected_of(fit: Declaration) -> ExpectedRecord | None:
     loss = expected_loss(type(fit.estimator).__name__, expected_noise_ratio(fit.problem, fit.shape, fit.target))
     if loss is None:
         return None
-    return {
-        "score": loss.score,
-        "low": loss.low,
-        "value": loss.value,
-        "high": loss.high,
-        "beyond": loss.beyond,
-        "curves": loss.curves,
-        "sentence": loss.sentence,
-    }
+    return cast("ExpectedRecord", {**asdict(loss), "sentence": loss.sentence})
 
 
 def smallest_epsilon(fit: Declaration, target_risk: float, *, radius: float = 1.0) -> float:

@@ -20,6 +20,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from dperm.mechanisms.conditions import BOUNDED_ROWS, GAUSSIAN, check_options, unmet
 from dperm.mechanisms.schedule import Descent, schedule
 from dperm.privacy import (
     Event,
@@ -105,75 +106,48 @@ class Gradient:
     UNSTATED: ClassVar[Mapping[str, object]] = {"max_weight": None}
 
     def __post_init__(self) -> None:
-        for value, allowed, label in (
-            (self.output, OUTPUTS, "output"),
-            (self.bound, BOUNDS, "bound"),
-            (self.accounting, ACCOUNTING, "accounting"),
-            (self.calibration, CALIBRATIONS, "calibration"),
-        ):
-            if value not in allowed:
-                raise ValueError(f"Expected {label} in {allowed}, found {value!r}.")
-        for number, label in ((self.steps, "steps"), (self.step_size, "step_size"), (self.clip, "clip")):
-            if number is not None and not number > 0:
-                raise ValueError(f"Expected {label} > 0, found {number}. Leave it out to take the default rule.")
+        words = {"output": OUTPUTS, "bound": BOUNDS, "accounting": ACCOUNTING, "calibration": CALIBRATIONS}
+        check_options(self, among=words, positive=["steps", "step_size", "clip", "max_weight"])
         if self.sampling_rate is not None and not 0 < self.sampling_rate <= 1:
             raise ValueError(f"Expected 0 < sampling_rate ≤ 1, found {self.sampling_rate}.")
-        if self.max_weight is not None and not 0 < self.max_weight < math.inf:
-            raise ValueError(f"Expected max_weight > 0, found {self.max_weight}. Leave it out without sample weights.")
         if self.momentum is not None and not 0 <= self.momentum < 1:
             raise ValueError(f"Expected 0 ≤ momentum < 1, found {self.momentum}.")
 
     def missing(self, problem: Problem, target: Target) -> list[str]:
-        needs = []
-        if target.delta == 0:
-            needs.append("delta > 0, because its noise is Gaussian (pass delta=1e-6)")
-        if problem.loss.name == "zero-one":
-            needs.append("a loss with a gradient (the zero-one loss has none: use the exponential mechanism)")
-        if not math.isfinite(problem.row_norm):
-            needs.append("a finite bound on the norm of a row (x_norm= or bounds=)")
-        if self.bound == "data" and not math.isfinite(problem.constants.lipschitz):
-            needs.append("a finite Lipschitz constant for bound='data' (a bounded domain, or bound='clip')")
-        if (self.bound == "assumed") != (self.assumed_bound is not None):
-            needs.append("assumed_bound= together with bound='assumed', and only then")
-        if self.bound != "clip" and self.clip is not None:
-            needs.append("clip= only with bound='clip'")
-        if self.sampling_rate is not None and target.epsilon > MOST_SAMPLED:
-            needs.append(f"epsilon ≤ {MOST_SAMPLED:g} for Poisson sampling (found {target.epsilon:g}; its loss is on a grid)")
-        if self.sampling_rate is not None and target.relation == "replace-one":
-            needs.append(
-                "relation='zero-out' or 'add-remove' for Poisson sampling: its amplification is proven for one row present "
-                "or absent, and a replaced row is neither"
-            )
-        if self.calibration != "exact" and not self.accept_known_error:
-            needs.append(f"accept_known_error=True, because calibration={self.calibration!r} is known to miss its epsilon")
-        if self.calibration == "exact" and self.accept_known_error:
-            needs.append("accept_known_error=True only with a printed calibration")
+        needs = unmet({
+            GAUSSIAN: target.delta == 0,
+            "a loss with a gradient (the zero-one loss has none: use the exponential mechanism)": problem.loss.name == "zero-one",
+            BOUNDED_ROWS: not math.isfinite(problem.row_norm),
+            "a finite Lipschitz constant for bound='data' (a bounded domain, or bound='clip')":
+                self.bound == "data" and not math.isfinite(problem.constants.lipschitz),
+            "assumed_bound= together with bound='assumed', and only then":
+                (self.bound == "assumed") != (self.assumed_bound is not None),
+            "clip= only with bound='clip'": self.bound != "clip" and self.clip is not None,
+            f"epsilon ≤ {MOST_SAMPLED:g} for Poisson sampling (found {target.epsilon:g}; its loss is on a grid)":
+                self.sampling_rate is not None and target.epsilon > MOST_SAMPLED,
+            "relation='zero-out' or 'add-remove' for Poisson sampling: its amplification is proven for one row present "
+            "or absent, and a replaced row is neither": self.sampling_rate is not None and target.relation == "replace-one",
+            f"accept_known_error=True, because calibration={self.calibration!r} is known to miss its epsilon":
+                self.calibration != "exact" and not self.accept_known_error,
+            "accept_known_error=True only with a printed calibration": self.calibration == "exact" and self.accept_known_error,
+        })
         if self.accounting == "hidden-state":
             needs += self._hidden_state_needs(problem, target)
         return needs
 
     def _hidden_state_needs(self, problem: Problem, target: Target) -> list[str]:
-        needs = []
-        if target.relation == "add-remove":
-            needs.append(
-                "relation='replace-one' or 'zero-out' for hidden-state accounting (how far a step contracts depends on the "
-                "number of rows, which add-remove protects)"
-            )
-        if self.output != "last":
-            needs.append("output='last' for hidden-state accounting (an average reveals more than the last iterate)")
-        if self.momentum:
-            needs.append("momentum=0 for hidden-state accounting (the step must be a contraction of w alone)")
-        if self.sampling_rate is not None:
-            needs.append("full batches for hidden-state accounting")
-        if problem.loss.margins != 1 or not problem.loss.convex:
-            needs.append("a convex loss of one margin for hidden-state accounting (clipping keeps only those convex)")
-        if not math.isfinite(problem.constants.smoothness):
-            needs.append("a smooth loss for hidden-state accounting")
-        if not math.isfinite(problem.regularizer.smoothness):
-            needs.append("a smooth regularizer for hidden-state accounting")
-        if self.bound == "assumed":
-            needs.append("an enforced gradient bound for hidden-state accounting")
-        return needs
+        return unmet({
+            "relation='replace-one' or 'zero-out' for hidden-state accounting (how far a step contracts depends on the "
+            "number of rows, which add-remove protects)": target.relation == "add-remove",
+            "output='last' for hidden-state accounting (an average reveals more than the last iterate)": self.output != "last",
+            "momentum=0 for hidden-state accounting (the step must be a contraction of w alone)": self.momentum,
+            "full batches for hidden-state accounting": self.sampling_rate is not None,
+            "a convex loss of one margin for hidden-state accounting (clipping keeps only those convex)":
+                problem.loss.margins != 1 or not problem.loss.convex,
+            "a smooth loss for hidden-state accounting": not math.isfinite(problem.constants.smoothness),
+            "a smooth regularizer for hidden-state accounting": not math.isfinite(problem.regularizer.smoothness),
+            "an enforced gradient bound for hidden-state accounting": self.bound == "assumed",
+        })
 
     def plan(self, problem: Problem, shape: Shape, target: Target) -> Plan:
         mu = gaussian_mu(target.epsilon, target.delta)

@@ -19,6 +19,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from dperm.mechanisms.conditions import BOUNDED_ROWS, check_options, unmet
 from dperm.privacy import Event, Gaussian, Pure, gaussian_mu
 from dperm.problem import Problem
 from dperm.problem.arrays import is_sparse
@@ -115,30 +116,22 @@ class Mean:
     name: ClassVar[str] = "mean"
 
     def __post_init__(self) -> None:
-        if self.noise_kind not in NOISES:
-            raise ValueError(f"Expected noise_kind in {NOISES}, found {self.noise_kind!r}.")
-        if self.count not in COUNTS:
-            raise ValueError(f"Expected count in {COUNTS}, found {self.count!r}.")
+        check_options(self, among={"noise_kind": NOISES, "count": COUNTS})
 
     def missing(self, problem: Problem, target: Target) -> list[str]:
-        needs = []
-        if problem.loss.name != "squared" or problem.regularizer.name != "none":
-            needs.append("the squared loss without a regularizer, whose minimiser is the mean")
-        if problem.data.intercept or problem.data.y.radius != 0:
-            needs.append("rows without labels or an intercept column")
-        if problem.domain.name != "whole-space":
-            needs.append("no domain (the declared bounds limit the answer)")
-        if problem.feature_map is not None:
-            needs.append("no feature map")
-        if problem.data.low is not None and any(not a < b for a, b in zip(problem.data.low, problem.data.high or ())):
-            needs.append("low < high in every column")
-        if not 0 < problem.data.x_norm < math.inf:
-            needs.append("a finite bound on the norm of a row (x_norm= or bounds=)")
-        if target.delta == 0 and self.noise_kind == "gaussian":
-            needs.append("delta > 0 with Gaussian noise")
-        if target.relation == "add-remove" and self.count == "public":
-            needs.append("count='released' under relation='add-remove', where the number of rows is protected")
-        return needs
+        return unmet({
+            "the squared loss without a regularizer, whose minimiser is the mean":
+                problem.loss.name != "squared" or problem.regularizer.name != "none",
+            "rows without labels or an intercept column": problem.data.intercept or problem.data.y.radius != 0,
+            "no domain (the declared bounds limit the answer)": problem.domain.name != "whole-space",
+            "no feature map": problem.feature_map is not None,
+            "low < high in every column":
+                problem.data.low is not None and any(not a < b for a, b in zip(problem.data.low, problem.data.high or ())),
+            BOUNDED_ROWS: not 0 < problem.data.x_norm < math.inf,
+            "delta > 0 with Gaussian noise": target.delta == 0 and self.noise_kind == "gaussian",
+            "count='released' under relation='add-remove', where the number of rows is protected":
+                target.relation == "add-remove" and self.count == "public",
+        })
 
     def plan(self, problem: Problem, shape: Shape, target: Target) -> Plan:
         p = shape.parameters(problem)

@@ -20,6 +20,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dperm.mechanisms.conditions import BOUNDED_ROWS, GAUSSIAN, check_options, unmet
 from dperm.mechanisms.scaled import settings as rule
 from dperm.privacy import Event, Gaussian, Sampled, calibrate, gaussian_mu
 from dperm.problem import Problem
@@ -102,35 +103,23 @@ class Network:
     linear: ClassVar[bool] = False  # its weights are no coefficients of columns: linear estimators refuse it
 
     def __post_init__(self) -> None:
-        for label in ("hidden", "components", "steps"):
-            value = getattr(self, label)
-            if value is not None and not (isinstance(value, int | np.integer) and value >= 1):
-                raise ValueError(f"Expected {label} as a whole number ≥ 1, found {value!r}.")
-        for label in ("clip", "horizon"):
-            value = getattr(self, label)
-            if value is not None and not (value > 0 and math.isfinite(value)):
-                raise ValueError(f"Expected {label} > 0, found {value}. Leave it out to take the rule's.")
-        if self.sampling_rate is not None and not 0 < self.sampling_rate < 1:
-            raise ValueError(f"Expected 0 < sampling_rate < 1, found {self.sampling_rate}. Leave it out for full batches.")
+        check_options(
+            self, whole=["hidden", "components", "steps"], positive=["clip", "horizon"], parts=["sampling_rate"]
+        )
 
     def missing(self, problem: Problem, target: Target) -> list[str]:
-        needs = []
-        if target.delta == 0:
-            needs.append("delta > 0, because its noise is Gaussian (pass delta=1e-6)")
-        if problem.loss.name != "multinomial":
-            needs.append(f"classes, with the multinomial loss (found {problem.loss.name!r})")
-        if not math.isfinite(problem.data.x_norm):
-            needs.append("a finite bound on the norm of a row (x_norm= or bounds=)")
-        if problem.regularizer.name != "none" or problem.domain.spec()["name"] != "whole-space":
-            needs.append("no regularizer and no domain (the flow time regularizes)")
-        if self.sampling_rate is not None and target.epsilon > MOST_SAMPLED:
-            needs.append(f"epsilon ≤ {MOST_SAMPLED:g} for Poisson sampling (found {target.epsilon:g}; its loss is on a grid)")
-        if self.sampling_rate is not None and target.relation == "replace-one":
-            needs.append(
-                "relation='zero-out' or 'add-remove' for Poisson sampling: its amplification is proven for one row present or "
-                "absent, and a replaced row is neither (full batches work under replace-one)"
-            )
-        return needs
+        return unmet({
+            GAUSSIAN: target.delta == 0,
+            f"classes, with the multinomial loss (found {problem.loss.name!r})": problem.loss.name != "multinomial",
+            BOUNDED_ROWS: not math.isfinite(problem.data.x_norm),
+            "no regularizer and no domain (the flow time regularizes)":
+                problem.regularizer.name != "none" or problem.domain.spec()["name"] != "whole-space",
+            f"epsilon ≤ {MOST_SAMPLED:g} for Poisson sampling (found {target.epsilon:g}; its loss is on a grid)":
+                self.sampling_rate is not None and target.epsilon > MOST_SAMPLED,
+            "relation='zero-out' or 'add-remove' for Poisson sampling: its amplification is proven for one row present or "
+            "absent, and a replaced row is neither (full batches work under replace-one)":
+                self.sampling_rate is not None and target.relation == "replace-one",
+        })
 
     # -- the plan ----------------------------------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from dperm.mechanisms.conditions import BOUNDED_ROWS, GAUSSIAN, check_options, unmet
 from dperm.mechanisms.objective.solve import weighted_rows
 from dperm.privacy import Gaussian, gaussian_mu, kappa
 from dperm.problem import Loss, Problem
@@ -74,30 +75,21 @@ class Newton:
     name: ClassVar[str] = "newton"
 
     def __post_init__(self) -> None:
-        if not isinstance(self.steps, int) or self.steps < 1:
-            raise ValueError(f"Expected steps ≥ 1, found {self.steps}.")
-        if not 0 < self.gradient_share < 1:
-            raise ValueError(f"Expected 0 < gradient_share < 1, found {self.gradient_share}.")
-        if self.curvature is not None and self.curvature not in CURVATURES:
-            raise ValueError(f"Expected curvature in {CURVATURES}, found {self.curvature!r}.")
-        if self.damping is not None and not 0 < self.damping < math.inf:
-            raise ValueError(f"Expected damping > 0, found {self.damping}.")
+        words = {"curvature": (None, *CURVATURES)}
+        check_options(self, among=words, whole=["steps"], parts=["gradient_share"], positive=["damping"])
 
     def missing(self, problem: Problem, target: Target) -> list[str]:
         loss = problem.loss
         bounds = loss.bounds(math.inf, problem.data.y)
-        needs = []
-        if target.delta == 0:
-            needs.append("delta > 0, because its noise is Gaussian (pass delta=1e-6)")
-        if not loss.convex or not loss.smooth or not math.isfinite(bounds.curvature):
-            needs.append("a convex loss with a bounded second derivative")
-        if not math.isfinite(bounds.slope):
-            needs.append("a loss with a bounded slope over all margins (huber or log-cosh in place of squared)")
-        if not math.isfinite(problem.regularizer.smoothness):
-            needs.append("a smooth regularizer (ridge)")
-        if not math.isfinite(problem.row_norm):
-            needs.append("a finite bound on the norm of a row (x_norm= or bounds=)")
-        return needs
+        return unmet({
+            GAUSSIAN: target.delta == 0,
+            "a convex loss with a bounded second derivative":
+                not loss.convex or not loss.smooth or not math.isfinite(bounds.curvature),
+            "a loss with a bounded slope over all margins (huber or log-cosh in place of squared)":
+                not math.isfinite(bounds.slope),
+            "a smooth regularizer (ridge)": not math.isfinite(problem.regularizer.smoothness),
+            BOUNDED_ROWS: not math.isfinite(problem.row_norm),
+        })
 
     def plan(self, problem: Problem, shape: Shape, target: Target) -> Plan:
         p = shape.parameters(problem)

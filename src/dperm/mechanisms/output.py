@@ -25,13 +25,14 @@ solver starts from the smoothness of the true rows, inside the solve, and its th
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
 
+from dperm.mechanisms.conditions import BOUNDED_ROWS, check_options, unmet
 from dperm.mechanisms.objective.accounting import pure_is_better
 from dperm.mechanisms.objective.solve import gradient_error, norm_bound, solve_objective
 from dperm.privacy import Gaussian, Pure, gaussian_mu, kappa
@@ -95,40 +96,32 @@ class Output:
     UNSTATED: ClassVar[Mapping[str, object]] = {"room": None}
 
     def __post_init__(self) -> None:
-        for value, allowed, label in ((self.noise_kind, NOISE_KINDS, "noise_kind"), (self.solver, SOLVERS, "solver")):
-            if value not in allowed:
-                raise ValueError(f"Expected {label} in {allowed}, found {value!r}.")
-        for number, label in ((self.ridge, "ridge"), (self.passes, "passes"), (self.batches, "batches"), (self.room, "room")):
-            if number is not None and not 0 < number < math.inf:
-                raise ValueError(f"Expected a finite {label} > 0, found {number}. Leave it out to take the default.")
+        words = {"noise_kind": NOISE_KINDS, "solver": SOLVERS}
+        check_options(self, among=words, positive=["ridge", "passes", "batches", "room"])
 
     def missing(self, problem: Problem, target: Target) -> list[str]:
-        needs = []
-        constants, regularizer = problem.constants, problem.regularizer
-        if not problem.loss.convex:
-            needs.append("a convex loss")
-        if not problem.loss.smooth or not math.isfinite(constants.smoothness):
-            needs.append("a smooth loss, so that a minimiser can be certified (softplus-hinge for hinge, log-cosh for absolute)")
-        if not math.isfinite(constants.lipschitz):
-            needs.append("a finite Lipschitz constant (a bounded domain: radius=, or a loss with bounded slope)")
-        if not math.isfinite(problem.row_norm):
-            needs.append("a finite bound on the norm of a row (x_norm= or bounds=)")
-        if not math.isfinite(regularizer.smoothness) and not isinstance(problem.domain, WholeSpace):
-            needs.append("either a constraint or an ℓ1 penalty, not both (no certified solver for their sum)")
-        if not math.isfinite(regularizer.smoothness) and not isinstance(regularizer, Lasso | ElasticNet):
-            needs.append("a ridge, lasso or elastic-net regularizer")
-        if self.ridge is not None and self.ridge < regularizer.strong_convexity:
-            needs.append(f"ridge= at least the regularizer's own strength {regularizer.strong_convexity:g}")
-        if self.noise_kind == "gaussian" and target.delta == 0:
-            needs.append("delta > 0 for noise_kind='gaussian' (pass delta=1e-6, or noise_kind='pure')")
-        if self.solver == "certified" and (self.passes is not None or self.batches is not None):
-            needs.append("passes= and batches= only with solver='permutation-sgd'")
-        if self.solver == "permutation-sgd":
-            if target.relation == "add-remove":
-                needs.append("relation='replace-one' or 'zero-out' for SGD (a removed row moves all later rows to other batches)")
-            if not math.isfinite(regularizer.smoothness):
-                needs.append("a smooth regularizer for SGD")
-        return needs
+        constants, regularizer, sgd = problem.constants, problem.regularizer, self.solver == "permutation-sgd"
+        return unmet({
+            "a convex loss": not problem.loss.convex,
+            "a smooth loss, so that a minimiser can be certified (softplus-hinge for hinge, log-cosh for absolute)":
+                not problem.loss.smooth or not math.isfinite(constants.smoothness),
+            "a finite Lipschitz constant (a bounded domain: radius=, or a loss with bounded slope)":
+                not math.isfinite(constants.lipschitz),
+            BOUNDED_ROWS: not math.isfinite(problem.row_norm),
+            "either a constraint or an ℓ1 penalty, not both (no certified solver for their sum)":
+                not math.isfinite(regularizer.smoothness) and not isinstance(problem.domain, WholeSpace),
+            "a ridge, lasso or elastic-net regularizer":
+                not math.isfinite(regularizer.smoothness) and not isinstance(regularizer, Lasso | ElasticNet),
+            f"ridge= at least the regularizer's own strength {regularizer.strong_convexity:g}":
+                self.ridge is not None and self.ridge < regularizer.strong_convexity,
+            "delta > 0 for noise_kind='gaussian' (pass delta=1e-6, or noise_kind='pure')":
+                self.noise_kind == "gaussian" and target.delta == 0,
+            "passes= and batches= only with solver='permutation-sgd'":
+                self.solver == "certified" and (self.passes is not None or self.batches is not None),
+            "relation='replace-one' or 'zero-out' for SGD (a removed row moves all later rows to other batches)":
+                sgd and target.relation == "add-remove",
+            "a smooth regularizer for SGD": sgd and not math.isfinite(regularizer.smoothness),
+        })
 
     def plan(self, problem: Problem, shape: Shape, target: Target) -> Plan:
         p = shape.parameters(problem)
@@ -322,38 +315,6 @@ def sgd_step(step: int, smoothness: float, strong_convexity: float) -> float:
     (0.25, 0.125)
     """
     return min(1 / smoothness, 1 / (strong_convexity * step))
-
-
-def sgd_sensitivity(
-    *,
-    lipschitz: float,
-    n: int,
-    batches: int,
-    passes: int,
-    smoothness: float,
-    strong_convexity: float,
-    order: Sequence[int] | None = None,
-) -> float:
-    """Exact worst case of the recursion Δ ← (1 − γη_t)Δ + [row in batch t]·η_t·κL/(n/batches), over the batch of the row.
-
-    It equals at most κL/(γn), whatever the batch size: a batch of b rows shrinks one row's share by b but also the number of
-    steps. (A released implementation divided by b once more.) All on the scale of the mean; `lipschitz` includes κ.
-
-    >>> round(sgd_sensitivity(lipschitz=2.0, n=1000, batches=100, passes=1, smoothness=1.0, strong_convexity=1.0), 9)
-    0.002
-    """
-    worst = 0.0
-    for batch in range(batches):
-        difference, step = 0.0, 0
-        for number in range(passes):
-            for current in visit(number, batches) if order is None else order:
-                step += 1
-                size = sgd_step(step, smoothness, strong_convexity)
-                difference *= 1 - strong_convexity * size
-                if current == batch:
-                    difference += size * lipschitz * batches / n
-        worst = max(worst, difference)
-    return worst
 
 
 def visit(number: int, batches: int) -> list[int]:

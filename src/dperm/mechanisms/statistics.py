@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
+from dperm.mechanisms.conditions import BOUNDED_ROWS, GAUSSIAN, check_options, unmet
 from dperm.privacy import Gaussian, gaussian_mu
 from dperm.problem import Problem
 from dperm.release.asks import Decide, Program, Secret, Solve, Sum
@@ -101,32 +102,18 @@ class Statistics:
     name: ClassVar[str] = "statistics"
 
     def __post_init__(self) -> None:
-        if self.variant not in VARIANTS:
-            raise ValueError(f"Expected variant in {VARIANTS}, found {self.variant!r}.")
-        if self.target_share is not None and not 0 < self.target_share < math.inf:
-            raise ValueError(f"Expected target_share > 0, found {self.target_share}. Leave it out to take 0.5.")
-        if self.failure is not None and not 0 < self.failure < 1:
-            raise ValueError(f"Expected 0 < failure < 1, found {self.failure}. Leave it out to take 0.05.")
-        if self.max_weight is not None and not 0 < self.max_weight < math.inf:
-            raise ValueError(f"Expected max_weight > 0, found {self.max_weight}.")
+        check_options(self, among={"variant": VARIANTS}, positive=["target_share", "max_weight"], parts=["failure"])
 
     def missing(self, problem: Problem, target: Target) -> list[str]:
-        needs = []
-        if target.delta == 0:
-            needs.append("delta > 0, because its noise is Gaussian (pass delta=1e-6)")
-        if problem.loss.name != "squared":
-            needs.append(f"the squared loss, which second moments determine (found {problem.loss.name!r})")
-        if problem.regularizer.name not in ("none", "ridge"):
-            needs.append(f"a ridge or no regularizer (found {problem.regularizer.name!r})")
-        if not 0 < problem.row_norm < math.inf:
-            needs.append("a finite bound on the norm of a row (x_norm= or bounds=)")
-        if not 0 < problem.data.y.radius < math.inf:
-            needs.append("finite bounds on the labels (y_bounds=)")
-        if self.variant == "adaptive" and self.target_share is not None:
-            needs.append("target_share= only with variant='eigen-floor'")
-        if self.variant == "eigen-floor" and self.failure is not None:
-            needs.append("failure= only with variant='adaptive'")
-        return needs
+        return unmet({
+            GAUSSIAN: target.delta == 0,
+            f"the squared loss, which second moments determine (found {problem.loss.name!r})": problem.loss.name != "squared",
+            f"a ridge or no regularizer (found {problem.regularizer.name!r})": problem.regularizer.name not in ("none", "ridge"),
+            BOUNDED_ROWS: not 0 < problem.row_norm < math.inf,
+            "finite bounds on the labels (y_bounds=)": not 0 < problem.data.y.radius < math.inf,
+            "target_share= only with variant='eigen-floor'": self.variant == "adaptive" and self.target_share is not None,
+            "failure= only with variant='adaptive'": self.variant == "eigen-floor" and self.failure is not None,
+        })
 
     # -- terms and scales --------------------------------------------------------------------------------------------
 
@@ -219,19 +206,6 @@ def adaptive_constants(p: int, scale: float, smallest_scale: float, failure: flo
     [52.599653, 14.341759]
     """
     return scale * (math.sqrt(2 * p) + math.sqrt(2 * math.log(2 / failure))), smallest_scale * float(ndtri(1 - failure / 2))
-
-
-def adaptive_as_published(p: int, epsilon: float, delta: float, norm: float, failure: float = 0.05) -> dict[str, float]:
-    """AdaSSP as published, thirds of (ε, δ), one row added or removed: for comparison only.
-
-    scale √ln(6/δ)·R²/(ε/3), shift ln(6/δ)·R²/(ε/3), floor √(p·ln(6/δ)·ln(2p²/ϱ))·R²/(ε/3).
-
-    >>> round(adaptive_as_published(10, 1.0, 1e-6, 1.0)["scale"], 4)
-    11.8518
-    """
-    log, part = math.log(6 / delta), norm**2 / (epsilon / 3)
-    floor = math.sqrt(p * log * math.log(2 * p**2 / failure)) * part
-    return {"scale": math.sqrt(log) * part, "shift": log * part, "floor": floor}
 
 
 def solve_floored(gram: Vector, cross: Vector, floor: float, ridge: float) -> Vector:

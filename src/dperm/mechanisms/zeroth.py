@@ -23,6 +23,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from dperm.mechanisms.conditions import BOUNDED_ROWS, GAUSSIAN, check_options, unmet
 from dperm.privacy import Gaussian, gaussian_mu, kappa
 from dperm.problem import Loss, Problem
 from dperm.release.asks import Close, Open, Program, Sum
@@ -136,24 +137,17 @@ class Zeroth:
     name: ClassVar[str] = "zeroth"
 
     def __post_init__(self) -> None:
-        if self.output not in OUTPUTS:
-            raise ValueError(f"Expected output in {OUTPUTS}, found {self.output!r}.")
-        given = {"steps": self.steps, "step_size": self.step_size, "clip": self.clip, "smoothing": self.smoothing}
-        for label, number in given.items():
-            if number is not None and not 0 < number < math.inf:
-                raise ValueError(f"Expected {label} > 0, found {number}. Leave it out to take the default rule.")
+        check_options(self, among={"output": OUTPUTS}, positive=["steps", "step_size", "clip", "smoothing"])
         if int(self.seed) != self.seed or self.seed < 0:
             raise ValueError(f"Expected a whole number seed ≥ 0, found {self.seed!r}.")
 
     def missing(self, problem: Problem, target: Target) -> list[str]:
-        needs = []
-        if target.delta == 0:
-            needs.append("delta > 0, because its noise is Gaussian (pass delta=1e-6)")
-        if not 0 < problem.row_norm < math.inf:
-            needs.append("a finite bound on the norm of a row (x_norm= or bounds=)")
-        if self.clip is None and not math.isfinite(_slope(problem)) and problem.loss.name != "zero-one":
-            needs.append("clip=, because neither the slope of the loss nor its labels are bounded")
-        return needs
+        return unmet({
+            GAUSSIAN: target.delta == 0,
+            BOUNDED_ROWS: not 0 < problem.row_norm < math.inf,
+            "clip=, because neither the slope of the loss nor its labels are bounded":
+                self.clip is None and not math.isfinite(_slope(problem)) and problem.loss.name != "zero-one",
+        })
 
     def plan(self, problem: Problem, shape: Shape, target: Target) -> Plan:
         """h, C, T and η from public numbers.

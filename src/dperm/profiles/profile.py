@@ -13,7 +13,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Unpack
+from typing import Any, ClassVar, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 from dperm.privacy import Levels
 from dperm.profiles.filled import filled_schema
 from dperm.profiles.held import held_by, names_of
-from dperm.profiles.levels import found_levels
+from dperm.profiles.levels import found_levels, noise_of
 from dperm.profiles.numbers import described
 from dperm.profiles.plan import decide, plan_profile, term_of, to_find
 from dperm.profiles.question import Asked, Question, asked_by_names, asked_by_schema
@@ -39,9 +39,6 @@ from dperm.walk.certificate import noise_stated, promised, target_spec
 from dperm.walk.claims import Claim, differences, noise_again, plain
 from dperm.walk.fitting import execute
 from dperm.walk.options import Spending, check_nominal, spends, spent_target
-
-if TYPE_CHECKING:
-    pass
 
 FORMAT = "dperm-profile/1"
 
@@ -119,8 +116,6 @@ def _again(record: ProfileRecord) -> ProfileRecord:
 
 def _check_shown(plan: Plan, released: Mapping[str, Any]) -> None:
     """A level that is listed must have passed the threshold."""
-    from dperm.profiles.levels import noise_of
-
     for stage in plan.stages:
         if isinstance(stage.event, Levels) and released[stage.name]:
             target, columns = plan.target, len(released[stage.name])

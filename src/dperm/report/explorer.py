@@ -12,7 +12,7 @@ import functools
 import json
 import math
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
 from pathlib import Path
@@ -30,8 +30,6 @@ from dperm.tables.json_files import in_folder, read_json
 from dperm.walk.certificate import Certificate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from dperm.estimators.declaration import Declaration
 
 ASSETS = {
@@ -44,6 +42,9 @@ POLICY = (
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+# What every answer tells the browser: guess no type, show it in no frame, name it to nobody, keep no copy.
+GUARDED = {"X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY", "Referrer-Policy": "no-referrer"}
+GUARDED |= {"Cross-Origin-Resource-Policy": "same-origin", "Cache-Control": "no-store"}
 LONGEST_QUERY = 500
 CURVE_POINTS = 13
 
@@ -249,14 +250,9 @@ class Handler(BaseHTTPRequestHandler):
 
     def _send(self, status: int, kind: str, body: bytes, policy: str = POLICY) -> None:
         self.send_response(status)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body)))
-        self.send_header("Content-Security-Policy", policy)
-        self.send_header("X-Content-Type-Options", "nosniff")
-        self.send_header("X-Frame-Options", "DENY")
-        self.send_header("Referrer-Policy", "no-referrer")
-        self.send_header("Cross-Origin-Resource-Policy", "same-origin")
-        self.send_header("Cache-Control", "no-store")
+        own = {"Content-Type": kind, "Content-Length": str(len(body)), "Content-Security-Policy": policy}
+        for name, value in {**own, **GUARDED}.items():
+            self.send_header(name, value)
         self.end_headers()
         if self.command != "HEAD":
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the page moved on or was closed

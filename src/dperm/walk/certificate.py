@@ -20,15 +20,16 @@ from numpy.typing import ArrayLike
 from dperm.mechanisms.registry import mechanism_of_record
 from dperm.problem import Problem
 from dperm.release.driver import replay
+from dperm.release.ledger.book import receipt_again
 from dperm.release.plan import MECHANISMS, Plan, Released, Shape, Target, UnmetNeeds, Vector
 from dperm.release.record import CertificateRecord, CoefficientsRecord, GuaranteeRecord, NoiseRecord, ReceiptRecord, TargetRecord
+from dperm.tables.encoding import Encoding
 from dperm.tables.packed import packed, unpacked
 from dperm.walk.claims import SEEDED, TOLERANCE, Claim, differences, noise_again, plain
 
 if TYPE_CHECKING:
     from dperm.release.noise import Noise
     from dperm.release.plan import Mechanism, Outcome
-    from dperm.tables.encoding import Encoding
 
 FORMAT = "dperm-certificate/1"
 PROBES = (-100.0, -10.0, -1.0, 0.0, 1.0, 10.0, 100.0)  # margins at which a record states its loss
@@ -268,8 +269,6 @@ def _change(target: Target, older: bool) -> str:
 
 
 def _recompute(record: CertificateRecord) -> CertificateRecord:
-    from dperm.tables.encoding import Encoding
-
     problem = Problem.from_spec(record["problem"])
     target = Target.declare(n=record["shape"]["n"], **record["target"])
     shape = Shape(record["shape"]["n"], record["shape"]["d"])
@@ -300,7 +299,7 @@ def _recompute(record: CertificateRecord) -> CertificateRecord:
         noise=noise,
         encoding=encoding,
         w=w,
-        receipt=_receipt(record["ledger"], plan, noise["policy"]) if "ledger" in record else None,
+        receipt=receipt_again(record["ledger"], plan, noise["policy"]) if "ledger" in record else None,
         older="unit" not in record["target"],
         listed=isinstance(record["coefficients"]["encoded"], list),
     )
@@ -311,13 +310,6 @@ def _check_gaps(encoding: Encoding, mechanism: Mechanism, decided: Mapping[str, 
     counted = tuple(getattr(mechanism, "gaps", ())) if "fill" in decided else ()
     if counted != tuple(j for j, rule in enumerate(encoding.rules) if rule == "released"):
         raise ValueError("the columns whose missing cells take the centre are not those whose present cells were counted")
-
-
-def _receipt(stated: ReceiptRecord, plan: Plan, policy: str) -> ReceiptRecord:
-    """The ledger entry as the plan implies it: costs and place in the chain are recomputed, the rest is bound by its hash."""
-    from dperm.release.ledger.book import receipt_again
-
-    return receipt_again(stated, plan, policy)
 
 
 def released_size(plan: Plan, problem: Problem) -> int:

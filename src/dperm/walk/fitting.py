@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 
+from dperm.choose.table import choose, pure_advice
 from dperm.mechanisms.registry import mechanism_from_spec, mechanism_of_record
 from dperm.privacy import Gaussian, HiddenState, Sampled
 from dperm.problem import Problem
@@ -91,8 +92,6 @@ def plan(
     except UnmetNeeds as error:
         if target.delta or not getattr(chosen, "linear", True):
             raise
-        from dperm.choose.table import pure_advice
-
         raise UnmetNeeds(error.mechanism, error.needs, pure_advice(error.mechanism, problem, shape, target)) from error
     if encoding is None or not encoding.gaps or any(stage.name == "present" for stage in planned.stages):
         return planned
@@ -151,8 +150,6 @@ def _named(
     mechanism: Mechanism | str, problem: Problem, shape: Shape, target: Target, encoding: Encoding | None = None
 ) -> Mechanism:
     if isinstance(mechanism, str) and mechanism == "auto":
-        from dperm.choose.table import choose
-
         likelihood = problem.loss.name in ("logistic", "multinomial")
         asked_for = "probabilities" if likelihood else "coefficients"
         kinds, gaps = ((), ()) if encoding is None else (encoding.kinds, encoding.gaps)

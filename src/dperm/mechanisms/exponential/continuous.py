@@ -20,6 +20,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from dperm.mechanisms.conditions import check_options, unmet
 from dperm.mechanisms.exponential.samplers import (
     Evaluated,
     ObjectiveTerm,
@@ -106,55 +107,48 @@ class Exponential:
     only_sums: ClassVar[bool] = False  # draws more than Gaussian noise on sums, so not by the exact sampler
 
     def __post_init__(self) -> None:
-        if self.sampler is not None and self.sampler not in SAMPLERS:
-            raise ValueError(f"Expected sampler in {SAMPLERS}, found {self.sampler!r}.")
-        if self.accounting not in ACCOUNTING:
-            raise ValueError(f"Expected accounting in {ACCOUNTING}, found {self.accounting!r}.")
-        for number, label in ((self.cells, "cells"), (self.steps, "steps"), (self.step_size, "step_size")):
-            if number is not None and not number > 0:
-                raise ValueError(f"Expected {label} > 0, found {number}. Leave it out to take the default.")
+        words = {"sampler": (None, *SAMPLERS), "accounting": ACCOUNTING}
+        check_options(self, among=words, positive=["cells", "steps", "step_size"])
         if self.total_variation is not None and not 0 <= self.total_variation < 1:
             raise ValueError(f"Expected 0 ≤ total_variation < 1, found {self.total_variation}.")
 
     def missing(self, problem: Problem, target: Target) -> list[str]:
-        needs = []
         sampler = self._sampler(problem)
-        if not isinstance(problem.domain, Ball | Box) or not math.isfinite(problem.domain.radius):
-            needs.append("a bounded domain: a ball (radius=) or a box with its dimension")
-        if problem.loss.margins != 1:
-            needs.append("a loss of one margin")
-        if self.accounting == "pure" and not math.isfinite(problem.constants.loss_range):
-            needs.append("a finite loss range over the domain (bounded rows, labels and parameters)")
+        needs = unmet({
+            "a bounded domain: a ball (radius=) or a box with its dimension":
+                not isinstance(problem.domain, Ball | Box) or not math.isfinite(problem.domain.radius),
+            "a loss of one margin": problem.loss.margins != 1,
+            "a finite loss range over the domain (bounded rows, labels and parameters)":
+                self.accounting == "pure" and not math.isfinite(problem.constants.loss_range),
+        })
         if self.accounting == "gaussian":
             needs += self._gaussian_needs(problem, target)
-        if sampler == "adaptive" and not problem.loss.convex:
-            needs.append("a convex loss for sampler='adaptive' (use sampler='grid')")
-        if sampler == "langevin" and not math.isfinite(problem.constants.smoothness):
-            needs.append("a smooth loss for sampler='langevin'")
-        if self.cells is not None and sampler != "grid":
-            needs.append("cells= only with sampler='grid'")
+        needs += unmet({
+            "a convex loss for sampler='adaptive' (use sampler='grid')": sampler == "adaptive" and not problem.loss.convex,
+            "a smooth loss for sampler='langevin'": sampler == "langevin" and not math.isfinite(problem.constants.smoothness),
+            "cells= only with sampler='grid'": self.cells is not None and sampler != "grid",
+        })
         if sampler != "langevin":
             chain = {"steps": self.steps, "step_size": self.step_size, "total_variation": self.total_variation}
             needs += [f"{label}= only with sampler='langevin'" for label, given in chain.items() if given is not None]
         if self.total_variation is not None:
-            if self.accounting != "pure":
-                needs.append("accounting='pure' with total_variation=")
             spent = _spilled(target.epsilon, self.total_variation)
-            if spent > target.delta:
-                needs.append(f"delta ≥ (1 + e^epsilon)·total_variation = {spent:.3g} (found {target.delta:g})")
+            needs += unmet({
+                "accounting='pure' with total_variation=": self.accounting != "pure",
+                f"delta ≥ (1 + e^epsilon)·total_variation = {spent:.3g} (found {target.delta:g})": spent > target.delta,
+            })
         return needs
 
     def _gaussian_needs(self, problem: Problem, target: Target) -> list[str]:
-        needs = []
-        if target.delta == 0:
-            needs.append("delta > 0 with accounting='gaussian'")
-        if not problem.loss.convex or not problem.regularizer.strong_convexity > 0:
-            needs.append("a convex loss and a strongly convex regularizer with accounting='gaussian' (regularization=)")
-        if not math.isfinite(problem.constants.lipschitz):
-            needs.append("a finite Lipschitz constant over the domain with accounting='gaussian'")
-        if self._sampler(problem) == "grid":
-            needs.append("sampler='adaptive' or 'langevin' with accounting='gaussian' (a grid density is not log-concave)")
-        return needs
+        return unmet({
+            "delta > 0 with accounting='gaussian'": target.delta == 0,
+            "a convex loss and a strongly convex regularizer with accounting='gaussian' (regularization=)":
+                not problem.loss.convex or not problem.regularizer.strong_convexity > 0,
+            "a finite Lipschitz constant over the domain with accounting='gaussian'":
+                not math.isfinite(problem.constants.lipschitz),
+            "sampler='adaptive' or 'langevin' with accounting='gaussian' (a grid density is not log-concave)":
+                self._sampler(problem) == "grid",
+        })
 
     def _sampler(self, problem: Problem) -> str:
         return self.sampler or ("adaptive" if problem.loss.convex else "grid")

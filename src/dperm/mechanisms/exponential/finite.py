@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dperm.mechanisms.conditions import check_options, unmet
 from dperm.mechanisms.exponential.laws import SAMPLERS, draw
 from dperm.mechanisms.hypotheses.classes import Hypotheses
 from dperm.mechanisms.hypotheses.registry import hypotheses_from_spec
@@ -86,28 +87,21 @@ class FiniteExponential:
     name: ClassVar[str] = "finite-exponential"
 
     def __post_init__(self) -> None:
-        if self.accounting not in ACCOUNTING:
-            raise ValueError(f"Expected accounting in {ACCOUNTING}, found {self.accounting!r}.")
+        check_options(self, among={"accounting": ACCOUNTING, "sampler": (None, *SAMPLERS)})
         if self.sampler is None:
             object.__setattr__(self, "sampler", "permute-and-flip" if self.accounting == "pure" else "gumbel")
-        if self.sampler not in SAMPLERS:
-            raise ValueError(f"Expected sampler in {SAMPLERS}, found {self.sampler!r}.")
         if isinstance(self.hypotheses, Mapping):
             object.__setattr__(self, "hypotheses", hypotheses_from_spec(self.hypotheses))
 
     def missing(self, problem: Problem, target: Target) -> list[str]:
-        needs = []
-        if not isinstance(self.hypotheses, Hypotheses):
-            needs.append("hypotheses= (for instance Thresholds(low, high, count))")
-        if problem.loss.name != "zero-one":
-            needs.append(f"the zero-one loss, whose sum counts mistakes (found {problem.loss.name!r})")
-        if problem.data.intercept:
-            needs.append("rows without an intercept column (rules carry their own offsets)")
-        if self.accounting == "concentrated" and target.delta == 0:
-            needs.append("delta > 0 with accounting='concentrated'")
-        if self.accounting == "concentrated" and self.sampler != "gumbel":
-            needs.append("sampler='gumbel' with accounting='concentrated' (bounded range is proven for the exponential law)")
-        return needs
+        return unmet({
+            "hypotheses= (for instance Thresholds(low, high, count))": not isinstance(self.hypotheses, Hypotheses),
+            f"the zero-one loss, whose sum counts mistakes (found {problem.loss.name!r})": problem.loss.name != "zero-one",
+            "rows without an intercept column (rules carry their own offsets)": problem.data.intercept,
+            "delta > 0 with accounting='concentrated'": self.accounting == "concentrated" and target.delta == 0,
+            "sampler='gumbel' with accounting='concentrated' (bounded range is proven for the exponential law)":
+                self.accounting == "concentrated" and self.sampler != "gumbel",
+        })
 
     def plan(self, problem: Problem, shape: Shape, target: Target) -> Plan:
         columns = self.hypotheses.columns

@@ -19,6 +19,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from dperm.mechanisms.conditions import unmet
 from dperm.privacy import Pure, kappa
 from dperm.problem import Problem
 from dperm.problem.arrays import dense
@@ -70,13 +71,6 @@ def quantile_span(level: float, relation: str) -> float:
     return 2.0 if kappa(relation) == 2 else 2.0 * max(level, 1 - level)
 
 
-def quantile_law(counts: Vector, widths: Vector, level: float, rate: float) -> Vector:
-    """P(cell) ∝ width·exp(k·score)."""
-    scaled = rate * quantile_scores(counts, level)
-    chance = widths * np.exp(scaled - scaled.max())
-    return np.asarray(chance / chance.sum())
-
-
 @dataclass(frozen=True, eq=False)
 class ColumnQuantile(StageSettings):
     """The law over the cells of a column."""
@@ -108,17 +102,16 @@ class QuantileExponential:
             raise ValueError(f"Expected 1 ≤ cells ≤ 2^24, found {self.cells!r}. Leave it out to take 65536.")
 
     def missing(self, problem: Problem, target: Target) -> list[str]:
-        needs = []
-        if problem.loss.name not in LOSSES:
-            needs.append(f"the quantile or absolute loss (found {problem.loss.name!r})")
-        low, high = problem.data.low, problem.data.high
-        if low is None or high is None or not all(math.isfinite(a) and math.isfinite(b) and a < b for a, b in zip(low, high)):
-            needs.append("declared finite bounds of every column (bounds=)")
-        if problem.data.intercept or problem.data.y.radius != 0 or problem.regularizer.name != "none":
-            needs.append("rows without labels or an intercept column, and no regularizer")
-        if problem.domain.name != "whole-space" or problem.feature_map is not None:
-            needs.append("no domain (the answer lies in the declared bounds) and no feature map")
-        return needs
+        sides = list(zip(problem.data.low or (), problem.data.high or ()))
+        return unmet({
+            f"the quantile or absolute loss (found {problem.loss.name!r})": problem.loss.name not in LOSSES,
+            "declared finite bounds of every column (bounds=)":
+                not sides or not all(-math.inf < low < high < math.inf for low, high in sides),
+            "rows without labels or an intercept column, and no regularizer":
+                problem.data.intercept or problem.data.y.radius != 0 or problem.regularizer.name != "none",
+            "no domain (the answer lies in the declared bounds) and no feature map":
+                problem.domain.name != "whole-space" or problem.feature_map is not None,
+        })
 
     def plan(self, problem: Problem, shape: Shape, target: Target) -> Plan:
         level, low, high = level_of(problem), problem.data.low or (), problem.data.high or ()

@@ -140,36 +140,42 @@ class Thresholds(Hypotheses):
         }
 
 
+@dataclass(frozen=True)
+class ColumnGrids(Hypotheses):
+    """Rules on a grid of `count` points, or cells, of every column: `low` and `high` with one entry per column."""
+
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    count: int
+
+    def __post_init__(self) -> None:
+        for label in ("low", "high"):
+            object.__setattr__(self, label, tuple(float(v) for v in getattr(self, label)))
+        if len(self.low) != len(self.high) or not self.low:
+            raise ValueError(f"Expected one low and one high per column, found {len(self.low)} and {len(self.high)}.")
+        limited(self.size, self.kind)
+        for low, high in zip(self.low, self.high):
+            declared_grid(low, high, self.count)
+
+    @property
+    def columns(self) -> int:
+        return len(self.low)
+
+
 @listed
 @dataclass(frozen=True)
-class Stumps(Hypotheses):
+class Stumps(ColumnGrids):
     """Thresholds on every column: `low` and `high` with one entry per column, 2·count rules each.
 
     >>> Stumps((0.0, -1.0), (1.0, 1.0), 50).size
     200
     """
 
-    low: tuple[float, ...]
-    high: tuple[float, ...]
-    count: int
     kind: ClassVar[str] = "stumps"
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "low", tuple(float(v) for v in self.low))
-        object.__setattr__(self, "high", tuple(float(v) for v in self.high))
-        if len(self.low) != len(self.high) or not self.low:
-            raise ValueError(f"Expected one low and one high per column, found {len(self.low)} and {len(self.high)}.")
-        limited(self.size, "stumps")
-        for low, high in zip(self.low, self.high):
-            declared_grid(low, high, self.count)
 
     @property
     def size(self) -> int:
         return 2 * self.count * len(self.low)
-
-    @property
-    def columns(self) -> int:
-        return len(self.low)
 
     @cached_property
     def parts(self) -> tuple[Thresholds, ...]:
@@ -188,7 +194,7 @@ class Stumps(Hypotheses):
 
 @listed
 @dataclass(frozen=True)
-class Boxes(Hypotheses):
+class Boxes(ColumnGrids):
     """Class 1 inside Π_j [a_j, b_j), class 0 outside; a_j < b_j among count + 1 edges per axis, in one to three dimensions.
 
     (m(m+1)/2)^d rules for m = count. Counting: the table of signed counts per grid cell, summed cumulatively along each axis;
@@ -198,27 +204,16 @@ class Boxes(Hypotheses):
     3025
     """
 
-    low: tuple[float, ...]
-    high: tuple[float, ...]
-    count: int
     kind: ClassVar[str] = "boxes"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "low", tuple(float(v) for v in self.low))
-        object.__setattr__(self, "high", tuple(float(v) for v in self.high))
-        if len(self.low) != len(self.high) or not 1 <= len(self.low) <= 3:
+        if not 1 <= len(self.low) <= 3:
             raise ValueError(f"Expected one to three columns for boxes, found {len(self.low)} and {len(self.high)} ends.")
-        for low, high in zip(self.low, self.high):
-            declared_grid(low, high, self.count)
-        limited(self.size, "boxes")
+        super().__post_init__()
 
     @property
     def size(self) -> int:
         return int((self.count * (self.count + 1) // 2) ** len(self.low))
-
-    @property
-    def columns(self) -> int:
-        return len(self.low)
 
     @cached_property
     def edges(self) -> tuple[Vector, ...]:

@@ -24,6 +24,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from dperm.mechanisms.conditions import BOUNDED_ROWS, check_options, unmet
 from dperm.mechanisms.objective.accounting import (
     ACCOUNTING,
     LossForm,
@@ -114,61 +115,50 @@ class Objective:
 
     def __post_init__(self) -> None:
         checked_most_rows(self.most_rows)
-        for value, allowed, label in (
-            (self.noise_kind, NOISE_KINDS, "noise_kind"),
-            (self.accounting, ACCOUNTING, "accounting"),
-        ):
-            if value not in allowed:
-                raise ValueError(f"Expected {label} in {allowed}, found {value!r}.")
-        for number, label in ((self.ridge, "ridge"), (self.max_weight, "max_weight")):
-            if number is not None and not 0 < number < math.inf:
-                raise ValueError(f"Expected a finite {label} > 0, found {number}.")
+        words = {"noise_kind": NOISE_KINDS, "accounting": ACCOUNTING}
+        check_options(self, among=words, positive=["ridge", "max_weight"])
         if self.output_share is not None and not 0 < self.output_share <= 0.5:
             raise ValueError(f"Expected 0 < output_share ≤ 0.5, found {self.output_share}.")
         if self.information_share is not None and not 0 < self.information_share <= 0.9:
             raise ValueError(f"Expected 0 < information_share ≤ 0.9, found {self.information_share}.")
 
     def missing(self, problem: Problem, target: Target) -> list[str]:
-        needs = objective_needs(problem)
         strength = problem.regularizer.strong_convexity
-        if self.ridge is not None and self.ridge < strength:
-            needs.append(f"ridge= at least the regularizer's own strength {strength:g}")
-        if self.noise_kind == "gaussian" and target.delta == 0:
-            needs.append("delta > 0 for noise_kind='gaussian' (pass delta=1e-6, or noise_kind='pure')")
-        if problem.loss.margins > 1 and target.rows_per_person > 1:
-            needs.append("one row per person for several classes (no theorem for a person with several rows of softmax loss)")
+        needs = objective_needs(problem) + unmet({
+            f"ridge= at least the regularizer's own strength {strength:g}": self.ridge is not None and self.ridge < strength,
+            "delta > 0 for noise_kind='gaussian' (pass delta=1e-6, or noise_kind='pure')":
+                self.noise_kind == "gaussian" and target.delta == 0,
+            "one row per person for several classes (no theorem for a person with several rows of softmax loss)":
+                problem.loss.margins > 1 and target.rows_per_person > 1,
+        })
         needs += unbounded_rows(self.most_rows, target.relation)
         return needs + self._information_needs(problem, target) + self._literature_needs(problem, target)
 
     def _information_needs(self, problem: Problem, target: Target) -> list[str]:
         if self.information_share is None:
             return []
-        needs = []
-        if problem.loss.name != "logistic":
-            needs.append("the logistic loss of two classes for a curvature matrix (intervals)")
-        if target.delta == 0 or self.noise_kind == "pure" or self.accounting != "tight":
-            needs.append("delta > 0, Gaussian noise and tight accounting for a curvature matrix (intervals), which is Gaussian")
-        if self.max_weight != 1.0:
-            needs.append("no sample or class weights for a curvature matrix (intervals)")
-        return needs
+        return unmet({
+            "the logistic loss of two classes for a curvature matrix (intervals)": problem.loss.name != "logistic",
+            "delta > 0, Gaussian noise and tight accounting for a curvature matrix (intervals), which is Gaussian":
+                target.delta == 0 or self.noise_kind == "pure" or self.accounting != "tight",
+            "no sample or class weights for a curvature matrix (intervals)": self.max_weight != 1.0,
+        })
 
     def _literature_needs(self, problem: Problem, target: Target) -> list[str]:
         if self.accounting == "tight":
             return []
-        needs = []
-        if problem.loss.margins > 1:
-            needs.append(f"a loss of one margin for accounting={self.accounting!r}")
-        if target.rows_per_person > 1:
-            needs.append(f"one row per person for accounting={self.accounting!r}")
-        if self.accounting == "cms-2011" and self.noise_kind == "gaussian":
-            needs.append("noise_kind='pure' or 'auto' for accounting='cms-2011', whose noise is pure")
-        if self.accounting == "kst-2012" and target.relation != "replace-one":
-            needs.append("relation='replace-one' for accounting='kst-2012'")
-        if self.accounting == "redberg-2023" and target.relation == "replace-one":
-            needs.append("relation='zero-out' or 'add-remove' for accounting='redberg-2023'")
-        if self.accounting in ("kst-2012", "redberg-2023") and (target.delta == 0 or self.noise_kind == "pure"):
-            needs.append(f"delta > 0 and Gaussian noise for accounting={self.accounting!r}")
-        return needs
+        return unmet({
+            f"a loss of one margin for accounting={self.accounting!r}": problem.loss.margins > 1,
+            f"one row per person for accounting={self.accounting!r}": target.rows_per_person > 1,
+            "noise_kind='pure' or 'auto' for accounting='cms-2011', whose noise is pure":
+                self.accounting == "cms-2011" and self.noise_kind == "gaussian",
+            "relation='replace-one' for accounting='kst-2012'":
+                self.accounting == "kst-2012" and target.relation != "replace-one",
+            "relation='zero-out' or 'add-remove' for accounting='redberg-2023'":
+                self.accounting == "redberg-2023" and target.relation == "replace-one",
+            f"delta > 0 and Gaussian noise for accounting={self.accounting!r}":
+                self.accounting in ("kst-2012", "redberg-2023") and (target.delta == 0 or self.noise_kind == "pure"),
+        })
 
     def plan(self, problem: Problem, shape: Shape, target: Target) -> Plan:
         form = loss_form(problem.loss, problem.data.y)
@@ -306,20 +296,13 @@ def objective_needs(problem: Problem) -> list[str]:
     """What every theorem on objective perturbation asks of the problem."""
     loss = problem.loss
     bounds = loss.bounds(math.inf, problem.data.y)
-    needs = []
-    if not isinstance(problem.domain, WholeSpace):
-        needs.append(
-            "an unconstrained domain (the density of the answer comes from a change of variables that a constraint breaks; "
-            "use 'gradient' or 'output' with a domain)"
-        )
-    if not loss.convex:
-        needs.append("a convex loss")
-    if not loss.smooth or not math.isfinite(bounds.curvature):
-        needs.append("a loss with a bounded second derivative (smooth it: softplus-hinge for hinge, log-cosh for absolute)")
-    if not math.isfinite(bounds.slope):
-        needs.append("a loss with a bounded slope over all margins (huber or log-cosh in place of squared)")
-    if not math.isfinite(problem.regularizer.smoothness):
-        needs.append("a smooth regularizer (ridge; an ℓ1 penalty has no Hessian)")
-    if not math.isfinite(problem.row_norm):
-        needs.append("a finite bound on the norm of a row (x_norm= or bounds=)")
-    return needs
+    return unmet({
+        "an unconstrained domain (the density of the answer comes from a change of variables that a constraint breaks; "
+        "use 'gradient' or 'output' with a domain)": not isinstance(problem.domain, WholeSpace),
+        "a convex loss": not loss.convex,
+        "a loss with a bounded second derivative (smooth it: softplus-hinge for hinge, log-cosh for absolute)":
+            not loss.smooth or not math.isfinite(bounds.curvature),
+        "a loss with a bounded slope over all margins (huber or log-cosh in place of squared)": not math.isfinite(bounds.slope),
+        "a smooth regularizer (ridge; an ℓ1 penalty has no Hessian)": not math.isfinite(problem.regularizer.smoothness),
+        BOUNDED_ROWS: not math.isfinite(problem.row_norm),
+    })

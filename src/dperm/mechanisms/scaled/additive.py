@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dperm.mechanisms.scaled import centre as centre_rule
+from dperm.mechanisms.scaled import coordinates
 from dperm.mechanisms.scaled import gaps as gaps_rule
 from dperm.mechanisms.scaled import settings as rule
 from dperm.mechanisms.scaled.gradient import (
@@ -179,7 +180,7 @@ class Additive:
         values = np.zeros((*theta.shape[:-1], PLACES * len(self.curved)))
         if isinstance(features, CurveFeatures):
             values = features.values(theta[..., shape.d + 1 :])
-        line = rule.original_coefficients(theta[..., : shape.d + 1], scaled, problem.data.intercept)
+        line = coordinates.original_coefficients(theta[..., : shape.d + 1], scaled, problem.data.intercept)
         return np.concatenate([line, values], axis=-1).reshape(-1)  # of several classes one after the other
 
     def _flow(

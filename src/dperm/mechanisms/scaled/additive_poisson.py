@@ -23,8 +23,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dperm.mechanisms.registry import mechanism_of_plan
+from dperm.mechanisms.scaled import coordinates, poisson_counts
 from dperm.mechanisms.scaled import gaps as gaps_rule
-from dperm.mechanisms.scaled import poisson_counts
 from dperm.mechanisms.scaled import poisson_settings as poisson_rule
 from dperm.mechanisms.scaled import settings as rule
 from dperm.mechanisms.scaled.additive import MOST_COLUMNS, Additive, in_words
@@ -105,7 +105,7 @@ class AdditivePoisson(ScaledPoisson):
 
     def program(self, plan: Plan, problem: Problem) -> Program:
         shape, budget = plan.shape, budget_of(plan)
-        kinds = poisson_rule.kinds_of(self.kinds, shape)
+        kinds = self.column_kinds(shape)
         released: dict[str, Any] = {}
         if "marginals" in budget:
             released["marginals"] = yield Sum("marginals", Marginals(self.curved, self.gaps))
@@ -129,7 +129,7 @@ class AdditivePoisson(ScaledPoisson):
         own = {"mean_radius": rule.mean_radius(problem, shape, released), "count_limit": limit, "clip": clips}
         own |= {"balance_caps": [caps.high, caps.low], "log_balance": level}
         yield Decide({**scaled, **settings, **own, "released": rule.digest(released)})
-        w = rule.original_coefficients(theta[: shape.d + 1], scaled, problem.data.intercept)
+        w = coordinates.original_coefficients(theta[: shape.d + 1], scaled, problem.data.intercept)
         # η is relative to the mean rate: its logarithm belongs to the intercept.
         w[-1] += (math.log(settings["mean_rate"]) + level) / problem.data.intercept
         values = np.zeros(PLACES * len(self.curved))

@@ -21,11 +21,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dperm.mechanisms.conditions import BOUNDED_ROWS, GAUSSIAN, check_options, unmet
 from dperm.mechanisms.scaled import centre as centre_rule
+from dperm.mechanisms.scaled import coordinates, settling
 from dperm.mechanisms.scaled import gaps as gaps_rule
 from dperm.mechanisms.scaled import settings as rule
-from dperm.mechanisms.scaled import settling
 from dperm.mechanisms.scaled.aims import check_aim
+from dperm.mechanisms.scaled.method import ScaledMethod
 from dperm.mechanisms.scaled.noise_ratio import noise_warning
 from dperm.mechanisms.scaled.ranges import private_ranges
 from dperm.privacy import Gaussian
@@ -52,7 +54,7 @@ from dperm.terms.statistics import (
 
 @register
 @dataclass(frozen=True)
-class ScaledGradient:
+class ScaledGradient(ScaledMethod):
     """Clipped noisy descent after private centring and scaling; nothing to tune.
 
     **Guarantee**: μ(ε, δ)-GDP in stages, for the target's relation. The domain, if bounded, is enforced by projecting the answer.
@@ -98,48 +100,30 @@ class ScaledGradient:
     last: ClassVar[str] = "descent"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "kinds", tuple(self.kinds))
-        rule.check_kinds(self.kinds)
-        object.__setattr__(self, "gaps", gaps_rule.check_gaps(self.gaps))
-        centre_rule.check_edition(self.edition)
+        super().__post_init__()
         check_aim(self.aim)
-        if self.start not in ("zero", "rate"):
-            raise ValueError(f"Expected start in ('zero', 'rate'), found {self.start!r}.")
-        for label in ("clip_factor", "horizon", "max_weight"):
-            value = getattr(self, label)
-            if value is not None and not (value > 0 and math.isfinite(value)):
-                raise ValueError(f"Expected {label} > 0, found {value}. Leave it out to take the rule's.")
+        check_options(self, among={"start": ("zero", "rate")})
 
     def missing(self, problem: Problem, target: Target) -> list[str]:
-        needs = scaling_needs(problem, target)
-        if not math.isfinite(problem.loss.bounds(math.inf, problem.data.y).curvature):
-            needs.append("a smooth loss whose curvature is bounded (its step size follows from it)")
-        if not math.isfinite(problem.regularizer.smoothness):
-            needs.append("a smooth regularizer (ridge or none)")
-        return needs
+        return scaling_needs(problem, target) + unmet({
+            "a smooth loss whose curvature is bounded (its step size follows from it)":
+                not math.isfinite(problem.loss.bounds(math.inf, problem.data.y).curvature),
+            "a smooth regularizer (ridge or none)": not math.isfinite(problem.regularizer.smoothness),
+        })
 
     def plan(self, problem: Problem, shape: Shape, target: Target) -> Plan:
-        kinds = rule.column_kinds(self.kinds, shape)
+        kinds = self.column_kinds(shape)
         budget = rule.shares(
             problem, shape, target, kinds, self.last, positives=self.start == "rate", gaps=self.gaps, edition=self.edition
         )
         public = {name: rule.described(name, mu, target) for name, mu in budget.items()}
-        public[self.last] |= self._public(kinds, shape)
+        public[self.last] |= self._public(shape)
         stages = tuple(Stage(name, Gaussian(mu), public[name]) for name, mu in budget.items())
         return Plan(self.name, options_of(self), stages, target, shape, warnings=self._warnings(problem, shape, target, budget))
 
-    def _public(self, kinds: tuple[str, ...], shape: Shape) -> Settings:
-        return {
-            "columns": rule.kinds_in_words(kinds),
-            "declared_kinds": len(self.kinds),
-            "clip_factor": "rule" if self.clip_factor is None else self.clip_factor,
-            "horizon": "rule" if self.horizon is None else self.horizon,
-            "start": self.start,
-            **({} if self.aim == "accuracy" else {"aim": self.aim}),
-            "max_weight": "none" if self.max_weight is None else self.max_weight,
-            "momentum": rule.MOMENTUM,
-            **gaps_rule.gaps_in_words(self.gaps, shape),
-        }
+    def _public(self, shape: Shape) -> Settings:
+        aim = {} if self.aim == "accuracy" else {"aim": self.aim}
+        return self.stated(shape, {"start": self.start, **aim})
 
     def _warnings(self, problem: Problem, shape: Shape, target: Target, budget: Mapping[str, float]) -> tuple[str, ...]:
         return noise_warning(problem, shape, target)
@@ -160,7 +144,7 @@ class ScaledGradient:
 
     def fitted(self, plan: Plan, problem: Problem) -> Asking[tuple[Vector, Settings, dict[str, object]]]:
         """(coefficients, what was decided, what was released): the whole fit, for mechanisms that build on it too."""
-        shape, target, kinds = plan.shape, plan.target, rule.column_kinds(self.kinds, plan.shape)
+        shape, target, kinds = plan.shape, plan.target, self.column_kinds(plan.shape)
         budget = budget_of(plan)
         released = yield from known_bounds(plan, kinds)
         released |= yield from scaling_releases(problem, plan, kinds, self.gaps)
@@ -176,7 +160,7 @@ class ScaledGradient:
         clip, radius = clips[0] if clips[0] == clips[1] else clips, rule.mean_radius(problem, shape, released)
         found = bounds_settings(plan, kinds, released)
         decided = {**scaled, **settings, "clip": clip, "mean_radius": radius, **found}
-        w = rule.original_coefficients(theta, scaled, problem.data.intercept)
+        w = coordinates.original_coefficients(theta, scaled, problem.data.intercept)
         return np.asarray(problem.domain.project(w.reshape(-1))), decided, released
 
     def _descend(
@@ -210,9 +194,9 @@ class ScaledGradient:
             term = gradient_term(problem.loss, theta, clip, features, self.max_weight)
             gradient = yield Sum(self.last, term, mu=settings["step_mu"], shape=theta.shape)
             if ridge:
-                w = rule.original_coefficients(theta, scaled, problem.data.intercept)
+                w = coordinates.original_coefficients(theta, scaled, problem.data.intercept)
                 slope = np.asarray(problem.regularizer.gradient(w.reshape(-1))).reshape(w.shape)
-                gradient = gradient + rule.pulled_back(slope, scaled, problem.data.intercept)
+                gradient = gradient + coordinates.pulled_back(slope, scaled, problem.data.intercept)
             velocity = momentum * velocity + gradient / n
             theta = theta - step_size * velocity
             kept, late = kept + weight[step] * theta, late + later[step] * theta
@@ -221,8 +205,7 @@ class ScaledGradient:
         yield Close(self.last)
         if not growing:
             return kept
-        heaviest = 1.0 if self.max_weight is None else self.max_weight
-        unit, intercept = rule.effective_mu(waiting[self.last] / heaviest, plan.target) * n, problem.data.intercept != 0
+        unit, intercept = rule.effective_mu(waiting[self.last] / self.heaviest, plan.target) * n, problem.data.intercept != 0
         if self.edition == 2:
             return settling.shrunken(kept, max(first, clip) / unit, settings, intercept=intercept)
         kept, variance = settling.blended(kept, late, last, first / unit, clip / unit)
@@ -232,18 +215,13 @@ class ScaledGradient:
 
 def scaling_needs(problem: Problem, target: Target) -> list[str]:
     """What every method that starts with the private scaling needs."""
-    needs = []
-    if target.delta == 0:
-        needs.append("delta > 0, because its noise is Gaussian (pass delta=1e-6)")
-    if problem.feature_map is not None:
-        needs.append("rows without a feature map (it scales the declared columns itself)")
-    if not math.isfinite(problem.data.x_norm):
-        needs.append("a finite bound on the norm of a row (x_norm= or bounds=)")
-    if not problem.loss.classification and not math.isfinite(problem.data.y.radius):
-        needs.append("finite bounds on the target (y_bounds=)")
-    if problem.loss.name == "poisson":
-        needs.append("a loss of the residual or of the margin (counts need their own scale)")
-    return needs
+    return unmet({
+        GAUSSIAN: target.delta == 0,
+        "rows without a feature map (it scales the declared columns itself)": problem.feature_map is not None,
+        BOUNDED_ROWS: not math.isfinite(problem.data.x_norm),
+        "finite bounds on the target (y_bounds=)": not problem.loss.classification and not math.isfinite(problem.data.y.radius),
+        "a loss of the residual or of the margin (counts need their own scale)": problem.loss.name == "poisson",
+    })
 
 
 def budget_of(plan: Plan) -> dict[str, float]:

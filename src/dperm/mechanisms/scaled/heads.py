@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from dperm.mechanisms import heads as heads_rule
 from dperm.mechanisms.scaled import centre as centre_rule
+from dperm.mechanisms.scaled import coordinates
 from dperm.mechanisms.scaled import gaps as gaps_rule
 from dperm.mechanisms.scaled import settings as rule
 from dperm.mechanisms.scaled.gradient import centred_releases, scaling_needs
@@ -157,7 +158,8 @@ class ScaledHeads:
         theta = theta * np.append(np.ones(shape.d), [constant] if constant else [])
         theta = np.concatenate([theta[..., : shape.d] @ turn, theta[..., shape.d :]], axis=-1)
         theta = theta * self._moderation(problem)
-        w = rule.original_coefficients(theta, {"scale": np.full(shape.d, 1.0 / radius), "shift": shift}, problem.data.intercept)
+        scaled = {"scale": np.full(shape.d, 1.0 / radius), "shift": shift}
+        w = coordinates.original_coefficients(theta, scaled, problem.data.intercept)
         return np.asarray(problem.domain.project(w.reshape(-1)))
 
     def _moderation(self, problem: Problem) -> float:

@@ -28,21 +28,6 @@ def noise_warning(problem: Problem, shape: Shape, target: Target) -> tuple[str, 
     )
 
 
-def expectation(ratio: float) -> str:
-    """What a noise ratio meant on sixteen public data sets, in words.
-
-    >>> expectation(0.01)
-    'within 0.003 in accuracy and 0.015 in R² of the non-private fit'
-    """
-    if ratio < 0.02:
-        return "within 0.003 in accuracy and 0.015 in R² of the non-private fit"
-    if ratio < 0.1:
-        return "within 0.006 in accuracy and 0.05 in R² of the non-private fit"
-    if ratio < 0.3:
-        return f"{_points(ratio)} of accuracy below the non-private fit"
-    return "five points of accuracy or more below it"
-
-
 def _points(ratio: float) -> str:
     """Between 0.1 and 0.3. The middle of the benchmark fits lost 0.005 at 0.1, 0.0065 at 0.18 and 0.01 at 0.32.
 

@@ -22,8 +22,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dperm.mechanisms.conditions import unmet
 from dperm.mechanisms.objective.solve import checked_most_rows, solve_for_minimiser, unbounded_rows, weighted_rows
 from dperm.mechanisms.scaled import centre as centre_rule
+from dperm.mechanisms.scaled import coordinates
 from dperm.mechanisms.scaled import gaps as gaps_rule
 from dperm.mechanisms.scaled import settings as rule
 from dperm.mechanisms.scaled.gradient import (
@@ -35,6 +37,7 @@ from dperm.mechanisms.scaled.gradient import (
     scaling_releases,
     start,
 )
+from dperm.mechanisms.scaled.method import ScaledMethod
 from dperm.mechanisms.scaled.noise_ratio import noise_warning
 from dperm.privacy import Gaussian, ObjectiveEvent, calibrate_shift, gaussian_mu, kappa
 from dperm.problem import NoRegularizer, Problem, WholeSpace
@@ -49,7 +52,7 @@ LADDER = (1.25, 2.0, 2.5, 4.0, 6.0, 10.0, 16.0, 32.0, 64.0, 128.0, 256.0)
 
 @register
 @dataclass(frozen=True)
-class ScaledObjective:
+class ScaledObjective(ScaledMethod):
     """Row-weighted objective perturbation after private scaling; nothing to tune.
 
     kinds        one of "numeric", "categorical", "boolean", "sparse", "free" per encoded column; all "free" if left out
@@ -74,26 +77,19 @@ class ScaledObjective:
     UNSTATED: ClassVar[Mapping[str, Any]] = {"most_rows": "nominal", "gaps": (), "edition": 1}  # version 0.1.0 had none of them
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "kinds", tuple(self.kinds))
-        rule.check_kinds(self.kinds)
+        super().__post_init__()
         checked_most_rows(self.most_rows)
-        object.__setattr__(self, "gaps", gaps_rule.check_gaps(self.gaps))
-        centre_rule.check_edition(self.edition)
-        if self.max_weight is not None and not 0 < self.max_weight < math.inf:
-            raise ValueError(f"Expected max_weight > 0, found {self.max_weight}. Leave it out without sample weights.")
 
     def missing(self, problem: Problem, target: Target) -> list[str]:
-        needs = scaling_needs(problem, target)
-        if problem.loss.name not in RADII:
-            needs.append(f"a loss in {tuple(RADII)}, whose curvature vanishes with its slope")
-        if not isinstance(problem.domain, WholeSpace):
-            needs.append("an unconstrained domain (use 'scaled-gradient' with a radius)")
-        if not isinstance(problem.regularizer, NoRegularizer):
-            needs.append("regularization='auto' (its ridge follows from the budget; 'scaled-gradient' takes yours)")
-        return needs + unbounded_rows(self.most_rows, target.relation)
+        return scaling_needs(problem, target) + unmet({
+            f"a loss in {tuple(RADII)}, whose curvature vanishes with its slope": problem.loss.name not in RADII,
+            "an unconstrained domain (use 'scaled-gradient' with a radius)": not isinstance(problem.domain, WholeSpace),
+            "regularization='auto' (its ridge follows from the budget; 'scaled-gradient' takes yours)":
+                not isinstance(problem.regularizer, NoRegularizer),
+        }) + unbounded_rows(self.most_rows, target.relation)
 
     def plan(self, problem: Problem, shape: Shape, target: Target) -> Plan:
-        kinds = rule.column_kinds(self.kinds, shape)
+        kinds = self.column_kinds(shape)
         mu = gaussian_mu(target.epsilon, target.delta)
         names = rule.statistics(problem, kinds, positives=True, gaps=self.gaps, edition=self.edition)
         parts = rule.parts_of(names, shape, target)
@@ -157,15 +153,15 @@ class ScaledObjective:
         return min(rungs.items(), key=lambda rung: max(2.0 * rung[0] / target.epsilon, 1 / rung[1]))
 
     def _settings(self, plan: Plan, problem: Problem, released: Mapping[str, object]) -> Settings:
-        shape, target, kinds, budget = plan.shape, plan.target, rule.column_kinds(self.kinds, plan.shape), budget_of(plan)
+        shape, target, kinds, budget = plan.shape, plan.target, self.column_kinds(plan.shape), budget_of(plan)
         scaled = rule.centred_and_scaled(problem, shape, target, kinds, budget, released, self.gaps)
         event = plan.stage("objective").event
         assert isinstance(event, ObjectiveEvent)
         small, large = RADII[problem.loss.name]
-        size, heaviest = scaled.size, 1.0 if self.max_weight is None else self.max_weight
+        size = scaled.size
         radius, cap = small * size, large * size
         constant = problem.loss.self_bounding or 0.0
-        ridge = heaviest * max(constant * radius * cap / event.curvature, radius * size / event.shift)
+        ridge = self.heaviest * max(constant * radius * cap / event.curvature, radius * size / event.shift)
         scale, shift = scaled.scale, scaled.shift
         return {
             **scaled,
@@ -180,7 +176,7 @@ class ScaledObjective:
         }
 
     def program(self, plan: Plan, problem: Problem) -> Program:
-        shape, kinds = plan.shape, rule.column_kinds(self.kinds, plan.shape)
+        shape, kinds = plan.shape, self.column_kinds(plan.shape)
         released = yield from known_bounds(plan, kinds)
         released |= yield from scaling_releases(problem, plan, kinds, self.gaps)
         settings = self._settings(plan, problem, released)
@@ -191,7 +187,7 @@ class ScaledObjective:
             problem.data.y,
             row_radius=settings["row_radius"],
             row_cap=settings["row_cap"],
-            max_weight=1.0 if self.max_weight is None else self.max_weight,
+            max_weight=self.heaviest,
         )
         theta = yield solve_for_minimiser(
             plan,
@@ -203,5 +199,5 @@ class ScaledObjective:
             centre=start(problem, shape, released, settings["positive_rate"]),
             most_rows=self.most_rows,
         )
-        return rule.original_coefficients(theta, settings, problem.data.intercept)
+        return coordinates.original_coefficients(theta, settings, problem.data.intercept)
 

@@ -25,25 +25,25 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dperm.mechanisms.conditions import BOUNDED_ROWS, GAUSSIAN, check_options, unmet
 from dperm.mechanisms.scaled import centre as centre_rule
-from dperm.mechanisms.scaled import gaps as gaps_rule
-from dperm.mechanisms.scaled import poisson_counts, settling
+from dperm.mechanisms.scaled import coordinates, poisson_counts, settling
 from dperm.mechanisms.scaled import poisson_settings as poisson_rule
 from dperm.mechanisms.scaled import settings as rule
 from dperm.mechanisms.scaled.gradient import budget_of, features_of, scaling_releases
+from dperm.mechanisms.scaled.method import ScaledMethod
 from dperm.mechanisms.scaled.noise_ratio import noise_warning
 from dperm.privacy import Gaussian
 from dperm.problem import Problem
 from dperm.release.asks import Asking, Close, Decide, Open, Program, Publish, Sum
 from dperm.release.plan import Plan, Released, Settings, Shape, Stage, Target, Vector, options_of, register
-from dperm.tables.encoding import KINDS
 from dperm.terms.affine import Features
 from dperm.terms.statistics import LogHistogram
 
 
 @register
 @dataclass(frozen=True)
-class ScaledPoisson:
+class ScaledPoisson(ScaledMethod):
     """Clipped noisy descent for counts; nothing to tune.
 
     kinds        one of "numeric", "categorical", "boolean", "sparse", "free" per encoded column; all "free" if left out
@@ -77,74 +77,39 @@ class ScaledPoisson:
     UNSTATED: ClassVar[dict[str, Any]] = {"gaps": (), "labels": "rates", "balance_most": 0.2, "edition": 1}
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "kinds", tuple(self.kinds))
-        object.__setattr__(self, "gaps", gaps_rule.check_gaps(self.gaps))
-        centre_rule.check_edition(self.edition)
-        for kind in self.kinds:
-            if kind not in KINDS:
-                raise ValueError(f"Expected kinds in {KINDS}, found {kind!r}. Declare what each column is.")
-        if self.labels not in ("rates", "counts"):
-            raise ValueError(f"Expected labels in ('rates', 'counts'), found {self.labels!r}. Say what the labels are.")
-        if not 0 < self.balance_most < 1:
-            raise ValueError(f"Expected 0 < balance_most < 1, found {self.balance_most}. Leave it out to take the rule's.")
-        for label in ("clip_factor", "horizon", "max_weight"):
-            value = getattr(self, label)
-            if value is not None and not (value > 0 and math.isfinite(value)):
-                raise ValueError(f"Expected {label} > 0, found {value}. Leave it out to take the rule's.")
+        super().__post_init__()
+        check_options(self, among={"labels": ("rates", "counts")}, parts=["balance_most"])
 
     @property
     def counted(self) -> bool:
         return self.labels == "counts"
 
-    @property
-    def heaviest(self) -> float:
-        return 1.0 if self.max_weight is None else self.max_weight
-
     def missing(self, problem: Problem, target: Target) -> list[str]:
-        needs = []
-        if problem.loss.name != "poisson":
-            needs.append(f"the Poisson loss (found {problem.loss.name!r})")
-        if target.delta == 0:
-            needs.append("delta > 0, because its noise is Gaussian (pass delta=1e-6)")
-        if not math.isfinite(problem.data.x_norm):
-            needs.append("a finite bound on the norm of a row (x_norm= or bounds=)")
-        if not (problem.data.y.low == 0 and 0 < problem.data.y.high < math.inf):
-            needs.append("counts in [0, y_max] with a declared y_max (y_bounds=(0, y_max))")
-        if problem.feature_map is not None:
-            needs.append("rows without a feature map (it scales the declared columns itself)")
-        if not problem.data.intercept:
-            needs.append("an intercept (it carries the mean rate)")
-        if problem.regularizer.name != "none":
-            needs.append("no regularizer (the flow time regularizes)")
-        return needs
+        return unmet({
+            f"the Poisson loss (found {problem.loss.name!r})": problem.loss.name != "poisson",
+            GAUSSIAN: target.delta == 0,
+            BOUNDED_ROWS: not math.isfinite(problem.data.x_norm),
+            "counts in [0, y_max] with a declared y_max (y_bounds=(0, y_max))":
+                not (problem.data.y.low == 0 and 0 < problem.data.y.high < math.inf),
+            "rows without a feature map (it scales the declared columns itself)": problem.feature_map is not None,
+            "an intercept (it carries the mean rate)": not problem.data.intercept,
+            "no regularizer (the flow time regularizes)": problem.regularizer.name != "none",
+        })
 
     def plan(self, problem: Problem, shape: Shape, target: Target) -> Plan:
-        kinds = poisson_rule.kinds_of(self.kinds, shape)
+        exposed = self.max_weight is not None
         budget = poisson_rule.shares(
-            problem,
-            shape,
-            target,
-            exposed=self.max_weight is not None,
-            balanced=self.counted,
-            gaps=self.gaps,
-            edition=self.edition,
+            problem, shape, target, exposed=exposed, balanced=self.counted, gaps=self.gaps, edition=self.edition
         )
-        public = {
-            "columns": rule.kinds_in_words(kinds),
-            "declared_kinds": len(self.kinds),
-            "clip_factor": "rule" if self.clip_factor is None else self.clip_factor,
-            "horizon": "rule" if self.horizon is None else self.horizon,
-            "max_weight": "none" if self.max_weight is None else self.max_weight,
-            "momentum": rule.MOMENTUM,
-            "declared_range": [problem.loss.low, problem.loss.high],  # type: ignore[attr-defined]
-            **gaps_rule.gaps_in_words(self.gaps, shape),
-            **({} if self.balance_most == self.UNSTATED["balance_most"] else {"balance_most": self.balance_most}),
-        }
+        own: Settings = {"declared_range": [problem.loss.low, problem.loss.high]}  # type: ignore[attr-defined]
+        if self.balance_most != self.UNSTATED["balance_most"]:
+            own = {**own, "balance_most": self.balance_most}
+        public = self.stated(shape, own)
         stages = tuple(Stage(name, Gaussian(mu), public if name == "descent" else {}) for name, mu in budget.items())
         return Plan(self.name, options_of(self), stages, target, shape, warnings=noise_warning(problem, shape, target))
 
     def _settings(self, plan: Plan, problem: Problem, released: Mapping[str, Any]) -> tuple[Settings, Settings]:
-        shape, target, kinds, budget = plan.shape, plan.target, poisson_rule.kinds_of(self.kinds, plan.shape), budget_of(plan)
+        shape, target, kinds, budget = plan.shape, plan.target, self.column_kinds(plan.shape), budget_of(plan)
         scaled = rule.centred_and_scaled(problem, shape, target, kinds, budget, released, self.gaps)
         options = {"clip_factor": self.clip_factor, "horizon": self.horizon}
         if self.counted:
@@ -191,8 +156,7 @@ class ScaledPoisson:
 
     def program(self, plan: Plan, problem: Problem) -> Program:
         shape, budget = plan.shape, budget_of(plan)
-        kinds = poisson_rule.kinds_of(self.kinds, shape)
-        released = yield from scaling_releases(problem, plan, kinds, self.gaps)
+        released = yield from scaling_releases(problem, plan, self.column_kinds(shape), self.gaps)
         released["count scale"] = yield Sum("count scale", LogHistogram(poisson_rule.Counts(), problem.data.y.high))
         limit = self._limit(plan, problem, released)
         total = poisson_counts.BoundedCounts(limit) if self.counted else poisson_rule.CountSum(limit, self.heaviest)
@@ -208,7 +172,7 @@ class ScaledPoisson:
             caps = self._caps(plan, settings, released)
             own |= {"balance_caps": [caps.high, caps.low], "log_balance": self._log_balance(plan, settings, released)}
         yield Decide({**scaled, **settings, **own, "released": rule.digest(released)})
-        w = rule.original_coefficients(theta, scaled, problem.data.intercept)
+        w = coordinates.original_coefficients(theta, scaled, problem.data.intercept)
         # η is relative to the mean rate: its logarithm belongs to the intercept.
         level = math.log(settings["mean_rate"])
         if self.counted:

@@ -21,8 +21,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from dperm.mechanisms.scaled import gaps as gaps_rule
 from dperm.mechanisms.scaled import settings as rule
-from dperm.mechanisms.scaled.centre import halved, in_two_steps
-from dperm.privacy import gaussian_mu, kappa
+from dperm.mechanisms.scaled.centre import in_two_steps
+from dperm.privacy import kappa
 from dperm.problem import Problem
 from dperm.release.plan import Settings, Shape, Target
 from dperm.release.settings import StageSettings
@@ -64,16 +64,12 @@ def shares(
     edition: int = 1,
 ) -> dict[str, float]:
     """Stage name → μ of its event; the squares add up to μ(ε, δ)²."""
-    mu = gaussian_mu(target.epsilon, target.delta)
     names = centring_names(problem, gaps, edition)
     names += ["count scale", "count sum", *(["exposure sum"] if exposed else []), "residuals", "descent", "residuals again"]
     names += ["signed residuals"] if balanced else []
-    mean = rule.mean_share(shape, target)
-    table = {**SHARES, "mean": mean, "rough mean": mean}
-    parts = halved({name: table[name] for name in names if name in table})
+    parts = rule.parts_of(names, shape, target, SHARES)
     parts["count sum"] = max(parts["count sum"], rule.label_share(shape, target))
-    parts["descent"] = 1.0 - sum(parts.values())
-    return {name: mu * math.sqrt(parts[name]) * (1 - 1e-12) for name in names}
+    return rule.budget(names, parts, target, "descent")
 
 
 def centring_names(problem: Problem, gaps: Sequence[int], edition: int) -> list[str]:
@@ -305,12 +301,3 @@ class Counts:
 
     def __call__(self, block: Block) -> Vector:
         return np.asarray(block.y, dtype=np.float64)
-
-
-def kinds_of(declared: Sequence[str], shape: Shape) -> tuple[str, ...]:
-    """One kind per column; all "free" if none is declared."""
-    if not declared:
-        return ("free",) * shape.d
-    if len(declared) != shape.d:
-        raise ValueError(f"Expected one kind per column ({shape.d}), found {len(declared)}. Correct kinds=.")
-    return tuple(declared)

@@ -23,14 +23,16 @@ from typing import ClassVar
 import numpy as np
 from scipy.special import expit
 
+from dperm.mechanisms.conditions import unmet
 from dperm.mechanisms.scaled import centre as centre_rule
+from dperm.mechanisms.scaled import coordinates, settling
 from dperm.mechanisms.scaled import gaps as gaps_rule
 from dperm.mechanisms.scaled import settings as rule
-from dperm.mechanisms.scaled import settling
 from dperm.mechanisms.scaled.gradient import budget_of, features_of, scaling_needs, scaling_releases, start
+from dperm.mechanisms.scaled.method import ScaledMethod
 from dperm.mechanisms.scaled.noise_ratio import noise_warning
-from dperm.mechanisms.scaled.poisson_settings import centring_names, kinds_of, weights_of
-from dperm.privacy import Gaussian, gaussian_mu
+from dperm.mechanisms.scaled.poisson_settings import centring_names, weights_of
+from dperm.privacy import Gaussian
 from dperm.problem import Problem
 from dperm.release.asks import Asking, Close, Decide, Open, Program, Sum
 from dperm.release.plan import Plan, Settings, Shape, Stage, Target, Vector, options_of, register
@@ -71,7 +73,7 @@ class PinballGradient(Pulled):
 
 @register
 @dataclass(frozen=True)
-class ScaledQuantile:
+class ScaledQuantile(ScaledMethod):
     """Noisy descent for conditional quantiles; nothing to tune.
 
     kinds        one of "numeric", "categorical", "boolean", "sparse", "free" per encoded column; all "free" if left out
@@ -93,52 +95,26 @@ class ScaledQuantile:
     name: ClassVar[str] = "scaled-quantile"
     UNSTATED: ClassVar[dict[str, object]] = {"gaps": (), "edition": 1}  # version 0.1.0 had no such options
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "kinds", tuple(self.kinds))
-        object.__setattr__(self, "gaps", gaps_rule.check_gaps(self.gaps))
-        centre_rule.check_edition(self.edition)
-
-    @property
-    def heaviest(self) -> float:
-        return 1.0 if self.max_weight is None else self.max_weight
-
     def missing(self, problem: Problem, target: Target) -> list[str]:
-        needs = scaling_needs(problem, target)
-        if problem.loss.name != "quantile":
-            needs.append(f"the quantile loss (found {problem.loss.name!r})")
-        if problem.regularizer.name != "none":
-            needs.append("no regularizer (the flow time regularizes)")
-        return needs
+        return scaling_needs(problem, target) + unmet({
+            f"the quantile loss (found {problem.loss.name!r})": problem.loss.name != "quantile",
+            "no regularizer (the flow time regularizes)": problem.regularizer.name != "none",
+        })
 
     def plan(self, problem: Problem, shape: Shape, target: Target) -> Plan:
-        kinds = kinds_of(self.kinds, shape)
-        mu = gaussian_mu(target.epsilon, target.delta)
         centred = problem.data.intercept != 0
         names = [*centring_names(problem, self.gaps, self.edition), *(["label mean"] if centred else [])]
         names += ["residuals", "descent", "residuals again"]
-        mean = rule.mean_share(shape, target)
-        table = {**SHARES, "mean": mean, "rough mean": mean}
-        parts = centre_rule.halved({name: table[name] for name in names if name in table})
-        parts["descent"] = 1.0 - sum(parts.values())
-        public = {
-            "columns": rule.kinds_in_words(kinds),
-            "declared_kinds": len(self.kinds),
-            "level": problem.loss.level,  # type: ignore[attr-defined]
-            "max_weight": "none" if self.max_weight is None else self.max_weight,
-            "momentum": rule.MOMENTUM,
-            **gaps_rule.gaps_in_words(self.gaps, shape),
-        }
-        stages = tuple(
-            Stage(name, Gaussian(mu * math.sqrt(parts[name]) * (1 - 1e-12)), public if name == "descent" else {}) for name in
-            names
-        )
+        parts = rule.parts_of(names, shape, target, SHARES)
+        public = self.stated(shape, {"level": problem.loss.level})  # type: ignore[attr-defined]
+        budget = rule.budget(names, parts, target, "descent")
+        stages = tuple(Stage(name, Gaussian(mu), public if name == "descent" else {}) for name, mu in budget.items())
         return Plan(self.name, options_of(self), stages, target, shape, warnings=noise_warning(problem, shape, target))
 
     def _settings(self, plan: Plan, problem: Problem, released: Mapping[str, object]) -> tuple[Settings, Settings]:
         """τ = κ/(max(q, 1 - q)·ν): after that time the noise in a flat direction is κ residual scales."""
         shape, target, budget = plan.shape, plan.target, budget_of(plan)
-        kinds = kinds_of(self.kinds, shape)
-        scaled = rule.centred_and_scaled(problem, shape, target, kinds, budget, released, self.gaps)
+        scaled = rule.centred_and_scaled(problem, shape, target, self.column_kinds(shape), budget, released, self.gaps)
         level = problem.loss.level  # type: ignore[attr-defined]
         nu = scaled.size ** 2 / (rule.effective_mu(budget["descent"] / self.heaviest, target) * shape.n)
         tau = min(HORIZON / (max(level, 1 - level) * nu), 300.0)
@@ -157,7 +133,7 @@ class ScaledQuantile:
 
     def program(self, plan: Plan, problem: Problem) -> Program:
         shape = plan.shape
-        released = yield from scaling_releases(problem, plan, kinds_of(self.kinds, shape), self.gaps)
+        released = yield from scaling_releases(problem, plan, self.column_kinds(shape), self.gaps)
         scaled, settings = self._settings(plan, problem, released)
         settings = settings if self.edition == 1 else settling.without_cap(settings)
         features = features_of(problem, scaled)
@@ -184,7 +160,7 @@ class ScaledQuantile:
         widths = [SMOOTHING * _spread(problem, shape, released, name) for name in ("residuals", "residuals again")]
         mean_radius = rule.mean_radius(problem, shape, released)
         yield Decide({**scaled, "mean_radius": mean_radius, **settings, "widths": widths, "released": rule.digest(released)})
-        w = rule.original_coefficients(kept / (steps - 3 * steps // 4), scaled, problem.data.intercept)
+        w = coordinates.original_coefficients(kept / (steps - 3 * steps // 4), scaled, problem.data.intercept)
         return np.asarray(problem.domain.project(w))
 
 

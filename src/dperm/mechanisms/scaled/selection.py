@@ -20,10 +20,13 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dperm.mechanisms.conditions import check_options, unmet
+from dperm.mechanisms.scaled import coordinates
 from dperm.mechanisms.scaled import gaps as gaps_rule
 from dperm.mechanisms.scaled import settings as rule
-from dperm.mechanisms.scaled.centre import EDITION, check_edition
+from dperm.mechanisms.scaled.centre import EDITION
 from dperm.mechanisms.scaled.gradient import ScaledGradient, scaling_needs
+from dperm.mechanisms.scaled.method import ScaledMethod
 from dperm.privacy import Concentrated, Gaussian, calibrate, gaussian_epsilon, kappa
 from dperm.problem import DataBounds, NoRegularizer, Problem, WholeSpace
 from dperm.release.asks import Asking, Decide, Program, Publish, Secret, See, Solve, Sum
@@ -38,7 +41,7 @@ SHARES = {"label centre": 0.01, "label spread": 0.01, "label recentre": 0.01, "s
 
 @register
 @dataclass(frozen=True)
-class Selection:
+class Selection(ScaledMethod):
     """Candidates by one-shot Gumbel, then scaled gradient regression, then the largest coefficients.
 
     kinds        one of "numeric", "categorical", "boolean", "sparse", "free" per encoded column; all "free" if left out
@@ -65,13 +68,8 @@ class Selection:
     UNSTATED: ClassVar[dict[str, object]] = {"gaps": (), "edition": 1}  # version 0.1.0 had no such options
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "kinds", tuple(self.kinds))
-        object.__setattr__(self, "gaps", gaps_rule.check_gaps(self.gaps))
-        check_edition(self.edition)
-        for label in ("keep", "candidates"):
-            value = getattr(self, label)
-            if value is not None and not (isinstance(value, int | np.integer) and value >= 1):
-                raise ValueError(f"Expected {label} as a whole number ≥ 1, found {value!r}.")
+        super().__post_init__()
+        check_options(self, whole=["keep", "candidates"])
         if self.candidates is not None and self.candidates < self.keep:
             raise ValueError(f"Expected candidates ≥ keep = {self.keep}, found {self.candidates}.")
 
@@ -80,21 +78,19 @@ class Selection:
         return min(d, 3 * self.keep if self.candidates is None else self.candidates)
 
     def missing(self, problem: Problem, target: Target) -> list[str]:
-        needs = scaling_needs(problem, target)
-        if problem.loss.classification or problem.loss.margins > 1:
-            needs.append(f"a regression loss (found {problem.loss.name!r})")
-        if not math.isfinite(problem.loss.bounds(math.inf, problem.data.y).curvature):
-            needs.append("a smooth loss whose curvature is bounded")
-        if problem.regularizer.name != "none":
-            needs.append("no regularizer (`keep` takes its place; use method='gradient' for an ℓ1 penalty)")
-        if "private" in self.kinds:
-            needs.append("declared bounds, bounds=(low, high) (columns are compared before bounds could be paid for)")
-        return needs
+        return scaling_needs(problem, target) + unmet({
+            f"a regression loss (found {problem.loss.name!r})": problem.loss.classification or problem.loss.margins > 1,
+            "a smooth loss whose curvature is bounded":
+                not math.isfinite(problem.loss.bounds(math.inf, problem.data.y).curvature),
+            "no regularizer (`keep` takes its place; use method='gradient' for an ℓ1 penalty)":
+                problem.regularizer.name != "none",
+            "declared bounds, bounds=(low, high) (columns are compared before bounds could be paid for)": "private" in self.kinds,
+        })
 
     # -- the plan ----------------------------------------------------------------------------------------------------
 
     def plan(self, problem: Problem, shape: Shape, target: Target) -> Plan:
-        kinds, count = self._kinds(shape), self.size(shape.d)
+        kinds, count = self.column_kinds(shape), self.size(shape.d)
         stages: list[Stage] = []
         inner = self._inner_plan(problem, shape, target, ("free",) * count)
         if count < shape.d:
@@ -121,13 +117,6 @@ class Selection:
         }
         stages += [Stage(s.name, s.event, public if s.name == ScaledGradient.last else {}) for s in inner.stages]
         return Plan(self.name, options_of(self), tuple(stages), target, shape, warnings=inner.warnings)
-
-    def _kinds(self, shape: Shape) -> tuple[str, ...]:
-        if not self.kinds:
-            return ("free",) * shape.d
-        if len(self.kinds) != shape.d:
-            raise ValueError(f"Expected one kind per column ({shape.d}), found {len(self.kinds)}. Correct kinds=.")
-        return self.kinds
 
     def _inner_plan(self, problem: Problem, shape: Shape, target: Target, kinds: tuple[str, ...]) -> Plan:
         """The regression's plan. Its events depend on the number of candidates and not on which they are."""
@@ -169,7 +158,7 @@ class Selection:
         keep = np.argsort(-np.abs(theta[:size]), kind="stable")[: min(self.keep, size)]
         kept = np.zeros_like(theta)
         kept[keep], kept[size:] = theta[keep], theta[size:]
-        narrow = rule.original_coefficients(kept, scaled, problem.data.intercept)
+        narrow = coordinates.original_coefficients(kept, scaled, problem.data.intercept)
         w = np.zeros(plan.shape.parameters(problem))
         w[list(support)] = narrow[:size]
         w[plan.shape.d :] = narrow[size:]
@@ -182,7 +171,7 @@ class Selection:
         if self.size(plan.shape.d) < plan.shape.d:
             own = yield from self._selected(plan, problem)
         support = self._support(plan, own)
-        kinds = tuple(self._kinds(plan.shape)[j] for j in support)
+        kinds = tuple(self.column_kinds(plan.shape)[j] for j in support)
         inner, inner_problem = self._inner(kinds), self._inner_problem(problem, kinds)
         yield See(Columns(support))
         w, settings, released = yield from inner.fitted(
@@ -209,8 +198,8 @@ class Selection:
         released["label spread"] = yield Sum("label spread", LogHistogram(LabelSpread(middle), y.width))
         cut = CentredLabelSum(middle, _spread(plan, problem, released))
         released["label recentre"] = yield Sum("label recentre", cut)
-        heaviest = 1.0 if self.max_weight is None else self.max_weight
-        term = CorrelationTerm(reaches(self._kinds(plan.shape)), middle, cut.spread, _rest(plan, cut.spread, released), heaviest)
+        reached, rest = reaches(self.column_kinds(plan.shape)), _rest(plan, cut.spread, released)
+        term = CorrelationTerm(reached, middle, cut.spread, rest, self.heaviest)
         stage = plan.stage("support")
 
         def choose(secret: Secret) -> list[int]:

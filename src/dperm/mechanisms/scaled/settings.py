@@ -20,6 +20,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dperm.mechanisms.scaled import coordinates
 from dperm.mechanisms.scaled.aims import clip_for_probabilities
 from dperm.mechanisms.scaled.centre import NARROW, believed_step, halved, in_two_steps, reach
 from dperm.mechanisms.scaled.gaps import PRESENT_SHARE, centring, filling, present_cells
@@ -29,7 +30,7 @@ from dperm.problem import Problem
 from dperm.release.plan import Settings, Shape, Target
 from dperm.release.settings import StageSettings
 from dperm.tables.encoding import KINDS
-from dperm.terms.statistics import SquareSum, upper_quantile
+from dperm.terms.statistics import PLAIN, SquareSum, upper_quantile
 
 Vector = NDArray[np.float64]
 
@@ -142,17 +143,22 @@ def shares(
     """Stage name → μ of its event; the squares add up to μ(ε, δ)², and the last stage has what the others leave."""
     names = statistics(problem, kinds, positives=positives, gaps=gaps, edition=edition)
     names += ["residuals", last, "residuals again"] if is_regression(problem) else [last]
-    parts = parts_of(names, shape, target)
-    parts[last] = 1.0 - sum(parts.values())
-    mu = gaussian_mu(target.epsilon, target.delta)
+    return budget(names, parts_of(names, shape, target), target, last)
+
+
+def budget(names: Sequence[str], parts: Mapping[str, float], target: Target, last: str) -> dict[str, float]:
+    """Stage name → μ from shares of μ², in the order of the names; the last stage has what the others leave."""
+    mu, rest = gaussian_mu(target.epsilon, target.delta), {last: 1.0 - sum(parts.values())}
     # The square roots round; a factor below one keeps the sum of squares from exceeding μ².
-    return {name: mu * math.sqrt(parts[name]) * (1 - 1e-12) for name in names}
+    return {name: mu * math.sqrt({**parts, **rest}[name]) * (1 - 1e-12) for name in names}
 
 
-def parts_of(names: Sequence[str], shape: Shape, target: Target) -> dict[str, float]:
+def parts_of(
+    names: Sequence[str], shape: Shape, target: Target, shares: Mapping[str, float] = SHARES
+) -> dict[str, float]:
     """Shares of μ² of the named statistics."""
     mean = mean_share(shape, target)
-    table = {**SHARES, "mean": mean, "rough mean": mean, "label mean": label_share(shape, target)}
+    table = {"label mean": label_share(shape, target), **shares, "mean": mean, "rough mean": mean}
     return halved({name: table[name] for name in names if name in table})
 
 
@@ -233,7 +239,7 @@ def centred_and_scaled(
     """shift m, scale 1/standard deviation, S² = E‖z‖² and the radii, from the released statistics; what missing cells become."""
     shift = centre(problem, shape, target, kinds, gaps, budget, released)
     radius = centred_radius(problem, shape, released)
-    noise = SquareSum(_NO_FEATURES, radius).sensitivity(target.relation) * target.rows_per_person / budget["squares"]
+    noise = SquareSum(PLAIN, radius).sensitivity(target.relation) * target.rows_per_person / budget["squares"]
     squares = np.asarray(released["squares"], dtype=np.float64)
     floor = floors(problem, kinds, narrow="rough mean" in released)
     believed = np.maximum(np.maximum(squares, noise), shape.n * floor * floor)
@@ -354,7 +360,7 @@ def descent_settings(
     curvature = problem.loss.bounds(math.inf, problem.data.y).curvature
     # Heavy ball is stable below 2(1 + momentum)/(curvature·λ_max), and λ_max ≤ trace = S²; 0.85 of it leaves room.
     stiffness = curvature * scaled["size"] ** 2 * heaviest
-    stiffness += problem.regularizer.smoothness * map_norm(scaled, problem.data.intercept) ** 2 / shape.n
+    stiffness += problem.regularizer.smoothness * coordinates.map_norm(scaled, problem.data.intercept) ** 2 / shape.n
     longest = 0.855 * 2 * (1 + MOMENTUM) / stiffness
     tau = min(reach / (clip * nu), 1000.0)
     gain = 1 - MOMENTUM
@@ -383,35 +389,6 @@ def _of_classifier(margins: int, nu: float, rate: float | None, flags: bool) -> 
     return clip, reach
 
 
-def map_norm(scaled: Settings, intercept: float) -> float:
-    """Bound on the norm of θ ↦ w: w = scale∘θ, and the intercept takes -⟨shift, w⟩ along."""
-    largest = float(np.max(scaled["scale"], initial=1.0))
-    if not intercept:
-        return largest
-    return math.hypot(largest, (1.0 + float(np.linalg.norm(scaled["shift"] * scaled["scale"]))) / intercept)
-
-
-def original_coefficients(theta: Vector, scaled: Settings, intercept: float) -> Vector:
-    """Coefficients of encoded rows from those of z = (scale∘(x - shift), 1): linear, so it commutes with averaging."""
-    scale, shift = np.asarray(scaled["scale"]), np.asarray(scaled["shift"])
-    d = len(scale)
-    slopes = theta[..., :d] * scale
-    if not intercept:
-        return np.asarray(slopes)
-    constant = (theta[..., d] - slopes @ shift) / intercept
-    return np.concatenate([slopes, np.asarray(constant)[..., None]], axis=-1)
-
-
-def pulled_back(gradient: Vector, scaled: Settings, intercept: float) -> Vector:
-    """The transpose of `original_coefficients`: a gradient in w becomes one in θ."""
-    scale, shift = np.asarray(scaled["scale"]), np.asarray(scaled["shift"])
-    d = len(scale)
-    if not intercept:
-        return np.asarray(gradient[..., :d] * scale)
-    constant = gradient[..., d] / intercept
-    return np.concatenate([scale * (gradient[..., :d] - constant[..., None] * shift), constant[..., None]], axis=-1)
-
-
 def digest(released: Mapping[str, object]) -> str:
     """SHA-256 over all released numbers in order: a rule may round a number away, the record must still hold all of them."""
     text = hashlib.sha256()
@@ -419,6 +396,3 @@ def digest(released: Mapping[str, object]) -> str:
         text.update(name.encode())
         text.update(np.ascontiguousarray(released[name], dtype="<f8").tobytes())
     return text.hexdigest()
-
-
-_NO_FEATURES: Any = None

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from dperm.mechanisms.scaled import coordinates
 from dperm.mechanisms.scaled import settings as rule
 from dperm.release.plan import Settings
 from dperm.terms.moments import smat
@@ -72,18 +73,18 @@ def _level_sums(scale: Vector, groups: Sequence[int]) -> Vector:
 
 def coefficients(theta: Vector, scaled: Settings, intercept: float) -> Vector:
     """Coefficients of encoded rows from those of the turned ones; rows of `theta` are separate vectors."""
-    return rule.original_coefficients(_turned(theta, scaled), scaled, intercept)
+    return coordinates.original_coefficients(_turned(theta, scaled), scaled, intercept)
 
 
 def pulled_back(gradient: Vector, scaled: Settings, intercept: float) -> Vector:
     """The transpose of `coefficients`."""
-    return _turned(rule.pulled_back(gradient, scaled, intercept), scaled)
+    return _turned(coordinates.pulled_back(gradient, scaled, intercept), scaled)
 
 
 def map_norm(scaled: Settings, intercept: float) -> float:
     """Bound on the norm of `coefficients`."""
     turn = scaled.get("turn")
-    return rule.map_norm(scaled, intercept) * (1.0 if turn is None else max(1.0, float(np.linalg.norm(turn, 2))))
+    return coordinates.map_norm(scaled, intercept) * (1.0 if turn is None else max(1.0, float(np.linalg.norm(turn, 2))))
 
 
 def _turned(theta: Vector, scaled: Settings) -> Vector:
