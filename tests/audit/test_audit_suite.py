@@ -58,6 +58,19 @@ def test_the_exact_audit_of_intervals_accuses_halved_noise(relation, monkeypatch
     assert accused >= {f"intervals, {name}" for name in tight}
 
 
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_the_exact_audit_of_last_layers_accuses_halved_noise(relation, monkeypatch):
+    """Every release holds its claim. One column has no orthogonal rows, so a replaced one cannot use up the moments."""
+    tight = {"heads, gradient of heads", "heads, labels of least-squares"}
+    whole = {"heads, moments of heads", "heads, size of heads", "heads, moments of scaled-heads"}
+    honest = closed_form.heads_rows((relation,))
+    assert len(honest) == 5 and all(row.verdict == "holds" and row.found.holds(row.claim) for row in honest)
+    scale = closed_form.gaussian_scale
+    monkeypatch.setattr(closed_form, "gaussian_scale", lambda sensitivity, mu: scale(sensitivity, mu) / 2)
+    accused = {row.name for row in closed_form.heads_rows((relation,)) if row.verdict == "violated"}
+    assert accused == tight | whole
+
+
 def test_neighbours_differ_in_one_record_only():
     for case in [*suite.estimator_cases(policies=("secure",)), *suite.mechanism_cases(), *suite.interval_cases()]:
         n, others = len(case.data[0]), len(case.neighbour[0])

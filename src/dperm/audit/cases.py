@@ -28,13 +28,20 @@ FEWER_STEPS: dict[str, dict[str, object]] = {
     "gradient": {"steps": 20, "clip": 0.25},
     "zeroth": {"steps": 20, "clip": 0.05},
     "newton": {"steps": 8, "gradient_share": 0.9},
+    "scaled-heads": {"steps": 20},
     "output": {"ridge": 20.0},  # far above the curvature of two rows: the minimiser then moves by slope/ridge
 }
 # Where the number of rows is protected, the arithmetic of a minimiser needs a declared bound on it.
 BOUNDED = {"objective": {"most_rows": 100}, "scaled-objective": {"most_rows": 100}}
 ONE_DRAW = ("exponential", "objective", "output")
-# What a linear estimator refuses to be fitted by.
-CURVED = {"additive": ("GAMClassifier", "GAMRegressor"), "additive-poisson": ("GAMRegressor",)}
+# By which estimators a mechanism is audited, where it is not by those of the two basic losses.
+ESTIMATORS_OF = {
+    "additive": ("GAMClassifier", "GAMRegressor"),
+    "additive-poisson": ("GAMRegressor",),
+    "heads": ("EmbeddingClassifier",),
+    "least-squares": ("EmbeddingClassifier",),
+    "scaled-heads": ("LogisticRegression",),
+}
 NO_NULL_ROW = "no null row can be written: it is a missing label, and these data have no labels"
 
 
@@ -125,7 +132,7 @@ def estimator_cases(*, policies: tuple[str, ...] = ("secure", "exact"), names: t
 
 
 def mechanism_cases() -> list[Case]:
-    """Every registered mechanism by name, through the estimators of the two basic losses (`CURVED` for shapes), with δ > 0 and
+    """Every registered mechanism by name, through the estimators of the two basic losses (or `ESTIMATORS_OF`), with δ > 0 and
     with δ = 0.
 
     Under δ = 0 only replace-one: the relation changes a scale there, and the estimators' own cases cover it. Mechanisms of many
@@ -137,7 +144,7 @@ def mechanism_cases() -> list[Case]:
 
     found = []
     for method in sorted(MECHANISMS):
-        for name in CURVED.get(method, ("LogisticRegression", "LinearRegression")):
+        for name in ESTIMATORS_OF.get(method, ("LogisticRegression", "LinearRegression")):
             for relation in RELATIONS:
                 for delta in (DELTA, 0.0) if relation == "replace-one" else (DELTA,):
                     found.append(_case(name, getattr(estimators, name), method, relation, "secure", delta))
@@ -190,7 +197,7 @@ def _case(name: str, cls: type, method: str, relation: str, policy: str, delta: 
         from dperm.mechanisms.hypotheses.classes import Thresholds
 
         options |= {"delta": 0.0, "hypotheses": Thresholds(-1.0, 1.0, 2)}
-    if name in ("MLPClassifier", "EmbeddingClassifier"):
+    if name in ("MLPClassifier", "EmbeddingClassifier") and method != "least-squares":
         options["steps"] = 20
     if name == "EmbeddingClassifier":
         del options["bounds"]  # its rows have length 1 instead

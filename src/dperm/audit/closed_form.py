@@ -14,13 +14,16 @@ from dperm.mechanisms.objective.mechanism import Tilted
 from dperm.mechanisms.scaled.several_classes import terms_of
 from dperm.mechanisms.schedule import Descent
 from dperm.privacy import RELATIONS, Gaussian, Guarantee, compose, gaussian_mu
-from dperm.problem import DataBounds, Interval, LogisticLoss, Problem
+from dperm.problem import DataBounds, Interval, LogisticLoss, MultinomialLoss, Problem
 from dperm.release.noise import gaussian_scale
 from dperm.release.plan import Shape, Target
 from dperm.rows.base import Block
-from dperm.rows.exact import Paired
+from dperm.rows.exact import Counted, Paired
 from dperm.terms.affine import Features
+from dperm.terms.gradient import GradientTerm
+from dperm.terms.heads import Directions, MeanSquare, UnitMoments
 from dperm.terms.inference import LogisticScore, ResidualScore, Score
+from dperm.terms.moments import CentredMoments
 from dperm.terms.softmax import SoftmaxScore
 from dperm.walk.fitting import plan
 
@@ -130,6 +133,38 @@ def interval_rows(relations: tuple[str, ...] = RELATIONS) -> list[ExactRow]:
     return rows
 
 
+def heads_rows(relations: tuple[str, ...] = RELATIONS) -> list[ExactRow]:
+    """What last layers release, of one column and two classes: moments, sizes and gradients, at given directions and slopes.
+
+    Rows have length 1 or 0. The two numbers of a gradient have opposite signs, so that their difference, over √2, tells all.
+    `least-squares` releases the same three sums with θ = 0; the moments of `scaled-heads` are those of rows in a ball.
+    """
+    theta = np.array([0.3, -0.3])
+    white = Directions.of(np.eye(1), 1.0)
+    terms: dict[str, Counted] = {
+        "moments of heads": UnitMoments(1),
+        "size of heads": MeanSquare(),
+        "gradient of heads": GradientTerm(MultinomialLoss(2), theta, 0.25, Features()),
+        "labels of least-squares": GradientTerm(MultinomialLoss(2), 0.0 * theta, 0.25, Features()),
+        "moments of scaled-heads": CentredMoments(Features(), 1.0),
+    }
+    mu, rows = gaussian_mu(1.0, DELTA), []
+    for relation in relations:
+        for name, term in terms.items():
+            scale = gaussian_scale(term.sensitivity(relation), mu)
+            density = partial(_noisy_head, term=term, scale=scale, white=None if "moments" in name else white)
+            found = exact(density, _pairs(relation), epsilons=np.linspace(0, 2, 41), cells=256)
+            rows.append(ExactRow(f"heads, {name}", relation, compose([Gaussian(mu)], relation), found))
+    return rows
+
+
+def _noisy_head(data: OneColumn, term: Counted, scale: float, white: Directions | None) -> Density:
+    """The density of a noisy sum, in the one direction that rows of one column can move it in."""
+    block = Block(np.asarray(data[0], dtype=np.float64).reshape(-1, 1), np.where(np.asarray(data[1]) > 0, 1.0, 0.0), None, 0)
+    total = np.ravel(term(block if white is None else white.block(block)))
+    return densities.gaussian_output((total[0] - total[1]) / np.sqrt(2.0) if len(total) == 2 else total, scale)
+
+
 def _noisy_number(data: OneColumn, term: Paired, scale: float, labels: tuple[float, float] | None) -> Density:
     """The density of a noisy sum of one number; `labels` are what -1 and 1 stand for."""
     x, y = (np.asarray(part, dtype=np.float64) for part in data)
@@ -137,6 +172,7 @@ def _noisy_number(data: OneColumn, term: Paired, scale: float, labels: tuple[flo
     return densities.gaussian_output(term(Block(x.reshape(-1, 1), y, None, 0)), scale)
 
 
-def exact_rows() -> list[ExactRow]:
-    """All of them."""
-    return [*gradient_rows(), *objective_rows(), *interval_rows()]
+def exact_rows(only: str = "") -> list[ExactRow]:
+    """All of them, or those of the families that have rows of their own whose names hold this text."""
+    apart = [*interval_rows(), *heads_rows()]
+    return [row for row in apart if only in row.name] if only else [*gradient_rows(), *objective_rows(), *apart]

@@ -14,7 +14,7 @@ from dperm.audit.trials import Distinguished
 from dperm.privacy import Guarantee
 
 START, END = "<!-- peers: written by benchmarks/audit_peers.py -->", "<!-- end of peers -->"
-PART_START, PART_END = "<!-- run apart: written by dperm audit --suite --only -->", "<!-- end of run apart -->"
+PART_START, PART_END = "<!-- run apart: written by dperm audit --suite --only{} -->", "<!-- end of run apart{} -->"
 Examined = tuple[Plant, Distinguished, Distinguished]
 
 
@@ -44,7 +44,9 @@ def write_part(path: Path, exact: list[ExactRow], results: list[Result], only: s
     when = f"Written by `dperm audit --suite --only {only}` on {datetime.date.today().isoformat()} at commit `{at}`."
     tables = exact_table(exact), "\n".join(line for line in trial_table(results).splitlines() if line.startswith("| "))
     parts = [f"## Run apart: {only}", f"{when} {summary(exact, results, [])}", *(table.removeprefix("## ") for table in tables)]
-    replace_section(path, "\n\n".join(part for part in parts if part), (PART_START, PART_END))
+    # The part of intervals was the first, and has marks without a name.
+    name = "" if only == "intervals" else f" {only}"
+    replace_section(path, "\n\n".join(part for part in parts if part), (PART_START.format(name), PART_END.format(name)))
 
 
 def replace_section(path: Path, text: str, marks: tuple[str, str] = (START, END)) -> None:
@@ -109,7 +111,7 @@ def exact_table(rows: list[ExactRow]) -> str:
     lines = [
         "## Exact audits",
         "True privacy of one-dimensional regressions by quadrature of the output density, worst pair of a family. The interval "
-        "holds the true ε of that pair at δ = 1e-3. Rows of “intervals” are single releases of a fit with intervals.",
+        "holds the true ε of that pair at δ = 1e-3. Rows of “intervals” and “heads” are single releases of such fits.",
         "| mechanism | relation | claimed ε | true ε of the worst pair | verdict |\n|---|---|---|---|---|",
     ]
     table = [

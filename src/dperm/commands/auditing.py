@@ -113,7 +113,7 @@ def _record(result: Result) -> dict[str, object]:
 
 
 def _run_suite(minutes: float, processes: int, out: Path | None, as_json: bool, only: str) -> bool:
-    from dperm.audit.closed_form import exact_rows, interval_rows
+    from dperm.audit.closed_form import exact_rows
     from dperm.audit.page import commit, write_page, write_part
     from dperm.audit.planted import planted
     from dperm.audit.suite import estimator_cases, interval_cases, mechanism_cases, run_suite
@@ -121,7 +121,7 @@ def _run_suite(minutes: float, processes: int, out: Path | None, as_json: bool, 
     started = time.perf_counter()
     at = commit(Path.cwd() / "audit.md")  # of the code that runs; by the end the tree may have moved on
     say = (lambda text: None) if as_json else tell
-    exact = exact_rows() if not only else [row for row in interval_rows() if only in row.name]
+    exact = exact_rows(only)
     for row in exact:
         true = f"{row.true[0]:.3f} … {row.true[1]:.3f}"
         say(f"exact: {row.name}, {row.relation}: claimed {row.claimed:.4g}, true {true}: {row.verdict}")
