@@ -12,7 +12,8 @@ from scipy import sparse
 from alterations import unnoticed
 from dperm import EmbeddingClassifier, LogisticRegression
 from dperm.audit.transcript import transcript
-from dperm.choose.risks import compare
+from dperm.choose.risks import alternatives
+from dperm.choose.table import automatic
 from dperm.mechanisms import ScaledHeads, Shape, Target, UnmetNeeds
 from dperm.privacy import RELATIONS, gaussian_mu, kappa
 from dperm.problem import DataBounds, Interval, MultinomialLoss, Problem, Ridge, SquaredLoss
@@ -247,10 +248,7 @@ def test_one_table_chooses_for_embeddings_too() -> None:
     assert chosen() == chosen(steps=7) == chosen(method="heads") == "heads" and chosen(method="least-squares") == "least-squares"
     with pytest.raises(ValueError, match="delta > 0"):
         chosen(delta=0)
-    listed = compare(
-        Problem(MultinomialLoss(K), data=DataBounds(1.0, Interval(0.0, K - 1.0))),
-        Shape(5_000, 8),
-        Target(1.0, 1e-5),
-        asked_for="embeddings",
-    )
-    assert [(one.name, one.chosen) for one in listed] == [("heads", True), ("least-squares", False)]
+    asked = Problem(MultinomialLoss(K), data=DataBounds(1.0, Interval(0.0, K - 1.0))), Shape(5_000, 8), Target(1.0, 1e-5)
+    listed = alternatives(*asked, asked_for="embeddings", kinds=())
+    assert [one["mechanism"] for one in listed] == ["heads", "least-squares"]
+    assert automatic(*asked, asked_for="embeddings") == "heads"
