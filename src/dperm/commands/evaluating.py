@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from dperm.commands.declaring import DELTA, NOMINAL_N, PERSON, RANDOM_STATE, RELATION
+from dperm.commands.ledgers import state_line
 from dperm.commands.shared import JSON_OPTION, Budget, check_model_first, notices_said, say, show
 
 if TYPE_CHECKING:
@@ -73,9 +74,9 @@ def evaluate(
         show(told, True)
         return
     show(score_lines(found.metrics, level), False)
-    for line in [*group_lines(found.metrics, level), *advice(found.metrics)]:
+    left = [] if ledger is None else [f"  ledger:  {state_line(ledger)}"]
+    for line in [*group_lines(found.metrics, level), *advice(found.metrics), f"  privacy: {found.record['statement']}", *left]:
         say(line)
-    say(f"  privacy: {found.record['statement']}")
 
 
 def score_lines(metrics: Metrics, level: float) -> dict[str, str]:

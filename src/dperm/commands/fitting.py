@@ -25,6 +25,8 @@ from dperm.commands.declaring import (
     taken_out,
     used_columns,
 )
+from dperm.commands.earlier import earlier_beside
+from dperm.commands.ledgers import state_line
 from dperm.commands.on_spark import ENGINE, check_engine, spark_rows
 from dperm.commands.preparing import BOUNDS, LEVELS, Open, check_found, check_paid, prepared, relation_of
 from dperm.commands.shared import JSON_OPTION, check_model_first, notices_said, row_count, save_model, show, summary, verbosity
@@ -129,7 +131,8 @@ def fit(
             cells = {**taken}
     with notices_said():
         fitted = estimator.fit(rows, **cells)
-    report = save_model(fitted, out, data=file.stem)
+    earlier = None if budget is None else earlier_beside(out, fitted.certificate_, budget.whole.epsilon)
+    report = save_model(fitted, out, data=file.stem, earlier=earlier)
     lines = ({} if budget is None else {"budget": budget.split(fitted.epsilon)}) | summary(fitted)
     if relation is None and lines["relation"] != "replace-one" and not as_json:
         lines["relation"] = f"{lines['relation']} (the default of {type(fitted).__name__}; see --relation)"
@@ -138,6 +141,8 @@ def fit(
         lines["bounds"] = found
     if budget is not None:
         lines["in all"] = budget.statement
+    if ledger is not None:
+        lines["ledger"] = state_line(ledger)
     files = ["certificate", "model", *([] if budget is None else ["profile", "schema"])]
     show({**lines, **{name: str(out / f"{name}.json") for name in files}, "report": str(report)}, as_json)
 

@@ -83,6 +83,8 @@ def account_lines(account: Account) -> dict[str, str]:
     """What a ledger says now, in words."""
     kind = "Gaussian" if account.delta else "pure"
     left = f"about epsilon {account.left_epsilon:.4g} for one more {kind} fit"
+    if account.left_epsilon > 0:
+        left += f", or two of {account.left_twice:.4g} each"
     if account.fits == 0 and account.left_epsilon < 0.9999 * account.epsilon:
         keeps = "keeps a quarter of delta for other kinds of fits"
         why = keeps if account.rule == "auto" else "asks more of several fits than of one"
@@ -109,6 +111,14 @@ def account_lines(account: Account) -> dict[str, str]:
         "noise": "some fits used SEEDED noise and are NOT private" if account.seeded else "no fit used seeded noise",
         "head": account.head,
     }
+
+
+def state_line(file: Path) -> str:
+    """What is spent and left, in a line for commands that spend."""
+    from dperm.release.ledger.book import Ledger
+
+    account = Ledger.open(file).account()
+    return f"{file}: {account.spent_share:.0%} spent, about epsilon {account.left_epsilon:.3g} left"
 
 
 @ledger.command("show")

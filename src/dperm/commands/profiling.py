@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from dperm.commands.declaring import DELTA, MAX_ROWS, NOISE, NOMINAL_N, PERSON, RANDOM_STATE, RELATION
+from dperm.commands.ledgers import state_line
 from dperm.commands.shared import JSON_OPTION, Budget, show
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def profile(
 
     check_room(out, ["profile.json"], overwrite=overwrite)
     if out_schema is not None:
-        check_room(out_schema.parent, [out_schema.name], overwrite=overwrite)
+        check_room(out_schema.parent, [out_schema.name], overwrite=overwrite, option="--out-schema")
     if ledger is not None:
         budget: Budget = {"epsilon": epsilon, "delta": delta, "relation": relation}
         budget |= {"rows_per_person": max_rows_per_person or 1, "unit": "row" if person is None else "person"}
@@ -70,7 +71,7 @@ def profile(
         random_state=random_state,
         ledger=None if ledger is None else Ledger(ledger, data=file),
     )
-    told = _written(found, out, out_schema)
+    told = _written(found, out, out_schema) | ({} if ledger is None else {"ledger": state_line(ledger)})
     if as_json:
         show({"epsilon": epsilon, "statement": found.statement, **told, **found.record["profile"]}, True)
         return
@@ -79,12 +80,15 @@ def profile(
 
 def _written(found: Profile, out: Path, out_schema: Path | None) -> dict[str, str]:
     """The profile's record and pages in their folder, the schema in its file; and where they are."""
+    from dperm.profiles.question import Question
     from dperm.report.profile_page import profile_page
     from dperm.tables.json_files import write_whole
 
     pages = {"profile.html": profile_page(found), "profile.md": profile_page(found, markdown=True)}
     write_whole(out, {"profile.json": found.to_json(), **pages})
     told = {"profile": str(out / "profile.html")}
+    if not any(column.target for column in Question.from_spec(found.record["question"]).columns):
+        told["target"] = "none: every column is described as a feature; a model needs --target"
     if out_schema is not None:  # after the profile is safe: a target without classes that stand out ends here, in a sentence
         write_whole(out_schema.parent, {out_schema.name: json.dumps(found.schema().spec(), indent=1, ensure_ascii=False)})
         told["schema"] = str(out_schema)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from dperm.commands.earlier import earlier_beside
 from dperm.commands.shared import JSON_OPTION, show
 
 if TYPE_CHECKING:
@@ -24,7 +25,8 @@ def report(
 ) -> None:
     """Write the report of a release again, with the paid-for scores of an evaluation where there is one.
 
-    The names of the target, the classes and the data set come from the model.json beside the certificate, if it is there.
+    The names of the target, the classes and the data set come from the model.json beside the certificate, if it is there, and
+    what was paid for bounds and levels from the profile.json beside it.
 
     Example: dperm report dperm-model/certificate.json --evaluation evaluation.json --out report.html
     """
@@ -35,10 +37,12 @@ def report(
     found = verified_certificate(certificate)
     scores = None if evaluation is None else paid_scores(evaluation, found)
     model = certified_model(certificate.with_name("model.json"), found)
+    earlier = earlier_beside(certificate.parent, found)
     if model is not None:
-        write_report(model, out, title=title, evaluation=scores)
+        write_report(model, out, title=title, evaluation=scores, earlier=earlier)
     else:
-        write_whole(out.parent, {out.name: certificate_page(found, scores, markdown=out.suffix == ".md", title=title)})
+        page = certificate_page(found, scores, earlier=earlier, markdown=out.suffix == ".md", title=title)
+        write_whole(out.parent, {out.name: page})
     show({"report": str(out)}, as_json)
 
 

@@ -18,6 +18,7 @@ from dperm.words.wording import printable
 
 if TYPE_CHECKING:
     from dperm.estimators.base import PrivateEstimator
+    from dperm.pages.subject import Earlier
 
 
 class Budget(TypedDict, total=False):
@@ -99,10 +100,18 @@ def show(values: Mapping[str, object], as_json: bool) -> None:
         typer.echo(printable(f"  {key:<{width}}  {text}", keep="\n"))
 
 
-def save_model(model: PrivateEstimator, folder: Path, scores: dict[str, str] | None = None, *, data: str = "") -> Path:
+def save_model(
+    model: PrivateEstimator,
+    folder: Path,
+    scores: dict[str, str] | None = None,
+    *,
+    data: str = "",
+    earlier: Earlier | None = None,
+) -> Path:
     """certificate.json, model.json, report.html and report.md, all or none; the path of the report.
 
-    `data` names the data set where the schema does not; that name and the day stay in model.json for later reports.
+    `data` names the data set where the schema does not; that name and the day stay in model.json for later reports. `earlier` is
+    what was paid for bounds and levels; the budget of both stays in model.json too.
     """
     from dperm.estimators.saving import model_record
     from dperm.pages.page import report_markdown, report_page
@@ -110,13 +119,14 @@ def save_model(model: PrivateEstimator, folder: Path, scores: dict[str, str] | N
     from dperm.tables.json_files import write_whole
 
     model.about_ = {"data": schema_name(model) or data, "date": today()}
+    model.about_ |= {} if earlier is None else {"budget": repr(earlier.together)}
     write_whole(
         folder,
         {
             "certificate.json": model.certificate_.to_json(),
             "model.json": json.dumps(model_record(model), indent=1, allow_nan=False),
-            "report.html": report_page(model, scores or {}),
-            "report.md": report_markdown(model, scores or {}),
+            "report.html": report_page(model, scores or {}, earlier=earlier),
+            "report.md": report_markdown(model, scores or {}, earlier=earlier),
         },
     )
     return folder / "report.html"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from dperm.commands.earlier import earlier_beside
 from dperm.commands.shared import JSON_OPTION, say, show
 
 if TYPE_CHECKING:
@@ -32,7 +33,8 @@ def verify(
     from dperm.tables.json_files import in_folder, read_json
     from dperm.walk.certificate import coefficient_hash
 
-    if certificate.is_dir():  # what `dperm fit` wrote: the certificate, and that it speaks of the model beside it
+    folder = certificate if certificate.is_dir() else None
+    if folder is not None:  # what `dperm fit` wrote: the certificate, and that it speaks of the model beside it
         beside = certificate / "model.json"
         model = beside if model is None and beside.is_file() else model
         kept = "certificate.json" if (certificate / "certificate.json").is_file() else "profile.json"
@@ -49,8 +51,15 @@ def verify(
         stated = certified.get("sha256") if isinstance(certified, dict) else None
         if not isinstance(stored, dict) or coefficient_hash(stored.get("w", [])) != stated:
             reasons.append("the model's coefficients are not the certified ones")
+    earlier = None
+    if folder is not None and certificate.name != "profile.json" and (folder / "profile.json").is_file():
+        profile = claim_in(folder / "profile.json")
+        verdict = profile.verify(allow_seeded=allow_seeded, accept_assumptions=accept_assumptions)
+        reasons += [f"profile.json: {reason}" for reason in verdict.reasons]
+        earlier = None if reasons else earlier_beside(folder, found)
     if as_json:
-        show({"ok": not reasons, "reasons": reasons, "statement": found.record.get("statement", "")}, True)
+        both = {} if earlier is None else {"together": earlier.words}
+        show({"ok": not reasons, "reasons": reasons, "statement": found.record.get("statement", ""), **both}, True)
     elif reasons:
         say(f"NOT VERIFIED: {certificate.name}")
         for reason in reasons:
@@ -60,6 +69,8 @@ def verify(
         assumptions = found.record.get("assumptions")
         for assumption in assumptions if isinstance(assumptions, list) else []:
             say(f"  assumes: {assumption}")
+        if earlier is not None:
+            say(f"  epsilon: {earlier.words} (profile.json, verified too)")
     if reasons:
         raise typer.Exit(1)
 

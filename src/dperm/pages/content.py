@@ -20,7 +20,6 @@ from dperm.release.plan import released_words
 from dperm.release.record import EvaluationRecord, StageRecord, scores_in
 from dperm.tables.encoding import Encoding
 from dperm.tables.packed import unpacked
-from dperm.walk.certificate import Certificate
 from dperm.walk.fitting import rebuilt_plan
 
 REFERENCES = (
@@ -58,11 +57,11 @@ def sections(
         Section("", _opening(subject, scores, evaluation)),
         *([Section("What moves the prediction", shown)] if shown else []),
         Section("How good is it?", _quality(scores, evaluation)),
-        Section(f"What this means for one {who}", _person(certificate)),
+        Section(f"What this means for one {who}", _person(subject)),
         Section("Coefficients" if subject.encoding else "What was released", coefficient_blocks(subject, table, no_table)),
         Section("What was declared", declared_blocks(subject)),
         Section("Where the budget went", _budget(subject)),
-        Section("The guarantee", [_facts(certificate)]),
+        Section("The guarantee", [_facts(subject)]),
         Section("What is not on this page", [Text(_ABSENT)]),
         Section("Certificate", [Text(_CHECK), Code(certificate.to_json(), "The whole record")]),
         Section("References", [Table(("", ""), REFERENCES)]),
@@ -72,13 +71,18 @@ def sections(
 def _opening(subject: Subject, scores: Mapping[str, str], evaluation: EvaluationRecord | None) -> list[Block]:
     certificate = subject.certificate
     blocks: list[Block] = [Text(_SEEDED, "warn")] if certificate.noise == "seeded" else []
-    cards = [_fitted(subject), _private(certificate), _good(scores, evaluation), _cost(certificate)]
+    cards = [_fitted(subject), _private(subject), _good(scores, evaluation), _cost(subject)]
     blocks += [Cards(cards), Text(certificate.statement, "say")]
+    before = ""
+    if subject.earlier is not None:
+        before = ", was released by the profile before"
+        paid = "That is the fit. A profile found its bounds and levels first, and both are on this page"
+        blocks.append(Text(f"{paid}: ε = {subject.earlier.words}."))
     count = unpacked(certificate.record["coefficients"]["encoded"]).size
     what = f"{count} {'coefficients' if subject.encoding else 'numbers'}" if count > 1 else "one number"
     values = certificate.record["released"]
     more = f", and on the way the values named {', '.join(values)}" if values else ""
-    words = f"Released: {what}{more}. Everything else on this page is computed from them, or was public before."
+    words = f"Released: {what}{more}. Everything else on this page is computed from them{before}, or was public before."
     return [*blocks, Text(words, "soft")]
 
 
@@ -90,13 +94,14 @@ def _fitted(subject: Subject) -> tuple[str, str, str]:
     return "What was fitted", subject.model or subject.certificate.mechanism, words
 
 
-def _private(certificate: Certificate) -> tuple[str, str, str]:
+def _private(subject: Subject) -> tuple[str, str, str]:
+    certificate = subject.certificate
     if certificate.noise == "seeded":
         return "How private", "Not private", "The noise was seeded, for tests."
-    half = odds(certificate.epsilon)["beliefs"][-1]["after_at_most"]
+    half = odds(subject.epsilon)["beliefs"][-1]["after_at_most"]
     who = "person" if certificate.unit == "person" else "record"
     words = f"δ = {certificate.delta:g}, {certificate.relation}. An even bet about one {who} stays below {percent(half)}."
-    return "How private", f"ε = {certificate.epsilon:g}", words
+    return "How private", f"ε = {subject.epsilon:.6g}", words
 
 
 # The score to show first, the one of guessing without the row, and whether less is better.
@@ -125,23 +130,26 @@ def _good(scores: Mapping[str, str], evaluation: EvaluationRecord | None) -> tup
     return "How good", "Not measured", "A score on private rows costs budget: `dperm evaluate` buys one."
 
 
-def _cost(certificate: Certificate) -> tuple[str, str, str]:
+def _cost(subject: Subject) -> tuple[str, str, str]:
+    certificate = subject.certificate
+    value, parts = f"ε = {subject.epsilon:.6g}", "" if subject.earlier is None else f"{subject.earlier.words}. "
     if "ledger" not in certificate.record:
         words = "No ledger was debited: the budgets of other releases from these data add up to this one."
-        return "What it cost", f"ε = {certificate.epsilon:g}", words
+        return "What it cost", value, parts + words
     entry = certificate.record["ledger"]["entry"]
     words = f"entry {entry['number']} of the ledger of {entry['dataset']}, {entry['time'][:10]}."
-    return "What it cost", f"ε = {certificate.epsilon:g}", f"Debited before any row was read: {words}"
+    return "What it cost", value, f"{parts}Debited before any row was read: {words}"
 
 
-def _person(certificate: Certificate) -> list[Block]:
+def _person(subject: Subject) -> list[Block]:
+    certificate, epsilon = subject.certificate, subject.epsilon
     rows = [
         (percent(row["before"]), f"{percent(row['after_at_least'])} … {percent(row['after_at_most'])}")
-        for row in odds(certificate.epsilon)["beliefs"]
+        for row in odds(epsilon)["beliefs"]
     ]
     who = "person" if certificate.unit == "person" else "record"
     return [
-        Text(odds_sentence(certificate.epsilon, certificate.delta, certificate.relation, certificate.unit)),
+        Text(odds_sentence(epsilon, certificate.delta, certificate.relation, certificate.unit)),
         Table(
             ("believed before", "believed after, at most this far"),
             rows,
@@ -156,7 +164,8 @@ def _person(certificate: Certificate) -> list[Block]:
     ]
 
 
-def _facts(certificate: Certificate) -> Table:
+def _facts(subject: Subject) -> Table:
+    certificate, earlier = subject.certificate, subject.earlier
     record = certificate.record
     who = "one person's records" if certificate.unit == "person" else "one record"
     neighbour = {
@@ -165,7 +174,7 @@ def _facts(certificate: Certificate) -> Table:
         "add-remove": f"{who} present or absent; the number of records is protected",
     }[certificate.relation]
     rows = [
-        ("epsilon", f"{certificate.epsilon:g}"),
+        ("epsilon", f"{certificate.epsilon:g}" if earlier is None else earlier.words),
         ("delta", f"{certificate.delta:g}"),
         ("protected", "one person with all their counted records" if certificate.unit == "person" else "one record"),
         ("neighbouring data", neighbour),

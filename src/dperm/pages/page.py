@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from dperm.inference.intervals import summary as intervals
 from dperm.pages.content import sections
 from dperm.pages.document import Page, to_html, to_markdown
-from dperm.pages.subject import Subject, day, from_certificate, subject_of
+from dperm.pages.subject import Earlier, Subject, day, from_certificate, subject_of
 from dperm.release.record import EvaluationRecord
 from dperm.tables.json_files import write_whole
 from dperm.walk.certificate import Certificate
@@ -19,28 +20,41 @@ KICKER = "Released with differential privacy"
 
 
 def report_page(
-    model: object, scores: Mapping[str, str], evaluation: EvaluationRecord | None = None, **names: str | None
+    model: object,
+    scores: Mapping[str, str],
+    evaluation: EvaluationRecord | None = None,
+    earlier: Earlier | None = None,
+    **names: str | None,
 ) -> str:
     """The page as text. `scores` are shown as given: the caller vouches that they are public or paid for.
 
-    `names` may hold `title`, `data` (of the data set) and `date`.
+    `earlier` is what was paid for bounds and levels; `names` may hold `title`, `data` (of the data set) and `date`.
     """
-    return to_html(_of_model(model, scores, evaluation, **names))
+    return to_html(_of_model(model, scores, evaluation, earlier, **names))
 
 
 def report_markdown(
-    model: object, scores: Mapping[str, str], evaluation: EvaluationRecord | None = None, **names: str | None
+    model: object,
+    scores: Mapping[str, str],
+    evaluation: EvaluationRecord | None = None,
+    earlier: Earlier | None = None,
+    **names: str | None,
 ) -> str:
     """The same as Markdown."""
-    return to_markdown(_of_model(model, scores, evaluation, **names))
+    return to_markdown(_of_model(model, scores, evaluation, earlier, **names))
 
 
 def certificate_page(
-    certificate: Certificate, evaluation: EvaluationRecord | None = None, *, markdown: bool = False, title: str | None = None
+    certificate: Certificate,
+    evaluation: EvaluationRecord | None = None,
+    *,
+    earlier: Earlier | None = None,
+    markdown: bool = False,
+    title: str | None = None,
 ) -> str:
     """The page from a certificate alone, as anybody who got one can make it."""
     why = "they are computed from the model and its certificate, by `model.summary()`."
-    subject = from_certificate(certificate)
+    subject = replace(from_certificate(certificate), earlier=earlier)
     parts = sections(subject, no_table=why, evaluation=evaluation)
     page = Page(title or subject.title, parts, FOOTER, KICKER, _byline(subject))
     return to_markdown(page) if markdown else to_html(page)
@@ -54,12 +68,13 @@ def write_report(
     data: str | None = None,
     evaluation: Any = None,
     scores: Mapping[str, str] | None = None,
+    earlier: Earlier | None = None,
 ) -> Path:
     """Write the page: HTML, or Markdown if the name ends in .md. `evaluation` is what `evaluate` returned, or its record."""
     target = Path(path)
     record = getattr(evaluation, "record", evaluation)
     make = report_markdown if target.suffix == ".md" else report_page
-    write_whole(target.parent, {target.name: make(model, scores or {}, record, title=title, data=data)})
+    write_whole(target.parent, {target.name: make(model, scores or {}, record, earlier, title=title, data=data)})
     return target
 
 
@@ -67,11 +82,12 @@ def _of_model(
     model: object,
     scores: Mapping[str, str],
     evaluation: EvaluationRecord | None,
+    earlier: Earlier | None,
     title: str | None = None,
     data: str | None = None,
     date: str | None = None,
 ) -> Page:
-    subject = subject_of(model, data=data, date=date)
+    subject = replace(subject_of(model, data=data, date=date), earlier=earlier)
     table, why = None, ""
     try:
         table = intervals(model)

@@ -22,6 +22,19 @@ _MONTHS = (
 
 
 @dataclass(frozen=True)
+class Earlier:
+    """What was paid before a fit to find its bounds and levels, and what both cost together; each an ε, at the fit's δ."""
+
+    found: float
+    fit: float
+    together: float
+
+    @property
+    def words(self) -> str:
+        return f"{self.fit:.3g} for the fit, {self.found:.3g} for bounds and levels, {self.together:.4g} together"
+
+
+@dataclass(frozen=True)
 class Subject:
     """A release with its names. `half` turns coefficients of the encoded target into the target's own units (None: not known)."""
 
@@ -35,6 +48,12 @@ class Subject:
     slopes: np.ndarray | None = None  # coef_ and intercept_, in the caller's units, where the model has them
     intercept: np.ndarray | float | None = None
     columns: tuple[str, ...] = ()  # of the input, where the certificate holds no encoding (means and medians)
+    earlier: Earlier | None = None  # what found its bounds and levels, where that was paid for
+
+    @property
+    def epsilon(self) -> float:
+        """Of everything that is on the page."""
+        return self.certificate.epsilon if self.earlier is None else self.earlier.together
 
     @property
     def problem(self) -> Problem:

@@ -143,11 +143,12 @@ class Filter:
             best = max(best, float(room.max()))
         return math.sqrt(max(0.0, best)) * (1 - 1e-9)
 
-    def left_epsilon(self, costs: Sequence[Cost], delta: float) -> float:
-        """What is left, as the ε of one more Gaussian fit at `delta`."""
+    def left_epsilon(self, costs: Sequence[Cost], delta: float, fits: int = 1) -> float:
+        """What is left, as the ε of one more Gaussian fit at `delta`, or of each of several."""
         room = self.left(costs)
         if self.delta == 0:
-            return room
+            return room / fits
+        room /= math.sqrt(fits)
         return 0.0 if room == 0 or delta <= 0 else gaussian_epsilon(delta, room)
 
     def left_delta(self, costs: Sequence[Cost]) -> float:
@@ -172,6 +173,30 @@ def _sum(values: Sequence[float | None]) -> float | None:
     """The sum; None where one of them is."""
     known = [value for value in values if value is not None]
     return math.fsum(known) if len(known) == len(values) else None
+
+
+def together(releases: Sequence[Sequence[Event]], delta: float, near: float) -> float:
+    """An ε whose budget (ε, δ) has room for these releases, one after the other: close to the smallest, for orders chosen `near`
+    it. B_α - ε does not depend on ε, so that at given orders the smallest follows without a search.
+
+    >>> both = [[Gaussian(0.1)], [Gaussian(0.3)]]
+    >>> rule = Filter.declare(together(both, 1e-6, near=1.0), 1e-6)
+    >>> rule.accepts([rule.cost(one) for one in both])
+    'gaussian'
+    """
+    found = math.inf
+    for _ in range(2):
+        rule = Filter.declare(min(near, found), delta, "auto")
+        costs = [rule.cost(events) for events in releases]
+        if math.fsum(cost.failure for cost in costs) > rule.failure:
+            return math.inf
+        squares = [cost.square for cost in costs]
+        if None not in squares:
+            mu = math.sqrt(math.fsum(square for square in squares if square is not None))
+            found = min(found, gaussian_epsilon(SHARES["auto"][0] * delta, mu) * (1 + 1e-9))
+        total = np.array([cost.curve for cost in costs]).sum(axis=0)
+        found = min([found, *(total * (1 + 1e-12) + rule.epsilon - np.array(rule.limits)).tolist()])
+    return float(found)
 
 
 def _orders(epsilon: float, delta: float) -> tuple[tuple[float, ...], tuple[float, ...]]:

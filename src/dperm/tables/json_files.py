@@ -36,14 +36,17 @@ def in_folder(path: str | Path, name: str) -> Path:
     return given / name if given.is_dir() and (given / name).is_file() else given
 
 
-def check_room(folder: str | Path, names: Iterable[str], *, overwrite: bool = False) -> None:
-    """Raise before anything is spent where the files could not be written afterwards, or would replace paid-for ones."""
+def check_room(folder: str | Path, names: Iterable[str], *, overwrite: bool = False, option: str = "--out") -> None:
+    """Raise before anything is spent where the files could not be written afterwards, or would replace paid-for ones.
+
+    `option` is what named the place.
+    """
     target = Path(folder)
     present = [name for name in names if (target / name).exists()]
     if present and not overwrite:
         raise ValueError(
-            f"Expected a new place for the results, found {present[0]} in {target} already. Pass another --out, or --overwrite "
-            "to replace it: what it cost stays spent. Nothing was spent now."
+            f"Expected a new place for the results, found {present[0]} in {target} already. Pass another {option}, or "
+            "--overwrite to replace it: what it cost stays spent. Nothing was spent now."
         )
     there = next(place for place in (target, *target.absolute().parents) if place.exists())
     try:
@@ -51,7 +54,7 @@ def check_room(folder: str | Path, names: Iterable[str], *, overwrite: bool = Fa
             pass
     except OSError as error:
         raise ValueError(
-            f"Expected a folder to write to at {target}, found: {error.strerror}. Pass another --out. Nothing was spent."
+            f"Expected a folder to write to at {target}, found: {error.strerror}. Pass another {option}. Nothing was spent."
         ) from error
 
 

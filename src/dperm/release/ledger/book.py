@@ -61,6 +61,7 @@ class Account:
     rule: str
     head: str
     seeded: int
+    left_twice: float  # ε of each of two more fits
     aside_delta: float  # of δ, for releases that may fail
     left_delta: float
 
@@ -222,6 +223,7 @@ class Ledger:
             debits[-1]["branch"] if debits else head["rule"],
             entries[-1]["hash"],
             sum(entry["noise"] == "seeded" for entry in debits),
+            0.0 if closed else rule.left_epsilon(costs, head["delta"] if delta is None else delta, fits=2),
             rule.failure,
             0.0 if closed else rule.left_delta(costs),
         )

@@ -1,0 +1,55 @@
+"""What a profile paid for the bounds and levels of the fit beside it, and what both cost together."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dperm.pages.subject import Earlier
+    from dperm.walk.claims import Claim
+
+
+def earlier_beside(folder: Path, fit: Claim, declared: float | None = None) -> Earlier | None:
+    """From the profile.json of a folder, where there is one that verifies and protects the same unit in the same relation.
+
+    Composed by the rule of ledgers, because the fit was chosen after the profile was seen: the budget that was `declared` for
+    both (or that model.json states) if the rule accepts them, else the smallest that has room for them.
+    """
+    from dperm.pages.subject import Earlier
+    from dperm.privacy import event_from_spec
+    from dperm.privacy.filters import Filter, together
+    from dperm.profiles.profile import Profile
+    from dperm.tables.json_files import read_json
+
+    file = folder / "profile.json"
+    record = read_json(file) if file.is_file() else None
+    if not isinstance(record, dict) or record.get("format") != Profile.FORMAT:
+        return None
+    profile = Profile.stated(record)
+    if not profile.verify(allow_seeded=True, accept_assumptions=True).ok:
+        return None
+    unit, other = (claim.record["guarantee"].get("unit") for claim in (profile, fit))
+    if profile.relation != fit.relation or unit != other or profile.delta > fit.delta:
+        return None
+    events = [[event_from_spec(stage["event"]) for stage in stages] for stages in (record["stages"], fit.record["stages"])]  # type: ignore[typeddict-item]
+    whole = stated_budget(folder / "model.json") if declared is None else declared
+    rule = None if whole is None else Filter.declare(whole, fit.delta, "auto")
+    if rule is None or rule.accepts([rule.cost(part) for part in events]) is None:
+        whole = together(events, fit.delta, profile.epsilon + fit.epsilon)
+    return Earlier(profile.epsilon, fit.epsilon, float(whole or 0.0))
+
+
+def stated_budget(file: Path) -> float | None:
+    """The budget that a model's file says was declared for a profile and its fit together, if it says one."""
+    from dperm.tables.json_files import read_json
+
+    model = read_json(file) if file.is_file() else None
+    about = model.get("about") if isinstance(model, dict) else None
+    stated = about.get("budget") if isinstance(about, dict) else None
+    try:
+        found = float(stated) if isinstance(stated, str) else 0.0
+    except ValueError:
+        return None
+    return found if 0 < found < math.inf else None

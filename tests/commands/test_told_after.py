@@ -1,0 +1,109 @@
+"""What a command says when it is done: what was paid in all, and what is left."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dperm
+from command_line import run
+from dperm.commands.earlier import earlier_beside
+from dperm.privacy import Gaussian, gaussian_epsilon
+from dperm.privacy.filters import Filter, together
+
+PRIVATE = ["--bounds", "private", "--levels", "private"]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("told")
+    draws, lines = np.random.default_rng(6), ["age,branch,left"]
+    for _ in range(3000):
+        age = draws.integers(18, 85)
+        lines.append(f"{age},{draws.choice(['north', 'south'])},{'yes' if draws.random() < 0.2 + 0.008 * (age - 18) else 'no'}")
+    (folder / "members.csv").write_text("\n".join(lines) + "\n")
+    dperm.Ledger.create(folder / "m.ledger", dataset="members", epsilon=3.0, delta=1e-6)
+    words = ["--target", "left", "--epsilon", "1.5", *PRIVATE, "--ledger", folder / "m.ledger", "--out", folder / "model"]
+    code, text = run("fit", folder / "members.csv", *words)
+    assert code == 0
+    (folder / "said.txt").write_text(text)
+    return folder
+
+
+def test_a_fit_says_what_is_left_of_its_ledger(made: Path) -> None:
+    account = dperm.Ledger(made / "m.ledger").account()
+    expected = f"m.ledger: {account.spent_share:.0%} spent, about epsilon {account.left_epsilon:.3g} left"
+    assert expected in (made / "said.txt").read_text() and account.fits == 2
+    assert f"or two of {account.left_twice:.4g} each" in run("ledger", "show", made / "m.ledger")[1]
+
+
+def test_two_more_fits_of_the_stated_size_are_taken_and_not_larger_ones() -> None:
+    rule = Filter.declare(3.0, 1e-6)
+    spent = [rule.cost([Gaussian(0.3)])]
+    room = rule.left(spent)
+    assert rule.left_epsilon(spent, 1e-6, fits=2) == pytest.approx(gaussian_epsilon(1e-6, room / math.sqrt(2)))
+    twice = [rule.cost([Gaussian(room / math.sqrt(2))])] * 2
+    assert rule.accepts([*spent, *twice]) is not None and rule.accepts([*spent, *twice, rule.cost([Gaussian(0.05)])]) is None
+
+
+def test_pages_and_verify_say_what_the_fit_and_its_profile_cost_together(made: Path) -> None:
+    fit = dperm.Certificate.load(made / "model" / "certificate.json")
+    earlier = earlier_beside(made / "model", fit)
+    assert earlier is not None and earlier.together == 1.5  # what was asked for, and the rule has room for both
+    assert earlier.words == f"{fit.epsilon:.3g} for the fit, {earlier.found:.3g} for bounds and levels, 1.5 together"
+    page = (made / "model" / "report.md").read_text()
+    assert "What it cost: ε = 1.5. " in page and "How private: ε = 1.5. " in page and page.count(earlier.words) == 3, page[:3000]
+    assert "was released by the profile before, or was public before" in page
+    run("report", made / "model", "--out", made / "again.md")
+    assert "What it cost: ε = 1.5. " in (made / "again.md").read_text()
+    code, said = run("verify", made / "model")
+    assert code == 0 and f"epsilon: {earlier.words}" in said
+    assert json.loads(run("verify", made / "model", "--json")[1])["together"] == earlier.words
+
+
+def test_a_profile_that_was_altered_or_is_of_another_unit_is_not_added_up(made: Path, tmp_path: Path) -> None:
+    for name in ("certificate.json", "model.json"):
+        (tmp_path / name).write_text((made / "model" / name).read_text())
+    fit = dperm.Certificate.load(tmp_path / "certificate.json")
+    assert earlier_beside(tmp_path, fit) is None  # no profile
+    record = json.loads((made / "model" / "profile.json").read_text())
+    for part, value in (("epsilon", 0.1), ("unit", "person"), ("delta", 1e-3)):
+        altered = {**record, "guarantee": {**record["guarantee"], part: value}}
+        (tmp_path / "profile.json").write_text(json.dumps(altered))
+        assert earlier_beside(tmp_path, fit) is None
+    _, said = run("verify", tmp_path, code=1)
+    assert "NOT VERIFIED" in said and "profile.json: " in said
+
+
+def test_a_budget_that_is_stated_and_too_small_is_not_believed(made: Path, tmp_path: Path) -> None:
+    for name in ("certificate.json", "model.json", "profile.json"):
+        (tmp_path / name).write_text((made / "model" / name).read_text())
+    fit, model = dperm.Certificate.load(tmp_path / "certificate.json"), json.loads((tmp_path / "model.json").read_text())
+    for stated in ("0.5", "nan", "-1", "much", None, [1]):
+        about = {**model["about"], "budget": stated}
+        (tmp_path / "model.json").write_text(json.dumps({**model, "about": about}))
+        earlier = earlier_beside(tmp_path, fit)
+        assert earlier is not None and fit.epsilon < earlier.together <= 1.5
+
+
+@pytest.mark.parametrize("parts", [(0.1, 0.3), (0.05, 0.05, 0.5), (1.0,)])
+def test_what_releases_cost_together_is_the_smallest_budget_that_takes_them(parts: tuple[float, ...]) -> None:
+    releases = [[Gaussian(mu)] for mu in parts]
+    epsilon = together(releases, 1e-6, near=10.0)
+    for factor, taken in ((1.0, True), (0.999, False)):
+        rule = Filter.declare(factor * epsilon, 1e-6)
+        assert (rule.accepts([rule.cost(events) for events in releases]) is not None) == taken
+    assert epsilon == pytest.approx(together([[Gaussian(math.hypot(*parts))]], 1e-6, near=1.0), rel=1e-6)
+
+
+def test_a_profile_says_that_it_has_no_target_and_which_option_is_in_the_way(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(made)
+    words = ["profile", "members.csv", "--epsilon", "1", "--out-schema", "members.json"]
+    assert "none: every column is described as a feature; a model needs --target" in run(*words, "--out", "p1")[1]
+    code, said = run(*words, "--out", "p2")
+    assert code == 2 and "found members.json in . already. Pass another --out-schema" in said
+    assert "every column" not in run("profile", "members.csv", "--epsilon", "1", "--target", "left", "--out", "p3")[1]
