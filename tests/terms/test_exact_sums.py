@@ -33,7 +33,7 @@ from dperm.tables.schema import Schema
 from dperm.terms.additive import PLACES, CellFilling, CurveFeatures, Curving, Marginals, Recalibration
 from dperm.terms.affine import Features
 from dperm.terms.gradient import GradientTerm, UnclippedGradientTerm
-from dperm.terms.gridded import Pulled
+from dperm.terms.gridded import Pulled, SparseGrid, gridded
 from dperm.terms.inference import (
     CountScore,
     CurvatureMatrix,
@@ -334,3 +334,19 @@ def test_far_more_rows_than_nominal_do_not_overflow(stored: str) -> None:
     counts = block_counts(term, Block(X, np.ones(BLOCK_ROWS), None, 0), 1.0)
     total = total_of([counts] * 3000)
     assert real_sum(term, total, 1.0)[0] == pytest.approx(-0.4 * 3000 * BLOCK_ROWS, rel=1e-8)
+
+
+def test_sparse_rows_that_stay_on_their_grid_are_those_of_a_new_one() -> None:
+    """Another map takes whole numbers over where it needs the same ones: nothing may depend on which map came before."""
+    generator = np.random.default_rng(4)
+    X = sparse.csr_array(np.where(generator.random((300, 9)) < 0.4, generator.standard_normal((300, 9)) * 3, 0))
+    X.data[5], X.data[17] = np.nan, np.inf
+    shift, scale = generator.standard_normal(9), generator.uniform(0.01, 4, 9)
+    maps = [Features(), Features(1.0, shift), Features(0.5, shift, scale), Features(0.0, None, scale), Features(), Features(2.0)]
+    block = Block(X, np.ones(300), None, 0)
+    for features in [*maps, *reversed(maps)]:
+        kept, fresh = gridded(block, features), SparseGrid.of(X, features)
+        assert isinstance(kept, SparseGrid) and (kept.rows != fresh.rows).nnz == 0 and kept.features is features
+        for name in ("size", "norm", "limit"):
+            assert getattr(kept, name).tobytes() == getattr(fresh, name).tobytes(), name
+        assert np.isfinite(kept.norm).all()

@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 import threading
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -172,24 +172,22 @@ class SparseGrid:
 
     @staticmethod
     def of(X: sparse.csr_array, features: Features, least: float = 0.0) -> SparseGrid:
-        X = canonical(X)
-        counts = np.diff(X.indptr)
-        data = X.data.astype(np.float64)
-        largest = np.full(X.shape[0], 1.0 if affine(features) else least)
-        held = counts > 0
-        if held.any():
-            tops = np.maximum.reduceat(np.abs(data), X.indptr[:-1][held])
-            largest[held] = np.maximum(largest[held], tops)
-        e, bad = exponents(largest)
-        if bad.any():
-            data = np.where(np.repeat(bad, counts), 0.0, data)
-        scale = np.ldexp(1.0, SPARSE_BITS - e)
-        b = np.rint(data * np.repeat(scale, counts))
-        t = np.where(bad, 0.0, np.rint(scale)) if affine(features) else np.zeros(len(e))
-        norm = centred_norms(X, b * 2.0**-SPARSE_BITS, t * 2.0**-SPARSE_BITS, features)
+        return SparseGrid.through(*sparse_whole(X, affine(features), least), features)
+
+    @staticmethod
+    def through(rows: sparse.csr_array, size: Vector, features: Features) -> SparseGrid:
+        """Rows that are on their grid already, with the norms of this map."""
+        data = rows.data * 2.0**-SPARSE_BITS
+        t = data[rows.indptr[1:] - 1] if affine(features) else np.zeros(len(size))
+        norm = centred_norms(rows, data, t, features, affine(features))
         floor = narrowest(features)
         limit = MOST_SPARSE_PRODUCT * 2.0**-SPARSE_BITS * floor / np.maximum(norm, floor)
-        return SparseGrid(with_ones(X, b, t, affine(features)), np.ldexp(1.0, e), norm, limit, features)
+        return SparseGrid(rows, size, norm, limit, features)
+
+    def seen_by(self, features: Features) -> SparseGrid | None:
+        """The same whole numbers through another map, where it needs the same ones."""
+        same = affine(features) == affine(self.features)
+        return SparseGrid.through(self.rows, self.size, features) if same else None
 
     @property
     def bits(self) -> int:
@@ -210,6 +208,25 @@ class SparseGrid:
     @property
     def most(self) -> float:
         return MOST_SPARSE_PRODUCT * 2.0**-SPARSE_BITS * narrowest(self.features)
+
+
+def sparse_whole(X: sparse.csr_array, behind: bool, least: float) -> tuple[sparse.csr_array, Vector]:
+    """Stored entries as whole numbers b, with t `behind` them where a map needs it, and 2^e of every row."""
+    X = canonical(X)
+    counts = np.diff(X.indptr)
+    data = X.data.astype(np.float64)
+    largest = np.full(X.shape[0], 1.0 if behind else least)
+    held = counts > 0
+    if held.any():
+        tops = np.maximum.reduceat(np.abs(data), X.indptr[:-1][held])
+        largest[held] = np.maximum(largest[held], tops)
+    e, bad = exponents(largest)
+    if bad.any():
+        data = np.where(np.repeat(bad, counts), 0.0, data)
+    scale = np.ldexp(1.0, SPARSE_BITS - e)
+    data *= np.repeat(scale, counts)
+    t = np.where(bad, 0.0, np.rint(scale))
+    return with_ones(X, np.rint(data, out=data), t, behind), np.ldexp(1.0, e)
 
 
 Mapped = tuple[NDArray[np.int64], float, Vector]
@@ -268,14 +285,14 @@ def scaled(values: Vector, factor: Vector) -> Vector:
 
 
 def gridded(block: Block, features: Features) -> Grid:
-    """The block's rows on their grid, kept with the block until another map asks: one copy in memory, never two."""
+    """The block's rows on their grid, kept with the block until another map asks; sparse rows then stay, and norms are new."""
     kept = block.memory.get("gridded")
     if kept is None or kept[0] != features.key:
-        block.memory.pop("gridded", None)
         own = getattr(block.X, "gridded", None)  # rows that are more than a matrix put themselves on their grid
-        make = SparseGrid.of if is_sparse(block.X) else DenseGrid.of
-        kept = (features.key, make(block.X, features) if own is None else own(features))
-        block.memory["gridded"] = kept
+        make = own or partial(SparseGrid.of if is_sparse(block.X) else DenseGrid.of, block.X)
+        again = kept[1].seen_by(features) if kept is not None and isinstance(kept[1], SparseGrid) else None
+        block.memory["gridded"] = kept = None  # one copy in memory, never two
+        kept = block.memory["gridded"] = (features.key, again or make(features))
     grid: Grid = kept[1]
     return grid
 

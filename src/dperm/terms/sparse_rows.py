@@ -43,23 +43,27 @@ def narrowest(features: Features) -> float:
     return max(min(parts), max(parts) / WIDEST) / 2
 
 
-def centred_norms(X: csr_array, b: Vector, t: Vector, features: Features) -> Vector:
+def centred_norms(X: csr_array, b: Vector, t: Vector, features: Features, behind: bool = False) -> Vector:
     """Upper bounds on ‖M(b, t)‖ = √(Σ s_j²(b_j - m_j·t)² + c²t²), each row's entries added one after the other.
 
     The square is expanded, so that zeros stay unstored: Σ_stored s_j²·b_j(b_j - 2m_j·t) + t²·Σ s_j²m_j². Each of at most d + 4
-    roundings errs by 2⁻⁵² of at most 2(Σ s_j²b_j² + t²Σ s_j²m_j²), by which the result is raised.
+    roundings errs by 2⁻⁵² of at most 2(Σ s_j²b_j² + t²Σ s_j²m_j²), by which the result is raised. Where t stands `behind` b as a
+    last column, it has the factor 0 there.
     """
-    d = X.shape[1]
+    d = X.shape[1] - (1 if behind else 0)
     squares = np.ones(d) if features.scale is None else features.scale**2
     shift = np.zeros(d) if features.shift is None else features.shift
-    rows = np.repeat(t, np.diff(X.indptr))
-    weights, middles = squares[X.indices], shift[X.indices]
-    entries = np.stack([weights * b * (b - 2.0 * middles * rows), weights * b * b])
-    ones = np.ones(d)
-    exact, plain = (type(X)((part, X.indices, X.indptr), shape=X.shape) @ ones for part in entries)
-    behind = t * t * math.fsum(squares * shift * shift)
-    total = exact + behind + (t * features.intercept) ** 2
-    spare = (d + 8) * 2.0**-51 * (plain + behind)
+    plain, crossed = np.append(squares, 0.0)[X.indices], np.append(2.0 * shift, 0.0)[X.indices]
+    plain *= b
+    crossed *= np.repeat(t, np.diff(X.indptr))
+    np.subtract(b, crossed, out=crossed)
+    crossed *= plain
+    plain *= b
+    ones = np.ones(X.shape[1])
+    exact, whole = (type(X)((part, X.indices, X.indptr), shape=X.shape) @ ones for part in (crossed, plain))
+    beside = t * t * math.fsum(squares * shift * shift)
+    total = exact + beside + (t * features.intercept) ** 2
+    spare = (d + 8) * 2.0**-51 * (whole + beside)
     return np.asarray(np.sqrt(np.maximum(total, 0.0) + spare))
 
 
