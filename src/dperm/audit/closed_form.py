@@ -17,8 +17,8 @@ from dperm.privacy import RELATIONS, Gaussian, Guarantee, compose, gaussian_mu
 from dperm.problem import DataBounds, Interval, LogisticLoss, MultinomialLoss, Problem
 from dperm.release.noise import gaussian_scale
 from dperm.release.plan import Shape, Target
-from dperm.rows.base import Block
-from dperm.rows.exact import Counted, Paired
+from dperm.rows.base import Block, Term
+from dperm.rows.exact import Paired
 from dperm.terms.affine import Features
 from dperm.terms.gradient import GradientTerm
 from dperm.terms.heads import Directions, MeanSquare, UnitMoments
@@ -141,7 +141,7 @@ def heads_rows(relations: tuple[str, ...] = RELATIONS) -> list[ExactRow]:
     """
     theta = np.array([0.3, -0.3])
     white = Directions.of(np.eye(1), 1.0)
-    terms: dict[str, Counted] = {
+    terms: dict[str, Term] = {
         "moments of heads": UnitMoments(1),
         "size of heads": MeanSquare(),
         "gradient of heads": GradientTerm(MultinomialLoss(2), theta, 0.25, Features()),
@@ -158,7 +158,7 @@ def heads_rows(relations: tuple[str, ...] = RELATIONS) -> list[ExactRow]:
     return rows
 
 
-def _noisy_head(data: OneColumn, term: Counted, scale: float, white: Directions | None) -> Density:
+def _noisy_head(data: OneColumn, term: Term, scale: float, white: Directions | None) -> Density:
     """The density of a noisy sum, in the one direction that rows of one column can move it in."""
     block = Block(np.asarray(data[0], dtype=np.float64).reshape(-1, 1), np.where(np.asarray(data[1]) > 0, 1.0, 0.0), None, 0)
     total = np.ravel(term(block if white is None else white.block(block)))

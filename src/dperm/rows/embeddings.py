@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dperm.problem import DataBounds, FeatureMap
-from dperm.rows.base import BLOCK_ROWS, Block, Term
+from dperm.rows.base import Block, Term
 from dperm.rows.device import enough_memory
 from dperm.rows.device_products import is_torch
 from dperm.rows.memory import MemoryRows, tame
@@ -41,13 +41,8 @@ class EmbeddingRows(MemoryRows):
             raise ValueError("Expected no feature map and no bounds of columns for embeddings, found one. Use MemoryRows.")
         return EmbeddingRows(self.X, np.asarray(data.enforce(np.empty((0, 1)), self.y)[1]), self.weight)
 
-    def block(self, number: int) -> Block:
-        found = self._blocks[number]
-        if found is None:
-            part = slice(number * BLOCK_ROWS, min((number + 1) * BLOCK_ROWS, self.n))
-            found = Block(self.X[part], self.y[part], None if self.weight is None else self.weight[part], part.start)
-            self._blocks[number] = found
-        return found
+    def _cut(self, part: slice) -> Block:
+        return Block(self.X[part], self.y[part], None if self.weight is None else self.weight[part], part.start)
 
 
 class EmbeddingTensors:

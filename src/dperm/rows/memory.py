@@ -98,11 +98,13 @@ class MemoryRows:
         """Block `number`, cut and clipped when it is first asked for."""
         found = self._blocks[number]
         if found is None:
-            part = slice(self._edges[number], self._edges[number + 1])
-            weight = None if self.weight is None else self.weight[part]
-            found = cut_block(self.X[part], self.y[part], weight, part.start, self.data, self.feature_map)
-            found.person = None if self.person is None else self.person[part]
-            self._blocks[number] = found
+            found = self._blocks[number] = self._cut(slice(self._edges[number], self._edges[number + 1]))
+        return found
+
+    def _cut(self, part: slice) -> Block:
+        weight = None if self.weight is None else self.weight[part]
+        found = cut_block(self.X[part], self.y[part], weight, part.start, self.data, self.feature_map)
+        found.person = None if self.person is None else self.person[part]
         return found
 
     def sum(self, term: Term, step: float) -> NDArray[np.float64]:
