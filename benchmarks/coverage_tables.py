@@ -5,6 +5,8 @@
     python benchmarks/coverage_tables.py --seconds 300 --results other.json
     python benchmarks/coverage_tables.py --write                       the table of docs/intervals.md from what is measured
     python benchmarks/coverage_tables.py --again                       once more, with seeds that no constant was chosen on
+    python benchmarks/coverage_tables.py --first 2000000 --only "n=5000 eps=1" --results fresh.json
+                                                                       draws that no rule was chosen on, of neither study
 
 Four fifths of a table are the population, from which n rows are drawn with replacement; the rest is for the scores. "own" is the
 interval's own target: the weighted and clipped problem of that very fit, solved on the whole population. "ordinary" is maximum
@@ -236,6 +238,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="cells whose name holds this text")
     parser.add_argument("--seconds", type=float, help="stop after so long")
     parser.add_argument("--again", action="store_true", help="fresh seeds, kept and shown apart")
+    parser.add_argument("--first", type=int, help="number of the first draw, for others than those two studies have")
     parser.add_argument("--results", type=Path, help="the file of draws")
     parser.add_argument("--merge", type=Path, nargs="*", help="take the draws of these files in, and measure nothing")
     parser.add_argument("--write", action="store_true", help="write the table of docs/intervals.md and measure nothing")
@@ -248,7 +251,7 @@ def main() -> None:
     if given.merge or given.write:
         return
     chosen = [cell for cell in CELLS if given.only in key(cell)]
-    first = FRESH if given.again else 0
+    first = given.first if given.first is not None else FRESH if given.again else 0
     measure(path, jobs(chosen, given.draws, stored(path), first), given.processes, given.seconds)
 
 

@@ -113,6 +113,19 @@ def test_verdicts_say_how_much_was_proven():
     assert "2 hold with a bound" in text and "(1 of them" in text and "1 are inconclusive" in text
 
 
+def test_a_run_of_some_cases_stands_apart_in_whole_tables(tmp_path):
+    results, place = suite.run_suite([quick()], seconds=1.0, trials=60), tmp_path / "audit.md"
+    place.write_text("# Audit\n", encoding="utf-8")
+    for _ in range(2):  # the second takes the place of the first
+        page.write_part(place, gradient_rows((1,), ("zero-out",)), results, "quick", at="here")
+    lines = place.read_text(encoding="utf-8").splitlines()
+    heads = [number for number, line in enumerate(lines) if line.startswith(("| mechanism |", "| estimator |"))]
+    assert len(heads) == 2 and lines.count("## Run apart: quick") == 1
+    for head in heads:
+        assert lines[head - 1] == "" and lines[head + 1] == "|" + "---|" * (lines[head].count("|") - 1)
+        assert lines[head + 2].startswith("| ")
+
+
 def test_a_refusal_is_a_row_with_its_reason():
     case = quick()
     pure = replace(case, build=cases.Builder(case.build.cls, {**case.build.options, "delta": 0.0}))

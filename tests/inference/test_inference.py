@@ -391,6 +391,18 @@ def test_the_plan_compares_with_statistics_by_public_numbers():
     assert "method='statistics'" not in dperm.Ridge(3.0, **options).plan(200_000, 5).explain()
 
 
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, 3.0, 8.0])
+@pytest.mark.parametrize("d", [1, 2, 5, 20, 100])
+def test_no_public_number_makes_statistics_the_narrower_one_where_columns_fill_a_tenth(d, epsilon):
+    """Why `auto` does not switch: what it would win for even columns it would lose, many times over, for others."""
+    for n in (10_000, 100_000, 1_000_000, 10_000_000, 100_000_000):
+        options = {"delta": 0.1 / n, "bounds": (-1, 1), "y_bounds": (-8, 8), "relation": "zero-out", "intervals": True}
+        declared = before_rows(dperm.LinearRegression(epsilon, **options), n, d)
+        parts = declared.problem, Shape(n, d), declared.target
+        now, even, tenth = outlook.predicted_width(*parts), *(outlook.statistics_width(*parts, v) for v in (outlook.EVEN, 0.1))
+        assert tenth >= now - 2e-4 and tenth - now >= now - even - 2e-4
+
+
 def three_classes(n=4000, seed=0):
     """Rows, labels "a", "b", "c", and the true log-odds of b and c against a: slopes, then the constant."""
     generator = np.random.default_rng(seed)

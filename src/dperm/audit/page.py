@@ -42,7 +42,7 @@ def write_page(
 def write_part(path: Path, exact: list[ExactRow], results: list[Result], only: str, *, at: str) -> None:
     """Put a run of some cases at the end of the page; the next whole run takes it out, because it has them itself."""
     when = f"Written by `dperm audit --suite --only {only}` on {datetime.date.today().isoformat()} at commit `{at}`."
-    tables = exact_table(exact), "\n".join(line for line in trial_table(results).splitlines() if line.startswith("| "))
+    tables = exact_table(exact), "\n".join(line for line in trial_table(results).splitlines() if line.startswith("|"))
     parts = [f"## Run apart: {only}", f"{when} {summary(exact, results, [])}", *(table.removeprefix("## ") for table in tables)]
     # The part of intervals was the first, and has marks without a name.
     name = "" if only == "intervals" else f" {only}"
