@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import copy
 import math
+from types import SimpleNamespace
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from scipy.spatial.distance import cdist
 
 import dperm
 from dperm.evaluation import terms as of
 from dperm.evaluation.evaluate import evaluate, program
+from dperm.evaluation.held import scoring
 from dperm.evaluation.plan import SHARES, Question, bin_edges, clip_of, plan_evaluation, term_of
 from dperm.evaluation.rows import question_of, scored_rows
 from dperm.mechanisms import Gradient
@@ -21,6 +24,10 @@ from dperm.release.noise import RELEASE_SLACK, SeededNoise
 from dperm.release.plan import Shape, Target
 from dperm.rows.base import Block, sum_step
 from dperm.rows.memory import MemoryRows
+from dperm.rows.packed import Layout
+from dperm.rows.pieces import Recipe
+from dperm.rows.spark_made import SparkTable
+from dperm.rows.spark_tasks import Encode
 from dperm.tables.persons import person_weights
 
 ODD = [math.nan, math.inf, -math.inf, -1.0, -0.3, 0.0, 0.05, 0.1, 0.5, 0.9, 1.0, 2.0, 1e300]
@@ -199,3 +206,28 @@ def test_bins_hold_equally_many_rows_where_they_can():
     assert edges[0] == 0 and edges[-1] == of.GRID and held.min() > 500 and held.max() < 4000
     assert bin_edges(np.zeros(of.GRID), 4, 10.0) == [0, 64, 128, 192, 256]
     assert all(np.diff(bin_edges(30 * rng.standard_normal(of.GRID), 200, 1e-3)) >= 1)
+
+
+def turns(model, X, y, people) -> list[bytes]:
+    """The turn of every row among those of its person, as an executor of Spark decides it for one batch of rows."""
+    table = SparkTable(SimpleNamespace(columns=[*map(str, range(X.shape[1])), "t", "who"]), None, "t", "who", 2)
+    made = scoring(model, question_of(model), table, "t", None, None)
+    recipe = Recipe(None, made.columns, person="who", max_rows_per_person=2)
+    columns = [*X.T, y, people, np.zeros(len(y), dtype=np.int64)]
+    batch = pa.RecordBatch.from_arrays([pa.array(column) for column in columns], names=[*map(str, range(len(columns)))])
+    packed = Encode(recipe, made, Layout(made.d, recipe.dtype, False))(iter([batch]))
+    return [turn for part in packed for turn in part.column("turn").to_pylist()]
+
+
+def test_which_rows_of_a_person_are_scored_on_spark_does_not_follow_from_the_rows_beside_them():
+    """A network multiplies matrices: the last bits of a row's scores move when another row of the batch goes. If they decided
+    which k rows count, one person would move the rows of many others, and no k would bound that."""
+    generator = np.random.default_rng(0)
+    X = generator.normal(size=(400, 40))
+    y, people = (X[:, 0] > 0).astype(np.int64), np.arange(400) // 5
+    model = dperm.MLPClassifier(5.0, 1e-6, bounds=(-3, 3), classes=[0, 1], steps=5, random_state=0).fit(X, y)
+    whole = turns(model, X, y, people)
+    assert len(set(whole)) == 400
+    for gone in (slice(0, 5), slice(200, 205), slice(395, 400), slice(200, 400)):
+        kept = np.delete(np.arange(400), gone)
+        assert turns(model, X[kept], y[kept], people[kept]) == [whole[row] for row in kept]

@@ -15,6 +15,7 @@ from dperm.rows.base import Rows
 from dperm.rows.memory import MemoryRows
 from dperm.rows.pieces import Made
 from dperm.rows.spark_made import SparkTable
+from dperm.rows.spark_tasks import cell_digests
 from dperm.tables.persons import person_column, person_weights, unit_of
 from dperm.tables.tables import cells, in_memory_only
 
@@ -90,6 +91,7 @@ class Scoring:
     schema: Schema | None  # whose rules the target is read by
     exposure: str | None
     apart: Groups | None
+    owned: bool
 
     numeric = ()
     raw = True
@@ -104,13 +106,15 @@ class Scoring:
         return {"regression": 2, "counts": 3}.get(self.question.kind, 5) + (self.apart is not None)
 
     def __call__(self, table: pa.Table) -> Made:
+        """A network's scores are products of matrices, whose last bits follow from the other rows of a batch. So a row is told
+        apart by its cells: which rows of a person count must not move with somebody else's."""
         X = read_by(self.model, table, self.features)
         y = cells(table, self.target)
         exposure = None if self.exposure is None else cells(table, self.exposure)
         rows, known = scored_rows(self.model, self.question, X, y if self.schema is None else self.schema.labels(y), exposure)
         if self.apart is not None:
             rows = np.column_stack([rows, self.apart.of(table)])
-        return Made(rows, known, known)
+        return Made(rows, known, known, cell_digests(table, self.columns) if self.owned else None)
 
 
 def scoring(
@@ -125,4 +129,4 @@ def scoring(
     named = None if schema is None or schema.target is None else schema.target.column
     target = table.labels(named if y is None and named is not None else y)
     features, reader = columns_read(model, table, (target, exposure, None if apart is None else apart.column.name))
-    return Scoring(for_executors(model), question, features, target, reader, exposure, apart)
+    return Scoring(for_executors(model), question, features, target, reader, exposure, apart, table.person is not None)
