@@ -19,7 +19,8 @@ from dperm.estimators.saving import model_record
 from dperm.mechanisms import Network
 from dperm.privacy import Gaussian, Sampled, gaussian_mu, kappa
 from dperm.rows.base import Block
-from dperm.terms.network import Inputs, Layout, NetworkGradient, RowMap, SecondMoments, VmapGradient, symmetric
+from dperm.terms.moments import smat
+from dperm.terms.network import Inputs, Layout, NetworkGradient, RowMap, SecondMoments, VmapGradient
 from dperm.walk.certificate import coefficient_hash
 
 
@@ -103,7 +104,7 @@ def test_moments_in_isometric_form() -> None:
     mapped = RowMap(True, 2.0)(rows.X)
     assert np.allclose(mapped.sum(axis=1), 0) and np.allclose(np.linalg.norm(mapped, axis=1), 1, atol=1e-5)
     vector = SecondMoments(RowMap(True, 2.0))(rows)
-    assert np.allclose(symmetric(vector, 6), mapped.T @ mapped, atol=50 * 2.0**-19)
+    assert np.allclose(smat(vector, 6), mapped.T @ mapped, atol=50 * 2.0**-19)
     assert np.linalg.norm(vector) == pytest.approx(np.linalg.norm(mapped.T @ mapped), rel=1e-5)
     assert not np.any(RowMap(True, 2.0)(np.ones((1, 6))))  # a row without spread
 

@@ -320,9 +320,7 @@ class PrivateEstimator(Shown, Inferred):
     def _declared_schema(self) -> Schema | None:
         if self.schema is None:
             return getattr(self, "_schema_of_rows", None)
-        if isinstance(self.schema, Schema):
-            return self.schema
-        return Schema.from_dict(self.schema) if isinstance(self.schema, Mapping) else Schema.load(self.schema)
+        return Schema.of(self.schema)
 
     def _problem(self, interval: Interval) -> Problem:
         data = DataBounds(self._encoding.norm, interval, INTERCEPT if self.fit_intercept else 0.0)

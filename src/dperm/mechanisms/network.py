@@ -28,6 +28,7 @@ from dperm.release.asks import Close, Decide, Draw, Open, Program, Publish, Sum
 from dperm.release.plan import MOST_SAMPLED, Plan, Shape, Stage, Target, options_of, register
 from dperm.release.settings import StageSettings
 from dperm.terms.gradient import person_rate
+from dperm.terms.moments import smat
 from dperm.terms.network import (
     Inputs,
     Layout,
@@ -35,7 +36,6 @@ from dperm.terms.network import (
     RowMap,
     SecondMoments,
     VmapGradient,
-    symmetric,
 )
 
 DIRECTIONS_SHARE = 0.08
@@ -187,7 +187,7 @@ class Network:
         yield Close("directions")
 
         def seen() -> np.ndarray:
-            return directions(symmetric(noisy, d), layout.inputs, plan.shape.n, self.centred_rows)
+            return directions(smat(noisy, d), layout.inputs, plan.shape.n, self.centred_rows)
 
         released = {"directions": (yield Publish("directions", seen))}
         if np.shape(released["directions"]) != (d, layout.inputs) or not np.isfinite(np.asarray(released["directions"])).all():

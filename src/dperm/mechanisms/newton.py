@@ -33,8 +33,7 @@ from dperm.release.settings import StageSettings
 from dperm.rows.base import Block
 from dperm.solvers import DENSE_LIMIT
 from dperm.terms.affine import Features
-from dperm.terms.gridded import scaled
-from dperm.terms.objective import CappedGradientTerm, WeightedRows, in_double, second_moments
+from dperm.terms.objective import CappedGradientTerm, WeightedRows, second_moments
 
 CURVATURES = ("majoriser", "hessian")
 
@@ -208,9 +207,8 @@ class HessianTerm:
     majorised: bool
 
     def __call__(self, block: Block) -> Vector:
-        rows, X = self.rows, in_double(block.X)
-        cap, weight = rows.factors(block)
-        margins = scaled(rows.features.margins(X, rows.shaped(self.w)), cap)
+        rows = self.rows
+        X, cap, weight, margins = rows.capped(block, self.w)
         if self.majorised:
             curvatures = majoriser(rows.loss, margins, block.y, rows.curvature)
         else:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 from dperm.problem.arrays import Array, device, namespace, shrink_to_norm
 from dperm.problem.intervals import Interval
-from dperm.problem.specs import Spec, encode, non_negative, number, vector
+from dperm.problem.specs import Spec, non_negative, number, plain_spec, vector
 
 if TYPE_CHECKING:
     import numpy as np
@@ -229,13 +229,7 @@ class DataBounds:
         >>> DataBounds(2.0, Interval(0, 1)).spec()
         {'x_norm': 2.0, 'y': [0.0, 1.0], 'intercept': 0.0, 'low': None, 'high': None}
         """
-        return {
-            "x_norm": encode(self.x_norm),
-            "y": self.y.spec(),
-            "intercept": self.intercept,
-            "low": encode(self.low),
-            "high": encode(self.high),
-        }
+        return plain_spec(self)
 
     @classmethod
     def from_spec(cls, spec: Spec) -> DataBounds:

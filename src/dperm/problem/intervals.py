@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dperm.problem.specs import encode, number
+from dperm.problem.specs import encode, number, plain_spec
 
 
 @dataclass(frozen=True)
@@ -121,4 +121,4 @@ class LossBounds:
         >>> LossBounds(1, 1, math.inf).spec()
         {'range': 1.0, 'slope': 1.0, 'curvature': 'inf'}
         """
-        return {"range": encode(self.range), "slope": encode(self.slope), "curvature": encode(self.curvature)}
+        return plain_spec(self)

@@ -13,7 +13,7 @@ from dperm.problem.intersections import domain_from_spec
 from dperm.problem.losses import loss_from_spec
 from dperm.problem.losses.base import Loss
 from dperm.problem.regularizers import NoRegularizer, Regularizer, regularizer_from_spec
-from dperm.problem.specs import Spec, encode, product
+from dperm.problem.specs import Spec, plain_spec, product
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Constants:
         >>> Constants(1, math.inf, 0, 1, 1, 2, 1, 1).spec()["smoothness"]
         'inf'
         """
-        return {name: encode(value) for name, value in vars(self).items()}
+        return plain_spec(self)
 
 
 def _undeclared() -> DataBounds:
@@ -128,13 +128,7 @@ class Problem:
         >>> sorted(Problem(SquaredLoss(), data=DataBounds(1.0, Interval(0, 1))).spec())
         ['data', 'domain', 'feature_map', 'loss', 'regularizer']
         """
-        return {
-            "loss": self.loss.spec(),
-            "regularizer": self.regularizer.spec(),
-            "domain": self.domain.spec(),
-            "data": self.data.spec(),
-            "feature_map": None if self.feature_map is None else self.feature_map.spec(),
-        }
+        return plain_spec(self)
 
     @classmethod
     def from_spec(cls, spec: Spec) -> Problem:

@@ -44,26 +44,51 @@ class Regularizer(ABC):
         return field_spec(self)
 
 
-def _elastic_value(w: Array, ridge: float, lasso: float) -> float:
-    xp = namespace(w)
-    total = 0.0
-    if ridge:
-        total += 0.5 * ridge * float(xp.sum(w * w))
-    if lasso:
-        total += lasso * float(xp.sum(xp.abs(w)))
-    return total
+@dataclass(frozen=True)
+class _Elastic(Regularizer):
+    """r(w) = (ridge/2)||w||² + lasso·||w||₁; a subclass says how strong both parts are."""
 
+    @property
+    def _strengths(self) -> tuple[float, float]:
+        """(ridge, lasso)."""
+        raise NotImplementedError
 
-def _elastic_prox(w: Array, ridge: float, lasso: float) -> Array:
-    """sign(w)·max(|w| - lasso, 0)/(1 + ridge): soft-threshold, then shrink."""
-    if lasso:
-        xp = namespace(w)
-        w = xp.sign(w) * clip(xp, xp.abs(w) - lasso, 0.0, math.inf)
-    return w / (1.0 + ridge)
+    @property
+    def strong_convexity(self) -> float:
+        """The strength of the ridge."""
+        return self._strengths[0]
+
+    @property
+    def smoothness(self) -> float:
+        """The strength of the ridge; inf, unless that of the lasso is 0."""
+        ridge, lasso = self._strengths
+        return math.inf if lasso else ridge
+
+    def value(self, w: Array) -> float:
+        """(ridge/2)||w||² + lasso·||w||₁."""
+        xp, (ridge, lasso) = namespace(w), self._strengths
+        total = 0.0
+        if ridge:
+            total += 0.5 * ridge * float(xp.sum(w * w))
+        if lasso:
+            total += lasso * float(xp.sum(xp.abs(w)))
+        return total
+
+    def gradient(self, w: Array) -> Array:
+        """ridge·w + lasso·sign(w)."""
+        ridge, lasso = self._strengths
+        return ridge * w + lasso * namespace(w).sign(w) if lasso else ridge * w
+
+    def prox(self, w: Array, step: float) -> Array:
+        """sign(w)·max(|w| - step·lasso, 0)/(1 + step·ridge): soft-threshold, then shrink."""
+        xp, (ridge, lasso) = namespace(w), self._strengths
+        if lasso:
+            w = xp.sign(w) * clip(xp, xp.abs(w) - step * lasso, 0.0, math.inf)
+        return w / (1.0 + step * ridge) if ridge else w
 
 
 @dataclass(frozen=True)
-class NoRegularizer(Regularizer):
+class NoRegularizer(_Elastic):
     """r(w) = 0.
 
     >>> NoRegularizer().strong_convexity
@@ -73,30 +98,12 @@ class NoRegularizer(Regularizer):
     name: ClassVar[str] = "none"
 
     @property
-    def strong_convexity(self) -> float:
-        """0."""
-        return 0.0
-
-    @property
-    def smoothness(self) -> float:
-        """0."""
-        return 0.0
-
-    def value(self, w: Array) -> float:
-        """0."""
-        return 0.0
-
-    def gradient(self, w: Array) -> Array:
-        """0."""
-        return namespace(w).zeros_like(w)
-
-    def prox(self, w: Array, step: float) -> Array:
-        """w."""
-        return w
+    def _strengths(self) -> tuple[float, float]:
+        return 0.0, 0.0
 
 
 @dataclass(frozen=True)
-class Ridge(Regularizer):
+class Ridge(_Elastic):
     """r(w) = (λ/2)||w||² with λ = ``strength`` on the sum scale: λ-strongly convex and λ-smooth.
 
     The mean-scale ridge of the same minimiser is λ/n. λ||w||² without the half would be 2λ-strongly convex.
@@ -113,30 +120,12 @@ class Ridge(Regularizer):
         object.__setattr__(self, "strength", non_negative(self.strength, "strength"))
 
     @property
-    def strong_convexity(self) -> float:
-        """λ."""
-        return self.strength
-
-    @property
-    def smoothness(self) -> float:
-        """λ."""
-        return self.strength
-
-    def value(self, w: Array) -> float:
-        """(λ/2)||w||²."""
-        return _elastic_value(w, self.strength, 0.0)
-
-    def gradient(self, w: Array) -> Array:
-        """λw."""
-        return self.strength * w
-
-    def prox(self, w: Array, step: float) -> Array:
-        """w/(1 + step·λ)."""
-        return _elastic_prox(w, step * self.strength, 0.0)
+    def _strengths(self) -> tuple[float, float]:
+        return self.strength, 0.0
 
 
 @dataclass(frozen=True)
-class Lasso(Regularizer):
+class Lasso(_Elastic):
     """r(w) = λ||w||₁ with λ = ``strength`` on the sum scale: convex, neither strongly convex nor smooth.
 
     >>> import numpy as np
@@ -151,30 +140,12 @@ class Lasso(Regularizer):
         object.__setattr__(self, "strength", non_negative(self.strength, "strength"))
 
     @property
-    def strong_convexity(self) -> float:
-        """0."""
-        return 0.0
-
-    @property
-    def smoothness(self) -> float:
-        """inf, unless the strength is 0."""
-        return math.inf if self.strength else 0.0
-
-    def value(self, w: Array) -> float:
-        """λ||w||₁."""
-        return _elastic_value(w, 0.0, self.strength)
-
-    def gradient(self, w: Array) -> Array:
-        """λ sign(w)."""
-        return self.strength * namespace(w).sign(w)
-
-    def prox(self, w: Array, step: float) -> Array:
-        """Soft threshold at step·λ."""
-        return _elastic_prox(w, 0.0, step * self.strength)
+    def _strengths(self) -> tuple[float, float]:
+        return 0.0, self.strength
 
 
 @dataclass(frozen=True)
-class ElasticNet(Regularizer):
+class ElasticNet(_Elastic):
     """r(w) = (ridge/2)||w||² + lasso·||w||₁, both on the sum scale: ``ridge``-strongly convex.
 
     >>> ElasticNet(ridge=2.0, lasso=1.0).strong_convexity
@@ -190,26 +161,8 @@ class ElasticNet(Regularizer):
         object.__setattr__(self, "lasso", non_negative(self.lasso, "lasso"))
 
     @property
-    def strong_convexity(self) -> float:
-        """ridge."""
-        return self.ridge
-
-    @property
-    def smoothness(self) -> float:
-        """inf, unless lasso is 0."""
-        return math.inf if self.lasso else self.ridge
-
-    def value(self, w: Array) -> float:
-        """(ridge/2)||w||² + lasso·||w||₁."""
-        return _elastic_value(w, self.ridge, self.lasso)
-
-    def gradient(self, w: Array) -> Array:
-        """ridge·w + lasso·sign(w)."""
-        return self.ridge * w + self.lasso * namespace(w).sign(w)
-
-    def prox(self, w: Array, step: float) -> Array:
-        """Soft threshold at step·lasso, then divide by 1 + step·ridge."""
-        return _elastic_prox(w, step * self.ridge, step * self.lasso)
+    def _strengths(self) -> tuple[float, float]:
+        return self.ridge, self.lasso
 
 
 REGULARIZERS: dict[str, type[Regularizer]] = {item.name: item for item in (NoRegularizer, Ridge, Lasso, ElasticNet)}

@@ -91,9 +91,14 @@ def vector(value: object, what: str) -> tuple[float, ...]:
     return result
 
 
+def plain_spec(instance: Any) -> Spec:
+    """Every field of a dataclass in JSON form."""
+    return {f.name: encode(getattr(instance, f.name)) for f in fields(instance)}
+
+
 def field_spec(instance: Any) -> Spec:
     """{"name": ..., every dataclass field in JSON form}."""
-    return {"name": instance.name, **{f.name: encode(getattr(instance, f.name)) for f in fields(instance)}}
+    return {"name": instance.name, **plain_spec(instance)}
 
 
 def split(spec: object, what: str, known: Collection[str]) -> tuple[str, Spec]:

@@ -221,8 +221,7 @@ def question_about(
     """The question, and the schema that it was asked with in its JSON form."""
     if schema is None:
         return Question(asked_by_names(names, target, target_type), parts, correlations, codes=True, wary=True), None
-    if not isinstance(schema, Schema):
-        schema = Schema.from_dict(schema) if isinstance(schema, Mapping) else Schema.load(schema)
+    schema = Schema.of(schema)
     extra: tuple[Asked, ...] = ()
     named = {column.name: column for column in schema.columns}
     if target is not None and schema.target is None and (target not in named or _is_open(named[target])):

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from dperm.problem import DataBounds, FeatureMap
 from dperm.rows.arrow_cache import Blocks, EncodedCache, Piece
-from dperm.rows.base import BLOCK_ROWS, Block, Term, real_sum, total_counts
+from dperm.rows.base import BLOCK_ROWS, Block, Copied, Term, real_sum, total_counts
 from dperm.rows.labelled import LabelRule, Labels, rule_of_schema
 from dperm.rows.memory import cut_block
 from dperm.tables.files import Files
@@ -35,7 +35,7 @@ Progress = Callable[[int, int, float], None]
 Declared = Schema | Mapping[str, Any] | str | Path
 
 
-class ArrowRows:
+class ArrowRows(Copied):
     """Rows of a CSV, Parquet or Arrow IPC file, or of a folder of them (partitioned or not), as a schema describes them.
 
     **Guarantee**: reading, encoding and clipping look at each row alone, so sensitivities are those of the rows in memory. A cell
@@ -72,15 +72,14 @@ class ArrowRows:
         progress: Progress | None = None,
         rule: LabelRule | None = None,
     ) -> None:
-        self.schema = _schema(schema)
-        if self.schema.target is None:
-            raise ValueError('Expected a target in the schema, found none. Add "target" to the schema.')
+        self.schema = Schema.of(schema)
+        target = self.schema.declared_target.column
         if dtype not in ("float32", "float64"):
             raise ValueError(f"Expected dtype 'float32' or 'float64', found {dtype!r}.")
         self.dtype = np.dtype(dtype)
         self.encoding = self.schema.encoding()
         self.columns = [column for column in self.schema.columns if column.type != "ignored"]
-        needed = [column.name for column in self.columns] + [self.schema.target.column]
+        needed = [column.name for column in self.columns] + [target]
         self.memory = byte_count(memory)
         self.files = self._opened(path, list(dict.fromkeys(needed)))
         self.progress = progress
@@ -193,17 +192,6 @@ class ArrowRows:
                 f"threads, found {self.memory / 1e6:.0f} MB. Raise memory=, or set OMP_NUM_THREADS=1."
             )
         return int(min(max((self.memory - block) // (2 * batch), 1), 16))
-
-    def _copy(self, **changes: object) -> Self:
-        other = object.__new__(type(self))
-        other.__dict__.update({**self.__dict__, **changes})
-        return other
-
-
-def _schema(schema: Declared) -> Schema:
-    if isinstance(schema, Schema):
-        return schema
-    return Schema.from_dict(schema) if isinstance(schema, Mapping) else Schema.load(schema)
 
 
 def byte_count(memory: int | str) -> int:

@@ -16,7 +16,6 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from functools import partial
-from io import RawIOBase
 from pathlib import Path
 from typing import BinaryIO
 
@@ -139,18 +138,8 @@ class EncodedCache:
 
     def _part(self, name: str, first: int, count: int) -> np.ndarray:
         """Each read opens its own file, so that no thread can move or close another's."""
-        array = np.empty(count, dtype=self._type(name))
-        with (self.folder / name).open("rb", buffering=0) as file:
-            file.seek(first * array.itemsize)
-            _fill(file, array)
-        return array
-
-
-def _fill(file: RawIOBase, array: np.ndarray) -> None:
-    view = memoryview(array.data).cast("B")
-    done = 0
-    while done < len(view):
-        count = file.readinto(view[done:])
-        if not count:
+        kind = self._type(name)
+        array = np.fromfile(self.folder / name, dtype=kind, count=count, offset=first * kind.itemsize)
+        if len(array) != count:
             raise ValueError("Expected a whole cache, found one that ends early. Delete the cache folder and fit again.")
-        done += count
+        return array

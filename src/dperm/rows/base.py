@@ -29,7 +29,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -151,6 +151,15 @@ class Thinned(TermView):
         joined = self.joined(block.start, len(block.y))
         weight = joined if block.weight is None else joined * block.weight
         return Block(block.X, block.y, weight, block.start, block.memory)
+
+
+class Copied:
+    """Rows of which others are copies with some changes: nothing that is read or made is read or made again."""
+
+    def _copy(self, **changes: object) -> Self:
+        other = object.__new__(type(self))
+        other.__dict__.update({**self.__dict__, **changes})
+        return other
 
 
 @dataclass(frozen=True, eq=False)

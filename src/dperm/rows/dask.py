@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from dperm.problem import DataBounds, FeatureMap
 from dperm.problem.arrays import is_sparse
-from dperm.rows.base import Block, Limbs, Term, block_counts, real_sum, total_counts, total_of
+from dperm.rows.base import Block, Copied, Limbs, Term, block_counts, real_sum, total_counts, total_of
 from dperm.rows.dask_parts import WHERE, Collection, Partition, block_digests, partitions_of, regroup, take_rows
 from dperm.rows.labelled import LabelRule, Labels, labelled_by, rule_of_schema
 from dperm.rows.memory import numeric
@@ -62,7 +62,7 @@ class Arrays:
         return Made(X, *((y, weight) if self.rule is None else labelled_by(self.rule, y, weight)))
 
 
-class DaskRows:
+class DaskRows(Copied):
     """X as a Dask array (n × d) with y and optional weights, or as a Dask dataframe with a `schema` that names the target.
 
     **Guarantee**: workers see rows and send sums of blocks to the client, inside the trusted cluster. Only the client draws
@@ -104,7 +104,7 @@ class DaskRows:
         self.client = client if client is not None else current_client()
         self.persist, self.timeout = persist, timeout
         self.require_workers(min(timeout, 5.0))
-        self.schema = Schema.from_dict(schema) if isinstance(schema, dict) else schema
+        self.schema = None if schema is None else Schema.of(schema)
         self.encoding = None if self.schema is None else self.schema.encoding()
         frame = hasattr(X, "columns")
         self.names = [str(name) for name in X.columns] if frame else None
@@ -199,9 +199,7 @@ class DaskRows:
             return dask.compute(value, scheduler="threads")[0]
 
     def _copy(self, **changes: object) -> DaskRows:
-        other = object.__new__(DaskRows)
-        other.__dict__.update({**self.__dict__, "_parts": None, **changes})
-        return other
+        return super()._copy(_parts=None, **changes)
 
 
 def current_client() -> Client | None:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from dperm.problem import DataBounds, FeatureMap
 from dperm.problem.arrays import Array, namespace
 from dperm.problem.arrays import device as array_device
-from dperm.rows.base import BLOCK_ROWS, Block, Term, Thinned, add_limbs, from_counts, real_sum, total_counts
+from dperm.rows.base import BLOCK_ROWS, Block, Copied, Term, Thinned, add_limbs, from_counts, real_sum, total_counts
 from dperm.rows.device_products import DeviceTerm, has_kernel, has_pairs, is_torch, product_counts
 from dperm.rows.device_sums import CHUNK_ENTRIES, clipped_rows, device_labels, filled_entries
 from dperm.rows.gaps import Filling
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 PRODUCT_BYTES = 1 << 28
 
 
-class DeviceRows:
+class DeviceRows(Copied):
     """X (n × d), y and optional weights as arrays of one library on one device.
 
     With `device="cuda"` and X on the host, X stays there and streams through pinned buffers on every pass: for data larger than
@@ -231,9 +231,7 @@ class DeviceRows:
         return (partial(block, start) for start in range(0, self.n, BLOCK_ROWS))
 
     def _copy(self, **changes: object) -> DeviceRows:
-        other = object.__new__(DeviceRows)
-        other.__dict__.update({**self.__dict__, "memory": {}, **changes})
-        return other
+        return super()._copy(memory={}, **changes)
 
 
 def present(device: object) -> object:

@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 
 from dperm.problem.arrays import is_sparse
 from dperm.rows.base import Block, Rows
-from dperm.rows.recoded import RecodedRows
+from dperm.rows.recoded import RecodedRows, RowView
 from dperm.tables.gaps import is_gap
 
 Vector = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class Filling:
+class Filling(RowView):
     """Missing cells take the value of their column, in encoded units; 0 is the middle of the bounds."""
 
     values: Vector
@@ -37,9 +37,6 @@ class Filling:
         """The rows seen so; engines that sum elsewhere than on the host fill them there."""
         own = getattr(rows, "filled", None)
         return (RecodedRows(rows, self) if own is None else own(self.values)), None
-
-    def unseen(self) -> None:
-        return None
 
     def _filled(self, block: Block) -> Block | None:
         X = block.X

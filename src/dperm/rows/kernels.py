@@ -16,7 +16,7 @@ know n, nominal or true: 64 bits hold the sum of 2⁴² rows, 4.4·10¹², which
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -46,6 +46,13 @@ LOSS_CODES = {
     "glm-exponential": 12,
     "glm-inverse-gaussian": 13,
 }
+PARAMETERS = {
+    "softplus-hinge": "width",
+    "huberized-hinge": "width",
+    "quantile": "level",
+    "huber": "threshold",
+    "log-cosh": "scale",
+}
 LARGEST_WIDTH = 4096
 ROWS_PER_FLUSH = 512
 MAGIC = 12582912.0  # 1.5·2²³
@@ -67,23 +74,17 @@ def kernel_slope(loss: Any) -> Slope | None:
 
     The range of a generalised linear model is (first, second); infinite ends become the largest float32.
     """
-    name, factor = loss.name, 1.0
+    name = loss.name
     if name == "scaled":
         inner = kernel_slope(loss.base)
-        return None if inner is None else Slope(inner.code, inner.first, inner.second, inner.factor * loss.factor)
-    if name in ("softplus-hinge", "huberized-hinge"):
-        return Slope(LOSS_CODES[name], loss.width)
-    if name == "quantile":
-        return Slope(LOSS_CODES[name], loss.level)
-    if name == "huber":
-        return Slope(LOSS_CODES[name], loss.threshold)
-    if name == "log-cosh":
-        return Slope(LOSS_CODES[name], loss.scale)
+        return None if inner is None else replace(inner, factor=inner.factor * loss.factor)
     if name in ("poisson", "glm"):
-        family = "poisson" if name == "poisson" else loss.cumulant
-        code = LOSS_CODES["poisson" if family == "poisson" else "glm-exponential" if family == "gamma" else f"glm-{family}"]
-        return Slope(code, max(loss.low, -3e38), min(loss.high, 3e38), factor)
-    return Slope(LOSS_CODES[name]) if name in LOSS_CODES else None
+        family = "poisson" if name == "poisson" else f"glm-{loss.cumulant}"
+        known = {"glm-poisson": "poisson", "glm-gamma": "glm-exponential"}
+        return Slope(LOSS_CODES[known.get(family, family)], max(loss.low, -3e38), min(loss.high, 3e38))
+    if name not in LOSS_CODES:
+        return None
+    return Slope(LOSS_CODES[name], getattr(loss, PARAMETERS[name]) if name in PARAMETERS else 0.0)
 
 
 def kernel_step(bound: float) -> float:

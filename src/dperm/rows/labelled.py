@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dperm.tables.cells import codes, numbers
-from dperm.tables.column import TargetColumn
 from dperm.tables.schema import Schema
 
 Vector = NDArray[np.float64]
@@ -21,9 +20,7 @@ def rule_of_schema(schema: Schema) -> LabelRule:
     """The rule that the schema's target implies: classes to -1/+1 or 0..K-1, numbers clipped and mapped to [-1, 1]."""
     from dperm.tables.labels import bounded_labels, classify, declared_classes
 
-    target = schema.target
-    if target is None:
-        raise ValueError('Expected a target in the schema, found none. Add "target" to the schema.')
+    target = schema.declared_target
     if target.type == "classes":
         classes = declared_classes(target.classes, None)
         return lambda y: classify(y, classes)
@@ -51,9 +48,7 @@ class Labels:
     """
 
     def __init__(self, schema: Schema, rule: LabelRule) -> None:
-        if schema.target is None:
-            raise ValueError('Expected a target in the schema, found none. Add "target" to the schema.')
-        self.target: TargetColumn = schema.target
+        self.target = schema.declared_target
         self.schema = schema
         self.rule = rule
         self.table: tuple[np.ndarray, NDArray[np.float64]] | None = None

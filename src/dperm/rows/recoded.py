@@ -20,6 +20,23 @@ class Recoder(Protocol):
     def block(self, block: Block) -> Block: ...
 
 
+class RowView:
+    """A map of rows as a program sees through it (`See`); a subclass says how one block is seen, row by row."""
+
+    def seen(self, block: Block) -> Block:
+        raise NotImplementedError
+
+    def block(self, block: Block) -> Block:
+        """The block as it is seen, kept with it."""
+        return block.remember((self, "seen"), lambda: self.seen(block))
+
+    def of(self, rows: Rows) -> tuple[Rows, None]:
+        return RecodedRows(rows, self), None
+
+    def unseen(self) -> None:
+        return None
+
+
 @dataclass(frozen=True, eq=False)
 class RecodedTerm(TermView):
     """A term on recoded rows."""

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dperm.problem import DataBounds, FeatureMap
-from dperm.rows.base import Term, block_counts, real_sum, total_of
+from dperm.rows.base import Copied, Term, block_counts, real_sum, total_of
 from dperm.rows.labelled import LabelRule, Labels, RowRule, rule_of_schema
 from dperm.rows.packed import SPARK_TYPES, Layout
 from dperm.rows.pieces import Cut, Encoded, Recipe, RowEncoding, TableMaker
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 FEW_TASKS = 256
 
 
-class SparkRows:
+class SparkRows(Copied):
     """The rows of a Spark `DataFrame`, as a schema describes them; without one, every column but those named here is a number.
 
     **Guarantee**: executors see rows and send sums to the driver, inside the trusted cluster; only the driver draws noise.
@@ -90,13 +90,11 @@ class SparkRows:
     ) -> None:
         if dtype not in ("float32", "float64"):
             raise ValueError(f"Expected dtype 'float32' or 'float64', found {dtype!r}.")
-        self.schema = schema if schema is None or isinstance(schema, Schema) else Schema.from_dict(schema)
+        self.schema = None if schema is None else Schema.of(schema)
         if self.schema is not None:
             if target is not None:
                 self.schema = self.schema.with_target(target)
-            target = None if self.schema.target is None else self.schema.target.column
-            if target is None:
-                raise ValueError('Expected a target in the schema, found none. Add "target" to the schema.')
+            target = self.schema.declared_target.column
         self.frame = frame
         self.recipe = Recipe(self.schema, (), target, weight, max_weight, None, person, max_rows_per_person, row_id, dtype)
         self.encoding = None if self.schema is None else self.schema.encoding()
@@ -245,9 +243,7 @@ class SparkRows:
 
     def _copy(self, **changes: object) -> SparkRows:
         self._count()
-        other = object.__new__(SparkRows)
-        other.__dict__.update({**self.__dict__, **changes})
-        return other
+        return super()._copy(**changes)
 
     def __repr__(self) -> str:
         return f"SparkRows({self.d} columns)"

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dperm.rows.pieces import Recipe, TableMaker
+from dperm.tables.files import check_different
 from dperm.tables.streams import check_names
 from dperm.words.spelling import closest
 
@@ -58,8 +59,8 @@ def check_frame(frame: DataFrame, recipe: Recipe, maker: TableMaker | None = Non
     found = [str(name) for name in frame.columns]
     if recipe.schema is not None:
         recipe.schema.check(found)
-    elif len(set(found)) != len(found):
-        raise ValueError("Expected column names that differ, found a name twice. Rename the columns of the table.")
+    else:
+        check_different(found)
     if recipe.row_id == "content" and "content" in found:
         raise ValueError('Expected no column named "content" with row_id="content", found one. Rename the column.')
     for word, name in recipe.named.items():

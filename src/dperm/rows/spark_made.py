@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from dperm.rows.pieces import TableMaker
 from dperm.rows.spark import SparkRows
+from dperm.tables.persons import check_limit
 from dperm.tables.schema import Schema
 
 if TYPE_CHECKING:
@@ -40,15 +41,8 @@ class SparkTable:
                 raise ValueError("Expected persons to be declared once, found two declarations. Leave one of them out.")
             person, limit = (groups, max_rows_per_person) if limit is None else (recipe.person, limit)
             found = cls(rows.frame, rows.schema, recipe.target, person, limit)
-        found.check()
+        check_limit(found.person, found.max_rows_per_person)
         return found
-
-    def check(self) -> None:
-        """Refuse persons without a limit, and the other way round, in the words of tables in memory."""
-        if self.person is None and self.max_rows_per_person is not None:
-            raise ValueError("Expected groups= with max_rows_per_person=, found none. Pass the column that names the person.")
-        if self.person is not None and self.max_rows_per_person is None:
-            raise ValueError("Expected max_rows_per_person= with groups=, found none. Pass how many rows of a person may count.")
 
     @property
     def names(self) -> list[str]:

@@ -6,9 +6,8 @@ Each task is a small frozen object that travels as a pickle; dperm must be insta
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -176,12 +175,4 @@ def _wrapped(mark: int) -> int:
 def _record(**values: object) -> pa.RecordBatch:
     import pyarrow as pa
 
-    return pa.RecordBatch.from_pylist([values], schema=pa.schema([(name, _TYPES[name](pa)) for name in values]))
-
-
-_TYPES: dict[str, Callable[[ModuleType], pa.DataType]] = {
-    "counts": lambda pa: pa.binary(),
-    "build": lambda pa: pa.string(),
-    "rows": lambda pa: pa.int64(),
-    "mark": lambda pa: pa.int64(),
-}
+    return pa.RecordBatch.from_pylist([values])  # bytes, text and whole numbers are binary, string and int64 to Arrow

@@ -156,25 +156,31 @@ class Column:
         if self.shape == "smooth":
             return (*replace(self, shape="auto").pieces, self._hats())
         if self.log:
-            low, high = math.log(float(self.low or 1.0)), math.log(float(self.high or 1.0))
-            missing = self.missing if self.missing_number is None else float(Logarithm(low)([self.missing_number])[0])
+            low, high, given = self._drawn
+            missing = self.missing if given is None else given
             return (Column(f"log({self.name})", "numeric", low, high, missing=missing, reader=Logarithm(low), source=self.name),)
         return (self,)
+
+    @property
+    def _drawn(self) -> tuple[float, float, float | None]:
+        """(low, high, declared value of a missing cell) as the feature has them: of the logarithm, where that is the feature."""
+        low, high, given = float(self.low or 0.0), float(self.high or 0.0), self.missing_number
+        if not self.log:
+            return low, high, given
+        low, high = math.log(low), math.log(high)
+        return low, high, None if given is None else float(Logarithm(low)([given])[0])
 
     def _edges(self) -> tuple[float, ...]:
         """The edges of bins: declared, or of equal width (of the logarithm) between the bounds."""
         where = f"column {self.name!r}"
         if not self.log:
             return bin_edges(STEPS if self.bins is None else self.bins, self.low, self.high, where)
-        inside = np.exp(bin_edges(STEPS, math.log(float(self.low or 1.0)), math.log(float(self.high or 1.0)), where))[1:-1]
-        return (float(self.low or 1.0), *(float(edge) for edge in inside), float(self.high or 1.0))
+        inside = np.exp(bin_edges(STEPS, *self._drawn[:2], where))[1:-1]
+        return (float(self.low or 0.0), *(float(edge) for edge in inside), float(self.high or 0.0))
 
     def _hats(self) -> Column:
         """Hat functions beside the number itself; a missing cell has none, or those of the value that is declared for it."""
-        low, high, given = float(self.low or 0.0), float(self.high or 0.0), self.missing_number
-        if self.log:
-            low, high = math.log(low), math.log(high)
-            given = None if given is None else float(Logarithm(low)([given])[0])
+        low, high, given = self._drawn
         given = (low + high) / 2 if self.missing_rule == "middle" else given
         hats = Hats(low, high, self.log, given)
         return Column(f"smooth({self.name})", "categorical", levels=hats.names, reader=hats, source=self.name)

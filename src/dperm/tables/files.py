@@ -6,10 +6,10 @@ no footer, a partition with other types is compared with the first one, a ragged
 
 from __future__ import annotations
 
-import queue
 import re
-import threading
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.csv
     import pyarrow.dataset as ds
 
 NUMBERED = re.compile(r":? Row #\d")
-NULL_WORDS = ["", "NA", "NaN", "null"]
 SUFFIXES = {
     ".csv": "csv",
     ".parquet": "parquet",
@@ -121,8 +121,7 @@ class Files:
                     found = pa.ipc.open_file(file).schema
             else:
                 return dict.fromkeys(csv_header(Path(name)), pa.string())
-        if len(set(found.names)) != len(found.names):
-            raise ValueError("Expected column names that differ, found a name twice. Rename the columns of the table.")
+        check_different(found.names)
         return {field.name: field.type for field in found}
 
     def _partition_types(self, name: str) -> dict[str, object]:
@@ -196,11 +195,8 @@ class Files:
 
         options = None
         if self.format == "csv":
-            options = ds.CsvFragmentScanOptions(
-                # A cell that is no UTF-8 is a missing cell, not a broken file: `dperm.tables.cells` reads the bytes.
-                convert_options=pyarrow.csv.ConvertOptions(check_utf8=False, strings_can_be_null=True, null_values=NULL_WORDS),
-                read_options=pyarrow.csv.ReadOptions(block_size=1 << 20),
-            )
+            read = pyarrow.csv.ReadOptions(block_size=1 << 20)
+            options = ds.CsvFragmentScanOptions(convert_options=as_text(columns), read_options=read)
         yield from self.dataset.to_batches(
             columns=list(columns),
             batch_size=size,
@@ -211,49 +207,21 @@ class Files:
 
     def fingerprint(self) -> list[list[object]]:
         """Name, size and time of every file: what a cache must match."""
-        found = []
-        for name in self.names:
-            state = Path(name).stat()
-            found.append([name, state.st_size, state.st_mtime_ns])
-        return found
+        states = [(name, Path(name).stat()) for name in self.names]
+        return [[name, state.st_size, state.st_mtime_ns] for name, state in states]
 
 
 def ahead(batches: Iterator[pa.RecordBatch], count: int) -> Iterator[pa.RecordBatch]:
     """The same batches, with up to `count` of them read by another thread while the caller works."""
-    waiting: queue.Queue[tuple[pa.RecordBatch | None, BaseException | None]] = queue.Queue(count)
-    ended = threading.Event()
-
-    def put(item: tuple[pa.RecordBatch | None, BaseException | None]) -> bool:
-        while not ended.is_set():
-            try:
-                waiting.put(item, timeout=0.1)
-                return True
-            except queue.Full:
-                continue
-        return False
-
-    def read() -> None:
+    with ThreadPoolExecutor(1, "dperm read-ahead") as pool:
+        waiting = deque(pool.submit(next, batches, None) for _ in range(count))
         try:
-            for batch in batches:
-                if not put((batch, None)):
-                    return
-            put((None, None))
-        except BaseException as error:  # handed to the caller, who raises it
-            put((None, error))
-
-    reader = threading.Thread(target=read, name="dperm read-ahead", daemon=True)
-    reader.start()
-    try:
-        while True:
-            batch, error = waiting.get()
-            if error is not None:
-                raise error
-            if batch is None:
-                return
-            yield batch
-    finally:  # also when the caller stops early
-        ended.set()
-        reader.join()
+            while (batch := waiting.popleft().result()) is not None:
+                waiting.append(pool.submit(next, batches, None))
+                yield batch
+        finally:  # also when the caller stops early
+            for job in waiting:
+                job.cancel()
 
 
 def _plain(file: Path, root: Path) -> bool:
@@ -273,9 +241,25 @@ def csv_header(file: Path) -> list[str]:
         )
     with pyarrow.csv.open_csv(pa.BufferReader(line)) as reader:
         names = list(reader.schema.names)
+    check_different(names)
+    return names
+
+
+def as_text(columns: Sequence[str]) -> pyarrow.csv.ConvertOptions:
+    """How a CSV is read: every cell as text. One that is no UTF-8 is a missing cell, no broken file: `cells.py` reads bytes."""
+    import pyarrow as pa
+    import pyarrow.csv
+
+    types = dict.fromkeys(columns, pa.string())
+    return pyarrow.csv.ConvertOptions(
+        check_utf8=False, column_types=types, strings_can_be_null=True, null_values=["", "NA", "NaN", "null"]
+    )
+
+
+def check_different(names: Sequence[str]) -> None:
+    """Refuse a table in which two columns have one name."""
     if len(set(names)) != len(names):
         raise ValueError("Expected column names that differ, found a name twice. Rename the columns of the table.")
-    return names
 
 
 def _first_record(file: Path) -> bytes:

@@ -45,6 +45,14 @@ def unit_of(groups: object) -> str:
     return "row" if groups is None else "person"
 
 
+def check_limit(groups: object, limit: int | None) -> None:
+    """Refuse persons without a limit, and the other way round."""
+    if groups is None and limit is not None:
+        raise ValueError("Expected groups= with max_rows_per_person=, found none. Pass the column that names the person.")
+    if groups is not None and limit is None:
+        raise ValueError("Expected max_rows_per_person= with groups=, found none. Pass how many rows of a person may count.")
+
+
 def person_order(groups: object, weight: np.ndarray) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """(an order of the rows in which those of a person follow each other, the person of each row in that order).
 
@@ -74,12 +82,9 @@ def person_weights(
     >>> person_weights(["a", "a", "b"], 1, None, 3)
     (array([1., 0., 1.]), 1)
     """
-    if groups is None:
-        if limit is not None:
-            raise ValueError("Expected groups= with max_rows_per_person=, found none. Pass the column that names the person.")
+    check_limit(groups, limit)
+    if groups is None or limit is None:
         return weight, 1
-    if limit is None:
-        raise ValueError("Expected max_rows_per_person= with groups=, found none. Pass how many rows of a person may count.")
     people = column(groups, exact=True)
     if people.shape != (n,):
         raise ValueError("Expected groups= with one entry per row, found another number of them. Pass one id for every row.")

@@ -31,8 +31,10 @@ from dperm.tables.cells import codes, numbers
 from dperm.tables.column import Column, TargetColumn, described, scaled
 from dperm.tables.drafts import column_types, drafted
 from dperm.tables.encoding import Encoding
+from dperm.tables.files import check_different
 from dperm.tables.gaps import kept_entries
 from dperm.tables.interactions import Interaction, declared_pairs, products
+from dperm.tables.streams import check_names
 from dperm.tables.transforms import Hats
 from dperm.words.spelling import closest, scalars
 
@@ -139,6 +141,20 @@ class Schema:
         return cls(tuple(columns), declared, name, norm, declared_pairs(spec.get("interactions")))
 
     @classmethod
+    def of(cls, declared: Schema | Mapping[str, Any] | str | Path) -> Schema:
+        """A schema in any form: itself, its JSON form, or the path of a file."""
+        if isinstance(declared, Schema):
+            return declared
+        return cls.from_dict(declared) if isinstance(declared, Mapping) else cls.load(declared)
+
+    @property
+    def declared_target(self) -> TargetColumn:
+        """The target, where there must be one."""
+        if self.target is None:
+            raise ValueError('Expected a target in the schema, found none. Add "target" to the schema.')
+        return self.target
+
+    @classmethod
     def load(cls, path: str | Path) -> Schema:
         """Read JSON or TOML."""
         from dperm.tables.json_files import read_json
@@ -215,8 +231,7 @@ class Schema:
 
     def check(self, found: list[str], *, with_target: bool = True, fitted: bool = False) -> None:
         """The table's columns against the declared ones; raises before anything is spent. `fitted`: the schema is a model's."""
-        if len(set(found)) != len(found):
-            raise ValueError("Expected column names that differ, found a name twice. Rename the columns of the table.")
+        check_different(found)
         needed = [c.name for c in self.columns if c.type != "ignored"]
         if with_target and self.target is not None:
             needed.append(self.target.column)
@@ -226,11 +241,7 @@ class Schema:
                 f"Expected the columns that the model was fitted on, found a table without {', '.join(map(repr, absent))}."
                 f"{closest(absent[0], found)} Add them to the table; their cells may be empty."
             )
-        if absent:
-            raise ValueError(
-                f"Expected the declared columns {', '.join(map(repr, absent))}, found {', '.join(map(repr, found[:30]))}."
-                f"{closest(absent[0], found)} Correct the names in the schema, or mark a column as ignored."
-            )
+        check_names(needed, found)
 
     def features(self, cells: Mapping[str, object]) -> np.ndarray:
         """Raw feature matrix from columns of cells; encode it with `encoding().transform`."""
@@ -266,9 +277,7 @@ class Schema:
 
     def labels(self, cells: object) -> np.ndarray:
         """Target cells as class labels (in the type of the declared classes) or numbers; unknown → None or NaN."""
-        target = self.target
-        if target is None:
-            raise ValueError("Expected a target in the schema, found none. Add \"target\" or pass --target.")
+        target = self.declared_target
         if target.type != "classes":
             return numbers(cells)
         code = codes(cells, target.classes or ())

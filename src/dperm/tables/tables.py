@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypeGuard
 import numpy as np
 
 from dperm.tables.cells import column, numbers
-from dperm.tables.files import NULL_WORDS, NUMBERED, SUFFIXES, Files, csv_header
+from dperm.tables.files import NUMBERED, SUFFIXES, Files, as_text, check_different, csv_header
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -104,8 +104,7 @@ def _check_types(X: object) -> None:
             raise ValueError(f"Expected an array of numbers, found the type {kind}. Pass numbers, e.g. days since a date.")
         return
     found = X.schema.types if hasattr(X, "column_names") else getattr(X, "dtypes", ())
-    if len(set(column_names(X))) != len(column_names(X)):
-        raise ValueError("Expected column names that differ, found a name twice. Rename the columns of the table.")
+    check_different(column_names(X))
     for name, kind in zip(column_names(X), found):
         if not _is_numeric(kind):
             raise ValueError(
@@ -210,15 +209,8 @@ def _read_parquet(file: Path, columns: list[str] | None) -> pa.Table:
 
 
 def _read_csv(file: Path) -> pa.Table:
-    import pyarrow as pa
     import pyarrow.csv
 
     names = csv_header(file)
     _check_separator(file, names)
-    options = pyarrow.csv.ConvertOptions(
-        check_utf8=False,  # a cell that is no UTF-8 is missing: `dperm.tables.cells` reads the bytes
-        column_types={name: pa.string() for name in names},
-        strings_can_be_null=True,
-        null_values=NULL_WORDS,
-    )
-    return pyarrow.csv.read_csv(file, convert_options=options)
+    return pyarrow.csv.read_csv(file, convert_options=as_text(names))

@@ -26,7 +26,7 @@ from dperm.problem.arrays import Matrix, is_sparse
 from dperm.rows.base import Block, Rows
 from dperm.rows.exact import Counted, Pair, whole
 from dperm.rows.gaps import Filling
-from dperm.rows.recoded import RecodedRows
+from dperm.rows.recoded import RecodedRows, RowView
 from dperm.tables.gaps import is_gap
 from dperm.terms.affine import Features, settled
 from dperm.terms.gridded import DenseGrid, SparseGrid, gridded, scaled
@@ -127,21 +127,11 @@ class Curved:
 
 
 @dataclass(frozen=True, eq=False)
-class Curving:
+class Curving(RowView):
     """Rows that hold their cells (`CellFilling`) as `Curved` rows; row by row."""
 
-    def block(self, block: Block) -> Block:
-        def curved() -> Block:
-            return Block(Curved(block.X, ones_of(block.memory[KEPT])), block.y, block.weight, block.start)
-
-        found: Block = block.remember((self, "curved"), curved)
-        return found
-
-    def of(self, rows: Rows) -> tuple[Rows, None]:
-        return RecodedRows(rows, self), None
-
-    def unseen(self) -> None:
-        return None
+    def seen(self, block: Block) -> Block:
+        return Block(Curved(block.X, ones_of(block.memory[KEPT])), block.y, block.weight, block.start)
 
 
 def ones_of(cells: Cells) -> csr_array:

@@ -67,23 +67,26 @@ def between(xp: Namespace, weight: Array, high: float) -> Array:
     return xp.minimum(xp.maximum(weight, xp.zeros_like(weight)), xp.full_like(weight, high))
 
 
+def sloped(xp: Namespace, term: GradientTerm, X: Array, y: Array) -> tuple[Array, Array]:
+    """(φ', z) of every row, before weight and clip."""
+    Z = mapped(xp, X, term.features)
+    return device_slopes(xp, term.loss, device_margins(xp, term.loss, Z, term.w), y), Z
+
+
 def gradient(xp: Namespace, term: GradientTerm, X: Array, y: Array, weight: Array | None) -> Pairs:
     """The weight belongs to the gradient that is clipped."""
-    Z = mapped(xp, X, term.features)
-    slopes = device_slopes(xp, term.loss, device_margins(xp, term.loss, Z, term.w), y)
+    slopes, Z = sloped(xp, term, X, y)
     yield shortened(xp, slopes if weight is None else slopes * weight[:, None], Z, term.clip), Z
 
 
 def unclipped(xp: Namespace, term: GradientTerm, X: Array, y: Array, weight: Array | None) -> Pairs:
-    Z = mapped(xp, X, term.features)
-    slopes = device_slopes(xp, term.loss, device_margins(xp, term.loss, Z, term.w), y)
+    slopes, Z = sloped(xp, term, X, y)
     yield (slopes if weight is None else slopes * weight[:, None]), Z
 
 
 def weighted(xp: Namespace, term: GradientTerm, most: float, X: Array, y: Array, weight: Array | None) -> Pairs:
     """The weight, at most `most`, acts on the clipped gradient."""
-    Z = mapped(xp, X, term.features)
-    slopes = device_slopes(xp, term.loss, device_margins(xp, term.loss, Z, term.w), y)
+    slopes, Z = sloped(xp, term, X, y)
     slopes = shortened(xp, slopes, Z, term.clip)
     yield (slopes if weight is None else slopes * between(xp, weight, most)[:, None]), Z
 

@@ -33,7 +33,7 @@ from dperm.terms.gridded import DenseGrid, gridded, on_grid, scaled
 from dperm.terms.heads_device import TensorDirections, WhiteTensors, unit_moments
 from dperm.terms.mixing import Mixing
 from dperm.terms.moments import smat
-from dperm.terms.network import present
+from dperm.terms.statistics import present
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -13,11 +13,9 @@ from numpy.typing import NDArray
 
 from dperm.problem import Loss, Problem
 from dperm.rows.base import Block
-from dperm.rows.exact import Pair, Paired
 from dperm.terms.affine import Features, settled
-from dperm.terms.ball import in_ball
 from dperm.terms.gridded import gridded, scaled
-from dperm.terms.moments import design, moments_of, row_weights
+from dperm.terms.moments import Moments, design, row_weights
 
 Vector = NDArray[np.float64]
 
@@ -29,7 +27,7 @@ def information_term(problem: Problem, w: Vector) -> InformationTerm:
 
 
 @dataclass(frozen=True, eq=False)
-class InformationTerm(Paired):
+class InformationTerm(Moments):
     """svec(Σ weight·φ''(⟨z, w⟩, y)·zzᵀ), φ'' ≤ `curvature`, ‖z‖ ≤ norm, weights in [0, 1].
 
     **Sensitivity** curvature·norm² for a row nulled, added or removed, √2 times that for one replaced: the Frobenius norm of
@@ -42,18 +40,11 @@ class InformationTerm(Paired):
     norm: float
     curvature: float
 
-    def factors(self, block: Block) -> list[Pair]:
+    def vectors(self, block: Block) -> Vector:
         margins = gridded(block, self.features).margins(self.w)
         bent = np.minimum(np.asarray(self.loss.curvature(margins, block.y), dtype=np.float64), self.curvature)
         weight = row_weights(block) * np.maximum(settled(bent), 0.0)
-        c = in_ball(scaled(design(block, self.features), np.sqrt(weight)), math.sqrt(self.row_bound))
-        return [Pair(c, c)]
-
-    def units(self, total: NDArray[np.longdouble]) -> Vector:
-        return moments_of(total, self.row_bound)
-
-    def sensitivity(self, relation: str) -> float:
-        return (math.sqrt(2.0) if relation == "replace-one" else 1.0) * self.row_bound
+        return scaled(design(block, self.features), np.sqrt(weight))
 
     @property
     def row_bound(self) -> float:

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dperm.problem.arrays import Matrix, dense
-from dperm.rows.base import Block, Rows
-from dperm.rows.recoded import RecodedRows
+from dperm.rows.base import Block
+from dperm.rows.recoded import RowView
 from dperm.terms.gridded import BITS, exponents, scaled
 
 Vector = NDArray[np.float64]
@@ -28,7 +28,7 @@ MOST_COLUMNS = 2**11
 
 
 @dataclass(frozen=True, eq=False)
-class Mixing:
+class Mixing(RowView):
     """The rows T·(scale∘(x - shift)); T is symmetric. A row with an entry that is no finite number stays one."""
 
     shift: Vector
@@ -38,12 +38,6 @@ class Mixing:
     def __post_init__(self) -> None:
         if len(self.turn) > MOST_COLUMNS:
             raise ValueError(f"Expected at most {MOST_COLUMNS} columns, found {len(self.turn)}.")
-
-    def of(self, rows: Rows) -> tuple[Rows, None]:
-        return RecodedRows(rows, self), None
-
-    def unseen(self) -> None:
-        return None
 
     def block(self, block: Block) -> Block:
         """The block mapped, kept with it until another map asks; a map sent to a worker again finds what the first one left."""

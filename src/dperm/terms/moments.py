@@ -51,37 +51,6 @@ def smat(coordinates: Vector, p: int) -> Vector:
     return matrix
 
 
-@dataclass(frozen=True, eq=False)
-class GramTerm(Paired):
-    """svec(Σ weight·a aᵀ) with a = (z, target_scale·y), or a = z when target_scale is 0; ‖a‖ ≤ norm, weights in [0, W].
-
-    **Sensitivity** W·norm² for one row nulled, added or removed: ‖aaᵀ‖_F = ‖a‖². √2·W·norm² for one replaced:
-    ‖v·aaᵀ - w·bbᵀ‖_F² = v²‖a‖⁴ + w²‖b‖⁴ - 2vw⟨a, b⟩² ≤ 2·W²·norm⁴, with equality for orthogonal rows of full norm.
-    """
-
-    features: Features
-    norm: float
-    target_scale: float = 0.0
-    max_weight: float = 1.0
-
-    def factors(self, block: Block) -> list[Pair]:
-        z = design(block, self.features)
-        if self.target_scale:
-            z = np.column_stack([z, self.target_scale * np.asarray(block.y, dtype=np.float64)])
-        c = in_ball(scaled(z, np.sqrt(row_weights(block, self.max_weight))), math.sqrt(self.row_bound))
-        return [Pair(c, c)]
-
-    def units(self, total: NDArray[np.longdouble]) -> Vector:
-        return moments_of(total, self.row_bound)
-
-    def sensitivity(self, relation: str) -> float:
-        return (math.sqrt(2.0) if kappa(relation) == 2 else 1.0) * self.norm**2 * self.max_weight
-
-    @property
-    def row_bound(self) -> float:
-        return self.norm**2 * self.max_weight
-
-
 class Moments(Paired):
     """svec(Σ c cᵀ) with ‖c‖² ≤ `row_bound`, which a subclass says: the diagonal, then √2 times what is above it.
 
@@ -93,11 +62,46 @@ class Moments(Paired):
     def row_bound(self) -> float:
         raise NotImplementedError
 
+    def vectors(self, block: Block) -> Vector:
+        """The c of every row; one that is longer is cut."""
+        raise NotImplementedError
+
+    def factors(self, block: Block) -> list[Pair]:
+        c = in_ball(self.vectors(block), math.sqrt(self.row_bound))
+        return [Pair(c, c)]
+
     def units(self, total: NDArray[np.longdouble]) -> Vector:
         return moments_of(total, self.row_bound)
 
     def sensitivity(self, relation: str) -> float:
         return math.sqrt(kappa(relation)) * self.row_bound
+
+
+@dataclass(frozen=True, eq=False)
+class GramTerm(Moments):
+    """svec(Σ weight·a aᵀ) with a = (z, target_scale·y), or a = z when target_scale is 0; ‖a‖ ≤ norm, weights in [0, W].
+
+    **Sensitivity** W·norm² for one row nulled, added or removed: ‖aaᵀ‖_F = ‖a‖². √2·W·norm² for one replaced:
+    ‖v·aaᵀ - w·bbᵀ‖_F² = v²‖a‖⁴ + w²‖b‖⁴ - 2vw⟨a, b⟩² ≤ 2·W²·norm⁴, with equality for orthogonal rows of full norm.
+    """
+
+    features: Features
+    norm: float
+    target_scale: float = 0.0
+    max_weight: float = 1.0
+
+    def vectors(self, block: Block) -> Vector:
+        z = design(block, self.features)
+        if self.target_scale:
+            z = np.column_stack([z, self.target_scale * np.asarray(block.y, dtype=np.float64)])
+        return scaled(z, np.sqrt(row_weights(block, self.max_weight)))
+
+    def sensitivity(self, relation: str) -> float:
+        return (math.sqrt(2.0) if kappa(relation) == 2 else 1.0) * self.norm**2 * self.max_weight
+
+    @property
+    def row_bound(self) -> float:
+        return self.norm**2 * self.max_weight
 
 
 @dataclass(frozen=True, eq=False)

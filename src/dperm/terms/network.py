@@ -20,20 +20,15 @@ from dperm.problem.arrays import Matrix, dense
 from dperm.rows.base import Block
 from dperm.rows.exact import MOST_PRODUCT, Pair, Paired, whole
 from dperm.terms.affine import Features, settled
-from dperm.terms.ball import in_ball
 from dperm.terms.gridded import DenseGrid, on_grid, scaled, squares
-from dperm.terms.moments import moments_of
+from dperm.terms.moments import Moments
+from dperm.terms.statistics import present
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 Vector = NDArray[np.float64]
 STEPS = 2.0**20  # of numbers in [-1, 1], and of a left factor of full length
-
-
-def present(block: Block) -> Vector:
-    """1 for a row that takes part, 0 for a null row."""
-    return np.ones(len(block.y)) if block.weight is None else np.asarray(block.weight > 0, dtype=np.float64)
 
 
 @dataclass(frozen=True)
@@ -64,7 +59,7 @@ def column_sum(values: np.ndarray) -> Vector:
 
 
 @dataclass(frozen=True, eq=False)
-class SecondMoments(Paired):
+class SecondMoments(Moments):
     """Σ x xᵀ of mapped rows as a vector: the diagonal, then √2 times what is above it, so that ℓ2 and Frobenius norms agree.
 
     **Sensitivity**: ‖x xᵀ‖_F = ‖x‖² ≤ 1 for one row present or absent; √2 for one replaced, because ‖x xᵀ - y yᵀ‖_F² =
@@ -73,26 +68,12 @@ class SecondMoments(Paired):
 
     rows: RowMap
 
-    def factors(self, block: Block) -> list[Pair]:
-        c = in_ball(scaled(self.rows(block.X), present(block)), 1.0)
-        return [Pair(c, c)]
-
-    def units(self, total: np.ndarray) -> Vector:
-        return moments_of(total, 1.0)
-
-    def sensitivity(self, relation: str) -> float:
-        return math.sqrt(2.0) if kappa(relation) == 2 else 1.0
+    def vectors(self, block: Block) -> Vector:
+        return scaled(self.rows(block.X), present(block))
 
     @property
     def row_bound(self) -> float:
-        return math.sqrt(2.0)
-
-
-def symmetric(values: Vector, d: int) -> np.ndarray:
-    """The matrix that `SecondMoments` wrote as a vector."""
-    total = np.zeros((d, d))
-    total[np.triu_indices(d, 1)] = np.asarray(values[d:]) / math.sqrt(2.0)
-    return np.asarray(total + total.T + np.diag(values[:d]))
+        return 1.0
 
 
 @dataclass(frozen=True, eq=False)

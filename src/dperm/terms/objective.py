@@ -56,21 +56,21 @@ class WeightedRows:
         """Weights in the shape that `Features` takes."""
         return w if self.loss.margins == 1 else w.reshape(self.loss.margins, -1)
 
-    def factors(self, block: Block) -> tuple[Vector, Vector]:
-        """(cap factor, weight ω·W_i) of every row, kept with the block."""
-        cap, weight = block.remember((self.features.key, "cap", self.row_radius, self.row_cap), lambda: self._factors(block))
-        if block.weight is not None:
-            weight = weight * np.clip(block.weight, 0.0, self.max_weight)
-        return cap, weight
-
-    def _factors(self, block: Block) -> tuple[Vector, Vector]:
-        return self.capped(np.sqrt(self.features.squared_norms(in_double(block.X))))
-
-    def capped(self, norms: Vector) -> tuple[Vector, Vector]:
+    def factors(self, norms: Vector) -> tuple[Vector, Vector]:
         """(cap factor, ω) of rows with these norms."""
         sizes = np.maximum(norms, 1e-200)
         cap = np.minimum(1.0, self.row_cap / sizes)
         return cap, np.minimum(1.0, self.row_radius / (sizes * cap))
+
+    def weighed(self, omega: Vector, block: Block) -> Vector:
+        """ω·W_i of every row."""
+        return omega if block.weight is None else omega * np.clip(block.weight, 0.0, self.max_weight)
+
+    def capped(self, block: Block, w: Vector) -> tuple[Matrix, Vector, Vector, Vector]:
+        """(rows in double precision, cap factor, weight, margins of the capped rows); factors are kept with the block."""
+        X, kept = in_double(block.X), (self.features.key, "cap", self.row_radius, self.row_cap)
+        cap, omega = block.remember(kept, lambda: self.factors(np.sqrt(self.features.squared_norms(X))))
+        return X, cap, self.weighed(omega, block), scaled(self.features.margins(X, self.shaped(w)), cap)
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,9 +85,8 @@ class MinimiserTerm:
     hessian: bool
 
     def __call__(self, block: Block) -> Vector:
-        rows, X = self.rows, in_double(block.X)
-        cap, weight = rows.factors(block)
-        margins = scaled(rows.features.margins(X, rows.shaped(self.w)), cap)
+        rows = self.rows
+        X, cap, weight, margins = rows.capped(block, self.w)
         slopes = scaled(np.asarray(rows.loss.slope(margins, block.y), dtype=np.float64), weight * cap)
         gradient = rows.features.pull(X, slopes).reshape(-1)
         if not self.hessian:
@@ -131,11 +130,9 @@ class CappedGradientTerm(Pulled):
         return self.rows.gradient_bound
 
     def slopes(self, block: Block, grid: Grid) -> Vector:
-        cap, weight = self.rows.capped(grid.norms)
-        if block.weight is not None:
-            weight = weight * np.clip(block.weight, 0.0, self.rows.max_weight)
+        cap, omega = self.rows.factors(grid.norms)
         margins = scaled(grid.margins(self.rows.shaped(self.w)), cap)
-        return scaled(np.asarray(self.rows.loss.slope(margins, block.y), dtype=np.float64), weight * cap)
+        return scaled(np.asarray(self.rows.loss.slope(margins, block.y), dtype=np.float64), self.rows.weighed(omega, block) * cap)
 
     def device_pairs(self, xp: Namespace, X: Array, y: Array, weight: Array | None) -> Pairs:
         return device.minimiser(xp, self, X, y, weight)
@@ -150,9 +147,8 @@ class HessianProductTerm:
     direction: Vector
 
     def __call__(self, block: Block) -> Vector:
-        rows, X = self.rows, in_double(block.X)
-        cap, weight = rows.factors(block)
-        margins = scaled(rows.features.margins(X, rows.shaped(self.w)), cap)
+        rows = self.rows
+        X, cap, weight, margins = rows.capped(block, self.w)
         moved = scaled(rows.features.margins(X, rows.shaped(self.direction)), cap)
         curvatures = np.asarray(rows.loss.curvature(margins, block.y), dtype=np.float64)
         slopes = curvatures * moved if moved.ndim == 1 else np.einsum("ikl,il->ik", curvatures, moved)

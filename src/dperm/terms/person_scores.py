@@ -10,19 +10,17 @@ from numpy.typing import NDArray
 
 from dperm.privacy import kappa
 from dperm.rows.base import Block
-from dperm.rows.exact import Pair, Paired
 from dperm.terms.affine import settled
-from dperm.terms.ball import in_ball
 from dperm.terms.gridded import scaled
 from dperm.terms.inference import Score, weighted
-from dperm.terms.moments import moments_of
+from dperm.terms.moments import Moments
 from dperm.terms.softmax import SoftmaxScore, crossed
 
 Vector = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class PersonScores(Paired):
+class PersonScores(Moments):
     """svec(Σ_persons S·Sᵀ), S = Σ s_i the sum of a person's scores s_i = ω·ψ·u (ω·s ⊗ u for several classes), at most k of them.
 
     ‖s_i‖ ≤ t·R, so ‖S‖ ≤ k·t·R, where it is cut once more, and ‖SSᵀ‖_F ≤ (k·t·R)²; √2 times that for a person who is replaced.
@@ -45,18 +43,14 @@ class PersonScores(Paired):
             found = scaled(score.features.dense(block.X), settled(np.asarray(weight * rows.slope * rows.stretch)))
         return scaled(np.nan_to_num(found, posinf=0.0, neginf=0.0), np.all(np.isfinite(found), axis=1).astype(np.float64))
 
-    def factors(self, block: Block) -> list[Pair]:
+    def vectors(self, block: Block) -> Vector:
         if block.person is None:
             raise ValueError("Expected rows in the order of persons, found rows without owners. Nothing was released.")
         sums = self.single(block)
         if len(sums):
             first = np.flatnonzero(np.diff(block.person, prepend=block.person[:1] - 1))
             sums = np.add.reduceat(sums, first, axis=0)
-        c = in_ball(sums, math.sqrt(self.row_bound))
-        return [Pair(c, c)]
-
-    def units(self, total: NDArray[np.longdouble]) -> Vector:
-        return moments_of(total, self.row_bound)
+        return sums
 
     def sensitivity(self, relation: str) -> float:
         return math.sqrt(kappa(relation)) * self.row_bound / self.most

@@ -21,9 +21,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dperm.rows.base import Block, Rows
+from dperm.rows.base import Block
 from dperm.rows.exact import whole
-from dperm.rows.recoded import RecodedRows
+from dperm.rows.recoded import RowView
 from dperm.tables.gaps import GAP, is_gap
 from dperm.tables.scale import OCTAVES, SMALLEST, decoded
 from dperm.terms.statistics import Histogram, present
@@ -121,7 +121,7 @@ def tight_ranges(counts: Vector, low: Vector, high: Vector, noise: float, n: int
 
 
 @dataclass(frozen=True, eq=False)
-class Recoding:
+class Recoding(RowView):
     """Private columns decoded, clipped to their released range and mapped to [-1/2, 1/2]; other columns and missing cells as they
     are, so that a missing cell becomes the middle of the range."""
 
@@ -129,23 +129,13 @@ class Recoding:
     low: Vector
     high: Vector
 
-    def block(self, block: Block) -> Block:
-        def recoded() -> Block:
-            X = np.array(block.X, dtype=np.float64)
-            for place, j in enumerate(self.columns):
-                low, high = self.low[place], self.high[place]
-                inside = (np.clip(decoded(X[:, j]), low, high) - (low + high) / 2) / (high - low)
-                X[:, j] = np.where(is_gap(X[:, j]), GAP, inside + 0.0)
-            return Block(X, block.y, block.weight, block.start, person=block.person)
-
-        found: Block = block.remember((self, "recoded"), recoded)
-        return found
-
-    def of(self, rows: Rows) -> tuple[Rows, None]:
-        return RecodedRows(rows, self), None
-
-    def unseen(self) -> None:
-        return None
+    def seen(self, block: Block) -> Block:
+        X = np.array(block.X, dtype=np.float64)
+        for place, j in enumerate(self.columns):
+            low, high = self.low[place], self.high[place]
+            inside = (np.clip(decoded(X[:, j]), low, high) - (low + high) / 2) / (high - low)
+            X[:, j] = np.where(is_gap(X[:, j]), GAP, inside + 0.0)
+        return Block(X, block.y, block.weight, block.start, person=block.person)
 
 
 def private_columns(kinds: Sequence[str]) -> tuple[int, ...]:

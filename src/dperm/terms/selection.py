@@ -22,9 +22,11 @@ from numpy.typing import NDArray
 from dperm.privacy import kappa
 from dperm.problem import DataBounds, FeatureMap
 from dperm.problem.arrays import is_sparse
-from dperm.rows.base import Block, Rows, RowsView, Term, TermView
+from dperm.rows.base import Block, Rows
 from dperm.rows.exact import Pair, Paired, Tallied, whole
+from dperm.rows.recoded import RecodedRows, RowView
 from dperm.terms.sparse_rows import canonical
+from dperm.terms.statistics import present
 
 Vector = NDArray[np.float64]
 STEPS = 2.0**20  # of each factor of a correlation
@@ -56,9 +58,8 @@ class CentredLabelSum(Tallied):
     spread: float
 
     def tally(self, block: Block) -> Vector:
-        present = 1.0 if block.weight is None else (block.weight > 0).astype(np.float64)
         cut = np.clip(np.asarray(block.y, dtype=np.float64) - self.middle, -self.spread, self.spread)
-        return np.array([np.sum(whole(present * cut, self.spread))])
+        return np.array([np.sum(whole(present(block) * cut, self.spread))])
 
     def sensitivity(self, relation: str) -> float:
         return kappa(relation) * self.spread
@@ -105,51 +106,34 @@ class CorrelationTerm(Paired):
 
 
 @dataclass(frozen=True, eq=False)
-class OnColumns(TermView):
-    """Another term, shown only the chosen columns: it clips what it is shown."""
-
-    columns: tuple[int, ...]
-
-    def seen(self, block: Block) -> Block:
-        narrow: Block = block.remember(("columns", self.columns), lambda: self._narrow(block))
-        return narrow
-
-    def _narrow(self, block: Block) -> Block:
-        X = block.X[:, list(self.columns)]
-        if not is_sparse(X):
-            X = np.ascontiguousarray(X, dtype=np.float64)
-        return Block(X, block.y, block.weight, block.start)
-
-
-@dataclass(frozen=True, eq=False)
-class ColumnRows(RowsView):
+class ColumnRows(RecodedRows):
     """Rows with only the chosen columns."""
 
-    columns: tuple[int, ...]
+    recoding: Columns
 
     @property
     def d(self) -> int:
-        return len(self.columns)
+        return len(self.recoding.columns)
 
     def bounded(self, data: DataBounds, feature_map: FeatureMap | None = None) -> ColumnRows:
         """Refused: the rows below are bounded already, and a second rule would not be the declared one."""
         raise RuntimeError("Expected rows that are bounded already, found a second set of bounds.")
 
-    def sum(self, term: Term, step: float) -> Vector:
-        return self.rows.sum(OnColumns(term, self.columns), step)
-
 
 @dataclass(frozen=True)
-class Columns:
-    """The view of rows that shows only the chosen columns."""
+class Columns(RowView):
+    """The view of rows that shows only the chosen columns: a term clips what it is shown."""
 
     columns: tuple[int, ...]
 
-    def of(self, rows: Rows) -> tuple[Rows, None]:
-        return ColumnRows(rows, self.columns), None
+    def seen(self, block: Block) -> Block:
+        X = block.X[:, list(self.columns)]
+        if not is_sparse(X):
+            X = np.ascontiguousarray(X, dtype=np.float64)
+        return Block(X, block.y, block.weight, block.start)
 
-    def unseen(self) -> None:
-        return None
+    def of(self, rows: Rows) -> tuple[Rows, None]:
+        return ColumnRows(rows, self), None
 
 
 def reaches(kinds: Sequence[str]) -> Vector:

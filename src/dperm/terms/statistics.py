@@ -55,10 +55,6 @@ def present(block: Block) -> Vector:
     return np.asarray(block.weight > 0, dtype=np.float64)
 
 
-def _replaced(relation: str) -> bool:
-    return kappa(relation) == 2
-
-
 PLAIN = Features()
 
 
@@ -129,7 +125,7 @@ class SquareSum(Paired):
         return centred_squares(total, self.features.shift, self.radius)
 
     def sensitivity(self, relation: str) -> float:
-        return (math.sqrt(2.0) if _replaced(relation) else 1.0) * self.radius**2
+        return math.sqrt(kappa(relation)) * self.radius**2
 
     @property
     def row_bound(self) -> float:
@@ -210,22 +206,23 @@ def upper_quantile(counts: Vector, top: float, n: float, level: float) -> float:
 class RowCount(Counted):
     """Number of rows that take part. **Sensitivity** 1 under every relation: one row's indicator is 0 or 1."""
 
+    def counted(self, block: Block) -> Vector:
+        """The indicator of every row."""
+        return present(block)
+
     def tally(self, block: Block) -> Vector:
-        return np.array([np.sum(whole(present(block), 1.0))])
+        return np.array([np.sum(whole(self.counted(block), 1.0))])
 
     def sensitivity(self, relation: str) -> float:
         return 1.0
 
 
 @dataclass(frozen=True, eq=False)
-class PositiveCount(Counted):
-    """Number of rows with label +1. **Sensitivity** 1 under every relation: one row's indicator is 0 or 1."""
+class PositiveCount(RowCount):
+    """Number of rows with label +1, each counted as by `RowCount`."""
 
-    def tally(self, block: Block) -> Vector:
-        return np.array([np.sum(whole(present(block) * (np.asarray(block.y) > 0), 1.0))])
-
-    def sensitivity(self, relation: str) -> float:
-        return 1.0
+    def counted(self, block: Block) -> Vector:
+        return present(block) * (np.asarray(block.y) > 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -241,7 +238,7 @@ class LabelSum(Tallied):
 
     def sensitivity(self, relation: str) -> float:
         # A null row adds 0, which may lie outside [low, high]: the difference is then one label's size.
-        return max(self.high - self.low, self.row_bound) if _replaced(relation) else self.row_bound
+        return max(self.high - self.low, self.row_bound) if kappa(relation) == 2 else self.row_bound
 
     @property
     def row_bound(self) -> float:
@@ -280,5 +277,3 @@ def gradient_term(loss: Loss, w: Vector, clip: float, features: Features, max_we
         return GradientTerm(loss, w, clip, features)
     return WeightedGradientTerm(loss, w, clip, features, max_weight)
 
-
-# One shared object, so that the norms of the stored rows are remembered once per block.
