@@ -19,7 +19,7 @@ from dperm.mechanisms import Gradient, Objective
 from dperm.problem import LogisticLoss
 from dperm.rows.base import Block
 from dperm.terms.affine import Features
-from dperm.terms.information import InformationTerm
+from dperm.terms.moments import InformationTerm
 from places import ROOT
 
 SCRIPT = ROOT / "scripts" / "coverage.py"

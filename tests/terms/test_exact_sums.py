@@ -44,8 +44,7 @@ from dperm.terms.inference import (
     ScoreMatrix,
     ScoreSum,
 )
-from dperm.terms.information import InformationTerm
-from dperm.terms.moments import CrossTerm, GramTerm
+from dperm.terms.moments import CrossTerm, GramTerm, InformationTerm
 from dperm.terms.network import Inputs, Layout, NetworkGradient, RowMap, SecondMoments
 from dperm.terms.objective import CappedGradientTerm, WeightedRows
 from dperm.terms.selection import CentredLabelSum, CorrelationTerm

@@ -15,8 +15,7 @@ from dperm.release.noise import gaussian_scale, noise_source
 from dperm.release.plan import Plan, Shape, Stage, Target, Vector
 from dperm.rows.memory import MemoryRows
 from dperm.tables.persons import person_weights, unit_of
-from dperm.terms.information import InformationTerm, information_term
-from dperm.terms.moments import smat
+from dperm.terms.moments import InformationTerm, information_term, smat
 from dperm.walk.fitting import execute
 
 if TYPE_CHECKING:

@@ -29,8 +29,14 @@ from dperm.privacy.levels_event import Levels, levels_threshold
 from dperm.privacy.objective_event import ObjectiveDP, ObjectiveEvent, calibrate_shift
 from dperm.privacy.products import Composed, ProductDP
 from dperm.privacy.relations import RELATIONS, check_relation, kappa
-from dperm.privacy.selection import PoissonRuns, TruncatedNegativeBinomial, law_of, selection_epsilon
-from dperm.privacy.selection_event import SelectionDP, SelectionEvent
+from dperm.privacy.selection import (
+    PoissonRuns,
+    SelectionDP,
+    SelectionEvent,
+    TruncatedNegativeBinomial,
+    law_of,
+    selection_epsilon,
+)
 
 Selection = SelectionEvent  # its name until version 0.3, which a mechanism has too
 

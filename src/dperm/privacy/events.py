@@ -171,9 +171,34 @@ class Gaussian(Event):
         return self.count * self.mu**2 / 2
 
 
+class _Dominated(Event):
+    """`count` releases, each dominated by "reveal everything with probability δ, else randomised response with ε"."""
+
+    epsilon: float
+    delta: float
+    count: int
+
+    def pure(self) -> float | None:
+        return self.count * self.epsilon if self.delta == 0 else None
+
+    def zcdp(self) -> float | None:
+        return self.count * self.epsilon * math.tanh(self.epsilon / 2) if self.delta == 0 else None
+
+    def approximate(self) -> tuple[float, float, int]:
+        return self.epsilon, self.delta, self.count
+
+    def scale(self) -> float:
+        return math.sqrt(2 * self.count * self.epsilon * math.tanh(self.epsilon / 2))
+
+    def loss_distribution(self, discretization: float) -> PrivacyLossDistribution:
+        from dperm.privacy import loss_distributions
+
+        return loss_distributions.approximate(self.epsilon, self.delta, self.count, discretization)
+
+
 @register_event
 @dataclass(frozen=True)
-class Pure(Event):
+class Pure(_Dominated):
     """`count` releases, each ε-DP: together count·ε-DP, and less at δ > 0.
 
     **Guarantee.** Randomised response with parameter ε dominates every ε-DP release (Kairouz, Oh and
@@ -185,21 +210,8 @@ class Pure(Event):
 
     epsilon: float
     count: int = 1
+    delta: ClassVar[float] = 0.0  # type: ignore[misc]  # a field of the other kind
     kind: ClassVar[str] = "pure"
-
-    def pure(self) -> float:
-        return self.count * self.epsilon
-
-    def zcdp(self) -> float:
-        return self.count * self.epsilon * math.tanh(self.epsilon / 2)
-
-    def approximate(self) -> tuple[float, float, int]:
-        return self.epsilon, 0.0, self.count
-
-    def loss_distribution(self, discretization: float) -> PrivacyLossDistribution:
-        from dperm.privacy import loss_distributions
-
-        return loss_distributions.approximate(self.epsilon, 0.0, self.count, discretization)
 
 
 @register_event
@@ -224,7 +236,7 @@ class Concentrated(Event):
 
 @register_event
 @dataclass(frozen=True)
-class Approximate(Event):
+class Approximate(_Dominated):
     """`count` releases, each (ε, δ)-DP.
 
     **Guarantee.** The pair "reveal everything with probability δ, else randomised response with ε"
@@ -238,23 +250,6 @@ class Approximate(Event):
     delta: float
     count: int = 1
     kind: ClassVar[str] = "approximate"
-
-    def pure(self) -> float | None:
-        return self.count * self.epsilon if self.delta == 0 else None
-
-    def zcdp(self) -> float | None:
-        return self.count * self.epsilon * math.tanh(self.epsilon / 2) if self.delta == 0 else None
-
-    def approximate(self) -> tuple[float, float, int]:
-        return self.epsilon, self.delta, self.count
-
-    def scale(self) -> float:
-        return math.sqrt(2 * self.count * self.epsilon * math.tanh(self.epsilon / 2))
-
-    def loss_distribution(self, discretization: float) -> PrivacyLossDistribution:
-        from dperm.privacy import loss_distributions
-
-        return loss_distributions.approximate(self.epsilon, self.delta, self.count, discretization)
 
 
 @register_event

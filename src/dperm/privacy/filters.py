@@ -129,6 +129,11 @@ class Filter:
         """Whether a fit that nobody could have chosen adaptively keeps the whole budget by its own composition theorem."""
         return compose(events, relation).epsilon(self.delta) <= self.epsilon * (1 + 1e-9)
 
+    def admits(self, costs: Sequence[Cost], cost: Cost, events: Sequence[Event], relation: str) -> str | None:
+        """The branch by which one more fit is admitted, "single" for a first one that keeps the budget alone; or None."""
+        branch = self.accepts([*costs, cost])
+        return "single" if branch is None and not costs and self.alone(events, relation) else branch
+
     def left(self, costs: Sequence[Cost]) -> float:
         """The largest μ of one more Gaussian fit that would be accepted (at δ = 0: the largest ε of one more pure fit)."""
         if self.delta == 0:

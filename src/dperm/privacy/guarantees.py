@@ -15,6 +15,7 @@ import numpy as np
 
 from dperm.privacy import conversions
 from dperm.privacy.checks import non_negative, probability
+from dperm.privacy.events import Event
 from dperm.privacy.gaussian import gaussian_delta, gaussian_epsilon
 from dperm.privacy.relations import REPLACE_ONE, check_relation
 
@@ -293,6 +294,33 @@ class PrivacyLoss(Guarantee):
     def epsilon(self, delta: float) -> float:
         spare = probability("delta", delta) - self.floor
         return math.inf if spare <= 0 else float(self.pld.get_epsilon_for_delta(spare))
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class BesideGaussian(Guarantee):
+    """An event with a law of its own beside Gaussian releases of μ in all; a subclass says its curve at finite ε and δ > 0."""
+
+    event: Event
+    mu: float
+
+    def __init__(self, event: Event, mu: float, relation: str) -> None:
+        if check_relation(relation) not in event.relations():
+            raise ValueError(event.refusal(relation))
+        self._set(event=event, mu=non_negative("mu", mu), relation=relation)
+
+    def _delta(self, epsilon: float) -> float:
+        raise NotImplementedError
+
+    def _epsilon(self, delta: float) -> float:
+        raise NotImplementedError
+
+    def delta(self, epsilon: float) -> float:
+        epsilon = non_negative("epsilon", epsilon, infinite=True)
+        return 0.0 if math.isinf(epsilon) else self._delta(epsilon)
+
+    def epsilon(self, delta: float) -> float:
+        delta = probability("delta", delta)
+        return math.inf if delta == 0 else self._epsilon(delta)
 
 
 def guarantee_from_spec(spec: Mapping[str, object]) -> Guarantee:

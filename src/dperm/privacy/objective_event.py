@@ -20,12 +20,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from dperm.privacy.checks import non_negative, probability
 from dperm.privacy.events import Event, register_event
 from dperm.privacy.gaussian import gaussian_delta, gaussian_mu
-from dperm.privacy.guarantees import Guarantee
+from dperm.privacy.guarantees import BesideGaussian
 from dperm.privacy.objective_loss import discrete_law, expected_delta, hockey_stick, two_sided_delta
-from dperm.privacy.relations import ADD_REMOVE, REPLACE_ONE, ZERO_OUT, check_relation
+from dperm.privacy.relations import ADD_REMOVE, REPLACE_ONE, ZERO_OUT
 
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
@@ -155,7 +154,7 @@ class ObjectiveEvent(Event):
 
 
 @dataclass(frozen=True, init=False, repr=False)
-class ObjectiveDP(Guarantee):
+class ObjectiveDP(BesideGaussian):
     """One objective perturbation beside μ-GDP: δ(ε) = E_u[δ_G(ε − g(u); μ)], the worse of both directions.
 
     **Guarantee.** Given everything released before, g(u) bounds the event's loss with u ~ N(0, 1), and N(0,1)/N(μ,1) dominates
@@ -168,21 +167,11 @@ class ObjectiveDP(Guarantee):
 
     kind: ClassVar[str] = "objective"
     event: ObjectiveEvent
-    mu: float
 
-    def __init__(self, event: ObjectiveEvent, mu: float, relation: str) -> None:
-        if check_relation(relation) not in event.relations():
-            raise ValueError(event.refusal(relation))
-        self._set(event=event, mu=non_negative("mu", mu), relation=relation)
+    def _delta(self, epsilon: float) -> float:
+        return self.event.delta(epsilon, self.mu)
 
-    def delta(self, epsilon: float) -> float:
-        epsilon = non_negative("epsilon", epsilon, infinite=True)
-        return 0.0 if math.isinf(epsilon) else self.event.delta(epsilon, self.mu)
-
-    def epsilon(self, delta: float) -> float:
-        delta = probability("delta", delta)
-        if delta == 0:
-            return math.inf
+    def _epsilon(self, delta: float) -> float:
         return _epsilon(self.event, self.mu, delta)
 
 

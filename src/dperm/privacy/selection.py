@@ -8,17 +8,22 @@ base's release or computed from it. With the base's Rényi curve ε(α) and prof
         ε'(α) = ε(α) + (1+η)·[(1 − 1/a)·ε(a) + ln(1/γ)/a] + ln E[K]/(α−1);   pure base: (2 + η)·ε
     Poisson(m), d = δ(e) with exp(e) = 1 + 1/(α−1):
         ε'(α) = ε(α) + m·d + ln(m)/(α−1)
+
+The release of the best run is an event of its own (`SelectionEvent`): it has the Rényi curve ε'(α) and nothing simpler. A ledger
+pays for it by the Rényi filter. Alone, or beside Gaussian releases, `compose` converts the sum of the curves.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from dperm.privacy.checks import positive, probability
-from dperm.privacy.conversions import minimize_order, rdp_epsilon
-from dperm.privacy.guarantees import Guarantee
+from dperm.privacy.conversions import minimize_order, rdp_epsilon, rdp_log_delta
+from dperm.privacy.events import Event, register_event
+from dperm.privacy.guarantees import GDP, BesideGaussian, Guarantee
 
 
 class Runs(Protocol):
@@ -143,3 +148,62 @@ def selection_epsilon(base: Guarantee, runs: Runs, delta: float) -> float:
     if delta == 0:
         return pure
     return min(pure, minimize_order(lambda alpha: rdp_epsilon(alpha, runs.rdp(base, alpha), delta)))
+
+
+@register_event
+@dataclass(frozen=True)
+class SelectionEvent(Event):
+    """The best of K runs, each μ-GDP, K secret and from the law `runs` with mean `expected`.
+
+    **Guarantee.** (α, ε'(α))-RDP for every α > 1, if each run, score included, is μ-GDP whatever setting it drew, runs are
+    independent given the data, and of K and the other runs nothing is published.
+
+    >>> SelectionEvent(0.1, "geometric", 10.0).rdp(5.0) > 5.0 * 0.1**2 / 2  # that of one run
+    True
+    """
+
+    mu: float
+    runs: str
+    expected: float
+    kind: ClassVar[str] = "selection"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        law_of(self.runs, self.expected)
+
+    def rdp(self, alpha: float) -> float:
+        return _curve(self.mu, self.runs, self.expected, float(alpha))
+
+    def scale(self) -> float:
+        return self.mu
+
+    def beside_gaussian(self, mu: float, relation: str) -> Guarantee:
+        """The guarantee together with Gaussian releases of `mu` in all."""
+        return SelectionDP(self, mu, relation)
+
+
+@functools.lru_cache(maxsize=4096)
+def _curve(mu: float, runs: str, expected: float, alpha: float) -> float:
+    return law_of(runs, expected).rdp(GDP(mu, "replace-one"), alpha)  # a curve has no relation: μ carries it
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class SelectionDP(BesideGaussian):
+    """ε(δ) = min_α ε'(α) + αμ²/2 + [ln(1/δ) + (α-1)ln(1-1/α) - ln α]/(α-1): Rényi divergences add up under adaptive composition.
+
+    >>> one = SelectionDP(SelectionEvent(0.1, "geometric", 10.0), 0.0, "replace-one").epsilon(1e-6)
+    >>> one == selection_epsilon(GDP(0.1, "replace-one"), TruncatedNegativeBinomial(1.0, 0.1), 1e-6)
+    True
+    """
+
+    kind: ClassVar[str] = "selection"
+    event: SelectionEvent
+
+    def rdp(self, alpha: float) -> float:
+        return self.event.rdp(alpha) + alpha * self.mu**2 / 2
+
+    def _epsilon(self, delta: float) -> float:
+        return minimize_order(lambda alpha: rdp_epsilon(alpha, self.rdp(alpha), delta))
+
+    def _delta(self, epsilon: float) -> float:
+        return min(1.0, math.exp(minimize_order(lambda alpha: rdp_log_delta(alpha, self.rdp(alpha), epsilon))))

@@ -253,13 +253,18 @@ def run(
     draw, no ask outside the plan is answered, and a program that leaves a stage unused releases nothing.
     """
     state = _Run(plan, rows, noise, on_book, progress)
-    answer: object = None
+    return state.finished(_returned(program, state.answer))
+
+
+def _returned(program: Program, answer: Callable[[Ask], object]) -> Vector:
+    """What the program returns once every ask of it is answered."""
+    sent: object = None
     while True:
         try:
-            ask = program.send(answer)
+            ask = program.send(sent)
         except StopIteration as end:
-            return state.finished(np.asarray(end.value))
-        answer = state.answer(ask)
+            return np.asarray(end.value)
+        sent = answer(ask)
 
 
 def replay(program: Program, released: Released) -> Outcome:
@@ -282,33 +287,28 @@ def replay(program: Program, released: Released) -> Outcome:
             waiting[name] = rest
         return first
 
-    answer: object = None
-    while True:
-        try:
-            ask = program.send(answer)
-        except StopIteration as end:
-            w = np.asarray(end.value)
-            break
-        answer = None
+    def answer(ask: Ask) -> object:
+        nonlocal opened
         match ask:
             case Sum() if ask.stage == opened:
-                answer = np.full(ask.shape or (), np.nan)
+                return np.full(ask.shape or (), np.nan)
             case Sum():
-                answer = np.asarray(recorded(ask.stage), dtype=np.float64)
-            case Open():
-                opened = ask.stage
-            case Close():
-                opened = None
+                return np.asarray(recorded(ask.stage), dtype=np.float64)
+            case Open() | Close():
+                opened = ask.stage if isinstance(ask, Open) else None
             case Solve():
-                answer = np.full(ask.shape, np.nan) if ask.kept is None else recorded(ask.kept)
+                return np.full(ask.shape, np.nan) if ask.kept is None else recorded(ask.kept)
             case Publish():
-                answer = recorded(ask.name, ask.listed)
+                return recorded(ask.name, ask.listed)
             case Draw():
-                answer = np.full(ask.shape, np.nan)
+                return np.full(ask.shape, np.nan)
             case See():
-                answer = ask.view.unseen()
+                return ask.view.unseen()
             case Decide():
-                decided |= ask.settings
+                decided.update(ask.settings)
+        return None
+
+    w = _returned(program, answer)
     if waiting:
         raise ValueError(f"the released value {next(iter(waiting))!r} is not one that the mechanism releases")
     return Outcome(w, released, decided)

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import Field, asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -70,13 +70,7 @@ class Target:
             object.__setattr__(self, "unit", "person" if self.rows_per_person > 1 else "row")
 
     def spec(self) -> TargetRecord:
-        return {
-            "epsilon": self.epsilon,
-            "delta": self.delta,
-            "relation": self.relation,
-            "rows_per_person": self.rows_per_person,
-            "unit": self.unit,
-        }
+        return cast(TargetRecord, asdict(self))
 
     @classmethod
     def declare(

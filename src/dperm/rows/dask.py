@@ -159,8 +159,8 @@ class DaskRows(Copied):
         if not counts:
             return real_sum(term, block_counts(term, self.cut.empty(self.d), step), step)
         while len(counts) > 1:
-            groups = [counts[first : first + BRANCHES] for first in range(0, len(counts), BRANCHES)]
-            counts = [dask.delayed(add_counts, pure=False)(group) for group in groups]
+            branches = [counts[first : first + BRANCHES] for first in range(0, len(counts), BRANCHES)]
+            counts = [dask.delayed(total_of, pure=False)(branch) for branch in branches]
         return real_sum(term, np.asarray(self._compute(counts[0])), step)
 
     def parts(self) -> list[Delayed]:
@@ -229,7 +229,3 @@ def forgetful(block: Block) -> Block:
     for key in [key for key in block.memory if key != "gridded"]:
         del block.memory[key]
     return block
-
-
-def add_counts(counts: list[Limbs]) -> Limbs:
-    return total_of(counts)

@@ -148,7 +148,8 @@ def read_table(path: str | Path, columns: list[str] | None = None) -> pa.Table:
     if not file.exists():
         raise ValueError(f"Expected a file at {file}, found none. Check the path.")
     try:
-        return _read_parquet(file, columns) if _is_parquet(file) else _read_csv(file)
+        parquet = file.is_dir() or file.suffix in (".parquet", ".pq")
+        return _read_parquet(file, columns) if parquet else _read_csv(file)
     except (pa.ArrowInvalid, OSError, UnicodeDecodeError) as error:
         raise _unreadable(file, error) from None  # Arrow quotes the line that it cannot read
 
@@ -193,10 +194,6 @@ def storage_types(path: str | Path) -> dict[str, str | None]:
         return dict.fromkeys(names)
     files = Files.open(file, [])
     return {name: None if files.format == "csv" else str(kind) for name, kind in files.types().items()}
-
-
-def _is_parquet(file: Path) -> bool:
-    return file.is_dir() or file.suffix in (".parquet", ".pq")
 
 
 def _read_parquet(file: Path, columns: list[str] | None) -> pa.Table:

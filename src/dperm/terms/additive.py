@@ -31,7 +31,7 @@ from dperm.tables.gaps import is_gap
 from dperm.terms.affine import Features, settled
 from dperm.terms.gridded import DenseGrid, SparseGrid, gridded, scaled
 from dperm.terms.sparse_rows import narrowest
-from dperm.terms.statistics import Histogram, present
+from dperm.terms.statistics import ColumnHistogram, present
 
 Vector = NDArray[np.float64]
 Cells = NDArray[np.int32]
@@ -68,24 +68,19 @@ def cell_numbers(X: Matrix, columns: tuple[int, ...], gaps: tuple[int, ...]) -> 
 
 
 @dataclass(frozen=True, eq=False)
-class Marginals(Histogram):
+class Marginals(ColumnHistogram):
     """How many rows lie in each cell of each column, flattened.
 
     **Sensitivity** √p: a row adds one count per column; √(2p) when it is replaced, because it may leave a cell and enter another
     in every column.
     """
 
-    columns: tuple[int, ...]
     gaps: tuple[int, ...] = ()
 
     def tally(self, block: Block) -> Vector:
         cells, here = cell_numbers(block.X, self.columns, self.gaps), whole(present(block), 1.0)
         counts = [np.bincount(column, weights=here, minlength=PLACES) for column in cells.T]
         return np.asarray(np.concatenate(counts), dtype=np.float64)
-
-    @property
-    def width(self) -> int:
-        return len(self.columns)
 
 
 @dataclass(frozen=True, eq=False)

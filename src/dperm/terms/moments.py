@@ -15,12 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dperm.privacy import kappa
+from dperm.problem import Loss, Problem
 from dperm.problem.arrays import dense
 from dperm.rows.base import Block
 from dperm.rows.exact import MOST_PRODUCT, Pair, Paired
-from dperm.terms.affine import Features
+from dperm.terms.affine import Features, settled
 from dperm.terms.ball import in_ball
-from dperm.terms.gridded import Grid, Pulled, scaled
+from dperm.terms.gridded import Grid, Pulled, gridded, scaled
 
 Vector = NDArray[np.float64]
 
@@ -125,6 +126,37 @@ class CentredMoments(Moments):
     @property
     def row_bound(self) -> float:
         return self.radius**2
+
+
+@dataclass(frozen=True, eq=False)
+class InformationTerm(Moments):
+    """svec(Σ weight·φ''(⟨z, w⟩, y)·zzᵀ), φ'' ≤ `curvature`, ‖z‖ ≤ norm, weights in [0, 1].
+
+    **Sensitivity** curvature·norm² for a row nulled, added or removed, √2 times that for one replaced: the Frobenius norm of
+    aaᵀ - bbᵀ with ‖a‖², ‖b‖² ≤ curvature·norm² (as for a Gram matrix).
+    """
+
+    loss: Loss
+    w: Vector
+    features: Features
+    norm: float
+    curvature: float
+
+    def vectors(self, block: Block) -> Vector:
+        margins = gridded(block, self.features).margins(self.w)
+        bent = np.minimum(np.asarray(self.loss.curvature(margins, block.y), dtype=np.float64), self.curvature)
+        weight = row_weights(block) * np.maximum(settled(bent), 0.0)
+        return scaled(design(block, self.features), np.sqrt(weight))
+
+    @property
+    def row_bound(self) -> float:
+        return self.curvature * self.norm**2
+
+
+def information_term(problem: Problem, w: Vector) -> InformationTerm:
+    """The term for one problem at released coefficients w."""
+    bound = problem.loss.bounds(math.inf, problem.data.y).curvature
+    return InformationTerm(problem.loss, w, Features(problem.data.intercept), problem.row_norm, bound)
 
 
 @dataclass(frozen=True, eq=False)

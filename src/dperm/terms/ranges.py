@@ -26,21 +26,10 @@ from dperm.rows.exact import whole
 from dperm.rows.recoded import RowView
 from dperm.tables.gaps import GAP, is_gap
 from dperm.tables.scale import OCTAVES, SMALLEST, decoded
-from dperm.terms.statistics import Histogram, present
+from dperm.terms.statistics import ColumnHistogram, present
 
 Vector = NDArray[np.float64]
 CELLS = 64
-
-
-@dataclass(frozen=True, eq=False)
-class ColumnHistogram(Histogram):
-    """Counts of cells of each private column."""
-
-    columns: tuple[int, ...]
-
-    @property
-    def width(self) -> int:
-        return len(self.columns)
 
 
 @dataclass(frozen=True, eq=False)

@@ -149,6 +149,17 @@ class Histogram(Counted):
 
 
 @dataclass(frozen=True, eq=False)
+class ColumnHistogram(Histogram):
+    """Counts of cells of each of some columns."""
+
+    columns: tuple[int, ...]
+
+    @property
+    def width(self) -> int:
+        return len(self.columns)
+
+
+@dataclass(frozen=True, eq=False)
 class LogHistogram(Histogram):
     """Counts of magnitudes v ≥ 0 in 24 bins with edges top·2^(-k/2): bin k holds (top·2^(-(k+1)/2), top·2^(-k/2)].
 

@@ -52,7 +52,7 @@ from dperm.release.noise import RELEASE_SLACK, gaussian_scale
 from dperm.release.plan import Plan, Shape, Stage, Target, options_of, register
 from dperm.release.settings import StageSettings
 from dperm.terms.affine import Features
-from dperm.terms.information import information_term
+from dperm.terms.moments import information_term
 from dperm.terms.objective import WeightedRows
 
 NOISE_KINDS = ("auto", "gaussian", "pure")

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dperm.problem.arrays import Array
+from dperm.problem.arrays import Array, prepare
 from dperm.problem.intervals import Interval, LossBounds
 from dperm.problem.specs import Spec, field_spec, number
 
@@ -75,3 +75,15 @@ class Loss(ABC):
     def spec(self) -> Spec:
         """JSON form: name and parameters."""
         return field_spec(self)
+
+
+@dataclass(frozen=True)
+class KinkedLoss(Loss):
+    """A loss of straight pieces: its slope jumps, so the curvature bound is infinite."""
+
+    smooth: ClassVar[bool] = False
+
+    def curvature(self, z: Array, y: Array) -> Array:
+        """0 almost everywhere."""
+        xp, z, y = prepare(z, y)
+        return xp.zeros_like(z - y)

@@ -19,7 +19,7 @@ from dperm.problem.arrays import (
     softplus,
 )
 from dperm.problem.intervals import Interval, LossBounds
-from dperm.problem.losses.base import Loss, checked_margin
+from dperm.problem.losses.base import KinkedLoss, Loss, checked_margin
 from dperm.problem.specs import positive
 
 
@@ -64,7 +64,7 @@ class LogisticLoss(Loss):
 
 
 @dataclass(frozen=True)
-class HingeLoss(Loss):
+class HingeLoss(KinkedLoss):
     """φ(z; y) = max(0, 1 - yz); φ' = -y where yz < 1, else 0 (0 is a subgradient at the kink).
 
     **Bounds** on |z| <= m: range 1 + m, slope 1; the slope jumps, so the curvature bound is infinite.
@@ -74,7 +74,6 @@ class HingeLoss(Loss):
     """
 
     name: ClassVar[str] = "hinge"
-    smooth: ClassVar[bool] = False
     classification: ClassVar[bool] = True
 
     def value(self, z: Array, y: Array) -> Array:
@@ -87,11 +86,6 @@ class HingeLoss(Loss):
         xp, z, y = prepare(z, y)
         margin = y * z
         return -y * xp.astype(margin < 1, margin.dtype)
-
-    def curvature(self, z: Array, y: Array) -> Array:
-        """0 almost everywhere."""
-        xp, z, y = prepare(z, y)
-        return xp.zeros_like(y * z)
 
     def bounds(self, z_max: float, y: Interval) -> LossBounds:
         """Attained at yz = -z_max."""
@@ -193,7 +187,7 @@ class HuberizedHingeLoss(Loss):
 
 
 @dataclass(frozen=True)
-class ZeroOneLoss(Loss):
+class ZeroOneLoss(KinkedLoss):
     """φ(z; y) = 1 if yz <= 0, else 0: the share of errors; sign(0) counts as an error.
 
     **Bounds**: range 1 for every z. It jumps, so slope and curvature are infinite, and it is not convex: only
@@ -205,7 +199,6 @@ class ZeroOneLoss(Loss):
 
     name: ClassVar[str] = "zero-one"
     convex: ClassVar[bool] = False
-    smooth: ClassVar[bool] = False
     classification: ClassVar[bool] = True
 
     def value(self, z: Array, y: Array) -> Array:
@@ -219,10 +212,6 @@ class ZeroOneLoss(Loss):
         """0 almost everywhere."""
         xp, z, y = prepare(z, y)
         return xp.zeros_like(y * z)
-
-    def curvature(self, z: Array, y: Array) -> Array:
-        """0 almost everywhere."""
-        return self.slope(z, y)
 
     def bounds(self, z_max: float, y: Interval) -> LossBounds:
         """Attained at z = 0."""

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from dperm.problem.arrays import Array, between, clip, prepare
 from dperm.problem.intervals import Interval, LossBounds
-from dperm.problem.losses.base import Loss, checked_margin
+from dperm.problem.losses.base import KinkedLoss, Loss, checked_margin
 from dperm.problem.specs import number, positive
 
 
@@ -52,7 +52,7 @@ class SquaredLoss(Loss):
 
 
 @dataclass(frozen=True)
-class AbsoluteLoss(Loss):
+class AbsoluteLoss(KinkedLoss):
     """φ(z; y) = |z - y|; φ' = sign(z - y), 0 at the kink. Its minimiser over a constant is the median.
 
     **Bounds** on |z| <= m, |y| <= B: range m + B, slope 1; the slope jumps, so the curvature bound is
@@ -63,7 +63,6 @@ class AbsoluteLoss(Loss):
     """
 
     name: ClassVar[str] = "absolute"
-    smooth: ClassVar[bool] = False
 
     def value(self, z: Array, y: Array) -> Array:
         """|z - y|."""
@@ -75,18 +74,13 @@ class AbsoluteLoss(Loss):
         xp, z, y = prepare(z, y)
         return xp.sign(z - y)
 
-    def curvature(self, z: Array, y: Array) -> Array:
-        """0 almost everywhere."""
-        xp, z, y = prepare(z, y)
-        return xp.zeros_like(z - y)
-
     def bounds(self, z_max: float, y: Interval) -> LossBounds:
         """Attained at |z - y| = z_max + y.radius."""
         return LossBounds(_largest_residual(z_max, y), 1.0, math.inf)
 
 
 @dataclass(frozen=True)
-class QuantileLoss(Loss):
+class QuantileLoss(KinkedLoss):
     """φ(z; y) = q·max(y - z, 0) + (1 - q)·max(z - y, 0), the pinball loss of level q in (0, 1).
 
     φ' = -q below the label, 1 - q above, 0 at the kink. Its minimiser over a constant is the q-quantile.
@@ -99,7 +93,6 @@ class QuantileLoss(Loss):
 
     level: float = 0.5
     name: ClassVar[str] = "quantile"
-    smooth: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "level", number(self.level, "level"))
@@ -119,11 +112,6 @@ class QuantileLoss(Loss):
         residual = z - y
         above, below = xp.astype(residual > 0, z.dtype), xp.astype(residual < 0, z.dtype)
         return (1 - self.level) * above - self.level * below
-
-    def curvature(self, z: Array, y: Array) -> Array:
-        """0 almost everywhere."""
-        xp, z, y = prepare(z, y)
-        return xp.zeros_like(z - y)
 
     def bounds(self, z_max: float, y: Interval) -> LossBounds:
         """Range attained at (z, y) = (-z_max, high) or (z_max, low)."""

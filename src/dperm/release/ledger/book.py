@@ -17,7 +17,6 @@ import contextlib
 import hashlib
 import hmac
 import json
-import os
 import secrets
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,8 +27,7 @@ from typing import cast
 
 from dperm.privacy import RELATIONS
 from dperm.privacy.filters import Cost, Filter
-from dperm.release.ledger.check import problems
-from dperm.release.ledger.entries import APPLICATION, FORMAT, canonical, entry_hash, filter_of
+from dperm.release.ledger.check import APPLICATION, FORMAT, canonical, entry_hash, filter_of, problems
 from dperm.release.ledger.refusal import why_refused
 from dperm.release.plan import UNITS, Plan
 from dperm.release.record import EntryRecord, PlanRecord, ReceiptRecord, SecretRecord
@@ -137,12 +135,11 @@ class Ledger:
         }
         secret: SecretRecord = {"salt": salt, "fingerprint": None if data is None else _keyed(salt, digest(data))}
         try:
-            handle = os.open(file, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
+            file.touch(0o600, exist_ok=False)
         except FileExistsError as error:
             raise ValueError(f"Expected a new file, found {file} there already. A ledger is never overwritten.") from error
         except OSError as error:
             raise ValueError(f"Expected to write {file}, found: {error.strerror}.") from error
-        os.close(handle)
         made = cls(file)
         with made._connection() as connection:
             connection.executescript(_TABLES)
@@ -316,12 +313,9 @@ class Ledger:
         rule, costs = filter_of(entries[0]), [*_costs(entries), *before]
         closed = any(entry.get("branch") == "single" for entry in entries) or bool(before and rule.accepts(costs) is None)
         cost = rule.cost(plan.events) if cost is None else cost
-        if not closed:
-            branch = rule.accepts([*costs, cost])
-            if branch is not None:
-                return branch
-            if not costs and rule.alone(plan.events, plan.target.relation):
-                return "single"
+        branch = None if closed else rule.admits(costs, cost, plan.events, plan.target.relation)
+        if branch is not None:
+            return branch
         raise BudgetExceeded(
             f"Expected a fit within what is left in ledger {self.path.name} of data set {entries[0]['dataset']!r}, found one "
             f"that would exceed its budget of epsilon={rule.epsilon:g}, delta={rule.delta:g}: "
@@ -343,14 +337,9 @@ class Ledger:
 
 def plan_record(plan: Plan) -> PlanRecord:
     """What the ledger keeps of a plan: public numbers only."""
-    target = plan.target
     return {
         "mechanism": plan.mechanism,
-        "epsilon": target.epsilon,
-        "delta": target.delta,
-        "relation": target.relation,
-        "rows_per_person": target.rows_per_person,
-        "unit": target.unit,
+        **plan.target.spec(),
         "assumptions": list(plan.assumptions),
         "n": plan.shape.n,
         "d": plan.shape.d,

@@ -1,4 +1,5 @@
-"""Checking a ledger by computing it again: chain, costs, every decision of the filter, and the certificates that saw it."""
+"""What an entry of a ledger is, and the check of a ledger by computing it again: chain, costs, every decision of the filter, and
+the certificates that saw it."""
 
 from __future__ import annotations
 
@@ -9,13 +10,29 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
-from dperm.privacy.filters import Cost
-from dperm.release.ledger.entries import APPLICATION, FORMAT, canonical, entry_hash, events_of, filter_of
+from dperm.privacy import event_from_spec
+from dperm.privacy.filters import Cost, CostRecord, Filter
+from dperm.release.record import EntryRecord
 
 if TYPE_CHECKING:
-    from dperm.privacy.filters import CostRecord
     from dperm.release.ledger.book import Ledger
-    from dperm.release.record import EntryRecord
+
+FORMAT = "dperm-ledger/1"
+APPLICATION = 0x64706C31  # "dpl1", so that another SQLite file is not taken for a ledger
+
+
+def entry_hash(previous: str, body: str) -> str:
+    """SHA-256 of the hash before and the canonical text of the entry."""
+    return hashlib.sha256(f"{previous}\n{body}".encode()).hexdigest()
+
+
+def canonical(value: object) -> str:
+    """One text per value: sorted keys, no spaces, no NaN."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def filter_of(head: EntryRecord) -> Filter:
+    return Filter.declare(head["epsilon"], head["delta"], head["rule"])
 
 
 def problems(
@@ -65,7 +82,7 @@ def _chain(rows: Sequence[tuple[int, str, str, str]], reasons: list[str]) -> lis
         elif entry_hash(previous, text) != found:
             reasons.append(f"entry {number} was altered, or one before it: its hash does not follow")
         previous = found
-        bodies.append(cast("EntryRecord", body) if isinstance(body, dict) else {})
+        bodies.append(cast(EntryRecord, body) if isinstance(body, dict) else {})
     if bodies and (bodies[0].get("kind") != "create" or bodies[0].get("format") != FORMAT):
         reasons.append("entry 0 does not create a ledger")
     return bodies
@@ -79,7 +96,7 @@ def _replay(bodies: Sequence[EntryRecord], reasons: list[str], allow_seeded: boo
         for body in bodies[1:]:
             if body["kind"] != "debit":
                 continue
-            events = events_of(body["plan"])
+            events = [event_from_spec(spec) for spec in body["plan"]["events"]]
             cost = rule.cost(events)
             if not _same(cost.spec(), body["cost"]):
                 reasons.append(f"entry {body['number']} states another cost than its events have")
@@ -87,9 +104,7 @@ def _replay(bodies: Sequence[EntryRecord], reasons: list[str], allow_seeded: boo
                 reasons.append(f"entry {body['number']} is for another relation")
             if body["plan"].get("unit", bodies[0]["unit"]) != bodies[0]["unit"]:
                 reasons.append(f"entry {body['number']} protects another unit")
-            branch = rule.accepts([*costs, cost])
-            if branch is None and not costs and rule.alone(events, bodies[0]["relation"]):
-                branch = "single"
+            branch = rule.admits(costs, cost, events, bodies[0]["relation"])
             if closed or branch is None:
                 reasons.append(f"entry {body['number']} exceeds the budget of epsilon={rule.epsilon:g}, delta={rule.delta:g}")
             elif branch != body["branch"]:
