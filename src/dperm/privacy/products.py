@@ -11,8 +11,9 @@ from typing import ClassVar
 import numpy as np
 
 from dperm.privacy.checks import non_negative, probability, whole
-from dperm.privacy.gaussian import FloatArray, gaussian_delta, gaussian_epsilon, log_profile
+from dperm.privacy.gaussian import FloatArray, gaussian_epsilon
 from dperm.privacy.guarantees import Guarantee, PureDP
+from dperm.privacy.objective_loss import hockey_stick
 from dperm.privacy.relations import check_relation
 
 LARGEST_SUPPORT = 2048
@@ -86,15 +87,7 @@ class ProductDP(Guarantee):
         if math.isinf(epsilon) or (self.mu == 0 and epsilon >= self._total()):
             return self.broken
         losses, weights = _loss_law(self.responses)
-        gap = epsilon - losses
-        if self.mu == 0:
-            value = -np.expm1(np.minimum(gap, 0.0))
-        else:
-            value = np.empty_like(gap)
-            value[gap >= 0] = gaussian_delta(gap[gap >= 0], self.mu)
-            _, log_complement = log_profile(-gap[gap < 0], self.mu)
-            value[gap < 0] = -np.expm1(gap[gap < 0] + log_complement)
-        mean = min(1.0, float(weights @ value) * (1 + _ROUNDING))
+        mean = min(1.0, float(weights @ hockey_stick(epsilon - losses, self.mu)) * (1 + _ROUNDING))
         return self.broken + (1 - self.broken) * mean
 
     def epsilon(self, delta: float) -> float:

@@ -95,12 +95,15 @@ class SparkRows(Copied):
             if target is not None:
                 self.schema = self.schema.with_target(target)
             target = self.schema.declared_target.column
-        self.frame = frame
-        self.recipe = Recipe(self.schema, (), target, weight, max_weight, None, person, max_rows_per_person, row_id, dtype)
-        self.encoding = None if self.schema is None else self.schema.encoding()
+        self.encoding: RowEncoding | None = None if self.schema is None else self.schema.encoding()
         self.rule: LabelRule | RowRule | None = None if self.schema is None else rule_of_schema(self.schema)
-        self.recipe = replace(self.recipe, features=check_frame(frame, self.recipe))
-        self.maker: TableMaker | None = None
+        recipe = Recipe(self.schema, (), target, weight, max_weight, None, person, max_rows_per_person, row_id, dtype)
+        self._begin(frame, recipe, None)
+
+    def _begin(self, frame: DataFrame, recipe: Recipe, maker: TableMaker | None) -> None:
+        """Rows of the table, checked by names and types alone, of which nothing was counted or made yet."""
+        self.frame, self.maker = frame, maker
+        self.recipe = replace(recipe, features=check_frame(frame, recipe, maker))
         self.data: DataBounds | None = None
         self.feature_map: FeatureMap | None = None
         self._checked: Checked | None = None
@@ -110,10 +113,8 @@ class SparkRows(Copied):
     def made_by(cls, maker: TableMaker, frame: DataFrame, person: str | None, max_rows_per_person: int | None) -> SparkRows:
         """Rows that a maker makes of the columns it reads, by its own public rule: scores, looks, class numbers."""
         rows = object.__new__(cls)
-        rows.frame, rows.schema, rows.encoding, rows.rule, rows.maker = frame, None, None, None, maker
-        recipe = Recipe(None, maker.columns, person=person, max_rows_per_person=max_rows_per_person)
-        rows.recipe = replace(recipe, features=check_frame(frame, recipe, maker))
-        rows.data, rows.feature_map, rows._checked, rows._shelf = None, None, None, Shelf()
+        rows.schema = rows.encoding = rows.rule = None
+        rows._begin(frame, Recipe(None, maker.columns, person=person, max_rows_per_person=max_rows_per_person), maker)
         return rows
 
     @property

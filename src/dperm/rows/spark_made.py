@@ -25,21 +25,21 @@ class SparkTable:
     max_rows_per_person: int | None = None
 
     @classmethod
-    def of(cls, source: object, groups: object = None, max_rows_per_person: int | None = None) -> SparkTable | None:
+    def of(cls, source: object, owners: object = None, max_rows_per_person: int | None = None) -> SparkTable | None:
         """The table behind a Spark `DataFrame` or `SparkRows`; None for anything else."""
         rows = source if isinstance(source, SparkRows) else None
         if rows is None and not hasattr(source, "mapInArrow"):
             return None
-        if not (groups is None or isinstance(groups, str)):
+        if not (owners is None or isinstance(owners, str)):
             raise ValueError("Expected groups= as the name of a column of the Spark table, found something else. Pass the name.")
-        found = cls(source, None, None, groups, max_rows_per_person)
+        found = cls(source, None, None, owners, max_rows_per_person)
         if rows is not None:
             recipe, limit = rows.recipe, rows.recipe.max_rows_per_person
             if recipe.weight is not None:
                 raise ValueError("Expected SparkRows without weights here, found some. Pass the Spark table itself.")
-            if limit is not None and not (groups in (None, recipe.person) and max_rows_per_person in (None, limit)):
+            if limit is not None and not (owners in (None, recipe.person) and max_rows_per_person in (None, limit)):
                 raise ValueError("Expected persons to be declared once, found two declarations. Leave one of them out.")
-            person, limit = (groups, max_rows_per_person) if limit is None else (recipe.person, limit)
+            person, limit = (owners, max_rows_per_person) if limit is None else (recipe.person, limit)
             found = cls(rows.frame, rows.schema, recipe.target, person, limit)
         check_limit(found.person, found.max_rows_per_person)
         return found

@@ -14,51 +14,51 @@ from dperm.words.spelling import closest
 Held = TypeVar("Held")
 
 
-def person_column(X: Held, groups: object) -> tuple[Held, object]:
-    """(X without the person column, its cells) where `groups` is the name of a column; otherwise both as they are.
+def person_column(X: Held, owners: object) -> tuple[Held, object]:
+    """(X without the person column, its cells) where `owners` is the name of a column; otherwise both as they are.
 
     Who a row belongs to is no feature: a model that had seen it could not predict for anybody else.
     """
-    if not isinstance(groups, str):
-        return X, groups
+    if not isinstance(owners, str):
+        return X, owners
     names = column_names(X) if is_table(X) else []
-    if not is_table(X) or names.count(groups) != 1:
-        found = "it twice. Rename one of them" if groups in names else f"none.{closest(groups, names)} Correct the name"
+    if not is_table(X) or names.count(owners) != 1:
+        found = "it twice. Rename one of them" if owners in names else f"none.{closest(owners, names)} Correct the name"
         raise ValueError(
-            f"Expected a table with one person column {groups[:60]!r}, found {found}: --person or groups= names a column of the "
+            f"Expected a table with one person column {owners[:60]!r}, found {found}: --person or groups= names a column of the "
             "table. In Python, fit takes ids as groups= too, one entry per row."
         )
-    return without_column(X, groups), cells(X, groups, exact=True)
+    return without_column(X, owners), cells(X, owners, exact=True)
 
 
-def without_person(X: object, groups: object) -> object:
+def without_person(X: object, owners: object) -> object:
     """New rows without the person column of the fit, where they have it."""
-    return without_column(X, groups) if isinstance(groups, str) and is_table(X) and groups in column_names(X) else X
+    return without_column(X, owners) if isinstance(owners, str) and is_table(X) and owners in column_names(X) else X
 
 
-def unit_of(groups: object) -> str:
+def unit_of(owners: object) -> str:
     """What one neighbour differs by: a person where the rows have owners, however many of them count, a row otherwise.
 
     >>> unit_of(["a", "b"]), unit_of(None)
     ('person', 'row')
     """
-    return "row" if groups is None else "person"
+    return "row" if owners is None else "person"
 
 
-def check_limit(groups: object, limit: int | None) -> None:
+def check_limit(owners: object, limit: int | None) -> None:
     """Refuse persons without a limit, and the other way round."""
-    if groups is None and limit is not None:
+    if owners is None and limit is not None:
         raise ValueError("Expected groups= with max_rows_per_person=, found none. Pass the column that names the person.")
-    if groups is not None and limit is None:
+    if owners is not None and limit is None:
         raise ValueError("Expected max_rows_per_person= with groups=, found none. Pass how many rows of a person may count.")
 
 
-def person_order(groups: object, weight: np.ndarray) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def person_order(owners: object, weight: np.ndarray) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """(an order of the rows in which those of a person follow each other, the person of each row in that order).
 
     Rows that do not count (weight 0) belong to nobody: each has a number of its own, so that no person has more rows than count.
     """
-    person = persons(column(groups, exact=True))
+    person = persons(column(owners, exact=True))
     alone = np.asarray(weight) == 0
     person = np.where(alone, -1 - np.arange(len(person)), person)
     order = np.argsort(person, kind="stable")
@@ -66,7 +66,7 @@ def person_order(groups: object, weight: np.ndarray) -> tuple[NDArray[np.int64],
 
 
 def person_weights(
-    groups: object, limit: int | None, weight: np.ndarray | None, n: int
+    owners: object, limit: int | None, weight: np.ndarray | None, n: int
 ) -> tuple[np.ndarray | None, int]:
     """Row weights with every person's rows after the first `limit` set to 0, and the factor for sensitivities.
 
@@ -82,10 +82,10 @@ def person_weights(
     >>> person_weights(["a", "a", "b"], 1, None, 3)
     (array([1., 0., 1.]), 1)
     """
-    check_limit(groups, limit)
-    if groups is None or limit is None:
+    check_limit(owners, limit)
+    if owners is None or limit is None:
         return weight, 1
-    people = column(groups, exact=True)
+    people = column(owners, exact=True)
     if people.shape != (n,):
         raise ValueError("Expected groups= with one entry per row, found another number of them. Pass one id for every row.")
     person = persons(people)

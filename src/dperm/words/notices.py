@@ -43,9 +43,9 @@ def speak(texts: Iterable[str]) -> None:
             warnings.warn(text, PrivacyWarning, stacklevel=_caller())
 
 
-def scores_of_rows(claim: object, groups: object) -> None:
+def scores_of_rows(claim: object, owners: object) -> None:
     """Warn where the certificate of a model speaks of persons, and its scores are about to speak of rows."""
-    if groups is None and getattr(claim, "unit", "row") == "person":
+    if owners is None and getattr(claim, "unit", "row") == "person":
         warnings.warn(ROWS_ONLY, PrivacyWarning, stacklevel=_caller())
 
 
