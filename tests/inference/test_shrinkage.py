@@ -113,6 +113,13 @@ def test_intervals_do_not_change_and_the_prediction_with_its_ends_is_that_of_pre
     assert np.array_equal(ends, old.predict_proba(X, interval=0.95)[1])
 
 
+def test_with_two_columns_the_note_does_not_speak_of_it():
+    X, y = rows()
+    model = dperm.LogisticRegression(**OPTIONS, intervals=True).fit(X[:, :2], y)
+    assert "drawn towards 0" not in model.summary().note
+    assert np.r_[model.coef_.ravel(), model.intercept_] == pytest.approx(model.summary().estimate, rel=1e-9)
+
+
 def test_several_classes_keep_their_estimates_and_predict_drawn_in():
     X, _ = rows()
     y = np.random.default_rng(5).integers(0, 3, len(X))

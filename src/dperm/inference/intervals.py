@@ -195,10 +195,12 @@ def _one_step(model: PrivateEstimator) -> tuple[Errors, OneStep, Vector]:
 
 def _scaled(model: PrivateEstimator, kept: Contrasts) -> tuple[Errors, str]:
     errors, step, lift = _one_step(model)
-    matrix = kept.map.T
+    matrix, note = kept.map.T, target_sentence(model)
+    if not np.allclose(np.ravel(model.w_), errors.estimate, rtol=1e-9, atol=0.0):
+        note += "; to predict, coef_ has them drawn towards 0 by their privacy noise"
     if others := compared_classes(model):  # each class less the first one
         matrix = np.asarray(np.kron(np.column_stack([-np.ones(len(others)), np.eye(len(others))]), matrix))
-    return errors.mapped(matrix), target_sentence(model) + _weak_directions(model, step, lift)
+    return errors.mapped(matrix), note + _weak_directions(model, step, lift)
 
 
 def target_sentence(model: PrivateEstimator) -> str:
@@ -229,8 +231,6 @@ def target_sentence(model: PrivateEstimator) -> str:
     if (most := model.plan_.target.rows_per_person) > 1:
         way = "count the up to" if options.get("summed") else "hold however alike the up to"
         sentence += f"; sampling errors {way} {most} rows of a person" + (" together" if options.get("summed") else " are")
-    if options.get("shrunk"):
-        sentence += "; coef_, for predictions, has them drawn towards 0 by their privacy noise"
     return f"{sentence}; errors include sampling and privacy noise"
 
 
