@@ -14,6 +14,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+import accuracy_versions
 import numpy as np
 
 HERE = Path(__file__).resolve().parent
@@ -450,6 +451,7 @@ def page() -> str:
     lines += heads()
     lines += curves()
     lines += editions()
+    lines += accuracy_versions.section()
     lines += strained()
     lines += more()
     lines += [

@@ -194,9 +194,10 @@ def test_the_plan_is_the_one_that_a_fit_makes(folder):
         ("MLPClassifier", {"classes": [0, 1]}),
         ("GAMClassifier", {"classes": [0, 1]}),
         ("GAMRegressor", {"y_bounds": (0, 1)}),
+        ("EmbeddingClassifier", {"classes": [0, 1]}),
     ):
-        labels = (draws[:, 0] > 0.5).astype(int)
-        fitted = getattr(dperm, name)(epsilon=1.0, bounds=(0, 1), random_state=0, **given).fit(draws, labels)
+        labels, bounded = (draws[:, 0] > 0.5).astype(int), {} if name == "EmbeddingClassifier" else {"bounds": (0, 1)}
+        fitted = getattr(dperm, name)(epsilon=1.0, random_state=0, **bounded, **given).fit(draws, labels)
         assert answer(*PLAN, name)["stages"] == [{"name": s.name, "event": s.event.spec()} for s in fitted.plan_.stages], name
 
 

@@ -54,8 +54,8 @@ def plan(
     delta: float | None = PURE_DELTA,
     model: str | None = typer.Option(
         None,
-        help="Estimator name, or logistic, svm, linear, ridge, huber, quantile, poisson, lasso, mlp, mean, median; by default "
-        "LogisticRegression, or by the target's type in the schema.",
+        help="Estimator name, or logistic, svm, linear, ridge, huber, quantile, poisson, lasso, gam, mlp, embedding, mean, "
+        "median; by default LogisticRegression, or by the target's type in the schema.",
     ),
     method: str = typer.Option("auto", help="Mechanism."),
     relation: str | None = MODEL_RELATION,

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 LINEAR = ("LogisticRegression", "LinearSVC", "LinearRegression", "Ridge", "HuberRegressor")
 BOUNDED = (*LINEAR, "QuantileRegressor", "PoissonRegressor")
 LOCATIONS = ("MeanEstimator", "MedianEstimator")
-MODELS = (*BOUNDED, "Lasso", "GAMClassifier", "GAMRegressor", "MLPClassifier", *LOCATIONS)
+MODELS = (*BOUNDED, "Lasso", "GAMClassifier", "GAMRegressor", "MLPClassifier", "EmbeddingClassifier", *LOCATIONS)
 """Models that public numbers are enough to plan; the risk theorems speak of the first group."""
 CLASSIFIERS = ("LogisticRegression", "LinearSVC", "GAMClassifier", "MLPClassifier")
 MODEL_WORDS = {
@@ -51,6 +51,7 @@ MODEL_WORDS = {
     "gam": "GAMClassifier",
     "gamregressor": "GAMRegressor",
     "mlp": "MLPClassifier",
+    "embedding": "EmbeddingClassifier",
     "mean": "MeanEstimator",
     "median": "MedianEstimator",
 }
@@ -133,6 +134,8 @@ def reference(model: str, given: dict[str, object]) -> tuple[type[PrivateEstimat
         if given.get("delta") is None and model == "MedianEstimator":
             given["delta"] = 0.0
         return kind, {"bounds": (0, 1)}, []
+    if model == "EmbeddingClassifier":  # its rows have length 1: no range is declared
+        return kind, {"classes": [0, 1]}, [0, 1]
     if model in CLASSIFIERS:
         return kind, {"bounds": (0, 1), "classes": [0, 1]}, [0, 1]
     return kind, {"bounds": (0, 1), "y_bounds": (0.0, 1.0)}, []
@@ -268,7 +271,7 @@ def outlook(
         "risk_note": RISK_NOTE if spoken else NO_RISK_NOTE,
         "alternatives": [],
     }
-    if isinstance(estimator, PrivateEstimator) and spoken:
+    if isinstance(estimator, PrivateEstimator) and (spoken or estimator.asked_for == "embeddings"):
         found["alternatives"] = alternatives(
             problem,
             shape,
