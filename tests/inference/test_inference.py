@@ -756,6 +756,10 @@ def test_the_fit_command_has_the_errors_in_its_json(tmp_path):
     found = json.loads(answer.output)
     assert [row["name"] for row in found["coefficients"]] == ["x", "intercept"] and found["coefficients"][0]["low"] > 0.5
     assert "Poisson regression" in found["target"] and "of privacy" in (tmp_path / "m" / "report.html").read_text()
+    words.remove("--json")
+    told = CliRunner().invoke(app, [*words, "--out", str(tmp_path / "again")]).output
+    assert "[0.025" in told and "\nintercept " in told and "Poisson regression with Pearson" in told.replace("\n", " ")
+    assert "[0.025" not in CliRunner().invoke(app, ["--quiet", *words, "--out", str(tmp_path / "quiet")]).output
 
 
 # -- other engines -------------------------------------------------------------------------------------------------------

@@ -29,7 +29,17 @@ from dperm.commands.earlier import earlier_beside
 from dperm.commands.ledgers import state_line
 from dperm.commands.on_spark import ENGINE, check_engine, spark_rows
 from dperm.commands.preparing import BOUNDS, LEVELS, Open, check_found, check_paid, prepared, relation_of
-from dperm.commands.shared import JSON_OPTION, check_model_first, notices_said, row_count, save_model, show, summary, verbosity
+from dperm.commands.shared import (
+    JSON_OPTION,
+    check_model_first,
+    notices_said,
+    row_count,
+    save_model,
+    say,
+    show,
+    summary,
+    verbosity,
+)
 from dperm.commands.wishes import Wish
 from dperm.words.wording import printable
 
@@ -145,6 +155,8 @@ def fit(
         lines["ledger"] = state_line(ledger)
     files = ["certificate", "model", *([] if budget is None else ["profile", "schema"])]
     show({**lines, **{name: str(out / f"{name}.json") for name in files}, "report": str(report)}, as_json)
+    if getattr(fitted, "intervals", False) and not as_json:
+        say(f"\n{fitted.summary()}")
 
 
 def _model_lines(fitted: PrivateEstimator, as_json: bool) -> dict[str, object]:
