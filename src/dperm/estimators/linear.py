@@ -28,7 +28,7 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):
         back in the caller's units; predictions are clipped to it, which is free.
     intervals : bool, default False
         Pay, out of the same epsilon, for standard errors: `summary()`, `confidence_interval()` and `predict(X,
-        interval=0.95)`.
+        interval=0.95)`. `coef_` is then the summary's estimate drawn towards 0 by its privacy noise, which predicts better.
     """
 
     has_intervals: ClassVar[bool] = True
@@ -97,7 +97,8 @@ class LinearRegression(PrivateRegressor):
     ----------
     intervals : bool, default False
         Pay, out of the same epsilon, for what `summary()` and `confidence_interval()` need. With `method="statistics"` they
-        rest on released second moments instead.
+        rest on released second moments instead. `coef_` is the summary's estimate drawn towards 0 by its privacy noise, which
+        predicts better; with `method="statistics"` it is as without intervals.
 
     Examples
     --------

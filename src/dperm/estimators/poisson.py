@@ -42,7 +42,8 @@ class PoissonRegressor(CountTarget):
         The largest exposure that a row may have. Needed with exposure= or offset= in `fit`.
     intervals : bool, default False
         Pay, out of the same epsilon, for standard errors: `summary()`, `confidence_interval()` and `predict(X,
-        interval=0.95)`. Sample weights are importance weights there.
+        interval=0.95)`. Sample weights are importance weights there. `coef_` is then the summary's estimate drawn towards 0 by
+        its privacy noise, which predicts better.
 
     Examples
     --------
