@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
 import dperm
 from dperm.mechanisms import Gradient, Newton, Target
 from dperm.privacy import Gaussian, Pure
-from dperm.problem import DataBounds, Interval, LogisticLoss, Problem
+from dperm.problem import DataBounds, FeatureMap, Interval, LogisticLoss, Problem
 from dperm.release.asks import Close, Decide, Open, Solve, Sum
 from dperm.release.driver import PlanMismatch, replay, run
+from dperm.release.ledger.book import Ledger
 from dperm.release.noise import SeededNoise
 from dperm.release.plan import Plan, Shape, Stage
 from dperm.rows import MemoryRows
@@ -222,3 +225,44 @@ def test_auto_is_the_table_of_the_planner(delta):
     chosen = choose("auto", problem, dperm.Shape(300, 2), target, asked_for="probabilities")
     assert release.plan.mechanism == chosen.name != "gradient"
     assert release.certificate.verify() and release.plan == dperm.plan(problem, dperm.Shape(300, 2), target, mechanism="auto")
+
+
+def joint_functions() -> dict[str, Callable[[np.ndarray], np.ndarray]]:
+    return {
+        "mean": lambda X: X - X.mean(axis=0),
+        "largest": lambda X: X / np.abs(X).max(),
+        "rank": lambda X: np.argsort(np.argsort(X, axis=0), axis=0) / 10.0,
+        "neighbour": lambda X: np.roll(X, 1, axis=0),
+        "random": lambda X: X + np.random.default_rng().normal(size=X.shape),
+    }
+
+
+@pytest.mark.parametrize("name", sorted(joint_functions()))
+def test_a_callers_function_that_looks_at_several_rows_is_refused_before_the_debit(name, tmp_path):
+    """One row would move the features, or the mistakes, of all others: no clip bounds that."""
+    function = joint_functions()[name]
+    X = np.random.default_rng(1).uniform(-1, 1, (50, 2))
+    y = np.sign(X[:, 0])
+    ledger = Ledger.create(tmp_path / "people.ledger", dataset="people", epsilon=9.0, delta=1e-5)
+    data, target = DataBounds(2.0, Interval(-1, 1)), Target.declare(epsilon=1.0, n=50)
+    seen = Problem(LogisticLoss(), data=data, feature_map=FeatureMap(function, 2.0, 2, name))
+    with pytest.raises(ValueError, match="each row alone"):
+        dperm.fit(seen, MemoryRows(X, y), target, Gradient(steps=2), ledger=ledger)
+    learner = dperm.FiniteClassLearner(
+        1.0, hypotheses=[lambda X: function(X)[:, 0] > 0.05], bounds=(-1, 1), classes=[False, True], ledger=ledger
+    )
+    with pytest.raises(ValueError, match="each row alone"):
+        learner.fit(X, y > 0)
+    assert ledger.account().fits == 0
+
+
+def test_a_callers_function_of_each_row_is_fitted():
+    X = np.random.default_rng(1).uniform(-1, 1, (50, 2))
+    turn = np.random.default_rng(2).normal(size=(2, 2))
+    turned = FeatureMap(lambda X: X @ turn, 3.0, 2, "turn")
+    seen = Problem(LogisticLoss(), data=DataBounds(2.0, Interval(-1, 1)), feature_map=turned)
+    release = dperm.fit(seen, MemoryRows(X, np.sign(X[:, 0])), Target.declare(epsilon=1.0, n=50), Gradient(steps=2))
+    assert release.certificate.verify()
+    rules = [lambda X: X[:, 0] > 0, lambda X: X[:, 1] > 0]
+    learner = dperm.FiniteClassLearner(20.0, hypotheses=rules, bounds=(-1, 1), classes=[False, True], random_state=0)
+    assert learner.fit(X, X[:, 1] > 0).index_ == 1

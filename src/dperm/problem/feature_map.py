@@ -20,9 +20,9 @@ class FeatureMap:
     """x ↦ clip(function(x)) with ||clip(·)||₂ <= output_norm, applied row by row.
 
     **Guarantee**: the declared norm is enforced by clipping, so constants derived from it hold whatever the
-    function returns; the function must treat each row alone and must be public (fixed before seeing the
-    data). JSON keeps name, norm and dimension, which is all that a certificate's constants need; not the
-    function.
+    function returns; the function must treat each row alone (a fit tries that on rows of its own) and must be
+    public (fixed before seeing the data). JSON keeps name, norm and dimension, which is all that a certificate's
+    constants need; not the function.
 
     >>> import numpy as np
     >>> square = FeatureMap(lambda X: X**2, output_norm=1.0, output_dimension=2, name="square")

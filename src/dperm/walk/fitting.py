@@ -26,6 +26,7 @@ from dperm.release.ledger.book import Ledger
 from dperm.release.noise import ExactNoise, Noise, noise_source
 from dperm.release.plan import Outcome, Plan, Released, Shape, Target, UnmetNeeds, Vector
 from dperm.walk.certificate import Certificate, certify
+from dperm.walk.functions import check_functions
 from dperm.walk.options import Running, runs
 from dperm.words.notices import speak
 
@@ -253,6 +254,7 @@ def fit(
     chosen = _named(mechanism, problem, shape, target, encoding)
     planned = plan(problem, shape, target, chosen, encoding)
     check_order(rows, planned)
+    check_functions(problem, chosen, rows.d)
     source = noise_source(noise, random_state) if isinstance(noise, str) else noise
     check_noise(source.policy, chosen, planned)
     speak(planned.warnings)  # public numbers decide them, and nothing is spent yet

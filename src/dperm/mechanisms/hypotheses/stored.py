@@ -41,8 +41,8 @@ class Streamed(Hypotheses):
 class Rules(Streamed):
     """Rules given by the caller: a function (X, start, stop) ↦ labels of hypotheses start … stop-1, or a list of functions of X.
 
-    **Condition**: the functions are public (fixed before the data) and treat each row alone. The certificate keeps their number
-    and name, not the code.
+    **Condition**: the functions are public (fixed before the data) and treat each row alone, which a fit tries on rows of its
+    own. The certificate keeps their number and name, not the code.
 
     >>> Rules([lambda X: X[:, 0] > 0, lambda X: X[:, 0] > 1], classes=(False, True)).size
     2
@@ -79,7 +79,8 @@ class Rules(Streamed):
         else:
             found = np.column_stack([class_numbers(rule(X), self.classes) for rule in self.functions[start:stop]])
         if found.shape != (X.shape[0], stop - start):
-            raise ValueError(f"Expected predictions of shape {(X.shape[0], stop - start)}, found {found.shape}.")
+            # In words: the number of rows may be protected.
+            raise ValueError(f"Expected a prediction of each of {stop - start} rules for every row, found another shape.")
         return found
 
     def spec(self) -> dict[str, object]:

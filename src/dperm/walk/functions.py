@@ -1,0 +1,69 @@
+"""Functions that a caller passes, feature maps and rules, tried on public rows before anything is spent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dperm.mechanisms.hypotheses.stored import Rules
+from dperm.problem import Problem
+
+if TYPE_CHECKING:
+    from dperm.release.plan import Mechanism
+
+Vector = NDArray[np.float64]
+Function = Callable[[Vector], object]
+ROWS, RULES = 40, 64  # of our own; rules of a caller that are tried on them
+
+
+def check_functions(problem: Problem, mechanism: Mechanism, d: int) -> None:
+    """Refuse, before anything is debited, a caller's function that looks at several rows: tried on rows of our own."""
+    rules = getattr(mechanism, "hypotheses", None)
+    asked: dict[str, Function] = {}
+    if problem.feature_map is not None:
+        asked["a feature map"] = problem.feature_map.function
+    if isinstance(rules, Rules):
+        asked["rules"] = lambda rows: rules.predictions(rows, 0, min(rules.size, RULES))
+    if not asked:
+        return
+    size = min(problem.data.x_norm, 1e6)
+    probe = size * np.linspace(0.1, 1.0, ROWS)[:, None] * np.sin(1.0 + np.arange(ROWS * d)).reshape(ROWS, d)
+    X = np.asarray(problem.data.enforce(probe)[0], dtype=np.float64)
+    for what, function in asked.items():
+        with np.errstate(all="ignore"):
+            alone = treats_rows_alone(function, X)
+        if not alone:
+            raise ValueError(
+                f"Expected functions of {what} to treat each row alone, found one whose answer for a row changes with the rows "
+                "beside it (a mean or maximum over rows, or a random draw): one person would move all rows. Compute such numbers "
+                "from public data, and pass them as constants. Nothing was spent."
+            )
+
+
+def treats_rows_alone(function: Function, X: Vector) -> bool:
+    """Whether a caller's function says the same of public rows together, in another order and one by one.
+
+    This finds mistakes (a mean over rows, a maximum, a random draw) and proves nothing. A function that does not take NumPy's
+    arrays passes: it is made for those of a device.
+
+    >>> X = np.arange(6.0).reshape(3, 2)
+    >>> treats_rows_alone(lambda X: X**2, X), treats_rows_alone(lambda X: X - X.mean(axis=0), X)
+    (True, False)
+    """
+    try:
+        whole = np.asarray(function(X), dtype=np.float64)
+    except Exception:
+        return True
+    try:
+        alone = np.concatenate([np.asarray(function(X[row : row + 1]), dtype=np.float64) for row in range(len(X))])
+        turned = np.asarray(function(X[::-1].copy()), dtype=np.float64)[::-1]
+    except Exception:  # a block may have one row
+        return False
+    near = 1e-6 * max(float(np.max(np.abs(whole), initial=0.0, where=np.isfinite(whole))), 1e-300)
+    return all(
+        other.shape == whole.shape and bool(np.allclose(whole, other, rtol=1e-6, atol=near, equal_nan=True))
+        for other in (alone, turned)
+    )
