@@ -444,7 +444,7 @@ def test_private_levels_in_a_schema_are_found_before_the_fit(folder):
         ((), "found no schema and no --bounds private and no --levels private"),
         (("--bounds", "private"), "found no schema and no --levels private."),
         (("--bounds", "guess", "--levels", "private"), "Expected --bounds private"),
-        (("--bounds", "private", "--levels", "private", "--schema", "x.json"), "found both"),
+        (("--bounds", "private", "--levels", "private", "--schema", "x.json"), "Expected a schema at x.json"),
         (("--bounds", "private", "--levels", "private", "--delta", 0), "delta > 0"),
     ],
 )

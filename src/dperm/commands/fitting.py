@@ -28,7 +28,7 @@ from dperm.commands.declaring import (
 from dperm.commands.earlier import earlier_beside
 from dperm.commands.ledgers import state_line
 from dperm.commands.on_spark import ENGINE, check_engine, spark_rows
-from dperm.commands.preparing import BOUNDS, LEVELS, Open, check_found, check_paid, prepared, relation_of
+from dperm.commands.preparing import BOUNDS, LEVELS, Open, check_found, check_paid, declared_in, is_open, prepared, relation_of
 from dperm.commands.shared import (
     JSON_OPTION,
     check_model_first,
@@ -89,19 +89,19 @@ def fit(
 ) -> None:
     """Fit a private model of TARGET and write model.json, certificate.json and report.html.
 
-    Without --schema, with --bounds private and --levels private, a tenth of the budget finds types, bounds and levels first.
+    With --bounds private and --levels private, what no schema declares is found first, for a tenth of the budget (of μ²: about
+    0.29 of epsilon 1, and 0.93 is left for the fit).
 
     Example: dperm fit people.csv --schema people.json --target income --epsilon 1
     """
     from dperm.release.ledger.book import Ledger
     from dperm.rows.arrow import byte_count
     from dperm.tables.json_files import check_room
-    from dperm.tables.schema import Schema
 
     byte_count(memory)  # a mistake in it is said before anything is read, also where the file turns out small
     check_found(schema, bounds, levels, target)
     check_declared_columns(person, max_rows_per_person, weight, max_weight, exposure, max_exposure)
-    declared = None if schema is None else Schema.load(schema)
+    declared, target, kind = declared_in(schema, target, bounds, levels)
     file = Path(source)
     spark = check_engine(engine, declared, exposure, cache)
     check_in_memory(not spark and streams(file, cache), weight, exposure)
@@ -111,13 +111,13 @@ def fit(
     wish = Wish(model, intervals, class_weight or [], given)
     apart = {"sample_weight": weight, "exposure": exposure}
     budget = None
-    if declared is None or any(column.private_levels for column in declared.columns):
+    if declared is None or is_open(declared, target, asked=kind is not None or bool(bounds and levels)):
         check_paid(out, overwrite)
         check_room(out, ["model.json", "certificate.json", "profile.json", "schema.json"], overwrite=overwrite)
         spending: Spending = {"delta": delta, "relation": relation_of(model, relation), "nominal_n": nominal_n, "groups": person}
         spending |= {"max_rows_per_person": max_rows_per_person, "noise": noise, "random_state": random_state}
         spending["ledger"] = None if ledger is None else Ledger(ledger, data=file)
-        declared, budget = prepared(Open(file, declared, target, apart, out), wish, spending)
+        declared, budget = prepared(Open(file, declared, target, apart, out, kind), wish, spending)
         given |= {"epsilon": budget.left, "delta": budget.whole.delta, "relation": budget.whole.relation}
     with contextlib.nullcontext() if budget is None else budget.kept(out):
         declared = declared if target is None else declared.with_target(target)

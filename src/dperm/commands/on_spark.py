@@ -26,7 +26,7 @@ def check_engine(engine: str | None, schema: Schema | None, exposure: str | None
         return False
     if engine not in ENGINES:
         raise ValueError(f"Expected --engine spark, found {engine!r}.{closest(engine, ENGINES)} Leave it out for files.")
-    if schema is None or any(column.private_levels for column in schema.columns):
+    if schema is None or any(column.to_find for column in schema.columns):
         raise ValueError("Expected --schema with all levels for --engine spark, found none. Write a schema; see `dperm schema`.")
     if exposure is not None or cache is not None:
         raise ValueError("Expected neither --exposure nor --cache with --engine spark, found one. Leave it out.")

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from dperm.tables.schema import Schema
     from dperm.walk.options import Spending
 
-BOUNDS = typer.Option(None, "--bounds", help='"private", without --schema: bounds of numbers are found and paid for.')
-LEVELS = typer.Option(None, "--levels", help='"private", without --schema: levels of text and classes are found and paid for.')
+BOUNDS = typer.Option(None, "--bounds", help='"private": bounds that no schema declares are found and paid for.')
+LEVELS = typer.Option(None, "--levels", help='"private": levels and classes that no schema declares are found and paid for.')
 SHARE = 0.1  # of μ², for types, levels and ranges
 
 
@@ -36,11 +36,6 @@ def check_found(schema: Path | None, bounds: str | None, levels: str | None, tar
     for option, value in (("--bounds", bounds), ("--levels", levels)):
         if value not in (None, "private"):
             raise ValueError(f"Expected {option} private, found {value[:60]!r}. Declared ones go into a schema.")
-    if schema is not None and (bounds or levels):
-        raise ValueError(
-            'Expected --schema, or --bounds private and --levels private, found both. In a schema, write "bounds": "private" or '
-            '"levels": "private" into a column.'
-        )
     if schema is None and not (bounds and levels and target):
         given = {"--target": target, "--bounds private": bounds, "--levels private": levels}
         missing = [option for option, value in given.items() if not value]
@@ -48,6 +43,46 @@ def check_found(schema: Path | None, bounds: str | None, levels: str | None, tar
             "Expected --schema, or --target with --bounds private and --levels private, found no schema and no "
             f"{' and no '.join(missing)}. Draft a schema with `dperm schema`, or have one filled in by `dperm profile`."
         )
+
+
+def declared_in(
+    file: Path | None, target: str | None, bounds: str | None, levels: str | None
+) -> tuple[Schema | None, str | None, str | None]:
+    """(the schema of a file, the target, the type of a target that is still to be found and a draft speaks of).
+
+    What a draft leaves empty is private where --bounds and --levels say so; a target's "private" says so itself.
+    """
+    from dperm.tables.drafts import is_empty, opened
+    from dperm.tables.schema import Schema
+
+    if file is None:
+        return None, target, None
+    spec = Schema.read(file)
+    if not isinstance(spec, Mapping) or not isinstance(spec.get("columns"), Mapping):
+        return Schema.from_dict(spec), target, None  # which says what is wrong
+    named = spec.get("target")
+    column = named.get("column") if isinstance(named, Mapping) else None
+    if isinstance(named, Mapping) and column and target in (None, column) and is_empty(named):
+        if not (bounds or levels or "private" in (named.get("classes"), named.get("bounds"))):
+            return Schema.from_dict(spec), target, None  # which says what is empty
+        rest = {key: value for key, value in spec.items() if key != "target"}
+        kind = named.get("type") or ("classes" if named.get("classes") == "private" else None)
+        return Schema.from_dict(opened(rest, bounds=bool(bounds), levels=bool(levels))), str(column), kind
+    if target in spec["columns"] and is_empty(spec["columns"][target]) and not (bounds or levels):
+        raise ValueError(
+            f"Expected what the target {target!r} can be, found it empty among the columns. Move it from \"columns\" to "
+            f'"target": {{"column": "{target}", "type": "classes", "classes": [...]}} (or "numeric" with low and high), or pass '
+            "--bounds private --levels private to have it found and paid for."
+        )
+    return Schema.from_dict(opened(spec, bounds=bool(bounds), levels=bool(levels))), target, None
+
+
+def is_open(schema: Schema, target: str | None, *, asked: bool) -> bool:
+    """Whether a profile is needed before a fit: for a type, for levels, or, if asked, for a target that no entry describes."""
+    named = {column.name: column for column in schema.columns}
+    known = schema.target is not None and target in (None, schema.target.column)
+    unknown = target is not None and not known and (target not in named or named[target].bounds is not None)
+    return any(column.to_find for column in schema.columns) or (asked and unknown)
 
 
 def check_paid(out: Path, overwrite: bool) -> None:
@@ -150,6 +185,7 @@ class Open:
     target: str | None
     apart: Mapping[str, str | None]  # columns that are no features, by the word of `fit`
     out: Path
+    kind: str | None = None  # the type of the target, where a draft says it
 
     def stand_in(self, names: list[str], wish: Wish, kind: str) -> Schema:
         """A complete schema with a target of this type: what is to be found has any value that it could have."""
@@ -160,11 +196,15 @@ class Open:
         if schema is None:
             apart = (self.target, *self.apart.values())
             schema = Schema(tuple(Column(name, "numeric", 0.0, 1.0) for name in names if name not in apart))
+        own = next((column for column in schema.columns if column.name == self.target), None)
         schema = replace(schema, columns=tuple(known_levels(column) for column in schema.columns))
-        named = [column.name for column in schema.columns]
         if self.target is None or (schema.target is not None and schema.target.column == self.target):
             return schema
-        return schema.with_target(self.target) if self.target in named else replace(schema, target=wish.target(self.target, kind))
+        if own is not None and not own.to_find and own.bounds is None:
+            return schema.with_target(self.target)
+        kind = "classes" if own is not None and own.private_levels else kind
+        others = tuple(column for column in schema.columns if column.name != self.target)
+        return replace(schema, columns=others, target=wish.target(self.target, kind))
 
 
 def prepared(fit: Open, wish: Wish, spending: Spending) -> tuple[Schema, Budget]:
@@ -200,7 +240,7 @@ def prepared(fit: Open, wish: Wish, spending: Spending) -> tuple[Schema, Budget]
         if book is not None:
             Ledger.open(book).check(planned, fitted)
 
-    types = wish.possible(lambda kind: fit.stand_in(names, wish, kind), tried)
+    types = wish.possible(lambda kind: fit.stand_in(names, wish, kind), tried, fit.kind)
     spending["delta"] = whole.delta
     kind = None if len(types) > 1 else "classes" if types == ["classes"] else "numeric"
     found = profile(

@@ -10,16 +10,20 @@ import typer
 
 from dperm.commands.declaring import DELTA, MAX_ROWS, NOISE, NOMINAL_N, PERSON, RANDOM_STATE, RELATION
 from dperm.commands.ledgers import state_line
+from dperm.commands.preparing import declared_in
 from dperm.commands.shared import JSON_OPTION, Budget, show
 
 if TYPE_CHECKING:
     from dperm.profiles.profile import Profile
+    from dperm.tables.schema import Schema
+    from dperm.walk.options import Spending
 
 
 def profile(
     file: Path = typer.Argument(..., help="CSV or Parquet file with one record per row."),
     schema: Path | None = typer.Option(None, help="What is known of the columns; without it all but their names is paid for."),
     target: str | None = typer.Option(None, help="Column that will be predicted."),
+    target_type: str | None = typer.Option(None, help="classes or numeric, for a target that no schema describes."),
     epsilon: float = typer.Option(..., help="Privacy budget of the profile."),
     delta: float | None = DELTA,
     relation: str = RELATION,
@@ -48,29 +52,22 @@ def profile(
     from dperm.tables.json_files import check_room
     from dperm.tables.tables import read_table
 
+    declared, target, kind = declared_in(schema, target, "private", "private")  # what a draft leaves empty is found
     check_room(out, ["profile.json"], overwrite=overwrite)
     if out_schema is not None:
         check_room(out_schema.parent, [out_schema.name], overwrite=overwrite, option="--out-schema")
+    spending: Spending = {"delta": delta, "relation": relation, "nominal_n": nominal_n, "groups": person, "noise": noise}
+    spending |= {"max_rows_per_person": max_rows_per_person, "random_state": random_state}
     if ledger is not None:
         budget: Budget = {"epsilon": epsilon, "delta": delta, "relation": relation}
         budget |= {"rows_per_person": max_rows_per_person or 1, "unit": "row" if person is None else "person"}
-        _check_first(file, (schema, target, correlations), ledger, budget, nominal_n, person)
+        _check_first(file, (declared, target, correlations), ledger, budget, nominal_n, person)
+        spending["ledger"] = Ledger(ledger, data=file)
+    wanted = target_type or ("numeric" if kind == "count" else kind)
     found = profiled(
-        read_table(file),
-        epsilon=epsilon,
-        delta=delta,
-        schema=schema,
-        target=target,
-        relation=relation,
-        nominal_n=nominal_n,
-        groups=person,
-        max_rows_per_person=max_rows_per_person,
-        correlations=correlations,
-        level=level,
-        noise=noise,
-        random_state=random_state,
-        ledger=None if ledger is None else Ledger(ledger, data=file),
-    )
+        read_table(file), epsilon=epsilon, schema=declared, target=target, target_type=wanted, correlations=correlations,
+        level=level, **spending,
+    )  # fmt: skip
     told = _written(found, out, out_schema) | ({} if ledger is None else {"ledger": state_line(ledger)})
     if as_json:
         show({"epsilon": epsilon, "statement": found.statement, **told, **found.record["profile"]}, True)
@@ -97,7 +94,7 @@ def _written(found: Profile, out: Path, out_schema: Path | None) -> dict[str, st
 
 def _check_first(
     file: Path,
-    asked_for: tuple[Path | None, str | None, bool],
+    asked_for: tuple[Schema | None, str | None, bool],
     ledger: Path,
     budget: Budget,
     nominal_n: int | None,

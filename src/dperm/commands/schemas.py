@@ -13,6 +13,7 @@ from dperm.commands.shared import JSON_OPTION, say, show
 def schema(
     file: Path = typer.Argument(..., help="CSV or Parquet file."),
     out: Path | None = typer.Option(None, help="Write the draft here instead of printing it."),
+    target: str | None = typer.Option(None, help="Column to predict: it goes from the columns to the target."),
     types: str = typer.Option("", help='What the columns are, e.g. "age=numeric, town=categorical, *=ignored".'),
     as_json: bool = JSON_OPTION,
 ) -> None:
@@ -25,7 +26,7 @@ def schema(
 
     Example: dperm schema people.csv --types "age=numeric, town=categorical" --out people.json
     """
-    from dperm.tables.drafts import declared
+    from dperm.tables.drafts import declared, with_drafted_target
     from dperm.tables.json_files import write_whole
     from dperm.tables.schema import Schema
     from dperm.tables.tables import storage_types
@@ -33,6 +34,7 @@ def schema(
     stored = storage_types(file)
     found = Schema.draft(stored, file.stem)
     found["columns"] |= declared(types, list(stored))
+    found = found if target is None else with_drafted_target(found, target)
     text = json.dumps(found, indent=1, ensure_ascii=False)
     if out is None:
         typer.echo(text)
@@ -42,6 +44,7 @@ def schema(
             show({"draft": str(out)}, True)
             return
         say(f"Draft in {out}. Fill in low and high, levels and the target; no row was read.")
+        say("What you leave empty, `dperm fit --bounds private --levels private` finds and pays for.")
         if any(column["type"] is None for column in found["columns"].values()):
             say("A CSV states no types: fill them in too or pass --types. `dperm profile` finds them for a part of the budget.")
         say('A missing number counts as the private mean of its column; "missing" in a column says otherwise.')

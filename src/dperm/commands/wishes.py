@@ -43,14 +43,17 @@ class Wish:
         weights = class_weights(self.class_weight, schema.target.classes)
         return made(kind, **options, schema=schema, loss=loss_of(kind, schema.target.type), class_weight=weights)
 
-    def possible(self, stands_in: Callable[[str], Schema], planned: Callable[[PrivateEstimator], object]) -> list[str]:
-        """The types that the target may turn out to have, each tried on a schema that stands in for the one to be found.
+    def possible(
+        self, stands_in: Callable[[str], Schema], planned: Callable[[PrivateEstimator], object], kind: str | None = None
+    ) -> list[str]:
+        """The types that the target may turn out to have (`kind` alone where a draft says it), each tried on a schema that
+        stands in for the one to be found.
 
         A type is out where the model or an option cannot have it, so that `--model poisson` asks for a count. Where none is left,
         the refusal that the fit would end with is raised now, before anything is spent.
         """
-        kind = model_named(self.model)
-        types = ["classes", "numeric"] if kind is None else [self._type(kind)]
+        model = model_named(self.model)
+        types = [kind] if kind is not None else ["classes", "numeric"] if model is None else [self._type(model)]
         refused: list[ValueError] = []
         for word in list(types):
             try:
@@ -82,8 +85,10 @@ class Wish:
 
 def known_levels(column: Column) -> Column:
     """The column with levels that stand in for those to be found."""
-    from dperm.tables.column import OWN_LEVEL
+    from dperm.tables.column import OWN_LEVEL, Column
 
+    if column.type == "private":
+        return Column(column.name, "numeric", 0.0, 1.0)
     if not column.private_levels:
         return column
     named = [] if column.missing in (None, OWN_LEVEL) else [str(column.missing)]

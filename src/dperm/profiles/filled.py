@@ -31,6 +31,8 @@ def filled_schema(
 
 def _column(name: str, found: Found, declared: Mapping[str, Any] | None) -> dict[str, Any]:
     """One feature; what a schema says about missing cells and groups stays."""
+    if declared is not None and declared["type"] == "private":
+        declared = None  # nothing was known of it
     kept = {} if declared is None else {key: declared[key] for key in ("missing", "group", "log", "shape") if key in declared}
     if declared is not None and declared["type"] in ("sparse", "ordinal", "boolean"):
         return dict(declared)

@@ -226,7 +226,8 @@ def question_about(
     named = {column.name: column for column in schema.columns}
     if target is not None and schema.target is None and (target not in named or _is_open(named[target])):
         # A target that the schema does not know, or leaves open: found like everything else.
-        kind = "unknown" if target not in named else "levels" if named[target].private_levels else "numeric"
+        column = named.get(target)
+        kind = "unknown" if column is None or column.type == "private" else "levels" if column.private_levels else "numeric"
         extra = (Asked(target, kind, target=True, wanted=target_type if kind == "unknown" else None),)
         schema = replace(schema, columns=tuple(column for column in schema.columns if column.name != target))
     elif target is not None:
@@ -235,11 +236,12 @@ def question_about(
     if extra:
         asked_by_names(names, target)  # refuses a target that is no column
     columns = (*asked_by_schema(schema), *extra)
-    return Question(columns, parts, correlations, wary=True), schema.spec()
+    codes = any(column.kind == "unknown" and not column.target for column in columns)
+    return Question(columns, parts, correlations, codes=codes, wary=True), schema.spec()
 
 
 def _is_open(column: Column) -> bool:
-    return column.private_levels or column.bounds is not None
+    return column.to_find or column.bounds is not None
 
 
 def _record(

@@ -107,8 +107,8 @@ def asked_by_schema(schema: Schema) -> tuple[Asked, ...]:
             found.append(Asked(column.name, "numeric", column.low, column.high))
         elif column.type in ("categorical", "ordinal") and column.hash is None:
             found.append(Asked(column.name, "levels", levels=None if column.private_levels else column.levels))
-        elif column.type == "boolean":
-            found.append(Asked(column.name, "boolean"))
+        elif column.type in ("boolean", "private"):
+            found.append(Asked(column.name, "boolean" if column.type == "boolean" else "unknown"))
     if schema.target is not None:
         target = schema.target
         if target.type == "classes":

@@ -27,7 +27,7 @@ from dperm.tables.transforms import (
 )
 from dperm.words.spelling import closest, finite, scalars
 
-COLUMN_TYPES = ("numeric", "ordinal", "categorical", "boolean", "sparse", "datetime", "ignored")
+COLUMN_TYPES = ("numeric", "ordinal", "categorical", "boolean", "sparse", "datetime", "ignored", "private")
 TARGET_TYPES = ("classes", "numeric", "count")
 OWN_LEVEL = "its own level"
 MISSING_NAME = "(missing)"
@@ -72,7 +72,7 @@ class Column:
         if self.type is None:  # as drafted from a CSV
             raise ValueError(
                 f"Expected a type of {where}, found none yet. Write what it is: numeric with low and high, categorical or "
-                "ordinal with levels, boolean, sparse with high, datetime, ignored. `dperm profile` finds types and pays for it."
+                "ordinal with levels, boolean, sparse with high, datetime, ignored; private has it found and paid for."
             )
         if self.type not in COLUMN_TYPES:
             hint = type_hint(self.type)
@@ -140,6 +140,11 @@ class Column:
         if self.low is None and self.high is None and isinstance(self.bins, tuple):  # the edges are bounds
             object.__setattr__(self, "low", self.bins[0])
             object.__setattr__(self, "high", self.bins[-1])
+
+    @property
+    def to_find(self) -> bool:
+        """Whether a profile must find its type or levels before a fit."""
+        return self.private_levels or self.type == "private"
 
     @property
     def pieces(self) -> tuple[Column, ...]:

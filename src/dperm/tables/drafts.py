@@ -9,7 +9,8 @@ hour is one of 24.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from dperm.tables.column import COLUMN_TYPES, type_hint
 from dperm.words.spelling import closest
@@ -32,6 +33,14 @@ TO_FILL_IN: dict[str, dict[str, object]] = {
     "ordinal": {"levels": []},
     "datetime": {"parts": ["year", "month", "weekday"], "low": None, "high": None},
 }
+
+
+class Draft(TypedDict):
+    """A schema to fill in, as JSON."""
+
+    name: str
+    columns: dict[str, dict[str, object]]
+    target: dict[str, object]
 
 
 def drafted(name: str, storage: str | None) -> dict[str, object]:
@@ -93,3 +102,56 @@ def declared(text: str, names: list[str]) -> dict[str, dict[str, object]]:
     rest = given.pop("*", None)
     kinds = ({} if rest is None else dict.fromkeys(names, rest)) | given
     return {name: {"type": kind} | TO_FILL_IN.get(kind, {}) for name, kind in kinds.items()}
+
+
+def with_drafted_target(draft: Draft, target: str) -> Draft:
+    """The draft with one of its columns as the target; its type follows from the column's, and is left open where that is.
+
+    >>> with_drafted_target({"name": "t", "columns": {"left": {"type": "boolean"}}, "target": {}}, "left")["target"]
+    {'column': 'left', 'type': 'classes', 'classes': [0, 1]}
+    """
+    columns = dict(draft["columns"])
+    if target not in columns:
+        hint = closest(target, columns)
+        raise ValueError(f"Expected the target {target!r} among the columns, found none.{hint} Correct the name.")
+    entry = columns.pop(target)
+    kind = entry["type"]
+    found: dict[str, object] = {"type": None}
+    if kind in ("numeric", "sparse"):
+        found = {"type": "numeric", "low": None, "high": None}
+    elif kind is not None:
+        found = {"type": "classes", "classes": [0, 1] if kind == "boolean" else entry.get("levels", [])}
+    return {**draft, "columns": columns, "target": {"column": target, **found}}
+
+
+def opened(spec: Mapping[str, Any], *, bounds: bool, levels: bool) -> dict[str, Any]:
+    """A draft with "private" where bounds or levels were left empty, and both a type: they are to be found, and paid for.
+
+    >>> draft = {"columns": {"age": {"type": "numeric", "low": None, "high": None}, "town": {"type": None}}}
+    >>> opened(draft, bounds=True, levels=True)["columns"]
+    {'age': {'type': 'numeric', 'bounds': 'private'}, 'town': {'type': 'private'}}
+    """
+    columns: dict[str, Any] = {}
+    for name, entry in spec["columns"].items():
+        columns[name] = entry
+        if not isinstance(entry, Mapping):
+            continue
+        kind, empty = entry.get("type"), entry.get("low") is None and entry.get("high") is None
+        if kind is None and bounds and levels:
+            columns[name] = {"type": "private"}
+        elif kind == "numeric" and bounds and empty and entry.get("bins") is None:
+            columns[name] = {key: value for key, value in entry.items() if key not in ("low", "high")} | {"bounds": "private"}
+        elif kind == "categorical" and levels and not entry.get("levels") and entry.get("hash") is None:
+            columns[name] = {**entry, "levels": "private"}
+    return {**spec, "columns": columns}
+
+
+def is_empty(entry: object) -> bool:
+    """Whether what a column (or a target) can hold was left empty in a draft, or is said to be private."""
+    if not isinstance(entry, Mapping):
+        return False
+    kind, listed = entry.get("type"), entry.get("classes" if "classes" in entry else "levels")
+    if kind in ("classes", "categorical", "ordinal"):
+        return listed == "private" or (not listed and entry.get("hash") is None)
+    open_ends = entry.get("low") is None and entry.get("high") is None
+    return kind in (None, "private") or (kind in ("numeric", "count", "sparse") and open_ends)

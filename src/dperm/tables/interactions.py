@@ -135,7 +135,7 @@ def products(pairs: tuple[tuple[str, str], ...], pieces: Sequence[Column]) -> li
                 raise ValueError(
                     f"Expected columns or choices in interactions, found the curve {name!r}. Name its column, or give it steps."
                 )
-            if named[name].bounds is not None or named[name].private_levels:
+            if named[name].bounds is not None or named[name].to_find:
                 raise ValueError(
                     f"Expected declared bounds and levels of {name!r}, which is in interactions, found private ones. Fill them "
                     "in with `dperm profile`, or drop the pair."

@@ -5,9 +5,10 @@
      "target":  {"column": "income", "type": "classes", "classes": ["<=50K", ">50K"]}}
 
 Column types: numeric (low, high), ordinal (levels in order), categorical (levels), boolean, sparse (non-negative, mostly zero:
-high), datetime (parts), ignored. Numeric columns may have `bins`, `log` or a `shape`, categorical ones a `hash` instead of
-levels (`transforms.py`), and `interactions` beside "columns" lists pairs of columns that are multiplied (`interactions.py`). A
-numeric column may say "bounds": "private" instead of low and high: the fit then pays for them. A categorical column may say
+high), datetime (parts), ignored, private (a profile finds the type, and pays for it). Numeric columns may have `bins`, `log` or a
+`shape`, categorical ones a `hash` instead of levels (`transforms.py`), and `interactions` beside "columns" lists pairs of columns
+that are multiplied (`interactions.py`). A numeric column may say "bounds": "private" instead of low and high: the fit then pays
+for them. A categorical column may say
 "levels": "private": a profile then pays for them. `missing` says what a null becomes. In numeric and ordinal columns: "mean"
 (the default: the private centre of the column, or the middle of its bounds where the method releases none), "middle",
 "indicator" (as "mean", and a 0/1 column says where a cell was missing), a number or a level. In categorical columns: a level,
@@ -23,13 +24,13 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dperm.tables.cells import codes, numbers
 from dperm.tables.column import Column, TargetColumn, described, scaled
-from dperm.tables.drafts import column_types, drafted
+from dperm.tables.drafts import Draft, column_types, drafted
 from dperm.tables.encoding import Encoding
 from dperm.tables.files import check_different
 from dperm.tables.gaps import kept_entries
@@ -44,14 +45,6 @@ if TYPE_CHECKING:
 
 PARTS = ("name", "note", "columns", "target", "row_norm", "interactions")
 MOST_MISTAKES, MOST_NAMES = 12, 30  # that a message lists
-
-
-class Draft(TypedDict):
-    """A schema to fill in, as JSON."""
-
-    name: str
-    columns: dict[str, dict[str, object]]
-    target: dict[str, object]
 
 
 @dataclass(frozen=True)
@@ -126,6 +119,11 @@ class Schema:
             if not isinstance(target, Mapping) or not isinstance(target.get("column"), str):
                 raise ValueError('Expected "target": {"column": ..., "type": ...}, found something else.')
             classes = target.get("classes")
+            if "private" in (classes, target.get("bounds")):
+                raise ValueError(
+                    f'Expected what the target {target["column"]!r} can be, found "private". Leave "target" out, and name it to '
+                    "`dperm.profile(table, schema=..., target=...)`, which finds it; the commands `profile` and `fit` do so."
+                )
             classes = None if classes is None else scalars(classes, f"classes of target {target['column']!r}")
             declared = TargetColumn(
                 str(target["column"]),
@@ -157,18 +155,22 @@ class Schema:
     @classmethod
     def load(cls, path: str | Path) -> Schema:
         """Read JSON or TOML."""
+        return cls.from_dict(cls.read(path))
+
+    @staticmethod
+    def read(path: str | Path) -> Any:
+        """What a schema's file says, complete or not."""
         from dperm.tables.json_files import read_json
 
         file = Path(path)
         if not file.is_file():
             raise ValueError(f"Expected a schema at {file}, found no file. Draft one with `dperm schema`, or check the path.")
         if file.suffix != ".toml":
-            return cls.from_dict(read_json(file))
+            return read_json(file)
         try:
-            spec = tomllib.loads(file.read_text(encoding="utf-8"))
+            return tomllib.loads(file.read_text(encoding="utf-8"))
         except (ValueError, RecursionError) as error:
             raise ValueError(f"Expected a schema in TOML in {file}, found text that does not parse: {error}.") from error
-        return cls.from_dict(spec)
 
     def spec(self) -> dict[str, object]:
         found: dict[str, object] = {"name": self.name, "columns": {c.name: c.spec() for c in self.columns}}
@@ -203,9 +205,10 @@ class Schema:
     def encoding(self) -> Encoding:
         """The encoding of the features, in the order of the columns."""
         for column in self.columns:
-            if column.private_levels:
+            if column.to_find:
+                what = "levels" if column.private_levels else "type"
                 raise ValueError(
-                    f'Expected the levels of column {column.name!r}, found "private". Find them first: `dperm.profile(table, '
+                    f'Expected the {what} of column {column.name!r}, found "private". Find them first: `dperm.profile(table, '
                     "schema=..., epsilon=...).schema()` fills them in, and `dperm fit` does both in one budget."
                 )
         features: list[tuple[object, ...]] = []  # name, kind, low, high, missing, group, rule
