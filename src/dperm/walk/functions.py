@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -29,8 +30,8 @@ def check_functions(problem: Problem, mechanism: Mechanism, d: int) -> None:
         asked["rules"] = lambda rows: rules.predictions(rows, 0, min(rules.size, RULES))
     if not asked:
         return
-    size = min(problem.data.x_norm, 1e6)
-    probe = size * np.linspace(0.1, 1.0, ROWS)[:, None] * np.sin(1.0 + np.arange(ROWS * d)).reshape(ROWS, d)
+    size = min(problem.data.x_norm, 1e6) if math.isfinite(problem.data.x_norm) else 1.0
+    probe = size * np.geomspace(0.01, 1.0, ROWS)[:, None] * np.sin(1.0 + np.arange(ROWS * d)).reshape(ROWS, d)
     X = np.asarray(problem.data.enforce(probe)[0], dtype=np.float64)
     for what, function in asked.items():
         with np.errstate(all="ignore"):
