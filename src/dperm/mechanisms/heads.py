@@ -19,6 +19,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from dperm.mechanisms.conditions import GAUSSIAN, unmet
 from dperm.mechanisms.scaled import settings as rule
 from dperm.privacy import Gaussian, gaussian_mu
 from dperm.problem import Problem
@@ -102,18 +103,16 @@ class Heads:
 
 def needs(problem: Problem, target: Target) -> list[str]:
     """What a mechanism for rows of length 1 lacks, in words."""
-    found = []
-    if target.delta == 0:
-        found.append("delta > 0, because its noise is Gaussian (pass delta=1e-6)")
-    if problem.loss.name != "multinomial":
-        found.append(f"classes, with the multinomial loss (found {problem.loss.name!r})")
-    if problem.data.intercept:
-        found.append("no intercept (a direction that all rows share takes its place)")
-    if problem.feature_map is not None:
-        found.append("rows without a feature map (it brings rows to length 1 itself)")
-    if problem.regularizer.name != "none" or problem.domain.spec()["name"] != "whole-space":
-        found.append("no regularizer and no domain (the flow time regularizes)")
-    return found
+    penalised = problem.regularizer.name != "none" or problem.domain.spec()["name"] != "whole-space"
+    return unmet(
+        {
+            GAUSSIAN: target.delta == 0,
+            f"classes, with the multinomial loss (found {problem.loss.name!r})": problem.loss.name != "multinomial",
+            "no intercept (a direction that all rows share takes its place)": problem.data.intercept,
+            "rows without a feature map (it brings rows to length 1 itself)": problem.feature_map is not None,
+            "no regularizer and no domain (the flow time regularizes)": penalised,
+        }
+    )
 
 
 def check_size(name: str, problem: Problem, shape: Shape) -> None:

@@ -19,6 +19,7 @@ from typing import ClassVar
 import numpy as np
 
 from dperm.mechanisms import heads as heads_rule
+from dperm.mechanisms.conditions import check_options
 from dperm.privacy import Gaussian, gaussian_mu
 from dperm.problem import Problem
 from dperm.release.asks import Close, Decide, Open, Program, Sum
@@ -56,13 +57,9 @@ class LeastSquares:
     per_column: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        for label, value, most in (
-            ("share", self.share, 1 - heads_rule.SIZE_SHARE),
-            ("floor", self.floor, math.inf),
-            ("clip", self.clip, math.inf),
-        ):
-            if value is not None and not 0 < value < most:
-                raise ValueError(f"Expected 0 < {label} < {most:g}, found {value}. Leave it out to take the rule's.")
+        check_options(self, positive=("floor", "clip"), parts=("share",))
+        if self.share is not None and self.share >= 1 - heads_rule.SIZE_SHARE:
+            raise ValueError(f"Expected share < {1 - heads_rule.SIZE_SHARE:g}, found {self.share}. Labels need a part of it too.")
 
     def missing(self, problem: Problem, target: Target) -> list[str]:
         return heads_rule.needs(problem, target)
@@ -70,14 +67,13 @@ class LeastSquares:
     def plan(self, problem: Problem, shape: Shape, target: Target) -> Plan:
         heads_rule.check_size(self.name, problem, shape)
         mu = gaussian_mu(target.epsilon, target.delta) * (1 - 1e-12)  # square roots round; never round up a budget
-        share, floor, clip = (own if given is None else float(given) for own, given in zip(RULE, self._given()))
+        share, floor, clip = (own if one is None else float(one) for own, one in zip(RULE, self._given()))
         budget = [mu * math.sqrt(part) for part in (share, heads_rule.SIZE_SHARE, 1 - share - heads_rule.SIZE_SHARE)]
+        given = ["rule" if one is None else one for one in self._given()]
         stages = (
             heads_rule.moments_stage(budget[0], shape, target, floor),
             heads_rule.size_stage(budget[1], target),
-            Stage(
-                "labels", Gaussian(budget[2]), {"clip_factor": clip, "given": ["rule" if g is None else g for g in self._given()]}
-            ),
+            Stage("labels", Gaussian(budget[2]), {"clip_factor": clip, "given": given}),
         )
         return Plan(self.name, options_of(self), stages, target, shape)
 
