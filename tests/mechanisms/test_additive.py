@@ -19,7 +19,7 @@ from dperm.privacy import RELATIONS, gaussian_mu
 from dperm.problem import DataBounds, HuberLoss, Interval, LogisticLoss, MultinomialLoss, Problem, QuantileLoss, SquaredLoss
 from dperm.problem import Ridge as RidgePenalty
 from dperm.release.driver import watching
-from dperm.release.noise import RELEASE_SLACK, SeededNoise, gaussian_scale
+from dperm.release.noise import RELEASE_SLACK, gaussian_scale
 from dperm.rows.base import Block
 from dperm.rows.memory import MemoryRows
 from dperm.tables.gaps import GAP, with_gaps_stored
@@ -29,6 +29,7 @@ from dperm.terms.gradient import GradientTerm
 from dperm.terms.gridded import Grid, gridded
 from dperm.terms.statistics import LogHistogram, Residuals, WeightedGradientTerm
 from dperm.walk.fitting import fit, plan
+from recording import Recording
 
 D, COLUMNS, GAPS = 4, (0, 2), (0, 1)
 GENERATOR = np.random.default_rng(11)
@@ -245,18 +246,6 @@ def run(name: str, relation: str = "replace-one", persons: int = 1, **options: A
     problem, rows, target, mechanism = setting(name, relation, persons)
     nominal = SIZE if relation == "add-remove" else None
     return fit(problem, rows, target, mechanism, nominal_n=nominal, **options)
-
-
-class Recording(SeededNoise):
-    """Seeded noise that writes down the scale of every draw."""
-
-    def __init__(self, seed: int) -> None:
-        super().__init__(seed)
-        self.drawn: list[float] = []
-
-    def normal(self, scale: float, size: Any) -> Any:
-        self.drawn.append(scale)
-        return super().normal(scale, size)
 
 
 def by_hand(name: str, replaced: bool, decided: dict[str, Any], mechanism: Additive) -> float:

@@ -17,12 +17,13 @@ from dperm.mechanisms.scaled.poisson_settings import CountGradient
 from dperm.privacy import RELATIONS, gaussian_mu
 from dperm.problem import Ball, DataBounds, Interval, PoissonLoss, Problem, SquaredLoss
 from dperm.release.driver import watching
-from dperm.release.noise import RELEASE_SLACK, SeededNoise
+from dperm.release.noise import RELEASE_SLACK
 from dperm.rows.base import Block
 from dperm.rows.memory import MemoryRows
 from dperm.tables.gaps import GAP, with_gaps_stored
 from dperm.terms.additive import PLACES, CellFilling, CurveFeatures, Curving
 from dperm.walk.fitting import fit, plan
+from recording import Recording
 
 D, SIZE = 3, 4000
 GENERATOR = np.random.default_rng(3)
@@ -109,18 +110,6 @@ def setting(name: str, relation: str = "replace-one", persons: int = 1, epsilon:
 def run(name: str, relation: str = "replace-one", persons: int = 1, **options: Any) -> Any:
     problem, rows, target, mechanism = setting(name, relation, persons)
     return fit(problem, rows, target, mechanism, nominal_n=SIZE if relation == "add-remove" else None, **options)
-
-
-class Recording(SeededNoise):
-    """Seeded noise that writes down the scale of every draw."""
-
-    def __init__(self, seed: int) -> None:
-        super().__init__(seed)
-        self.drawn: list[float] = []
-
-    def normal(self, scale: float, size: Any) -> Any:
-        self.drawn.append(scale)
-        return super().normal(scale, size)
 
 
 def by_hand(name: str, relation: str, decided: dict[str, Any], heaviest: float) -> float:

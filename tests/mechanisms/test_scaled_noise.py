@@ -25,7 +25,7 @@ def horizon(problem, n, d, size, *, relation="zero-out", epsilon=0.1):
     kinds = ("numeric",) * d
     budget = rule.shares(problem, shape, target, kinds, "descent")
     scaled = {"size": size, "scale": np.ones(d), "shift": np.zeros(d)}
-    found = rule.descent_settings(problem, shape, target, kinds, budget, {}, scaled, rule.Wishes())
+    found = rule.descent_settings(rule.Public(problem, shape, target, kinds, budget), {}, scaled, rule.Wishes())
     return found["flow_time"] * found["clip_factor"] * found["noise_ratio"], found
 
 
@@ -130,6 +130,6 @@ def test_a_narrow_column_is_scaled_as_far_as_its_noise_allows():
     radius = 2 * SQUARED.data.x_norm * 2.0**-7
     released = {"mean": np.zeros(1), "radius": counts, "squares": np.array([n * deviation**2])}
     for mu, expected in ((10.0, deviation), (1e-4, math.sqrt(radius**2 / 1e-4 / n))):
-        scaled = rule.centred_and_scaled(SQUARED, Shape(n, 1), target, ("numeric",), {"squares": mu}, released)
+        scaled = rule.centred_and_scaled(rule.Public(SQUARED, Shape(n, 1), target, ("numeric",), {"squares": mu}), released)
         assert 1 / scaled["scale"][0] == pytest.approx(expected, rel=1e-9)
     assert expected > 1.5 * deviation

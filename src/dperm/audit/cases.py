@@ -18,8 +18,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+import dperm.estimators as estimators
 from dperm.audit.transcript import Fitted, Fitting, Seen, gathered, released_numbers, transcript
+from dperm.estimators import LogisticRegression
+from dperm.estimators.base import PrivateEstimator
+from dperm.estimators.search import search_plan
+from dperm.mechanisms.gradient import Gradient
+from dperm.mechanisms.hypotheses.classes import Thresholds
+from dperm.mechanisms.registry import mechanism_from_spec
 from dperm.privacy import RELATIONS
+from dperm.release.plan import MECHANISMS, Outcome, Target
 
 Vector = NDArray[np.float64]
 N = 12
@@ -101,10 +109,6 @@ class SearchBuilder(Builder):
     """A grid search over two radii of one step, made to look like a single estimator: what it publishes is the best run."""
 
     def fit(self, *data: Any) -> Fitted:
-        from dperm.estimators.base import PrivateEstimator
-        from dperm.estimators.search import search_plan
-        from dperm.release.plan import Outcome, Target
-
         model, base = self.cls(**self.options).fit(*data), self.options["estimator"]
         assert isinstance(base, PrivateEstimator)  # see `_search_case`
         n = base.nominal_n or len(data[1])
@@ -119,8 +123,6 @@ class SearchBuilder(Builder):
 
 def estimator_cases(*, policies: tuple[str, ...] = ("secure", "exact"), names: tuple[str, ...] | None = None) -> list[Case]:
     """Every estimator with its default method, for every relation and noise policy."""
-    import dperm.estimators as estimators
-
     found = []
     for name in names if names is not None else tuple(estimators.__all__):
         if name not in estimators.__all__:
@@ -139,9 +141,6 @@ def mechanism_cases() -> list[Case]:
     steps run fewer of them with a clip that every step attains, and output perturbation has a ridge of its own
     (`FEWER_STEPS`): the claim is the same for every such setting.
     """
-    import dperm.estimators as estimators
-    from dperm.release.plan import MECHANISMS
-
     found = []
     for method in sorted(MECHANISMS):
         for name in ESTIMATORS_OF.get(method, ("LogisticRegression", "LinearRegression")):
@@ -153,8 +152,6 @@ def mechanism_cases() -> list[Case]:
 
 def interval_cases() -> list[Case]:
     """Every estimator that has intervals, fitted with them, and a logistic regression of three classes; for every relation."""
-    import dperm.estimators as estimators
-
     found = []
     for name in estimators.__all__:
         cls = getattr(estimators, name)
@@ -172,8 +169,6 @@ def interval_cases() -> list[Case]:
 
 
 def _case(name: str, cls: type, method: str, relation: str, policy: str, delta: float) -> Case:
-    from dperm.mechanisms.registry import mechanism_from_spec
-
     fields = {field.name for field in dataclasses.fields(cls)}
     options: dict[str, object] = {"epsilon": EPSILON, "delta": delta, "bounds": (-1, 1), "relation": relation, "noise": policy}
     n = 2 if method in ONE_DRAW else N
@@ -194,8 +189,6 @@ def _case(name: str, cls: type, method: str, relation: str, policy: str, delta: 
         low, high, null = (0.0, 4.0, np.nan) if counts else (-1.0, 1.0, np.nan)
         options["y_bounds"] = (low, high)
     if name == "FiniteClassLearner":
-        from dperm.mechanisms.hypotheses.classes import Thresholds
-
         options |= {"delta": 0.0, "hypotheses": Thresholds(-1.0, 1.0, 2)}
     if name in ("MLPClassifier", "EmbeddingClassifier") and method != "least-squares":
         options["steps"] = 20
@@ -223,9 +216,6 @@ def _case(name: str, cls: type, method: str, relation: str, policy: str, delta: 
 
 
 def _search_case(cls: type, relation: str, policy: str) -> Case:
-    from dperm.estimators import LogisticRegression
-    from dperm.mechanisms.gradient import Gradient
-
     step = Gradient(steps=1, step_size=4.0, clip=0.25, momentum=0.0, output="last")
     nominal = 2 if relation == "add-remove" else None
     base = LogisticRegression(

@@ -10,11 +10,12 @@ import typer
 
 from dperm.commands.declaring import DELTA, NOMINAL_N, PERSON, RANDOM_STATE, RELATION
 from dperm.commands.ledgers import state_line
-from dperm.commands.shared import JSON_OPTION, Budget, check_model_first, notices_said, say, show
+from dperm.commands.shared import JSON_OPTION, check_ledger_first, check_model_first, notices_said, say, show
 
 if TYPE_CHECKING:
-    from dperm.estimators.base import PrivateEstimator
+    from dperm.evaluation.evaluate import Evaluation
     from dperm.release.record import Metrics
+    from dperm.walk.options import Spending
 
 
 def evaluate(
@@ -48,7 +49,10 @@ def evaluate(
     """
     from dperm.estimators.model_file import load_model
     from dperm.evaluation.evaluate import evaluate as evaluated
+    from dperm.evaluation.plan import plan_evaluation
+    from dperm.evaluation.rows import question_of
     from dperm.release.ledger.book import Ledger
+    from dperm.release.plan import Shape
     from dperm.tables.json_files import check_room, write_whole
     from dperm.tables.tables import read_table
 
@@ -56,22 +60,29 @@ def evaluate(
     fitted = load_model(model)
     if out is not None:
         check_room(out.parent, [out.name], overwrite=overwrite)
+    spending: Spending = {"delta": delta, "relation": relation, "nominal_n": nominal_n, "groups": person}
+    spending |= {"max_rows_per_person": max_rows_per_person, "random_state": random_state}
     if ledger is not None:
-        budget: Budget = {"epsilon": epsilon, "delta": delta, "relation": relation}
-        budget |= {"rows_per_person": max_rows_per_person or 1, "unit": "row" if person is None else "person"}
-        _check_first(fitted, file, ledger, budget, nominal_n, bins, max_exposure)
+        question, d = question_of(fitted, bins=bins, max_exposure=max_exposure), fitted._encoding.d
+        check_ledger_first(
+            ledger, file, epsilon, spending, lambda n, target: plan_evaluation(question, Shape(n, d), target)
+        )
+        spending["ledger"] = Ledger(ledger, data=file)
+    listed = None if levels is None else [name.strip() for name in levels.split(",")]
     with notices_said():
         found = evaluated(
-            fitted, read_table(file), epsilon=epsilon, delta=delta, relation=relation, nominal_n=nominal_n, groups=person,
-            max_rows_per_person=max_rows_per_person, exposure=exposure, max_exposure=max_exposure, by=by,
-            levels=None if levels is None else [name.strip() for name in levels.split(",")], bins=bins, level=level,
-            random_state=random_state, ledger=None if ledger is None else Ledger(ledger, data=file),
+            fitted, read_table(file), epsilon=epsilon, exposure=exposure, max_exposure=max_exposure, by=by, levels=listed,
+            bins=bins, level=level, **spending,
         )  # fmt: skip
     if out is not None:
         write_whole(out.parent, {out.name: json.dumps(found.record, indent=1, allow_nan=False)})
-    told = {"epsilon": epsilon, "statement": found.record["statement"], "metrics": dict(found.metrics)}
+    _tell(found, epsilon, level, as_json, ledger)
+
+
+def _tell(found: Evaluation, epsilon: float, level: float, as_json: bool, ledger: Path | None) -> None:
+    """The scores as lines for people, or as one JSON object."""
     if as_json:
-        show(told, True)
+        show({"epsilon": epsilon, "statement": found.record["statement"], "metrics": dict(found.metrics)}, True)
         return
     show(score_lines(found.metrics, level), False)
     left = [] if ledger is None else [f"  ledger:  {state_line(ledger)}"]
@@ -111,24 +122,3 @@ def advice(metrics: Metrics) -> list[str]:
 
     missing = [(name, score["why"]) for name, score in listed_scores(metrics) if score["value"] is None]
     return [f"  {name}: {why}. --json says it of every score." for name, why in missing[:1]]
-
-
-def _check_first(
-    fitted: PrivateEstimator,
-    file: Path,
-    ledger: Path,
-    budget: Budget,
-    nominal_n: int | None,
-    bins: int,
-    max_exposure: float | None,
-) -> None:
-    """The refusal that needs no data comes before the file is opened."""
-    from dperm.commands.shared import row_count
-    from dperm.evaluation.plan import plan_evaluation
-    from dperm.evaluation.rows import question_of
-    from dperm.release.ledger.book import Ledger
-    from dperm.release.plan import Shape, Target
-
-    n = nominal_n if nominal_n is not None else row_count(file)
-    question = question_of(fitted, bins=bins, max_exposure=max_exposure)
-    Ledger(ledger).check(plan_evaluation(question, Shape(n, fitted._encoding.d), Target.declare(n=n, **budget)))

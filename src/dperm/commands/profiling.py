@@ -11,11 +11,10 @@ import typer
 from dperm.commands.declaring import DELTA, MAX_ROWS, NOISE, NOMINAL_N, PERSON, RANDOM_STATE, RELATION
 from dperm.commands.ledgers import state_line
 from dperm.commands.preparing import declared_in
-from dperm.commands.shared import JSON_OPTION, Budget, show
+from dperm.commands.shared import JSON_OPTION, check_ledger_first, show
 
 if TYPE_CHECKING:
     from dperm.profiles.profile import Profile
-    from dperm.tables.schema import Schema
     from dperm.walk.options import Spending
 
 
@@ -47,10 +46,13 @@ def profile(
 
     Example: dperm profile people.csv --target bought --epsilon 1 --out-schema people.json --out profile
     """
+    from dperm.profiles.plan import plan_profile
     from dperm.profiles.profile import profile as profiled
+    from dperm.profiles.profile import question_about
     from dperm.release.ledger.book import Ledger
+    from dperm.release.plan import Shape
     from dperm.tables.json_files import check_room
-    from dperm.tables.tables import read_table
+    from dperm.tables.tables import read_table, storage_types
 
     declared, target, kind = declared_in(schema, target, "private", "private")  # what a draft leaves empty is found
     check_room(out, ["profile.json"], overwrite=overwrite)
@@ -59,9 +61,10 @@ def profile(
     spending: Spending = {"delta": delta, "relation": relation, "nominal_n": nominal_n, "groups": person, "noise": noise}
     spending |= {"max_rows_per_person": max_rows_per_person, "random_state": random_state}
     if ledger is not None:
-        budget: Budget = {"epsilon": epsilon, "delta": delta, "relation": relation}
-        budget |= {"rows_per_person": max_rows_per_person or 1, "unit": "row" if person is None else "person"}
-        _check_first(file, (declared, target, correlations), ledger, budget, nominal_n, person)
+        names = [name for name in storage_types(file) if name != person]
+        question, _ = question_about(names, declared, target, correlations=correlations)
+        d = len(question.columns)
+        check_ledger_first(ledger, file, epsilon, spending, lambda n, asked: plan_profile(question, Shape(n, d), asked))
         spending["ledger"] = Ledger(ledger, data=file)
     wanted = target_type or ("numeric" if kind == "count" else kind)
     found = profiled(
@@ -90,29 +93,6 @@ def _written(found: Profile, out: Path, out_schema: Path | None) -> dict[str, st
         write_whole(out_schema.parent, {out_schema.name: json.dumps(found.schema().spec(), indent=1, ensure_ascii=False)})
         told["schema"] = str(out_schema)
     return told
-
-
-def _check_first(
-    file: Path,
-    asked_for: tuple[Schema | None, str | None, bool],
-    ledger: Path,
-    budget: Budget,
-    nominal_n: int | None,
-    person: str | None,
-) -> None:
-    """The refusal that needs no data comes before the file is opened."""
-    from dperm.commands.shared import row_count
-    from dperm.profiles.plan import plan_profile
-    from dperm.profiles.profile import question_about
-    from dperm.release.ledger.book import Ledger
-    from dperm.release.plan import Shape, Target
-    from dperm.tables.tables import storage_types
-
-    n = nominal_n if nominal_n is not None else row_count(file)
-    schema, target, correlations = asked_for
-    names = [name for name in storage_types(file) if name != person]
-    question, _ = question_about(names, schema, target, correlations=correlations)
-    Ledger(ledger).check(plan_profile(question, Shape(n, len(question.columns)), Target.declare(n=n, **budget)))
 
 
 def column_lines(found: Profile) -> dict[str, str]:

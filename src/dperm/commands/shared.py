@@ -9,7 +9,7 @@ import json
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO, TypedDict, get_type_hints
+from typing import TYPE_CHECKING, TextIO, get_type_hints
 
 import typer
 
@@ -19,16 +19,8 @@ from dperm.words.wording import printable
 if TYPE_CHECKING:
     from dperm.estimators.base import PrivateEstimator
     from dperm.pages.subject import Earlier
-
-
-class Budget(TypedDict, total=False):
-    """What `Target.declare` takes beside n, as far as a command's options say it."""
-
-    epsilon: float
-    delta: float | None
-    relation: str
-    rows_per_person: int
-    unit: str
+    from dperm.release.plan import Plan, Target
+    from dperm.walk.options import Spending
 
 
 SETTINGS: dict[str, bool] = {"quiet": False}  # set once by the common options, before any command runs
@@ -134,15 +126,20 @@ def save_model(
 
 def summary(model: PrivateEstimator) -> dict[str, object]:
     """The lines every fit ends with."""
-    certificate = model.certificate_
-    return {
-        "epsilon": certificate.epsilon,
-        "delta": certificate.delta,
-        "relation": certificate.relation,
-        "unit": certificate.unit,
-        "mechanism": certificate.mechanism,
-        "noise": certificate.noise,
-    }
+    return {name: getattr(model.certificate_, name) for name in ("epsilon", "delta", "relation", "unit", "mechanism", "noise")}
+
+
+def check_ledger_first(
+    ledger: Path, file: Path, epsilon: float, spending: Spending, planned: Callable[[int, Target], Plan]
+) -> None:
+    """The refusal that needs no data comes before the file is opened: what `planned` makes of n and the target must fit."""
+    from dperm.release.ledger.book import Ledger
+    from dperm.walk.options import spent_target
+
+    nominal, unit = spending["nominal_n"], "row" if spending["groups"] is None else "person"
+    rows = row_count(file) if nominal is None else nominal
+    target, n = spent_target(spending, epsilon, rows, spending["max_rows_per_person"] or 1, unit)
+    Ledger(ledger).check(planned(n, target))
 
 
 def check_model_first(command: str, model: Path, file: Path) -> None:

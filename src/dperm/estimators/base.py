@@ -49,6 +49,7 @@ from dperm.tables.schema import Schema
 from dperm.tables.tables import cells, column_names, is_table
 from dperm.walk.fitting import Release
 from dperm.words.notices import repeated_fits, speak
+from dperm.words.progress import step_printer
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
@@ -339,8 +340,6 @@ class PrivateEstimator(Shown, Inferred):
     def _progress(self) -> Progress | None:
         if not self.verbose:
             return None
-        from dperm.words.progress import step_printer
-
         return step_printer("fit")
 
     def _truth(self, X: object, y: object) -> object:

@@ -10,7 +10,11 @@ import numpy as np
 
 from dperm.estimators.declaration import declared_encoding
 from dperm.estimators.declared import check_one_declaration
+from dperm.rows.dask import DaskRows
+from dperm.rows.device import DeviceRows, to_host
 from dperm.rows.memory import MemoryRows
+from dperm.rows.spark import SparkRows
+from dperm.rows.streams import rows_from
 from dperm.tables.cells import numbers
 from dperm.tables.tables import cells
 
@@ -29,24 +33,16 @@ def engine_rows(X: Any, y: Any, schema: Any = None) -> object:
     """
     kind = type(X).__module__.split(".")[0]
     if kind in ("torch", "cupy"):
-        from dperm.rows.device import DeviceRows
-
         return DeviceRows(X, y)
     if kind == "dask":
-        from dperm.rows.dask import DaskRows
-
         return DaskRows(X, y, schema=schema)
     if kind == "pyspark":
-        from dperm.rows.spark import SparkRows
-
         if not (y is None or isinstance(y, str)):
             raise ValueError("Expected y as the name of a column of the Spark table, found something else. Pass the name.")
         if y is None and schema is None:
             raise ValueError("Expected y, the name of the labels' column, or a schema with a target, found neither. Pass one.")
         return SparkRows(X, schema, target=y)
     if kind in ("duckdb", "_duckdb") or type(X).__name__ == "LazyFrame":
-        from dperm.rows.streams import rows_from
-
         if schema is None or y is not None:
             raise ValueError("Expected schema= with a target, and no y, for a query of another engine, found another. Write one.")
         return rows_from(X, schema)
@@ -82,8 +78,6 @@ def parts_of(X: object) -> Any:
     if isinstance(X, MemoryRows):
         return [X.X]
     if kind in ("torch", "cupy") or (is_rows(X) and hasattr(X, "host_blocks")):
-        from dperm.rows.device import to_host
-
         return [to_host(getattr(X, "X", X))]
     if hasattr(X, "tables") and is_rows(X):
         return X.tables()

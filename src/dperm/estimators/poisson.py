@@ -35,11 +35,6 @@ class PoissonRegressor(CountTarget):
 
     Parameters
     ----------
-    y_bounds : pair of floats, or float
-        (0, y_max), or the number y_max: the largest count that a row may have, whatever its exposure. Larger ones are cut
-        to it, negative ones to 0; a missing one makes the row a null row. Predicted counts never exceed y_max.
-    max_exposure : float or None, default None
-        The largest exposure that a row may have. Needed with exposure= or offset= in `fit`.
     intervals : bool, default False
         Pay, out of the same epsilon, for standard errors: `summary()`, `confidence_interval()` and `predict(X,
         interval=0.95)`. Sample weights are importance weights there. `coef_` is then the summary's estimate drawn towards 0 by

@@ -32,6 +32,7 @@ from dperm.estimators.base import PrivateEstimator
 from dperm.estimators.declaration import declaration
 from dperm.estimators.declared import check_declared
 from dperm.estimators.search_rows import InMemory, OnSpark, ScoreSum, searched
+from dperm.pages.searches import search_page
 from dperm.privacy import (
     GDP,
     PoissonRuns,
@@ -48,6 +49,7 @@ from dperm.release.noise import Noise, SeededNoise, noise_source, release
 from dperm.release.plan import Plan, Shape, Stage, Target
 from dperm.release.record import CertificateRecord, GuaranteeRecord, NoiseRecord, ReceiptRecord, SearchRecord
 from dperm.rows.base import Rows, Term, sum_step
+from dperm.tables.json_files import write_whole
 from dperm.walk.certificate import Certificate
 from dperm.walk.claims import Claim, differences, noise_again
 from dperm.walk.fitting import execute
@@ -221,9 +223,6 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):
 
     def report(self, path: str | Path = "search.html") -> Path:
         """Write the page about this search: its promise, its choice, the chosen model. A name that ends in .md gives Markdown."""
-        from dperm.pages.searches import search_page
-        from dperm.tables.json_files import write_whole
-
         check_is_fitted(self, "certificate_")
         target, grid = Path(path), list(ParameterGrid(self.param_grid))
         known = (self.certificate_.record, self.best_params_, grid, self.best_score_)

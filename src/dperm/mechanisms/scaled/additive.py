@@ -57,9 +57,37 @@ MOST_PRODUCTS = 128  # columns whose second moments are all released: some 8,000
 ENOUGH = 80.0  # μn of the recalibration below which its noise would do more harm than good
 
 
+class Curved:
+    """Base of the mechanisms with a shape per numeric column; the fields are those of the mechanism."""
+
+    curved: tuple[int, ...]
+    linear: ClassVar[bool] = False  # what it releases is a shape per column: linear estimators refuse it
+
+    def check_curved(self) -> None:
+        """Columns with a shape, in order and once each, and not too many."""
+        object.__setattr__(self, "curved", gaps_rule.check_gaps(self.curved))
+        if len(self.curved) > MOST_COLUMNS:
+            raise ValueError(f"Expected at most {MOST_COLUMNS} columns with a shape, found {len(self.curved)}.")
+
+    def check_columns(self, shape: Shape) -> None:
+        if self.curved and self.curved[-1] >= shape.d:
+            raise ValueError(f"Expected curved= below the number of columns ({shape.d}), found {self.curved[-1]}.")
+
+    def columns(self, plan: Plan, released: Mapping[str, object]) -> list[Column]:
+        """The released histograms as densities and bases; none where no column has a shape."""
+        if not self.curved:
+            return []
+        return columns_of(np.asarray(released["marginals"]), self.marginal_noise(plan), plan.shape.n)
+
+    def marginal_noise(self, plan: Plan) -> float:
+        """Standard deviation of a released count."""
+        unit = math.sqrt(kappa(plan.target.relation) * len(self.curved)) * plan.target.rows_per_person
+        return unit / budget_of(plan)["marginals"] if self.curved else 0.0
+
+
 @register
 @dataclass(frozen=True)
-class Additive:
+class Additive(Curved):
     """Scaled descent on linear columns and on the released shapes of the columns `curved`; nothing to tune.
 
     curved     numeric columns, encoded in [-1/2, 1/2], that get a shape; all columns keep a linear part
@@ -87,16 +115,13 @@ class Additive:
     # Versions 0.2.0 and 0.3.0 had no such options.
     UNSTATED: ClassVar[dict[str, Any]] = {"edition": 1, "products": False, "aim": "accuracy"}
     name: ClassVar[str] = "additive"
-    linear: ClassVar[bool] = False  # what it releases is a shape per column: linear estimators refuse it
 
     def __post_init__(self) -> None:
         shared = (self.kinds, self.clip_factor, self.horizon, self.start, self.max_weight, self.gaps, self.edition, self.aim)
         line = ScaledGradient(*shared)
         for label in ("kinds", "gaps"):
             object.__setattr__(self, label, getattr(line, label))
-        object.__setattr__(self, "curved", gaps_rule.check_gaps(self.curved))
-        if len(self.curved) > MOST_COLUMNS:
-            raise ValueError(f"Expected at most {MOST_COLUMNS} columns with a shape, found {len(self.curved)}.")
+        self.check_curved()
 
     def missing(self, problem: Problem, target: Target) -> list[str]:
         needs = scaling_needs(problem, target)
@@ -127,8 +152,7 @@ class Additive:
 
     def plan(self, problem: Problem, shape: Shape, target: Target) -> Plan:
         kinds = rule.column_kinds(self.kinds, shape)
-        if self.curved and self.curved[-1] >= shape.d:
-            raise ValueError(f"Expected curved= below the number of columns ({shape.d}), found {self.curved[-1]}.")
+        self.check_columns(shape)
         budget = self._shares(problem, shape, target, kinds)
         public = {name: rule.described(name, mu, target) for name, mu in budget.items()}
         if self._squares(shape) is CentredMoments:
@@ -166,7 +190,7 @@ class Additive:
             yield See(seen(np.zeros(shape.d)))
         released |= yield from scaling_releases(problem, plan, kinds, self.gaps, seen, self._squares(shape))
         plain = {**released, "squares": np.asarray(released["squares"])[: shape.d]}  # the first of the moments
-        scaled = rule.centred_and_scaled(problem, shape, target, kinds, budget, plain, self.gaps)
+        scaled = rule.centred_and_scaled(rule.Public(problem, shape, target, kinds, budget, self.gaps), plain)
         columns = self.columns(plan, released)
         choice = choose_smoothness(self._flow(plan, problem, kinds, plain, scaled), columns)
         tables = tables_of(columns, choice.kernel) if choice.rung is not None else np.zeros((0, PLACES, 0))
@@ -195,9 +219,8 @@ class Additive:
         def settings(wide: Shape, size: float, clip: float | None, reach: float | None) -> Settings:
             own = clip is None
             wishes = rule.Wishes(self.clip_factor if own else clip, self.horizon if own else reach, self.max_weight, self.aim)
-            return rule.descent_settings(
-                problem, wide, target, kinds, budget, released, {**scaled, "size": size}, wishes, MOST_STEPS
-            )
+            public = rule.Public(problem, wide, target, kinds, budget)
+            return rule.descent_settings(public, released, {**scaled, "size": size}, wishes, MOST_STEPS)
 
         return Flow(
             settings,
@@ -213,17 +236,6 @@ class Additive:
     def _squares(self, shape: Shape) -> type[SquareSum] | type[CentredMoments]:
         """The term of the squares: with all products where bands will need them and there are not too many."""
         return CentredMoments if self.products and self.curved and shape.d <= MOST_PRODUCTS else SquareSum
-
-    def columns(self, plan: Plan, released: Mapping[str, object]) -> list[Column]:
-        """The released histograms as densities and bases; none where no column has a shape."""
-        if not self.curved:
-            return []
-        return columns_of(np.asarray(released["marginals"]), self.marginal_noise(plan), plan.shape.n)
-
-    def marginal_noise(self, plan: Plan) -> float:
-        """Standard deviation of a released count."""
-        unit = math.sqrt(kappa(plan.target.relation) * len(self.curved)) * plan.target.rows_per_person
-        return unit / budget_of(plan)["marginals"] if self.curved else 0.0
 
     def _descend(
         self,

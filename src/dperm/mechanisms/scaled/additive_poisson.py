@@ -24,14 +24,13 @@ import numpy as np
 
 from dperm.mechanisms.registry import mechanism_of_plan
 from dperm.mechanisms.scaled import coordinates, poisson_counts
-from dperm.mechanisms.scaled import gaps as gaps_rule
 from dperm.mechanisms.scaled import poisson_settings as poisson_rule
 from dperm.mechanisms.scaled import settings as rule
-from dperm.mechanisms.scaled.additive import MOST_COLUMNS, Additive, in_words
+from dperm.mechanisms.scaled.additive import Additive, Curved, in_words
 from dperm.mechanisms.scaled.gradient import budget_of, features_of, scaling_releases
 from dperm.mechanisms.scaled.poisson import ScaledPoisson
-from dperm.mechanisms.scaled.smoothness import Choice, Column, Flow, choose_smoothness, columns_of, linear_variances, tables_of
-from dperm.privacy import Gaussian, gaussian_mu, kappa
+from dperm.mechanisms.scaled.smoothness import Choice, Flow, choose_smoothness, linear_variances, tables_of
+from dperm.privacy import Gaussian, gaussian_mu
 from dperm.problem import Problem
 from dperm.release.asks import Asking, Close, Decide, Open, Program, Publish, See, Sum
 from dperm.release.plan import Plan, Settings, Shape, Stage, Target, Vector, register
@@ -48,7 +47,7 @@ HOPELESS = 0.1  # noise ratio of the line above which no curve is tried
 
 @register
 @dataclass(frozen=True)
-class AdditivePoisson(ScaledPoisson):
+class AdditivePoisson(Curved, ScaledPoisson):
     """Clipped noisy descent for counts on linear columns and on the released shapes of the columns `curved`; nothing to tune.
 
     curved     numeric columns, encoded in [-1/2, 1/2], that get a shape; all columns keep a linear part
@@ -64,13 +63,10 @@ class AdditivePoisson(ScaledPoisson):
     curved: tuple[int, ...] = ()
 
     name: ClassVar[str] = "additive-poisson"
-    linear: ClassVar[bool] = False  # what it releases is a shape per column: linear estimators refuse it
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "curved", gaps_rule.check_gaps(self.curved))
-        if len(self.curved) > MOST_COLUMNS:
-            raise ValueError(f"Expected at most {MOST_COLUMNS} columns with a shape, found {len(self.curved)}.")
+        self.check_curved()
         if not self.counted:
             raise ValueError(f"Expected labels='counts' for shapes, found {self.labels!r}. Leave labels= out.")
         if "private" in self.kinds:
@@ -86,8 +82,7 @@ class AdditivePoisson(ScaledPoisson):
 
     def plan(self, problem: Problem, shape: Shape, target: Target) -> Plan:
         """That of `ScaledPoisson`, with a part of the descent's budget for the marginals."""
-        if self.curved and self.curved[-1] >= shape.d:
-            raise ValueError(f"Expected curved= below the number of columns ({shape.d}), found {self.curved[-1]}.")
+        self.check_columns(shape)
         line = super().plan(problem, shape, target)
         share = math.sqrt(rule.SHARES["marginals"]) * (1 - 1e-12) if self.curved else 0.0
         paid = share * gaussian_mu(target.epsilon, target.delta)
@@ -137,17 +132,6 @@ class AdditivePoisson(ScaledPoisson):
             values = features.values(theta[shape.d + 1 :])
         return np.concatenate([w, values])
 
-    def columns(self, plan: Plan, released: Mapping[str, object]) -> list[Column]:
-        """The released histograms as densities and bases; none where no column has a shape."""
-        if not self.curved:
-            return []
-        return columns_of(np.asarray(released["marginals"]), self.marginal_noise(plan), plan.shape.n)
-
-    def marginal_noise(self, plan: Plan) -> float:
-        """Standard deviation of a released count."""
-        unit = math.sqrt(kappa(plan.target.relation) * len(self.curved)) * plan.target.rows_per_person
-        return unit / budget_of(plan)["marginals"] if self.curved else 0.0
-
     def _flow(self, plan: Plan, problem: Problem, scaled: Settings, line: Settings, released: Mapping[str, Any]) -> Flow:
         """In units of a mean row, where e^η curves by 1; noise is compared with the residual scale, as in any regression."""
         shape, target = plan.shape, plan.target
@@ -158,7 +142,8 @@ class AdditivePoisson(ScaledPoisson):
             own = clip is None
             options = {"clip_factor": self.clip_factor if own else clip, "horizon": self.horizon if own else reach}
             least, rate = line["smallest_clip"], line["mean_count"]
-            found = poisson_rule.settings(problem, wide, target, budget, {**scaled, "size": size}, rate, least, **options)
+            public = rule.Public(problem, wide, target, self.kinds, budget)
+            found = poisson_rule.settings(public, {**scaled, "size": size}, rate, least, **options)
             return {name: value for name, value in found.items() if name not in ("mean_rate", "highest", "lowest")}
 
         variances = linear_variances(shape, released, scaled)

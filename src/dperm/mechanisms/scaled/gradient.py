@@ -148,9 +148,10 @@ class ScaledGradient(ScaledMethod):
         budget = budget_of(plan)
         released = yield from known_bounds(plan, kinds)
         released |= yield from scaling_releases(problem, plan, kinds, self.gaps)
-        scaled = rule.centred_and_scaled(problem, shape, target, kinds, budget, released, self.gaps)
+        public = rule.Public(problem, shape, target, kinds, budget, self.gaps)
+        scaled = rule.centred_and_scaled(public, released)
         wishes = rule.Wishes(self.clip_factor, self.horizon, self.max_weight, self.aim)
-        settings: Settings = rule.descent_settings(problem, shape, target, kinds, budget, released, scaled, wishes)
+        settings: Settings = rule.descent_settings(public, released, scaled, wishes)
         settings = settings if self.edition == 1 else settling.without_cap(settings)
         features = features_of(problem, scaled)
         trust = rule.trust_in_label_mean(problem, shape, target, budget)
@@ -307,6 +308,7 @@ def centred_releases(
 ) -> Asking[tuple[dict[str, Any], Features, float]]:
     """(what was released, rows about their centre, their radius): row norms, mean, present cells and centred norms, in order."""
     shape, budget = plan.shape, budget_of(plan)
+    public = rule.Public(problem, shape, plan.target, kinds, budget, gaps)
     released: dict[str, Any] = {}
     if "row norms" in budget:
         released["row norms"] = yield Sum("row norms", LogHistogram(RowNorms(PLAIN), problem.data.x_norm))
@@ -315,7 +317,7 @@ def centred_releases(
         released[first] = yield Sum(first, RowSum(rule.mean_radius(problem, shape, released)))
     if "present" in budget:
         released["present"] = yield Sum("present", PresentCount(gaps))
-    shift = rule.centre(problem, shape, plan.target, kinds, gaps, budget, released)
+    shift = rule.centre(public, released)
     if "rough mean" in budget:
         near = Features(shift=shift)
         view = Filling(gaps_rule.filling(shape, gaps, shift)) if "present" in budget else None
@@ -323,7 +325,7 @@ def centred_releases(
         released["rough radius"] = yield Sum("rough radius", distances, view=view)
         term = RowSum(centre_rule.reach(problem, shape, released), near)
         released["mean"] = yield Sum("mean", term, view=view)
-        shift = rule.centre(problem, shape, plan.target, kinds, gaps, budget, released)
+        shift = rule.centre(public, released)
     if "present" in budget:
         yield See(filled(gaps_rule.filling(shape, gaps, shift)))
     centred = Features(shift=shift)

@@ -160,9 +160,9 @@ class ScaledInference:
     def _scaled(self, plan: Plan, problem: Problem, released: Mapping[str, Any]) -> tuple[Settings, float | None, Settings]:
         """(centre and scale, share of positives or what several classes have for it, settings of counts)."""
         shape, target, budget = plan.shape, plan.target, budget_of(plan)
-        kinds = rule.column_kinds(self.kinds, shape)
+        public = rule.Public(problem, shape, target, rule.column_kinds(self.kinds, shape), budget, self.gaps)
         squares = {"squares": np.asarray(released["squares"], dtype=np.float64)[: shape.d]}  # the first of the moments
-        scaled = rule.centred_and_scaled(problem, shape, target, kinds, budget, {**released, **squares}, self.gaps)
+        scaled = rule.centred_and_scaled(public, {**released, **squares})
         if self.whitened:
             of_moments = CentredMoments(Features(), scaled.centred_radius).sensitivity(target.relation)
             noise = gaussian_scale(of_moments * target.rows_per_person, budget["squares"])
@@ -171,7 +171,7 @@ class ScaledInference:
             scaled = whitening.whitened(scaled, moments, noise, shape.n, groups, problem.data.intercept)
         counts: Settings = {}
         if inference_rule.family(problem) == "counts":
-            mean = poisson_settings.mean_rate(problem, shape, target, budget, released, self.heaviest)
+            mean = poisson_settings.mean_rate(public, released, self.heaviest)
             limit = poisson_settings.count_limit(problem, shape, target, budget["count scale"], released)
             highest = math.log(problem.data.y.high / mean)
             counts = {"mean_rate": mean, "lowest": poisson_settings.LOWEST, "highest": highest, "count_limit": limit}

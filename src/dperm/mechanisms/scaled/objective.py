@@ -154,7 +154,7 @@ class ScaledObjective(ScaledMethod):
 
     def _settings(self, plan: Plan, problem: Problem, released: Mapping[str, object]) -> Settings:
         shape, target, kinds, budget = plan.shape, plan.target, self.column_kinds(plan.shape), budget_of(plan)
-        scaled = rule.centred_and_scaled(problem, shape, target, kinds, budget, released, self.gaps)
+        scaled = rule.centred_and_scaled(rule.Public(problem, shape, target, kinds, budget, self.gaps), released)
         event = plan.stage("objective").event
         assert isinstance(event, ObjectiveEvent)
         small, large = RADII[problem.loss.name]

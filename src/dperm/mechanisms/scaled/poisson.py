@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
 
@@ -109,22 +109,21 @@ class ScaledPoisson(ScaledMethod):
         return Plan(self.name, options_of(self), stages, target, shape, warnings=noise_warning(problem, shape, target))
 
     def _settings(self, plan: Plan, problem: Problem, released: Mapping[str, Any]) -> tuple[Settings, Settings]:
-        shape, target, kinds, budget = plan.shape, plan.target, self.column_kinds(plan.shape), budget_of(plan)
-        scaled = rule.centred_and_scaled(problem, shape, target, kinds, budget, released, self.gaps)
+        kinds, budget = self.column_kinds(plan.shape), budget_of(plan)
+        public = rule.Public(problem, plan.shape, plan.target, kinds, budget, self.gaps)
+        scaled = rule.centred_and_scaled(public, released)
         options = {"clip_factor": self.clip_factor, "horizon": self.horizon}
         if self.counted:
-            means = poisson_counts.means(problem, shape, target, budget, released, self.heaviest)
-            balance_mu, descent_mu = poisson_counts.parted(
-                problem, shape, target, budget, released, means, scaled.size, self.balance_most
-            )
+            means = poisson_counts.means(public, released, self.heaviest)
+            balance_mu, descent_mu = poisson_counts.parted(public, released, means, scaled.size, self.balance_most)
             usual = self._limit(plan, problem, released) / means.mean_count
             smallest = max(usual - poisson_counts.USUAL, 0.0) if self.clip_factor is None else 0.0
-            budget = budget | {"descent": descent_mu}
-            settings = poisson_rule.settings(problem, shape, target, budget, scaled, means.mean_count, smallest, **options)
+            public = replace(public, budget=budget | {"descent": descent_mu})
+            settings = poisson_rule.settings(public, scaled, means.mean_count, smallest, **options)
             return scaled, {**settings, **means, "smallest_clip": smallest, "balance_mu": balance_mu}
-        rate = poisson_rule.mean_rate(problem, shape, target, budget, released, self.heaviest)
-        smallest = self._limit(plan, problem, released) / rate if poisson_rule.rare(shape, released) else 0.0
-        return scaled, poisson_rule.settings(problem, shape, target, budget, scaled, rate, smallest, **options)
+        rate = poisson_rule.mean_rate(public, released, self.heaviest)
+        smallest = self._limit(plan, problem, released) / rate if poisson_rule.rare(plan.shape, released) else 0.0
+        return scaled, poisson_rule.settings(public, scaled, rate, smallest, **options)
 
     def _limit(self, plan: Plan, problem: Problem, released: Mapping[str, object]) -> float:
         return poisson_rule.count_limit(problem, plan.shape, plan.target, budget_of(plan)["count scale"], released)

@@ -27,7 +27,6 @@ from numpy.typing import ArrayLike, NDArray
 from dperm.mechanisms.scaled import poisson_settings as poisson_rule
 from dperm.mechanisms.scaled import settings as rule
 from dperm.privacy import kappa
-from dperm.problem import Problem
 from dperm.release.plan import Settings, Shape, Target
 from dperm.release.settings import StageSettings
 from dperm.rows.base import Block
@@ -203,15 +202,9 @@ class CountMeans(StageSettings):
     highest: float
 
 
-def means(
-    problem: Problem,
-    shape: Shape,
-    target: Target,
-    budget: Mapping[str, float],
-    released: Mapping[str, ArrayLike],
-    heaviest: float,
-) -> CountMeans:
+def means(public: rule.Public, released: Mapping[str, ArrayLike], heaviest: float) -> CountMeans:
     """m̄ and ū, each kept above its own noise, and what follows from them for the residuals."""
+    problem, shape, target, budget = public.problem, public.shape, public.target, public.budget
     limit = poisson_rule.count_limit(problem, shape, target, budget["count scale"], released)
     noise = target.rows_per_person * limit / budget["count sum"]
     count = max(float(np.ravel(released["count sum"])[0]), noise, limit * 1e-3) / shape.n
@@ -226,21 +219,14 @@ def means(
 
 
 def parted(
-    problem: Problem,
-    shape: Shape,
-    target: Target,
-    budget: Mapping[str, float],
-    released: Mapping[str, ArrayLike],
-    known: CountMeans,
-    size: float,
-    most: float,
+    public: rule.Public, released: Mapping[str, ArrayLike], known: CountMeans, size: float, most: float
 ) -> tuple[float, float]:
     """(μ of the balance, μ of all gradients together): both are paid from the budget of the descent.
 
     Before the descent the width of residuals is unknown; the counts' own tail stands for it.
     """
-    mu = budget["descent"]
-    noise = math.sqrt(kappa(target.relation)) * target.rows_per_person / budget["count scale"]
+    shape, target, mu = public.shape, public.target, public.budget["descent"]
+    noise = math.sqrt(kappa(target.relation)) * target.rows_per_person / public.budget["count scale"]
     counts = np.asarray(released["count scale"], dtype=np.float64)
     cost = target.rows_per_person / (mu * math.sqrt(MOST) * shape.n)
     width = known.largest * tail_cap(counts, noise, shape.n, cost) * math.sqrt(kappa(target.relation))

@@ -107,18 +107,11 @@ def residual_scale(shape: Shape, target: Target, mu: float, counts: Sequence[flo
     return upper_quantile(np.asarray(counts), top, shape.n, 0.75)
 
 
-def mean_rate(
-    problem: Problem,
-    shape: Shape,
-    target: Target,
-    budget: Mapping[str, float],
-    released: Mapping[str, ArrayLike],
-    heaviest: float,
-) -> float:
+def mean_rate(public: rule.Public, released: Mapping[str, ArrayLike], heaviest: float) -> float:
     """ȳ = (Σ weight·min(y, y₀) + noise)/(n or Σ weight + noise), kept above its own noise and at most the declared bound."""
-    persons = target.rows_per_person
+    problem, shape, target, budget = public.problem, public.shape, public.target, public.budget
     limit = count_limit(problem, shape, target, budget["count scale"], released)
-    noise = persons * limit * heaviest / budget["count sum"]
+    noise = target.rows_per_person * limit * heaviest / budget["count sum"]
     total = max(float(np.ravel(released["count sum"])[0]), noise, limit * 1e-3)
     weight = float(shape.n)
     if "exposure sum" in released:
@@ -149,24 +142,15 @@ class CountFlow(StageSettings):
 
 
 def settings(
-    problem: Problem,
-    shape: Shape,
-    target: Target,
-    budget: Mapping[str, float],
-    scaled: Settings,
-    rate: float,
-    smallest_clip: float,
-    *,
-    clip_factor: float | None,
-    horizon: float | None,
+    public: rule.Public, scaled: Settings, rate: float, smallest_clip: float, *, clip_factor: float | None, horizon: float | None
 ) -> CountFlow:
     """Clip, flow time, steps and step size, as in the squared loss but with a shorter step.
 
     `smallest_clip` is the residual of a typical count above zero where such counts are rare: a smaller clip would cut each of
     them and no zero, and the fitted rates would be too low throughout.
     """
-    size = scaled["size"]
-    nu = size * size / (rule.effective_mu(budget["descent"], target) * shape.n)
+    size, shape, mu = scaled["size"], public.shape, public.budget["descent"]
+    nu = size * size / (rule.effective_mu(mu, public.target) * shape.n)
     clip = max(min(max(math.sqrt(0.05 / nu), 0.4), 5.0), smallest_clip) if clip_factor is None else clip_factor
     columns = max(shape.d / size**2, 1.0)
     reach = min(HORIZON, 2.0 * rule.NOISE_LIMIT / (clip * nu * columns)) if horizon is None else horizon
@@ -177,12 +161,12 @@ def settings(
         noise_ratio=nu,
         mean_rate=rate,
         lowest=LOWEST,
-        highest=math.log(problem.data.y.high / rate),
+        highest=math.log(public.problem.data.y.high / rate),
         clip_factor=clip,
         flow_time=tau,
         steps=steps,
         step_size=min(gain * tau / steps, longest),
-        step_mu=budget["descent"] / math.sqrt(steps),
+        step_mu=mu / math.sqrt(steps),
         second_clip_at=steps // 3,
     )
 

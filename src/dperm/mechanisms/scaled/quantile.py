@@ -114,7 +114,8 @@ class ScaledQuantile(ScaledMethod):
     def _settings(self, plan: Plan, problem: Problem, released: Mapping[str, object]) -> tuple[Settings, Settings]:
         """τ = κ/(max(q, 1 - q)·ν): after that time the noise in a flat direction is κ residual scales."""
         shape, target, budget = plan.shape, plan.target, budget_of(plan)
-        scaled = rule.centred_and_scaled(problem, shape, target, self.column_kinds(shape), budget, released, self.gaps)
+        public = rule.Public(problem, shape, target, self.column_kinds(shape), budget, self.gaps)
+        scaled = rule.centred_and_scaled(public, released)
         level = problem.loss.level  # type: ignore[attr-defined]
         nu = scaled.size ** 2 / (rule.effective_mu(budget["descent"] / self.heaviest, target) * shape.n)
         tau = min(HORIZON / (max(level, 1 - level) * nu), 300.0)

@@ -59,6 +59,18 @@ SHARES = {
 }
 
 
+@dataclass(frozen=True)
+class Public:
+    """What a rule knows beside the releases: the problem, the size, the target, the columns, and μ of every stage."""
+
+    problem: Problem
+    shape: Shape
+    target: Target
+    kinds: Sequence[str]
+    budget: Mapping[str, float]
+    gaps: Sequence[int] = ()
+
+
 def described(name: str, mu: float, target: Target) -> dict[str, object]:
     """What a stage releases and its share of the budget μ²."""
     return {"releases": RELEASES[name], "share": mu**2 / gaussian_mu(target.epsilon, target.delta) ** 2}
@@ -178,28 +190,21 @@ def mean_radius(problem: Problem, shape: Shape, released: Mapping[str, object]) 
     return min(limit, upper_quantile(np.asarray(released["row norms"]), limit, shape.n, 0.9))
 
 
-def centre(
-    problem: Problem,
-    shape: Shape,
-    target: Target,
-    kinds: Sequence[str],
-    gaps: Sequence[int],
-    budget: Mapping[str, float],
-    released: Mapping[str, Any],
-) -> Vector:
+def centre(public: Public, released: Mapping[str, Any]) -> Vector:
     """Noisy mean of the present cells; zero where zero is the better guess (sparse columns, rare levels, hardly any cell).
 
     Between the two steps of a mean it is the first one (`centre.py`).
     """
+    problem, shape, kinds = public.problem, public.shape, public.kinds
     if "mean" not in released and "rough mean" not in released:
         return np.zeros(shape.d)
     rough, own = "rough mean" in released, "mean" if "mean" in released else "rough mean"
-    cells = present_cells(shape, target, gaps, budget, released)
+    cells = present_cells(shape, public.target, public.gaps, public.budget, released)
     mean = np.where(cells > 0, np.asarray(released[own], dtype=np.float64) / np.maximum(cells, 1.0), 0.0)
     if rough and own == "mean":
         first = {name: value for name, value in released.items() if name != "mean"}
-        step = believed_step(mean_radius(problem, shape, released), reach(problem, shape, released), budget)
-        mean = centre(problem, shape, target, kinds, gaps, budget, first) + step * mean
+        step = believed_step(mean_radius(problem, shape, released), reach(problem, shape, released), public.budget)
+        mean = centre(public, first) + step * mean
     if "present" in released:  # a mean over few cells is noisy: it stays where a row can be
         mean = np.where(cells < shape.n, np.clip(mean, -problem.data.x_norm, problem.data.x_norm), mean)
     if is_regression(problem) or has_flags(kinds):
@@ -227,21 +232,13 @@ class Scaled(StageSettings):
     LEFT_OUT: ClassVar[tuple[str, ...]] = ("mean_reach", "fill")
 
 
-def centred_and_scaled(
-    problem: Problem,
-    shape: Shape,
-    target: Target,
-    kinds: Sequence[str],
-    budget: Mapping[str, float],
-    released: Mapping[str, Any],
-    gaps: Sequence[int] = (),
-) -> Scaled:
+def centred_and_scaled(public: Public, released: Mapping[str, Any]) -> Scaled:
     """shift m, scale 1/standard deviation, S² = E‖z‖² and the radii, from the released statistics; what missing cells become."""
-    shift = centre(problem, shape, target, kinds, gaps, budget, released)
+    problem, shape, target, shift = public.problem, public.shape, public.target, centre(public, released)
     radius = centred_radius(problem, shape, released)
-    noise = SquareSum(PLAIN, radius).sensitivity(target.relation) * target.rows_per_person / budget["squares"]
+    noise = SquareSum(PLAIN, radius).sensitivity(target.relation) * target.rows_per_person / public.budget["squares"]
     squares = np.asarray(released["squares"], dtype=np.float64)
-    floor = floors(problem, kinds, narrow="rough mean" in released)
+    floor = floors(problem, public.kinds, narrow="rough mean" in released)
     believed = np.maximum(np.maximum(squares, noise), shape.n * floor * floor)
     size = max(1.0, float(np.sum(np.maximum(squares, 0.0) / believed)))
     return Scaled(
@@ -250,7 +247,7 @@ def centred_and_scaled(
         size=math.sqrt((1.0 if problem.data.intercept else 0.0) + size),
         centred_radius=radius,
         mean_reach=reach(problem, shape, released) if "rough mean" in released else None,
-        fill=filling(shape, gaps, shift) if "present" in released else None,
+        fill=filling(shape, public.gaps, shift) if "present" in released else None,
     )
 
 
@@ -322,15 +319,7 @@ class Flow(StageSettings):
 
 
 def descent_settings(
-    problem: Problem,
-    shape: Shape,
-    target: Target,
-    kinds: Sequence[str],
-    budget: Mapping[str, float],
-    released: Mapping[str, object],
-    scaled: Settings,
-    wishes: Wishes,
-    most_steps: int = 500,
+    public: Public, released: Mapping[str, object], scaled: Settings, wishes: Wishes, most_steps: int = 500
 ) -> Flow:
     """Clip, flow time, steps, step size and start of the descent.
 
@@ -341,10 +330,11 @@ def descent_settings(
     needs the sign alone and takes κ = 0.5/ν in 2√(K/2) … max(4, 2√(K/2)), where K classes share the noise; with two classes in
     2 … 3, and above 2 only while the flow is short and no boolean or sparse column is declared.
     """
+    problem, shape, kinds, budget = public.problem, public.shape, public.kinds, public.budget
     regression = is_regression(problem)
     heaviest = 1.0 if wishes.max_weight is None else wishes.max_weight
-    nu = noise_ratio(problem, shape, target, kinds, budget["descent"] / heaviest, scaled["size"])
-    rate = positive_rate(shape, target, budget, released)
+    nu = noise_ratio(problem, shape, public.target, kinds, budget["descent"] / heaviest, scaled["size"])
+    rate = positive_rate(shape, public.target, budget, released)
     if regression:
         clip = min(max(math.sqrt(0.05 / nu), 0.4), 5.0)
         columns = max(shape.d / scaled["size"] ** 2, 1.0)
