@@ -15,7 +15,7 @@ from dperm.mechanisms.registry import mechanism_of_plan
 from dperm.problem import Interval, Loss, MultinomialLoss
 from dperm.problem.arrays import dense
 from dperm.tables.labels import declared_classes
-from dperm.terms.network import Inputs, Layout, RowMap, import_torch
+from dperm.terms.network import Inputs, Layout, RowMap
 from dperm.walk.fitting import Release
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class MLPClassifier(PrivateClassifier):
     clip : float or None, default None
         Largest norm of a row's gradient; by a rule in public numbers if left out.
     sampling_rate : float or None, default None
-        Poisson sampling instead of full batches: DP-SGD with per-row gradients by `torch.func.vmap` (dperm[torch]).
+        Poisson sampling instead of full batches: DP-SGD, each row's gradient clipped in closed form.
     relation : {"zero-out", "replace-one", "add-remove"}, default "zero-out"
         Poisson sampling is refused under "replace-one", where its theorem does not hold.
 
@@ -98,8 +98,6 @@ class MLPClassifier(PrivateClassifier):
             raise ValueError("Expected fit_intercept=True for a network, found False. Its layers have their own biases.")
         if self.class_weight is not None:
             raise ValueError("Expected no class_weight= for a network, found one. Its clip would undo the weights; leave it out.")
-        if self.sampling_rate is not None:
-            import_torch()  # say what is missing before anything is planned or spent
         return Network(
             self.hidden, self.components, self._alike(), self.steps, self.clip, sampling_rate=self.sampling_rate
         )

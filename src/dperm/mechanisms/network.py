@@ -35,7 +35,6 @@ from dperm.terms.network import (
     NetworkGradient,
     RowMap,
     SecondMoments,
-    VmapGradient,
 )
 
 DIRECTIONS_SHARE = 0.08
@@ -82,7 +81,7 @@ class Network:
     components     private directions that the network sees; by the rule 32·(μn/20,000)^(1/3) if left out
     centred_rows   whether each row is centred by its own mean and brought to unit length (images, spectra, counts of like things)
     steps, clip, horizon    of the descent; by the rule if left out
-    sampling_rate  Poisson sampling of rows at each step (needs PyTorch); zero-out and add-remove only
+    sampling_rate  Poisson sampling of rows at each step; zero-out and add-remove only
 
     **Guarantee**: (ε, δ) for the target's relation.
 
@@ -199,9 +198,7 @@ class Network:
         rate = self.sampling_rate
         yield Open("descent", sums=steps, sampling_rate=rate)
         for step in range(steps):
-            term: NetworkGradient | VmapGradient = NetworkGradient(inputs, layout, w, settings.clip)
-            if rate is not None:
-                term = VmapGradient(inputs, layout, w, settings.clip)
+            term = NetworkGradient(inputs, layout, w, settings.clip)
             gradient = yield Sum("descent", term, mu=settings.step_mu, shape=w.shape)
             velocity = rule.MOMENTUM * velocity + gradient / (plan.shape.n * (1.0 if rate is None else rate))
             w = w - settings.step_size * velocity

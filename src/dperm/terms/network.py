@@ -3,14 +3,13 @@
     h = tanh(z W₁ + b₁),   p = softmax(h W₂ + b₂),   δ₂ = p - e_y,   δ₁ = (δ₂ W₂ᵀ)∘(1 - h∘h)
 
 The gradient of a row is (z,1)ᵀδ₁ and (h,1)ᵀδ₂, two outer products, so its squared norm is ‖δ₁‖²(‖z‖² + 1) + ‖δ₂‖²(‖h‖² + 1): the
-clip needs no per-row gradient. `VmapGradient` forms them with PyTorch instead, for any sample of rows; both give the same sum.
+clip needs no per-row gradient, also where a sample of the rows takes part.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,9 +22,6 @@ from dperm.terms.affine import Features, settled
 from dperm.terms.gridded import DenseGrid, on_grid, scaled, squares
 from dperm.terms.moments import Moments
 from dperm.terms.statistics import present
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 Vector = NDArray[np.float64]
 STEPS = 2.0**20  # of numbers in [-1, 1], and of a left factor of full length
@@ -157,14 +153,17 @@ class NetworkGradient(Paired):
 
     def factors(self, block: Block) -> list[Pair]:
         """(z, 1) ⊗ δ₁ and (h, 1) ⊗ δ₂ in whole numbers, every product on the way exact, clipped against the exact norms."""
-        grid, (W1, b1, W2, b2) = self.inputs(block), self.layout.split(self.w)
+        grid, here, (W1, b1, W2, b2) = self.inputs(block), present(block) > 0, self.layout.split(self.w)
+        if not here.all():  # a sample may be few of the rows
+            parts = {name: getattr(grid, name)[here] for name in ("rows", "size", "norm", "limit")}
+            grid = replace(grid, **parts)
         H = np.tanh(grid.margins(np.vstack([W1, b1]).T))
         hidden = np.column_stack([whole(H, 1.0, STEPS), np.full(len(H), STEPS)])
-        output = residuals(exact_product(hidden, np.vstack([W2, b2])), block.y)
+        output = residuals(exact_product(hidden, np.vstack([W2, b2])), np.asarray(block.y)[here])
         back = exact_product(whole(output, 1.0, STEPS), W2.T) * (1 - H * H)
         first, second = grid.norms**2, np.vecdot(hidden, hidden) / STEPS**2
         length = np.sqrt(squares(output) * second + squares(back) * first)
-        factor = STEPS / self.clip * present(block) * np.minimum(1.0, self.clip / np.maximum(length, 1e-30))
+        factor = STEPS / self.clip * np.minimum(1.0, self.clip / np.maximum(length, 1e-30))
         lefts = settled(scaled(back, factor * grid.size)), settled(scaled(output, factor))
         nearest = [np.rint(left) for left in lefts]
         longer = squares(nearest[0]) * grid.norm**2 + squares(nearest[1]) * second > STEPS**2
@@ -180,43 +179,3 @@ class NetworkGradient(Paired):
     @property
     def row_bound(self) -> float:
         return self.clip
-
-
-@dataclass(frozen=True, eq=False)
-class VmapGradient(NetworkGradient):
-    """The same sum from per-row gradients, formed by `torch.func.vmap` over the rows that take part: for sampled batches."""
-
-    def factors(self, block: Block) -> list[Pair]:
-        """Every row's clipped gradient in whole numbers of C·2⁻⁴⁰, added."""
-        torch = import_torch()
-        taking_part = np.flatnonzero(present(block))
-        total = np.zeros(self.layout.size)
-        w = torch.as_tensor(np.asarray(self.w, dtype=np.float32))
-        k, h, K = self.layout.inputs, self.layout.hidden, self.layout.classes
-        sizes = (k * h, h, h * K, K)
-
-        def loss(w: Tensor, z: Tensor, y: Tensor) -> Tensor:
-            W1, b1, W2, b2 = torch.split(w, sizes)
-            scores = torch.tanh(z @ W1.reshape(k, h) + b1) @ W2.reshape(h, K) + b2
-            return torch.nn.functional.cross_entropy(scores[None], y[None])
-
-        gradients = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0, 0))
-        grid = self.inputs(block)
-        Z = torch.as_tensor((grid.rows[:, :-1] * (grid.size * 2.0**-grid.bits)[:, None])[taking_part].astype(np.float32))
-        labels = torch.as_tensor(np.asarray(block.y, dtype=np.int64)[taking_part])
-        for start in range(0, len(Z), 1024):
-            each = gradients(w, Z[start : start + 1024], labels[start : start + 1024]).double()
-            factor = torch.clamp(self.clip / torch.clamp(each.norm(dim=1), min=1e-15), max=1.0)
-            total += whole((factor[:, None] * each).numpy(), self.clip).sum(axis=0)
-        return [Pair(total[None, :])]
-
-
-def import_torch() -> Any:
-    try:
-        import torch
-    except ImportError as error:
-        raise ValueError(
-            "Expected PyTorch for sampling_rate=, found none. Install dperm[torch], or leave sampling_rate out: full batches "
-            "need no PyTorch."
-        ) from error
-    return torch
