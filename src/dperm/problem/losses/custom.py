@@ -165,14 +165,8 @@ class CustomLoss(Loss):
             refuse(~np.isfinite(array), f"a finite {what}", array)
         spread = max(float(value.max()), 0.0) - min(float(value.min()), 0.0)
         refuse(spread > self.declared.range * (1 + SLACK), f"values within {self.declared.range:g}", spread)
-        size = np.abs(slope)
-        refuse(size > self.declared.slope * (1 + SLACK), f"|slope| <= {self.declared.slope:g}", slope)
-        size = np.abs(curvature)
-        refuse(
-            size > self.declared.curvature * (1 + SLACK),
-            f"|curvature| <= {self.declared.curvature:g}",
-            curvature,
-        )
+        for what, array, bound in (("slope", slope, self.declared.slope), ("curvature", curvature, self.declared.curvature)):
+            refuse(np.abs(array) > bound * (1 + SLACK), f"|{what}| <= {bound:g}", array)
         self._check_derivatives(refuse, z, y, slope, curvature)
 
     def _check_derivatives(
