@@ -14,7 +14,7 @@ from dperm.audit.trials import Distinguished
 from dperm.privacy import Guarantee
 
 START, END = "<!-- peers: written by benchmarks/audit_peers.py -->", "<!-- end of peers -->"
-PART_START, PART_END = "<!-- run apart: written by dperm audit --suite --only{} -->", "<!-- end of run apart{} -->"
+PART_START, PART_END = "<!-- run apart: written by dperm audit --suite --only {} -->", "<!-- end of run apart {} -->"
 Examined = tuple[Plant, Distinguished, Distinguished]
 
 
@@ -44,9 +44,7 @@ def write_part(path: Path, exact: list[ExactRow], results: list[Result], only: s
     when = f"Written by `dperm audit --suite --only {only}` on {datetime.date.today().isoformat()} at commit `{at}`."
     tables = exact_table(exact), "\n".join(line for line in trial_table(results).splitlines() if line.startswith("|"))
     parts = [f"## Run apart: {only}", f"{when} {summary(exact, results, [])}", *(table.removeprefix("## ") for table in tables)]
-    # The part of intervals was the first, and has marks without a name.
-    name = "" if only == "intervals" else f" {only}"
-    replace_section(path, "\n\n".join(part for part in parts if part), (PART_START.format(name), PART_END.format(name)))
+    replace_section(path, "\n\n".join(part for part in parts if part), (PART_START.format(only), PART_END.format(only)))
 
 
 def replace_section(path: Path, text: str, marks: tuple[str, str] = (START, END)) -> None:
