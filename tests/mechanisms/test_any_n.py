@@ -358,3 +358,25 @@ def test_sums_with_weights_of_any_size_go_through_a_solve(generator):
     term = MinimiserTerm(rows, np.zeros(1), False)
     sums = [Secret(held, noise_source(), 1, "zero-out", 1).sum(term)[0] for held in (heavy, plain)]
     assert sums[0] == sums[1]
+
+
+@pytest.mark.parametrize("X", [[], [[0.5, 0.5]], ((0.5, 0.5),)], ids=["none", "one", "tuple"])
+def test_rows_as_a_list_are_refused_where_their_number_is_protected(X):
+    """An empty list has no columns: it cannot be fitted as one with a row is, so that neither is."""
+    common = {"epsilon": 1.0, "relation": "add-remove", "nominal_n": 100}
+    y, bounded = [0] * len(X), {"bounds": (0, 1)} | common
+    base = dperm.LogisticRegression(classes=[0, 1], method="gradient", bounds=(0, 1), relation="add-remove", nominal_n=100)
+    fits = [
+        dperm.LogisticRegression(classes=[0, 1], **bounded).fit,
+        dperm.GAMRegressor(y_bounds=(0, 1), **bounded).fit,
+        dperm.EmbeddingClassifier(classes=[0, 1], **common).fit,
+        dperm.FiniteClassLearner(hypotheses="stumps", classes=[0, 1], **bounded).fit,
+        dperm.PrivateGridSearch(base, {"radius": [1.0, 2.0]}, 1.0, 1e-6).fit,
+    ]
+    for fit_rows in fits:
+        with pytest.raises(ValueError, match="found a list, which has no columns"):
+            fit_rows(X, y)
+    if len(X):  # of numbers a list is one column, also where it has none
+        with pytest.raises(ValueError, match="found a list, which has no columns"):
+            dperm.MeanEstimator(**bounded).fit(X)
+    dperm.MeanEstimator(**bounded).fit([0.5] * len(X))

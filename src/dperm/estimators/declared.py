@@ -54,13 +54,23 @@ def check_shape(estimator: PrivateEstimator, X: object) -> None:
             "Expected rows as X, found text. A path goes to the command, `dperm fit FILE`, or to pandas.read_csv first, whose "
             "table goes here."
         )
+    check_lists(estimator, X)
     if isinstance(X, np.ndarray) and X.ndim != 2:
         raise ValueError("Expected X with two dimensions, found another number. Reshape your data, e.g. X.reshape(-1, 1).")
     if isinstance(X, np.ndarray) and X.shape[1] == 0 and fewest_rows(estimator) == 0:
         raise ValueError("Expected X with at least one column, found 0 feature(s). Pass the features.")
 
 
-def fewest_rows(estimator: PrivateEstimator) -> int:
+def check_lists(estimator: object, X: object) -> None:
+    """Refuse rows as a list where their number is protected: an empty one has no columns, and would be told from the others."""
+    if isinstance(X, list | tuple) and fewest_rows(estimator) == 0:
+        raise ValueError(
+            "Expected an array or a table as X under relation='add-remove', found a list, which has no columns when it has no "
+            "rows. Pass numpy.array(X, dtype=object).reshape(-1, d) for d columns."
+        )
+
+
+def fewest_rows(estimator: object) -> int:
     """1, or 0 where the number of rows is protected: an error would tell an empty table from one with a row."""
     return 0 if getattr(estimator, "relation", None) == "add-remove" else 1
 

@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from dperm.estimators.declaration import Declaration, target_of
-from dperm.estimators.declared import check_declared
+from dperm.estimators.declared import check_declared, check_lists
 from dperm.estimators.matrix import read_matrix
 from dperm.mechanisms.exponential.finite import FiniteExponential
 from dperm.mechanisms.hypotheses.classes import GRIDS, Hypotheses, on_grid
@@ -120,6 +120,7 @@ class FiniteClassLearner(ClassifierMixin, BaseEstimator):
         table = SparkTable.of(X, named, self.max_rows_per_person)
         if table is not None:
             return self._fit_on_spark(table, y)
+        check_lists(self, X)
         seen = X
         if y is None:
             raise ValueError(f"This {type(self).__name__} requires y to be passed, but the target y is None. Pass the labels.")

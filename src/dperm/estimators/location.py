@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from dperm.estimators.declaration import Declaration, before_rows, declared_unit, target_of
-from dperm.estimators.declared import check_declared
+from dperm.estimators.declared import check_declared, check_lists
 from dperm.estimators.matrix import read_matrix
 from dperm.estimators.showing import Shown
 from dperm.mechanisms.exponential.quantile import QuantileExponential
@@ -123,6 +123,8 @@ class _Location(Shown, BaseEstimator):
         if not is_table(X) and not hasattr(X, "tocsr") and not hasattr(X, "bounded"):  # the reader takes or refuses those
             X = column(X)
         flat = getattr(X, "ndim", 2) == 1
+        if not flat:  # an empty list is one of numbers
+            check_lists(self, seen)
         X = self._filled(np.asarray(read_matrix(self, column(X).reshape(-1, 1) if flat else X)))
         weight, per_person = person_weights(groups, self.max_rows_per_person, None, len(X))
         self._run(MemoryRows(X, np.zeros(len(X)), weight), per_person, groups is not None, seen)

@@ -30,7 +30,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dperm.estimators.base import PrivateEstimator
 from dperm.estimators.declaration import declaration
-from dperm.estimators.declared import check_declared
+from dperm.estimators.declared import check_declared, check_lists
 from dperm.estimators.search_rows import InMemory, OnSpark, ScoreSum, searched
 from dperm.pages.searches import search_page
 from dperm.privacy import (
@@ -117,6 +117,7 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):
     def fit(self, X: object, y: Sized | None = None) -> PrivateGridSearch:
         """Draw K, fit and score K times, keep the best. For a Spark table y is the name of a column, if no schema says it."""
         base = self._checked()
+        check_lists(base, X)
         data = searched(X, y, base._declared_schema())
         n = base.nominal_n if base.nominal_n is not None else data.n
         target = Target.declare(epsilon=self.epsilon, delta=self.delta, relation=base.relation, n=n)
