@@ -235,7 +235,7 @@ def test_auto_takes_it_for_wide_noisy_tables_and_for_no_other() -> None:
     assert chosen(noise="exact") == chosen(boolean="all", bounds=None) == chosen(max_rows_per_person=3) == "scaled-heads"
     other = [chosen(n=60_000, epsilon=epsilon, delta=1e-6) for epsilon in (0.5, 1.0, 3.0)]  # MNIST of docs/accuracy.md
     other += [chosen(n=35_000, classes=[0, 1]), chosen(n=35_000), chosen(191), chosen(2049)]
-    other += [chosen(max_weight=2.0), chosen(regularization=1.0)]
+    other += [chosen(max_weight=2.0), chosen(regularization=1.0), chosen(sparse="all")]
     other += [chosen(categorical=[list(range(300))]), chosen(bounds="private")]
     assert set(other) <= {"scaled-gradient", "scaled-objective"}
     assert chosen(delta=0) in ("objective", "output", "exponential")
