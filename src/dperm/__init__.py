@@ -71,7 +71,8 @@ def __getattr__(name: str) -> Any:
         return getattr(importlib.import_module(_HOMES[name]), _NAMES.get(name, name))
     if name in _MODULES:
         return importlib.import_module(f"dperm.{name}")
-    raise AttributeError(f"module 'dperm' has no attribute {name!r}")
+    hint = "" if name.startswith("_") else importlib.import_module("dperm.words.spelling").closest(name, __all__)
+    raise AttributeError(f"module 'dperm' has no attribute {name!r}{'.' if hint else ''}{hint}")
 
 
 def __dir__() -> list[str]:

@@ -111,12 +111,27 @@ def _register() -> None:
 _register()
 
 
+# What people type who know other tools, and what it is called here.
+OPTIONS = {"--rows": "--n", "--columns": "--d", "--features": "--d", "--groups": "--person", "--group": "--person"}
+OPTIONS |= {"--sample-weight": "--weight", "--eps": "--epsilon", "--output": "--out", "--seed": "--random-state"}
+WORDS = {"score": "evaluate", "test": "evaluate", "train": "fit", "check": "verify", "describe": "profile", "budget": "ledger"}
+
+
+def _meant(text: str) -> str:
+    """The message with what was meant, where that is known by another name."""
+    word = text.partition(":")[2].split()[0].strip("'\".") if text.startswith("No such option:") else ""
+    if word in OPTIONS:
+        return f"No such option: {word}. Here it is {OPTIONS[word]}"
+    command = text.partition("'")[2].partition("'")[0] if text.startswith("No such command") else ""
+    return f"No such command {command!r}. Here it is `dperm {WORDS[command]}`" if command in WORDS else text
+
+
 def _wrong_usage(error: Any) -> None:
     """A word that the command line does not know, as a sentence; a call without any words gets the help."""
     if type(error).__name__ == "NoArgsIsHelpError":
         error.show()
         return
-    text = str(error.format_message()).strip()
+    text = _meant(str(error.format_message()).strip())
     param = getattr(error, "param", None)
     context: Any = getattr(error, "ctx", None)
     option = next((name for name in getattr(param, "opts", []) if name.startswith("--")), None)
@@ -132,6 +147,8 @@ def _wrong_usage(error: Any) -> None:
         kinds = {"valid number": number, "valid float": number, "valid integer": "a whole number"}
         kind = next((kind for words, kind in kinds.items() if words in why), None)
         text = f"Expected {kind} for {option}, found {found}" if kind else f"Expected a value for {option}, found {found}: {why}"
+    elif "unexpected extra argument" in text and getattr(context, "info_name", "") == "plan":
+        text = "`dperm plan` reads no data, and takes no file. Pass --n, how many rows there are, and --schema or --d"
     place = ""
     while getattr(context, "parent", None) is not None:
         place, context = f" {context.info_name}{place}", context.parent

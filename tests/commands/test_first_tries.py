@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,8 @@ import pytest
 
 import dperm
 from command_line import run
+from dperm.cli import OPTIONS, WORDS, main
+from dperm.commands import COMMANDS
 from dperm.commands.evaluating import advice, group_lines, score_lines
 
 SCHEMA = {
@@ -116,3 +119,72 @@ def test_python_says_what_was_found(folder: Path) -> None:
     table = pandas.read_csv("members.csv", dtype={"branch": "string"})
     with pytest.raises(ValueError, match=r"dperm\.profile\(table, target=\.\.\., epsilon=\.\.\.\)\.schema\(\)"):
         model.fit(table[["age", "branch"]], table["left"])
+
+
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        (["plan", "--rows", "6000"], "No such option: --rows. Here it is --n."),
+        (["fit", "members.csv", "--groups", "member"], "No such option: --groups. Here it is --person."),
+        (["score", "model"], "No such command 'score'. Here it is `dperm evaluate`."),
+        (["plan", "members.csv", "--epsilon", "1"], "reads no data, and takes no file. Pass --n"),
+    ],
+)
+def test_words_of_other_tools_are_answered_with_ours(
+    folder: Path, words: list[str], answer: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["dperm", *words])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2 and answer in capsys.readouterr().err
+
+
+def test_the_synonyms_are_no_options_of_ours_and_lead_to_some(folder: Path) -> None:
+    helped = {name: run(name, "--help")[1] for name in ("plan", "fit", "evaluate")}
+    known = " ".join(helped.values())
+    assert all(f" {ours} " in known and f" {theirs} " not in known for theirs, ours in OPTIONS.items())
+    assert not set(WORDS) & set(COMMANDS) and set(WORDS.values()) <= set(COMMANDS)
+    assert "env var" not in helped["plan"].replace("[env var: DPERM_LEDGER]", "") and "DPERM_FIT" not in helped["fit"]
+
+
+def test_a_plan_without_an_epsilon_is_a_table_over_some(folder: Path) -> None:
+    told = json.loads(run("plan", "--n", 6000, "--d", 20, "--json")[1])["epsilons"]
+    assert [row["epsilon"] for row in told] == [0.1, 0.3, 1.0, 3.0, 8.0]
+    losses = [row["expected"]["value"] for row in told]
+    assert losses == sorted(losses, reverse=True) and told[2]["even_bet_at_most"] == pytest.approx(0.7311, abs=1e-4)
+    text = run("plan", "--n", 6000, "--d", 20)[1]
+    assert "0.009 less accuracy than a fit without privacy" in text and "the same accuracy as a fit without privacy" in text
+    plan = run("plan", "--n", 6000, "--d", 20, "--epsilon", 1)[1].splitlines()
+    assert plan[0].startswith("expected ") and sum(line.startswith("budget ") for line in plan) == 1
+    assert "86% descent" in "\n".join(plan) and "mu=" not in "\n".join(plan)
+    assert "not measured" in run("plan", "--n", 6000, "--d", 20, "--model", "lasso")[1]
+
+
+def test_what_was_written_or_compared_is_said_shortly(folder: Path, tmp_path: Path) -> None:
+    assert str(tmp_path / "p.csv") in run("predict", "model", "members.csv", "--out", tmp_path / "p.csv")[1]
+    scores = run("evaluate", "model", "members.csv", "--epsilon", "3")[1]
+    assert "(always guessing the most common class)" in scores and scores.count("predicted 0.") <= 1
+    assert "; --json has all " in scores and "calibration  " in scores
+    record = json.loads((folder / "model" / "certificate.json").read_text())
+    record["target"]["epsilon"] /= 2
+    (tmp_path / "c.json").write_text(json.dumps(record))
+    refused = run("verify", tmp_path / "c.json", code=1)[1].splitlines()
+    assert len(refused) == 5 and "more that follow from it; --json lists them" in refused[-1]
+    assert len(json.loads(run("verify", tmp_path / "c.json", "--json", code=1)[1])["reasons"]) > 5
+
+
+def test_a_method_that_is_misspelt_is_answered_with_those_that_the_model_takes(folder: Path) -> None:
+    message = run(*FIT, "--method", "objectiv")[1]
+    assert "'objective'" in message and "'auto'" in message and "'statistics'" not in message and "'heads'" not in message
+
+
+def test_a_report_without_intervals_says_so_and_not_in_the_words_of_an_error(folder: Path) -> None:
+    page = (folder / "model" / "report.md").read_text()
+    assert "No intervals: this fit did not pay for them" in page and "Expected a fit" not in page
+
+
+def test_a_misspelt_name_is_answered_with_the_nearest() -> None:
+    with pytest.raises(AttributeError, match="Did you mean 'LogisticRegression'"):
+        _ = dperm.LogisticRegresion
+    with pytest.raises(AttributeError, match=r"'__nothing__'$"):
+        _ = dperm.__nothing__

@@ -328,6 +328,14 @@ def test_the_plot_has_a_panel_per_shape() -> None:
     assert titles == ["x0", "x1", "x2"]
     lines = figure.axes[0].get_lines()
     np.testing.assert_array_equal(lines[0].get_ydata(), model.shapes_["x0"].value)
+    assert figure.axes[0].get_ylabel() == "adds to the target"
+    bars = [axes for axes in figure.axes if axes.patches]  # of the histograms, behind the curves
+    low, high = figure.axes[0].get_ylim()
+    for axes in bars:  # they end below the lowest curve, on whichever scale
+        top = max(bar.get_height() for bar in axes.patches) / axes.get_ylim()[1]
+        assert len(axes.patches) == 32 and low + top * (high - low) < min(shape.value.min() for shape in model.shapes_.values())
+    with pytest.raises(ValueError, match=r"Use plot\(\) for its curves"):
+        model.summary()
     for one in (["x1"], "x1"):
         assert [axes.get_title() for axes in model.plot(one).axes if axes.get_title()] == ["x1"]
     with pytest.raises(ValueError, match="Expected columns with a shape"):

@@ -98,9 +98,10 @@ class Expected:
                 "Such a noise ratio is larger than any on the benchmark tables: expect to lose more than "
                 f"{max(self.value, 0):.3f} in {self.score} against {TWIN[self.curves]}."
             )
+        loss = f"the same {self.score} as" if self.value < 0.0005 else f"{self.value:.3f} less {self.score} than"
         return (
-            f"Expect about {_side(self.value)} {TWIN[self.curves]} in {self.score}; on the benchmark tables eight of ten fits "
-            f"with such a noise ratio were between {_side(self.low)} and {_side(self.high)} it."
+            f"Expect about {loss} {TWIN[self.curves]}; on the benchmark tables eight of ten fits with such a noise ratio were "
+            f"between {_side(self.low)} and {_side(self.high)} it."
         )
 
 

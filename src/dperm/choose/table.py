@@ -73,7 +73,8 @@ def choose(
             raise ValueError("Expected a method that pays for bounds, found one that does not. Use 'auto', or declare bounds.")
         return _weighed(_with_gaps(method, gaps), problem, max_weight)
     if method != "auto" and method not in MECHANISMS:
-        known = ", ".join(repr(name) for name in ["auto", *sorted(MECHANISMS)])
+        able = [name for name in sorted(MECHANISMS) if covers(name, problem, target)]
+        known = ", ".join(repr(name) for name in ["auto", *able])
         raise ValueError(f"Expected method in {known}, found {method!r}.{closest(method, MECHANISMS)} 'auto' suits most.")
     name = method
     if method == "auto":
@@ -83,6 +84,14 @@ def choose(
         raise ValueError(f"Expected declared bounds for method={name!r}, found bounds='private'. Scaled methods pay for them.")
     built = build(name, asked_for=asked_for, kinds=kinds, problem=problem)
     return _weighed(_with_gaps(built, gaps), problem, max_weight)
+
+
+def covers(name: str, problem: Problem, target: Target) -> bool:
+    """Whether a mechanism can be asked for by its name alone, and lacks nothing for this problem."""
+    try:
+        return not mechanism_from_spec(name, {}).missing(problem, target)
+    except (TypeError, ValueError):  # it is made with options of its estimator
+        return False
 
 
 def automatic(

@@ -20,7 +20,7 @@ MODEL_RELATION = typer.Option(None, help="replace-one, zero-out or add-remove; t
 NOMINAL_N = typer.Option(None, help="Public nominal number of rows, for add-remove.")
 PERSON = typer.Option(None, "--person", help="Column that names the person; with --max-rows-per-person.")
 RANDOM_STATE = typer.Option(None, help="Reproducible noise: NOT private, for tests only.")
-NOISE = typer.Option("secure", help="secure, or exact: integer noise from an exact sampler (dperm[exact]).")
+NOISE = typer.Option("secure", help="secure, or exact: integer noise from an exact sampler (the extra named exact).")
 CLASS_WEIGHT = typer.Option(None, "--class-weight", help="Weight of a class, e.g. yes=5; others weigh 1; may be repeated.")
 MAX_ROWS = typer.Option(None, "--max-rows-per-person", help="How many rows of a person may count; protects persons, not rows.")
 MAX_WEIGHT = typer.Option(None, "--max-weight", help="Declared largest sample weight of a row, with sample weights.")

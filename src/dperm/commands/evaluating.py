@@ -90,8 +90,13 @@ def _tell(found: Evaluation, epsilon: float, level: float, as_json: bool, ledger
         say(line)
 
 
+# What a baseline is, by its name.
+GUESSED = {"baseline accuracy": "always guessing the most common class", "baseline deviance": "guessing the mean rate"}
+GUESSED |= {"baseline log-loss": "guessing the shares of the classes"}
+
+
 def score_lines(metrics: Metrics, level: float) -> dict[str, str]:
-    """A line per score of all rows, with its interval, and a line per bin of the calibration."""
+    """A line per score of all rows, with its interval, and a line about the calibration."""
     from dperm.release.record import scores_in
 
     lines = {}
@@ -99,8 +104,15 @@ def score_lines(metrics: Metrics, level: float) -> dict[str, str]:
         lines[name] = "not known" if score["value"] is None else (
             f"{score['value']:z.4f}   {level:.0%} interval {score['low']:z.4f} … {score['high']:z.4f}"
         )
-    for row in metrics.get("calibration", []):
-        lines[f"predicted {row['predicted']:.3f}"] = f"observed {row['observed']:.3f}  ({row['low']:.3f} … {row['high']:.3f})"
+        if name in GUESSED:
+            lines[name] += f"   ({GUESSED[name]})"
+    bins = metrics.get("calibration", [])
+    off = sorted(bins, key=lambda row: max(row["low"] - row["predicted"], row["predicted"] - row["high"]), reverse=True)
+    for row in off[:1]:
+        outside = not row["low"] <= row["predicted"] <= row["high"]
+        words = f"observed {row['observed']:.3f} ({row['low']:.3f} … {row['high']:.3f}) for predicted {row['predicted']:.3f}"
+        what = f"furthest off: {words}" if outside else "every bin's interval holds what was predicted"
+        lines["calibration"] = f"{what}; --json has all {len(bins)} bins, `dperm report --evaluation` draws them"
     return lines
 
 

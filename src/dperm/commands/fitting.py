@@ -251,6 +251,7 @@ def predict(
         typer.echo(text, nl=False)
     else:
         write_whole(out.parent, {out.name: text})
+        show({"predictions": str(out)}, False)
 
 
 FORMULA = ("=", "@", "+", "-")  # what a spreadsheet takes for the beginning of a formula

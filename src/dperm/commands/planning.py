@@ -29,6 +29,9 @@ from dperm.words.spelling import closest
 
 if TYPE_CHECKING:
     from dperm.estimators.base import PrivateEstimator
+    from dperm.estimators.declaration import Declaration
+    from dperm.estimators.outlook import Advice
+    from dperm.release.plan import Plan
 
 EXAMPLES = {"n": "10000", "d": "50", "delta": "1e-6", "alpha": "0.1", "beta": "0.05", "steps": "100", "hypotheses": "1000"}
 EXAMPLES |= {"rank": "20", "rho": "0.001", "count": "100", "noise": "0.001", "gap": "10"}
@@ -85,9 +88,11 @@ def plan(
 ) -> None:
     """Say what a fit would do, and predict the risk of every alternative, from public numbers alone. Reads no data.
 
-    Example: dperm plan --n 10000 --d 20 --epsilon 1 --target-risk 0.05
+    Without --epsilon: a table over several. The expected loss is what was measured on public tables with as much noise.
 
-    Example: dperm plan --n 10000 --d 20 --target-risk 0.05
+    Example: dperm plan --n 10000 --d 20
+
+    Example: dperm plan --n 10000 --d 20 --epsilon 1 --target-risk 0.05
 
     Example: dperm plan --model logistic --compare-accounting
     """
@@ -98,12 +103,9 @@ def plan(
     if n is None and compare_accounting:
         _objective_table(model, delta, as_json)
         return
-    if n is None or (epsilon is None and target_risk is None):
-        missing = [name for name, value in (("--n", n), ("--epsilon", epsilon)) if value is None]
-        also = " (or --target-risk in place of --epsilon)" if epsilon is None else ""
-        raise ValueError(
-            f"Expected --n and --epsilon, found no {' and no '.join(missing)}. Pass e.g. --n 10000 --epsilon 1{also}."
-        )
+    if n is None:
+        missing = "--n and no --epsilon" if epsilon is None else "--n"
+        raise ValueError(f"Expected --n and --epsilon, found no {missing}. Pass e.g. --n 10000 --epsilon 1.")
     if schema is None and d is None:
         raise ValueError("Expected --d or --schema, found neither. Pass the number of columns, e.g. --d 20.")
     if target_width is not None and not intervals:
@@ -119,6 +121,10 @@ def plan(
         "max_exposure": max_exposure,
     }
     columns, found_epsilon = None if schema is not None else d, ""
+    if epsilon is None and target_risk is None:
+        tried = [_estimator(schema, model, class_weight, intervals, given | {"epsilon": value}) for value in EPSILONS]
+        _say_epsilons([before_rows(one, n, columns) for one in tried], as_json)
+        return
     if epsilon is None and target_risk is not None:
         trial = before_rows(_estimator(schema, model, class_weight, intervals, given | {"epsilon": 1.0}), n, columns)
         given["epsilon"] = advice.smallest_epsilon(trial, target_risk, radius=radius)
@@ -136,11 +142,29 @@ def plan(
         return
     if found_epsilon:
         say(found_epsilon)
-    say(found["explanation"])
-    if "intervals" in found and found["intervals"]["sentence"] not in planned.notes:
-        say(f"note       {found['intervals']['sentence']}")
+    _say_plan(found, planned)
+    if relation is None and found["relation"] != "replace-one":
+        say(f"The relation is {found['relation']}, the default of {found['model']}; see --relation.")
+
+
+def _say_plan(found: Advice, planned: Plan) -> None:
+    """The answer first, then what the budget is spent on, then what else could be done. JSON has every stage with its numbers."""
+    from dperm.pages.content import budget_parts
+
     if found["expected"] is not None:
         say(f"expected   {found['expected']['sentence']}")
+    say(f"mechanism  {planned.mechanism}")
+    target, shape = planned.target, planned.shape
+    say(f"target     {target.epsilon:g} at delta {target.delta:g}, {target.relation}, n = {shape.n:,}, d = {shape.d:,}")
+    parts = budget_parts(planned.events, target.delta, target.relation)
+    shares = sorted(((part / (sum(parts) or 1.0), stage.name) for part, stage in zip(parts, planned.stages)), reverse=True)
+    say(f"budget     {', '.join(f'{share:.1%} {name}' if share < 0.01 else f'{share:.0%} {name}' for share, name in shares)}")
+    for text in planned.assumptions:
+        say(f"assumes    {text}")
+    sentence = found["intervals"]["sentence"] if found.get("intervals") else None
+    notes = (*planned.warnings, *planned.notes)
+    for text in (*notes, *([] if sentence is None or sentence in notes else [str(sentence)])):
+        say(f"note       {text}")
     say(f"\nalternatives, with worst-case bounds on the risk ({RISK})")
     for row in found["alternatives"]:
         bound = "no bound" if row["predicted_risk"] is None else f"{row['predicted_risk']:.4g}"
@@ -153,8 +177,36 @@ def plan(
             say("\n" + title.replace("_", " "))
             show({key.replace("_", " "): _short(value) for key, value in table.items()}, False)
     say("\n" + found["odds_sentence"])
-    if relation is None and found["relation"] != "replace-one":
-        say(f"The relation is {found['relation']}, the default of {found['model']}; see --relation.")
+
+
+EPSILONS = (0.1, 0.3, 1.0, 3.0, 8.0)
+
+
+def _say_epsilons(fits: list[Declaration], as_json: bool) -> None:
+    """Without --epsilon: what several of them would give."""
+    from dperm.choose.odds import odds, percent
+    from dperm.estimators.outlook import expected_of
+
+    rows = [
+        {
+            "epsilon": fit.target.epsilon,
+            "mechanism": fit.plan().mechanism,
+            "even_bet_at_most": odds(fit.target.epsilon)["beliefs"][-1]["after_at_most"],
+            "expected": expected_of(fit),
+        }
+        for fit in fits
+    ]
+    if as_json:
+        show({"epsilons": rows}, True)
+        return
+    say("No --epsilon given: what some would give. An even bet about one record stays below the second column.")
+    say(f"  {'epsilon':<8} {'even bet':<9} {'mechanism':<17} expected")
+    for row, fit in zip(rows, fits):
+        found = expected_of(fit)
+        words = "not measured for this model" if found is None else found["sentence"].partition(";")[0]
+        bet = percent(odds(fit.target.epsilon)["beliefs"][-1]["after_at_most"])
+        say(f"  {fit.target.epsilon:<8g} {bet:<9} {row['mechanism']!s:<17} {words}")
+    say("Pass --epsilon with one of them for its plan; where the numbers come from: docs/accuracy.md.")
 
 
 def _short(value: float | int | None) -> str:

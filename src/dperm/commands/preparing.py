@@ -68,7 +68,8 @@ def declared_in(
         rest = {key: value for key, value in spec.items() if key != "target"}
         kind = named.get("type") or ("classes" if named.get("classes") == "private" else None)
         return Schema.from_dict(opened(rest, bounds=bool(bounds), levels=bool(levels))), str(column), kind
-    if target in spec["columns"] and is_empty(spec["columns"][target]) and not (bounds or levels):
+    own = spec["columns"].get(target)
+    if is_empty(own) and own["type"] is not None and not (bounds or levels):  # a draft without types has more to be said of
         raise ValueError(
             f"Expected what the target {target!r} can be, found it empty among the columns. Move it from \"columns\" to "
             f'"target": {{"column": "{target}", "type": "classes", "classes": [...]}} (or "numeric" with low and high), or pass '

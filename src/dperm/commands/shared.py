@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO, get_type_hints
 
 import typer
+from typer.models import OptionInfo
 
 from dperm.words.notices import PrivacyWarning
 from dperm.words.wording import printable
@@ -25,13 +26,17 @@ if TYPE_CHECKING:
 
 SETTINGS: dict[str, bool] = {"quiet": False}  # set once by the common options, before any command runs
 JSON_OPTION = typer.Option(False, "--json", help="Print one JSON object instead of text.")
-QUIET_OPTION = typer.Option(False, "--quiet", "-q", help="Print nothing for people; --json and errors still print.")
+QUIET_HELP = "Print nothing for people; --json and errors still print."
+QUIET_OPTION = typer.Option(False, "--quiet", "-q", show_envvar=False, help=QUIET_HELP)
 
 
 def with_quiet(command: Callable[..., None]) -> Callable[..., None]:
     """The command with --quiet among its own options, so that it works after the command's name as well as before it."""
     hints = get_type_hints(command)
     own = [item.replace(annotation=hints[name]) for name, item in inspect.signature(command).parameters.items()]
+    for item in own:
+        if isinstance(item.default, OptionInfo) and not item.default.envvar:
+            item.default.show_envvar = False  # each has one, by the rule that `dperm --help` states
     quiet = inspect.Parameter("quiet", inspect.Parameter.KEYWORD_ONLY, default=QUIET_OPTION, annotation=bool)
 
     @functools.wraps(command)

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from dperm.walk.claims import Claim
 
 
+MOST_REASONS = 3  # on the screen: one number that was changed changes others
+
+
 def verify(
     certificate: Path = typer.Argument(..., help="certificate.json, evaluation.json or profile.json, or the folder it is in."),
     model: Path | None = typer.Option(None, help="model.json, to check that its coefficients are the certified ones."),
@@ -62,8 +65,10 @@ def verify(
         show({"ok": not reasons, "reasons": reasons, "statement": found.record.get("statement", ""), **both}, True)
     elif reasons:
         say(f"NOT VERIFIED: {certificate.name}")
-        for reason in reasons:
+        for reason in reasons[:MOST_REASONS]:
             say(f"  - {reason}")
+        if len(reasons) > MOST_REASONS:
+            say(f"  - and {len(reasons) - MOST_REASONS} more that follow from it; --json lists them")
     else:
         say(f"verified: {found.record['statement']}")
         assumptions = found.record.get("assumptions")

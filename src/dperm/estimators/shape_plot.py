@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 Vector = NDArray[np.float64]
 LINE, BARS = "#1f5fa8", "#b9c4d0"
+TOGETHER = 8  # cells of the marginal in one bar: single ones show little but their noise
+FOOT = 0.25  # of a panel's height, for the bars
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,10 +45,12 @@ class Shape:
     band: Vector | None = None
 
 
-def draw_shapes(shapes: Mapping[str, Shape], names: str | Sequence[str] | None = None) -> Figure:
+def draw_shapes(shapes: Mapping[str, Shape], names: str | Sequence[str] | None = None, outcome: str = "") -> Figure:
     """A matplotlib figure with a panel per shape: its curve and band, and below it where the rows are by the released marginal.
 
-    Beyond the middle 99 % of that marginal the curve is dotted and has no band: few rows or none hold it there."""
+    Beyond the middle 99 % of that marginal the curve is dotted and has no band: few rows or none hold it there, and a panel ends
+    a little beyond. `outcome` is what the curve adds to.
+    """
     chosen = list(shapes) if names is None else [names] if isinstance(names, str) else list(names)
     unknown = [name for name in chosen if name not in shapes]
     if unknown:
@@ -61,18 +65,20 @@ def draw_shapes(shapes: Mapping[str, Shape], names: str | Sequence[str] | None =
     figure = ShownFigure(figsize=(3.6 * wide, 2.6 * high), layout="constrained")
     axes = np.ravel(figure.subplots(high, wide, sharey=True))
     for place, name in enumerate(chosen):
-        _panel(axes[place], shapes[name], first=place % wide == 0)
+        _panel(axes[place], shapes[name], f"adds to the {outcome}" if outcome else "adds", first=place % wide == 0)
+    low, high = axes[0].get_ylim()  # shared by all panels
+    axes[0].set_ylim(low - (high - low) * FOOT / (1 - FOOT), high)  # no curve runs through the bars
     for empty in axes[len(chosen) :]:
         empty.set_visible(False)
     return figure
 
 
-def _panel(axes: Axes, shape: Shape, *, first: bool) -> None:
+def _panel(axes: Axes, shape: Shape, label: str, *, first: bool) -> None:
     width = shape.grid[1] - shape.grid[0]
-    share = shape.marginal[: len(shape.grid)]
+    share = shape.marginal[: len(shape.grid)].reshape(-1, TOGETHER).sum(axis=1)
     behind = axes.twinx()
-    behind.bar(shape.grid, share, width=width, color=BARS, linewidth=0)
-    behind.set_ylim(0, max(float(share.max()), 1e-12) * 4)
+    behind.bar(shape.grid.reshape(-1, TOGETHER).mean(axis=1), share, width=TOGETHER * width, color=BARS, linewidth=0)
+    behind.set_ylim(0, max(float(share.max()), 1e-12) / (0.9 * FOOT))
     behind.set_yticks([])
     axes.set_zorder(behind.get_zorder() + 1)
     axes.patch.set_visible(False)
@@ -83,9 +89,10 @@ def _panel(axes: Axes, shape: Shape, *, first: bool) -> None:
         axes.step(shape.grid[sure], curve[sure], where="mid", color=colour, linewidth=1.4, label=names[place])
         if shape.missing is not None and shape.marginal[-1] > 0:  # some were found to be missing
             gap = float(np.atleast_1d(shape.missing)[place])
-            axes.plot([shape.grid[-1] + 6 * width], [gap], marker="D", markersize=4, color=colour)
+            place_of = shape.grid[sure][-1] + 0.05 * (shape.grid[sure][-1] - shape.grid[sure][0]) + 4 * width
+            axes.plot([place_of], [gap], marker="D", markersize=4, color=colour, clip_on=False)
             if len(curves) == 1:
-                axes.annotate("missing", (shape.grid[-1], gap), fontsize=7, ha="right", va="bottom")
+                axes.annotate("missing", (place_of - 3 * width, gap), fontsize=7, ha="right", va="bottom")
     if shape.band is not None:
         low, high = shape.band[:, sure]
         axes.fill_between(shape.grid[sure], low, high, step="mid", color=LINE, alpha=0.2, linewidth=0)
@@ -95,7 +102,11 @@ def _panel(axes: Axes, shape: Shape, *, first: bool) -> None:
     axes.set_title(shape.name, fontsize=9)
     axes.tick_params(labelsize=7)
     if first:
-        axes.set_ylabel("adds", fontsize=8)
+        axes.set_ylabel(label, fontsize=8)
+    span = shape.grid[sure][-1] - shape.grid[sure][0]
+    beyond = 0.08 * span + 8 * width  # room for the mark of missing cells
+    left, right = shape.grid[sure][0] - beyond, shape.grid[sure][-1] + beyond
+    axes.set_xlim(max(left, shape.grid[0] - 8 * width), min(right, shape.grid[-1] + 8 * width))
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
         behind.spines[side].set_visible(False)

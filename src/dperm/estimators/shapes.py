@@ -21,6 +21,7 @@ from dperm.estimators.shape_plot import Shape, draw_shapes
 from dperm.mechanisms.scaled.additive import MOST_COLUMNS, Additive
 from dperm.mechanisms.scaled.additive_poisson import AdditivePoisson, additive_of
 from dperm.mechanisms.scaled.smoothness import shape_values
+from dperm.pages.subject import subject_of
 from dperm.problem.arrays import is_sparse
 from dperm.release.plan import MECHANISMS
 from dperm.rows.base import Block
@@ -268,7 +269,8 @@ class Shapes(PrivateEstimator):
             Columns with a shape, by name; all of them if left out.
         """
         check_is_fitted(self, "certificate_")
-        return draw_shapes(self.shapes_, columns)
+        outcome = subject_of(self).outcome.partition(", in halves")[0]  # shapes are in the target's own units
+        return draw_shapes(self.shapes_, columns, outcome)
 
     def _extra_record(self) -> Extra:
         record: Extra = super()._extra_record()

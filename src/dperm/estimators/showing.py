@@ -71,7 +71,10 @@ def coefficient_summary(model: PrivateEstimator, level: float, *, exponentiate: 
     if not 0 < level < 1:
         raise ValueError(f"Expected 0 < level < 1, found {level}. Pass e.g. 0.95.")
     if not hasattr(model, "coef_"):
-        raise ValueError(f"Expected a model with one coefficient per column for a summary, found {type(model).__name__}.")
+        advice = "plot() for its curves, shapes_ for their numbers, or report()" if hasattr(model, "curves_") else "report()"
+        raise ValueError(
+            f"Expected a model with one coefficient per column for a summary, found {type(model).__name__}. Use {advice}."
+        )
     try:
         found: Summary | Estimates = summary(model, level, exponentiate=exponentiate)
     except ValueError as error:

@@ -16,6 +16,7 @@ from dperm.tables.json_files import write_whole
 from dperm.walk.certificate import Certificate
 
 FOOTER = "Made by dperm from the certificate. This page loads nothing from the network and runs no script."
+NOT_PAID = "this fit did not pay for them. One with `intervals=True` (`dperm fit --intervals`) does, out of the same ε."
 KICKER = "Released with differential privacy"
 
 
@@ -92,7 +93,7 @@ def _of_model(
     try:
         table = intervals(model)
     except (ValueError, AttributeError) as error:
-        why = str(error)
+        why = NOT_PAID if str(error).startswith("Expected a fit with intervals=True") else str(error)
     parts = sections(subject, scores=scores, table=table, no_table=why, evaluation=evaluation)
     kept = (getattr(model, "about_", None) or {}).get("title")
     return Page(title or kept or subject.title, parts, FOOTER, KICKER, _byline(subject))
