@@ -13,32 +13,20 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-_HOMES = {
-    "Density": "quadrature",
-    "ExactProfile": "quadrature",
-    "exact": "quadrature",
-    "profile": "quadrature",
-    "neighbour_pairs": "quadrature",
-    "densities": None,
-    "distinguish": "trials",
-    "Distinguished": "trials",
-    "coefficients": "trials",
-    "Canaries": "single",
-    "OneRun": "single",
-    "flipped_labels": "single",
-    "noisy_gradients": "single",
-    "one_run": "single",
-    "rare_directions": "single",
-    "Found": "neighbours",
-    "search": "neighbours",
+_PUBLIC = {
+    "quadrature": ("Density", "ExactProfile", "exact", "neighbour_pairs", "profile"),
+    "trials": ("Distinguished", "coefficients", "distinguish"),
+    "single": ("Canaries", "OneRun", "flipped_labels", "noisy_gradients", "one_run", "rare_directions"),
+    "neighbours": ("Found", "search"),
 }
+_HOMES = {name: home for home, names in _PUBLIC.items() for name in names}
 
-__all__ = list(_HOMES)
+__all__ = ["densities", *_HOMES]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "densities":
+        return importlib.import_module("dperm.audit.densities")
     if name in _HOMES:
-        home = _HOMES[name]
-        module = importlib.import_module(f"dperm.audit.{home or name}")
-        return getattr(module, name) if home else module
+        return getattr(importlib.import_module(f"dperm.audit.{_HOMES[name]}"), name)
     raise AttributeError(f"module 'dperm.audit' has no attribute {name!r}")

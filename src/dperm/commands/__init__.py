@@ -29,22 +29,7 @@ class Reading(TypedDict, total=False):
     context_settings: dict[str, bool]
 
 
-COMMANDS: dict[str, Callable[..., None] | Typer] = {
-    "demo": demo,
-    "schema": schema,
-    "profile": profile,
-    "plan": plan,
-    "fit": fit,
-    "predict": predict,
-    "evaluate": evaluate,
-    "verify": verify,
-    "report": report,
-    "card": card,
-    "registry": registry,
-    "audit": audit,
-    "theory": theory,
-    "explore": explore,
-    "ledger": ledger,
-    "bench": bench,
-}
+_NAMED = (demo, schema, profile, plan, fit, predict, evaluate, verify, report, card, registry, audit, theory, explore)
+COMMANDS: dict[str, Callable[..., None] | Typer] = {command.__name__: command for command in _NAMED}
+COMMANDS |= {"ledger": ledger, "bench": bench}
 READING: dict[str, Reading] = {"theory": {"cls": PlotCommand}, "bench": {"context_settings": PASSES_WORDS_ON}}

@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dperm.mechanisms.conditions import unmet
 from dperm.mechanisms.scaled import centre as centre_rule
 from dperm.mechanisms.scaled import coordinates
 from dperm.mechanisms.scaled import gaps as gaps_rule
@@ -124,14 +125,12 @@ class Additive(Curved):
         self.check_curved()
 
     def missing(self, problem: Problem, target: Target) -> list[str]:
-        needs = scaling_needs(problem, target)
-        if problem.loss.name not in LOSSES:
-            needs.append(f"a loss in {LOSSES} (found {problem.loss.name!r})")
-        if not problem.data.intercept:
-            needs.append("an intercept, because shapes are centred (fit_intercept=True)")
-        if problem.regularizer.name != "none" or problem.domain.spec()["name"] != "whole-space":
-            needs.append("no regularizer and no radius (smoothness and flow time regularize)")
-        return needs
+        return scaling_needs(problem, target) + unmet({
+            f"a loss in {LOSSES} (found {problem.loss.name!r})": problem.loss.name not in LOSSES,
+            "an intercept, because shapes are centred (fit_intercept=True)": not problem.data.intercept,
+            "no regularizer and no radius (smoothness and flow time regularize)":
+                problem.regularizer.name != "none" or problem.domain.spec()["name"] != "whole-space",
+        })
 
     # -- the plan ----------------------------------------------------------------------------------------------------
 

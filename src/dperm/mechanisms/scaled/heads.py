@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dperm.mechanisms import heads as heads_rule
+from dperm.mechanisms.conditions import unmet
 from dperm.mechanisms.scaled import centre as centre_rule
 from dperm.mechanisms.scaled import coordinates
 from dperm.mechanisms.scaled import gaps as gaps_rule
@@ -92,14 +93,12 @@ class ScaledHeads:
             raise ValueError(f"Expected 0 < moderation <= 1, found {self.moderation}. Leave it out to take the rule's.")
 
     def missing(self, problem: Problem, target: Target) -> list[str]:
-        needs = scaling_needs(problem, target)
-        if problem.loss.name not in LOSSES:
-            needs.append(f"classes, with the logistic or multinomial loss (found {problem.loss.name!r})")
-        if problem.regularizer.name != "none":
-            needs.append("no regularizer (the flow time regularizes)")
-        if any(kind not in KINDS for kind in self.kinds):
-            needs.append("columns that are numbers with declared bounds or flags (no levels, no private bounds)")
-        return needs
+        return scaling_needs(problem, target) + unmet({
+            f"classes, with the logistic or multinomial loss (found {problem.loss.name!r})": problem.loss.name not in LOSSES,
+            "no regularizer (the flow time regularizes)": problem.regularizer.name != "none",
+            "columns that are numbers with declared bounds or flags (no levels, no private bounds)":
+                any(kind not in KINDS for kind in self.kinds),
+        })
 
     def plan(self, problem: Problem, shape: Shape, target: Target) -> Plan:
         if shape.d > MOST_COLUMNS:
