@@ -87,8 +87,9 @@ def test_bands_hold_what_noise_does_to_a_curve(kind: str) -> None:
 def test_products_of_columns_cost_nothing_and_correlations_widen_bands() -> None:
     X, y = rows()
     assert CentredMoments(Features(), 2.0).sensitivity("replace-one") == SquareSum(Features(), 2.0).sensitivity("replace-one")
-    known = regressor().fit(X, y)
-    unknown = regressor(method=Additive(curved=(0, 1, 2), kinds=("numeric",) * 3, products=False)).fit(X, y)
+    own: dict[str, Any] = {"curved": (0, 1, 2), "kinds": ("numeric",) * 3, "careful": False}  # or each would be pulled otherwise
+    known = regressor(method=Additive(**own)).fit(X, y)
+    unknown = regressor(method=Additive(products=False, **own)).fit(X, y)
     assert [stage.event for stage in known.plan_.stages] == [stage.event for stage in unknown.plan_.stages]
     assert len(known.release_.released["squares"]) == 6 and len(unknown.release_.released["squares"]) == 3
     assert unknown.certificate_.verify(allow_seeded=True).ok and "products" not in dict(unknown.plan_.options)

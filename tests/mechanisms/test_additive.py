@@ -13,7 +13,7 @@ import pytest
 from scipy import sparse
 
 from dperm.mechanisms import Additive, Shape, Target, UnmetNeeds
-from dperm.mechanisms.scaled.additive import correction
+from dperm.mechanisms.scaled.recalibration import correction
 from dperm.mechanisms.scaled.smoothness import CELLS, FUNCTIONS, LADDER, columns_of, denoised, tables_of
 from dperm.privacy import RELATIONS, gaussian_mu
 from dperm.problem import DataBounds, HuberLoss, Interval, LogisticLoss, MultinomialLoss, Problem, QuantileLoss, SquaredLoss
@@ -370,7 +370,7 @@ def test_certificates_verify_and_replay_the_choice(name: str, relation: str) -> 
     if name == "no shape":
         assert decided["shapes"].startswith("the line") and "marginals" not in release.released
     else:
-        assert (decided["kernel_scale"], decided["kernel_power"]) in [rung[:2] for rung in LADDER]
+        assert (decided["kernel_scale"], decided["kernel_power"]) in LADDER
     problem, _, target, mechanism = setting(name, relation)
     assert release.plan.events == plan(problem, Shape(SIZE, D), target, mechanism).events
     assert release.w.shape == (problem.loss.margins * (D + 1 + PLACES * len(mechanism.curved)),)
@@ -422,7 +422,7 @@ def test_more_budget_gives_rougher_curves_and_too_little_gives_the_line() -> Non
         decided = fit(problem, rows, target, mechanism, random_state=0).certificate.record["decided"]
         kernel = (decided.get("kernel_scale"), decided.get("kernel_power"))
         assert decided["shapes"].startswith("the line") == (kernel == (None, None))
-        found.append(next((place for place, rung in enumerate(LADDER) if rung[:2] == kernel), len(LADDER)))
+        found.append(next((place for place, rung in enumerate(LADDER) if rung == kernel), len(LADDER)))
     assert found == sorted(found, reverse=True) and found[0] == len(LADDER) and found[-1] == 0
 
 

@@ -12,16 +12,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 from dperm.mechanisms.conditions import unmet
 from dperm.mechanisms.scaled import centre as centre_rule
-from dperm.mechanisms.scaled import coordinates
+from dperm.mechanisms.scaled import coordinates, settling
 from dperm.mechanisms.scaled import gaps as gaps_rule
 from dperm.mechanisms.scaled import settings as rule
+from dperm.mechanisms.scaled.curve_shrinkage import Beside, Wandering, beside_lines, pulled, strengths
+from dperm.mechanisms.scaled.descent_noise import margin_curvature, share_below
 from dperm.mechanisms.scaled.gradient import (
     ScaledGradient,
     bounds_settings,
@@ -33,13 +35,17 @@ from dperm.mechanisms.scaled.gradient import (
     start,
 )
 from dperm.mechanisms.scaled.noise_ratio import noise_warning
+from dperm.mechanisms.scaled.recalibration import recalibrated
 from dperm.mechanisms.scaled.smoothness import (
+    CAREFUL_LIMITS,
+    LIMITS,
     MOST_STEPS,
     Choice,
     Column,
     Flow,
     choose_smoothness,
     columns_of,
+    in_words,
     linear_variances,
     tables_of,
 )
@@ -47,7 +53,7 @@ from dperm.privacy import Gaussian, gaussian_mu, kappa
 from dperm.problem import Problem
 from dperm.release.asks import Asking, Close, Decide, Open, Program, Publish, See, Sum
 from dperm.release.plan import Plan, Settings, Shape, Stage, Target, Vector, options_of, register
-from dperm.terms.additive import PLACES, CellFilling, CurveFeatures, Curving, Marginals, Recalibration
+from dperm.terms.additive import CELLS, PLACES, CellFilling, CurveFeatures, Curving, Marginals
 from dperm.terms.affine import Features
 from dperm.terms.moments import CentredMoments
 from dperm.terms.statistics import LogHistogram, Residuals, SquareSum, gradient_term
@@ -75,15 +81,16 @@ class Curved:
             raise ValueError(f"Expected curved= below the number of columns ({shape.d}), found {self.curved[-1]}.")
 
     def columns(self, plan: Plan, released: Mapping[str, object]) -> list[Column]:
-        """The released histograms as densities and bases; none where no column has a shape."""
+        """The released histograms as densities and bases (even ones if none was paid for); none where no column has a shape."""
         if not self.curved:
             return []
-        return columns_of(np.asarray(released["marginals"]), self.marginal_noise(plan), plan.shape.n)
+        counts = np.asarray(released.get("marginals", np.zeros(PLACES * len(self.curved))))
+        return columns_of(counts, self.marginal_noise(plan), plan.shape.n)
 
     def marginal_noise(self, plan: Plan) -> float:
         """Standard deviation of a released count."""
         unit = math.sqrt(kappa(plan.target.relation) * len(self.curved)) * plan.target.rows_per_person
-        return unit / budget_of(plan)["marginals"] if self.curved else 0.0
+        return unit / budget_of(plan).get("marginals", math.inf) if self.curved else 0.0
 
 
 @register
@@ -94,6 +101,8 @@ class Additive(Curved):
     curved     numeric columns, encoded in [-1/2, 1/2], that get a shape; all columns keep a linear part
     products   release all second moments of up to 128 columns where squares alone would cost the same: the bands of shapes need
                them (`shape_curvature.py`); the fit does not
+    careful    pull every curve to its line by what its noise explains (`curve_shrinkage.py`), ask more before curves
+               are tried, and fit the line as `ScaledGradient` does where they are not; False is how version 0.4.0 fitted
     The other options are those of `ScaledGradient`.
 
     **Guarantee**: μ(ε, δ)-GDP in stages, for the target's relation.
@@ -112,17 +121,23 @@ class Additive(Curved):
     edition: int = centre_rule.EDITION
     products: bool = True
     aim: str = "accuracy"
+    careful: bool = True
 
-    # Versions 0.2.0 and 0.3.0 had no such options.
-    UNSTATED: ClassVar[dict[str, Any]] = {"edition": 1, "products": False, "aim": "accuracy"}
+    # Versions 0.2.0 and 0.3.0 had no such options, 0.4.0 was not careful.
+    UNSTATED: ClassVar[dict[str, Any]] = {"edition": 1, "products": False, "aim": "accuracy", "careful": False}
     name: ClassVar[str] = "additive"
 
     def __post_init__(self) -> None:
-        shared = (self.kinds, self.clip_factor, self.horizon, self.start, self.max_weight, self.gaps, self.edition, self.aim)
-        line = ScaledGradient(*shared)
+        line = self.line
         for label in ("kinds", "gaps"):
             object.__setattr__(self, label, getattr(line, label))
         self.check_curved()
+
+    @property
+    def line(self) -> ScaledGradient:
+        """The method without curves."""
+        shared = (self.kinds, self.clip_factor, self.horizon, self.start, self.max_weight, self.gaps, self.edition, self.aim)
+        return ScaledGradient(*shared)
 
     def missing(self, problem: Problem, target: Target) -> list[str]:
         return scaling_needs(problem, target) + unmet({
@@ -136,14 +151,39 @@ class Additive(Curved):
 
     def _shares(self, problem: Problem, shape: Shape, target: Target, kinds: tuple[str, ...]) -> dict[str, float]:
         """Stage name → μ of its event, in the order of the program; the squares add up to μ(ε, δ)²."""
+        if not self.careful:
+            return self._shared(problem, shape, target, kinds, curves=bool(self.curved), recalibrated=True)
+        budget = self._shared(problem, shape, target, kinds, curves=bool(self.curved), recalibrated=bool(self.curved))
+        if rule.is_regression(problem) and not self._promising(rule.Public(problem, shape, target, kinds, budget)):
+            budget = self._shared(problem, shape, target, kinds, curves=False, recalibrated=False)
+        return budget
+
+    def _promising(self, public: rule.Public) -> bool:
+        """Whether curves could be tried by public numbers: columns of unit variance, rows spread evenly over the cells. Where
+        not, nothing is paid for them, and stages and shares are those of the line."""
+        n, d = public.shape.n, public.shape.d
+        scaled = {"size": math.sqrt(1.0 + d), "scale": np.ones(d), "shift": np.zeros(d)}
+        flow, even = self._flow(public, {"squares": np.full(d, float(n))}, scaled), columns_of(np.zeros(PLACES), 0.0, n)
+        return choose_smoothness(flow, even * len(self.curved)).rung is not None
+
+    def _shared(
+        self,
+        problem: Problem,
+        shape: Shape,
+        target: Target,
+        kinds: tuple[str, ...],
+        *,
+        curves: bool,
+        recalibrated: bool,
+    ) -> dict[str, float]:
         mu, last = gaussian_mu(target.epsilon, target.delta), "descent"
         names = rule.statistics(problem, kinds, positives=self.start == "rate", gaps=self.gaps, edition=self.edition)
-        if self.curved:
+        if curves:
             place = 2 if names[0] == "octaves" else 0
             names = [*names[:place], "marginals", *names[place:]]
         names += ["residuals", last, "residuals again"] if rule.is_regression(problem) else [last]
         own = rule.effective_mu(mu * math.sqrt(rule.SHARES["recalibration"]), target)
-        if problem.loss.name == "squared" and self.max_weight is None and own * shape.n >= ENOUGH:
+        if recalibrated and problem.loss.name == "squared" and self.max_weight is None and own * shape.n >= ENOUGH:
             names.append("recalibration")
         parts = rule.parts_of(names, shape, target)
         parts[last] = 1.0 - sum(parts.values())
@@ -154,7 +194,7 @@ class Additive(Curved):
         self.check_columns(shape)
         budget = self._shares(problem, shape, target, kinds)
         public = {name: rule.described(name, mu, target) for name, mu in budget.items()}
-        if self._squares(shape) is CentredMoments:
+        if self._squares(shape, budget) is CentredMoments:
             public["squares"]["releases"] = "sums of squares and products of the centred columns"
         public["descent"] |= {
             "columns": rule.kinds_in_words(kinds),
@@ -187,17 +227,25 @@ class Additive(Curved):
 
         if "present" not in budget:
             yield See(seen(np.zeros(shape.d)))
-        released |= yield from scaling_releases(problem, plan, kinds, self.gaps, seen, self._squares(shape))
+        released |= yield from scaling_releases(problem, plan, kinds, self.gaps, seen, self._squares(shape, budget))
         plain = {**released, "squares": np.asarray(released["squares"])[: shape.d]}  # the first of the moments
-        scaled = rule.centred_and_scaled(rule.Public(problem, shape, target, kinds, budget, self.gaps), plain)
-        columns = self.columns(plan, released)
-        choice = choose_smoothness(self._flow(plan, problem, kinds, plain, scaled), columns)
+        public = rule.Public(problem, shape, target, kinds, budget, self.gaps)
+        scaled = rule.centred_and_scaled(public, plain)
+        columns = self.columns(plan, released) if "marginals" in budget else []
+        choice = choose_smoothness(self._flow(public, plain, scaled), columns)
         tables = tables_of(columns, choice.kernel) if choice.rung is not None else np.zeros((0, PLACES, 0))
-        theta, features, clips = yield from self._descend(plan, problem, scaled, choice, tables, released)
+        if self.careful and choice.rung is None:
+            theta, features, clips = yield from self._straight(plan, problem, scaled, choice.settings, released)
+        else:
+            theta, features, clips = yield from self._descend(plan, problem, scaled, choice, tables, released)
+        if self.careful and len(tables) and theta.ndim == 1:
+            theta = yield from self._pulled(plan, problem, scaled, choice, clips[1], theta, released)
         settings = {**scaled, **choice.settings, **in_words(choice), "clips": clips}
         if "recalibration" in budget:
-            theta, found = yield from self._recalibrated(plan, problem, choice.spectrum, theta, features, released)
-            settings |= found
+            fitted, found = yield from recalibrated(plan, problem, choice.spectrum, theta, features, released)
+            if self.careful and choice.rung is None:  # a line is not recalibrated elsewhere: it gains nothing on average
+                fitted, found = theta, {"recalibrated_level": 0.0, "recalibrated_factor": 1.0}
+            theta, settings = fitted, {**settings, **found}
         settings |= bounds_settings(plan, kinds, released)
         yield Decide({**settings, "mean_radius": rule.mean_radius(problem, shape, released), "released": rule.digest(released)})
         values = np.zeros((*theta.shape[:-1], PLACES * len(self.curved)))
@@ -206,10 +254,8 @@ class Additive(Curved):
         line = coordinates.original_coefficients(theta[..., : shape.d + 1], scaled, problem.data.intercept)
         return np.concatenate([line, values], axis=-1).reshape(-1)  # of several classes one after the other
 
-    def _flow(
-        self, plan: Plan, problem: Problem, kinds: tuple[str, ...], released: Mapping[str, object], scaled: Settings
-    ) -> Flow:
-        shape, target, budget = plan.shape, plan.target, budget_of(plan)
+    def _flow(self, public: rule.Public, released: Mapping[str, object], scaled: Settings) -> Flow:
+        problem, shape, target, budget = public.problem, public.shape, public.target, public.budget
         curvature = cost = problem.loss.bounds(math.inf, problem.data.y).curvature
         if problem.loss.margins > 1:  # p(1 - p) of classes that are alike, and what K such margins cost together
             cost = 1.0 - 1.0 / problem.loss.margins
@@ -218,8 +264,7 @@ class Additive(Curved):
         def settings(wide: Shape, size: float, clip: float | None, reach: float | None) -> Settings:
             own = clip is None
             wishes = rule.Wishes(self.clip_factor if own else clip, self.horizon if own else reach, self.max_weight, self.aim)
-            public = rule.Public(problem, wide, target, kinds, budget)
-            return rule.descent_settings(public, released, {**scaled, "size": size}, wishes, MOST_STEPS)
+            return rule.descent_settings(replace(public, shape=wide), released, {**scaled, "size": size}, wishes, MOST_STEPS)
 
         return Flow(
             settings,
@@ -230,11 +275,13 @@ class Additive(Curved):
             curvature,
             cost,
             refined=rule.is_regression(problem) and self.clip_factor is None,
+            limits=CAREFUL_LIMITS if self.careful and rule.is_regression(problem) else LIMITS,
+            careful=self.careful,
         )
 
-    def _squares(self, shape: Shape) -> type[SquareSum] | type[CentredMoments]:
+    def _squares(self, shape: Shape, budget: Mapping[str, float]) -> type[SquareSum] | type[CentredMoments]:
         """The term of the squares: with all products where bands will need them and there are not too many."""
-        return CentredMoments if self.products and self.curved and shape.d <= MOST_PRODUCTS else SquareSum
+        return CentredMoments if self.products and "marginals" in budget and shape.d <= MOST_PRODUCTS else SquareSum
 
     def _descend(
         self,
@@ -245,8 +292,8 @@ class Additive(Curved):
         tables: Vector,
         released: dict[str, Any],
     ) -> Asking[tuple[Vector, Features, list[float]]]:
-        """Heavy ball; the mean of the second half of the iterates. In a regression the line goes first, for a third of the steps:
-        the noise of slow directions is then paid at the scale of the residuals and not of the labels."""
+        """Heavy ball; the mean of the second half of the iterates, as the line ends in a careful regression. There the line goes
+        first, for a third of the steps: the noise of slow directions is then paid at the scale of the residuals."""
         shape, settings, budget = plan.shape, choice.settings, budget_of(plan)
         trust = rule.trust_in_label_mean(problem, shape, plan.target, budget)
         theta = start(problem, shape, released, settings["positive_rate"], trust)
@@ -255,6 +302,7 @@ class Additive(Curved):
         velocity, ready = np.zeros_like(theta), False
         kept = np.zeros((*theta.shape[:-1], features.width(shape.d)))
         more = np.zeros((*theta.shape[:-1], kept.shape[-1] - theta.shape[-1]))
+        growing, last, weight = np.zeros_like(kept), np.zeros_like(kept), settling.weights(steps, growing=True)
 
         def clip(name: str, seen: Features, size: float) -> Asking[float]:
             if name not in budget:
@@ -276,64 +324,59 @@ class Additive(Curved):
             gradient = yield Sum("descent", term, mu=settings["step_mu"], shape=theta.shape)
             velocity = rule.MOMENTUM * velocity + gradient / shape.n
             theta = theta - settings["step_size"] * velocity
-            if step >= steps // 2:
-                kept = kept + theta
+            growing = growing + weight[step] * (theta if ready else np.concatenate([theta, more], axis=-1))
+            kept = kept + theta if step >= steps // 2 else kept
+            last = last + theta / (steps // 4) if step >= steps - steps // 4 else last
         yield Close("descent")
-        return kept / (steps - steps // 2), features, [first, limit]
+        kept = kept / (steps - steps // 2)
+        if self.careful and rule.is_regression(problem):  # as the line ends
+            unit = rule.effective_mu(budget["descent"] / (self.max_weight or 1.0), plan.target) * shape.n
+            ends = (growing, kept, last, first / unit, limit / unit)
+            released["late"] = yield Publish("late", lambda: [settling.part_of_late(*ends)])
+            kept = growing + float(released["late"][0]) * (kept - growing)
+        return kept, features, [first, limit]
 
-    def _recalibrated(
-        self,
-        plan: Plan,
-        problem: Problem,
-        spectrum: Vector,
-        theta: Vector,
-        features: Features,
-        released: dict[str, Any],
-    ) -> Asking[tuple[Vector, Settings]]:
-        """θ with level and slope corrected: r ≈ a + b·clip((f - f₀)/s, ±1) over clipped residuals, each shrunk by its noise.
+    def _straight(
+        self, plan: Plan, problem: Problem, scaled: Settings, settings: Settings, released: dict[str, Any]
+    ) -> Asking[tuple[Vector, Features, list[float]]]:
+        """No curves: the descent of the line, to its end."""
+        features, line = features_of(problem, scaled), self.line
+        trust = rule.trust_in_label_mean(problem, plan.shape, plan.target, budget_of(plan))
+        theta = start(problem, plan.shape, released, settings["positive_rate"], trust)
+        theta = yield from line.descended(plan, problem, features, scaled, settings, theta, released)
+        names = ("residuals", "residuals again")
+        return theta, features, [line.clip_of(plan, problem, settings, scaled, released, name) for name in names]
 
-        Small clips pull predictions to the median and make slopes too flat where the target is skewed.
-        """
-        budget, shape, target = budget_of(plan), plan.shape, plan.target
-        place = shape.d  # of the intercept
-        spread = max(math.sqrt(float(np.sum(np.delete(theta, place) ** 2 * spectrum))), 1e-3)  # if columns were independent
-        released["level and spread"] = yield Publish("level and spread", lambda: [float(theta[place]), spread])
-        centre, spread = (float(value) for value in released["level and spread"])
-        scale = rule.residual_scale(problem, shape, target, budget["residuals again"], released["residuals again"])
-        term = Recalibration(features, theta, centre, spread, 3.0 * scale)
-        sums = yield Sum("recalibration", term)
-        released["recalibration"] = sums
-        noise = term.sensitivity(target.relation) * target.rows_per_person / budget["recalibration"]
-        level, slope = correction(np.asarray(sums), term.bound, spread, noise, shape.n)
-        factor = 1.0 + slope / spread
-        theta = np.concatenate([theta[:place] * factor, [theta[place] + level], theta[place + 1 :] * factor])
-        return theta, {"recalibrated_level": level, "recalibrated_factor": factor}
+    def _pulled(
+        self, plan: Plan, problem: Problem, scaled: Settings, choice: Choice, clip: float, theta: Vector, released: dict[str, Any]
+    ) -> Asking[Vector]:
+        """θ with every curve pulled to its line by what its noise explains; by how much goes into the record, for the bands."""
+        d, settings = plan.shape.d, choice.settings
+        limit = clip / settings["size_of_all"]
 
+        def curvature() -> float:
+            if rule.is_regression(problem):
+                within = min(limit, getattr(problem.loss, "threshold", math.inf))
+                return share_below(np.asarray(released["residuals again"]), problem.data.y.width, within)
+            variance = float(np.sum(np.delete(theta, d) ** 2 * choice.spectrum))  # if columns were independent
+            return margin_curvature(float(theta[d]), variance, limit)
 
-def correction(sums: Vector, bound: float, spread: float, noise: float, n: int) -> tuple[float, float]:
-    """(a, b) of r ≈ a + b·h from Σ(r/B, rh/B, h, h²); each shrunk by (1 - noise²/value²)₊, |b| ≤ s/2.
+        released["curvature"] = yield Publish("curvature", lambda: [curvature()])
+        kernel, (steepness,) = choice.kernel, released["curvature"]
+        beside = self.beside(plan, {**scaled, **settings, "clips": [clip, clip]}, kernel, float(steepness), released)
+        m = (len(theta) - d - 1) // len(self.curved)
+        places = [[j, *range(d + 1 + m * place, d + 1 + m * (place + 1))] for place, j in enumerate(self.curved)]
+        released["pull"] = yield Publish("pull", lambda: strengths(theta, beside, places))
+        return pulled(theta, beside, places, released["pull"], d)
 
-    >>> correction(np.array([10.0, 0.0, 0.0, 25.0]), 1.0, 1.0, 0.0, 100)
-    (0.1, 0.0)
-    """
-    residual, cross, mean, square = sums * np.array([bound, bound, 1.0, 1.0]) / n
-    variance = float(square - mean**2)
-    slope = 0.0
-    if variance > max(0.02, 2.5 * noise / n):  # it stands out of its noise
-        slope = shrunk(float(cross - residual * mean) / variance, bound * noise / (n * variance))
-        slope = min(max(slope, -spread / 2.0), spread / 2.0)
-    return shrunk(float(residual - slope * mean), bound * noise / n), slope
-
-
-def shrunk(value: float, noise: float) -> float:
-    """value·(1 - noise²/value²)₊."""
-    return 0.0 if abs(value) <= noise else value * (1.0 - (noise / value) ** 2)
-
-
-def in_words(choice: Choice) -> Settings:
-    """The choice of smoothness, for the record."""
-    found = {"predicted_noise": choice.noise, "predicted_noise_of_line": choice.line}
-    if choice.rung is None:
-        return {**found, "shapes": "the line: curves would add more noise than they are worth at this budget"}
-    scale, power = choice.kernel
-    return {**found, "shapes": "curves", "kernel_scale": scale, "kernel_power": power}
+    def beside(
+        self, plan: Plan, decided: Mapping[str, Any], kernel: tuple[float, float], curvature: float, released: Mapping[str, Any]
+    ) -> list[Beside]:
+        """What of each curve no line explains, with its noise (`curve_shrinkage.py`), from what was decided and released."""
+        columns, places = self.columns(plan, released), list(self.curved)
+        mu = rule.effective_mu(decided["step_mu"] / (self.max_weight or 1.0), plan.target)
+        unit = decided["clips"][1] / (mu * plan.shape.n)
+        middles = (np.arange(CELLS) + 0.5) / CELLS - 0.5
+        shift, scale = (np.asarray(decided[name])[places, None] for name in ("shift", "scale"))
+        lines = np.column_stack([(middles - shift) * scale, np.zeros(len(places))])  # a missing cell is at the centre
+        return beside_lines(columns, tables_of(columns, kernel), lines, Wandering(unit, curvature, decided))

@@ -26,10 +26,10 @@ from dperm.mechanisms.registry import mechanism_of_plan
 from dperm.mechanisms.scaled import coordinates, poisson_counts
 from dperm.mechanisms.scaled import poisson_settings as poisson_rule
 from dperm.mechanisms.scaled import settings as rule
-from dperm.mechanisms.scaled.additive import Additive, Curved, in_words
+from dperm.mechanisms.scaled.additive import Additive, Curved
 from dperm.mechanisms.scaled.gradient import budget_of, features_of, scaling_releases
 from dperm.mechanisms.scaled.poisson import ScaledPoisson
-from dperm.mechanisms.scaled.smoothness import Choice, Flow, choose_smoothness, linear_variances, tables_of
+from dperm.mechanisms.scaled.smoothness import Choice, Flow, choose_smoothness, in_words, linear_variances, tables_of
 from dperm.privacy import Gaussian, gaussian_mu
 from dperm.problem import Problem
 from dperm.release.asks import Asking, Close, Decide, Open, Program, Publish, See, Sum

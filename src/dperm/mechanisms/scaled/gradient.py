@@ -128,7 +128,7 @@ class ScaledGradient(ScaledMethod):
     def _warnings(self, problem: Problem, shape: Shape, target: Target, budget: Mapping[str, float]) -> tuple[str, ...]:
         return noise_warning(problem, shape, target)
 
-    def _clip(
+    def clip_of(
         self, plan: Plan, problem: Problem, settings: Settings, scaled: Settings, released: Mapping[str, Any], name: str
     ) -> float:
         """C = c·S, times the private scale of the residuals in a regression."""
@@ -156,15 +156,15 @@ class ScaledGradient(ScaledMethod):
         features = features_of(problem, scaled)
         trust = rule.trust_in_label_mean(problem, shape, target, budget)
         theta = start(problem, shape, released, settings["positive_rate"], trust)
-        theta = yield from self._descend(plan, problem, features, scaled, settings, theta, released)
-        clips = [self._clip(plan, problem, settings, scaled, released, name) for name in ("residuals", "residuals again")]
+        theta = yield from self.descended(plan, problem, features, scaled, settings, theta, released)
+        clips = [self.clip_of(plan, problem, settings, scaled, released, name) for name in ("residuals", "residuals again")]
         clip, radius = clips[0] if clips[0] == clips[1] else clips, rule.mean_radius(problem, shape, released)
         found = bounds_settings(plan, kinds, released)
         decided = {**scaled, **settings, "clip": clip, "mean_radius": radius, **found}
         w = coordinates.original_coefficients(theta, scaled, problem.data.intercept)
         return np.asarray(problem.domain.project(w.reshape(-1))), decided, released
 
-    def _descend(
+    def descended(
         self,
         plan: Plan,
         problem: Problem,
@@ -181,7 +181,7 @@ class ScaledGradient(ScaledMethod):
         def residual_clip(name: str) -> Asking[float]:
             if name in waiting:
                 released[name] = yield Sum(name, LogHistogram(Residuals(features, theta), _reach(problem)))
-            return self._clip(plan, problem, settings, scaled, released, name)
+            return self.clip_of(plan, problem, settings, scaled, released, name)
 
         clip = first = yield from residual_clip("residuals")
         momentum, weight = settings.get("momentum", rule.MOMENTUM), settling.weights(steps, growing=growing)

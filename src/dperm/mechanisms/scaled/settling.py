@@ -80,13 +80,24 @@ def blended(growing: Vector, late: Vector, last: Vector, first: float, second: f
     T·Σ w²·(C/(μn))²: 2·second² for the late mean, 4/81·first² + 104/81·second² for the growing one, 3/2·second² together. Where
     columns are correlated it is larger; what the last two quarters differ by, 8 times the unit and some drift, tells by how much.
     """
+    part = part_of_late(growing, late, last, first, second)
+    ours, theirs, both = _noises(first, second)
+    variance = part**2 * theirs + (1.0 - part) ** 2 * ours + 2.0 * part * (1.0 - part) * both
+    return growing + part * (late - growing), variance * second**2
+
+
+def _noises(first: float, second: float) -> tuple[float, float, float]:
+    """Variances of the growing and of the late mean, and their covariance, in units of second²."""
     ratio = (first / second) ** 2 if second > 0 else 1.0
-    ours, theirs, both = 4.0 / 81.0 * ratio + 104.0 / 81.0, 2.0, 1.5
+    return 4.0 / 81.0 * ratio + 104.0 / 81.0, 2.0, 1.5
+
+
+def part_of_late(growing: Vector, late: Vector, last: Vector, first: float, second: float) -> float:
+    """How far the answer of `blended` lies on the way from the growing mean to the late one, in [0, 1]."""
+    ours, theirs, both = _noises(first, second)
     if ours >= theirs:
-        return late, theirs * second**2
+        return 1.0
     step, swing = late - growing, 2.0 * (last - late)
     length = float(step @ step)
     unit = max(len(step) * second**2, (float(swing @ swing) - DRIFT * length) / (8.0 - DRIFT / 3.0))
-    part = max(0.0, 1.0 - unit * (ours + theirs - 2.0 * both) / length) if length > 0 else 0.0
-    variance = part**2 * theirs + (1.0 - part) ** 2 * ours + 2.0 * part * (1.0 - part) * both
-    return growing + part * step, variance * second**2
+    return max(0.0, 1.0 - unit * (ours + theirs - 2.0 * both) / length) if length > 0 else 0.0

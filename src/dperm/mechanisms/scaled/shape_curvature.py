@@ -19,11 +19,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, ndtri
+from scipy.special import ndtri
 
 from dperm.mechanisms.registry import mechanism_of_plan
 from dperm.mechanisms.scaled import settings as rule
 from dperm.mechanisms.scaled.additive import Additive
+from dperm.mechanisms.scaled.descent_noise import margin_curvature, share_below
 from dperm.mechanisms.scaled.gradient import budget_of
 from dperm.mechanisms.scaled.smoothness import shape_values, tables_of
 from dperm.problem import Problem
@@ -75,6 +76,8 @@ def blocks_of(plan: Plan, decided: Record, released: Record) -> Blocks:
     columns, scale = mechanism.columns(plan, released), np.asarray(decided["scale"])
     kernel = (decided["kernel_scale"], decided["kernel_power"]) if "kernel_scale" in decided else None
     tables = np.zeros((len(columns), PLACES, 0)) if kernel is None else tables_of(columns, kernel)
+    if "marginals" not in released:  # a line by public numbers: how columns go together was not released either
+        return _unknown(plan, decided, list(mechanism.curved))
     counts = np.asarray(released["marginals"], dtype=np.float64).reshape(-1, PLACES)
     counts = counts / np.maximum(counts.sum(axis=1), n / 2)[:, None]  # their sum is known: a large part of the noise goes
     moments = np.asarray(released["squares"], dtype=np.float64) / n
@@ -96,6 +99,14 @@ def blocks_of(plan: Plan, decided: Record, released: Record) -> Blocks:
         counts=mechanism.marginal_noise(plan) / n,
         products=noise / n * scale**2,
     )
+
+
+def _unknown(plan: Plan, decided: Record, curved: list[int]) -> Blocks:
+    """Nothing is known of the curvature: every direction counts as free, and bands are as wide as noise can make them."""
+    d, middles = plan.shape.d, (np.arange(CELLS) + 0.5) / CELLS - 0.5
+    features = [np.append((middles - decided["shift"][j]) * decided["scale"][j], 0.0)[:, None] for j in curved]
+    seen = [table - np.mean(table[:CELLS], axis=0) for table in features]
+    return Blocks(np.zeros((d, d)), list(range(d)), [[j] for j in curved], seen, features, 0.0, np.zeros(d))
 
 
 def _curvature(whole: Vector, places: list[list[int]], features: list[Vector], counts: Vector) -> Vector:
@@ -137,7 +148,7 @@ def mean_curvature(problem: Problem, plan: Plan, decided: Record, released: Reco
     limit = decided["clips"][1] / decided["size_of_all"]
     if rule.is_regression(problem):
         limit = min(limit, getattr(problem.loss, "threshold", math.inf))
-        return _share_below(np.asarray(released["residuals again"], dtype=np.float64), problem.data.y.width, limit)
+        return share_below(np.asarray(released["residuals again"], dtype=np.float64), problem.data.y.width, limit)
     mechanism, d = mechanism_of_plan(plan, Additive), plan.shape.d
     shares = np.array([column.places for column in mechanism.columns(plan, released)])
     values, means = shape_values(w, d, mechanism.curved, np.asarray(decided["shift"]), shares)
@@ -145,16 +156,4 @@ def mean_curvature(problem: Problem, plan: Plan, decided: Record, released: Reco
     squares = np.maximum(np.asarray(released["squares"], dtype=np.float64)[:d], 0.0) / plan.shape.n
     variance = float(np.sum(values**2 * shares) + np.sum(np.asarray(w)[straight] ** 2 * squares[straight]))
     level = float(w[d] + means.sum() + np.asarray(w)[straight] @ np.asarray(decided["shift"])[straight])
-    nodes, weights = np.polynomial.hermite_e.hermegauss(40)
-    margin = level + math.sqrt(variance) * nodes
-    chance = expit(margin)
-    kept = chance * (1.0 - chance <= limit) + (1.0 - chance) * (chance <= limit)  # the label's slope is within the clip
-    return float(weights @ (chance * (1.0 - chance) * kept) / weights.sum())
-
-
-def _share_below(counts: Vector, top: float, limit: float) -> float:
-    """Share of the magnitudes of a `LogHistogram` that are at most `limit`; counts cut at 0, spread over a bin by logarithm."""
-    share = np.maximum(counts, 0.0) / max(float(np.maximum(counts, 0.0).sum()), 1e-12)
-    place = 2.0 * math.log2(top / limit) if limit < top else 0.0
-    below = np.clip(np.arange(len(share)) + 1.0 - place, 0.0, 1.0)
-    return float(share @ below)
+    return margin_curvature(level, variance, limit)

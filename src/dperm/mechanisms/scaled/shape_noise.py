@@ -5,7 +5,7 @@ Post-processing of a record: nothing is asked of the rows, and nothing is paid. 
     v ← m·v + H(θ - θ*) + ξ,   θ ← θ - s·v,   kept = mean of the second half of the iterates,   ξ ~ N(0, σ²I),
 
 with σ known from the clip and the μ of a step. All is linear in the ξ: along an eigenvector of H with eigenvalue λ the kept
-mean has the variance σ²·Σ_k β_k(λ)², where β_k is what a unit of noise in step k adds to it (`moved_by`). H is that of
+mean has the variance σ²·Σ_k β_k(λ)², where β_k is what a unit of noise in step k adds to it (`descent_noise.py`). H is that of
 `shape_curvature.py`. docs/theorems/additive.md has the derivation, and the coverage that was measured.
 """
 
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from dperm.mechanisms.registry import mechanism_of_plan
 from dperm.mechanisms.scaled import settings as rule
 from dperm.mechanisms.scaled.additive import Additive
+from dperm.mechanisms.scaled.descent_noise import moved_by, state_noise
 from dperm.mechanisms.scaled.shape_curvature import Blocks, blocks_of, mean_curvature
 from dperm.mechanisms.scaled.smoothness import FUNCTIONS
 from dperm.privacy import kappa
@@ -56,11 +57,28 @@ def shape_noise(problem: Problem, plan: Plan, decided: Record, released: Record,
         return None
     steepness = mean_curvature(problem, plan, decided, released, w)
     blocks = blocks_of(plan, decided, released)
-    covariance = kept_covariance(blocks, steepness, plan, decided)
+    late = float(released["late"][0]) if "late" in released else 1.0
+    covariance = kept_covariance(blocks, steepness, plan, decided, late)
     found = []
-    for own, seen in zip(blocks.places, blocks.seen):
+    for own, seen in zip(blocks.places, seen_curves(problem, mechanism, blocks, plan, decided, released)):
         found.append(np.sqrt(np.maximum(np.sum((seen @ covariance[np.ix_(own, own)]) * seen, axis=1), 0.0)))
     return np.asarray(np.array(found) * abs(decided.get("recalibrated_factor", 1.0)) * ALLOWANCE)
+
+
+def seen_curves(
+    problem: Problem, mechanism: Additive, blocks: Blocks, plan: Plan, decided: Record, released: Record
+) -> list[Vector]:
+    """What the coefficients of each curve add at its places, after the curve was pulled to its line where it was.
+
+    How strong the pull is follows from noise too. In a regression h is on the safe side by more; for classes half of the
+    pull is believed.
+    """
+    if "pull" not in released:
+        return blocks.seen
+    kernel = (decided["kernel_scale"], decided["kernel_power"])
+    beside = mechanism.beside(plan, decided, kernel, float(released["curvature"][0]), released)
+    part_of_pull = 1.0 if rule.is_regression(problem) else 0.5
+    return [seen @ part.kept(float(pull), part_of_pull) for seen, part, pull in zip(blocks.seen, beside, released["pull"])]
 
 
 def crowded(marginal: Vector) -> slice:
@@ -74,8 +92,11 @@ def crowded(marginal: Vector) -> slice:
     return slice(first, max(int(np.searchsorted(share, 0.995)) + 1, first + 1))
 
 
-def kept_covariance(blocks: Blocks, steepness: float, plan: Plan, decided: Record) -> Vector:
-    """Covariance that the noise of the descent gives to the kept coefficients."""
+def kept_covariance(blocks: Blocks, steepness: float, plan: Plan, decided: Record, late: float = 1.0) -> Vector:
+    """Covariance that the noise of the descent gives to the kept coefficients; `late` as in `moved_by`.
+
+    What the line did before curves began counts by where it had come to: its own iterates have a ninth of the growing weights.
+    """
     steps, step, first = decided["steps"], decided["step_size"], decided["second_clip_at"] or 0
     reach = kappa(plan.target.relation) * plan.target.rows_per_person / (decided["step_mu"] * plan.shape.n)
     early, late = (reach * clip for clip in decided["clips"])
@@ -83,7 +104,7 @@ def kept_covariance(blocks: Blocks, steepness: float, plan: Plan, decided: Recor
     # The step keeps the descent stable on every row that counts, so what lies above 2(1 + β)/η is noise of the squares.
     stable = 2.0 * (1.0 + rule.MOMENTUM) / step
     lowered = np.clip(steepness * (values - blocks.unsure(vectors)), 0.0, stable)
-    place, velocity, squares = moved_by(lowered, steps, step, first)
+    place, velocity, squares = moved_by(lowered, steps, step, first, late)
     covariance = late**2 * (vectors * squares) @ vectors.T
     if first:  # the line alone moved until then: what its noise had done by that time decays in all directions
         line = blocks.line
@@ -95,32 +116,3 @@ def kept_covariance(blocks: Blocks, steepness: float, plan: Plan, decided: Recor
             for b in range(2):
                 covariance += early**2 * (ends[a] * state[a, b]) @ ends[b].T
     return np.asarray(covariance)
-
-
-def moved_by(curvature: Vector, steps: int, step: float, first: int) -> tuple[Vector, Vector, Vector]:
-    """What the mean of the second half of the iterates moves by, for each curvature: per unit of θ and of v as step `first`
-    begins, and the sum of squares per unit of noise in each step from there.
-
-    Backwards: α is the derivative by θ after a step, β that by v.
-
-    >>> [round(float(part[0]), 9) for part in moved_by(np.zeros(1), 2, 1.0, 0)]  # noise of two steps: 1.9² and 1
-    [1.0, -1.71, 4.61]
-    """
-    weight = 1.0 / (steps - steps // 2)
-    alpha, beta, squares = np.zeros_like(curvature), np.zeros_like(curvature), np.zeros_like(curvature)
-    for k in range(steps - 1, first - 1, -1):
-        alpha = alpha + curvature * beta + (weight if k >= steps // 2 else 0.0)
-        beta = rule.MOMENTUM * beta - step * alpha
-        squares = squares + beta * beta
-    return alpha + curvature * beta, rule.MOMENTUM * beta, squares
-
-
-def state_noise(curvature: Vector, steps: int, step: float) -> Vector:
-    """Covariances of (θ, v) after so many steps, each with a unit of noise: 2 × 2 for every curvature, which comes last."""
-    ones = np.ones_like(curvature)
-    move = np.array([[1.0 - step * curvature, -step * rule.MOMENTUM * ones], [curvature, rule.MOMENTUM * ones]])
-    kick = np.outer([-step, 1.0], [-step, 1.0])[:, :, None]
-    found = np.zeros((2, 2, len(curvature)))
-    for _ in range(steps):
-        found = np.einsum("ijk,jlk,mlk->imk", move, found, move) + kick
-    return found

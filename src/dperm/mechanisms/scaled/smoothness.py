@@ -31,8 +31,11 @@ Vector = NDArray[np.float64]
 FUNCTIONS = 32  # eigenfunctions that are kept; more only cost time
 EQUAL_WIDTH = 0.1  # part of a cell's position that is its place between the bounds rather than its quantile
 UNIFORM = 0.01  # part of p̃ that is spread over all cells: eigenfunctions stay bounded where no row was seen
-# (A, q, largest extra noise in units of the loss), from rough to smooth. Chosen on the tables that docs/accuracy.md names.
-LADDER = ((1.0, 0.25, 0.01), (1.0, 0.5, 0.05), (1.0, 1.0, 0.05), (0.5, 1.5, 0.05), (0.1, 1.5, 0.05))
+# (A, q), from rough to smooth, and the largest extra noise of each in units of the loss. A careful regression tries two alone:
+# smoother ones are for budgets at which a line with its larger clip does better. Chosen on tables that docs/accuracy.md names.
+LADDER = ((1.0, 0.25), (1.0, 0.5), (1.0, 1.0), (0.5, 1.5), (0.1, 1.5))
+LIMITS = (0.01, 0.05, 0.05, 0.05, 0.05)
+CAREFUL_LIMITS = (0.01, 0.03)
 SHORTER, SETTLED = 0.4, 10.0  # a flow shorter than the line's by this factor must still be this long in units of 1/h
 HOPELESS = 0.2  # noise ratio of the line above which no curve is tried
 MOST_STEPS = 1000
@@ -69,7 +72,7 @@ class Choice:
 
     @property
     def kernel(self) -> tuple[float, float]:
-        return (0.0, 1.0) if self.rung is None else LADDER[self.rung][:2]
+        return (0.0, 1.0) if self.rung is None else LADDER[self.rung]
 
 
 def denoised(counts: Vector, noise: float) -> Vector:
@@ -157,6 +160,8 @@ class Flow:
     refined    whether the clip follows the noise of all coordinates (a regression); never below `least_clip`
     most       extra noise that no rung may pass, whatever the ladder allows
     hopeless   ν of a line beyond which no curve is tried
+    limits     largest extra noise of each rung that may be taken
+    careful    whether clip and flow time stay nearer to the line's
     """
 
     settings: Callable[[Shape, float, float | None, float | None], Settings]
@@ -170,6 +175,8 @@ class Flow:
     least_clip: float = 0.4
     most: float = math.inf
     hopeless: float = HOPELESS
+    limits: tuple[float, ...] = LIMITS
+    careful: bool = False
 
     def described(self, curves: Vector, clip: float | None = None, reach: float | None = None) -> Settings:
         size = math.sqrt(self.size**2 + float(curves.sum()))
@@ -195,6 +202,21 @@ class Flow:
         return self.described(curves, clip, tau * clip * nu)
 
 
+    def raised(self, curves: Vector, found: Settings, line: Settings) -> Settings:
+        """The clip and the flow time of a careful regression, once its curves were chosen.
+
+        A clip below 1 bends what skewed targets hold, the line's part too: c becomes √c, up to the line's. Curves are pulled to
+        their lines afterwards (`curve_shrinkage.py`), so the noise of a larger clip costs less than N says. Where columns go
+        together a line needs its whole flow time: it is kept as far as C·τ, the noise of a flat direction, stays what it was.
+        """
+        if not (self.careful and self.refined):
+            return found
+        clip = max(found["clip_factor"], min(math.sqrt(found["clip_factor"]), line["clip_factor"]))
+        usual, tau = self.described(curves)["clip_factor"], found["flow_time"]
+        tau = max(tau, min(line["flow_time"], tau * usual / clip))
+        return self.described(curves, clip, tau * clip * found["noise_ratio"])
+
+
 def linear_variances(shape: Shape, released: Mapping[str, object], scaled: Settings) -> Vector:
     """Variance of every scaled column, from the released squares."""
     squares = np.maximum(np.asarray(released["squares"], dtype=np.float64), 0.0)
@@ -205,12 +227,23 @@ def choose_smoothness(flow: Flow, columns: Sequence[Column]) -> Choice:
     """The first rung whose predicted noise exceeds the line's by little, with the settings of its descent."""
     line = flow.described(np.zeros(0))
     least = flow.noise(np.zeros(0), line)
-    for rung, (scale, power, limit) in enumerate(LADDER if columns and line["noise_ratio"] <= flow.hopeless else ()):
+    tried = zip(LADDER, flow.limits) if columns and line["noise_ratio"] <= flow.hopeless else ()
+    for rung, ((scale, power), limit) in enumerate(tried):
         curves = np.concatenate([column.spectrum(scale, power) for column in columns])
         found = flow.with_curves(curves)
         added, tau = flow.noise(curves, found), found["flow_time"]
         # A flow that noise cuts short adds little noise and learns little: the line must not be given up for that.
         long = tau >= SHORTER * line["flow_time"] or flow.curvature * tau >= SETTLED
         if long and flow.cost * (added - least) <= min(limit, flow.most):
-            return Choice(rung, added, least, found, np.concatenate([flow.linear, curves]))
+            found = flow.raised(curves, found, line)
+            return Choice(rung, flow.noise(curves, found), least, found, np.concatenate([flow.linear, curves]))
     return Choice(None, least, least, line, flow.linear)
+
+
+def in_words(choice: Choice) -> Settings:
+    """The choice of smoothness, for the record."""
+    found = {"predicted_noise": choice.noise, "predicted_noise_of_line": choice.line}
+    if choice.rung is None:
+        return {**found, "shapes": "the line: curves would add more noise than they are worth at this budget"}
+    scale, power = choice.kernel
+    return {**found, "shapes": "curves", "kernel_scale": scale, "kernel_power": power}

@@ -1,0 +1,72 @@
+"""What the noise of a descent does to the mean of its iterates: pure, from the settings in a record.
+
+    v ← m·v + H(θ - θ*) + ξ,   θ ← θ - s·v,   kept = mean of the second half of the iterates,   ξ ~ N(0, σ²I)
+
+All is linear in the ξ: along an eigenvector of H with eigenvalue λ the kept mean has the variance σ²·Σ_k β_k(λ)², where β_k is
+what a unit of noise in step k adds to it (`moved_by`). H is h times second moments of features, h the mean curvature of the loss
+over rows that are not clipped (`share_below`, `margin_curvature`).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from dperm.mechanisms.scaled import settings as rule
+from dperm.mechanisms.scaled import settling
+
+Vector = NDArray[np.float64]
+
+
+def moved_by(curvature: Vector, steps: int, step: float, first: int, late: float = 1.0) -> tuple[Vector, Vector, Vector]:
+    """What the mean of the second half of the iterates moves by, for each curvature: per unit of θ and of v as step `first`
+    begins, and the sum of squares per unit of noise in each step from there. `late` is the part of that mean in what is kept; the
+    rest is the mean of all with growing weights (`settling.py`).
+
+    Backwards: α is the derivative by θ after a step, β that by v.
+
+    >>> [round(float(part[0]), 9) for part in moved_by(np.zeros(1), 2, 1.0, 0)]  # noise of two steps: 1.9² and 1
+    [1.0, -1.71, 4.61]
+    """
+    weight = late * settling.weights(steps, growing=False) + (1.0 - late) * settling.weights(steps, growing=True)
+    alpha, beta, squares = np.zeros_like(curvature), np.zeros_like(curvature), np.zeros_like(curvature)
+    for k in range(steps - 1, first - 1, -1):
+        alpha = alpha + curvature * beta + weight[k]
+        beta = rule.MOMENTUM * beta - step * alpha
+        squares = squares + beta * beta
+    return alpha + curvature * beta, rule.MOMENTUM * beta, squares
+
+
+def state_noise(curvature: Vector, steps: int, step: float) -> Vector:
+    """Covariances of (θ, v) after so many steps, each with a unit of noise: 2 × 2 for every curvature, which comes last."""
+    ones = np.ones_like(curvature)
+    move = np.array([[1.0 - step * curvature, -step * rule.MOMENTUM * ones], [curvature, rule.MOMENTUM * ones]])
+    kick = np.outer([-step, 1.0], [-step, 1.0])[:, :, None]
+    found = np.zeros((2, 2, len(curvature)))
+    for _ in range(steps):
+        found = np.einsum("ijk,jlk,mlk->imk", move, found, move) + kick
+    return found
+
+
+def share_below(counts: Vector, top: float, limit: float) -> float:
+    """Share of the magnitudes of a `LogHistogram` that are at most `limit`; counts cut at 0, spread over a bin by logarithm."""
+    share = np.maximum(counts, 0.0) / max(float(np.maximum(counts, 0.0).sum()), 1e-12)
+    place = 2.0 * math.log2(top / limit) if limit < top else 0.0
+    below = np.clip(np.arange(len(share)) + 1.0 - place, 0.0, 1.0)
+    return float(share @ below)
+
+
+def margin_curvature(level: float, variance: float, limit: float) -> float:
+    """Mean of p(1 - p) over a normal margin, rows whose slope is beyond the clip as 0.
+
+    >>> round(margin_curvature(0.0, 0.0, 1.0), 9), margin_curvature(0.0, 1.0, 0.0)
+    (0.25, 0.0)
+    """
+    nodes, weights = np.polynomial.hermite_e.hermegauss(40)
+    margin = level + math.sqrt(variance) * nodes
+    chance = expit(margin)
+    kept = chance * (1.0 - chance <= limit) + (1.0 - chance) * (chance <= limit)  # the label's slope is within the clip
+    return float(weights @ (chance * (1.0 - chance) * kept) / weights.sum())
