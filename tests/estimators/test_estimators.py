@@ -280,14 +280,15 @@ def test_the_error_about_a_wrong_shape_or_type_quotes_no_value():
 
 
 @pytest.mark.parametrize("d", [8, 50])
-@pytest.mark.parametrize("kind", ["two", "three", "curves"])
+@pytest.mark.parametrize("kind", ["two", "three", "curves", "network"])
 def test_a_score_follows_from_its_row_alone(d, kind):
     """The same rows, alone and among others: an evaluation sums functions of each row, so no bit may depend on its neighbours."""
     generator = np.random.default_rng(d)
     X = generator.uniform(-1, 1, (1003, d))
     y = generator.integers(0, 3 if kind == "three" else 2, len(X))
     options = {"epsilon": 3.0, "bounds": (-1, 1), "classes": sorted(set(y.tolist())), "random_state": 0}
-    method = {} if kind == "curves" else {"method": dperm.Gradient(steps=2)}
-    model = (dperm.GAMClassifier if kind == "curves" else dperm.LogisticRegression)(**options, **method).fit(X, y)
+    method = {"curves": {}, "network": {"steps": 2}}.get(kind, {"method": dperm.Gradient(steps=2)})
+    cls = {"curves": dperm.GAMClassifier, "network": dperm.MLPClassifier}.get(kind, dperm.LogisticRegression)
+    model = cls(**options, **method).fit(X, y)
     parts = [model.decision_function(X[first : first + 7]) for first in range(0, len(X), 7)]
     np.testing.assert_array_equal(np.concatenate(parts), model.decision_function(X))

@@ -220,12 +220,11 @@ def turns(model, X, y, people) -> list[bytes]:
 
 
 def test_which_rows_of_a_person_are_scored_on_spark_does_not_follow_from_the_rows_beside_them():
-    """A network multiplies matrices: the last bits of a row's scores move when another row of the batch goes. If they decided
-    which k rows count, one person would move the rows of many others, and no k would bound that."""
+    """A classifier of embeddings multiplies matrices: the last bits of a row's scores move when other rows of the batch go. If
+    they decided which k rows count, one person would move the rows of many others, and no k would bound that."""
     generator = np.random.default_rng(0)
-    X = generator.normal(size=(400, 40))
-    y, people = (X[:, 0] > 0).astype(np.int64), np.arange(400) // 5
-    model = dperm.MLPClassifier(5.0, 1e-6, bounds=(-3, 3), classes=[0, 1], steps=5, random_state=0).fit(X, y)
+    X, y, people = generator.normal(size=(400, 64)), generator.integers(0, 5, 400), np.arange(400) // 5
+    model = dperm.EmbeddingClassifier(5.0, 1e-6, classes=list(range(5)), steps=3, random_state=0).fit(X, y)
     whole = turns(model, X, y, people)
     assert len(set(whole)) == 400
     for gone in (slice(0, 5), slice(200, 205), slice(395, 400), slice(200, 400)):

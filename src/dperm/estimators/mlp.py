@@ -9,6 +9,7 @@ import numpy as np
 from scipy.special import softmax
 
 from dperm.estimators.classifier import PrivateClassifier
+from dperm.estimators.matrix import row_products
 from dperm.estimators.saving import Extra, NetworkRecord
 from dperm.mechanisms.network import Network
 from dperm.mechanisms.registry import mechanism_of_plan
@@ -160,7 +161,10 @@ class MLPClassifier(PrivateClassifier):
         size = np.linalg.norm(encoded, axis=1, keepdims=True)
         limit = self._inputs.rows.radius
         encoded = encoded * np.minimum(1.0, limit / np.maximum(size, 1e-300))  # the rule that training rows went through
-        return np.asarray(self._layout.scores(self.w_, self._inputs.of(encoded)), dtype=np.float64)
+        W1, b1, W2, b2 = self._layout.split(self.w_)
+        # Not by products of matrices, as `Layout.scores` has it: a paid score must be a function of its row alone.
+        hidden = np.tanh(row_products(self._inputs.of(encoded).astype(np.float64), np.ascontiguousarray(W1.T)) + b1)
+        return row_products(hidden, np.ascontiguousarray(W2.T)) + b2
 
     def decision_function(self, X: object) -> np.ndarray:
         """Scores before the softmax; for two classes, the difference of the second and the first."""

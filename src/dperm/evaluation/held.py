@@ -106,7 +106,7 @@ class Scoring:
         return {"regression": 2, "counts": 3}.get(self.question.kind, 5) + (self.apart is not None)
 
     def __call__(self, table: pa.Table) -> Made:
-        """A network's scores are products of matrices, whose last bits follow from the other rows of a batch. So a row is told
+        """Scores of embeddings are products of matrices, whose last bits follow from the other rows of a batch. So a row is told
         apart by its cells: which rows of a person count must not move with somebody else's."""
         X = read_by(self.model, table, self.features)
         y = cells(table, self.target)
