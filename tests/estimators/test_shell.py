@@ -376,3 +376,14 @@ def test_score_takes_the_target_from_the_schema_as_fit_does():
     for name in ("LinearRegression", "QuantileRegressor", "PoissonRegressor"):
         fitted = getattr(dperm, name)(5.0, schema=counts).fit(frame)
         assert fitted.score(frame) == pytest.approx(fitted.score(frame[["a", "b"]], frame.c))
+
+
+def test_a_summary_says_what_other_labels_count_as_whatever_the_labels_are() -> None:
+    """Text for a regression, or classes in another spelling, fit in silence: an error about them would be about the rows."""
+    X, y = np.linspace(0, 1, 400)[:, None], np.where(np.arange(400) % 2, "yes", "no").astype(object)
+    right = dperm.LogisticRegression(epsilon=3, bounds=(0, 1), classes=["no", "yes"], random_state=0).fit(X, y)
+    wrong = dperm.LogisticRegression(epsilon=3, bounds=(0, 1), classes=["No", "Yes"], random_state=0).fit(X, y)
+    line = dperm.LinearRegression(epsilon=3, bounds=(0, 1), y_bounds=(0, 1), random_state=0).fit(X, y)
+    assert [("Other labels", "count as empty") in model.summary().facts for model in (right, wrong)] == [True, True]
+    assert ("No numbers", "count as empty") in line.summary().facts
+    assert all("count as empty" in str(model.summary()) for model in (right, wrong, line))

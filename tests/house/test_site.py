@@ -132,3 +132,9 @@ def test_no_class_of_the_first_screen_is_one_of_the_api_page() -> None:
     rules = (ROOT / "docs" / "stylesheets" / "site.css").read_text(encoding="utf-8")
     assert ".first-screen{" in rules and 'class="first-screen"' in (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
     assert not re.search(r"\.(first|doc[\w-]*)(?![\w-])", rules)
+
+
+def test_no_entry_of_the_navigation_has_the_name_of_the_site() -> None:
+    """A page without a title of its own takes its heading: the home page's is the site's name, which stands above already."""
+    text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    assert "\n  - Home: index.md\n" in text and not re.search(r"^  - [\w/-]+\.md$", text, re.MULTILINE)

@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import typer
 
@@ -69,13 +69,25 @@ def declared_in(
         kind = named.get("type") or ("classes" if named.get("classes") == "private" else None)
         return Schema.from_dict(opened(rest, bounds=bool(bounds), levels=bool(levels))), str(column), kind
     own = spec["columns"].get(target)
-    if is_empty(own) and own["type"] is not None and not (bounds or levels):  # a draft without types has more to be said of
-        raise ValueError(
-            f"Expected what the target {target!r} can be, found it empty among the columns. Move it from \"columns\" to "
-            f'"target": {{"column": "{target}", "type": "classes", "classes": [...]}} (or "numeric" with low and high), or pass '
-            "--bounds private --levels private to have it found and paid for."
-        )
+    if is_empty(own) and own["type"] is not None and not (bounds or levels):
+        _refuse_empty(spec, str(target))
     return Schema.from_dict(opened(spec, bounds=bool(bounds), levels=bool(levels))), target, None
+
+
+def _refuse_empty(spec: Mapping[str, Any], target: str) -> NoReturn:
+    """A target that is empty among the columns, after what else is empty there: all of it is said at once."""
+    from dperm.tables.schema import Schema
+
+    others = ""
+    try:
+        Schema.from_dict({**spec, "columns": {name: entry for name, entry in spec["columns"].items() if name != target}})
+    except ValueError as error:
+        others = f"{error}\n"
+    raise ValueError(
+        f"{others}Expected what the target {target!r} can be, found it empty among the columns. Move it from \"columns\" to "
+        f'"target": {{"column": "{target}", "type": "classes", "classes": [...]}} (or "numeric" with low and high), or pass '
+        "--bounds private --levels private to have it found and paid for."
+    )
 
 
 def is_open(schema: Schema, target: str | None, *, asked: bool) -> bool:

@@ -123,4 +123,6 @@ def facts_of(model: PrivateEstimator) -> Facts:
         ("Delta", f"{certificate.delta:g}"),
         ("Relation", f"{certificate.relation}, per {certificate.record['guarantee'].get('unit', 'row')}"),
         ("Noise", noise),
+        # Said whatever the data: labels that were misspelt in a declaration make all rows empty, and must not become an error.
+        ("Other labels" if classes else "No numbers", "count as empty"),
     )
