@@ -106,7 +106,7 @@ def adult() -> tuple[Any, Any] | None:
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
-    from dperm.tables.schema import Schema
+    from dperm import Schema  # where older versions have it too: `speed_since.py`
 
     table = pq.read_table(DATA / "adult.parquet")
     if "split" in table.column_names:
@@ -323,6 +323,10 @@ def show(found: dict[str, Any]) -> None:
         lines.append(("Adult fit / scikit-learn, dense", f"{fit['ratio to dense']:.2f}", "≤ 1.5", seconds))
         lines.append(("Adult fit / scikit-learn, CSR", f"{fit['ratio to CSR']:.2f}", "≤ 1.5", "replace-one"))
         lines.append(("the same, zero-out", f"{fit['ratio to CSR, zero-out']:.2f}", "≤ 1.5", ""))
+    for kind, side in found["since"].items():
+        if isinstance(side, dict):
+            seconds = f"{side['seconds']['then']['wall']:.2f} s at {found['since']['commit']}"
+            lines.append((f"Adult fit, {kind} / the same before 0.2", f"{side['ratio']['wall']:.2f}", "≤ 1.3", seconds))
     for name, peer in found["peers"].items():
         if not isinstance(peer, dict) or "times ours" not in peer:
             lines.append((f"{name} / ours", "-", "", str(peer)))
@@ -346,10 +350,13 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="smaller sizes, no peers")
     parser.add_argument("--out", type=Path, default=HERE / "results" / "speed.json")
     options = parser.parse_args()
+    from speed_since import since
+
     n, repeats = (200_000, 3) if options.quick else (2_000_000, 9)
     found: dict[str, Any] = {"machine": machine(), "command": "python benchmarks/speed.py"}
     found["step"] = step_against_two_products(n, 100, repeats)
     found["fit"] = fit_against_sklearn(3)
+    found["since"] = since(repeats=2 if options.quick else 9)
     found["peers"] = {} if options.quick else peers(found["fit"])
     found["engines"] = engines(n // 10, 50, 3)
     found["growth"] = growth(3)

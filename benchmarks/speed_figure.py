@@ -16,7 +16,7 @@ def draw_figure(found: dict[str, Any], path: Path) -> None:
 
     matplotlib.rcParams["svg.hashsalt"] = "dperm"
     figure, (left, middle, right) = plt.subplots(1, 3, figsize=(12, 3.6), layout="constrained")
-    ratios = {"private step /\ntwo products": (found["step"]["ratio"], 0.85)}
+    ratios = {"private step /\ntwo products": (found["step"]["ratio"], 1.0)}
     if "ratio to dense" in found["fit"]:
         ratios["Adult fit /\nscikit-learn dense"] = (found["fit"]["ratio to dense"], 1.5)
         ratios["Adult fit /\nscikit-learn CSR"] = (found["fit"]["ratio to CSR"], 1.5)

@@ -232,3 +232,24 @@ def test_rows_inside_the_bounds_are_not_copied_and_rows_outside_are_clipped(dtyp
         block = cut_block(worse, np.ones(1000), None, 0, bounds, None)
         assert np.linalg.norm(block.X.astype(float), axis=1).max() <= 1.0
     assert not inside(X, DataBounds.box([-1] * 8, [1] * 8, Interval(-1, 1)))
+
+
+CURVES = """
+import numpy as np
+import dperm
+generator = np.random.default_rng(0)
+X = generator.uniform(-1, 1, (3_000, 6))
+y = (np.cos(3 * X[:, 0]) + X[:, 1] + generator.normal(size=3_000) > 0.5).astype(int)
+model = dperm.GAMClassifier(3.0, bounds=(-1, 1), classes=[0, 1], relation="zero-out", random_state=0).fit(X, y)
+assert model.certificate_.verify(allow_seeded=True)
+print(model.decision_function(X).tobytes().hex())
+"""
+
+
+def test_a_seeded_fit_has_the_same_bits_on_any_number_of_threads():
+    """Decompositions between sums too: BLAS keeps to one thread for a whole fit of few columns."""
+    found = set()
+    for threads in ("1", "4"):
+        environment = {**os.environ, "OPENBLAS_NUM_THREADS": threads, "OMP_NUM_THREADS": threads}
+        found.add(subprocess.run([sys.executable, "-c", CURVES], env=environment, capture_output=True, check=True).stdout)
+    assert len(found) == 1

@@ -24,12 +24,13 @@ from dperm.problem.arrays import Array, namespace
 from dperm.release.asks import Ask, Close, Decide, Draw, Open, Program, Publish, Secret, See, Solve, Sum
 from dperm.release.noise import MANY, GridNoise, Noise, gaussian_scale
 from dperm.release.plan import Outcome, Plan, Released, Stage
-from dperm.rows.base import Rows, Term, sum_step
+from dperm.rows.base import Rows, Term, one_blas_thread, sum_step
 from dperm.rows.device import to_host
 from dperm.terms.gradient import SampledTerm, person_rate
 
 Vector = NDArray[np.float64]
 Progress = Callable[[int, int], None]
+WIDE = 512  # columns from which on a decomposition between sums is worth several threads
 
 
 class PlanMismatch(RuntimeError):
@@ -253,7 +254,9 @@ def run(
     draw, no ask outside the plan is answered, and a program that leaves a stage unused releases nothing.
     """
     state = _Run(plan, rows, noise, on_book, progress)
-    return state.finished(_returned(program, state.answer))
+    # Threads of BLAS round by their number, and go on spinning for a while on the cores that sum rows next.
+    with one_blas_thread() if plan.shape.d < WIDE else contextlib.nullcontext():
+        return state.finished(_returned(program, state.answer))
 
 
 def _returned(program: Program, answer: Callable[[Ask], object]) -> Vector:
@@ -267,6 +270,7 @@ def _returned(program: Program, answer: Callable[[Ask], object]) -> Vector:
         sent = answer(ask)
 
 
+@one_blas_thread()
 def replay(program: Program, released: Released) -> Outcome:
     """What the program decides when it is given the recorded answers; unrecorded ones are NaN.
 

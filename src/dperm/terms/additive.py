@@ -156,9 +156,9 @@ class CurveFeatures(Features):
     def width(self, d: int) -> int:
         return int(super().width(d) + self.tables.shape[0] * self.tables.shape[2])
 
-    @property
+    @cached_property
     def line(self) -> Features:
-        """The affine part."""
+        """The affine part: one object, by which blocks find what others have computed."""
         return Features(self.intercept, self.shift, self.scale)
 
     def values(self, weights: Vector) -> Vector:
@@ -171,7 +171,7 @@ class CurveFeatures(Features):
 
     def looked_up(self, totals: np.ndarray) -> np.ndarray:
         """In the precision of the totals, (K, places): what the products round off must stay small beside one row of many."""
-        curves = totals.reshape(len(totals), -1, 1, PLACES) @ self._precise.swapaxes(1, 2).astype(totals.dtype, copy=False)
+        curves = np.vecdot(totals.reshape(len(totals), -1, 1, PLACES), self._precise.astype(totals.dtype, copy=False))
         return np.asarray(curves.reshape(len(totals), -1))
 
     @cached_property

@@ -26,6 +26,7 @@ from dperm.mechanisms.scaled.smoothness import FUNCTIONS
 from dperm.privacy import kappa
 from dperm.problem import Problem
 from dperm.release.plan import Plan
+from dperm.rows.base import one_blas_thread
 from dperm.terms.additive import CELLS
 
 Vector = NDArray[np.float64]
@@ -92,6 +93,7 @@ def crowded(marginal: Vector) -> slice:
     return slice(first, max(int(np.searchsorted(share, 0.995)) + 1, first + 1))
 
 
+@one_blas_thread()  # so small a decomposition is faster on one, and its bits do not depend on their number
 def kept_covariance(blocks: Blocks, steepness: float, plan: Plan, decided: Record, late: float = 1.0) -> Vector:
     """Covariance that the noise of the descent gives to the kept coefficients; `late` as in `moved_by`.
 
