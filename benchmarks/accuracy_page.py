@@ -286,8 +286,8 @@ def curves() -> list[str]:
     lines += [
         '`GAMRegressor`, `GAMClassifier` (`loss="logistic"` for AUROC and log-loss, `"hinge"` for accuracy) and the line with',
         "the same loss, with the same seeds. The constants of the additive rule were chosen on test scores of the eight tables",
-        f"that DP-EBM stands beside, its care (docs/theorems/additive.md) on {', '.join(sorted(later()))} too (counts are read as",
-        "numbers); names with a colon are other columns of the same tables as the target, held back until all was fixed.",
+        f"that DP-EBM stands beside, its care (docs/theorems/additive.md) on {', '.join(sorted(later()))} too (counts are read",
+        "as numbers); names with a colon are other columns of the same tables as the target, held back until all was fixed.",
         "",
         "| what | model | " + " | ".join(f"ε = {e:g}" for e in EPSILONS[:4]) + " | runs a cell |",
         "|---" * 7 + "|",
@@ -408,7 +408,7 @@ def older() -> list[str]:
     """Which curves were measured before the present rule."""
     found: dict[str, int] = defaultdict(int)
     for key, values in read("accuracy_gam.json").items():
-        if "|gam|" in key and not values.get("careful") or values.get("edition", 2) < 3:
+        if ("|gam|" in key and not values.get("careful")) or values.get("edition", 2) < 3:
             found[", ".join(key.split("|")[:2]).replace("R2", "R²")] += 1
     cells = "; ".join(f"{name} ({count} fits)" for name, count in sorted(found.items()))
     return [
