@@ -6,7 +6,7 @@ import html
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from dperm.pages.text import Table, Text, inline
+from dperm.pages.text import Table, Text, inline, region
 from dperm.words.wording import printable
 
 COLOURS = 7  # --p0 … --p6 of the style sheet
@@ -40,12 +40,8 @@ class Bars:
     def html(self) -> str:
         largest = self.largest or max([abs(value) for _, value, _ in self.rows] + [1e-300])
         lines = [bar_row(row, largest) for row in self.rows]
-        label = html.escape(printable(self.caption), quote=True)
-        return (
-            f'<div class="wide" tabindex="0" role="region" aria-label="{label}">'
-            f'<table class="bars"><caption>{inline(self.caption)}</caption>'
-            f"<tbody>{''.join(lines)}</tbody></table></div>"
-        )
+        head = f'<table class="bars"><caption>{inline(self.caption)}</caption>'
+        return region(self.caption, f"{head}<tbody>{''.join(lines)}</tbody></table>")
 
     def markdown(self) -> str:
         return Table(("", "value"), [(name, text) for name, _, text in self.rows], self.caption, frozenset({1})).markdown()
@@ -141,11 +137,8 @@ class Shares:
             f'<td class="n">{_percent(share)}</td><td>{inline(text)}</td></tr>'
             for j, (name, share, text) in enumerate(self.rows)
         )
-        label = html.escape(printable(self.caption), quote=True)
-        return (
-            f'<p class="soft">{inline(self.caption)}</p><div class="split" aria-hidden="true">{parts}</div>'
-            f'<div class="wide" tabindex="0" role="region" aria-label="{label}"><table><tbody>{rows}</tbody></table></div>'
-        )
+        split = f'<p class="soft">{inline(self.caption)}</p><div class="split" aria-hidden="true">{parts}</div>'
+        return split + region(self.caption, f"<table><tbody>{rows}</tbody></table>")
 
     def markdown(self) -> str:
         rows = [(name, _percent(share), text) for name, share, text in self.rows]

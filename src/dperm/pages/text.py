@@ -50,9 +50,7 @@ class Table:
         )
         caption = f"<caption>{inline(self.caption)}</caption>" if self.caption else ""
         top = f"<thead><tr>{head}</tr></thead>" if any(self.head) else ""
-        label = html.escape(printable(self.caption or "table"), quote=True)
-        inner = f"<table>{caption}{top}<tbody>{body}</tbody></table>"
-        return f'<div class="wide" tabindex="0" role="region" aria-label="{label}">{inner}</div>'
+        return region(self.caption or "table", f"<table>{caption}{top}<tbody>{body}</tbody></table>")
 
     def markdown(self) -> str:
         def line(cells: Sequence[str]) -> str:
@@ -78,6 +76,12 @@ class Code:
         text = printable(self.text, keep="\n")
         fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
         return f"{fence}\n{text}\n{fence}"
+
+
+def region(label: str, inner: str) -> str:
+    """What may be wider than the page, to be reached and scrolled by the keyboard too."""
+    label = html.escape(printable(label), quote=True)
+    return f'<div class="wide" tabindex="0" role="region" aria-label="{label}">{inner}</div>'
 
 
 def inline(text: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -10,8 +9,7 @@ from typing import NamedTuple
 from dperm.inference.summary import Summary
 from dperm.pages.effects import column_and_levels, effects, spread_and_mean
 from dperm.pages.subject import Subject
-from dperm.pages.text import Table, inline
-from dperm.words.wording import printable
+from dperm.pages.text import Table, inline, region
 
 
 class Whisker(NamedTuple):
@@ -64,11 +62,8 @@ class Whiskers:
             f'<td class="n i">{inline(_numbers(row))}</td></tr>'
             for row in self.rows
         ]
-        label = html.escape(printable(self.caption), quote=True)
-        return (
-            f'<div class="wide" tabindex="0" role="region" aria-label="{label}"><table class="bars">'
-            f"<caption>{inline(self.caption)}</caption><tbody>{''.join(lines)}</tbody></table></div>"
-        )
+        head = f'<table class="bars"><caption>{inline(self.caption)}</caption>'
+        return region(self.caption, f"{head}<tbody>{''.join(lines)}</tbody></table>")
 
     def markdown(self) -> str:
         rows = [(f"{row.name} ({row.step})", _numbers(row)) for row in self.rows]

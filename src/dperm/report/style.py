@@ -67,6 +67,12 @@ class Panel:
         if like is None:
             self.used += 1
 
+    def star(self, x: ArrayLike, y: ArrayLike, size: float, colour: str = "", label: str = "", **more: float) -> None:
+        """A star in the colour of the series drawn last, or in another."""
+        colour = colour or COLOURS[self.used - 1]
+        drawn = self.axes.plot(x, y, marker="*", markersize=size, linestyle="none", color=colour, markeredgecolor="black")
+        drawn[0].set(**more, **({"label": label} if label else {}))
+
     def ticks(self, axis: str, values: Sequence[float]) -> None:
         """Plain numbers at these values and nowhere else."""
         labels = [f"{value:,g}" for value in values]

@@ -125,12 +125,9 @@ def sample_sizes(path: Path) -> None:
         sizes = [theory.pac_sample_size(1000, alpha, 0.05, float(e)) for e in epsilons]
         panel.line(epsilons, sizes, f"Excess error α = {alpha:g}")
         cross = theory.privacy_is_free_above(alpha)
-        panel.axes.plot(
-            cross, theory.pac_sample_size(1000, alpha, 0.05, cross), marker="*", markersize=15, linestyle="none",
-            color=COLOURS[panel.used - 1], markeredgecolor="black", markeredgewidth=0.7, zorder=5,
-        )  # fmt: skip
+        panel.star(cross, theory.pac_sample_size(1000, alpha, 0.05, cross), 15, markeredgewidth=0.7, zorder=5)
         panel.reference(epsilons, [theory.pac_sample_size(1000, alpha, 0.05)] * len(epsilons), "_", dash=(0, (1, 2)))
-    panel.axes.plot([], [], marker="*", markersize=12, linestyle="none", color="white", markeredgecolor="black", label="ε = α")
+    panel.star([], [], 12, "white", label="ε = α")
     panel.axes.plot([], [], color="#666666", linestyle=(0, (1, 2)), label="Without privacy")
     panel.words("Privacy is free above ε = α", "Privacy budget ε (1000 hypotheses, failure β = 0.05)", "Records needed m")
     panel.axes.legend()
@@ -184,25 +181,8 @@ def steps_against_risk(path: Path) -> None:
         panel.line(steps, [theory.gradient_descent_risk(**numbers, steps=t) for t in steps], f"n = {n:,}")  # type: ignore[arg-type]
         plan = theory.gradient_descent_plan(**numbers)  # type: ignore[arg-type]
         if plan.steps <= steps[-1]:
-            panel.axes.plot(
-                plan.steps,
-                plan.risk,
-                marker="*",
-                markersize=14,
-                color=COLOURS[panel.used - 1],
-                markeredgecolor="black",
-                linestyle="none",
-            )
-    panel.axes.plot(
-        [],
-        [],
-        marker="*",
-        markersize=12,
-        linestyle="none",
-        color="white",
-        markeredgecolor="black",
-        label="Within 5 % of the floor",
-    )
+            panel.star(plan.steps, plan.risk, 14)
+    panel.star([], [], 12, "white", label="Within 5 % of the floor")
     panel.words("More steps, then the floor", "Number of steps T (d = 50, ε = 1, δ = 10⁻⁶)", RISK_WORDS)
     panel.axes.legend()
     save(drawing, path)

@@ -32,6 +32,14 @@ class SampleSize(int):
         return SampleSize, (self.n, self.target, self.risk, self.risk_before)
 
 
+def _spoken(risk_function: Callable[..., float], **numbers: object) -> float:
+    """The risk; infinite where the theorem does not speak yet."""
+    try:
+        return float(risk_function(**numbers))
+    except ConditionError:
+        return math.inf
+
+
 def sample_size(risk_function: Callable[..., float], target: float, **fixed: object) -> SampleSize:
     """min{n : risk(n, …) <= target} for a risk that falls in n, by doubling and bisection.
 
@@ -50,10 +58,7 @@ def sample_size(risk_function: Callable[..., float], target: float, **fixed: obj
         raise ValueError("Expected no n among the fixed arguments, found one. Drop n: it is what is asked for.")
 
     def risk(n: int) -> float:
-        try:
-            return float(risk_function(n=n, **fixed))
-        except ConditionError:
-            return math.inf
+        return _spoken(risk_function, n=n, **fixed)
 
     high, value = 1, risk(1)
     low, before = 0, math.inf
@@ -88,10 +93,7 @@ def required_epsilon(risk_function: Callable[..., float], target: float, *, larg
     goal = positive("target", target)
 
     def risk(epsilon: float) -> float:
-        try:
-            return float(risk_function(epsilon=epsilon, **fixed))
-        except ConditionError:
-            return math.inf
+        return _spoken(risk_function, epsilon=epsilon, **fixed)
 
     low, high = 0.0, 1e-6
     while not risk(high) <= goal:

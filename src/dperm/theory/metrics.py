@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import betaincinv, ndtri
+from scipy.special import bdtr, betaincinv, ndtri
 
 from dperm.problem import Problem
 from dperm.theory.checks import fraction, positive
@@ -96,17 +96,11 @@ def excess_risk_summary(excesses: ArrayLike, beta: float = 0.05, confidence: flo
     # the k-th smallest lies above the quantile iff fewer than k values are below it: P(Bin(N, 1-β) <= k-1)
     upper = math.inf
     for k in range(math.ceil((1 - tail) * size), size + 1):
-        if _binomial_cdf(k - 1, size, 1 - tail) >= level:
+        if bdtr(k - 1, size, 1 - tail) >= level:
             upper = float(values[k - 1])
             break
     mean = float(values.mean())
     return Summary(mean, mean + spread, quantile, upper, tail, size)
-
-
-def _binomial_cdf(k: int, size: int, p: float) -> float:
-    from scipy.special import bdtr
-
-    return float(bdtr(k, size, p))
 
 
 @dataclass(frozen=True)
