@@ -164,7 +164,7 @@ class MLPClassifier(PrivateClassifier):
         W1, b1, W2, b2 = self._layout.split(self.w_)
         # Not by products of matrices, as `Layout.scores` has it: a paid score must be a function of its row alone.
         hidden = np.tanh(row_products(self._inputs.of(encoded).astype(np.float64), np.ascontiguousarray(W1.T)) + b1)
-        return row_products(hidden, np.ascontiguousarray(W2.T)) + b2
+        return np.asarray(row_products(hidden, np.ascontiguousarray(W2.T)) + b2)
 
     def decision_function(self, X: object) -> np.ndarray:
         """Scores before the softmax; for two classes, the difference of the second and the first."""
