@@ -167,3 +167,9 @@ def test_a_classifier_is_not_gated_and_no_curve_means_no_recalibration() -> None
     assert "marginals" in names_of(LogisticLoss(), Additive(kinds, curved=(0, 1)))
     names = names_of(SquaredLoss(), Additive(kinds))
     assert "marginals" not in names and "recalibration" not in names
+
+
+@pytest.mark.parametrize("size", [0, 1, 3])
+def test_a_column_without_room_for_a_curve_is_its_line(size: int) -> None:
+    """Without any signal no scale is likelier than another: a division by it gave infinite ones, and no coefficients."""
+    assert most_likely(np.full(size, 2.0), np.zeros(size)) == 0.0

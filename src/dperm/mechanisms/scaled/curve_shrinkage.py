@@ -115,6 +115,9 @@ def most_likely(seen: Vector, signal: Vector) -> float:
     >>> most_likely(np.array([0.5, -0.5]), np.array([1.0, 1.0])), round(most_likely(np.array([10.0]), np.array([1.0])))
     (0.0, 100)
     """
-    scales = SCALES / max(float(np.max(signal, initial=0.0)), 1e-300)
+    largest = float(np.max(signal, initial=0.0))
+    if largest < 1e-250:  # the marginal leaves no room for a curve
+        return 0.0
+    scales = SCALES / largest
     spread = scales[:, None] * signal
     return float(scales[int(np.argmin(np.sum(seen**2 / (1.0 + spread) + np.log1p(spread), axis=1)))])
