@@ -12,11 +12,11 @@ from scipy.stats import norm
 
 from alterations import unnoticed
 from dperm import Lasso
-from dperm.mechanisms.exponential.laws import gumbel_law
 from dperm.mechanisms.scaled.selection import Selection
 from dperm.privacy import kappa
 from dperm.rows.base import Block
 from dperm.terms.selection import CentredLabelSum, CorrelationTerm, reaches
+from exact_laws import gumbel_law
 
 
 def correlated(seed: int, n: int = 20000, d: int = 1000) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
