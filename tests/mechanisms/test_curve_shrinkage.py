@@ -112,6 +112,14 @@ def test_the_scale_is_the_most_likely_one() -> None:
     best = min(np.geomspace(1e-6, 1e4, 20_001), key=lambda s: float(np.sum(seen**2 / (1 + s * signal) + np.log1p(s * signal))))
     assert most_likely(seen, signal) == pytest.approx(best, rel=0.03)
     assert most_likely(np.full(3, np.nan), signal) >= 0.0  # what a replay sees
+    assert most_likely(seen, np.zeros(3)) == 0.0 == most_likely(np.zeros(0), np.zeros(0))
+
+
+@pytest.mark.parametrize("unit", [1e-250, 1e-12, 1e12, 1e100])
+def test_no_noise_and_noise_beyond_all_bounds_are_no_trouble(unit: float) -> None:
+    """Warnings are errors here: none may tell what was released."""
+    after, *_ = pulled(np.random.default_rng(4).normal(size=3 + 1 + 3 * 33), unit)
+    assert np.isfinite(after).all()
 
 
 # -- where curves cannot pay, the model is the line ---------------------------------------------------------------------------

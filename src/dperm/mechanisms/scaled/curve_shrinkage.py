@@ -43,7 +43,8 @@ class Wandering:
         """Of the kept mean, along directions of that curvature."""
         steps, step, first = (self.settings[name] for name in ("steps", "step_size", "second_clip_at"))
         stable = 2.0 * (1.0 + MOMENTUM) / step
-        return np.asarray(self.unit**2 * moved_by(np.clip(self.curvature * curvatures, 0.0, stable), steps, step, first or 0)[2])
+        unit = min(max(self.unit, 1e-60), 1e60)  # squares of squares stay numbers
+        return np.asarray(unit**2 * moved_by(np.clip(self.curvature * curvatures, 0.0, stable), steps, step, first or 0)[2])
 
 
 @dataclass(frozen=True, eq=False)
