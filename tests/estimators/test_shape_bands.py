@@ -64,8 +64,9 @@ def test_the_state_after_the_line_has_the_covariance_of_the_descent() -> None:
 
 @pytest.mark.parametrize("kind", ["numbers", "classes"])
 def test_bands_hold_what_noise_does_to_a_curve(kind: str) -> None:
-    """Forty fits of the same rows. Bands are on the safe side here (their curvature is that of the residuals before the curves):
-    they hold 99 %, halved ones 90 to 93 % and fail, and bands of four times the width would be found too wide."""
+    """Forty fits of the same rows. Bands of numbers are on the safe side (their curvature is that of the residuals before the
+    curves): what moves is a third of what they allow, of classes about all of it. Halved bands are found by that share, and
+    bands of four times the width by what a quarter of a band holds."""
     X, y = rows()
     sure, fits = slice(24, 232), []
     for seed in range(40):
@@ -81,7 +82,9 @@ def test_bands_hold_what_noise_does_to_a_curve(kind: str) -> None:
     reach = np.array([[half for _, half in fit] for fit in fits])
     moved = np.abs(values - values.mean(axis=0))[:, :, sure]
     assert np.mean(moved <= reach[:, :, sure]) > 0.95 and np.mean(moved <= reach[:, :, sure] / 4) < 0.8
-    assert np.mean(moved <= reach[:, :, sure] / 2) < 0.95
+    share = 1.96 * np.sqrt(np.mean(moved**2, axis=(0, 2))) / np.mean(reach[:, :, sure], axis=(0, 2))  # .31 to .39, .75 to 1.13
+    lowest, highest = (0.25, 0.55) if kind == "numbers" else (0.65, 1.3)
+    assert np.all((share > lowest) & (share < highest)), share
 
 
 def test_products_of_columns_cost_nothing_and_correlations_widen_bands() -> None:

@@ -101,13 +101,13 @@ def kept_covariance(blocks: Blocks, steepness: float, plan: Plan, decided: Recor
     """
     steps, step, first = decided["steps"], decided["step_size"], decided["second_clip_at"] or 0
     reach = kappa(plan.target.relation) * plan.target.rows_per_person / (decided["step_mu"] * plan.shape.n)
-    early, late = (reach * clip for clip in decided["clips"])
+    noise = [reach * clip for clip in decided["clips"]]  # before and after curves begin
     values, vectors = np.linalg.eigh(blocks.curvature)
     # The step keeps the descent stable on every row that counts, so what lies above 2(1 + β)/η is noise of the squares.
     stable = 2.0 * (1.0 + rule.MOMENTUM) / step
     lowered = np.clip(steepness * (values - blocks.unsure(vectors)), 0.0, stable)
     place, velocity, squares = moved_by(lowered, steps, step, first, late)
-    covariance = late**2 * (vectors * squares) @ vectors.T
+    covariance = noise[1] ** 2 * (vectors * squares) @ vectors.T
     if first:  # the line alone moved until then: what its noise had done by that time decays in all directions
         line = blocks.line
         values, own = np.linalg.eigh((vectors[line] * lowered) @ vectors[line].T)
@@ -116,5 +116,5 @@ def kept_covariance(blocks: Blocks, steepness: float, plan: Plan, decided: Recor
         state = state_noise(np.maximum(values, 0.0), first, step)
         for a in range(2):
             for b in range(2):
-                covariance += early**2 * (ends[a] * state[a, b]) @ ends[b].T
+                covariance += noise[0] ** 2 * (ends[a] * state[a, b]) @ ends[b].T
     return np.asarray(covariance)
