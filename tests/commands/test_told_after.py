@@ -107,3 +107,33 @@ def test_a_profile_says_that_it_has_no_target_and_which_option_is_in_the_way(mad
     code, said = run(*words, "--out", "p2")
     assert code == 2 and "found members.json in . already. Pass another --out-schema" in said
     assert "every column" not in run("profile", "members.csv", "--epsilon", "1", "--target", "left", "--out", "p3")[1]
+
+
+def test_card_and_registry_state_the_whole_cost(made: Path, tmp_path: Path) -> None:
+    """Before, both stated the fit alone, as if the bounds had been public."""
+    fit = dperm.Certificate.load(made / "model" / "certificate.json")
+    earlier = earlier_beside(made / "model", fit)
+    assert earlier is not None and run("card", made / "model", "--out", tmp_path / "card.md")[0] == 0
+    page = (tmp_path / "card.md").read_text()
+    assert earlier.words in page and f"| {fit.epsilon:g} |" not in page
+    code, text = run("registry", made / "model", "--json")
+    loss = json.loads(text)["deployment"]["privacy_loss"]
+    assert code == 0 and loss["privacy_parameters"]["epsilon"] == 1.5 and earlier.words in loss["privacy_parameters_description"]
+    assert "declared" not in json.loads(text)["deployment"]["dp_flavor"]["unprotected_quantities"]
+
+
+def test_a_fit_with_the_schema_that_a_profile_left_says_what_both_cost(made: Path, tmp_path: Path) -> None:
+    words = ["--epsilon", "0.7", "--target", "left", "--schema", made / "model" / "schema.json", "--out", tmp_path / "again"]
+    code, text = run("fit", made / "members.csv", *words)
+    fit = dperm.Certificate.load(tmp_path / "again" / "certificate.json")
+    earlier = earlier_beside(tmp_path / "again", fit)
+    assert code == 0 and earlier is not None and earlier.fit == 0.7 < earlier.together
+    assert earlier.words in " ".join(text.split()) and earlier.words in (tmp_path / "again" / "report.md").read_text()
+    assert earlier.words in run("verify", tmp_path / "again")[1]
+    alone = run("verify", tmp_path / "again" / "certificate.json")[1]
+    assert "adds what that cost" in " ".join(alone.split())
+    changed = json.loads((made / "model" / "schema.json").read_text())
+    changed["columns"].pop("age")
+    (tmp_path / "own.json").write_text(json.dumps(changed))
+    code, text = run("fit", made / "members.csv", *words[:4], "--schema", tmp_path / "own.json", "--out", tmp_path / "other")
+    assert code == 0 and "bounds and levels" not in text  # no profile is beside that file

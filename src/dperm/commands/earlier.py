@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dperm.pages.subject import Earlier
+    from dperm.tables.schema import Schema
     from dperm.walk.claims import Claim
 
 
@@ -39,6 +40,23 @@ def earlier_beside(folder: Path, fit: Claim, declared: float | None = None) -> E
     if rule is None or rule.accepts([rule.cost(part) for part in events]) is None:
         whole = together(events, fit.delta, profile.epsilon + fit.epsilon)
     return Earlier(profile.epsilon, fit.epsilon, float(whole or 0.0))
+
+
+def earlier_of_schema(file: Path, schema: Schema, fit: Claim, out: Path) -> Earlier | None:
+    """From the profile beside a schema that has its columns: it found them, and its record goes with the fit to `out`."""
+    from dperm.profiles.profile import Profile
+    from dperm.tables.json_files import read_json, write_whole
+
+    found = earlier_beside(file.parent, fit)
+    if found is None:
+        return None
+    beside, kept = file.parent / "profile.json", out / "profile.json"
+    profile = Profile.stated(read_json(beside))
+    if {column.name for column in profile.schema().columns} != {column.name for column in schema.columns}:
+        return None
+    if not kept.exists():
+        write_whole(out, {kept.name: profile.to_json()})
+    return found if kept.read_bytes() == beside.read_bytes() else None
 
 
 def stated_budget(file: Path) -> float | None:

@@ -25,7 +25,7 @@ from dperm.commands.declaring import (
     taken_out,
     used_columns,
 )
-from dperm.commands.earlier import earlier_beside
+from dperm.commands.earlier import earlier_beside, earlier_of_schema
 from dperm.commands.ledgers import state_line
 from dperm.commands.on_spark import ENGINE, check_engine, spark_rows
 from dperm.commands.preparing import BOUNDS, LEVELS, Open, check_found, check_paid, declared_in, is_open, prepared, relation_of
@@ -141,7 +141,10 @@ def fit(
             cells = {**taken}
     with notices_said():
         fitted = estimator.fit(rows, **cells)
-    earlier = None if budget is None else earlier_beside(out, fitted.certificate_, budget.whole.epsilon)
+    if budget is not None:
+        earlier = earlier_beside(out, fitted.certificate_, budget.whole.epsilon)
+    else:
+        earlier = None if schema is None else earlier_of_schema(schema, declared, fitted.certificate_, out)
     report = save_model(fitted, out, data=file.stem, earlier=earlier)
     lines = ({} if budget is None else {"budget": budget.split(fitted.epsilon)}) | summary(fitted)
     if relation is None and lines["relation"] != "replace-one" and not as_json:
@@ -151,6 +154,8 @@ def fit(
         lines["bounds"] = found
     if budget is not None:
         lines["in all"] = budget.statement
+    elif earlier is not None:
+        lines["in all"] = f"epsilon: {earlier.words}"
     if ledger is not None:
         lines["ledger"] = state_line(ledger)
     files = ["certificate", "model", *([] if budget is None else ["profile", "schema"])]

@@ -104,8 +104,7 @@ def plan(
         _objective_table(model, delta, as_json)
         return
     if n is None:
-        missing = "--n and no --epsilon" if epsilon is None else "--n"
-        raise ValueError(f"Expected --n and --epsilon, found no {missing}. Pass e.g. --n 10000 --epsilon 1.")
+        raise ValueError("Expected --n, the number of rows, found no --n. Pass e.g. --n 10000 --d 20.")
     if schema is None and d is None:
         raise ValueError("Expected --d or --schema, found neither. Pass the number of columns, e.g. --d 20.")
     if target_width is not None and not intervals:

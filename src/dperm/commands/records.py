@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
+from dperm.commands.earlier import earlier_beside
 from dperm.commands.reporting import certified_model, paid_scores, verified_certificate
 from dperm.commands.shared import JSON_OPTION, show
 
@@ -64,11 +66,13 @@ def registry(
 
 
 def _subject(place: Path) -> tuple[Subject, Certificate]:
-    """What the records are about: the model beside the certificate where it is there, else the certificate alone."""
+    """What the records are about: the model beside the certificate where it is there, else the certificate alone; with what a
+    profile beside them paid."""
     from dperm.pages.subject import from_certificate, subject_of
     from dperm.tables.json_files import in_folder
 
     file = in_folder(place, "certificate.json")
     found = verified_certificate(file)
     model = certified_model(file.with_name("model.json"), found)
-    return from_certificate(found) if model is None else subject_of(model), found
+    subject = from_certificate(found) if model is None else subject_of(model)
+    return replace(subject, earlier=earlier_beside(file.parent, found)), found

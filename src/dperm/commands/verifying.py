@@ -54,7 +54,7 @@ def verify(
         stated = certified.get("sha256") if isinstance(certified, dict) else None
         if not isinstance(stored, dict) or coefficient_hash(stored.get("w", [])) != stated:
             reasons.append("the model's coefficients are not the certified ones")
-    earlier = None
+    earlier, unseen = None, folder is None and certificate.name == "certificate.json"
     if folder is not None and certificate.name != "profile.json" and (folder / "profile.json").is_file():
         profile = claim_in(folder / "profile.json")
         verdict = profile.verify(allow_seeded=allow_seeded, accept_assumptions=accept_assumptions)
@@ -76,6 +76,8 @@ def verify(
             say(f"  assumes: {assumption}")
         if earlier is not None:
             say(f"  epsilon: {earlier.words} (profile.json, verified too)")
+        elif unseen and certificate.with_name("profile.json").is_file():
+            say(f"  A profile found its bounds and levels: `dperm verify {certificate.parent}` adds what that cost.")
     if reasons:
         raise typer.Exit(1)
 

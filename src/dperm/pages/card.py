@@ -31,8 +31,8 @@ def card(subject: Subject, evaluation: EvaluationRecord | None = None) -> Page:
 
 
 _CHECK = (
-    "`dperm verify certificate.json --model model.json` computes the guarantee again from the certificate, without the data, and "
-    "compares the model's coefficients with the certified ones. It shows that the claim is consistent, not that the run took "
+    "`dperm verify` of the folder with certificate.json and model.json computes the guarantee again from the certificate, without "
+    "the data, and compares the model's coefficients with the certified ones. It shows that the claim is consistent, not that the run took "
     "place."
 )
 
@@ -55,14 +55,14 @@ def _privacy(subject: Subject) -> list[Block]:
     certificate = subject.certificate
     record = certificate.record
     rows = [
-        ("epsilon", f"{certificate.epsilon:g}"),
+        ("epsilon", f"{certificate.epsilon:g}" if subject.earlier is None else subject.earlier.words),
         ("delta", f"{certificate.delta:g}"),
         ("unit of privacy", "one person with all their counted records" if certificate.unit == "person" else "one record"),
         ("neighbouring data", certificate.relation),
         ("noise", f"{certificate.noise}: {record['noise']['claim']}"),
         *((f"assumption {number}", text) for number, text in enumerate(record["assumptions"], 1)),
     ]
-    words = odds_sentence(certificate.epsilon, certificate.delta, certificate.relation, certificate.unit)
+    words = odds_sentence(subject.epsilon, certificate.delta, certificate.relation, certificate.unit)
     return [
         Text(certificate.statement, "say"),
         Table(("", ""), rows),

@@ -71,15 +71,16 @@ def _flavor(subject: Subject) -> dict[str, object]:
     rows = certificate.record["target"]["rows_per_person"]
     unit = "person's records" if certificate.unit == "person" else "record"
     pure = certificate.delta == 0
+    free = "the declared bounds, levels and classes" if subject.earlier is None else "the names of the columns"
     nominal = certificate.relation == "add-remove"
     return {
         "name": "Pure DP" if pure else "Approximate DP",
         "input_metric": _METRIC[certificate.relation].format(unit=unit),
         "bound_on_input_distance": f"one person, of whose records at most {rows} count" if certificate.unit == "person" else "1",
         "output_measure": "max divergence" if pure else "smoothed max divergence",
-        "bound_on_output_distance": f"epsilon = {certificate.epsilon:g}" + ("" if pure else f", delta = {certificate.delta:g}"),
+        "bound_on_output_distance": f"epsilon = {subject.epsilon:g}" + ("" if pure else f", delta = {certificate.delta:g}"),
         "data_domain": f"tables with {certificate.record['shape']['d']} bounded encoded columns",
-        "unprotected_quantities": "the declared bounds, levels and classes" + ("" if nominal else ", and the number of records"),
+        "unprotected_quantities": free + ("" if nominal else ", and the number of records"),
     }
 
 
@@ -89,9 +90,14 @@ def _loss(subject: Subject) -> dict[str, object]:
     return {
         "privacy_unit": "user-level" if person else "record-level",
         "privacy_unit_description": "one person with all their counted records" if person else "one row of the table",
-        "privacy_parameters": {"epsilon": certificate.epsilon, "delta": certificate.delta},
-        "privacy_parameters_description": certificate.statement,
+        "privacy_parameters": {"epsilon": subject.epsilon, "delta": certificate.delta},
+        "privacy_parameters_description": certificate.statement + _with_profile(subject),
     }
+
+
+def _with_profile(subject: Subject) -> str:
+    """What a profile paid to find bounds and levels, where one did."""
+    return "" if subject.earlier is None else f" That is the fit; epsilon: {subject.earlier.words}."
 
 
 def _accounting(subject: Subject) -> dict[str, object]:
@@ -103,7 +109,8 @@ def _accounting(subject: Subject) -> dict[str, object]:
     return {
         "post_processing": "Everything published is computed from the released values, which the certificate lists.",
         "composition": f"{len(record['stages'])} stages ({stages}), accounted by {kind}; "
-        f"composed epsilon {record['guarantee']['composed_epsilon']:.6g} at delta {record['guarantee']['delta']:g}.{spent}",
+        f"composed epsilon {record['guarantee']['composed_epsilon']:.6g} at delta {record['guarantee']['delta']:g}."
+        f"{_with_profile(subject)}{spent}",
     }
 
 
