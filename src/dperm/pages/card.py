@@ -31,9 +31,9 @@ def card(subject: Subject, evaluation: EvaluationRecord | None = None) -> Page:
 
 
 _CHECK = (
-    "`dperm verify` of the folder with certificate.json and model.json computes the guarantee again from the certificate, without "
-    "the data, and compares the model's coefficients with the certified ones. It shows that the claim is consistent, not that the run took "
-    "place."
+    "`dperm verify` of the folder with certificate.json and model.json computes the guarantee again from the certificate, "
+    "without the data, and compares the model's coefficients with the certified ones. It shows that the claim is consistent, "
+    "not that the run took place."
 )
 
 
