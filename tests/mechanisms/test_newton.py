@@ -184,7 +184,10 @@ def test_every_missing_need_is_named(declared, options, target, words):
         plan(declared, Shape(100, 2), target, Newton(**options))
 
 
-@pytest.mark.parametrize("bad", [{"steps": 0}, {"gradient_share": 1.0}, {"curvature": "x"}, {"damping": -1.0}])
+NONE = [{"steps": None}, {"gradient_share": None}]  # numbers that no rule stands behind
+
+
+@pytest.mark.parametrize("bad", [{"steps": 0}, {"gradient_share": 1.0}, {"curvature": "x"}, {"damping": -1.0}, *NONE])
 def test_bad_options_are_refused(bad):
     with pytest.raises(ValueError, match="Expected"):
         Newton(**bad)

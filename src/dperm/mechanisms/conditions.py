@@ -29,14 +29,17 @@ def check_options(
     whole: Sequence[str] = (),
     parts: Sequence[str] = (),
 ) -> None:
-    """Words among those allowed, numbers in (0, ∞), from 1 on, or in (0, 1); None, which leaves a number to the rule, passes."""
+    """Words among those allowed, numbers in (0, ∞), from 1 on, or in (0, 1); None passes where it is the
+    default, and leaves a number to the rule."""
     for label, allowed in among.items():
         if (word := getattr(mechanism, label)) not in allowed:
             raise ValueError(f"Expected {label} in {tuple(filter(None, allowed))}, found {word!r}.")
     given = {label: getattr(mechanism, label) for label in (*positive, *whole, *parts)}
     for label, number in given.items():
-        if number is None:
+        if number is None and getattr(type(mechanism), label, None) is None:
             continue
+        if number is None or isinstance(number, bool):
+            raise ValueError(f"Expected a number for {label}, found {number!r}. Leave it out to take the default.")
         if label in whole and not (isinstance(number, int | np.integer) and number >= 1):
             raise ValueError(f"Expected {label} as a whole number ≥ 1, found {number!r}.")
         if label in parts and not 0 < number < 1:

@@ -19,15 +19,18 @@ from scipy.linalg import null_space
 from dperm.mechanisms.scaled.one_step import OneStep
 
 Vector = NDArray[np.float64]
+ROUNDING = 1e-12  # of the largest coefficient: a smaller one is 0
 
 
 def prior_variance(squares: Vector, noise: Vector) -> float:
     """τ² with Σ squares/(τ² + noise) = m - 2, for m > 2; the sum falls in τ², and at τ² = Σ squares/(m - 2) it is not above.
 
-    >>> round(prior_variance(np.full(4, 3.0), np.full(4, 1.0)), 9)  # 12/(τ² + 1) = 2
-    5.0
+    >>> round(prior_variance(np.full(4, 3.0), np.ones(4)), 9), prior_variance(np.full(4, 0.4), np.ones(4))  # 12/(τ² + 1) = 2
+    (5.0, 0.0)
     """
     wanted = len(squares) - 2
+    if np.all(noise > 0) and float(np.sum(squares / noise)) <= wanted:
+        return 0.0
     left, right = 0.0, float(np.sum(squares)) / wanted
     for _ in range(200):  # bisection to the last bit, so that another machine finds the same number
         middle = (left + right) / 2
@@ -44,7 +47,8 @@ def drawn_in(step: OneStep, kept: Vector) -> Vector:
     """θ̂ drawn in; `kept` has the directions (columns) of θ that stay free: those of the intercepts.
 
     What moves is orthogonal to `kept` in the metric of the curvature, so the intercept goes along and the mean prediction stays.
-    Directions that no row can tell do not move.
+    Directions that no row can tell do not move. What stays is computed by itself, not as what is left of θ̂: where everything is
+    drawn in, a remainder would be rounding, which another machine does not find again.
     """
     root, theta = np.sqrt(step.eigenvalues + step.shift), step.errors.estimate
     free = root[:, None] * (step.directions.T @ kept)
@@ -53,7 +57,14 @@ def drawn_in(step: OneStep, kept: Vector) -> Vector:
         return theta
     outward = root[:, None] * basis
     noise, turned = np.linalg.eigh(outward.T @ step.directions.T @ step.errors.privacy @ step.directions @ outward)
-    z = turned.T @ (outward.T @ (step.directions.T @ theta))
+    inside = step.directions.T @ theta
+    z = turned.T @ (outward.T @ inside)
     noise = np.maximum(noise, 0.0)
-    part = noise / np.maximum(prior_variance(z**2, noise) + noise, 1e-300)
-    return np.asarray(theta - step.directions @ ((basis @ (turned @ (part * z))) / root))
+    prior = prior_variance(z**2, noise)
+    part = np.where(noise > 0, prior / np.maximum(prior + noise, 1e-300), 1.0)
+    moved = step.directions @ ((basis @ (turned @ (part * z))) / root)
+    stays = kept @ np.linalg.lstsq(free, root * inside, rcond=None)[0] if kept.size else np.zeros_like(theta)
+    if len(root) < len(theta):  # flat directions, in which θ̂ stays what it is
+        stays = theta + step.directions @ (step.directions.T @ stays - inside)
+    found = stays + moved
+    return np.asarray(np.where(np.abs(found) > ROUNDING * np.max(np.abs(theta)), found, 0.0))
