@@ -99,6 +99,56 @@ def test_what_was_kept_is_fitted_within_the_budget(folder: Path) -> None:
     assert rule.accepts(costs) is not None
 
 
+@pytest.fixture
+def wide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """So many rows that two classes are fitted by scaled-objective, whose cost is not that of a Gaussian; and two targets, one of
+    0 and 1, which could be read as a number."""
+    draws = np.random.default_rng(0)
+    ages = draws.uniform(0, 9, 20_000)
+    left = (ages + draws.normal(0, 2, len(ages)) > 4.5).astype(int)
+    cards = draws.choice(["gold", "plain"], len(ages))
+    rows = "".join(f"m{number},{age:.3f},{card},{label}\n" for number, (age, card, label) in enumerate(zip(ages, cards, left)))
+    (tmp_path / "members.csv").write_text(f"member,age,card,left\n{rows}")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_what_a_ledger_has_left_does_not_decide_the_type_of_a_target(wide: Path) -> None:
+    """The ledger could pay a regression and not the classifier: it refuses, and no 0/1 target is read as a number for it."""
+    book = dperm.Ledger.create(wide / "m.ledger", dataset="members", epsilon=1.4, delta=1e-6)
+    before = dperm.LogisticRegression(epsilon=0.9, delta=1e-6, bounds=[(0, 9)], classes=[0, 1], method="scaled-gradient")
+    book.debit(before.plan(20_000, d=1))
+    code, message = fit("--delta", "1e-6", "--ledger", "m.ledger", epsilon="1")
+    assert code == 2 and "nothing was spent" in message
+    assert book.account().fits == 1 and not (wide / "o").exists()
+    assert fit("--delta", "1e-6", "--ledger", "m.ledger", "--model", "linear", epsilon="1")[0] == 0
+    assert book.account().fits == 3
+
+
+@pytest.mark.parametrize(
+    ("words", "target", "method"),
+    [
+        (["--class-weight", "maybe=3"], "left", "LogisticRegression by scaled-objective"),
+        (["--class-weight", "maybe=3", "--method", "objective"], "left", "LogisticRegression by objective"),
+        (["--model", "ridge"], "card", "LogisticRegression by scaled-objective"),
+        ([], "member", "a fit by scaled-gradient"),
+    ],
+)
+def test_the_epsilon_that_is_advised_is_that_of_the_method(wide: Path, words: list[str], target: str, method: str) -> None:
+    """What is left for a Gaussian fit is too much for another: the words name the fit that they are true of."""
+    code, message = fit("--delta", "1e-6", *words, target=target, epsilon="1")
+    assert code == 2 and f"with {method} both stay within epsilon 1." in message
+    options = message.partition("Go on with ")[2].partition(" in place of")[0].split()
+    if target == "member":
+        target = "card"
+    code, said = run("fit", "members.csv", *options, *words[2:], "--target", target, "--delta", "1e-6", "--out", "o")
+    assert code == 0 and "in all  " in said
+    rule = Filter.declare(1.0, 1e-6, "auto")
+    records = [json.loads((wide / "o" / name).read_text()) for name in ("profile.json", "certificate.json")]
+    events = [[event_from_spec(stage["event"]) for stage in record["stages"]] for record in records]
+    assert rule.accepts([rule.cost(part) for part in events]) is not None, said
+
+
 @pytest.mark.parametrize(("model", "kind"), [("poisson", "count"), ("ridge", "numeric"), ("logistic", "classes")])
 def test_a_model_that_is_named_decides_the_type_of_the_target(folder: Path, model: str, kind: str) -> None:
     code, said = fit("--model", model, target="visits")

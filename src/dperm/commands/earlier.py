@@ -52,7 +52,8 @@ def earlier_of_schema(file: Path, schema: Schema, fit: Claim, out: Path) -> Earl
         return None
     beside, kept = file.parent / "profile.json", out / "profile.json"
     profile = Profile.stated(read_json(beside))
-    if {column.name for column in profile.schema().columns} != {column.name for column in schema.columns}:
+    found_for = {column.name for column in profile.schema(target=False).columns}  # its own target may be refused, after the fit
+    if found_for - {schema.target and schema.target.column} != {column.name for column in schema.columns}:
         return None
     if not kept.exists():
         write_whole(out, {kept.name: profile.to_json()})

@@ -119,7 +119,7 @@ def fit(
         spending["ledger"] = None if ledger is None else Ledger(ledger, data=file)
         declared, budget = prepared(Open(file, declared, target, apart, out, kind), wish, spending)
         given |= {"epsilon": budget.left, "delta": budget.whole.delta, "relation": budget.whole.relation}
-    with contextlib.nullcontext() if budget is None else budget.kept(out):
+    with contextlib.nullcontext() if budget is None else budget.kept(out, wish, declared):
         declared = declared if target is None else declared.with_target(target)
         estimator = wish.estimator(declared).set_params(verbose=verbosity(as_json))
         if budget is None:

@@ -11,6 +11,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
@@ -175,18 +176,36 @@ class Budget:
         raise ValueError("Expected a method whose cost the rest of the budget covers, found none. Pass --method gradient.")
 
     @contextlib.contextmanager
-    def kept(self, out: Path) -> Iterator[None]:
+    def kept(self, out: Path, wish: Wish, schema: Schema | None = None) -> Iterator[None]:
         """A refusal after the profile is paid says what it cost, and how to go on without paying again."""
         try:
             yield
         except ValueError as error:
-            unit = 10.0 ** (math.floor(math.log10(self.left)) - 2)
-            left = f"{math.floor(self.left / unit) * unit:.3g}"  # rounded down: together they must stay within the budget
+            option, fit = self._advice(wish, schema)
             raise ValueError(
                 f"{error}\nWhat was found is paid for (epsilon {self.paid:.3g}) and kept in {out}. Go on with --schema "
-                f"{out / 'schema.json'} --epsilon {left} in place of --bounds and --levels: together they stay within epsilon "
+                f"{out / 'schema.json'} {option} in place of --bounds and --levels: with {fit} both stay within epsilon "
                 f"{self.whole.epsilon:g}."
             ) from error
+
+    def _advice(self, wish: Wish, schema: Schema | None) -> tuple[str, str]:
+        """(the options, the fit that they are for): how much is left depends on the method, so that the fit is named.
+
+        The fit that was asked for if the schema can have it, else without its class weights, else the one of the target's type.
+        Where none can be planned, a method whose every event is Gaussian: it may take all that is left.
+        """
+        fits = (wish, replace(wish, class_weight=[]), wish.by_default())
+        protects = {"delta": self.whole.delta, "relation": self.whole.relation}
+        for declare in [] if schema is None else [partial(fit.estimator, schema, **protects) for fit in fits]:
+            try:
+                estimator = self.within(declare())
+                epsilon = _rounded_down(float(estimator.epsilon))
+                plan = estimator.set_params(epsilon=float(epsilon)).plan(self.n)
+            except ValueError:
+                continue
+            if self.rule.accepts([self.spent, self.rule.cost(plan.events)]) is not None:
+                return f"--epsilon {epsilon}", f"{type(estimator).__name__} by {plan.mechanism}"
+        return f"--epsilon {_rounded_down(self.left)} --method scaled-gradient", "a fit by scaled-gradient"
 
 
 @dataclass(frozen=True)
@@ -248,12 +267,14 @@ def prepared(fit: Open, wish: Wish, spending: Spending) -> tuple[Schema, Budget]
     budget, book = budget.after(planned), spending["ledger"]
 
     def tried(estimator: PrivateEstimator) -> None:
-        estimator.set_params(delta=whole.delta, relation=whole.relation)
+        estimator.set_params(epsilon=budget.left, delta=whole.delta, relation=whole.relation).plan(n)
+
+    possible = wish.possible(lambda kind: fit.stand_in(names, wish, kind), tried, fit.kind)
+    for estimator in possible.values():  # each must be affordable: a budget that is short refuses, and never decides a type
         fitted = budget.within(estimator).plan(n)
         if book is not None:
             Ledger.open(book).check(planned, fitted)
-
-    types = wish.possible(lambda kind: fit.stand_in(names, wish, kind), tried, fit.kind)
+    types = list(possible)
     spending["delta"] = whole.delta
     kind = None if len(types) > 1 else "classes" if types == ["classes"] else "numeric"
     found = profile(
@@ -261,13 +282,20 @@ def prepared(fit: Open, wish: Wish, spending: Spending) -> tuple[Schema, Budget]
     )
     texts = {"profile.json": found.to_json(), "schema.json": _text(found.schema(target=False))}
     write_whole(fit.out, texts)  # kept also where the fit is refused: they are paid for
-    with budget.kept(fit.out):
+    with budget.kept(fit.out, wish):
         filled = found.schema()
         target = filled.target
         if types == ["count"] and target is not None and target.type == "numeric":
             filled = replace(filled, target=replace(target, type="count", low=0.0, high=max(target.high or 0.0, 1.0)))
         write_whole(fit.out, {"schema.json": _text(filled)})
+        filled = filled if fit.target is None else filled.with_target(fit.target)
     return filled, budget
+
+
+def _rounded_down(epsilon: float) -> str:
+    """To three digits, and never up: what is advised must stay within the budget."""
+    unit = 10.0 ** (math.floor(math.log10(epsilon)) - 2)
+    return f"{math.floor(epsilon / unit) * unit:.3g}"
 
 
 def _text(schema: Schema) -> str:

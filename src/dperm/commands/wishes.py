@@ -45,25 +45,32 @@ class Wish:
 
     def possible(
         self, stands_in: Callable[[str], Schema], planned: Callable[[PrivateEstimator], object], kind: str | None = None
-    ) -> list[str]:
-        """The types that the target may turn out to have (`kind` alone where a draft says it), each tried on a schema that
-        stands in for the one to be found.
+    ) -> dict[str, PrivateEstimator]:
+        """The types that the target may turn out to have (`kind` alone where a draft says it), each with the estimator that was
+        `planned` on a schema that stands in for the one to be found.
 
         A type is out where the model or an option cannot have it, so that `--model poisson` asks for a count. Where none is left,
-        the refusal that the fit would end with is raised now, before anything is spent.
+        the refusal that the fit would end with is raised now, before anything is spent. What is left of a budget says nothing
+        about a target: `planned` must not look at a ledger.
         """
         model = model_named(self.model)
         types = [kind] if kind is not None else ["classes", "numeric"] if model is None else [self._type(model)]
+        found: dict[str, PrivateEstimator] = {}
         refused: list[ValueError] = []
-        for word in list(types):
+        for word in types:
             try:
-                planned(self.estimator(stands_in(word)))
+                estimator = self.estimator(stands_in(word))
+                planned(estimator)
+                found[word] = estimator
             except ValueError as error:
-                types.remove(word)
                 refused.append(error)
-        if not types:
+        if not found:
             raise refused[0]
-        return types
+        return found
+
+    def by_default(self) -> Wish:
+        """The same spending on the model that the target's type decides, by the method that `auto` finds."""
+        return Wish(None, False, [], {**self.given, "method": "auto", "max_exposure": None})
 
     def _type(self, kind: type[PrivateEstimator]) -> str:
         from sklearn.base import ClassifierMixin
