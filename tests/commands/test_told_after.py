@@ -12,7 +12,8 @@ import pytest
 import dperm
 from command_line import run
 from dperm.commands.earlier import earlier_beside
-from dperm.privacy import Gaussian, gaussian_epsilon
+from dperm.pages.subject import Earlier, upward
+from dperm.privacy import Gaussian, event_from_spec, gaussian_epsilon
 from dperm.privacy.filters import Filter, together
 
 PRIVATE = ["--bounds", "private", "--levels", "private"]
@@ -137,3 +138,69 @@ def test_a_fit_with_the_schema_that_a_profile_left_says_what_both_cost(made: Pat
     (tmp_path / "own.json").write_text(json.dumps(changed))
     code, text = run("fit", made / "members.csv", *words[:4], "--schema", tmp_path / "own.json", "--out", tmp_path / "other")
     assert code == 0 and "bounds and levels" not in text  # no profile is beside that file
+
+
+def _profile_and_fit(made: Path, folder: Path, profile: list[object], fit: list[object]) -> tuple[dperm.Certificate, str]:
+    """A profile, a fit with its schema in the same folder, and the report that `dperm report` writes of them."""
+    words = ["profile", made / "members.csv", "--target", "left", "--epsilon", "1", *profile]
+    assert run(*words, "--out", folder / "m", "--out-schema", folder / "s.json")[0] == 0
+    code, text = run("fit", made / "members.csv", "--schema", folder / "s.json", "--epsilon", "1", *fit, "--out", folder / "m")
+    assert code == 0, text
+    assert run("report", folder / "m", "--out", folder / "rep.md")[0] == 0
+    return dperm.Certificate.load(folder / "m" / "certificate.json"), (folder / "rep.md").read_text()
+
+
+def test_seeded_noise_of_the_profile_is_not_private_either(made: Path, tmp_path: Path) -> None:
+    """Before, report, card and registry stated an epsilon of both without a warning."""
+    fit, page = _profile_and_fit(made, tmp_path, ["--random-state", "1"], [])
+    earlier = earlier_beside(tmp_path / "m", fit)
+    assert fit.noise != "seeded" and earlier is not None and earlier.seeded
+    assert "NOT PRIVATE. The noise was seeded" in page and "How private: Not private." in page and "How private: ε" not in page
+    assert earlier.words.endswith("NOT PRIVATE: the noise of the profile was seeded") and earlier.words in page
+    assert run("card", tmp_path / "m", "--out", tmp_path / "card.md")[0] == 0
+    assert "NOT PRIVATE. The noise was seeded" in (tmp_path / "card.md").read_text()
+    code, text = run("registry", tmp_path / "m")
+    assert code == 2 and "found seeded noise in profile.json" in " ".join(text.split())
+    assert "seeded" in run("verify", tmp_path / "m", code=1)[1]
+    assert "NOT PRIVATE" in run("verify", tmp_path / "m", "--allow-seeded")[1]
+
+
+def test_a_profile_with_a_larger_delta_is_added_up_at_that_delta(made: Path, tmp_path: Path) -> None:
+    """Before, it was forgotten, and what it found was called public."""
+    fit, page = _profile_and_fit(made, tmp_path, ["--delta", "1e-5"], ["--delta", "1e-6"])
+    earlier = earlier_beside(tmp_path / "m", fit)
+    assert earlier is not None and earlier.delta == 1e-5 and 1 < earlier.together <= 2 and not earlier.apart
+    events = [[event_from_spec(stage["event"]) for stage in record["stages"]] for record in (
+        json.loads((tmp_path / "m" / name).read_text()) for name in ("profile.json", "certificate.json")
+    )]  # fmt: skip
+    rule = Filter.declare(earlier.together, 1e-5)
+    assert rule.accepts([rule.cost(part) for part in events]) is not None
+    assert earlier.words.endswith("together at δ = 1e-05") and "δ = 1e-05, replace-one" in page and "| delta | 1e-05 |" in page
+    assert "was released by the profile before, or was public before" in page and "δ = 1e-06" not in page
+    loss = json.loads(run("registry", tmp_path / "m", "--json")[1])["deployment"]["privacy_loss"]
+    assert loss["privacy_parameters"] == {"epsilon": earlier.together, "delta": 1e-5}
+    assert earlier.words in run("verify", tmp_path / "m")[1]
+
+
+def test_a_profile_for_another_relation_is_named_and_not_added_up(made: Path, tmp_path: Path) -> None:
+    fit, page = _profile_and_fit(made, tmp_path, ["--relation", "zero-out"], ["--relation", "replace-one"])
+    earlier = earlier_beside(tmp_path / "m", fit)
+    said = "a profile with (1, 1e-06) for zero-out, row found its bounds, and the two are not added up here"
+    assert earlier is not None and earlier.apart == said and earlier.together == fit.epsilon == 1
+    assert "together" not in earlier.words
+    assert page.count(said) >= 2 and "was released by the profile before, or was public before" in page
+    assert "The fit alone, without its profile: δ = 1e-06" in page
+    assert json.loads((tmp_path / "m" / "model.json").read_text())["about"].get("budget") is None
+    assert run("card", tmp_path / "m", "--out", tmp_path / "card.md")[0] == 0 and said in (tmp_path / "card.md").read_text()
+    made_entry = json.loads(run("registry", tmp_path / "m", "--json")[1])["deployment"]
+    assert said in made_entry["privacy_loss"]["privacy_parameters_description"]
+    assert made_entry["dp_flavor"]["bound_on_output_distance"] == "epsilon = 1, delta = 1e-06 (the fit alone)"
+    assert said in " ".join(run("verify", tmp_path / "m")[1].split())
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 1.5, 0.25, 3.0, 1.40001, 1.23411111, 0.9999999, 1.0000001, 12345.678, 3.2e-5 / 7])
+def test_an_epsilon_is_never_understated_and_a_declared_one_stays(epsilon: float) -> None:
+    shown = float(upward(epsilon))
+    assert epsilon <= shown <= epsilon * 1.001 + 1e-12
+    assert shown == epsilon or f"{epsilon:.6g}" != repr(epsilon).removesuffix(".0")
+    assert Earlier(1.0, 1.0, epsilon).words.endswith(f", {upward(epsilon)} together")

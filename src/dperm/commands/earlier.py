@@ -13,16 +13,19 @@ if TYPE_CHECKING:
 
 
 def earlier_beside(folder: Path, fit: Claim, declared: float | None = None) -> Earlier | None:
-    """From the profile.json of a folder, where there is one that verifies and protects the same unit in the same relation.
+    """From the profile.json of a folder, where there is one that verifies.
 
-    Composed by the rule of ledgers, because the fit was chosen after the profile was seen: the budget that was `declared` for
-    both (or that model.json states) if the rule accepts them, else the smallest that has room for them.
+    Composed by the rule of ledgers at the larger δ, because the fit was chosen after the profile was seen: the budget that was
+    `declared` for both (or that model.json states) if the rule accepts them, else the smallest that has room for them. Where no
+    budget was declared for both beforehand, that is a sum after the fact: the smallest budget whose ledger would have taken both.
+    A profile of another unit or relation is named and not added up.
     """
-    from dperm.pages.subject import Earlier
+    from dperm.pages.subject import Earlier, upward
     from dperm.privacy import event_from_spec
     from dperm.privacy.filters import Filter, together
     from dperm.profiles.profile import Profile
     from dperm.tables.json_files import read_json
+    from dperm.walk.claims import reproducible
 
     file = folder / "profile.json"
     record = read_json(file) if file.is_file() else None
@@ -32,14 +35,19 @@ def earlier_beside(folder: Path, fit: Claim, declared: float | None = None) -> E
     if not profile.verify(allow_seeded=True, accept_assumptions=True).ok:
         return None
     unit, other = (claim.record["guarantee"].get("unit") for claim in (profile, fit))
-    if profile.relation != fit.relation or unit != other or profile.delta > fit.delta:
-        return None
+    seeded, delta = reproducible(profile.record), max(profile.delta, fit.delta)
+    said = f"a profile with ({upward(profile.epsilon)}, {profile.delta:g}) for {profile.relation}, {unit} found its bounds"
+    apart = Earlier(profile.epsilon, fit.epsilon, fit.epsilon, None, seeded, f"{said}, and the two are not added up here")
+    if profile.relation != fit.relation or unit != other:
+        return apart
     events = [[event_from_spec(stage["event"]) for stage in stages] for stages in (record["stages"], fit.record["stages"])]  # type: ignore[typeddict-item]
     whole = stated_budget(folder / "model.json") if declared is None else declared
-    rule = None if whole is None else Filter.declare(whole, fit.delta, "auto")
+    rule = None if whole is None else Filter.declare(whole, delta, "auto")
     if rule is None or rule.accepts([rule.cost(part) for part in events]) is None:
-        whole = together(events, fit.delta, profile.epsilon + fit.epsilon)
-    return Earlier(profile.epsilon, fit.epsilon, float(whole or 0.0))
+        whole = together(events, delta, profile.epsilon + fit.epsilon)
+    if whole is None or not math.isfinite(whole):  # the rule has no room for what they may fail with
+        return apart
+    return Earlier(profile.epsilon, fit.epsilon, whole, delta if delta > fit.delta else None, seeded)
 
 
 def earlier_of_schema(file: Path, schema: Schema, fit: Claim, out: Path) -> Earlier | None:

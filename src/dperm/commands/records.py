@@ -53,8 +53,10 @@ def registry(
     from dperm.tables.json_files import write_whole
 
     subject, found = _subject(certificate)
-    if found.noise == "seeded":
-        raise ValueError("Expected a private release for a registry of them, found seeded noise. Fit without random_state.")
+    if subject.seeded:
+        where = "" if found.noise == "seeded" else " in profile.json"
+        wanted = "Expected a private release for a registry of them"
+        raise ValueError(f"{wanted}, found seeded noise{where}. Fit without random_state.")
     made = entry(subject, name=name, curator=curator, use=use)
     if out is not None:
         write_whole(out.parent, {out.name: to_yaml(made) + "\n"})

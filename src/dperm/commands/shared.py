@@ -116,7 +116,7 @@ def save_model(
     from dperm.tables.json_files import write_whole
 
     model.about_ = {"data": schema_name(model) or data, "date": today()}
-    model.about_ |= {} if earlier is None else {"budget": repr(earlier.together)}
+    model.about_ |= {} if earlier is None or earlier.apart else {"budget": repr(earlier.together)}
     write_whole(
         folder,
         {

@@ -33,8 +33,7 @@ def verify(
 
     Example: dperm verify dperm-model/certificate.json --model dperm-model/model.json
     """
-    from dperm.tables.json_files import in_folder, read_json
-    from dperm.walk.certificate import coefficient_hash
+    from dperm.tables.json_files import in_folder
 
     folder = certificate if certificate.is_dir() else None
     if folder is not None:  # what `dperm fit` wrote: the certificate, and that it speaks of the model beside it
@@ -46,14 +45,8 @@ def verify(
     found = claim_in(certificate)
     verdict = found.verify(allow_seeded=allow_seeded, accept_assumptions=accept_assumptions)
     reasons = list(verdict.reasons)
-    if model is not None:
-        stored = read_json(model)
-        best = found.record.get("best")
-        of: Mapping[str, object] = best if isinstance(best, dict) else found.record
-        certified = of.get("coefficients") or of.get("model")
-        stated = certified.get("sha256") if isinstance(certified, dict) else None
-        if not isinstance(stored, dict) or coefficient_hash(stored.get("w", [])) != stated:
-            reasons.append("the model's coefficients are not the certified ones")
+    if model is not None and not _is_certified(model, found):
+        reasons.append("the model's coefficients are not the certified ones")
     earlier, unseen = None, folder is None and certificate.name == "certificate.json"
     if folder is not None and certificate.name != "profile.json" and (folder / "profile.json").is_file():
         profile = claim_in(folder / "profile.json")
@@ -80,6 +73,19 @@ def verify(
             say(f"  A profile found its bounds and levels: `dperm verify {certificate.parent}` adds what that cost.")
     if reasons:
         raise typer.Exit(1)
+
+
+def _is_certified(model: Path, found: Claim) -> bool:
+    """Whether the coefficients of model.json are those that the claim states."""
+    from dperm.tables.json_files import read_json
+    from dperm.walk.certificate import coefficient_hash
+
+    stored = read_json(model)
+    best = found.record.get("best")
+    of: Mapping[str, object] = best if isinstance(best, dict) else found.record
+    certified = of.get("coefficients") or of.get("model")
+    stated = certified.get("sha256") if isinstance(certified, dict) else None
+    return isinstance(stored, dict) and coefficient_hash(stored.get("w", [])) == stated
 
 
 def claim_in(file: Path) -> Claim:

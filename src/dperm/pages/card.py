@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dperm.choose.odds import odds_sentence
-from dperm.pages.content import declared_blocks, stage_blocks
+from dperm.pages.content import ALONE, SEEDED, declared_blocks, stage_blocks
 from dperm.pages.document import Block, Page, Section
 from dperm.pages.scores import evaluation_blocks
 from dperm.pages.subject import Subject, day
@@ -56,16 +56,18 @@ def _privacy(subject: Subject) -> list[Block]:
     record = certificate.record
     rows = [
         ("epsilon", f"{certificate.epsilon:g}" if subject.earlier is None else subject.earlier.words),
-        ("delta", f"{certificate.delta:g}"),
+        ("delta", f"{subject.delta:g}"),
         ("unit of privacy", "one person with all their counted records" if certificate.unit == "person" else "one record"),
         ("neighbouring data", certificate.relation),
         ("noise", f"{certificate.noise}: {record['noise']['claim']}"),
         *((f"assumption {number}", text) for number, text in enumerate(record["assumptions"], 1)),
     ]
-    words = odds_sentence(subject.epsilon, certificate.delta, certificate.relation, certificate.unit)
+    words = odds_sentence(subject.epsilon, subject.delta, certificate.relation, certificate.unit)
     return [
+        *([Text(SEEDED, "warn")] if subject.seeded else []),
         Text(certificate.statement, "say"),
         Table(("", ""), rows),
+        *([Text(ALONE, "warn")] if subject.alone else []),
         Text(words),
         *stage_blocks(record["stages"], certificate.delta, certificate.relation),
     ]

@@ -13,7 +13,7 @@ from dperm.pages.coefficients import coefficient_blocks, effect_blocks
 from dperm.pages.document import Block, Section
 from dperm.pages.effects import column_and_levels
 from dperm.pages.scores import evaluation_blocks
-from dperm.pages.subject import Subject
+from dperm.pages.subject import Subject, upward
 from dperm.pages.text import Code, Table, Text
 from dperm.privacy import Event, Gaussian, HiddenState, compose, event_from_spec
 from dperm.release.plan import released_words
@@ -38,7 +38,8 @@ _ABSENT = (
     "function of private rows that nobody paid for, and would break the guarantee above. `dperm evaluate` buys scores on "
     "held-out rows; their plots then appear here."
 )
-_SEEDED = "NOT PRIVATE. The noise was seeded: whoever knows the seed can take it away. For tests only."
+SEEDED = "NOT PRIVATE. The noise was seeded: whoever knows the seed can take it away. For tests only."
+ALONE = "This is what the fit alone says; the profile that found its bounds says more, and the two are not added up here."
 
 
 def sections(
@@ -70,14 +71,14 @@ def sections(
 
 def _opening(subject: Subject, scores: Mapping[str, str], evaluation: EvaluationRecord | None) -> list[Block]:
     certificate = subject.certificate
-    blocks: list[Block] = [Text(_SEEDED, "warn")] if certificate.noise == "seeded" else []
+    blocks: list[Block] = [Text(SEEDED, "warn")] if subject.seeded else []
     cards = [_fitted(subject), _private(subject), _good(scores, evaluation), _cost(subject)]
     blocks += [Cards(cards), Text(certificate.statement, "say")]
     before = ""
     if subject.earlier is not None:
         before = ", was released by the profile before"
         paid = "That is the fit. A profile found its bounds and levels first, and both are on this page"
-        blocks.append(Text(f"{paid}: ε = {subject.earlier.words}."))
+        blocks.append(Text(f"{paid}: ε = {subject.earlier.words}.", "warn" if subject.alone else ""))
     count = unpacked(certificate.record["coefficients"]["encoded"]).size
     what = f"{count} {'coefficients' if subject.encoding else 'numbers'}" if count > 1 else "one number"
     values = certificate.record["released"]
@@ -96,12 +97,13 @@ def _fitted(subject: Subject) -> tuple[str, str, str]:
 
 def _private(subject: Subject) -> tuple[str, str, str]:
     certificate = subject.certificate
-    if certificate.noise == "seeded":
+    if subject.seeded:
         return "How private", "Not private", "The noise was seeded, for tests."
     half = odds(subject.epsilon)["beliefs"][-1]["after_at_most"]
     who = "person" if certificate.unit == "person" else "record"
-    words = f"δ = {certificate.delta:g}, {certificate.relation}. An even bet about one {who} stays below {percent(half)}."
-    return "How private", f"ε = {subject.epsilon:.6g}", words
+    of = "The fit alone, without its profile: " if subject.alone else ""
+    words = f"{of}δ = {subject.delta:g}, {certificate.relation}. An even bet about one {who} stays below {percent(half)}."
+    return "How private", f"ε = {upward(subject.epsilon)}", words
 
 
 # The score to show first, the one of guessing without the row, and whether less is better.
@@ -132,7 +134,7 @@ def _good(scores: Mapping[str, str], evaluation: EvaluationRecord | None) -> tup
 
 def _cost(subject: Subject) -> tuple[str, str, str]:
     certificate = subject.certificate
-    value, parts = f"ε = {subject.epsilon:.6g}", "" if subject.earlier is None else f"{subject.earlier.words}. "
+    value, parts = f"ε = {upward(subject.epsilon)}", "" if subject.earlier is None else f"{subject.earlier.words}. "
     if "ledger" not in certificate.record:
         words = "No ledger was debited: the budgets of other releases from these data add up to this one."
         return "What it cost", value, parts + words
@@ -149,7 +151,8 @@ def _person(subject: Subject) -> list[Block]:
     ]
     who = "person" if certificate.unit == "person" else "record"
     return [
-        Text(odds_sentence(epsilon, certificate.delta, certificate.relation, certificate.unit)),
+        *([Text(ALONE, "warn")] if subject.alone else []),
+        Text(odds_sentence(epsilon, subject.delta, certificate.relation, certificate.unit)),
         Table(
             ("believed before", "believed after, at most this far"),
             rows,
@@ -175,7 +178,7 @@ def _facts(subject: Subject) -> Table:
     }[certificate.relation]
     rows = [
         ("epsilon", f"{certificate.epsilon:g}" if earlier is None else earlier.words),
-        ("delta", f"{certificate.delta:g}"),
+        ("delta", f"{subject.delta:g}"),
         ("protected", "one person with all their counted records" if certificate.unit == "person" else "one record"),
         ("neighbouring data", neighbour),
         ("mechanism", certificate.mechanism),

@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Mapping
 
-from dperm.pages.subject import Subject
+from dperm.pages.subject import Subject, upward
 
 WRITE = "TO WRITE: "
 _METRIC = {
@@ -70,7 +70,8 @@ def _flavor(subject: Subject) -> dict[str, object]:
     certificate = subject.certificate
     rows = certificate.record["target"]["rows_per_person"]
     unit = "person's records" if certificate.unit == "person" else "record"
-    pure = certificate.delta == 0
+    pure = subject.delta == 0
+    bound = f"epsilon = {upward(subject.epsilon)}" + ("" if pure else f", delta = {subject.delta:g}")
     free = "the declared bounds, levels and classes" if subject.earlier is None else "the names of the columns"
     nominal = certificate.relation == "add-remove"
     return {
@@ -78,7 +79,7 @@ def _flavor(subject: Subject) -> dict[str, object]:
         "input_metric": _METRIC[certificate.relation].format(unit=unit),
         "bound_on_input_distance": f"one person, of whose records at most {rows} count" if certificate.unit == "person" else "1",
         "output_measure": "max divergence" if pure else "smoothed max divergence",
-        "bound_on_output_distance": f"epsilon = {subject.epsilon:g}" + ("" if pure else f", delta = {certificate.delta:g}"),
+        "bound_on_output_distance": bound + (" (the fit alone)" if subject.alone else ""),
         "data_domain": f"tables with {certificate.record['shape']['d']} bounded encoded columns",
         "unprotected_quantities": free + ("" if nominal else ", and the number of records"),
     }
@@ -90,7 +91,7 @@ def _loss(subject: Subject) -> dict[str, object]:
     return {
         "privacy_unit": "user-level" if person else "record-level",
         "privacy_unit_description": "one person with all their counted records" if person else "one row of the table",
-        "privacy_parameters": {"epsilon": subject.epsilon, "delta": certificate.delta},
+        "privacy_parameters": {"epsilon": subject.epsilon, "delta": subject.delta},
         "privacy_parameters_description": certificate.statement + _with_profile(subject),
     }
 

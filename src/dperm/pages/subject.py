@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from decimal import ROUND_CEILING, Context, Decimal
 from typing import Any
 
 import numpy as np
@@ -23,15 +24,27 @@ _MONTHS = (
 
 @dataclass(frozen=True)
 class Earlier:
-    """What was paid before a fit to find its bounds and levels, and what both cost together; each an ε, at the fit's δ."""
+    """What was paid before a fit to find its bounds and levels, and what both cost together, each an ε.
+
+    That of both is at the fit's δ, or at `delta` where the profile has a larger one. `apart` says that there is no sum of both:
+    `together` is then the fit alone.
+    """
 
     found: float
     fit: float
     together: float
+    delta: float | None = None
+    seeded: bool = False  # the noise of the profile
+    apart: str = ""
 
     @property
     def words(self) -> str:
-        return f"{self.fit:.3g} for the fit, {self.found:.3g} for bounds and levels, {self.together:.4g} together"
+        if self.apart:
+            text = f"{upward(self.fit)} for the fit; {self.apart}"
+        else:
+            text = f"{self.fit:.3g} for the fit, {self.found:.3g} for bounds and levels, {upward(self.together)} together"
+            text += "" if self.delta is None else f" at δ = {self.delta:g}"
+        return text + ("; NOT PRIVATE: the noise of the profile was seeded" if self.seeded else "")
 
 
 @dataclass(frozen=True)
@@ -54,6 +67,22 @@ class Subject:
     def epsilon(self) -> float:
         """Of everything that is on the page."""
         return self.certificate.epsilon if self.earlier is None else self.earlier.together
+
+    @property
+    def delta(self) -> float:
+        """Of everything that is on the page."""
+        wider = None if self.earlier is None else self.earlier.delta
+        return self.certificate.delta if wider is None else wider
+
+    @property
+    def seeded(self) -> bool:
+        """Whether anything on the page had reproducible noise."""
+        return self.certificate.noise == "seeded" or (self.earlier is not None and self.earlier.seeded)
+
+    @property
+    def alone(self) -> bool:
+        """Whether ε and δ are those of the fit, and a profile that is on the page too could not be added."""
+        return self.earlier is not None and bool(self.earlier.apart)
 
     @property
     def problem(self) -> Problem:
@@ -134,6 +163,18 @@ def from_certificate(certificate: Certificate, *, date: str | None = None) -> Su
     ledger = certificate.record.get("ledger")
     entry: Mapping[str, object] = ledger["entry"] if isinstance(ledger, Mapping) else {}
     return Subject(certificate, data=str(entry.get("dataset", "")), date=date or str(entry.get("time", ""))[:10] or today())
+
+
+def upward(epsilon: float) -> str:
+    """In four digits and never understated; a number of at most six digits, as people declare it, stays as it is.
+
+    >>> upward(1.0), upward(1.5), upward(1.23411111), upward(0.99999999)
+    ('1', '1.5', '1.235', '1')
+    """
+    short = f"{epsilon:.6g}"
+    if float(short) == epsilon:
+        return short
+    return f"{float(Context(prec=4, rounding=ROUND_CEILING).create_decimal(Decimal(epsilon))):g}"
 
 
 def day(date: str) -> str:
