@@ -304,4 +304,4 @@ def test_plan_says_which_n_or_epsilon_is_needed():
     found = json.loads(text)
     assert found["sample_size"]["gradient"] > 1 and 0 < found["epsilon_needed"]["gradient"] < 1
     code, message = run("plan", "--d", 10)
-    assert code == 2 and "--n and --epsilon" in message
+    assert code == 2 and "found no --n" in message and "--d 20" in message
