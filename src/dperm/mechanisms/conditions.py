@@ -36,7 +36,8 @@ def check_options(
             raise ValueError(f"Expected {label} in {tuple(filter(None, allowed))}, found {word!r}.")
     given = {label: getattr(mechanism, label) for label in (*positive, *whole, *parts)}
     for label, number in given.items():
-        if number is None and getattr(type(mechanism), label, None) is None:
+        unstated = getattr(mechanism, "UNSTATED", NOTHING)  # what records of older versions mean, which may be None
+        if number is None and unstated.get(label, getattr(type(mechanism), label, None)) is None:
             continue
         if number is None or isinstance(number, bool):
             raise ValueError(f"Expected a number for {label}, found {number!r}. Leave it out to take the default.")
