@@ -38,15 +38,14 @@ def test_every_additive_or_whitened_mechanism_and_relation_has_a_pair() -> None:
 def test_a_pair_uses_much_of_its_claim_and_no_more(case: Case) -> None:
     """A third of μ² at least, as a mean of four runs; noise halved in the descent, or anywhere that matters, would pass μ².
 
-    With Λ of such a transcript some 250 fits of each table prove a quarter of the claimed μ or more. Least squares moves by what
-    a noisy size leaves, 0.19 of μ² at the least that was seen; `test_least_squares.py` has its halved noise.
+    With Λ of such a transcript some 250 fits of each table prove a quarter of the claimed μ or more.
     """
     plan = case.build().fit(*case.data).plan_
     if case.method.startswith("additive"):  # the line alone would say nothing of curves
         assert "marginals" in [stage.name for stage in plan.stages]
     claim = plan.guarantee
     found = energies(case)
-    assert np.mean(found) > claim.mu**2 / (12 if case.method == "least-squares" else 3)
+    assert np.mean(found) > claim.mu**2 / 3
     assert max(found) <= claim.mu**2 * (1 + 1e-3)
 
 

@@ -62,16 +62,19 @@ def test_the_state_after_the_line_has_the_covariance_of_the_descent() -> None:
     np.testing.assert_allclose(noise.state_noise(curvature, steps, step), np.einsum("kaj,kbj->abj", states, states))
 
 
-@pytest.mark.parametrize("kind", ["numbers", "classes"])
+@pytest.mark.parametrize("kind", ["numbers", "numbers of 0.4.0", "classes"])
 def test_bands_hold_what_noise_does_to_a_curve(kind: str) -> None:
-    """Forty fits of the same rows. Bands of numbers are on the safe side (their curvature is that of the residuals before the
-    curves): what moves is a third of what they allow, of classes about all of it. Halved bands are found by that share, and
-    bands of four times the width by what a quarter of a band holds."""
+    """Forty fits of the same rows. Halved bands hold too few cells by the rule of 0.4.0 and for classes. Bands of careful numbers
+    are on the safe side (their curvature is that of the residuals before the curves): what moves is a third of what they allow,
+    and that share finds their halved bands. Bands of four times the width are found by what a quarter of a band holds."""
     X, y = rows()
     sure, fits = slice(24, 232), []
     for seed in range(40):
         if kind == "numbers":
             model: Any = regressor(random_state=seed).fit(X, y)
+        elif kind == "numbers of 0.4.0":
+            own = Additive(curved=(0, 1, 2), kinds=("numeric",) * 3, careful=False)
+            model = regressor(random_state=seed, method=own).fit(X, y)
         else:
             labels = (y > 0).astype(int)
             model = dperm.GAMClassifier(2.0, bounds=(-3, 3), classes=[0, 1], random_state=seed).fit(X, labels)
@@ -83,8 +86,9 @@ def test_bands_hold_what_noise_does_to_a_curve(kind: str) -> None:
     moved = np.abs(values - values.mean(axis=0))[:, :, sure]
     assert np.mean(moved <= reach[:, :, sure]) > 0.95 and np.mean(moved <= reach[:, :, sure] / 4) < 0.8
     share = 1.96 * np.sqrt(np.mean(moved**2, axis=(0, 2))) / np.mean(reach[:, :, sure], axis=(0, 2))  # .31 to .39, .75 to 1.13
-    lowest, highest = (0.25, 0.55) if kind == "numbers" else (0.65, 1.3)
+    lowest, highest = {"numbers": (0.25, 0.55), "numbers of 0.4.0": (0.3, 0.7), "classes": (0.65, 1.3)}[kind]
     assert np.all((share > lowest) & (share < highest)), share
+    assert kind == "numbers" or np.mean(moved <= reach[:, :, sure] / 2) < 0.95
 
 
 def test_products_of_columns_cost_nothing_and_correlations_widen_bands() -> None:
