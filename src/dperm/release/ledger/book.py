@@ -13,13 +13,12 @@ an altered or removed row by itself, and a tail that was cut off (or a chain wri
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import hmac
 import json
 import secrets
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,13 +26,13 @@ from typing import cast
 
 from dperm.privacy import RELATIONS
 from dperm.privacy.filters import Cost, Filter
-from dperm.release.ledger.check import APPLICATION, FORMAT, canonical, entry_hash, filter_of, problems
+from dperm.release.ledger.check import APPLICATION, FORMAT, canonical, entry_hash, filter_of, problems, stored
+from dperm.release.ledger.file import check_seen, opened, remember
 from dperm.release.ledger.refusal import why_refused
 from dperm.release.plan import UNITS, Plan
 from dperm.release.record import EntryRecord, PlanRecord, ReceiptRecord, SecretRecord
 from dperm.tables.fingerprint import digest, recognisable
 
-_WAIT = 120.0  # seconds to wait for another process that is writing
 _TABLES = """
 CREATE TABLE entries (number INTEGER PRIMARY KEY, body TEXT NOT NULL, secret TEXT NOT NULL, hash TEXT NOT NULL);
 CREATE TABLE tail (only INTEGER PRIMARY KEY CHECK (only = 1), number INTEGER NOT NULL, hash TEXT NOT NULL);
@@ -141,7 +140,7 @@ class Ledger:
         except OSError as error:
             raise ValueError(f"Expected to write {file}, found: {error.strerror}.") from error
         made = cls(file)
-        with made._connection() as connection:
+        with opened(file) as connection:
             connection.executescript(_TABLES)
             connection.execute(f"PRAGMA application_id = {APPLICATION}")
             connection.execute("BEGIN IMMEDIATE")
@@ -158,27 +157,11 @@ class Ledger:
             return cls(ledger)
         raise ValueError(f"Expected ledger= as a path or a Ledger, found {type(ledger).__name__}.")
 
-    @contextlib.contextmanager
-    def _connection(self) -> Iterator[sqlite3.Connection]:
-        try:
-            connection = sqlite3.connect(self.path, timeout=_WAIT, isolation_level=None)
-        except sqlite3.Error as error:
-            raise ValueError(f"Expected a ledger in {self.path.name}, found: {error}.") from error
-        try:
-            connection.execute("PRAGMA synchronous = EXTRA")  # committed means on disk, the journal's removal included
-            yield connection
-        except sqlite3.OperationalError as error:
-            raise ValueError(f"Expected to use the ledger {self.path.name}, found: {error}. Nothing was spent.") from error
-        except sqlite3.DatabaseError as error:
-            raise ValueError(f"Expected a ledger in {self.path.name}, found a file that is not one: {error}.") from error
-        finally:
-            connection.close()
-
     # -- reading -----------------------------------------------------------------------------------------------------
 
     def entries(self) -> list[EntryRecord]:
         """Every entry in order, parsed; each with its hash."""
-        with self._connection() as connection:
+        with opened(self.path) as connection:
             connection.execute("BEGIN")
             return self._read(connection)
 
@@ -187,10 +170,11 @@ class Ledger:
         if mark != APPLICATION:
             raise ValueError(f"Expected a ledger in {self.path.name}, found another SQLite file.")
         parsed: list[EntryRecord] = []
-        for number, text, secret, found in connection.execute("SELECT number, body, secret, hash FROM entries ORDER BY number"):
+        rows, _, reasons = stored(connection)
+        for number, text, secret, found in rows:
             try:
-                stored = {**json.loads(text), "secret": dict(json.loads(secret)), "hash": found}
-                body = cast(EntryRecord, stored)  # checked by what follows
+                held = {**json.loads(text), "secret": dict(json.loads(secret)), "hash": found}
+                body = cast(EntryRecord, held)  # checked by what follows
                 if body["kind"] == "debit":
                     _costs([body]), body["plan"]["mechanism"], body["branch"], body["noise"]
                 _keyed(body["secret"].get("salt", ""), b""), hash(body["secret"].get("fingerprint"))
@@ -199,6 +183,9 @@ class Ledger:
             parsed.append(body)
         if not parsed or parsed[0].get("format") != FORMAT:
             raise ValueError(f"Expected a ledger with format {FORMAT!r} in {self.path.name}, found none.")
+        if reasons:  # what is left of an altered file is no account of what was spent
+            raise ValueError(f"Expected the ledger {self.path.name} as it was written, found: {reasons[0]}. Nothing was spent.")
+        check_seen(self.path, [found for *_, found in rows])
         return parsed
 
     def account(self, delta: float | None = None) -> Account:
@@ -248,7 +235,7 @@ class Ledger:
         shown = data if self.data is None else self.data
         seen = _keyed(entries[0]["secret"]["salt"], digest(shown)) if recognisable(shown) else None
         cost = filter_of(entries[0]).cost(plan.events)  # may take a second: not while others wait
-        with self._connection() as connection:
+        with opened(self.path) as connection:
             connection.execute("BEGIN IMMEDIATE")
             entries = self._read(connection)
             known = {entry["secret"].get("fingerprint") for entry in entries} - {None}
@@ -270,11 +257,14 @@ class Ledger:
                 "noise": noise,
                 "note": note,
             }
-            return self._append(connection, entries[-1]["hash"], body, {"fingerprint": seen, "nonce": secrets.token_hex(16)})
+            sealed: SecretRecord = {"fingerprint": seen, "nonce": secrets.token_hex(16)}
+            receipt = self._append(connection, entries[-1]["hash"], body, sealed)
+        self.entries()  # under its name, before noise is drawn: the file may have been replaced while it was written
+        return receipt
 
     def admit(self, data: object) -> None:
         """Accept another form of the same people's data (other columns, another file format) for later fits."""
-        with self._connection() as connection:
+        with opened(self.path) as connection:
             connection.execute("BEGIN IMMEDIATE")
             entries = self._read(connection)
             found = _keyed(entries[0]["secret"]["salt"], digest(data))
@@ -291,6 +281,7 @@ class Ledger:
         connection.execute("INSERT INTO entries VALUES (?, ?, ?, ?)", (body["number"], text, hidden, head))
         connection.execute("UPDATE tail SET number = ?, hash = ? WHERE only = 1", (body["number"], head))
         connection.execute("COMMIT")
+        remember(self.path, head)
         return {"entry": entry, "previous": previous, "head": head}
 
     def _matches(self, head: EntryRecord, plan: Plan) -> None:

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, cast
 
 from dperm.privacy import event_from_spec
 from dperm.privacy.filters import Cost, CostRecord, Filter
+from dperm.release.ledger.file import opened
 from dperm.release.record import EntryRecord
 
 if TYPE_CHECKING:
     from dperm.release.ledger.book import Ledger
 
 FORMAT = "dperm-ledger/1"
+Row = tuple[int, str, str, str]  # number, body, secret, hash
 APPLICATION = 0x64706C31  # "dpl1", so that another SQLite file is not taken for a ledger
 
 
@@ -40,19 +42,15 @@ def problems(
 ) -> list[str]:
     """Every reason not to trust the file; empty when all agrees."""
     try:
-        with ledger._connection() as connection:
+        with opened(ledger.path) as connection:
             connection.execute("BEGIN")
             if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION:
                 return ["this is another SQLite file, not a ledger"]
             damage = [str(row[0]) for row in connection.execute("PRAGMA integrity_check") if row[0] != "ok"]
-            rows = connection.execute("SELECT number, body, secret, hash FROM entries ORDER BY number").fetchall()
-            tail = connection.execute("SELECT number, hash FROM tail").fetchall()
+            rows, bodies, reasons = stored(connection)
     except (ValueError, sqlite3.Error) as error:
         return [f"the file does not open as a ledger: {error}"]
-    reasons = [f"the file is damaged: {text}" for text in damage]
-    bodies = _chain(rows, reasons)
-    if not rows or tail != [(rows[-1][0], rows[-1][3])]:
-        reasons.append("the last entries are cut off: the file's own mark of its end names another entry")
+    reasons = [f"the file is damaged: {text}" for text in damage] + reasons
     if reasons or not bodies:
         return reasons or ["the ledger has no entries"]
     _replay(bodies, reasons, allow_seeded)
@@ -64,7 +62,18 @@ def problems(
     return reasons
 
 
-def _chain(rows: Sequence[tuple[int, str, str, str]], reasons: list[str]) -> list[EntryRecord]:
+def stored(connection: sqlite3.Connection) -> tuple[list[Row], list[EntryRecord], list[str]]:
+    """Rows as they are stored, the entries in them, and every reason why they are not what was written, end included."""
+    rows = connection.execute("SELECT number, body, secret, hash FROM entries ORDER BY number").fetchall()
+    tail = connection.execute("SELECT number, hash FROM tail").fetchall()
+    reasons: list[str] = []
+    bodies = _chain(rows, reasons)
+    if not rows or tail != [(rows[-1][0], rows[-1][3])]:
+        reasons.append("the last entries are cut off: the file's own mark of its end names another entry")
+    return rows, bodies, reasons
+
+
+def _chain(rows: Sequence[Row], reasons: list[str]) -> list[EntryRecord]:
     previous = ""
     bodies: list[EntryRecord] = []
     for place, (number, text, secret, found) in enumerate(rows):

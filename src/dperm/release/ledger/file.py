@@ -1,0 +1,60 @@
+"""The file of a ledger: how it is opened, and what this process has seen in it.
+
+A database is safe under one name only. The journal that undoes a half-written entry stands beside the *name* under which the
+file was opened: with two names (hard links) a crash under one, an entry under the other and a look under the first again would
+undo the entry. Links of the other kind are followed to the one name, and do no harm.
+
+What a process has seen, it can miss: an older copy that is put back, or another file in the place, lacks the last entry that was
+written from here. Over several processes only certificates can tell (`dperm.release.ledger.check`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+WAIT = 120.0  # seconds to wait for another process that is writing
+_SEEN: dict[Path, str] = {}  # the hash of the last entry that this process wrote, by file
+
+
+@contextlib.contextmanager
+def opened(path: Path) -> Iterator[sqlite3.Connection]:
+    """A connection to the ledger; errors of SQLite in our words."""
+    try:
+        names = path.stat().st_nlink
+    except OSError as error:
+        raise ValueError(f"Expected a ledger at {path}, found: {error.strerror}. Nothing was spent.") from error
+    if names > 1:
+        raise ValueError(
+            f"Expected one name for the ledger {path.name}, found several (hard links): after a crash an entry could be lost "
+            "between them. Keep one name and copy the file, or use symbolic links. Nothing was spent."
+        )
+    try:
+        connection = sqlite3.connect(path, timeout=WAIT, isolation_level=None)
+    except sqlite3.Error as error:
+        raise ValueError(f"Expected a ledger in {path.name}, found: {error}.") from error
+    try:
+        connection.execute("PRAGMA synchronous = EXTRA")  # committed means on disk, the journal's removal included
+        yield connection
+    except sqlite3.OperationalError as error:
+        raise ValueError(f"Expected to use the ledger {path.name}, found: {error}. Nothing was spent.") from error
+    except sqlite3.DatabaseError as error:
+        raise ValueError(f"Expected a ledger in {path.name}, found a file that is not one: {error}.") from error
+    finally:
+        connection.close()
+
+
+def remember(path: Path, head: str) -> None:
+    """This process wrote the entry with this hash."""
+    _SEEN[path.resolve()] = head
+
+
+def check_seen(path: Path, hashes: Collection[str]) -> None:
+    """Refuse a file that lacks what this process wrote into it."""
+    if _SEEN.get(path.resolve(), "") not in ("", *hashes):
+        raise ValueError(
+            f"Expected the entries of ledger {path.name} that this process wrote, found the last one gone: an older copy or "
+            "another file was put in its place. Put the newest file back. Nothing was released."
+        )
