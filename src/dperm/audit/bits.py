@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-Vector = NDArray[np.float64]
+from dperm.problem.arrays import Vector
 
 
 def spacing_exponent(values: ArrayLike) -> Vector:

@@ -8,17 +8,14 @@ swapped; a μ-GDP one has Φ⁻¹(1 - FPR) - Φ⁻¹(FNR) ≤ μ. Upper confiden
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import betaincinv, ndtri
 from scipy.stats import binom
 
-if TYPE_CHECKING:
-    from dperm.privacy import Guarantee
-
-Vector = NDArray[np.float64]
+from dperm.privacy import Guarantee
+from dperm.problem.arrays import Vector
 
 
 def check_levels(delta: float, confidence: float) -> None:

@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 import dperm.estimators as estimators
 from dperm.audit.transcript import Fitted, Fitting, Seen, gathered, released_numbers, transcript
@@ -27,9 +26,9 @@ from dperm.mechanisms.gradient import Gradient
 from dperm.mechanisms.hypotheses.classes import Thresholds
 from dperm.mechanisms.registry import mechanism_from_spec
 from dperm.privacy import RELATIONS
+from dperm.problem.arrays import Vector
 from dperm.release.plan import MECHANISMS, Outcome, Target
 
-Vector = NDArray[np.float64]
 N = 12
 EPSILON, DELTA = 6.0, 1e-2  # loose enough that some hundred fits see much of it, tight enough that an error shows
 FEWER_STEPS: dict[str, dict[str, object]] = {

@@ -9,13 +9,12 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from dperm.audit.quadrature import Density
+from dperm.problem.arrays import Vector
 from dperm.problem.losses.base import Loss
 
-Vector = NDArray[np.float64]
 _REACH = 9.0  # standard deviations kept on each side; a Gaussian leaves 2e-19 outside
 _LOG_ROOT = 0.5 * math.log(2 * math.pi)
 

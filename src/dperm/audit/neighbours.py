@@ -10,11 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from dperm.problem import DataBounds
+from dperm.problem.arrays import Vector
 
-Vector = NDArray[np.float64]
 Data = tuple[Vector, Vector]
 Measure = Callable[[Data, Data], float]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
-Vector = NDArray[np.float64]
+from dperm.problem.arrays import Vector
+
 FAR = 60.0  # a coefficient beyond this counts as infinite: the objective has no minimiser there
 
 

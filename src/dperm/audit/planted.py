@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dperm.audit.objective import chaudhuri_calibration, minimise
 from dperm.audit.repeated import repeated
@@ -22,6 +21,7 @@ from dperm.mechanisms.gradient import Gradient
 from dperm.mechanisms.schedule import Descent
 from dperm.privacy import GDP, ApproxDP, Guarantee, PureDP, gaussian_mu
 from dperm.problem import DataBounds, Interval, LogisticLoss, Problem, Ridge, SquaredLoss
+from dperm.problem.arrays import Vector
 from dperm.release.asks import Close, Open, Program, See, Sum
 from dperm.release.noise import SecureNoise, gamma_norm_vector
 from dperm.release.plan import Plan, Shape, Target
@@ -29,7 +29,6 @@ from dperm.rows.base import Block, Rows, TermView, sum_step
 from dperm.terms.affine import Features
 from dperm.terms.gradient import GradientTerm
 
-Vector = NDArray[np.float64]
 Data = tuple[Vector, Vector]
 CONFIDENCE = 0.999
 

@@ -16,15 +16,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-if TYPE_CHECKING:
-    from dperm.privacy import Guarantee
+from dperm.privacy import Guarantee
+from dperm.problem.arrays import Vector
 
-Vector = NDArray[np.float64]
 Box = tuple[tuple[float, float], ...]
 OneColumn = tuple[Vector, Vector]  # x and y of one-dimensional data
 D = TypeVar("D")

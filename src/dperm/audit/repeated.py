@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dperm.problem import Problem
+from dperm.problem.arrays import Vector
 from dperm.release.noise import Noise, noise_source
-from dperm.release.plan import Plan, Shape, Target
+from dperm.release.plan import Mechanism, Plan, Shape, Target
 from dperm.rows import MemoryRows
 from dperm.walk.fitting import execute, plan
-
-if TYPE_CHECKING:
-    from dperm.release.plan import Mechanism
-
-Vector = NDArray[np.float64]
 
 
 def repeated(

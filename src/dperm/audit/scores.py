@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from dperm.audit.bounds import claimed_profile, epsilon_from_rates, limits, mu_lower, profile_gap
 from dperm.privacy import Guarantee
+from dperm.problem.arrays import Vector
 
-Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 ScoreFunction = Callable[[Matrix], Vector]
 Fit = Callable[[Matrix, Matrix], ScoreFunction]

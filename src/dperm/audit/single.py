@@ -20,12 +20,12 @@ from numpy.typing import ArrayLike, NDArray
 from dperm.audit.bounds import check_levels, one_run_epsilon, one_run_tail
 from dperm.audit.trials import coefficients
 from dperm.problem import Problem
+from dperm.problem.arrays import Vector
 from dperm.release.driver import run, watching
 from dperm.release.noise import Noise, noise_source
 from dperm.release.plan import Mechanism, Shape, Target
 from dperm.rows import MemoryRows
 
-Vector = NDArray[np.float64]
 Null = tuple[ArrayLike, ArrayLike] | str
 
 

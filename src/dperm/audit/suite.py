@@ -17,16 +17,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dperm.audit.cases import Case, estimator_cases, interval_cases, mechanism_cases
 from dperm.audit.transcript import Fitted
 from dperm.audit.trials import Distinguished, distinguish
 from dperm.privacy import GDP, Guarantee
+from dperm.problem.arrays import Vector
 
 __all__ = ["FAMILY", "Case", "Result", "estimator_cases", "interval_cases", "mechanism_cases", "run_suite"]
 
-Vector = NDArray[np.float64]
 LEAST, MOST = 120, 2000  # below some hundred fits not even perfect separation refutes a claim at the confidence of a whole table
 OUT_OF_TIME = "not run: out of time"
 FAMILY = 0.01  # chance that any correct row of one run of the suite is accused

@@ -13,21 +13,16 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dperm.problem.arrays import Vector
 from dperm.release.driver import Drawn, watching
-from dperm.rows.base import sum_step
+from dperm.release.plan import Plan
+from dperm.rows.base import Rows, sum_step
 from dperm.terms.gradient import SampledTerm
-
-if TYPE_CHECKING:
-    from dperm.release.plan import Plan
-    from dperm.rows.base import Rows
-    from dperm.walk.claims import Claim
-
-Vector = NDArray[np.float64]
+from dperm.walk.claims import Claim
 
 
 @dataclass

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from typing import TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,12 +21,10 @@ from numpy.typing import NDArray
 from dperm.audit.bounds import check_levels, epsilon_lower, limits, mu_lower, profile_gap
 from dperm.audit.scores import Matrix, ScoreFunction, best_tests, candidates
 from dperm.audit.workers import Job, Progress, Rows, run_chunks
+from dperm.estimators.base import PrivateEstimator
 from dperm.privacy import ApproxDP, Guarantee, PureDP
 from dperm.words.options import spelt_out
 from dperm.words.progress import step_printer
-
-if TYPE_CHECKING:
-    from dperm.estimators.base import PrivateEstimator
 
 CHUNK = 50
 

@@ -24,7 +24,6 @@ import dataclasses
 import math
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from dperm.mechanisms.exponential.continuous import DIMENSIONS
 from dperm.mechanisms.gradient import Gradient
@@ -34,11 +33,8 @@ from dperm.mechanisms.scaled.heads import LOSSES as HEADS_LOSSES
 from dperm.mechanisms.scaled.heads import MOST as HEADS_COLUMNS
 from dperm.mechanisms.scaled.noise_ratio import expected_noise_ratio
 from dperm.problem import Problem
-from dperm.release.plan import MECHANISMS, Shape, Target
+from dperm.release.plan import MECHANISMS, Mechanism, Shape, Target
 from dperm.words.spelling import closest
-
-if TYPE_CHECKING:
-    from dperm.release.plan import Mechanism
 
 # Above it the ridge that pays for objective perturbation costs more log-loss than the clip of the gradients: measured on adult,
 # bank_full and synthetic rows (6 and 30 columns, 1,000 to 100,000 rows, both relations, ε from 0.1 to 3).

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from dperm.estimators.declaration import (
@@ -37,8 +38,11 @@ from dperm.problem import (
     Ridge,
     WholeSpace,
 )
-from dperm.problem.arrays import dense, is_sparse
-from dperm.release.plan import MECHANISMS, Plan
+from dperm.problem.arrays import Matrix, dense, is_sparse
+from dperm.release.driver import Progress
+from dperm.release.ledger.book import LedgerPlace
+from dperm.release.plan import MECHANISMS, Mechanism, Plan
+from dperm.rows.base import Rows
 from dperm.rows.labelled import LabelRule, RowRule
 from dperm.rows.memory import MemoryRows
 from dperm.tables.cells import numbers
@@ -50,15 +54,6 @@ from dperm.tables.tables import cells, column_names, is_table
 from dperm.walk.fitting import Release
 from dperm.words.notices import repeated_fits, speak
 from dperm.words.progress import step_printer
-
-if TYPE_CHECKING:
-    from sklearn.utils import Tags
-
-    from dperm.problem.arrays import Matrix
-    from dperm.release.driver import Progress
-    from dperm.release.ledger.book import LedgerPlace
-    from dperm.release.plan import Mechanism
-    from dperm.rows.base import Rows
 
 INTERCEPT = 1.0
 

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.metrics import d2_tweedie_score
+from sklearn.utils import Tags
 
 from dperm.estimators.base import PrivateEstimator
 from dperm.estimators.declaration import Declaration
 from dperm.estimators.saving import Extra
 from dperm.problem import Interval
-from dperm.rows.labelled import LabelRule, RowRule, Vector
+from dperm.problem.arrays import Vector
+from dperm.rows.labelled import LabelRule, RowRule
 from dperm.tables.cells import numbers
-
-if TYPE_CHECKING:
-    from sklearn.utils import Tags
 
 LOWEST = -12.0  # rates below y_max·e^-12 are as good as none
 

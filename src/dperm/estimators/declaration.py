@@ -17,7 +17,7 @@ from dperm.choose.table import choose
 from dperm.estimators.declared import check_declared
 from dperm.inference.outlook import Outlook, outlook
 from dperm.problem import Interval, Problem
-from dperm.release.plan import Plan, Shape, Target
+from dperm.release.plan import Mechanism, Plan, Shape, Target
 from dperm.tables.encoding import Encoding
 from dperm.walk.fitting import Release, check_noise, fit, plan
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from dperm.estimators.base import PrivateEstimator
     from dperm.release.driver import Progress
     from dperm.release.ledger.book import LedgerPlace
-    from dperm.release.plan import Mechanism
     from dperm.rows.base import Rows
 
 

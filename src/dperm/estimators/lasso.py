@@ -15,12 +15,11 @@ from dperm.mechanisms.schedule import MOMENTUM, schedule
 from dperm.privacy import gaussian_mu, kappa
 from dperm.problem import DataBounds, Interval, Loss, NoRegularizer, Problem, Regularizer, SquaredLoss
 from dperm.problem import Lasso as LassoPenalty
-from dperm.release.plan import Shape
+from dperm.release.plan import Mechanism, Shape
 
 if TYPE_CHECKING:
     from scipy import sparse
 
-    from dperm.release.plan import Mechanism
 
 PROXIMAL = Gradient(momentum=MOMENTUM, output="last")  # an average of sparse iterates would not be sparse
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
+from sklearn.utils import Tags
 
 from dperm.estimators.declaration import Declaration, before_rows, declared_unit, target_of
 from dperm.estimators.declared import check_declared, check_lists
@@ -15,7 +16,9 @@ from dperm.estimators.showing import Shown
 from dperm.mechanisms.exponential.quantile import QuantileExponential
 from dperm.mechanisms.mean import Mean
 from dperm.problem import DataBounds, Interval, Loss, Problem, QuantileLoss, SquaredLoss
-from dperm.release.plan import Plan, Shape
+from dperm.release.ledger.book import LedgerPlace
+from dperm.release.plan import Mechanism, Plan, Shape
+from dperm.rows.base import Rows
 from dperm.rows.memory import MemoryRows
 from dperm.rows.spark import SparkRows
 from dperm.rows.spark_made import SparkTable
@@ -24,13 +27,6 @@ from dperm.tables.declared import declared_bounds
 from dperm.tables.encoding import LEAST, MOST
 from dperm.tables.persons import person_column, person_weights
 from dperm.tables.tables import is_table
-
-if TYPE_CHECKING:
-    from sklearn.utils import Tags
-
-    from dperm.release.ledger.book import LedgerPlace
-    from dperm.release.plan import Mechanism
-    from dperm.rows.base import Rows
 
 NO_LABELS = Interval(0.0, 0.0)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, overload
+from typing import ClassVar, overload
 
 import numpy as np
 from scipy.special import expit, softmax
@@ -12,9 +12,7 @@ from dperm.estimators.classifier import PrivateClassifier
 from dperm.inference.intervals import probability_intervals, score_interval
 from dperm.mechanisms.objective.mechanism import Objective
 from dperm.problem import LogisticLoss, Loss, MultinomialLoss
-
-if TYPE_CHECKING:
-    from dperm.release.plan import Mechanism
+from dperm.release.plan import Mechanism
 
 INFORMATION_SHARE = 0.2  # of μ²: the fit keeps 89 % of its μ, and the matrix stands out of its noise for n·μ in the hundreds
 

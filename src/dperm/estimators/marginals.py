@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dperm.mechanisms.scaled.additive_poisson import additive_of
+from dperm.problem.arrays import Vector
 from dperm.tables.encoding import Encoding
 from dperm.terms.additive import CELLS, PLACES
 from dperm.walk.fitting import Release
-
-Vector = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

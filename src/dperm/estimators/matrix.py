@@ -9,12 +9,11 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_array, validate_data
 
 from dperm.estimators.declared import fewest_rows
-from dperm.problem.arrays import is_sparse
+from dperm.problem.arrays import Matrix, is_sparse
 from dperm.tables.tables import is_table, parsed
 
 if TYPE_CHECKING:
     from dperm.estimators.base import PrivateEstimator
-    from dperm.problem.arrays import Matrix
 
 
 def read_matrix(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from scipy.special import softmax
@@ -15,12 +15,10 @@ from dperm.mechanisms.network import Network
 from dperm.mechanisms.registry import mechanism_of_plan
 from dperm.problem import Interval, Loss, MultinomialLoss
 from dperm.problem.arrays import dense
+from dperm.release.plan import Mechanism
 from dperm.tables.labels import declared_classes
 from dperm.terms.network import Inputs, Layout, RowMap
 from dperm.walk.fitting import Release
-
-if TYPE_CHECKING:
-    from dperm.release.plan import Mechanism
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

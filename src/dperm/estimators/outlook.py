@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import TYPE_CHECKING, NotRequired, TypedDict, cast
+from typing import NotRequired, TypedDict, cast
 
 from dperm.choose.expected import expected_loss
 from dperm.choose.odds import Odds, odds, odds_sentence
@@ -27,11 +27,8 @@ from dperm.estimators.declaration import Declaration, before_rows
 from dperm.mechanisms.scaled.inference import ScaledInference
 from dperm.mechanisms.scaled.inference_outlook import widths
 from dperm.mechanisms.scaled.noise_ratio import expected_noise_ratio
-from dperm.release.plan import Plan
+from dperm.release.plan import Mechanism, Plan
 from dperm.words.spelling import closest
-
-if TYPE_CHECKING:
-    from dperm.release.plan import Mechanism
 
 LINEAR = ("LogisticRegression", "LinearSVC", "LinearRegression", "Ridge", "HuberRegressor")
 BOUNDED = (*LINEAR, "QuantileRegressor", "PoissonRegressor")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, overload
+from typing import ClassVar, overload
 
 import numpy as np
 
@@ -13,11 +13,8 @@ from dperm.inference.intervals import score_interval
 from dperm.mechanisms.scaled.inference import ScaledInference
 from dperm.mechanisms.scaled.poisson import ScaledPoisson
 from dperm.problem import Interval, Loss, PoissonLoss
-from dperm.release.plan import Shape, Target
+from dperm.release.plan import Mechanism, Shape, Target
 from dperm.walk.fitting import Release
-
-if TYPE_CHECKING:
-    from dperm.release.plan import Mechanism
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

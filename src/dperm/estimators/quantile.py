@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from sklearn.metrics import d2_pinball_score
 
 from dperm.estimators.linear import PrivateRegressor
 from dperm.problem import Loss, QuantileLoss
-
-if TYPE_CHECKING:
-    from dperm.release.plan import Mechanism
+from dperm.release.plan import Mechanism
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

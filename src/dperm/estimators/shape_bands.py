@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dperm.estimators.saving import ShapesRecord
 from dperm.mechanisms.scaled.shape_noise import NORMAL, shape_noise
+from dperm.problem.arrays import Vector
 from dperm.release.record import CertificateRecord
 from dperm.tables.packed import unpacked
 from dperm.terms.additive import CELLS
 from dperm.walk.fitting import rebuilt_plan
-
-Vector = NDArray[np.float64]
 
 
 def noise_of(record: CertificateRecord) -> Vector | None:

@@ -8,16 +8,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dperm.mechanisms.scaled.shape_noise import crowded
+from dperm.problem.arrays import Vector
 from dperm.words.spelling import closest
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Vector = NDArray[np.float64]
 LINE, BARS = "#1f5fa8", "#b9c4d0"
 TOGETHER = 8  # cells of the marginal in one bar: single ones show little but their noise
 FOOT = 0.25  # of a panel's height, for the bars

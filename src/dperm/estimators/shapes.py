@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,16 +23,13 @@ from dperm.mechanisms.scaled.additive_poisson import AdditivePoisson, additive_o
 from dperm.mechanisms.scaled.smoothness import shape_values
 from dperm.pages.subject import subject_of
 from dperm.problem.arrays import is_sparse
-from dperm.release.plan import MECHANISMS
+from dperm.release.plan import MECHANISMS, Mechanism
 from dperm.rows.base import Block
 from dperm.rows.gaps import Filling
 from dperm.tables.encoding import Encoding
 from dperm.tables.schema import Schema
 from dperm.terms.additive import CELLS, PLACES, cell_numbers
 from dperm.walk.fitting import Release
-
-if TYPE_CHECKING:
-    from dperm.release.plan import Mechanism
 
 
 class Shapes(PrivateEstimator):

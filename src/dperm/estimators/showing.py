@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dperm.estimators.declaration import declared_unit
 from dperm.inference.intervals import summary
-from dperm.inference.table import estimates, facts_of
+from dperm.inference.table import Estimates, estimates, facts_of
 from dperm.pages.page import write_report
 from dperm.walk.certificate import Certificate
 from dperm.words.display import box, budget_chips
@@ -19,7 +19,6 @@ from dperm.words.display import box, budget_chips
 if TYPE_CHECKING:
     from dperm.estimators.base import PrivateEstimator
     from dperm.inference.summary import Summary
-    from dperm.inference.table import Estimates
 
 
 class Shown:

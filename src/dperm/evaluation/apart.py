@@ -20,7 +20,7 @@ from dperm.evaluation.metrics import Context, answers, counts, regression
 from dperm.evaluation.plan import Decided, Question
 from dperm.evaluation.ratio import known, share
 from dperm.evaluation.terms import grid_edges
-from dperm.release.plan import Vector
+from dperm.problem.arrays import Vector
 from dperm.release.record import GroupsRecord, Known, Score, ThresholdRecord
 
 END = " by group"  # of the names of stages that sum every group apart

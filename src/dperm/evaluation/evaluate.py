@@ -15,11 +15,12 @@ import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Unpack
+from typing import ClassVar, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dperm.estimators.base import PrivateEstimator
 from dperm.estimators.search import PrivateGridSearch
 from dperm.evaluation.first import FORMAT as FIRST
 from dperm.evaluation.first import plan_first, record_first
@@ -37,9 +38,6 @@ from dperm.walk.claims import Claim, differences, noise_again, plain
 from dperm.walk.fitting import execute
 from dperm.walk.options import Spending, check_nominal, spends, spent_target
 from dperm.words.notices import scores_of_rows
-
-if TYPE_CHECKING:
-    from dperm.estimators.base import PrivateEstimator
 
 FORMAT, UNBOUND = "dperm-evaluation/3", "dperm-evaluation/2"
 

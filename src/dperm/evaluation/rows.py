@@ -11,7 +11,8 @@ from scipy.special import expit
 from dperm.estimators.base import PrivateEstimator
 from dperm.estimators.counts import CountTarget
 from dperm.evaluation.plan import BINS, Question
-from dperm.evaluation.terms import Vector, tidy
+from dperm.evaluation.terms import tidy
+from dperm.problem.arrays import Vector
 from dperm.tables.cells import column, numbers, truth
 from dperm.tables.column import Column
 from dperm.tables.labels import classify, label_column

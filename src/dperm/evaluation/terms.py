@@ -41,11 +41,11 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dperm.problem.arrays import Vector
 from dperm.rows.base import Block
 from dperm.rows.exact import Counted, whole
 from dperm.terms.statistics import present
 
-Vector = NDArray[np.float64]
 OCTAVES = 40  # half-octave bins of a histogram of sizes: from the top down to a millionth of it
 GRID = 256  # cells of the first look at the probabilities
 WITHIN = 0.2  # weight of a probability's place inside its bin

@@ -34,8 +34,7 @@ from dperm.mechanisms.scaled.errors import Errors
 from dperm.mechanisms.scaled.inference import ScaledInference
 from dperm.mechanisms.scaled.one_step import OneStep
 from dperm.problem import Problem
-from dperm.problem.arrays import is_sparse
-from dperm.release.plan import Vector
+from dperm.problem.arrays import Vector, is_sparse
 from dperm.tables.encoding import Encoding
 from dperm.words.wording import printable
 

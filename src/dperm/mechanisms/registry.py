@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
-from dperm.release.plan import MECHANISMS, MOST_RELEASES, Plan
-
-if TYPE_CHECKING:
-    from dperm.release.plan import Mechanism
+from dperm.release.plan import MECHANISMS, MOST_RELEASES, Mechanism, Plan
 
 Kind = TypeVar("Kind")
 

@@ -15,18 +15,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dperm.pages.charts import number
 from dperm.pages.subject import Subject
 from dperm.problem import specs
+from dperm.problem.arrays import Vector
 from dperm.release.plan import MECHANISMS
 from dperm.tables.encoding import Encoding
 from dperm.terms.affine import Features
 from dperm.terms.moments import smat
 from dperm.terms.statistics import SquareSum
-
-Vector = NDArray[np.float64]
 
 CLEAR = 4.0  # a sum of squares this many times its noise tells a column's spread
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from dperm.problem import Problem
-from dperm.release.plan import Vector
+from dperm.problem.arrays import Vector
 from dperm.tables.encoding import Encoding
 from dperm.tables.packed import unpacked
 from dperm.walk.certificate import Certificate

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     import numpy as np
+    from numpy.typing import NDArray
     from scipy import sparse
     from typing_extensions import TypeIs
 
+Vector: TypeAlias = "NDArray[np.float64]"  # of any shape
 # Rows as tables and engines hold them: dense, or compressed by rows.
 Matrix: TypeAlias = "np.ndarray | sparse.csr_array"
 

@@ -19,16 +19,15 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from dperm.problem.arrays import Vector
 from dperm.profiles import terms as of
 from dperm.profiles.plan import Found, decide, noise_of, numbers_of, numeric, term_of
 from dperm.profiles.question import Question
 from dperm.release.plan import Plan, Released
 from dperm.release.record import ColumnRecord, FoundRecord, Known, QuantileRecord, Score, Unknown
 
-Vector = NDArray[np.float64]
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 FAR = 20.0  # deviations of noise that S₀ must have for a spread: second-order terms are then below a tenth of the bar
 LOOK_NAMES = ("missing", "number", "truth value", "date", "text")

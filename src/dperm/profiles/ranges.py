@@ -12,14 +12,13 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dperm.problem.arrays import Vector
 from dperm.profiles.question import Asked, is_wide
 from dperm.profiles.terms import Scale
 from dperm.tables.scale import OCTAVES, SMALLEST
 from dperm.terms.ranges import CELLS, coarse_ranges, outermost, tight_ranges
 
-Vector = NDArray[np.float64]
 HIDDEN = 0.1  # share of the rows that may be cut off because noise hides them
 UNSURE = 2.0  # deviations of noise
 

@@ -29,6 +29,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dperm.problem.arrays import Vector
 from dperm.rows.base import Block
 from dperm.rows.exact import Counted, whole
 from dperm.tables.looks import DATE, MISSING, NUMBER, TRUTH, WORD
@@ -36,7 +37,6 @@ from dperm.tables.scale import OCTAVES, stored
 from dperm.terms.ranges import CELLS
 from dperm.terms.statistics import present
 
-Vector = NDArray[np.float64]
 PER_COLUMN = 3  # reading, look, level
 LOOKS = 5
 BINS = 32

@@ -19,12 +19,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dperm.problem.arrays import Vector
 from dperm.release.noise import Noise, release
 from dperm.rows.base import Rows, Term, sum_step
-
-Vector = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dperm.privacy import Event, Gaussian, Sampled
-from dperm.problem.arrays import Array, namespace
+from dperm.problem.arrays import Array, Vector, namespace
 from dperm.release.asks import Ask, Close, Decide, Draw, Open, Program, Publish, Secret, See, Solve, Sum
 from dperm.release.noise import MANY, GridNoise, Noise, gaussian_scale
 from dperm.release.plan import Outcome, Plan, Released, Stage
@@ -28,7 +27,6 @@ from dperm.rows.base import Rows, Term, one_blas_thread, sum_step
 from dperm.rows.device import to_host
 from dperm.terms.gradient import SampledTerm, person_rate
 
-Vector = NDArray[np.float64]
 Progress = Callable[[int, int], None]
 WIDE = 512  # columns from which on a decomposition between sums is worth several threads
 

@@ -9,10 +9,11 @@ from dataclasses import Field, asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar, cast
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from dperm.privacy import RELATIONS, Event, Guarantee, compose
 from dperm.problem import Problem
+from dperm.problem.arrays import Vector as Vector  # beside a plan's other words, for those who write one
 from dperm.release.record import StageRecord, TargetRecord
 from dperm.release.settings import StageSettings
 from dperm.words.display import box, budget_chips
@@ -20,7 +21,6 @@ from dperm.words.display import box, budget_chips
 if TYPE_CHECKING:
     from dperm.release.asks import Program
 
-Vector = NDArray[np.float64]
 Released = Mapping[str, ArrayLike]  # noisy answers by their stage: arrays in a run, lists in a record
 Settings = Mapping[str, Any]
 Kind = TypeVar("Kind", bound=StageSettings)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from dperm.problem.arrays import is_sparse
+from dperm.problem.arrays import Matrix, is_sparse
 from dperm.rows.base import BLOCK_ROWS
 from dperm.tables.cells import column
 from dperm.tables.fingerprint import digest
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from dask.dataframe import DataFrame
     from dask.delayed import Delayed
 
-    from dperm.problem.arrays import Matrix
 
 WHERE = "a Dask collection"
 # What a caller passes, and what a worker has of it: some raw rows, and with them their labels and weights.

@@ -12,14 +12,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dperm.problem.arrays import is_sparse
+from dperm.problem.arrays import Vector, is_sparse
 from dperm.rows.base import Block, Rows
 from dperm.rows.recoded import RecodedRows, RowView
 from dperm.tables.gaps import is_gap
-
-Vector = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

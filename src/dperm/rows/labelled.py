@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dperm.problem.arrays import Vector
 from dperm.tables.cells import codes, numbers
 from dperm.tables.schema import Schema
 
-Vector = NDArray[np.float64]
 # y → (labels, weights or None, anything else): `PrivateEstimator._labels`, or a function like it.
 LabelRule = Callable[..., tuple[Any, ...]]
 

@@ -11,12 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dperm.problem import DataBounds, FeatureMap
-from dperm.problem.arrays import Array, Matrix, is_sparse
+from dperm.problem.arrays import Array, Matrix, Vector, is_sparse
 from dperm.problem.bounds import rounding_margin
 from dperm.rows.base import BLOCK_ROWS, Block, Term, real_sum, total_counts
 from dperm.tables.cells import column, numbers
 
-Vector = NDArray[np.float64]
 # Starting threads for fewer stored numbers costs more than they save. Bits do not depend on it.
 FEW_NUMBERS = 1 << 18
 

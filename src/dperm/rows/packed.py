@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from dperm.problem.arrays import Matrix, is_sparse
+from dperm.problem.arrays import Matrix, Vector, is_sparse
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,8 +28,6 @@ CELL_BYTES = 1 << 14
 KEY_BYTES = 16
 BINARY = ("entries", "places", "counts", "values", "weight", "keys")
 SPARK_TYPES = "rows int, " + ", ".join(f"{name} binary" for name in BINARY) + ", mark bigint"
-
-Vector = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,13 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
 from dperm.problem import DataBounds, FeatureMap
+from dperm.problem.arrays import Vector
 from dperm.rows.base import Block, Rows, RowsView, Term, TermView
-
-Vector = NDArray[np.float64]
 
 
 class Recoder(Protocol):

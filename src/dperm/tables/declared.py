@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dperm.problem.arrays import Vector
 from dperm.words.spelling import closest
 
-Vector = NDArray[np.float64]
 FORMS = (
     'one pair (low, high) for all columns, one pair per column [(low, high), ...], a dict {"name": (low, high), ...}, or '
     "(lows, highs) with one number per column each"

@@ -39,7 +39,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dperm.problem.arrays import is_sparse
+from dperm.problem.arrays import Matrix, Vector, is_sparse
 from dperm.tables.declared import declared_bounds, grouped_columns, listed_columns
 from dperm.tables.gaps import GAP, with_gaps_stored
 from dperm.words.spelling import finite
@@ -47,9 +47,7 @@ from dperm.words.spelling import finite
 if TYPE_CHECKING:
     from scipy import sparse
 
-    from dperm.problem.arrays import Matrix
 
-Vector = NDArray[np.float64]
 KINDS = ("numeric", "categorical", "boolean", "sparse", "free", "private")
 RULES = ("value", "mean", "middle", "released")
 LEAST, MOST = 1e-150, 1e150  # of a width or a norm: squares and quotients of it are numbers

@@ -8,13 +8,10 @@ adds nothing to a sum of rows. Clipping a row multiplies it by a positive number
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from dperm.problem.arrays import Matrix
+from dperm.problem.arrays import Matrix
 
 GAP = -0.0
 

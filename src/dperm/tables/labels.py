@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 from sklearn.exceptions import DataConversionWarning
 
 from dperm.problem import Interval
 from dperm.tables.cells import codes, column, key, numbers, plain
+from dperm.tables.schema import Schema
 from dperm.tables.tables import columns, is_table
-
-if TYPE_CHECKING:
-    from dperm.tables.schema import Schema
 
 
 def declared_classes(classes: object, schema: Schema | None) -> np.ndarray:

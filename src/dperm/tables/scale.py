@@ -8,10 +8,8 @@ It covers every magnitude from 2⁻³² to 2³², so that rows are bounded befor
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-Vector = NDArray[np.float64]
-
+from dperm.problem.arrays import Vector
 
 OCTAVES = 64
 SMALLEST = 2.0**-32

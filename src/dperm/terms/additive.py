@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from dperm.privacy import kappa
-from dperm.problem.arrays import Matrix, is_sparse
+from dperm.problem.arrays import Matrix, Vector, is_sparse
 from dperm.rows.base import Block, Rows
 from dperm.rows.exact import Counted, Pair, whole
 from dperm.rows.gaps import Filling
@@ -33,7 +33,6 @@ from dperm.terms.gridded import DenseGrid, SparseGrid, gridded, scaled
 from dperm.terms.sparse_rows import narrowest
 from dperm.terms.statistics import ColumnHistogram, present
 
-Vector = NDArray[np.float64]
 Cells = NDArray[np.int32]
 CELLS = 256
 PLACES = CELLS + 1  # the last one is for missing cells

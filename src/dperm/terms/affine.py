@@ -10,12 +10,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dperm.problem.arrays import Matrix, dense, is_sparse
+from dperm.problem.arrays import Matrix, Vector, dense, is_sparse
 from dperm.rows.exact import FEW_COLUMNS, transposed
-
-Vector = NDArray[np.float64]
 
 SHORT_RUN = 64  # rows of a run in `tall_product`
 HALF_UNIT = {np.dtype(np.float32): 2.0**-24, np.dtype(np.float64): 2.0**-53}

@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from dperm.problem.arrays import Vector
 from dperm.rows.exact import Pair
 from dperm.terms.affine import Features
 from dperm.terms.gridded import scaled
 from dperm.terms.sparse_rows import canonical, centred_norms
 
-Vector = NDArray[np.float64]
 MOST = 2.0**20
 # Sparse rows are not centred before they are summed, so their entries may be longer than the ball: int64 has room for 2²⁴ steps.
 MOST_SPARSE = 2.0**24

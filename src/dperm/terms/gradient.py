@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dperm.problem import Loss
-from dperm.problem.arrays import Array, Namespace
+from dperm.problem.arrays import Array, Namespace, Vector
 from dperm.rows.base import BLOCK_ROWS, Block, Thinned
 from dperm.rows.device_products import Pairs
 from dperm.rows.exact import Pair
@@ -21,7 +21,6 @@ from dperm.terms.gridded import Grid, Pulled, gridded, in_steps, scaled
 if TYPE_CHECKING:
     from dperm.rows.device import DeviceRows
 
-Vector = NDArray[np.float64]
 ROOM = 2.0**20  # how much longer than was assumed a row may be before it is cut, where nothing is clipped
 
 

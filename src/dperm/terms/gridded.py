@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dperm.privacy.relations import kappa
-from dperm.problem.arrays import is_sparse
+from dperm.problem.arrays import Array, Vector, is_sparse
 from dperm.rows.base import Block
 from dperm.rows.exact import MOST_PRODUCT, MOST_SPARSE_PRODUCT, Pair, Paired
 from dperm.terms.affine import Features, settled, tall_product
@@ -35,9 +35,7 @@ from dperm.terms.sparse_rows import affine, canonical, centred_norms, narrowest,
 if TYPE_CHECKING:
     from scipy import sparse
 
-    from dperm.problem.arrays import Array
 
-Vector = NDArray[np.float64]
 BITS = 20
 SPARSE_BITS = 22  # of x itself: a map may stretch what its rounding is off by, where dense rows are rounded behind the map
 LOWEST = -900  # exponent of a row of zeros, and of rows that are smaller than any number that matters

@@ -21,7 +21,7 @@ from scipy.linalg import eigh
 from scipy.linalg.blas import dsyrk
 
 from dperm.privacy import kappa
-from dperm.problem.arrays import Matrix, dense
+from dperm.problem.arrays import Matrix, Vector, dense
 from dperm.rows import int8
 from dperm.rows.base import Block, Rows
 from dperm.rows.embeddings import EmbeddingTensors
@@ -38,7 +38,6 @@ from dperm.terms.statistics import present
 if TYPE_CHECKING:
     from torch import Tensor
 
-Vector = NDArray[np.float64]
 FEWEST, IN_CACHE = 64, 1 << 18  # rows of a run at least, and numbers of one whose float64 copy stays in a second-level cache
 LONG_RUN = 512  # rows of a product with d columns, where the copy does not matter
 LARGEST = 1e150  # larger entries count as this one

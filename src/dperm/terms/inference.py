@@ -24,9 +24,9 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit
 
+from dperm.problem.arrays import Vector
 from dperm.rows.base import Block
 from dperm.rows.exact import Counted, Pair, whole
 from dperm.terms.affine import Features, settled
@@ -34,8 +34,6 @@ from dperm.terms.ball import in_ball
 from dperm.terms.gridded import Grid, Pulled, gridded, scaled
 from dperm.terms.moments import Moments, row_weights
 from dperm.terms.statistics import present
-
-Vector = NDArray[np.float64]
 
 
 class Scored(NamedTuple):

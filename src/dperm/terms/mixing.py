@@ -17,12 +17,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from dperm.problem.arrays import Matrix, dense
+from dperm.problem.arrays import Matrix, Vector, dense
 from dperm.rows.base import Block
 from dperm.rows.recoded import RowView
 from dperm.terms.gridded import BITS, exponents, scaled
 
-Vector = NDArray[np.float64]
 MATRIX_BITS = 22
 MOST_COLUMNS = 2**11
 

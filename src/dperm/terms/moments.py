@@ -16,14 +16,12 @@ from numpy.typing import NDArray
 
 from dperm.privacy import kappa
 from dperm.problem import Loss, Problem
-from dperm.problem.arrays import dense
+from dperm.problem.arrays import Vector, dense
 from dperm.rows.base import Block
 from dperm.rows.exact import MOST_PRODUCT, Pair, Paired
 from dperm.terms.affine import Features, settled
 from dperm.terms.ball import in_ball
 from dperm.terms.gridded import Grid, Pulled, gridded, scaled
-
-Vector = NDArray[np.float64]
 
 
 def svec(matrix: Vector) -> Vector:

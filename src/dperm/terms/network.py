@@ -12,10 +12,9 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dperm.privacy import kappa
-from dperm.problem.arrays import Matrix, dense
+from dperm.problem.arrays import Matrix, Vector, dense
 from dperm.rows.base import Block
 from dperm.rows.exact import MOST_PRODUCT, Pair, Paired, whole
 from dperm.terms.affine import Features, settled
@@ -23,7 +22,6 @@ from dperm.terms.gridded import DenseGrid, on_grid, scaled, squares
 from dperm.terms.moments import Moments
 from dperm.terms.statistics import present
 
-Vector = NDArray[np.float64]
 STEPS = 2.0**20  # of numbers in [-1, 1], and of a left factor of full length
 
 

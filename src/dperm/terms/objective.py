@@ -11,18 +11,15 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dperm.privacy import kappa
 from dperm.problem import Loss
-from dperm.problem.arrays import Array, Matrix, Namespace, is_sparse
+from dperm.problem.arrays import Array, Matrix, Namespace, Vector, is_sparse
 from dperm.rows.base import Block
 from dperm.rows.device_products import Pairs
 from dperm.terms import device
 from dperm.terms.affine import Features, settled
 from dperm.terms.gridded import Grid, Pulled, scaled
-
-Vector = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,17 +6,15 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dperm.privacy import kappa
+from dperm.problem.arrays import Vector
 from dperm.rows.base import Block
 from dperm.terms.affine import settled
 from dperm.terms.gridded import scaled
 from dperm.terms.inference import Score, weighted
 from dperm.terms.moments import Moments
 from dperm.terms.softmax import SoftmaxScore, crossed
-
-Vector = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

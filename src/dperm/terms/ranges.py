@@ -19,8 +19,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dperm.problem.arrays import Vector
 from dperm.rows.base import Block
 from dperm.rows.exact import whole
 from dperm.rows.recoded import RowView
@@ -28,7 +28,6 @@ from dperm.tables.gaps import GAP, is_gap
 from dperm.tables.scale import OCTAVES, SMALLEST, decoded
 from dperm.terms.statistics import ColumnHistogram, present
 
-Vector = NDArray[np.float64]
 CELLS = 64
 
 

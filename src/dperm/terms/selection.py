@@ -17,18 +17,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dperm.privacy import kappa
 from dperm.problem import DataBounds, FeatureMap
-from dperm.problem.arrays import is_sparse
+from dperm.problem.arrays import Vector, is_sparse
 from dperm.rows.base import Block, Rows
 from dperm.rows.exact import Pair, Paired, Tallied, whole
 from dperm.rows.recoded import RecodedRows, RowView
 from dperm.terms.sparse_rows import canonical
 from dperm.terms.statistics import present
 
-Vector = NDArray[np.float64]
 STEPS = 2.0**20  # of each factor of a correlation
 
 

@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dperm.privacy import kappa
+from dperm.problem.arrays import Vector
 from dperm.rows.base import Block
 from dperm.rows.exact import MOST_PRODUCT, Counted, Pair, Paired, whole
 from dperm.terms.affine import Features, settled
@@ -35,7 +36,6 @@ from dperm.terms.inference import WeightedSum, weight_of
 from dperm.terms.moments import Moments, moments_of, row_weights
 from dperm.terms.statistics import Histogram, present
 
-Vector = NDArray[np.float64]
 NUMBERS_AT_ONCE = 2**21  # of a block's factors that are in memory together
 SHORTER = 1.0 - 2.0**-12  # a row of the largest curvature is shortened by this, which is more than rounding can add
 

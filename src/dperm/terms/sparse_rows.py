@@ -6,12 +6,11 @@ import math
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from dperm.problem.arrays import Vector
 from dperm.terms.affine import Features
 
-Vector = NDArray[np.float64]
 # Where a map's factors differ by more than this, rows that only small ones touch may be clipped earlier than need be.
 WIDEST = 2.0**12
 

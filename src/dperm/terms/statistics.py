@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from dperm.privacy import kappa
 from dperm.problem import Loss
-from dperm.problem.arrays import Array, Namespace, is_sparse
+from dperm.problem.arrays import Array, Namespace, Vector, is_sparse
 from dperm.rows.base import Block
 from dperm.rows.device_products import Pairs
 from dperm.rows.exact import MOST_PRODUCT, Counted, Pair, Paired, Tallied, whole
@@ -44,7 +44,6 @@ from dperm.terms.gridded import Grid, Pulled, gridded, scaled, shortened
 if TYPE_CHECKING:
     from dperm.rows.device import DeviceRows
 
-Vector = NDArray[np.float64]
 BINS = 24
 
 

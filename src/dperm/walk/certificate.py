@@ -12,7 +12,7 @@ import hashlib
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,15 +21,12 @@ from dperm.mechanisms.registry import mechanism_of_record
 from dperm.problem import Problem
 from dperm.release.driver import replay
 from dperm.release.ledger.book import receipt_again
-from dperm.release.plan import MECHANISMS, Plan, Released, Shape, Target, UnmetNeeds, Vector
+from dperm.release.noise import Noise
+from dperm.release.plan import MECHANISMS, Mechanism, Outcome, Plan, Released, Shape, Target, UnmetNeeds, Vector
 from dperm.release.record import CertificateRecord, CoefficientsRecord, GuaranteeRecord, NoiseRecord, ReceiptRecord, TargetRecord
 from dperm.tables.encoding import Encoding
 from dperm.tables.packed import packed, unpacked
 from dperm.walk.claims import SEEDED, TOLERANCE, Claim, differences, noise_again, plain
-
-if TYPE_CHECKING:
-    from dperm.release.noise import Noise
-    from dperm.release.plan import Mechanism, Outcome
 
 FORMAT = "dperm-certificate/1"
 PROBES = (-100.0, -10.0, -1.0, 0.0, 1.0, 10.0, 100.0)  # margins at which a record states its loss

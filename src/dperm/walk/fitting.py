@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Unpack
+from typing import Unpack
 
 import numpy as np
 
@@ -24,17 +24,14 @@ from dperm.release import driver
 from dperm.release.asks import Program
 from dperm.release.ledger.book import Ledger
 from dperm.release.noise import ExactNoise, Noise, noise_source
-from dperm.release.plan import Outcome, Plan, Released, Shape, Target, UnmetNeeds, Vector
+from dperm.release.plan import Mechanism, Outcome, Plan, Released, Shape, Target, UnmetNeeds, Vector
+from dperm.release.record import CertificateRecord, ReceiptRecord
+from dperm.rows.base import Rows
+from dperm.tables.encoding import Encoding
 from dperm.walk.certificate import Certificate, certify
 from dperm.walk.functions import check_functions
 from dperm.walk.options import Running, runs
 from dperm.words.notices import speak
-
-if TYPE_CHECKING:
-    from dperm.release.plan import Mechanism
-    from dperm.release.record import CertificateRecord, ReceiptRecord
-    from dperm.rows.base import Rows
-    from dperm.tables.encoding import Encoding
 
 
 @dataclass(frozen=True)
@@ -113,7 +110,6 @@ def check_magnitudes(problem: Problem, mechanism: Mechanism) -> None:
 
 LEAST, MOST = 1e-100, 1e100
 NO_CENTRE = "a missing number counts as the middle of its column's bounds: this fit releases no centre of the columns"
-
 
 
 def check_noise(policy: str, mechanism: object, planned: Plan) -> None:

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dperm.mechanisms.hypotheses.stored import Rules
 from dperm.problem import Problem
+from dperm.problem.arrays import Vector
+from dperm.release.plan import Mechanism
 
-if TYPE_CHECKING:
-    from dperm.release.plan import Mechanism
-
-Vector = NDArray[np.float64]
 Function = Callable[[Vector], object]
 ROWS, RULES = 40, 64  # of our own; rules of a caller that are tried on them
 

@@ -10,11 +10,10 @@ Let g = u' - u between neighbours and range = max g - min g. Both are (k·range)
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dperm.problem.arrays import Vector
 from dperm.release.noise import Noise
 
-Vector = NDArray[np.float64]
 SAMPLERS = ("permute-and-flip", "gumbel")
 
 

@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dperm.problem import Ball, Box, Problem
+from dperm.problem.arrays import Vector
 from dperm.rows.base import Block
 from dperm.terms.affine import Features, settled
 from dperm.terms.moments import design, row_weights
 
-Vector = NDArray[np.float64]
 # candidates (m × p) ↦ values (m), gradients (m × p), diagonal curvatures (m × p)
 Evaluated = Callable[[Vector], tuple[Vector, Vector, Vector]]
 CUTS = 32  # cells cut in each round

@@ -19,11 +19,10 @@ from typing import ClassVar, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dperm.problem.arrays import Matrix, dense
+from dperm.problem.arrays import Matrix, Vector, dense
 from dperm.tables.declared import declared_bounds
 from dperm.words.spelling import closest
 
-Vector = NDArray[np.float64]
 LARGEST = 20_000_000
 HYPOTHESES: dict[str, type[Hypotheses]] = {}
 Kind = TypeVar("Kind", bound="Hypotheses")

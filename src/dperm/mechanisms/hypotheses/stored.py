@@ -10,8 +10,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dperm.mechanisms.hypotheses.classes import Hypotheses, Vector, declared_grid, limited, listed
-from dperm.problem.arrays import Matrix, dense
+from dperm.mechanisms.hypotheses.classes import Hypotheses, declared_grid, limited, listed
+from dperm.problem.arrays import Matrix, Vector, dense
 from dperm.tables.cells import codes
 
 ENTRIES_AT_A_TIME = 1 << 22  # predictions held at once: 4 million

@@ -24,11 +24,11 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dperm.privacy import Event, Gaussian, ObjectiveEvent, Pure
 from dperm.privacy.relations import ADD_REMOVE
 from dperm.problem import DataBounds, FeatureMap, Interval, Loss
+from dperm.problem.arrays import Vector
 from dperm.release.asks import Secret, Solve
 from dperm.release.noise import RELEASE_SLACK, Noise, gamma_norm_vector, gaussian_scale, release
 from dperm.release.plan import Plan
@@ -36,8 +36,6 @@ from dperm.rows.base import BLOCK_ROWS, Block, Rows, RowsView, Term, TermView
 from dperm.solvers import Solution, minimise
 from dperm.terms.affine import Features
 from dperm.terms.objective import HessianProductTerm, MinimiserTerm, WeightedRows
-
-Vector = NDArray[np.float64]
 
 # Losses that are never negative: then the objective at its centre bounds the norm of the minimiser.
 NON_NEGATIVE = ("logistic", "multinomial", "softplus-hinge", "huberized-hinge", "huber", "log-cosh", "squared")

@@ -14,13 +14,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dperm.problem import Problem
 from dperm.release.plan import Shape
 from dperm.terms.statistics import upper_quantile
-
-Vector = NDArray[np.float64]
 
 EDITION = 3  # of the rule for lines; records that state none were made by the first
 REACH = 0.9  # quantile of ‖x - m₁‖ beyond which rows are clipped in the second mean

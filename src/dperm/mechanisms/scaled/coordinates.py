@@ -5,11 +5,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dperm.problem.arrays import Vector
 from dperm.release.plan import Settings
-
-Vector = NDArray[np.float64]
 
 
 def map_norm(scaled: Settings, intercept: float) -> float:

@@ -16,14 +16,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dperm.mechanisms.scaled.descent_noise import moved_by
 from dperm.mechanisms.scaled.settings import MOMENTUM
 from dperm.mechanisms.scaled.smoothness import Column
+from dperm.problem.arrays import Vector
 from dperm.release.plan import Settings
-
-Vector = NDArray[np.float64]
 
 SCALES = np.append(0.0, np.geomspace(1e-3, 1e18, 2101))  # of s², where the best known component of r has noise 1
 ROUNDING = 1e-12  # of the mean variance, added to each

@@ -12,13 +12,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit
 
 from dperm.mechanisms.scaled import settings as rule
 from dperm.mechanisms.scaled import settling
-
-Vector = NDArray[np.float64]
+from dperm.problem.arrays import Vector
 
 
 def moved_by(curvature: Vector, steps: int, step: float, first: int, late: float = 1.0) -> tuple[Vector, Vector, Vector]:

@@ -10,13 +10,13 @@ import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from dperm.problem import Problem
+from dperm.problem.arrays import Vector
 from dperm.release.noise import RELEASE_SLACK
 from dperm.release.plan import Settings, Shape, Target
 
-Vector = NDArray[np.float64]
 PRESENT_SHARE = 0.005  # of μ²: at ε = 1 a tenth of the cells missing stands out from a few thousand rows on
 
 

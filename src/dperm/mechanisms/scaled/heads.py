@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dperm.mechanisms import heads as heads_rule
 from dperm.mechanisms.conditions import unmet
@@ -30,6 +29,7 @@ from dperm.mechanisms.scaled.noise_ratio import noise_warning
 from dperm.mechanisms.scaled.stages import RELEASES
 from dperm.privacy import Gaussian, gaussian_mu
 from dperm.problem import Problem
+from dperm.problem.arrays import Vector
 from dperm.release.asks import Close, Decide, Open, Program, See, Sum
 from dperm.release.noise import gaussian_scale
 from dperm.release.plan import Plan, Settings, Shape, Stage, Target, options_of, register
@@ -38,7 +38,6 @@ from dperm.terms.heads import MeanSquare, Turning
 from dperm.terms.mixing import MOST_COLUMNS
 from dperm.terms.moments import CentredMoments
 
-Vector = NDArray[np.float64]
 MOMENTS_SHARE = 0.1  # of μ²
 MOST = MOST_COLUMNS  # as many as rows can be turned by
 KINDS = ("numeric", "free", "boolean", "sparse")  # one-hot groups have directions that no row can tell

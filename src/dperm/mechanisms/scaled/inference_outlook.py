@@ -12,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import betaincinv, gammainc, ndtr, ndtri
 
 from dperm.mechanisms.scaled import inference_settings as rule
@@ -21,10 +20,9 @@ from dperm.mechanisms.scaled.several_classes import free_parameters
 from dperm.mechanisms.statistics import LARGEST, Statistics
 from dperm.privacy import kappa
 from dperm.problem import Problem, SquaredLoss
+from dperm.problem.arrays import Vector
 from dperm.release.noise import gaussian_scale
 from dperm.release.plan import Shape, Target
-
-Vector = NDArray[np.float64]
 
 # Gamma shape of ‖z‖²/S²: tables with skewed columns have long rows; e^η stretches those of a count regression further.
 TAILS = {"logistic": 1.5, "softmax": 1.5, "linear": 1.5, "quantile": 1.5, "counts": 0.75}

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from dperm.mechanisms.scaled import poisson_settings as poisson_rule
 from dperm.mechanisms.scaled import settings as rule
@@ -27,6 +27,7 @@ from dperm.mechanisms.scaled.several_classes import (
 )
 from dperm.privacy import gaussian_mu, kappa
 from dperm.problem import Problem
+from dperm.problem.arrays import Vector
 from dperm.release.noise import gaussian_scale
 from dperm.release.plan import Settings, Shape, Target
 from dperm.terms.affine import Features
@@ -40,8 +41,6 @@ from dperm.terms.inference import (
 )
 from dperm.terms.moments import smat
 from dperm.terms.softmax import SoftmaxScore
-
-Vector = NDArray[np.float64]
 
 # Which family a loss belongs to; the smoothed pinball loss and the clipped residuals are the ones that have a curvature.
 FAMILIES = {

@@ -22,11 +22,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from dperm.mechanisms.scaled import poisson_settings as poisson_rule
 from dperm.mechanisms.scaled import settings as rule
 from dperm.privacy import kappa
+from dperm.problem.arrays import Vector
 from dperm.release.plan import Settings, Shape, Target
 from dperm.release.settings import StageSettings
 from dperm.rows.base import Block
@@ -34,8 +35,6 @@ from dperm.rows.exact import Tallied, whole
 from dperm.terms.affine import Features, settled
 from dperm.terms.gridded import gridded
 from dperm.terms.statistics import BINS, Histogram, present
-
-Vector = NDArray[np.float64]
 
 WANTED = 0.004  # relative standard deviation of the predicted total
 MOST = 0.2  # share of the descent's μ² that the balance may take from slopes that are not noisy

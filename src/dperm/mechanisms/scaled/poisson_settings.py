@@ -17,13 +17,14 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from dperm.mechanisms.scaled import gaps as gaps_rule
 from dperm.mechanisms.scaled import settings as rule
 from dperm.mechanisms.scaled.centre import in_two_steps
 from dperm.privacy import kappa
 from dperm.problem import Problem
+from dperm.problem.arrays import Vector
 from dperm.release.plan import Settings, Shape, Target
 from dperm.release.settings import StageSettings
 from dperm.rows.base import Block
@@ -31,8 +32,6 @@ from dperm.rows.exact import Tallied, whole
 from dperm.terms.affine import Features
 from dperm.terms.gridded import Grid, Pulled, gridded
 from dperm.terms.statistics import upper_quantile
-
-Vector = NDArray[np.float64]
 
 SHARES = {
     "present": gaps_rule.PRESENT_SHARE,

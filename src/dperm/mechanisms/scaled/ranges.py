@@ -7,14 +7,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dperm.privacy import kappa
+from dperm.problem.arrays import Vector
 from dperm.release.noise import RELEASE_SLACK
 from dperm.release.plan import Shape, Target
 from dperm.terms.ranges import coarse_ranges, private_columns, tight_ranges
-
-Vector = NDArray[np.float64]
 
 
 def private_ranges(

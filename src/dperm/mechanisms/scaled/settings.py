@@ -18,7 +18,7 @@ from itertools import groupby
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from dperm.mechanisms.scaled import coordinates
 from dperm.mechanisms.scaled.aims import clip_for_probabilities
@@ -27,12 +27,11 @@ from dperm.mechanisms.scaled.gaps import PRESENT_SHARE, centring, filling, prese
 from dperm.mechanisms.scaled.stages import RELEASES
 from dperm.privacy import gaussian_mu, kappa
 from dperm.problem import Problem
+from dperm.problem.arrays import Vector
 from dperm.release.plan import Settings, Shape, Target
 from dperm.release.settings import StageSettings
 from dperm.tables.encoding import KINDS
 from dperm.terms.statistics import PLAIN, SquareSum, upper_quantile
-
-Vector = NDArray[np.float64]
 
 MOMENTUM = 0.9
 # A standard deviation below the floor is treated as the floor: a rarer level is not blown up beyond 1/floor.

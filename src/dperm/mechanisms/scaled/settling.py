@@ -21,12 +21,10 @@ noise, and leaves it alone where the signal is far above the noise.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dperm.mechanisms.scaled.settings import MOMENTUM
+from dperm.problem.arrays import Vector
 from dperm.release.plan import Settings
-
-Vector = NDArray[np.float64]
 
 MOST_MOMENTUM = 0.99  # a memory of a hundred steps
 DRIFT = 1.8  # drift² between the last two quarters, in units of that between both means, where time is three time constants

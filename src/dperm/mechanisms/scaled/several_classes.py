@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from dperm.problem import Problem
+from dperm.problem.arrays import Vector
 from dperm.release.plan import Shape, Target
 from dperm.terms.inference import CurvatureMatrix, ScaleNumbers, Score, ScoreMatrix, ScoreSum
 from dperm.terms.person_scores import PersonScores
@@ -25,7 +26,6 @@ from dperm.terms.softmax import (
     class_basis,
 )
 
-Vector = NDArray[np.float64]
 CLASS_COUNTS = "class counts"
 CLASS_SHARE = 0.005  # of μ², as for the number of positives
 

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from dperm.mechanisms.registry import mechanism_of_plan
@@ -28,13 +27,13 @@ from dperm.mechanisms.scaled.descent_noise import margin_curvature, share_below
 from dperm.mechanisms.scaled.gradient import budget_of
 from dperm.mechanisms.scaled.smoothness import shape_values, tables_of
 from dperm.problem import Problem
+from dperm.problem.arrays import Vector
 from dperm.release.plan import Plan
 from dperm.terms.additive import CELLS, PLACES
 from dperm.terms.affine import Features
 from dperm.terms.moments import smat
 from dperm.terms.statistics import SquareSum
 
-Vector = NDArray[np.float64]
 Record = Mapping[str, Any]
 ORDERS = 12  # Hermite functions by which two columns may go together
 

@@ -15,7 +15,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dperm.mechanisms.registry import mechanism_of_plan
 from dperm.mechanisms.scaled import settings as rule
@@ -25,11 +24,11 @@ from dperm.mechanisms.scaled.shape_curvature import Blocks, blocks_of, mean_curv
 from dperm.mechanisms.scaled.smoothness import FUNCTIONS
 from dperm.privacy import kappa
 from dperm.problem import Problem
+from dperm.problem.arrays import Vector
 from dperm.release.plan import Plan
 from dperm.rows.base import one_blas_thread
 from dperm.terms.additive import CELLS
 
-Vector = NDArray[np.float64]
 Record = Mapping[str, Any]
 COVERED = ("logistic", "squared", "huber")
 NORMAL = 1.959964  # half the width of a 95 % interval in standard deviations

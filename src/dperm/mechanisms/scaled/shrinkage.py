@@ -13,12 +13,11 @@ prior of one size for all of them. It uses released values alone. Without privac
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import null_space
 
 from dperm.mechanisms.scaled.one_step import OneStep
+from dperm.problem.arrays import Vector
 
-Vector = NDArray[np.float64]
 ROUNDING = 1e-12  # of the largest coefficient: a smaller one is 0
 
 

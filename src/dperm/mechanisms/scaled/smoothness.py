@@ -21,12 +21,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dperm.problem.arrays import Vector
 from dperm.release.plan import Settings, Shape
 from dperm.terms.additive import CELLS, PLACES
-
-Vector = NDArray[np.float64]
 
 FUNCTIONS = 32  # eigenfunctions that are kept; more only cost time
 EQUAL_WIDTH = 0.1  # part of a cell's position that is its place between the bounds rather than its quantile

@@ -16,14 +16,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dperm.mechanisms.scaled import coordinates
 from dperm.mechanisms.scaled import settings as rule
+from dperm.problem.arrays import Vector
 from dperm.release.plan import Settings
 from dperm.terms.moments import smat
 
-Vector = NDArray[np.float64]
 CUT, LEAST = 0.25, 0.01  # floors of an eigenvalue of C: in units of the noise edge, and at least
 
 
