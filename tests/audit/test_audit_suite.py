@@ -72,7 +72,8 @@ def test_the_exact_audit_of_last_layers_accuses_halved_noise(relation, monkeypat
 
 
 def test_neighbours_differ_in_one_record_only():
-    for case in [*suite.estimator_cases(policies=("secure",)), *suite.mechanism_cases(), *suite.interval_cases()]:
+    named = [*suite.mechanism_cases(), *suite.interval_cases(), *suite.curve_cases()]
+    for case in [*suite.estimator_cases(policies=("secure",)), *named]:
         n, others = len(case.data[0]), len(case.neighbour[0])
         assert others == (n - 1 if case.relation == "add-remove" else n), case.name
         for one, other in zip(case.data, case.neighbour):

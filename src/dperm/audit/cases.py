@@ -4,6 +4,7 @@ The pairs are chosen for the mechanism, once and for all runs, by the size of th
 
 * recipes of noisy sums: all rows but one are worth nothing (x = 0) and carry the other label, so that the row at the edge of the
   bounds is never fitted and its clipped gradient keeps its full length at every step;
+* curves: all rows but one are spread evenly, and the label of the last flips between two that are equally wrong (`curve_cases`);
 * one draw around the minimiser (objective, output, exponential): two rows, one of them 0, and the label of the other flips;
 * a choice among finitely many answers: rows that put the answer on the fence.
 """
@@ -19,7 +20,7 @@ import numpy as np
 
 import dperm.estimators as estimators
 from dperm.audit.transcript import Fitted, Fitting, Seen, gathered, released_numbers, transcript
-from dperm.estimators import LogisticRegression
+from dperm.estimators import GAMClassifier, GAMRegressor, LogisticRegression
 from dperm.estimators.base import PrivateEstimator
 from dperm.estimators.search import search_plan
 from dperm.mechanisms.gradient import Gradient
@@ -51,6 +52,17 @@ ESTIMATORS_OF = {
     "heads": ("EmbeddingClassifier",),
     "least-squares": ("EmbeddingClassifier",),
     "scaled-heads": ("LogisticRegression",),
+}
+# Additive models with every default: class, options of its own, labels of the rest in turn, that of the row, and what it becomes.
+# So many rows make the rule try curves of every loss under every relation, and pay for the recalibration.
+CURVED_N, CURVED_DELTA = 3000, 2e-4
+CURVED: dict[str, tuple[type, dict[str, object], tuple[float, float], float, float]] = {
+    "GAMClassifier": (GAMClassifier, {"classes": [0, 1]}, (0.0, 1.0), 1.0, 0.0),
+    "GAMClassifier, hinge": (GAMClassifier, {"classes": [0, 1], "loss": "hinge"}, (0.0, 1.0), 1.0, 0.0),
+    "GAMClassifier, 3 classes": (GAMClassifier, {"classes": [0, 1, 2]}, (0.0, 1.0), 1.0, 0.0),
+    "GAMRegressor": (GAMRegressor, {"y_bounds": (-1, 1)}, (0.0, 0.0), 1.0, -1.0),
+    "GAMRegressor, Huber": (GAMRegressor, {"y_bounds": (-1, 1), "loss": "huber"}, (0.0, 0.0), 1.0, -1.0),
+    "GAMRegressor, counts": (GAMRegressor, {"y_bounds": (0, 4), "loss": "poisson"}, (2.0, 2.0), 4.0, 0.0),
 }
 NO_NULL_ROW = "no null row can be written: it is a missing label, and these data have no labels"
 
@@ -167,6 +179,27 @@ def interval_cases() -> list[Case]:
             if name == "LogisticRegression":
                 several = Builder(cls, {**options, "classes": [0, 1, 2]})
                 found.append(replace(found[-1], name=f"{name}, 3 classes", build=several))
+    return found
+
+
+def curve_cases() -> list[Case]:
+    """Additive models with every default, on as many rows as curves take: the careful rule, its pull and its recalibration.
+
+    The rest is spread evenly over the column with labels that say nothing, so that the prediction at its end stays in the
+    middle: there the row is as wrong with one label as with the other, and its gradient clipped in curve coordinates too.
+    """
+    found = []
+    for name, (cls, own, labels, label, changed) in CURVED.items():
+        X, y = np.linspace(-1.0, 1.0, CURVED_N).reshape(-1, 1), np.tile(labels, CURVED_N // 2)
+        y[-1] = label
+        for relation in RELATIONS:
+            options = {"epsilon": EPSILON, "delta": CURVED_DELTA, "bounds": (-1, 1), "relation": relation, **own}
+            other = y.copy()
+            other[-1] = changed if relation == "replace-one" else 7.0 if "classes" in own else np.nan
+            neighbour: tuple[object, ...] = (X, other)
+            if relation == "add-remove":
+                options["nominal_n"], neighbour = CURVED_N, (X[:-1], y[:-1])
+            found.append(Case(name, "additive curves", relation, "secure", Builder(cls, options), (X, y), neighbour))
     return found
 
 

@@ -11,14 +11,18 @@ from dperm.audit import densities
 from dperm.audit.quadrature import Density, ExactProfile, OneColumn, exact, neighbour_pairs
 from dperm.mechanisms.gradient import Gradient
 from dperm.mechanisms.objective.mechanism import Tilted
+from dperm.mechanisms.scaled.poisson_counts import Balance, Caps, ExposedResiduals, SignedHistogram
+from dperm.mechanisms.scaled.poisson_settings import CountGradient
 from dperm.mechanisms.scaled.several_classes import terms_of
+from dperm.mechanisms.scaled.smoothness import LADDER, columns_of, tables_of
 from dperm.mechanisms.schedule import Descent
 from dperm.privacy import RELATIONS, Gaussian, Guarantee, compose, gaussian_mu
-from dperm.problem import DataBounds, Interval, LogisticLoss, MultinomialLoss, Problem
+from dperm.problem import DataBounds, Interval, LogisticLoss, MultinomialLoss, Problem, SquaredLoss
 from dperm.release.noise import gaussian_scale
 from dperm.release.plan import Shape, Target
 from dperm.rows.base import Block, Term
 from dperm.rows.exact import Paired
+from dperm.terms.additive import PLACES, CellFilling, CurveFeatures, Curving, Marginals, Recalibration
 from dperm.terms.affine import Features
 from dperm.terms.gradient import GradientTerm
 from dperm.terms.heads import Directions, MeanSquare, UnitMoments
@@ -158,6 +162,49 @@ def heads_rows(relations: tuple[str, ...] = RELATIONS) -> list[ExactRow]:
     return rows
 
 
+def additive_rows(relations: tuple[str, ...] = RELATIONS) -> list[ExactRow]:
+    """What additive models release, of one column: the histogram behind its curve, gradients in the coordinates of line and
+    curve, and what comes after the descent. N(s, σ²I) and N(s', σ²I) differ along s' - s alone: that number tells all.
+
+    Rows lie in the first, the middle or the last cell, at coefficients that let each term reach its bound.
+    """
+    features = CurveFeatures(1.0, None, None, tables_of(columns_of(np.zeros(PLACES), 0.0, 4), LADDER[0]))
+    curve = np.zeros(features.width(1) - 2)
+    flat, steep = np.concatenate([np.zeros(2), curve]), np.concatenate([[9.0, 0.0], curve])
+    alike = np.concatenate([np.zeros(2 * len(flat)), [0.0, -9.0], curve])  # of three classes the last is out of the question
+    level, rising = (ExposedResiduals(features, w, 0.05, 1.0, -6.0, 9.0, largest=20.0) for w in (flat, steep))
+    terms: dict[str, Term] = {
+        "marginals": Marginals((0,)),
+        "gradient of a regression": GradientTerm(SquaredLoss(), flat, 0.25, features),
+        "gradient of two classes": GradientTerm(LogisticLoss(), flat, 0.25, features),
+        "gradient of three classes": GradientTerm(MultinomialLoss(3), alike, 0.25, features),
+        "recalibration": Recalibration(features, steep / 90, 0.0, 0.1, 0.5),
+        "gradient of counts": CountGradient(level, 0.25),
+        "signed residuals of counts": SignedHistogram(rising, 20.0),
+        "balance of counts": Balance(rising, Caps(7.0, 3.0)),
+    }
+    mu, rows = gaussian_mu(1.0, DELTA), []
+    for relation in relations:
+        for name, term in terms.items():
+            scale = gaussian_scale(term.sensitivity(relation), mu)
+            signed = "counts" not in name and "three" not in name
+            farthest = max(_shift(term, pair, signed=signed) for pair in _pairs(relation))
+            density = partial(densities.gaussian_output, scale=scale)
+            found = exact(density, [(0.0, farthest)], epsilons=np.linspace(0, 2, 41), cells=256)
+            rows.append(ExactRow(f"additive, {name}", relation, compose([Gaussian(mu)], relation), found))
+    return rows
+
+
+def _shift(term: Term, pair: tuple[OneColumn, OneColumn], *, signed: bool) -> float:
+    """How far apart two tables are in a sum; labels are -1 and 1 where they are `signed`, 0 and 1 otherwise."""
+    sums = []
+    for x, y in pair:
+        block = Block(np.asarray(x, dtype=np.float64).reshape(-1, 1), y if signed else np.where(y > 0, 1.0, 0.0), None, 0)
+        seen = Curving().block(CellFilling(np.zeros(1), (0,)).block(block))
+        sums.append(np.ravel(term(block if isinstance(term, Marginals) else seen)))
+    return float(np.linalg.norm(sums[1] - sums[0]))
+
+
 def _noisy_head(data: OneColumn, term: Term, scale: float, white: Directions | None) -> Density:
     """The density of a noisy sum, in the one direction that rows of one column can move it in."""
     block = Block(np.asarray(data[0], dtype=np.float64).reshape(-1, 1), np.where(np.asarray(data[1]) > 0, 1.0, 0.0), None, 0)
@@ -174,5 +221,5 @@ def _noisy_number(data: OneColumn, term: Paired, scale: float, labels: tuple[flo
 
 def exact_rows(only: str = "") -> list[ExactRow]:
     """All of them, or those of the families that have rows of their own whose names hold this text."""
-    apart = [*interval_rows(), *heads_rows()]
+    apart = [*interval_rows(), *heads_rows(), *additive_rows()]
     return [row for row in apart if only in row.name] if only else [*gradient_rows(), *objective_rows(), *apart]

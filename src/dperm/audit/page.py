@@ -109,7 +109,7 @@ def exact_table(rows: list[ExactRow]) -> str:
     lines = [
         "## Exact audits",
         "True privacy of one-dimensional regressions by quadrature of the output density, worst pair of a family. The interval "
-        "holds the true ε of that pair at δ = 1e-3. Rows of “intervals” and “heads” are single releases of such fits.",
+        "holds the true ε of that pair at δ = 1e-3. Rows of “intervals”, “heads” and “additive” are single releases.",
         "| mechanism | relation | claimed ε | true ε of the worst pair | verdict |\n|---|---|---|---|---|",
     ]
     table = [

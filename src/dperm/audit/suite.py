@@ -18,13 +18,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dperm.audit.cases import Case, estimator_cases, interval_cases, mechanism_cases
+from dperm.audit.cases import Case, curve_cases, estimator_cases, interval_cases, mechanism_cases
 from dperm.audit.transcript import Fitted
 from dperm.audit.trials import Distinguished, distinguish
 from dperm.privacy import GDP, Guarantee
 from dperm.problem.arrays import Vector
 
-__all__ = ["FAMILY", "Case", "Result", "estimator_cases", "interval_cases", "mechanism_cases", "run_suite"]
+__all__ = ["FAMILY", "Case", "Result", "curve_cases", "estimator_cases", "interval_cases", "mechanism_cases", "run_suite"]
 
 LEAST, MOST = 120, 2000  # below some hundred fits not even perfect separation refutes a claim at the confidence of a whole table
 OUT_OF_TIME = "not run: out of time"

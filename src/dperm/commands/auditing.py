@@ -116,7 +116,7 @@ def _run_suite(minutes: float, processes: int, out: Path | None, as_json: bool, 
     from dperm.audit.closed_form import exact_rows
     from dperm.audit.page import commit, write_page, write_part
     from dperm.audit.planted import planted
-    from dperm.audit.suite import estimator_cases, interval_cases, mechanism_cases, run_suite
+    from dperm.audit.suite import curve_cases, estimator_cases, interval_cases, mechanism_cases, run_suite
 
     started = time.perf_counter()
     at = commit(Path.cwd() / "audit.md")  # of the code that runs; by the end the tree may have moved on
@@ -132,7 +132,8 @@ def _run_suite(minutes: float, processes: int, out: Path | None, as_json: bool, 
         say(f"planted: {plant.name}: reported {bad.violates}, correct version accused {good.violates}, {bad.seconds:.0f} s")
     # The default relation first and the slow exact sampler last: should time run out, the least is lost.
     first, last = (sorted(estimator_cases(policies=(policy,)), key=_order) for policy in ("secure", "exact"))
-    cases = [case for case in [*first, *mechanism_cases(), *interval_cases(), *last] if only in case.method]
+    named = [*mechanism_cases(), *interval_cases(), *curve_cases()]
+    cases = [case for case in [*first, *named, *last] if only in case.method]
     if not cases:
         raise ValueError(f"Expected a text that some method holds, found {only!r}. Try e.g. --only intervals.")
     results = run_suite(cases, seconds=60 * minutes, processes=processes, progress=None if as_json else _say)
