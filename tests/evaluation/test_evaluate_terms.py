@@ -220,8 +220,8 @@ def turns(model, X, y, people) -> list[bytes]:
 
 
 def test_which_rows_of_a_person_are_scored_on_spark_does_not_follow_from_the_rows_beside_them():
-    """A classifier of embeddings multiplies matrices: the last bits of a row's scores move when other rows of the batch go. If
-    they decided which k rows count, one person would move the rows of many others, and no k would bound that."""
+    """If last bits that other rows of the batch have a hand in decided which k rows count, one person would move the rows of many
+    others, and no k would bound that."""
     generator = np.random.default_rng(0)
     X, y, people = generator.normal(size=(400, 64)), generator.integers(0, 5, 400), np.arange(400) // 5
     model = dperm.EmbeddingClassifier(5.0, 1e-6, classes=list(range(5)), steps=3, random_state=0).fit(X, y)

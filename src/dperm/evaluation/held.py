@@ -106,8 +106,8 @@ class Scoring:
         return {"regression": 2, "counts": 3}.get(self.question.kind, 5) + (self.apart is not None)
 
     def __call__(self, table: pa.Table) -> Made:
-        """Scores of embeddings are products of matrices, whose last bits follow from the other rows of a batch. So a row is told
-        apart by its cells: which rows of a person count must not move with somebody else's."""
+        """A row is told apart by its cells, not by the numbers made of it: which rows of a person count must not move with the
+        last bits of a score."""
         X = read_by(self.model, table, self.features)
         y = cells(table, self.target)
         exposure = None if self.exposure is None else cells(table, self.exposure)

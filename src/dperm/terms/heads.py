@@ -58,6 +58,18 @@ def raw_rows(X: Matrix) -> Vector:
     return np.clip(rows, -LARGEST, LARGEST, out=rows)
 
 
+def unit_rows(X: Matrix) -> DenseGrid:
+    """Rows of length 1 on their grid, whose margins are exact: what a released model is asked about. A row of zeros stays one.
+
+    >>> unit_rows(np.array([[3e200, 4e200], [0.0, 0.0]])).margins(np.array([[1.0, 0.0]])).round(5).tolist()
+    [[0.70711], [0.0]]
+    """
+    rows = raw_rows(X)
+    rows /= np.maximum(np.abs(rows).max(axis=1, initial=0.0), 1e-300)[:, None]  # squares of any size are finite now
+    size = np.sqrt(np.vecdot(rows, rows))
+    return DenseGrid.of_rows(scaled(rows, 1.0 / np.where(size > 0, size, 1.0)))
+
+
 @dataclass(frozen=True, eq=False)
 class UnitMoments(Tallied):
     """svec(Σ z zᵀ) of rows of length 1: the diagonal, then √2 times what is above it, so that ℓ2 and Frobenius norms agree.
