@@ -235,6 +235,28 @@ def test_rows_inside_the_bounds_are_not_copied_and_rows_outside_are_clipped(dtyp
     assert not inside(X, DataBounds.box([-1] * 8, [1] * 8, Interval(-1, 1)))
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_sparse_rows_inside_the_bounds_are_not_copied_and_the_others_are_clipped_as_ever(dtype):
+    generator = np.random.default_rng(3)
+    X = sparse.random(1000, 8, density=0.4, random_state=generator, format="csr").astype(dtype)
+    X.data *= X.dtype.type(0.9 / np.sqrt(X.power(2).sum(axis=1)).max())
+    X.data[::50] = -0.0  # missing cells keep their mark
+    bounds, y = DataBounds(1.0, Interval(-1, 1)), np.ones(1000)
+    assert inside(X, bounds) and inside(X, DataBounds(np.inf, Interval(-1, 1)))
+    block = cut_block(X, y, None, 0, bounds, None)
+    assert np.shares_memory(block.X.data, X.data)
+    assert block.X.data.tobytes() == bounds.enforce(X)[0].data.tobytes()
+    for bad in (np.nan, np.inf, 5.0, -1e30):
+        worse = X.copy()
+        worse.data[700] = bad
+        assert not inside(worse, bounds) and (np.isfinite(bad) or not inside(worse, DataBounds(np.inf, Interval(-1, 1))))
+        assert cut_block(worse, y, None, 0, bounds, None).X.data.tobytes() == bounds.enforce(worse)[0].data.tobytes()
+    doubled = sparse.csr_array((np.array([0.8, 0.8], dtype=dtype), [2, 2], [0, 2]), shape=(1, 8))  # stored in parts: 1.6
+    assert not inside(doubled, bounds)
+    assert not inside(X, DataBounds.box([-1] * 8, [1] * 8, Interval(-1, 1)))
+    assert not inside(X.astype(np.int64), bounds)
+
+
 CURVES = """
 import numpy as np
 import dperm

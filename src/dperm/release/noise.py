@@ -61,7 +61,7 @@ class SecureNoise:
         return np.random.Generator(ChaCha(key=secrets.randbits(256), rounds=20))
 
     def normal(self, scale: float, size: int | tuple[int, ...]) -> NDArray[np.float64]:
-        if np.prod(size, dtype=np.int64) < MANY:
+        if math.prod(size if isinstance(size, tuple) else (size,)) < MANY:
             return np.asarray(scale * self.generator().standard_normal(size))
         found = np.empty(size)
         parts = np.array_split(found.reshape(-1), -(-found.size // PART))

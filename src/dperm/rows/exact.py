@@ -50,7 +50,7 @@ def product(pair: Pair) -> np.ndarray:
     """leftᵀ·right, flattened: float64 without any rounding, or int64 where a factor is."""
     left, right = pair.left, pair.right
     if right is None:
-        return np.asarray(left.sum(axis=0)).reshape(-1)
+        return (left if len(left) == 1 else np.asarray(left.sum(axis=0))).reshape(-1)
     if is_sparse(right):
         return np.asarray((transposed(right) @ left.astype(np.int64, copy=False)).T).reshape(-1)
     if left.ndim == 1 or left.shape[1] > FEW_COLUMNS:

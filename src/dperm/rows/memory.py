@@ -189,17 +189,20 @@ def tame(weight: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def inside(X: Matrix, data: DataBounds) -> bool:
-    """True only where `data.enforce` would give every entry of a dense X back as it is, at a tenth of its cost.
+    """True only where `data.enforce` would give every entry of X back as it is, at a tenth of its cost.
 
-    Needs: no box, and every squared norm below the clipping norm by more than the rounding of both. NaN and inf fail, also
-    where the norm has no bound: a row must be read the same whoever stands beside it.
+    Needs: no box, no entry of a sparse X stored in parts, and every squared norm below the clipping norm by more than the
+    rounding of both. NaN and inf fail, also where the norm has no bound: a row must be read the same whoever stands beside it.
     """
-    if is_sparse(X) or X.dtype not in (np.float32, np.float64) or data.low is not None or not X.shape[1]:
+    if X.dtype not in (np.float32, np.float64) or data.low is not None or not X.shape[1]:
+        return False
+    if is_sparse(X) and not X.has_canonical_format:
         return False
     unit = float(np.finfo(X.dtype).eps)
     d = X.shape[1]
     target = data.x_norm * (1.0 - rounding_margin(d, unit))
     if math.isinf(target):
-        return bool(np.isfinite(X).all())
+        return bool(np.isfinite(X.data if is_sparse(X) else X).all())
     with np.errstate(all="ignore"):
-        return bool(np.all(np.vecdot(X, X) <= target * target * (1.0 - 4 * (d + 4) * unit)))
+        squares = X.power(2) @ np.ones(d, dtype=X.dtype) if is_sparse(X) else np.vecdot(X, X)
+        return bool(np.all(squares <= target * target * (1.0 - 4 * (d + 4) * unit)))

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 BITS = 20
 SPARSE_BITS = 22  # of x itself: a map may stretch what its rounding is off by, where dense rows are rounded behind the map
+# Beside a sum: whether its totals wait for the map (sparse rows) or have gone through it.
+WAITS, READY = Pair(np.ones(1)), Pair(np.zeros(1))
 LOWEST = -900  # exponent of a row of zeros, and of rows that are smaller than any number that matters
 
 
@@ -147,7 +149,7 @@ class DenseGrid:
         return scaled(tall_product(self.wide(), np.ascontiguousarray(whole.T)), self.size * (step * 2.0**-self.bits))
 
     def pairs(self, left: Vector) -> list[Pair]:
-        return [Pair(left, self.wide()), Pair(np.zeros(1))]
+        return [Pair(left, self.wide()), READY]
 
     @property
     def most(self) -> float:
@@ -197,11 +199,12 @@ class SparseGrid:
 
     def margins(self, weights: Vector) -> Vector:
         whole, step, constant = sparse_weights(self.features, weights, self.rows.shape[1])
-        products = np.asarray(self.rows @ whole, dtype=np.float64)
-        return scaled(products, self.size * (step * 2.0**-SPARSE_BITS)) + constant
+        margins = scaled(self.rows @ whole, self.size * (step * 2.0**-SPARSE_BITS))
+        margins += constant
+        return margins
 
     def pairs(self, left: Vector) -> list[Pair]:
-        return [Pair(left, self.rows), Pair(np.ones(1))]
+        return [Pair(left, self.rows), WAITS]
 
     @property
     def most(self) -> float:
@@ -308,7 +311,8 @@ def left_factor(slopes: Vector, grid: Grid, clip: float) -> Vector:
     """
     steps = in_steps(slopes, grid, clip)
     if steps.ndim == 1:
-        return shortened(np.rint(steps, out=steps), np.floor(grid.limit))
+        cut = shortened(np.rint(steps, out=steps), grid.limit)
+        return np.trunc(cut, out=cut)
     steps = shortened(steps, grid.limit)
     nearest = np.rint(steps)
     longer = squares(nearest) > grid.limit**2

@@ -52,18 +52,28 @@ def centred_norms(X: csr_array, b: Vector, t: Vector, features: Features, behind
     d = X.shape[1] - (1 if behind else 0)
     squares = np.ones(d) if features.scale is None else features.scale**2
     shift = np.zeros(d) if features.shift is None else features.shift
-    plain, crossed = np.append(squares, 0.0)[X.indices], np.append(2.0 * shift, 0.0)[X.indices]
+    places = X.indices.astype(np.intp)  # what `take` would make of them every time
+    plain = np.append(squares, 0.0).take(places)
     plain *= b
-    crossed *= np.repeat(t, np.diff(X.indptr))
-    np.subtract(b, crossed, out=crossed)
-    crossed *= plain
-    plain *= b
-    ones = np.ones(X.shape[1])
-    exact, whole = (type(X)((part, X.indices, X.indptr), shape=X.shape) @ ones for part in (crossed, plain))
+    if features.shift is None:
+        plain *= b
+        exact = whole = row_sums(X, plain)
+    else:
+        crossed = np.append(2.0 * shift, 0.0).take(places)
+        crossed *= np.repeat(t, np.diff(X.indptr))
+        np.subtract(b, crossed, out=crossed)
+        crossed *= plain
+        plain *= b
+        exact, whole = row_sums(X, crossed), row_sums(X, plain)
     beside = t * t * math.fsum(squares * shift * shift)
     total = exact + beside + (t * features.intercept) ** 2
     spare = (d + 8) * 2.0**-51 * (whole + beside)
     return np.asarray(np.sqrt(np.maximum(total, 0.0) + spare))
+
+
+def row_sums(X: csr_array, entries: Vector) -> Vector:
+    """Σ over the stored places of every row of X, with these entries there, one after the other."""
+    return np.asarray(type(X)((entries, X.indices, X.indptr), shape=X.shape) @ np.ones(X.shape[1]))
 
 
 def with_ones(X: csr_array, b: Vector, t: Vector, behind: bool) -> csr_array:
@@ -71,8 +81,11 @@ def with_ones(X: csr_array, b: Vector, t: Vector, behind: bool) -> csr_array:
     n, d = X.shape
     if not behind:
         return csr_array((b.astype(np.int64), X.indices, X.indptr), shape=(n, d))
-    ends = X.indptr[1:]
-    data = np.insert(b, ends, t).astype(np.int64)
-    indices = np.insert(X.indices, ends, d)
     indptr = X.indptr + np.arange(n + 1, dtype=X.indptr.dtype)
+    ends = indptr[1:] - 1
+    inner = np.ones(indptr[-1], dtype=np.bool_)
+    inner[ends] = False
+    data, indices = np.empty(len(inner), dtype=np.int64), np.empty(len(inner), dtype=X.indices.dtype)
+    data[inner], data[ends] = b, t
+    indices[inner], indices[ends] = X.indices, d
     return csr_array((data, indices, indptr), shape=(n, d + 1))
