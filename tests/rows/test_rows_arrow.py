@@ -365,6 +365,27 @@ def test_files_that_change_during_a_fit(source, tmp_path):
         total(rows)
 
 
+@pytest.mark.parametrize("kind", ["parquet", "csv", "arrow"])
+def test_files_written_during_a_fit_release_nothing(source, kind, tmp_path):
+    """Other cells, and as many rows as before: somebody writes while the fourth of ten passes runs."""
+    path = write(source, kind, tmp_path)
+    (tmp_path / "other").mkdir()
+    other = write(source.take(np.arange(source.num_rows)[::-1]), kind, tmp_path / "other")
+    looks = []
+
+    def write_in_between(done, rows, seconds):
+        looks.append(done)
+        if len(looks) == 8:
+            os.replace(other, path)
+
+    rows = ArrowRows(path, SCHEMA, progress=write_in_between)
+    with pytest.raises(ValueError, match="written meanwhile"):
+        dperm.LogisticRegression(epsilon=1.0, method=Gradient(steps=10)).fit(rows)
+    cached = ArrowRows(path, SCHEMA, cache=tmp_path / "cache")
+    os.utime(path, ns=(1, 1))
+    total(cached)  # passes do not read the file
+
+
 def test_cache_is_private_and_belongs_to_its_files(source, tmp_path):
     path = write(source, "parquet", tmp_path)
     cache = tmp_path / "cache"

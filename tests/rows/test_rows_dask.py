@@ -244,3 +244,41 @@ def test_a_cluster_without_workers_is_an_error_and_costs_nothing():
         pytest.raises(ValueError, match="at least one worker"),
     ):
         DaskRows(*data, client=client, timeout=0.3)
+
+
+class Moody:
+    """Rows that come out differently from some look on: another cell, another order, more or fewer rows."""
+
+    def __init__(self, X, how, calm):
+        self.X, self.how, self.calm, self.looks = X, how, calm, 0
+
+    def __call__(self):
+        self.looks += 1
+        X = self.X.copy()
+        if self.looks <= self.calm:
+            return X
+        if self.how == "cell":
+            X[3, 0] = 0.75
+        return {"order": X[::-1], "more": np.concatenate([X, X[:1]]), "fewer": X[1:]}.get(self.how, X)
+
+
+@pytest.mark.parametrize("how", ["cell", "order", "more", "fewer", "same"])
+@pytest.mark.parametrize("calm", [0, 1, 3])
+def test_a_collection_that_gives_other_rows_in_another_pass_is_refused(how, calm):
+    """Chunks are of a declared length, so that nothing is counted before the first pass."""
+    import dask
+
+    rng = np.random.default_rng(1)
+    first, second = Moody(rng.uniform(0, 1, (500, 2)), how, calm), rng.uniform(0, 1, (300, 2))
+    parts = [dask.delayed(first, pure=False)(), dask.delayed(second)]
+    arrays = [da.from_delayed(part, (size, 2), float) for part, size in zip(parts, (500, 300))]
+    X, y = da.concatenate(arrays), da.from_array((rng.random(800) < 0.5).astype(int), chunks=(500,))
+    rows = DaskRows(X, y, persist=False)
+    model = dperm.LogisticRegression(epsilon=1.0, bounds=(0, 1), classes=[0, 1], method=Gradient(steps=4))
+    if how == "same" or (calm == 0 and how in ("cell", "order")):  # other rows from the first look on are simply those rows
+        model.fit(rows)
+        assert first.looks >= 4
+    else:
+        with pytest.raises(ValueError, match=r"gives the same rows|reads to its end") as found:
+            model.fit(rows)
+        assert "500" not in str(found.value) and "501" not in str(found.value)

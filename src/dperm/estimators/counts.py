@@ -184,8 +184,8 @@ class CountTarget(RegressorMixin, PrivateEstimator):
         time = np.ones(len(scores)) if exposure is None else np.asarray(exposure, dtype=np.float64)
         if time.shape not in ((), scores.shape) or not np.all(np.isfinite(time) & (time >= 0)):
             raise ValueError(
-                f"Expected one exposure ≥ 0 per row ({len(scores)}) or one for all, found shape {time.shape}, or a negative, "
-                "missing or infinite one among them. Correct exposure=."
+                "Expected one exposure ≥ 0 per row or one for all, found another number of them, or a negative, missing or "
+                "infinite one. Correct exposure=."
             )
         if not self._counted:
             return np.asarray(self._unit * np.exp(np.clip(scores, LOWEST, 0.0)) * time)

@@ -13,7 +13,7 @@ from dperm.estimators.counts import CountTarget
 from dperm.evaluation.plan import BINS, Question
 from dperm.evaluation.terms import tidy
 from dperm.problem.arrays import Vector
-from dperm.tables.cells import column, numbers, truth
+from dperm.tables.cells import numbers, truth
 from dperm.tables.column import Column
 from dperm.tables.labels import classify, label_column
 from dperm.tables.tables import cells, column_names, is_table
@@ -101,14 +101,15 @@ def scored_rows(
         raise ValueError("Expected exposure= only for counts, found it for another model. Leave it out.")
     if isinstance(exposure, str):
         exposure = cells(X, exposure)
-    y = _labels(model, X, y)
+    predicted = np.asarray(model.predict(X))
+    y = _labels(model, X, y, len(predicted))  # before anything is compared: NumPy's errors state the number of rows
     if question.kind == "regression":
-        return _residuals(model, question, X, y)
+        return _residuals(question, predicted, y)
     if question.kind == "counts":
         return _counts(model, question, X, y, exposure)
     labels, weight, _ = classify(y, model.classes_)
     index = ((labels + 1) / 2).astype(np.int64) if question.kind == "binary" else labels
-    said = _places(model, X)
+    said = _places(model, predicted)
     right = said == index
     loss, chance = np.zeros(len(index)), np.zeros(len(index))
     if question.probabilities:
@@ -122,13 +123,13 @@ def scored_rows(
     return np.column_stack([index, right, loss, chance, said]).astype(np.float64), known
 
 
-def _places(model: PrivateEstimator, X: object) -> np.ndarray:
+def _places(model: PrivateEstimator, predicted: np.ndarray) -> np.ndarray:
     """The predicted class of every row, as its place among the classes."""
     place = {label: k for k, label in enumerate(model.classes_.tolist())}
-    return np.array([place[label] for label in np.asarray(model.predict(X)).tolist()], dtype=np.int64)
+    return np.array([place[label] for label in predicted.tolist()], dtype=np.int64)
 
 
-def _labels(model: PrivateEstimator, X: object, y: object) -> np.ndarray:
+def _labels(model: PrivateEstimator, X: object, y: object, n: int) -> np.ndarray:
     if y is None:
         schema = model._declared_schema()
         if schema is None or schema.target is None or not is_table(X):
@@ -136,14 +137,14 @@ def _labels(model: PrivateEstimator, X: object, y: object) -> np.ndarray:
         if schema.target.column not in column_names(X):
             raise ValueError(f"Expected the target column {schema.target.column!r} in the data, found none. Scores need it.")
         y = schema.labels(cells(X, schema.target.column))
-    return label_column(y, len(column(y)))
+    return label_column(y, n)
 
 
-def _residuals(model: PrivateEstimator, question: Question, X: object, y: np.ndarray) -> tuple[Vector, Vector]:
+def _residuals(question: Question, predicted: np.ndarray, y: np.ndarray) -> tuple[Vector, Vector]:
     truth = numbers(y)
     known = np.isfinite(truth)
     truth = np.clip(np.where(known, truth, question.low), question.low, question.high)
-    residual = (truth - np.asarray(model.predict(X), dtype=np.float64)) / question.width
+    residual = (truth - predicted.astype(np.float64)) / question.width
     return np.column_stack([residual, (2 * truth - question.low - question.high) / question.width]), known.astype(np.float64)
 
 

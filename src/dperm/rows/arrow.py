@@ -24,7 +24,7 @@ from dperm.rows.arrow_cache import Blocks, EncodedCache, Piece
 from dperm.rows.base import BLOCK_ROWS, Block, Copied, Term, real_sum, total_counts
 from dperm.rows.labelled import LabelRule, Labels, rule_of_schema
 from dperm.rows.memory import cut_block
-from dperm.tables.files import Files
+from dperm.tables.files import Files, readable
 from dperm.tables.schema import Schema
 from dperm.tables.tables import cells
 
@@ -82,6 +82,7 @@ class ArrowRows(Copied):
         needed = [column.name for column in self.columns] + [target]
         self.memory = byte_count(memory)
         self.files = self._opened(path, list(dict.fromkeys(needed)))
+        self._state = self._file_state()
         self.progress = progress
         self.labels = Labels(self.schema, rule or rule_of_schema(self.schema))
         self.n = self._counted()
@@ -97,6 +98,11 @@ class ArrowRows(Copied):
 
     def _opened(self, path: Any, columns: list[str]) -> Any:
         return Files.open(path, columns, self._read_ahead())
+
+    def _file_state(self) -> object:
+        """What shows that files were written during a fit: names, sizes and times."""
+        with readable(self.files.root.name):
+            return self.files.fingerprint()
 
     def _counted(self) -> int:
         return int(self.files.n)
@@ -131,6 +137,11 @@ class ArrowRows(Copied):
             done = min(start + BLOCK_ROWS, self.n)
         if done != self.n:
             raise ValueError("Expected as many rows as at the start, found another number. Do not change the files during a fit.")
+        if self.cache is None and self._file_state() != self._state:
+            raise ValueError(
+                "Expected files that stay as they are during a fit, found one that was written meanwhile: passes would see "
+                "different rows. Fit again when nobody writes. Nothing was released by this pass."
+            )
         if self.n == 0:  # where the number of rows is protected, nobody may learn that there are none
             yield partial(self._block, 0, lambda: (np.zeros((0, self.d), dtype=self.dtype), np.zeros(0)))
 

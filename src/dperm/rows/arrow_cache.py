@@ -57,7 +57,7 @@ class EncodedCache:
             draft.rename(self.folder)
         except OSError as error:
             raise ValueError(
-                f"Expected room for {self.size / 1e9:.2f} GB of encoded rows at {self.folder}, found: {error.strerror or error}. "
+                f"Expected room for the encoded rows at {self.folder}, found: {error.strerror or type(error).__name__}. "
                 "Free some space, pass another cache= folder, or cache=None. Nothing was spent."
             ) from error
         finally:
@@ -88,11 +88,6 @@ class EncodedCache:
             for name in NAMES:
                 (self.folder / name).unlink(missing_ok=True)
             self.folder.rmdir()
-
-    @property
-    def size(self) -> int:
-        """Bytes of dense rows; CSR rows need less."""
-        return self.n * (self.d * self.dtype.itemsize + 8)
 
     def _write(self, draft: Path, blocks: Blocks) -> None:
         starts, written = [0], 0

@@ -25,6 +25,7 @@ from dperm.rows.base import Block, Copied, Limbs, Term, block_counts, real_sum, 
 from dperm.rows.dask_parts import WHERE, Collection, Partition, block_digests, partitions_of, regroup, take_rows
 from dperm.rows.labelled import LabelRule, Labels, labelled_by, rule_of_schema
 from dperm.rows.memory import numeric
+from dperm.rows.packed import content_mark
 from dperm.rows.pieces import Cut, Encoded, Made, Recipe
 from dperm.tables.cells import column, numbers
 from dperm.tables.schema import Schema
@@ -124,6 +125,7 @@ class DaskRows(Copied):
         self.n = sum(self.lengths)
         self.d = self.encoding.d if self.encoding is not None else int(X.shape[1])
         self._parts: list[Delayed] | None = None
+        self._mark: int | None = None  # of all rows, as the first pass saw them
 
     def encoded(self, encoding: Encoding) -> DaskRows:
         """Rows in the units of the problem, encoded by the workers."""
@@ -160,17 +162,24 @@ class DaskRows(Copied):
             return real_sum(term, block_counts(term, self.cut.empty(self.d), step), step)
         while len(counts) > 1:
             branches = [counts[first : first + BRANCHES] for first in range(0, len(counts), BRANCHES)]
-            counts = [dask.delayed(total_of, pure=False)(branch) for branch in branches]
-        return real_sum(term, np.asarray(self._compute(counts[0])), step)
+            counts = [dask.delayed(added, pure=False)(branch) for branch in branches]
+        total, mark = self._compute(counts[0])
+        if mark is None or self._mark not in (None, mark):
+            raise ValueError(
+                "Expected a Dask collection that gives the same rows whenever it is computed, found one that does not: two "
+                "passes disagree. Write it to storage and read it from there. Nothing was released by this pass."
+            )
+        self._mark = mark
+        return real_sum(term, np.asarray(total), step)
 
     def parts(self) -> list[Delayed]:
-        """Lists of blocks on the workers, one per partition that has rows."""
+        """Blocks on the workers with their checksum, one `Part` per partition that has rows."""
         if self._parts is None:
             import dask
 
             make = dask.delayed(partial(blocks_of, self.make, self.cut), pure=False, traverse=False)
             starts = itertools.accumulate(self.lengths, initial=0)
-            parts = [make(part, start) for part, start, rows in zip(self.partitions, starts, self.lengths) if rows]
+            parts = [make(part, start, rows) for part, start, rows in zip(self.partitions, starts, self.lengths) if rows]
             if self.persist:
                 with quiet(WHERE):
                     client = self.client
@@ -199,7 +208,7 @@ class DaskRows(Copied):
             return dask.compute(value, scheduler="threads")[0]
 
     def _copy(self, **changes: object) -> DaskRows:
-        return super()._copy(_parts=None, **changes)
+        return super()._copy(_parts=None, _mark=None, **changes)
 
 
 def current_client() -> Client | None:
@@ -212,15 +221,35 @@ def current_client() -> Client | None:
         return None
 
 
-def blocks_of(make: Arrays | Encoded, cut: Cut, partition: Partition, start: int) -> list[Block]:
+@dataclass(frozen=True, eq=False)
+class Part:
+    """The blocks of a partition, and the checksum of their rows; None where there are not as many as were counted at first."""
+
+    blocks: list[Block]
+    mark: int | None
+
+
+def blocks_of(make: Arrays | Encoded, cut: Cut, partition: Partition, start: int, rows: int) -> Part:
     """The blocks of a partition whose first row has this number."""
     made = make(partition) if isinstance(make, Arrays) else make(partition[0])
-    return [one() for one in cut.makers(made, start)]
+    blocks = [one() for one in cut.makers(made, start)]
+    if len(made.values) != rows:
+        return Part(blocks, None)
+    places = start + np.arange(rows, dtype=np.float64)  # rows have numbers here, and must keep them
+    weight = np.ones(rows) if made.weight is None else made.weight
+    others = np.column_stack([np.concatenate([block.y for block in blocks]), weight])
+    return Part(blocks, content_mark(made.X, places) + content_mark(others, places))
 
 
-def part_counts(blocks: list[Block], term: Term, step: float) -> Limbs:
-    """Counts of one part, with one BLAS thread: the same bits on every worker."""
-    return total_counts((partial(forgetful, block) for block in blocks), term, step, parallel=False)
+def part_counts(part: Part, term: Term, step: float) -> tuple[Limbs, int | None]:
+    """Counts of one part, with one BLAS thread: the same bits on every worker; and the checksum of its rows."""
+    return total_counts((partial(forgetful, block) for block in part.blocks), term, step, parallel=False), part.mark
+
+
+def added(branch: list[tuple[Limbs, int | None]]) -> tuple[Limbs, int | None]:
+    """Counts and checksums of several parts."""
+    marks = [mark for _, mark in branch if mark is not None]
+    return total_of([counts for counts, _ in branch]), sum(marks) % 2**64 if len(marks) == len(branch) else None
 
 
 def forgetful(block: Block) -> Block:

@@ -10,7 +10,6 @@ host, one at a time. What crosses to the host is the sum.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -135,7 +134,7 @@ class DeviceRows(Copied):
         rows = self._copy(data=data, feature_map=feature_map)
         if feature_map is not None:
             return rows  # maps run on host blocks
-        with enough_memory(self.X):
+        with enough_memory():
             if not rows.streams:
                 rows.X = clipped_rows(self.X, data)
             host = numeric(to_host(self.y))
@@ -147,7 +146,7 @@ class DeviceRows(Copied):
         """The same rows with missing cells at the given values: on the device, or piece by piece where X streams."""
         if self.streams:
             return self._copy(fill=values)
-        with enough_memory(self.X):
+        with enough_memory():
             return self._copy(X=filled_entries(self.X, values), fill=values)
 
     def computes(self, term: Term) -> bool:
@@ -164,7 +163,7 @@ class DeviceRows(Copied):
             starts = range(0, self.n, BLOCK_ROWS)
             joined = np.concatenate([term.joined(start, min(BLOCK_ROWS, self.n - start)) for start in starts])
             weight = device_labels(joined if weight is None else joined * to_host(weight), self)
-        with enough_memory(self.X):
+        with enough_memory():
             found = inner.device_sum(self, weight) if has_kernel(inner) else None
             return self._products(inner, weight, step) if found is None else found
 
@@ -247,19 +246,16 @@ def present(device: object) -> object:
 
 
 class enough_memory:
-    """A GPU that is too small says so in our words."""
-
-    def __init__(self, X: Array) -> None:
-        self.size = math.prod(X.shape) * 4
+    """A GPU that is too small says so in our words, which hold no sizes: the number of rows may be protected."""
 
     def __enter__(self) -> None: ...
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if kind is not None and "OutOfMemory" in kind.__name__:
             raise ValueError(
-                f"Expected room on the GPU for the rows (about {self.size / 1e9:.1f} GB) and a working copy, found too little. "
+                "Expected room on the GPU for the rows and a working copy, found too little. "
                 'Keep X on the host and pass device="cuda", so that it streams, or use bfloat16. Nothing was released.'
-            ) from error
+            ) from None
 
 
 def to_host(array: object) -> np.ndarray:

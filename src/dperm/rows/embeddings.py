@@ -84,7 +84,7 @@ class EmbeddingTensors:
             yield start, part.to(self.device)
 
     def sum(self, term: Term, step: float) -> Tensor:
-        with enough_memory(self.X):
+        with enough_memory():
             return tensor_sum(term, self)
 
 

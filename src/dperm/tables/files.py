@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import pyarrow.csv
     import pyarrow.dataset as ds
 
+SIZES = re.compile(r"\b\d+\b")
 NUMBERED = re.compile(r":? Row #\d")
 SUFFIXES = {
     ".csv": "csv",
@@ -34,18 +35,23 @@ SUFFIXES = {
 
 @contextmanager
 def readable(where: str) -> Iterator[None]:
-    """Arrow's errors in our words. Arrow quotes the offending line, which is a person's record, and counts the rows before it:
-    that part is cut off, and so is the error itself, which a traceback would show."""
+    """Arrow's errors in our words; the error itself is cut off, because a traceback would show it."""
     import pyarrow as pa
 
     try:
         yield
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        first = NUMBERED.split(str(error).splitlines()[0].split(": Expected")[0].split(". Conversion error")[0])[0][:160]
         raise ValueError(
-            f"Expected a table that reads to its end in {where}, found a broken file: {first}. Write the file again; nothing was "
-            "released."
+            f"Expected a table that reads to its end in {where}, found a broken file: {told_by(error)}. Write the file again; "
+            "nothing was released."
         ) from None
+
+
+def told_by(error: Exception) -> str:
+    """What Arrow says of a file, less what it says of rows: it quotes the offending line, which is a person's record, and counts
+    the rows before it. Sizes of files and pages are left out too: they tell the number of rows, which may be protected."""
+    first = str(error).splitlines()[0].split(": Expected")[0].split(". Conversion error")[0]
+    return SIZES.sub("…", NUMBERED.split(first)[0][:160]).rstrip(".")
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypeGuard
 import numpy as np
 
 from dperm.tables.cells import column, numbers
-from dperm.tables.files import NUMBERED, SUFFIXES, Files, as_text, check_different, csv_header
+from dperm.tables.files import SUFFIXES, Files, as_text, check_different, csv_header, told_by
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -165,8 +165,7 @@ def _unreadable(file: Path, error: Exception) -> ValueError:
         return ValueError(f"{start} text in another encoding than UTF-8. Save it as CSV in UTF-8.")
     if "straddling" in str(error):
         return ValueError(f"{start} a line that is too long to be one. Check for a quote that never closes.")
-    first = NUMBERED.split(str(error).splitlines()[0].split(": Expected")[0])[0].rstrip(".")
-    return ValueError(f"{start} a file that does not read: {first}. Check that it is a table with a header line.")
+    return ValueError(f"{start} a file that does not read: {told_by(error)}. Check that it is a table with a header line.")
 
 
 def _check_separator(file: Path, names: list[str]) -> None:

@@ -128,7 +128,7 @@ class WhiteTensors(RowsView):
 
     def sum(self, term: Term, step: float) -> Tensor:
         """The sum, left on the device: what a descent makes of it stays there too."""
-        with enough_memory(self.rows.X):
+        with enough_memory():
             return self.gradient(term) if type(term) is GradientTerm else tensor_sum(term, self)
 
     @property

@@ -23,7 +23,8 @@ def step_printer(label: str) -> Callable[[int, int], None]:
 
 
 def row_printer() -> Callable[[int, int, float], None]:
-    """A callback (rows done, rows, seconds) for one pass over a file: share, rows a second, seconds left."""
+    """A callback (rows done, rows, seconds) for one pass over a file: share and seconds left, but no number of rows, nor how
+    many a second, because it may be protected."""
     if not sys.stderr.isatty():
         return lambda done, total, seconds: None
     shown = 0.0
@@ -35,8 +36,8 @@ def row_printer() -> Callable[[int, int, float], None]:
             sys.stderr.write("\r\x1b[K")
         elif seconds - shown >= 0.5:
             shown = seconds
-            rate = done / seconds
-            sys.stderr.write(f"\r\x1b[Kpass {100 * done // total} %, {rate:,.0f} rows/s, {(total - done) / rate:.0f} s left")
+            left = seconds * (total - done) / done
+            sys.stderr.write(f"\r\x1b[Kpass {100 * done // total} %, {left:.0f} s left")
         sys.stderr.flush()
 
     return show
