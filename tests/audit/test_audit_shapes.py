@@ -8,7 +8,7 @@ import pytest
 import dperm
 from dperm.audit import closed_form
 from dperm.audit.cases import CURVED, DELTA, ESTIMATORS_OF, Case, curve_cases, mechanism_cases
-from dperm.audit.transcript import Fitted, transcript
+from dperm.audit.transcript import Fitted, released_numbers, released_sizes, transcript
 from dperm.privacy import RELATIONS
 from dperm.release import driver
 from dperm.rows.base import Rows
@@ -58,6 +58,20 @@ def test_a_pair_uses_much_of_its_claim_and_no_more(case: Case) -> None:
     found = energies(case)
     assert np.mean(found) > claim.mu**2 / 3
     assert max(found) <= claim.mu**2 * (1 + 1e-3)
+
+
+def test_what_a_released_choice_leaves_out_counts_as_zeros() -> None:
+    """On a few rows noise decides between line and curves: with the line there is no pull, and the lengths must agree."""
+    line = dperm.GAMClassifier(0.1, bounds=(-1, 1), classes=[0, 1], delta=1e-2, random_state=0)
+    curves = dperm.GAMClassifier(50.0, bounds=(-1, 1), classes=[0, 1], delta=1e-2, random_state=0)
+    X, y = np.linspace(-1, 1, 60).reshape(-1, 1), np.tile([0, 1], 30)
+    with pytest.warns(dperm.PrivacyWarning):
+        fits = [model.fit(X, y) for model in (line, curves)]
+    assert "pull" not in line.release_.released and "pull" in curves.release_.released
+    sizes = released_sizes(fits[0]) | released_sizes(fits[1])
+    seen = [released_numbers(fit, sizes) for fit in fits]
+    assert len(seen[0]) == len(seen[1]) == len(released_numbers(fits[1])) == len(released_numbers(fits[0])) + 2
+    np.testing.assert_array_equal(seen[1], released_numbers(fits[1]))
 
 
 def test_every_loss_with_curves_has_a_pair_for_every_relation() -> None:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 import dperm.estimators as estimators
-from dperm.audit.transcript import Fitted, Fitting, Seen, gathered, released_numbers, transcript
+from dperm.audit.transcript import Fitted, Fitting, Seen, gathered, released_numbers, released_sizes, transcript
 from dperm.estimators import GAMClassifier, GAMRegressor, LogisticRegression
 from dperm.estimators.base import PrivateEstimator
 from dperm.estimators.search import search_plan
@@ -89,10 +89,10 @@ class Case:
         """A function from `data` or `neighbour` to everything that the certificate covers: see `transcript`."""
         if self.published_only:
             return lambda data: released_numbers(self.build().fit(*data))
-        rows, lengths = [], set()
+        rows, lengths, values = [], set(), dict[str, int]()
         for data in (self.data, self.neighbour):
             with transcript() as seen:
-                self.build().fit(*data)
+                values |= released_sizes(self.build().fit(*data))
             rows.append(seen.rows)
             lengths |= {len(value) for value in seen.sums}
         sizes = sorted(lengths)
@@ -101,7 +101,8 @@ class Case:
         def observe(data: tuple[object, ...]) -> Vector:
             with transcript(pair, own=1 if data is self.neighbour else 0) as seen:
                 model = self.build().fit(*data)
-            return np.concatenate([released_numbers(model), *gathered(seen.sums, sizes), [] if pair is None else [seen.ratio]])
+            ratio = [] if pair is None else [seen.ratio]
+            return np.concatenate([released_numbers(model, values), *gathered(seen.sums, sizes), ratio])
 
         return observe
 

@@ -124,13 +124,26 @@ class Seen:
     certificate_: Claim
 
 
-def released_numbers(model: Fitted) -> Vector:
-    """Coefficients and every number released on the way, in a fixed order: what the certificate covers."""
+def released_sizes(model: Fitted) -> dict[str, int]:
+    """How many numbers each released value of a fit has."""
+    return {key: len(_flat(value)) for key, value in model.release_.released.items()}
+
+
+def released_numbers(model: Fitted, sizes: Mapping[str, int] | None = None) -> Vector:
+    """Coefficients and every number released on the way, in a fixed order: what the certificate covers.
+
+    With `sizes` there are so many of each, zeros where a run has released none: a released choice can leave a value out.
+    """
     release = model.release_
     parts = [np.ravel(np.asarray(release.w, dtype=np.float64))]
-    for key in sorted(release.released):
-        parts += list(_numbers(release.released[key]))
+    for key, size in sorted((released_sizes(model) if sizes is None else sizes).items()):
+        found = _flat(release.released[key]) if key in release.released else np.zeros(size)
+        parts.append(found)
     return np.concatenate(parts)
+
+
+def _flat(value: object) -> Vector:
+    return np.concatenate([np.zeros(0), *_numbers(value)])
 
 
 def _numbers(value: object) -> Iterator[Vector]:
