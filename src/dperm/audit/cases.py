@@ -165,24 +165,6 @@ def mechanism_cases() -> list[Case]:
     return found
 
 
-def interval_cases() -> list[Case]:
-    """Every estimator that has intervals, fitted with them, and a logistic regression of three classes; for every relation."""
-    found = []
-    for name in estimators.__all__:
-        cls = getattr(estimators, name)
-        if not getattr(cls, "has_intervals", False):
-            continue
-        for relation in RELATIONS:
-            case = _case(name, cls, "scaled-inference", relation, "secure", DELTA)
-            assert isinstance(case.build, Builder)
-            options = {**case.build.options, "method": "auto", "intervals": True}
-            found.append(replace(case, method="intervals", build=Builder(cls, options)))
-            if name == "LogisticRegression":
-                several = Builder(cls, {**options, "classes": [0, 1, 2]})
-                found.append(replace(found[-1], name=f"{name}, 3 classes", build=several))
-    return found
-
-
 def curve_cases() -> list[Case]:
     """Additive models with every default, on as many rows as curves take: the careful rule, its pull and its recalibration.
 

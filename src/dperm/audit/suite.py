@@ -18,7 +18,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dperm.audit.cases import Case, curve_cases, estimator_cases, interval_cases, mechanism_cases
+from dperm.audit.cases import Case, curve_cases, estimator_cases, mechanism_cases
+from dperm.audit.intervals import interval_cases
 from dperm.audit.transcript import Fitted
 from dperm.audit.trials import Distinguished, distinguish
 from dperm.privacy import GDP, Guarantee

@@ -36,11 +36,13 @@ class Transcript:
 
 
 @contextlib.contextmanager
-def transcript(pair: tuple[Rows, Rows] | None = None, own: int = 0) -> Iterator[Transcript]:
+def transcript(
+    pair: tuple[Rows, Rows] | None = None, own: int = 0, only: tuple[type, ...] = (object,)
+) -> Iterator[Transcript]:
     """Watch every noisy sum that is drawn meanwhile.
 
     `pair` holds the rows of data and neighbour, as captured before, and `own` says which of them is being fitted. The booked
-    events cover the sums whether or not they are published.
+    events cover the sums whether or not they are published. Λ and its energy are of the terms of the kinds in `only`.
     """
     seen = Transcript()
 
@@ -48,7 +50,7 @@ def transcript(pair: tuple[Rows, Rows] | None = None, own: int = 0) -> Iterator[
         seen.sums.append(np.ravel(drawn.value) / drawn.scale)
         if seen.rows is None:
             seen.rows = bottom(drawn.rows)
-        if pair is None:
+        if pair is None or not isinstance(drawn.term, only):
             return
         sampled = isinstance(drawn.term, SampledTerm)
         # Who joined a sample is secret, also from this test.
