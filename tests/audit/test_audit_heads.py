@@ -90,3 +90,53 @@ def test_many_fits_find_the_booked_loss_and_halved_noise_is_caught(monkeypatch: 
     monkeypatch.setattr(SecureNoise, "normal", lambda self, scale, size: plain(self, scale, size) / 2)
     mu, error = measured("replace-one", 120)
     assert mu - 4 * error > booked
+
+
+HUGE = 1.7e308
+OWN = np.array([[1.0, 0.0, np.nan], [HUGE, -np.inf, 0.0], [0.0, 1e-320, 0.0]])  # a person's rows; two of them count
+
+
+def households(relation: str, others: np.ndarray, rng: np.random.Generator) -> list[tuple[Data, np.ndarray]]:
+    """Two tables with the ids of their persons: in the second, one person's rows are turned round, nulled or gone."""
+    X, y = np.vstack([others, OWN]), np.append(rng.choice([0, 1, 3], len(others)), [1, 1, 3])  # 2 is absent, 3 is not declared
+    people = np.append(np.arange(len(others)) // 2, [99, 99, 99])
+    changed, labels = X.copy(), y.copy()
+    if relation == "add-remove":
+        return [((X, y), people), ((X[:-3], y[:-3]), people[:-3])]
+    if relation == "zero-out":
+        labels[-3:] = 3
+    else:
+        changed[-3:] = -OWN
+    return [((X, y), people), ((changed, labels), people)]
+
+
+@pytest.mark.parametrize("method", ["heads", "heads on a device", "least-squares"])
+@pytest.mark.parametrize(
+    ("relation", "nominal"),
+    [("replace-one", None), ("zero-out", None), ("add-remove", 2), ("add-remove", 12), ("add-remove", 90)],
+)
+def test_no_person_with_odd_rows_spends_more_than_was_booked(method: str, relation: str, nominal: int | None) -> None:
+    """Persons with more rows than count, cells that are no numbers, huge and tiny rows, undeclared and absent classes, and a
+    nominal n far from the true one, all together. The lower end is for this seed: halved noise would be above what was booked."""
+    booked, largest, rng = gaussian_mu(EPSILON, DELTA), 0.0, np.random.default_rng(7)
+    if method == "heads on a device":
+        pytest.importorskip("torch", reason="rows on a device need torch: pip install dperm[torch]")
+    how = {"method": method} if method == "least-squares" else {"steps": 20, "device": None if method == "heads" else "cpu"}
+    for rest in (0.0, 1.0):
+        tables = households(relation, rest * rng.normal(size=(N, 3)), rng)
+
+        def fit(table: tuple[Data, np.ndarray]) -> None:
+            options = {"relation": relation, "nominal_n": nominal, "random_state": 5}
+            model = dperm.EmbeddingClassifier(EPSILON, delta=DELTA, classes=[0, 1, 2], max_rows_per_person=2, **options, **how)
+            model.fit(*table[0], groups=table[1])
+
+        rows = []
+        for table in tables:
+            with transcript() as seen:
+                fit(table)
+            rows.append(seen.rows)
+        for own, table in enumerate(tables):
+            with transcript((rows[0], rows[1]), own=own) as seen:
+                fit(table)
+            largest = max(largest, math.sqrt(seen.energy))
+    assert 0.8 * booked <= largest <= booked

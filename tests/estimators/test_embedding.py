@@ -272,3 +272,51 @@ def test_a_missing_entry_of_an_arrow_list_changes_its_own_row_alone(kind: pa.Dat
     full = matrix_of(pa.FixedSizeListArray.from_arrays(pa.array(values, type=kind), 2))
     gaps = matrix_of(pa.FixedSizeListArray.from_arrays(pa.array([*values[:3], None, *values[4:]], type=kind), 2))
     assert np.array_equal(full, cells) and np.array_equal(gaps[[0, 2]], cells[[0, 2]])
+
+
+def test_what_cannot_be_read_is_refused_by_its_type_before_anything_is_booked(tmp_path: Path) -> None:
+    """A type is public. Found late, it would be an error of another library after the debit, or a warning about one cell."""
+    torch = pytest.importorskip("torch")
+    X, y = data()
+    ledger = dperm.Ledger.create(tmp_path / "ledger", dataset="rows", epsilon=20.0, delta=1e-5)
+    for rows, options, said in (
+        (X.astype(np.longdouble), {}, "at most 64 bits"),
+        (X.astype(np.longdouble), {"device": "cpu"}, "at most 64 bits"),
+        (torch.from_numpy(X).to_sparse(), {}, "dense torch tensor"),
+        (X + 0j, {}, "Complex data"),
+        (X, {"device": "mps"}, "device=None or 'cuda'"),
+        (X, {"delta": 0}, "delta > 0"),
+        (X, {"steps": 1}, "whole number ≥ 2"),
+        (X, {"steps": True}, "a number for steps"),
+        (X, {"groups": np.zeros(3), "max_rows_per_person": 2}, "one entry per row"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            model(ledger=ledger, random_state=None, **options).fit(rows, y)
+    for wrong in ({"clip": "x"}, {"clip": True}, {"horizon": 10**400}, {"steps": 2.5}):
+        with pytest.raises(ValueError, match="Expected"):
+            Heads(**wrong)
+    assert len(ledger.entries()) == 1  # its opening, and nothing spent
+    eighth = torch.from_numpy(X).to(torch.float8_e4m3fn)
+    assert np.array_equal(matrix_of(eighth), eighth.float().numpy())
+
+
+def test_a_file_without_rows_is_a_matrix_as_any_other(tmp_path: Path) -> None:
+    """Where the number of rows is protected, an error would tell that there are none."""
+    np.save(tmp_path / "rows.npy", np.empty((0, D), dtype=np.float32))
+    write_safetensors(tmp_path / "rows.safetensors", {"rows": np.empty((0, D), dtype=np.float32)})
+    arrow = pa.array([], type=pa.list_(pa.float32(), D))
+    for rows in (
+        open_embeddings(tmp_path / "rows.npy"), open_embeddings(tmp_path / "rows.safetensors"), arrow, pa.chunked_array([arrow]),
+        pa.chunked_array([], type=arrow.type),
+    ):  # fmt: skip
+        fitted = model(relation="add-remove", nominal_n=100).fit(rows, [])
+        assert np.isfinite(fitted.w_).all()
+
+
+def test_a_slice_of_an_arrow_column_is_its_own_rows() -> None:
+    X = np.arange(60.0).reshape(10, 6)
+    gone = np.arange(10) % 5 == 0
+    column = pa.FixedSizeListArray.from_arrays(pa.array(X.reshape(-1)), 6, mask=pa.array(gone))
+    expected = np.where(gone[:, None], 0.0, X)
+    assert np.array_equal(matrix_of(column.slice(3, 5)), expected[3:8])
+    assert np.array_equal(matrix_of(pa.chunked_array([column.slice(3, 5), column.slice(0, 2)])), expected[[3, 4, 5, 6, 7, 0, 1]])

@@ -15,8 +15,8 @@ from dperm.mechanisms import LeastSquares, Shape, Target, UnmetNeeds
 from dperm.privacy import RELATIONS, gaussian_mu, kappa
 from dperm.problem import DataBounds, Interval, LogisticLoss, MultinomialLoss, Problem, Ridge
 from dperm.release.driver import watching
-from dperm.release.noise import SecureNoise
 from dperm.walk.fitting import plan
+from measured_noise import shows_when_halved
 
 K, D = 3, 6
 
@@ -89,17 +89,8 @@ def test_no_path_spends_more_than_was_booked_and_halved_noise_would(relation: st
 
 
 def test_halved_noise_shows_in_the_sums(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Deviations in units of their booked noise: 1 within 5 standard errors (1e-6), 0.5 if halved."""
     X, y = embeddings()
-    plain = SecureNoise.normal
-    for factor in (1.0, 0.5):
-        monkeypatch.setattr(SecureNoise, "normal", lambda self, scale, size, f=factor: f * plain(self, scale, size))
-        found: list[np.ndarray] = []
-        with watching(lambda drawn, found=found: found.append(np.ravel(drawn.value - drawn.exact) / drawn.scale)):
-            for _ in range(40):
-                model(random_state=None).fit(X, y)
-        deviations = np.concatenate(found)
-        assert np.std(deviations) == pytest.approx(factor, abs=5 / math.sqrt(2 * len(deviations)))
+    shows_when_halved(monkeypatch, lambda: model(random_state=None).fit(X, y), times=40)
 
 
 def test_without_noise_it_is_least_squares_on_class_indicators() -> None:

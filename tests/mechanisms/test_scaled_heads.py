@@ -18,13 +18,13 @@ from dperm.mechanisms import ScaledHeads, Shape, Target, UnmetNeeds
 from dperm.privacy import RELATIONS, gaussian_mu, kappa
 from dperm.problem import DataBounds, Interval, MultinomialLoss, Problem, Ridge, SquaredLoss
 from dperm.release.driver import watching
-from dperm.release.noise import SecureNoise
 from dperm.rows.base import Block
 from dperm.rows.memory import MemoryRows
 from dperm.terms.affine import Features
 from dperm.terms.heads import Turning
 from dperm.terms.moments import CentredMoments, svec
 from dperm.walk.fitting import plan
+from measured_noise import shows_when_halved
 
 K, D = 3, 6
 
@@ -127,17 +127,9 @@ def test_no_path_spends_more_than_was_booked_and_halved_noise_would(relation: st
 
 
 def test_halved_noise_shows_in_the_sums(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Deviations of moments and gradients in units of their booked noise: 1 within 5 standard errors (1e-6), 0.5 if halved."""
+    """That of moments and gradients."""
     X, y = table()
-    plain = SecureNoise.normal
-    for factor in (1.0, 0.5):
-        monkeypatch.setattr(SecureNoise, "normal", lambda self, scale, size, f=factor: f * plain(self, scale, size))
-        found: list[np.ndarray] = []
-        with watching(lambda drawn, found=found: found.append(np.ravel(drawn.value - drawn.exact) / drawn.scale)):
-            for _ in range(10):
-                model(random_state=None).fit(X, y)
-        deviations = np.concatenate([one for one in found if len(one) >= D * K])
-        assert np.std(deviations) == pytest.approx(factor, abs=5 / math.sqrt(2 * len(deviations)))
+    shows_when_halved(monkeypatch, lambda: model(random_state=None).fit(X, y), times=10, least=D * K)
 
 
 def test_rows_are_turned_by_the_stated_matrix_and_coefficients_turn_back() -> None:

@@ -140,6 +140,8 @@ class EmbeddingClassifier(PrivateClassifier):
                     f"Expected no {name}= for embeddings, whose rows are brought to length 1, found one. Leave it out, or use "
                     "LogisticRegression."
                 )
+        if not (self.device is None or str(self.device).split(":")[0] in ("cpu", "cuda")):
+            raise ValueError(f"Expected device=None or 'cuda' for embeddings, found {str(self.device)[:60]!r}. Leave it out.")
         if isinstance(self.groups, str):
             raise ValueError("Expected groups= with one id per row for embeddings, found the name of a column. Pass it to fit.")
 
@@ -221,8 +223,13 @@ class EmbeddingClassifier(PrivateClassifier):
 
 def place_of(X: Any) -> Any:
     """The device of a matrix of numbers that is not in the host's memory; None for everything else."""
-    away = is_torch(X) and X.device.type != "cpu" and X.ndim == 2 and X.shape[1] > 0 and not X.is_complex()
+    away = is_torch(X) and X.device.type == "cuda" and X.ndim == 2 and X.shape[1] > 0 and not X.is_complex() and plain(X)
     return X.device if away else None
+
+
+def plain(X: Any) -> bool:
+    """Whether a tensor is one number after the other: neither sparse nor quantised."""
+    return str(X.layout) == "torch.strided" and not X.is_quantized
 
 
 @dataclass(frozen=True, eq=False)
@@ -262,8 +269,10 @@ def matrix_of(X: Any) -> np.ndarray:
     if hasattr(X, "dictionary_encode"):  # a column; tables of columns are read below
         X = _of_arrow(X)
     elif is_torch(X):
+        if not plain(X):
+            raise ValueError("Expected a dense torch tensor of numbers, found a sparse or quantised one. Make it dense first.")
         X = X.detach().cpu()
-        X = (X.float() if str(X.dtype) == "torch.bfloat16" else X).numpy()
+        X = (X.float() if str(X.dtype).startswith(("torch.bfloat16", "torch.float8")) else X).numpy()
     # A type is public and cells are not: in lists, objects and tables each cell is read alone, and one that is no number is 0.
     typed = isinstance(X, np.ndarray) and not isinstance(X, np.ma.MaskedArray) and X.dtype.kind != "O"
     found: np.ndarray = np.asanyarray(X if typed else parsed(X.toarray() if hasattr(X, "toarray") else X))
@@ -273,6 +282,8 @@ def matrix_of(X: Any) -> np.ndarray:
             f"Expected embeddings as a matrix of numbers with one row per record, found {found.ndim} dimensions of type "
             f"{found.dtype}. {about}."
         )
+    if found.dtype.kind == "f" and found.dtype.itemsize > 8:  # a cell beyond float64 would be a warning
+        raise ValueError(f"Expected numbers of at most 64 bits, found {found.dtype}. Pass X.astype(np.float64).")
     if found.shape[1] == 0:
         raise ValueError("Found array with 0 feature(s) (shape=(0, 0)) while a minimum of 1 is required. Pass embeddings.")
     return found

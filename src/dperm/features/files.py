@@ -54,8 +54,10 @@ def _tensor(file: Path, tensor: str | None) -> np.ndarray:
     if kind not in TYPES:
         raise ValueError(f"Expected a tensor of type {sorted(TYPES)}, found {kind!r}. Save it as float32 or float16.")
     count = int(np.prod(shape, dtype=object)) * np.dtype(TYPES[kind]).itemsize
-    if min(shape, default=0) < 1 or not 0 <= start <= end <= whole - 8 - size or end - start != count:
+    if min(shape, default=-1) < 0 or not 0 <= start <= end <= whole - 8 - size or end - start != count:
         raise ValueError(f"Expected a whole tensor {name!r} in {file.name}, found one that does not fit the file.")
+    if count == 0:  # no rows: where their number is protected, this is a matrix as any other
+        return np.empty(shape, dtype=TYPES[kind])
     return np.memmap(file, dtype=TYPES[kind], mode="r", offset=8 + size + start, shape=shape)
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 GAUSSIAN = "delta > 0, because its noise is Gaussian (pass delta=1e-6)"
 BOUNDED_ROWS = "a finite bound on the norm of a row (x_norm= or bounds=)"
+LARGEST = sys.float_info.max
 NOTHING: Mapping[str, Sequence[str | None]] = {}
 
 
@@ -39,11 +40,11 @@ def check_options(
         unstated = getattr(mechanism, "UNSTATED", NOTHING)  # what records of older versions mean, which may be None
         if number is None and unstated.get(label, getattr(type(mechanism), label, None)) is None:
             continue
-        if number is None or isinstance(number, bool):
+        if isinstance(number, bool) or not isinstance(number, int | float | np.integer | np.floating):
             raise ValueError(f"Expected a number for {label}, found {number!r}. Leave it out to take the default.")
         if label in whole and not (isinstance(number, int | np.integer) and number >= 1):
             raise ValueError(f"Expected {label} as a whole number ≥ 1, found {number!r}.")
         if label in parts and not 0 < number < 1:
             raise ValueError(f"Expected 0 < {label} < 1, found {number}. Leave it out to take the default rule.")
-        if not 0 < number < math.inf:
+        if not 0 < number <= LARGEST:  # which is below infinity, and below whole numbers that no float holds
             raise ValueError(f"Expected a finite {label} > 0, found {number}. Leave it out to take the default rule.")

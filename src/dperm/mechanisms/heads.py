@@ -19,7 +19,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from dperm.mechanisms.conditions import GAUSSIAN, unmet
+from dperm.mechanisms.conditions import GAUSSIAN, check_options, unmet
 from dperm.mechanisms.scaled import settings as rule
 from dperm.privacy import Gaussian, gaussian_mu
 from dperm.problem import Problem
@@ -49,9 +49,19 @@ def moments_share(d: int) -> float:
     return min(max(0.1 * math.sqrt(d / 4096), 0.02), 0.1)
 
 
+class OnUnitRows:
+    """What mechanisms for rows of length 1 have in common."""
+
+    linear: ClassVar[bool] = False  # its coefficients are those of rows of length 1: other estimators refuse it
+    per_column: ClassVar[bool] = False  # … so that a record states none in the caller's units
+
+    def missing(self, problem: Problem, target: Target) -> list[str]:
+        return needs(problem, target)
+
+
 @register
 @dataclass(frozen=True)
-class Heads:
+class Heads(OnUnitRows):
     """Softmax on embeddings.
 
     steps     of the descent; 400 if left out
@@ -69,20 +79,13 @@ class Heads:
     horizon: float | None = None
 
     name: ClassVar[str] = "heads"
-    linear: ClassVar[bool] = False  # its coefficients are those of rows of length 1: other estimators refuse it
-    per_column: ClassVar[bool] = False  # … so that a record states none in the caller's units
 
     def __post_init__(self) -> None:
-        check_options(self.steps, self.clip, self.horizon)
-
-    def missing(self, problem: Problem, target: Target) -> list[str]:
-        return needs(problem, target)
+        check_descent(self, self.steps)
 
     def plan(self, problem: Problem, shape: Shape, target: Target) -> Plan:
         check_size(self.name, problem, shape)
-        mu = gaussian_mu(target.epsilon, target.delta) * (1 - 1e-12)  # square roots round; never round up a budget
-        share = moments_share(shape.d)
-        budget = [mu * math.sqrt(part) for part in (share, SIZE_SHARE, 1 - share - SIZE_SHARE)]
+        budget = budgets(moments_share(shape.d), target)
         stages = (
             moments_stage(budget[0], shape, target),
             size_stage(budget[1], target),
@@ -124,6 +127,12 @@ def check_size(name: str, problem: Problem, shape: Shape) -> None:
         )
 
 
+def budgets(share: float, target: Target) -> tuple[float, float, float]:
+    """μ of the moments, which take that share of μ², of the size, and of what is left."""
+    mu = gaussian_mu(target.epsilon, target.delta) * (1 - 1e-12)  # square roots round; never round up a budget
+    return mu * math.sqrt(share), mu * math.sqrt(SIZE_SHARE), mu * math.sqrt(1 - share - SIZE_SHARE)
+
+
 def moments_stage(mu: float, shape: Shape, target: Target, floor: float = FLOOR) -> Stage:
     """The release of Σ zzᵀ, its noise, and the floor of its eigenvalues."""
     noise = gaussian_scale(UnitMoments(shape.d).sensitivity(target.relation) * target.rows_per_person, mu)
@@ -151,13 +160,11 @@ def directions_of(plan: Plan, classes: int) -> Asking[Directions | TensorDirecti
     return found
 
 
-def check_options(steps: int | None, clip: float | None, horizon: float | None) -> None:
+def check_descent(mechanism: object, steps: int | None) -> None:
     """Options of the descent that are no numbers of the right kind are refused."""
-    if steps is not None and not (isinstance(steps, int | np.integer) and steps >= 2):
-        raise ValueError(f"Expected steps as a whole number ≥ 2, found {steps!r}.")
-    for label, value in (("clip", clip), ("horizon", horizon)):
-        if value is not None and not (value > 0 and math.isfinite(value)):
-            raise ValueError(f"Expected {label} > 0, found {value}. Leave it out to take the rule's.")
+    check_options(mechanism, positive=("clip", "horizon"), whole=("steps",))
+    if steps == 1:
+        raise ValueError("Expected steps as a whole number ≥ 2, found 1.")
 
 
 def public_settings(steps: int | None, clip: float | None, horizon: float | None) -> Settings:

@@ -20,7 +20,7 @@ import numpy as np
 
 from dperm.mechanisms import heads as heads_rule
 from dperm.mechanisms.conditions import check_options
-from dperm.privacy import Gaussian, gaussian_mu
+from dperm.privacy import Gaussian
 from dperm.problem import Problem
 from dperm.release.asks import Close, Decide, Open, Program, Sum
 from dperm.release.plan import Plan, Shape, Stage, Target, options_of, register
@@ -35,7 +35,7 @@ RULE = MOMENTS_SHARE, FLOOR, CLIP
 
 @register
 @dataclass(frozen=True)
-class LeastSquares:
+class LeastSquares(heads_rule.OnUnitRows):
     """Least squares on embeddings, with an eigenvalue floor in place of a ridge.
 
     share     of μ² for the second moments; 0.3 if left out
@@ -53,22 +53,16 @@ class LeastSquares:
     clip: float | None = None
 
     name: ClassVar[str] = "least-squares"
-    linear: ClassVar[bool] = False  # its coefficients are those of rows of length 1: other estimators refuse it
-    per_column: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         check_options(self, positive=("floor", "clip"), parts=("share",))
         if self.share is not None and self.share >= 1 - heads_rule.SIZE_SHARE:
             raise ValueError(f"Expected share < {1 - heads_rule.SIZE_SHARE:g}, found {self.share}. Labels need a part of it too.")
 
-    def missing(self, problem: Problem, target: Target) -> list[str]:
-        return heads_rule.needs(problem, target)
-
     def plan(self, problem: Problem, shape: Shape, target: Target) -> Plan:
         heads_rule.check_size(self.name, problem, shape)
-        mu = gaussian_mu(target.epsilon, target.delta) * (1 - 1e-12)  # square roots round; never round up a budget
         share, floor, clip = (own if one is None else float(one) for own, one in zip(RULE, self._given()))
-        budget = [mu * math.sqrt(part) for part in (share, heads_rule.SIZE_SHARE, 1 - share - heads_rule.SIZE_SHARE)]
+        budget = heads_rule.budgets(share, target)
         given = ["rule" if one is None else one for one in self._given()]
         stages = (
             heads_rule.moments_stage(budget[0], shape, target, floor),

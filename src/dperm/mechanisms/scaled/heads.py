@@ -87,7 +87,7 @@ class ScaledHeads:
         object.__setattr__(self, "kinds", tuple(self.kinds))
         rule.check_kinds(self.kinds)
         object.__setattr__(self, "gaps", gaps_rule.check_gaps(self.gaps))
-        heads_rule.check_options(self.steps, self.clip, self.horizon)
+        heads_rule.check_descent(self, self.steps)
         if self.moderation is not None and not 0 < self.moderation <= 1:
             raise ValueError(f"Expected 0 < moderation <= 1, found {self.moderation}. Leave it out to take the rule's.")
 
