@@ -119,9 +119,9 @@ def draw(scores: Scores, kind: str, names: list[str]) -> str:
     import matplotlib.pyplot as plt
 
     plt.rcParams["svg.hashsalt"] = "dperm"
-    columns = 3
+    columns = 2
     rows = math.ceil(len(names) / columns)
-    figure, axes = plt.subplots(rows, columns, figsize=(11, 3.1 * rows), squeeze=False)
+    figure, axes = plt.subplots(rows, columns, figsize=(5.4, 2.2 * rows + 1.5), squeeze=False, layout="constrained")
     for place, axis in zip(range(rows * columns), axes.flat):
         if place >= len(names):
             axis.axis("off")
@@ -142,12 +142,11 @@ def draw(scores: Scores, kind: str, names: list[str]) -> str:
         top = max([*ours, *(np.mean(v) for v in scores.get((kind, name, "non-private"), {}).values())])
         axis.set_ylim(top - (0.16 if kind == "accuracy" else 0.6), top + (0.008 if kind == "accuracy" else 0.03))
         axis.set_xscale("log")
-        axis.set_title(name + (" (tuned on)" if name in TUNED_ON else ""), fontsize=9)
-        axis.tick_params(labelsize=7)
-        axis.set_xlabel("ε", fontsize=8)
+        axis.set_title(name + (" (tuned on)" if name in TUNED_ON else ""), fontsize=10)
+        axis.tick_params(labelsize=9)
+        axis.set_xlabel("ε", fontsize=9)
     handles = {label: handle for axis in axes.flat for handle, label in zip(*axis.get_legend_handles_labels())}
-    figure.legend(handles.values(), handles.keys(), loc="lower center", ncol=4, fontsize=7, frameon=False)
-    figure.tight_layout(rect=(0, 0.07 if rows > 1 else 0.14, 1, 1))
+    figure.legend(handles.values(), handles.keys(), loc="outside lower left", ncol=1, fontsize=9, frameon=False)
     FIGURES.mkdir(parents=True, exist_ok=True)
     file = FIGURES / f"{kind.lower()}.svg"
     figure.savefig(file, metadata={"Date": None})

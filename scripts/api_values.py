@@ -1,13 +1,45 @@
-"""For the API page: an inspected value has no docstring of its own, and must not show that of `str` or `bool`."""
+"""For the API page: an inspected value has no docstring of its own, and must not show that of `str` or `bool`; and the type of a
+parameter is shown as its docstring has it: read as Python, {"replace-one", …} would be a difference of names."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from typing import Any
 
 import griffe
+
+TYPED = re.compile(r"^(\w+) : (.+?)(?:, default .*)?$", re.M)
 
 
 class OwnDocstrings(griffe.Extension):
     def on_attribute_instance(self, *, attr: griffe.Attribute, **_: Any) -> None:
         if "property" not in attr.labels:
             attr.docstring = None
+
+    def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
+        for text in docstrings(pkg):
+            written = {name: words for name, words in TYPED.findall(text.value)}
+            if any("," in words for words in written.values()):  # only these are read otherwise than they are written
+                for section in text.parsed:
+                    if section.kind is griffe.DocstringSectionKind.parameters:
+                        for parameter in section.value:
+                            parameter.annotation = in_words(written.get(parameter.name), parameter.annotation)
+
+
+def docstrings(place: griffe.Object) -> Iterator[griffe.Docstring]:
+    """Of everything in a package that is not imported from elsewhere."""
+    if place.docstring is not None:
+        yield place.docstring
+    for member in place.members.values():
+        if not member.is_alias:
+            yield from docstrings(member)  # type: ignore[arg-type]
+
+
+def in_words(written: str | None, read: Any) -> Any:
+    """A list of types or of choices as it is written, without the braces; one name stays what was read, which has a link.
+
+    >>> in_words('{"a-b", "c"} or None', ...), in_words("array, str or None", ...), in_words("float", ...)
+    ('"a-b", "c" or None', 'array, str or None', Ellipsis)
+    """
+    return written.replace("{", "").replace("}", "") if written and "," in written else read

@@ -19,21 +19,21 @@ NOTEBOOKS = ("first-model", "choosing-epsilon", "profile-to-model", "additive-mo
 
 # The theorems that the guarantee of each estimator rests on; "auto" takes the first one as a rule.
 THEOREMS = {
-    "LogisticRegression": ("objective", "scaled-gradient", "scaled-heads", "gradient"),
+    "LogisticRegression": ("objective", "scaled-gradient", "scaled-heads", "gradient", "intervals"),
     "LinearSVC": ("scaled-gradient", "gradient"),
     "LinearRegression": ("scaled-gradient", "statistics", "intervals"),
-    "Ridge": ("scaled-gradient", "statistics", "output"),
+    "Ridge": ("scaled-gradient", "statistics", "output", "intervals"),
     "Lasso": ("selection",),
-    "HuberRegressor": ("scaled-gradient", "gradient"),
-    "QuantileRegressor": ("quantile", "gradient"),
-    "PoissonRegressor": ("poisson",),
+    "HuberRegressor": ("scaled-gradient", "gradient", "intervals"),
+    "QuantileRegressor": ("quantile", "gradient", "intervals"),
+    "PoissonRegressor": ("poisson", "intervals"),
     "GAMClassifier": ("additive",),
     "GAMRegressor": ("additive", "poisson"),
     "MeanEstimator": ("gradient",),
     "MedianEstimator": ("exponential",),
     "FiniteClassLearner": ("exponential",),
     "MLPClassifier": ("network", "gradient"),
-    "EmbeddingClassifier": ("heads",),
+    "EmbeddingClassifier": ("heads", "least-squares"),
     "PrivateGridSearch": ("exponential", "filters"),
 }
 

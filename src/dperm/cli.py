@@ -13,6 +13,7 @@ from typing import Any
 import typer
 
 from dperm.commands.shared import QUIET_OPTION, SETTINGS, say, with_quiet
+from dperm.commands.spoken import spoken
 
 CONFIG = "dperm.toml"
 HELP = """Differentially private regression and classification with a certificate anyone can re-check.
@@ -161,7 +162,7 @@ def main() -> None:
         ended = app(standalone_mode=False)  # gives an exit code back, and raises wrong usage instead of drawing a box
         raise SystemExit(ended if isinstance(ended, int) else 0)
     except ValueError as error:
-        print(f"dperm: {error}", file=sys.stderr)
+        print(f"dperm: {spoken(str(error))}", file=sys.stderr)
         raise SystemExit(2) from None
     except BrokenPipeError:
         # The reader went away (`dperm … | head`); Python must not complain again when it closes stdout.

@@ -250,7 +250,7 @@ def test_a_real_shell_gets_exit_code_2_and_one_sentence(folder):
         capture_output=True, text=True, cwd=folder,
     )  # fmt: skip
     assert result.returncode == 2
-    assert result.stderr == "dperm: Expected epsilon > 0, found -1.0. Pass a positive privacy budget, e.g. epsilon=1.0.\n"
+    assert result.stderr == "dperm: Expected epsilon > 0, found -1.0. Pass a positive privacy budget, e.g. --epsilon 1.0.\n"
 
 
 def test_json_output_is_json(folder):

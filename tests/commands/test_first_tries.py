@@ -15,6 +15,7 @@ from command_line import run
 from dperm.cli import OPTIONS, WORDS, main
 from dperm.commands import COMMANDS
 from dperm.commands.evaluating import advice, group_lines, score_lines
+from dperm.commands.spoken import spoken
 
 SCHEMA = {
     "columns": {
@@ -59,7 +60,7 @@ def folder(made: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ([*FIT, "--model", "logit"], "Did you mean 'logistic'?"),
         ([*FIT, "--model", "zzz"], "Expected a model in logistic, svm, linear"),
         ([*FIT, "--person", "membr", "--max-rows-per-person", "2"], "Did you mean 'member'? Correct the name: --person"),
-        (["evaluate", "model", "members.csv", "--epsilon", "1", "--by", "brnch"], "(--by), found none. Did you mean 'branch'?"),
+        (["evaluate", "model", "members.csv", "--epsilon", "1", "--by", "brnch"], "for --by, found none. Did you mean 'branch'?"),
         (["evaluate", "members.csv", "model", "--epsilon", "1"], "Write `dperm evaluate model members.csv`."),
         (["predict", "members.csv", "model"], "Expected MODEL first"),
         (["predict", "model", "few.csv"], "found a table without 'age'"),
@@ -139,6 +140,65 @@ def test_words_of_other_tools_are_answered_with_ours(
     assert ended.value.code == 2 and answer in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("words", "right", "python"),
+    [
+        ([*FIT, "--epsilon", "0"], "e.g. --epsilon 1.0", "epsilon="),
+        ([*FIT, "--nominal-n", "9"], "Expected --nominal-n to be left out, or 400", "nominal_n="),
+        ([*FIT, "--nominal-n", "9"], "use --relation add-remove", "relation="),
+        ([*FIT, "--relation", "add-remove"], "Expected --nominal-n under --relation add-remove", "nominal_n="),
+        ([*FIT, "--method", "exponential"], "a ball (radius= in Python)", "(radius=)"),
+        ([*FIT, "--method", "scaled-gradient", "--delta", "0"], "With --delta 0 use", "delta=0"),
+        ([*FIT, "--noise", "seeded"], "--random-state", "random_state="),
+        ([*FIT, "--method", "objective", "--intervals"], "Or leave --intervals out", "intervals="),
+        (["evaluate", "model", "members.csv", "--epsilon", "1", "--relation", "add-remove"], "Expected --nominal-n", "l_n="),
+        (["evaluate", "model", "members.csv", "--epsilon", "1", "--by", "member"], "Pass --levels a,b,c", "levels="),
+        (["profile", "members.csv", "--epsilon", "1", "--correlations"], "Pass --target.", "target="),
+        (["plan", "--n", "100", "--d", "0", "--epsilon", "1"], "found n=100 and d=0", "--n="),
+    ],
+)
+def test_the_shell_names_its_own_options(folder: Path, words: list[str], right: str, python: str) -> None:
+    code, said = run(*words, code=2)
+    assert code == 2 and right in said and python not in said, said
+    assert not (folder / "o").exists()
+
+
+def test_what_a_schema_declares_is_said_in_the_words_of_a_schema() -> None:
+    here = {"bounds": "--bounds", "method": "--method"}
+    declared = "Expected y_bounds=(0, 30) and classes=, found bounds='private' for method='gradient'."
+    assert spoken(declared, here) == (
+        'Expected "low" and "high" of the target in the schema and "classes" of the target in the schema, found --bounds private '
+        "for --method gradient."
+    )
+    asked = "Expected intervals=False for Lasso, found True. Use LinearRegression(intervals=True)."
+    assert spoken(asked, {"intervals": "--intervals", "model": "--model"}) == (
+        "Expected no --intervals for Lasso, found True. Use --model LinearRegression --intervals."
+    )
+    kept = "found 'groups=' in `dperm theory pac epsilon=1`; left is about epsilon=0.3"
+    assert spoken(kept, {"epsilon": "--epsilon", "person": "--person"}) == kept
+
+
+def test_a_wrong_one_is_said_in_the_shell_too(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Through the entry point itself; and a warning on the way, of scores about rows of a model about persons."""
+    monkeypatch.setattr(sys, "argv", ["dperm", *FIT, "--epsilon", "-1"])
+    with pytest.raises(SystemExit):
+        main()
+    assert "e.g. --epsilon 1.0" in capsys.readouterr().err
+    persons = [*FIT[:-1], "persons", "--person", "member", "--max-rows-per-person", "2"]
+    assert run(*persons)[0] == 0
+    monkeypatch.setattr(sys, "argv", ["dperm", "evaluate", "persons", "members.csv", "--epsilon", "1"])
+    with pytest.raises(SystemExit):
+        main()
+    assert "pass --person and --max-rows-per-person to protect persons" in capsys.readouterr().err
+
+
+def test_levels_of_an_estimator_are_answered_with_what_finds_them() -> None:
+    with pytest.raises(TypeError, match=r"found levels=. Use schema=, which lists them; `dperm.profile\(table, target="):
+        dperm.LogisticRegression(epsilon=1.0, levels="private")
+
+
 def test_the_synonyms_are_no_options_of_ours_and_lead_to_some(folder: Path) -> None:
     helped = {name: run(name, "--help")[1] for name in ("plan", "fit", "evaluate")}
     known = " ".join(helped.values())
@@ -188,3 +248,29 @@ def test_a_misspelt_name_is_answered_with_the_nearest() -> None:
         _ = dperm.LogisticRegresion
     with pytest.raises(AttributeError, match=r"'__nothing__'$"):
         _ = dperm.__nothing__
+
+
+def test_an_array_is_no_table_and_embeddings_are_shown_the_way(folder: Path) -> None:
+    """By the command, from the name of the file alone; and what Python has fitted is predicted by the command."""
+    rng = np.random.default_rng(0)
+    np.save("rows.npy", rng.normal(size=(300, 8)) + 4 * np.eye(3, 8)[np.arange(300) % 3])
+    for words in (["fit", "rows.npy", "--epsilon", 1], ["profile", "rows.npy", "--epsilon", 1], ["schema", "rows.npy"]):
+        code, said = run(*words)
+        assert code == 2 and "dperm.features.open_embeddings('rows.npy')" in said, said
+    assert "EmbeddingClassifier is for Python" in run("fit", "members.csv", "--epsilon", 1, "--model", "embedding")[1]
+    model = dperm.EmbeddingClassifier(epsilon=8.0, classes=range(3), steps=20)
+    with pytest.raises(ValueError, match="open_embeddings"):
+        model.fit("rows.npy", np.arange(300) % 3)
+    model.fit(dperm.features.open_embeddings("rows.npy"), np.arange(300) % 3).save("layer")
+    predicted = run("predict", "layer", "rows.npy")[1].split()[1:]
+    assert np.mean([int(label) for label in predicted] == np.arange(300) % 3) > 0.9
+    assert "dperm.features.open_embeddings" in run("evaluate", "layer", "rows.npy", "--epsilon", 1)[1]
+
+
+def test_a_summary_of_very_many_coefficients_is_cut_and_says_so() -> None:
+    model = dperm.EmbeddingClassifier(epsilon=8.0, classes=range(3), steps=3)
+    model.fit(np.random.default_rng(0).normal(size=(60, 50)), np.arange(60) % 3)
+    text, few = str(model.summary()), dperm.LinearRegression(epsilon=1.0, bounds=(0, 1), y_bounds=(0, 1), method="gradient")
+    assert "And 50 more: `summary().rows()` has all. No intervals. Its error" in text and len(text.splitlines()) < 120
+    assert len(model.summary().rows()) == 150 and "And 50 more" in model.summary()._repr_html_()
+    assert "more: `summary()" not in str(few.fit(np.ones((20, 2)), np.ones(20)).summary())

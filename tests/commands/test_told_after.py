@@ -75,9 +75,27 @@ def test_a_profile_that_was_altered_or_is_of_another_unit_is_not_added_up(made: 
     for part, value in (("epsilon", 0.1), ("unit", "person"), ("delta", 1e-3)):
         altered = {**record, "guarantee": {**record["guarantee"], part: value}}
         (tmp_path / "profile.json").write_text(json.dumps(altered))
-        assert earlier_beside(tmp_path, fit) is None
+        found = earlier_beside(tmp_path, fit)
+        assert found is not None and "DOES NOT VERIFY" in found.apart and found.together == fit.epsilon
     _, said = run("verify", tmp_path, code=1)
     assert "NOT VERIFIED" in said and "profile.json: " in said
+
+
+@pytest.mark.parametrize("text", ["altered", "{", "[]", '{"format": "dperm-profile/1"}'])
+def test_a_page_says_that_the_profile_beside_it_does_not_verify(made: Path, tmp_path: Path, text: str) -> None:
+    for name in ("certificate.json", "model.json"):
+        (tmp_path / name).write_text((made / "model" / name).read_text())
+    record = json.loads((made / "model" / "profile.json").read_text())
+    record["guarantee"]["epsilon"] = 0.01
+    (tmp_path / "profile.json").write_text(json.dumps(record) if text == "altered" else text)
+    for page in ("page.html", "page.md"):
+        run("report", tmp_path, "--out", tmp_path / page)
+        assert "DOES NOT VERIFY" in (tmp_path / page).read_text()
+    (tmp_path / "model.json").unlink()
+    run("report", tmp_path, "--out", tmp_path / "alone.md")
+    assert "DOES NOT VERIFY" in (tmp_path / "alone.md").read_text()
+    run("card", tmp_path, "--out", tmp_path / "card.md")
+    assert "DOES NOT VERIFY" in (tmp_path / "card.md").read_text()
 
 
 def test_a_budget_that_is_stated_and_too_small_is_not_believed(made: Path, tmp_path: Path) -> None:

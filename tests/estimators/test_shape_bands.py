@@ -6,7 +6,9 @@ import json
 from typing import Any
 
 import numpy as np
+import pandas
 import pytest
+from matplotlib.text import Text
 
 import dperm
 from dperm.mechanisms.scaled import shape_noise as noise
@@ -15,6 +17,7 @@ from dperm.mechanisms.scaled.settings import MOMENTUM
 from dperm.terms.affine import Features
 from dperm.terms.moments import CentredMoments
 from dperm.terms.statistics import SquareSum
+from dperm.words.wording import printable
 
 
 def rows(n: int = 6000) -> tuple[np.ndarray, np.ndarray]:
@@ -165,3 +168,25 @@ def test_squares_that_noise_made_steep_end_in_a_band_without_a_warning() -> None
         options: dict[str, Any] = {"epsilon": 6.0, "delta": 0.01, "bounds": (-1, 1), "y_bounds": (-1, 1), "random_state": seed}
         model = dperm.GAMRegressor(method="additive", relation="add-remove", nominal_n=12, **options).fit(X, y)
         assert all(shape.band is None or np.isfinite(shape.band).all() for shape in model.shapes_.values())
+
+
+@pytest.mark.parametrize("name", ["$ price", "a_b$c$", "$\\frac{$", "x^2_3", "\x1b[2J"])
+def test_names_with_signs_of_mathematics_are_drawn_as_they_are(name: str, tmp_path: Any) -> None:
+    """In titles, labels and the key; a name that no mathematics can read must not end a plot either."""
+    rng = np.random.default_rng(0)
+    table = pandas.DataFrame({name: rng.uniform(0, 1, 600), "other": rng.uniform(0, 1, 600)})
+    classes = [f"{name}!", "no", "maybe"]
+    schema = {
+        "columns": {column: {"type": "numeric", "low": 0, "high": 1} for column in table},
+        "target": {"column": f"is {name}", "type": "classes", "classes": classes},
+    }
+    table[f"is {name}"] = rng.choice(classes, 600)
+    curves = dperm.GAMClassifier(epsilon=50.0, schema=schema, random_state=0).fit(table)
+    two = table[table[f"is {name}"] != "maybe"]
+    schema["target"]["classes"] = ["no", f"{name}!"]
+    binary = dperm.GAMClassifier(epsilon=50.0, schema=schema, random_state=0).fit(two)
+    lines = dperm.LogisticRegression(epsilon=50.0, schema=schema, random_state=0, intervals=True).fit(two)
+    for drawn in (curves.plot(), binary.plot(), lines.plot()):
+        drawn.savefig(tmp_path / "drawn.png")
+        words = [text for text in drawn.findobj(Text) if printable(name) in text.get_text()]
+        assert words and not any(text.get_parse_math() for text in words)

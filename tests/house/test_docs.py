@@ -91,4 +91,7 @@ def test_the_site_builds_without_a_warning(tmp_path):
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     html = (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
+    api = re.sub(r"<[^>]+>", "", (tmp_path / "site" / "api" / "index.html").read_text(encoding="utf-8"))
+    choices = "&#34;replace-one&#34;, &#34;zero-out&#34;, &#34;add-remove&#34;"
+    assert choices in api and " - one" not in api  # choices are no differences
     assert "fonts.googleapis.com" not in html and "Threat model" in html

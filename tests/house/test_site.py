@@ -35,6 +35,8 @@ def test_every_estimator_is_on_the_page_of_the_api_with_its_theorems() -> None:
     assert len(public) >= 15 and set(theorems) == public
     for name in public:
         assert re.search(rf"^::: [\w.]*\b{name}$", page, re.M), name
+        kind = getattr(dperm, name)
+        assert ("intervals" in theorems[name]) == getattr(kind, "has_intervals", False), name
         for theorem in theorems[name]:
             assert (ROOT / "docs" / "theorems" / f"{theorem}.md").is_file(), (name, theorem)
 

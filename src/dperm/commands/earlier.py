@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dperm.pages.subject import Earlier
+    from dperm.profiles.profile import Profile
     from dperm.tables.schema import Schema
     from dperm.walk.claims import Claim
 
+UNVERIFIED = "the profile.json beside it DOES NOT VERIFY, so that what it cost is not known (`dperm verify FOLDER` says why)"
+
 
 def earlier_beside(folder: Path, fit: Claim, declared: float | None = None) -> Earlier | None:
-    """From the profile.json of a folder, where there is one that verifies.
+    """From the profile.json of a folder, where there is one; of one that does not verify only that is said.
 
     Composed by the rule of ledgers at the larger δ, because the fit was chosen after the profile was seen: the budget that was
     `declared` for both (or that model.json states) if the rule accepts them, else the smallest that has room for them. Where no
@@ -23,24 +26,20 @@ def earlier_beside(folder: Path, fit: Claim, declared: float | None = None) -> E
     from dperm.pages.subject import Earlier, upward
     from dperm.privacy import event_from_spec
     from dperm.privacy.filters import Filter, together
-    from dperm.profiles.profile import Profile
-    from dperm.tables.json_files import read_json
     from dperm.walk.claims import reproducible
 
-    file = folder / "profile.json"
-    record = read_json(file) if file.is_file() else None
-    if not isinstance(record, dict) or record.get("format") != Profile.FORMAT:
+    if not (folder / "profile.json").is_file():
         return None
-    profile = Profile.stated(record)
-    if not profile.verify(allow_seeded=True, accept_assumptions=True).ok:
-        return None
+    profile = verified_profile(folder / "profile.json")
+    if profile is None:
+        return Earlier(0.0, fit.epsilon, fit.epsilon, apart=UNVERIFIED)
     unit, other = (claim.record["guarantee"].get("unit") for claim in (profile, fit))
     seeded, delta = reproducible(profile.record), max(profile.delta, fit.delta)
     said = f"a profile with ({upward(profile.epsilon)}, {profile.delta:g}) for {profile.relation}, {unit} found its bounds"
     apart = Earlier(profile.epsilon, fit.epsilon, fit.epsilon, None, seeded, f"{said}, and the two are not added up here")
     if profile.relation != fit.relation or unit != other:
         return apart
-    events = [[event_from_spec(stage["event"]) for stage in stages] for stages in (record["stages"], fit.record["stages"])]  # type: ignore[typeddict-item]
+    events = [[event_from_spec(stage["event"]) for stage in claim.record["stages"]] for claim in (profile, fit)]  # type: ignore[typeddict-item]
     whole = stated_budget(folder / "model.json") if declared is None else declared
     rule = None if whole is None else Filter.declare(whole, delta, "auto")
     if rule is None or rule.accepts([rule.cost(part) for part in events]) is None:
@@ -50,16 +49,30 @@ def earlier_beside(folder: Path, fit: Claim, declared: float | None = None) -> E
     return Earlier(profile.epsilon, fit.epsilon, whole, delta if delta > fit.delta else None, seeded)
 
 
+def verified_profile(file: Path) -> Profile | None:
+    """The profile of a file, or None where it does not verify, or is none: a page must say so and still be written."""
+    from dperm.profiles.profile import Profile
+    from dperm.tables.json_files import read_json
+
+    try:
+        record = read_json(file)
+    except ValueError:
+        return None
+    if not isinstance(record, dict) or record.get("format") != Profile.FORMAT:
+        return None
+    profile = Profile.stated(record)
+    return profile if profile.verify(allow_seeded=True, accept_assumptions=True).ok else None
+
+
 def earlier_of_schema(file: Path, schema: Schema, fit: Claim, out: Path) -> Earlier | None:
     """From the profile beside a schema that has its columns: it found them, and its record goes with the fit to `out`."""
-    from dperm.profiles.profile import Profile
-    from dperm.tables.json_files import read_json, write_whole
+    from dperm.tables.json_files import write_whole
 
     found = earlier_beside(file.parent, fit)
-    if found is None:
-        return None
     beside, kept = file.parent / "profile.json", out / "profile.json"
-    profile = Profile.stated(read_json(beside))
+    profile = None if found is None else verified_profile(beside)
+    if profile is None:  # none, or one of which it is not known whether it found this schema
+        return None
     found_for = {column.name for column in profile.schema(target=False).columns}  # its own target may be refused, after the fit
     if found_for - {schema.target and schema.target.column} != {column.name for column in schema.columns}:
         return None

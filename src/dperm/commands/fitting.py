@@ -40,7 +40,8 @@ from dperm.commands.shared import (
     summary,
     verbosity,
 )
-from dperm.commands.wishes import Wish
+from dperm.commands.spoken import spoken
+from dperm.commands.wishes import Wish, model_named
 from dperm.words.wording import printable
 
 if TYPE_CHECKING:
@@ -97,7 +98,11 @@ def fit(
     from dperm.release.ledger.book import Ledger
     from dperm.rows.arrow import byte_count
     from dperm.tables.json_files import check_room
+    from dperm.tables.tables import check_is_table
 
+    if engine is None:
+        check_is_table(Path(source))
+    model_named(model)
     byte_count(memory)  # a mistake in it is said before anything is read, also where the file turns out small
     check_found(schema, bounds, levels, target)
     check_declared_columns(person, max_rows_per_person, weight, max_weight, exposure, max_exposure)
@@ -174,7 +179,7 @@ def _model_lines(fitted: PrivateEstimator, as_json: bool) -> dict[str, object]:
     if hasattr(fitted, "curves_"):
         lines["shapes"] = fitted.curves_
     if fitted.plan_.warnings:
-        lines["note"] = list(fitted.plan_.warnings) if as_json else "; ".join(fitted.plan_.warnings)
+        lines["note"] = list(fitted.plan_.warnings) if as_json else spoken("; ".join(fitted.plan_.warnings))
     if getattr(fitted, "intervals", False) and as_json:
         table = cast("Summary", fitted.summary())
         lines |= {"coefficients": table.rows(), "level": table.level, "target": table.note}
@@ -221,7 +226,7 @@ def open_rows(
 
 def predict(
     model: Path = typer.Argument(..., help="model.json of a fit, or the folder that the fit wrote."),
-    file: Path = typer.Argument(..., help="CSV or Parquet file with the columns of the schema."),
+    file: Path = typer.Argument(..., help="CSV or Parquet file with the columns of the schema; for embeddings .npy."),
     out: Path | None = typer.Option(None, help="Write predictions to this CSV instead of printing them."),
     probabilities: bool = typer.Option(False, help="Also write the probability of every class."),
     as_json: bool = JSON_OPTION,
@@ -231,12 +236,13 @@ def predict(
     Example: dperm predict dperm-model/model.json new.csv --out predictions.csv
     """
     from dperm.estimators.model_file import load_model
+    from dperm.features import open_embeddings
     from dperm.tables.json_files import write_whole
-    from dperm.tables.tables import read_table
+    from dperm.tables.tables import ARRAYS, read_table
 
     check_model_first("predict", model, file)
     fitted = load_model(model)
-    table = read_table(file)
+    table = read_table(file) if fitted.reads_schema or file.suffix not in ARRAYS else open_embeddings(file)
     lines = ["prediction"]
     predicted = fitted.predict(table).tolist()  # numbers, or classes in the type of the schema
     columns = [[str(value) for value in predicted]]

@@ -24,6 +24,7 @@ from dperm.commands.declaring import (
     made,
 )
 from dperm.commands.shared import JSON_OPTION, say, show
+from dperm.commands.spoken import spoken
 from dperm.commands.wishes import Wish
 from dperm.words.spelling import closest
 
@@ -163,11 +164,11 @@ def _say_plan(found: Advice, planned: Plan) -> None:
     sentence = found["intervals"]["sentence"] if found.get("intervals") else None
     notes = (*planned.warnings, *planned.notes)
     for text in (*notes, *([] if sentence is None or sentence in notes else [str(sentence)])):
-        say(f"note       {text}")
+        say(f"note       {spoken(text)}")
     say(f"\nalternatives, with worst-case bounds on the risk ({RISK})")
     for row in found["alternatives"]:
         bound = "no bound" if row["predicted_risk"] is None else f"{row['predicted_risk']:.4g}"
-        text = f"needs {row['needs'][0]}" if row["needs"] else f"{row['passes']} releases"
+        text = f"needs {spoken(row['needs'][0])}" if row["needs"] else f"{row['passes']} releases"
         say(f"  {'*' if row['mechanism'] == found['mechanism'] else ' '} {row['mechanism']:<17} {bound:<10} {text}")
     say(found["risk_note"])
     needed = (("sample_size", found.get("sample_size")), ("epsilon_needed", found.get("epsilon_needed")))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TextIO, get_type_hints
 import typer
 from typer.models import OptionInfo
 
+from dperm.commands.spoken import speak_of, spoken
 from dperm.words.notices import PrivacyWarning
 from dperm.words.wording import printable
 
@@ -42,6 +43,7 @@ def with_quiet(command: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(command)
     def called(*, quiet: bool, **options: object) -> None:
         SETTINGS["quiet"] = SETTINGS["quiet"] or quiet
+        speak_of(inspect.signature(command).parameters)
         command(**options)
 
     called.__signature__ = inspect.Signature([*own, quiet])  # type: ignore[attr-defined]
@@ -71,7 +73,7 @@ def notices_said() -> Iterator[None]:
             line: str | None = None,
         ) -> None:
             if issubclass(category, PrivacyWarning):
-                say(f"dperm: {message}", error=True)
+                say(f"dperm: {spoken(str(message))}", error=True)
             else:
                 usual(message, category, filename, lineno, file, line)
 

@@ -49,16 +49,18 @@ def check_declared(estimator: object) -> None:
 
 def check_shape(estimator: PrivateEstimator, X: object) -> None:
     """Refuse an array that is no matrix in our words: scikit-learn's quote its cells, and state its number of rows."""
-    if isinstance(X, str | Path):
-        raise ValueError(
-            "Expected rows as X, found text. A path goes to the command, `dperm fit FILE`, or to pandas.read_csv first, whose "
-            "table goes here."
-        )
+    check_no_path(X, "A path goes to the command, `dperm fit FILE`, or to pandas.read_csv first, whose table goes here.")
     check_lists(estimator, X)
     if isinstance(X, np.ndarray) and X.ndim != 2:
         raise ValueError("Expected X with two dimensions, found another number. Reshape your data, e.g. X.reshape(-1, 1).")
     if isinstance(X, np.ndarray) and X.shape[1] == 0 and fewest_rows(estimator) == 0:
         raise ValueError("Expected X with at least one column, found 0 feature(s). Pass the features.")
+
+
+def check_no_path(X: object, advice: str) -> None:
+    """Refuse a path where rows are wanted."""
+    if isinstance(X, str | Path):
+        raise ValueError(f"Expected rows as X, found text. {advice}")
 
 
 def check_lists(estimator: object, X: object) -> None:

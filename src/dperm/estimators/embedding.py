@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from dperm.choose.risks import EMBEDDINGS
 from dperm.estimators.classifier import PrivateClassifier
 from dperm.estimators.declaration import NO_ROWS, Declaration, declaration, declared_unit
-from dperm.estimators.declared import check_declared, check_lists, fewest_rows
+from dperm.estimators.declared import check_declared, check_lists, check_no_path, fewest_rows
 from dperm.estimators.engines import for_executors
 from dperm.estimators.saving import Extra
 from dperm.mechanisms.heads import Heads
@@ -96,6 +96,7 @@ class EmbeddingClassifier(PrivateClassifier):
         table = SparkTable.of(X, groups, self.max_rows_per_person)
         if table is not None:
             return self._fit_on_spark(table, y)
+        check_no_path(X, "Pass dperm.features.open_embeddings(path), the matrix of a .npy or .safetensors file.")
         check_lists(self, X)
         place = place_of(X) if self.device is None else present(self.device)
         rows = matrix_of(X) if place_of(X) is None else X.detach()

@@ -22,6 +22,7 @@ ELSEWHERE = {
     "tol": "method=: how long to run is part of the privacy plan, and decided before a row is read",
     "accountant": "ledger=, a budget ledger on disk",
     "hidden_layer_sizes": "hidden=, the number of hidden units",
+    "levels": "schema=, which lists them; `dperm.profile(table, target=..., epsilon=...).schema()` finds them and pays for it",
     "n_jobs": "nothing: sums use all cores",
     "warm_start": "nothing: a second fit is a new release with a price of its own",
 }

@@ -12,6 +12,7 @@ import numpy as np
 from dperm.mechanisms.scaled.shape_noise import crowded
 from dperm.problem.arrays import Vector
 from dperm.words.spelling import closest
+from dperm.words.wording import printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -85,7 +86,7 @@ def _panel(axes: Axes, shape: Shape, label: str, *, first: bool) -> None:
     for place, curve in enumerate(curves):
         colour = LINE if len(curves) == 1 else f"C{place % 10}"
         axes.step(shape.grid, curve, where="mid", color=colour, linewidth=0.9, alpha=0.45, linestyle=":")
-        axes.step(shape.grid[sure], curve[sure], where="mid", color=colour, linewidth=1.4, label=names[place])
+        axes.step(shape.grid[sure], curve[sure], where="mid", color=colour, linewidth=1.4, label=printable(names[place]))
         if shape.missing is not None and shape.marginal[-1] > 0:  # some were found to be missing
             gap = float(np.atleast_1d(shape.missing)[place])
             place_of = shape.grid[sure][-1] + 0.05 * (shape.grid[sure][-1] - shape.grid[sure][0]) + 4 * width
@@ -97,11 +98,12 @@ def _panel(axes: Axes, shape: Shape, label: str, *, first: bool) -> None:
         axes.fill_between(shape.grid[sure], low, high, step="mid", color=LINE, alpha=0.2, linewidth=0)
     axes.axhline(0.0, color="#888888", linewidth=0.6)
     if first and shape.classes:
-        axes.legend(fontsize=6, frameon=False)
-    axes.set_title(shape.name, fontsize=9)
+        for words in axes.legend(fontsize=6, frameon=False).get_texts():
+            words.set_parse_math(False)
+    axes.set_title(printable(shape.name), fontsize=9, parse_math=False)  # a name may hold signs of mathematics
     axes.tick_params(labelsize=7)
     if first:
-        axes.set_ylabel(label, fontsize=8)
+        axes.set_ylabel(printable(label), fontsize=8, parse_math=False)
     span = shape.grid[sure][-1] - shape.grid[sure][0]
     beyond = 0.08 * span + 8 * width  # room for the mark of missing cells
     left, right = shape.grid[sure][0] - beyond, shape.grid[sure][-1] + beyond

@@ -79,6 +79,7 @@ def coefficient_summary(model: PrivateEstimator, level: float, *, exponentiate: 
     except ValueError as error:
         if exponentiate:
             raise
-        found = estimates(model, f"No intervals. {error}")
+        _, colon, why = str(error).partition(": ")  # of a page that is wanted, not of an error
+        found = estimates(model, f"No intervals. {why[:1].upper()}{why[1:]}" if colon else f"No intervals. {error}")
     facts = () if model.certificate_ is None else facts_of(model)
     return replace(found, title=type(model).__name__, facts=facts)

@@ -19,6 +19,7 @@ from dperm.words.wording import printable
 if TYPE_CHECKING:
     from dperm.estimators.base import PrivateEstimator
 
+MOST_LINES = 100  # of coefficients without intervals: a last layer on embeddings has tens of thousands
 Row = dict[str, Any]  # a name and numbers
 Facts = tuple[tuple[str, str], ...]
 _COLUMNS = (
@@ -85,13 +86,18 @@ class Estimates:
         return [{"name": name, "estimate": float(value)} for name, value in zip(self.names, self.estimate)]
 
     def __str__(self) -> str:
-        return table_text(self.title, self.facts, self.rows(), 0.95, self.note)
+        return table_text(self.title, self.facts, self.rows()[:MOST_LINES], 0.95, self._below)
 
     def __repr__(self) -> str:
         return str(self)
 
     def _repr_html_(self) -> str:
-        return table_html(self.title, self.facts, self.rows(), 0.95, self.note)
+        return table_html(self.title, self.facts, self.rows()[:MOST_LINES], 0.95, self._below)
+
+    @property
+    def _below(self) -> str:
+        more = len(self.names) - MOST_LINES
+        return self.note if more <= 0 else f"And {more:,} more: `summary().rows()` has all. {self.note}"
 
 
 def estimates(model: PrivateEstimator, why: str) -> Estimates:

@@ -65,7 +65,7 @@ class Question:
         if not names or len(set(names)) != len(names) or sum(column.target for column in self.columns) > 1:
             raise ValueError("Expected columns with names that differ and at most one target, found others.")
         if self.correlations and (self.parts != "all" or not any(column.target for column in self.columns)):
-            raise ValueError("Expected a target for correlations, found none. Pass target= (--target).")
+            raise ValueError("Expected a target for correlations, found none. Pass target=.")
         flags = (self.correlations, self.codes, self.wary)
         if self.parts not in PARTS or any(type(flag) is not bool for flag in flags):
             raise ValueError(f"Expected parts in {PARTS}, found {self.parts!r}.")
@@ -124,7 +124,7 @@ def asked_by_names(names: Sequence[str], target: str | None, wanted: str | None 
         hint = closest(target, names) or f" Columns: {', '.join(map(repr, names[:20]))}."
         raise ValueError(f"Expected the target {target!r} among the columns, found none.{hint} Correct the name.")
     if wanted is not None and target is None:
-        raise ValueError("Expected a target for its type, found none. Pass target= (--target).")
+        raise ValueError("Expected a target for its type, found none. Pass target=.")
     return tuple(Asked(name, "unknown", target=name == target, wanted=wanted if name == target else None) for name in names)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from dperm import theory
-from dperm.report.style import COLOURS, figure, save, styled
+from dperm.report.style import COLOURS, figure, folded, save, styled
 from dperm.theory import simulate
 
 EPSILON, DELTA = 1.0, 1e-6
@@ -21,7 +21,7 @@ def _seed(number: int) -> np.random.Generator:
 @styled
 def measured_against_n(path: Path) -> None:
     """Measured excess risk (dots, 99.9 % intervals) under its bound (lines) while the number of records grows."""
-    drawing, (panel,) = figure(width=7.0, height=4.8)
+    drawing, (panel,) = figure(height=5.6)
     ns = [100, 200, 400, 800, 1600]
     runs: list[tuple[str, Callable[[int], simulate.Experiment]]] = [
         ("Exponential mechanism, convex", lambda n: simulate.exponential_cone(_seed(n), n=n)),
@@ -35,7 +35,7 @@ def measured_against_n(path: Path) -> None:
         panel.dots(ns, [e.mean for e in found], [3.29 * e.error() for e in found], f"{name}: measured", like=panel.used - 1)
     panel.words("Measured under the bound", "Number of records n (ε = 1)", "Excess empirical risk (mean scale)")
     panel.ticks("x", ns)
-    drawing.legend(*panel.axes.get_legend_handles_labels(), loc="outside lower center", ncols=2)
+    drawing.legend(*panel.axes.get_legend_handles_labels(), loc="outside lower center")
     save(drawing, path)
 
 
@@ -45,7 +45,7 @@ def measured_ratio(path: Path) -> None:
 
     An arrow means that no failure was seen.
     """
-    drawing, (panel,) = figure(height=4.8, width=7.0)
+    drawing, (panel,) = figure(height=6.4)
     names = {
         "exponential-tail": "Exponential mechanism tail (failures)",
         "exponential-erm": "Exponential mechanism, convex",
@@ -76,8 +76,8 @@ def measured_ratio(path: Path) -> None:
     panel.axes.annotate(
         "tight", (1.0, 0.4), xytext=(-4, 0), textcoords="offset points", ha="right", va="center", fontsize=9, color=COLOURS[1]
     )
-    panel.words("How close each theorem is", "Measured / bound, bar up to the 99.9 % limit", "", y_scale="linear")
-    panel.axes.set_yticks(range(len(found)), [name for name, _ in found])
+    panel.words("How close each theorem is", "Measured / bound (bar: 99.9 % limit)", "", y_scale="linear")
+    panel.axes.set_yticks(range(len(found)), [folded(name) for name, _ in found])
     panel.axes.set_xlim(8e-4, 2)
     save(drawing, path)
 
@@ -86,7 +86,7 @@ def measured_ratio(path: Path) -> None:
 def rank_against_dimension(path: Path) -> None:
     """At rank 20 the excess ignores the dimension; with L and ‖θ*‖ fixed, hard data follow √rank and easy data stay below.
 
-    Left: logistic rows of rank 20. Right: the hard data (absolute loss) have constant slope towards θ*; isotropic logistic rows
+    Above: logistic rows of rank 20. Below: the hard data (absolute loss) have constant slope towards θ*; isotropic logistic rows
     have curvature 1/rank per direction, which cancels the rank-fold noise, so their excess per unit of ‖θ*‖ does not grow.
     """
     drawing, (left, right) = figure(2)
@@ -124,7 +124,7 @@ def rank_against_dimension(path: Path) -> None:
 @styled
 def separator(path: Path) -> None:
     """Linear separators in the plane: realisable data with a margin, agnostic data, and what a private learner picks."""
-    drawing, panels = figure(2, width=5.5, height=4.6)
+    drawing, panels = figure(2, height=4.9)
     source = _seed(5)
     samples = (theory.make_separable(source, 150, 2, margin=0.06), theory.make_agnostic(source, 150, 2, flip=0.12))
     for panel, sample, title in zip(panels, samples, ("Realisable, margin 0.06", "Agnostic, 12 % of labels flipped")):
@@ -157,5 +157,5 @@ def separator(path: Path) -> None:
         )
         panel.axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), aspect="equal")
         panel.axes.grid(False)
-    drawing.legend(*panels[0].axes.get_legend_handles_labels(), loc="outside lower center", ncols=4)
+    drawing.legend(*panels[0].axes.get_legend_handles_labels(), loc="outside lower center", ncols=2)
     save(drawing, path)

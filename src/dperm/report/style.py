@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 DASHES: tuple[object, ...] = ("-", (0, (6, 2)), (0, (2, 1.5)), (0, (6, 2, 1.5, 2)), (0, (1, 1)), (0, (4, 1, 1, 1, 1, 1)), "-")
+
+WIDTH = 5.0  # inches, of every figure
 
 SETTINGS: dict[object, object] = {
     "font.size": 10,
@@ -87,15 +90,27 @@ class Panel:
         self.axes.set(title=title, xlabel=x, ylabel=y, xscale=x_scale, yscale=y_scale)
 
 
-def figure(panels: int = 1, *, width: float = 6.4, height: float = 4.2) -> tuple[Figure, list[Panel]]:
-    """A figure with `panels` axes side by side. matplotlib is imported here, when something is drawn."""
+def figure(panels: int = 1, *, height: float = 3.7) -> tuple[Figure, list[Panel]]:
+    """A figure with `panels` axes of this height, one below the other: a phone that shrinks it leaves words that can be read.
+
+    matplotlib is imported here, when something is drawn.
+    """
     from matplotlib.figure import Figure
 
-    drawing = Figure(figsize=(width * (1.0 if panels == 1 else 0.82 * panels), height), layout="constrained")
-    if panels > 1:  # room between one panel and the label of the next
-        drawing.set_layout_engine("constrained", wspace=0.06)
-    axes = drawing.subplots(1, panels, squeeze=False)[0]
+    drawing = Figure(figsize=(WIDTH, height * panels), layout="constrained")
+    if panels > 1:  # room between one panel and the title of the next
+        drawing.set_layout_engine("constrained", hspace=0.08)
+    axes = drawing.subplots(panels, 1, squeeze=False)[:, 0]
     return drawing, [Panel(ax) for ax in axes]
+
+
+def folded(name: str) -> str:
+    """A long name beside an axis, on two lines or three.
+
+    >>> folded("Projected gradient bound (E15)")
+    'Projected gradient bound\\n(E15)'
+    """
+    return "\n".join(textwrap.wrap(name, 26))
 
 
 def save(drawing: Figure, path: str | Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from dperm import theory
-from dperm.report.style import COLOURS, figure, save, styled
+from dperm.report.style import COLOURS, figure, folded, save, styled
 from dperm.theory import simulate
 
 EPSILON, DELTA = 1.0, 1e-6
@@ -44,14 +44,14 @@ def _mechanisms(n: float, d: float, epsilon: float) -> dict[str, float]:
 
 
 def _risk_curves(path: Path, xs: Sequence[float], vary: str, words: str, title: str) -> None:
-    drawing, (panel,) = figure(width=7.0, height=5.0)
+    drawing, (panel,) = figure(height=5.2)
     rows = [_mechanisms(**{"n": 10**4, "d": 50, "epsilon": EPSILON, vary: x}) for x in xs]
     for name in rows[0]:
         panel.line(xs, [row[name] for row in rows], name)
     panel.reference(xs, [0.5] * len(xs), "Answering without data (LR)", dash="-")
     panel.words(title, words, RISK_WORDS)
     panel.axes.set_ylim(1e-5 if vary == "n" else 3e-4, 5)
-    drawing.legend(*panel.axes.get_legend_handles_labels(), loc="outside lower center", ncols=2)
+    drawing.legend(*panel.axes.get_legend_handles_labels(), loc="outside lower center")
     save(drawing, path)
 
 
@@ -141,7 +141,7 @@ def _printed_ratio(bound: Callable[..., float], numbers: dict[str, float]) -> fl
 @styled
 def printed_and_corrected(path: Path) -> None:
     """The lectures' numbers beside the corrected ones: above 1 the print was too pessimistic, below 1 it promised too much."""
-    drawing, (panel,) = figure(height=3.9, width=7.2)
+    drawing, (panel,) = figure(height=4.2)
     erm = {"n": 10**4, "d": 10, "lipschitz": 1.0, "radius": 1.0, "epsilon": 1.0, "beta": 0.05}
     ranks = {"n": 1000, "rank": 20, "lipschitz": 1.0, "seminorm": 1.0, "epsilon": 1.0, "delta": 1e-5}
     learn = {"hypotheses": 1000, "alpha": 0.1, "beta": 0.05, "epsilon": 1.0}
@@ -164,7 +164,7 @@ def printed_and_corrected(path: Path) -> None:
         )  # fmt: skip
     panel.axes.axvline(1.0, color="black", linewidth=1)
     panel.words("As printed / corrected", "Ratio (1 = the lecture's constant is right)", "", y_scale="linear")
-    panel.axes.set_yticks(range(len(rows)), [name for name, _ in reversed(rows)])
+    panel.axes.set_yticks(range(len(rows)), [folded(name) for name, _ in reversed(rows)])
     panel.axes.set_xticks([0.5, 1, 2, 5, 10], ["0.5", "1", "2", "5", "10"])
     panel.axes.set_xlim(0.25, 30)
     panel.axes.minorticks_off()
@@ -194,7 +194,7 @@ def lower_bounds(path: Path) -> None:
 
     Coloured lines are bounds, dots are measured: cones and quadratics (pure), hard absolute losses (gradient descent).
     """
-    drawing, panels = figure(2, height=4.6)
+    drawing, panels = figure(2, height=4.8)
     ns = np.geomspace(100, 10**6, 21).round()
     cones = [
         (n, simulate.exponential_cone(np.random.default_rng(n), n=n, d=50, radius=0.5, repeats=500)) for n in (1000, 10**4, 10**5)
@@ -227,7 +227,7 @@ def lower_bounds(path: Path) -> None:
         panel.reference(ns, [theory.lower_bound(kind, n, 50, EPSILON) for n in ns], "Pure lower bound (slope only)", dash="-")
         panel.reference(ns, [theory.lower_bound(kind, n, 50, EPSILON, DELTA) for n in ns], "(ε, δ) lower bound (slope only)")
         panel.words(title, "Number of records n (d = 50, ε = 1)", "Excess empirical risk (L = diameter = 1)")
-        panel.axes.legend(fontsize=8, loc="lower left")
+        panel.axes.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.45, -0.17))
     save(drawing, path)
 
 

@@ -140,11 +140,15 @@ def _check_matrix(X: object) -> None:
         )
 
 
+ARRAYS = (".npy", ".npz", ".safetensors")
+
+
 def read_table(path: str | Path, columns: list[str] | None = None) -> pa.Table:
     """An Arrow table from a CSV or Parquet file."""
     import pyarrow as pa
 
     file = Path(path)
+    check_is_table(file)
     if not file.exists():
         raise ValueError(f"Expected a file at {file}, found none. Check the path.")
     try:
@@ -152,6 +156,16 @@ def read_table(path: str | Path, columns: list[str] | None = None) -> pa.Table:
         return _read_parquet(file, columns) if parquet else _read_csv(file)
     except (pa.ArrowInvalid, OSError, UnicodeDecodeError) as error:
         raise _unreadable(file, error) from None  # Arrow quotes the line that it cannot read
+
+
+def check_is_table(file: Path) -> None:
+    """Arrays have no named columns, which a schema would declare; said from the file's name, before anything is read."""
+    if file.suffix in ARRAYS:
+        raise ValueError(
+            f"Expected a CSV or Parquet table in {file.name}, found an array. Embeddings are fitted and scored in Python: `dperm."
+            f"EmbeddingClassifier(epsilon=1.0, classes=[...]).fit(dperm.features.open_embeddings({file.name!r}), labels)`, then "
+            "`.save(FOLDER)`."
+        )
 
 
 def _unreadable(file: Path, error: Exception) -> ValueError:
@@ -184,6 +198,7 @@ def storage_types(path: str | Path) -> dict[str, str | None]:
     import pyarrow
 
     file = Path(path)
+    check_is_table(file)
     if file.exists() and not file.is_dir() and SUFFIXES.get(file.suffix.lower(), "csv") == "csv":
         try:
             names = csv_header(file)

@@ -27,8 +27,7 @@ SPENDING = (
 )
 
 ROWS_ONLY = (
-    "the fit protected persons, these scores protect rows: pass --person and --max-rows-per-person (in Python groups= and "
-    "max_rows_per_person=) to protect persons here too."
+    "the fit protected persons, these scores protect rows: pass groups= and max_rows_per_person= to protect persons here too."
 )
 
 
