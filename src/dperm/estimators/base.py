@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
+from dperm.estimators.alone import one_at_a_time
 from dperm.estimators.declaration import (
     NO_ROWS,
     Declaration,
@@ -179,6 +180,7 @@ class PrivateEstimator(Shown, Inferred):
 
     # -- the fit -----------------------------------------------------------------------------------------------------
 
+    @one_at_a_time
     def fit(self, X: object, y: object = None, sample_weight: object = None, *, groups: object = None) -> Self:
         """Fit privately; afterwards `certificate_` says what was guaranteed and `plan_` what was done.
 

@@ -11,6 +11,7 @@ from sklearn.base import RegressorMixin
 from sklearn.metrics import d2_tweedie_score
 from sklearn.utils import Tags
 
+from dperm.estimators.alone import one_at_a_time
 from dperm.estimators.base import PrivateEstimator
 from dperm.estimators.declaration import Declaration
 from dperm.estimators.saving import Extra
@@ -48,6 +49,7 @@ class CountTarget(RegressorMixin, PrivateEstimator):
         """Whether the target is a count."""
         return True
 
+    @one_at_a_time
     def fit(
         self,
         X: object,

@@ -10,6 +10,7 @@ from scipy.special import softmax
 from sklearn.utils.validation import check_is_fitted
 
 from dperm.choose.risks import EMBEDDINGS
+from dperm.estimators.alone import one_at_a_time
 from dperm.estimators.classifier import PrivateClassifier
 from dperm.estimators.declaration import NO_ROWS, Declaration, declaration, declared_unit
 from dperm.estimators.declared import check_declared, check_lists, check_no_path, fewest_rows
@@ -85,6 +86,7 @@ class EmbeddingClassifier(PrivateClassifier):
     steps: int | None = None
     device: str | None = None
 
+    @one_at_a_time
     def fit(self, X: Any, y: object = None, sample_weight: object = None, *, groups: object = None) -> Self:
         """Fit privately; afterwards `certificate_` says what was guaranteed and `plan_` what was done."""
         self._check()

@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
+from dperm.estimators.alone import one_at_a_time
 from dperm.estimators.declaration import Declaration, target_of
 from dperm.estimators.declared import check_declared, check_lists
 from dperm.estimators.matrix import read_matrix
@@ -107,6 +108,7 @@ class FiniteClassLearner(ClassifierMixin, BaseEstimator):
     random_state: object = None
     ledger: LedgerPlace = None
 
+    @one_at_a_time
     def fit(self, X: object, y: object = None, groups: object = None) -> FiniteClassLearner:
         """Choose a rule privately; afterwards `rule_` describes it, `certificate_` says what was guaranteed.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from dperm.estimators.alone import one_at_a_time
 from dperm.estimators.linear import PrivateRegressor
 from dperm.mechanisms.scaled.inference import ScaledInference
 from dperm.problem import HuberLoss, Loss
@@ -37,6 +38,7 @@ class HuberRegressor(PrivateRegressor):
 
     threshold: float | None = None
 
+    @one_at_a_time
     def fit(self, X: object, y: object = None, sample_weight: object = None, *, groups: object = None) -> HuberRegressor:
         """As every fit; scikit-learn's `epsilon`, where residuals begin to count linearly, is `threshold` here."""
         if self.epsilon == OTHER_EPSILON and self.threshold is None:

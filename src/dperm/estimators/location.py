@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 
+from dperm.estimators.alone import one_at_a_time
 from dperm.estimators.declaration import Declaration, before_rows, declared_unit, target_of
 from dperm.estimators.declared import check_declared, check_lists
 from dperm.estimators.matrix import read_matrix
@@ -206,6 +207,7 @@ class MeanEstimator(_Location):
 
     x_norm: float | None = None
 
+    @one_at_a_time
     def fit(self, X: object, y: object = None, groups: object = None) -> MeanEstimator:
         """Release the mean; afterwards `location_` (a number for one-dimensional data, else one per column)."""
         check_declared(self)
@@ -252,6 +254,7 @@ class MedianEstimator(_Location):
     cells: int = 65536
     delta: float | None = field(default=0.0, kw_only=False)  # second, as in every other estimator
 
+    @one_at_a_time
     def fit(self, X: object, y: object = None, groups: object = None) -> MedianEstimator:
         """Release the quantile; afterwards `location_` and `certificate_`."""
         fitted: MedianEstimator = self._fit(X, groups)

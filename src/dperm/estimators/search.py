@@ -28,6 +28,7 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.model_selection import ParameterGrid
 from sklearn.utils.validation import check_is_fitted
 
+from dperm.estimators.alone import one_at_a_time
 from dperm.estimators.base import PrivateEstimator
 from dperm.estimators.declaration import declaration
 from dperm.estimators.declared import check_declared, check_lists
@@ -114,6 +115,7 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):
     random_state: object = None
     ledger: LedgerPlace = None
 
+    @one_at_a_time
     def fit(self, X: object, y: Sized | None = None) -> PrivateGridSearch:
         """Draw K, fit and score K times, keep the best. For a Spark table y is the name of a column, if no schema says it."""
         base = self._checked()
