@@ -9,7 +9,8 @@ import pytest
 
 from dperm import EmbeddingClassifier
 from dperm.privacy import RELATIONS
-from dperm.problem import MultinomialLoss
+from dperm.problem import DataBounds, Interval, MultinomialLoss
+from dperm.rows.base import sum_step
 from dperm.rows.embeddings import EmbeddingRows, EmbeddingTensors
 from dperm.terms.affine import Features
 from dperm.terms.gradient import GradientTerm
@@ -149,6 +150,22 @@ def test_labels_that_are_no_classes_warn_about_nothing_and_keep_the_bound() -> N
         for i in range(len(X)):
             found = host(seen(EmbeddingTensors(X[[i]], np.array([odd]), device="cpu")).sum(term, 1.0))
             assert np.linalg.norm(found) <= 0.1 * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("weight", [0.0, 5e-324, 0.5, 1e300, -1.0, np.nan, np.inf])
+def test_weights_of_any_size_warn_about_nothing_and_keep_every_bound(weight: float) -> None:
+    """In memory and on a device, for labels of every kind: a weight may null a row, and never makes it more than one."""
+    (X, _), rng = odd_rows(), np.random.default_rng(1)
+    moments = EmbeddingRows(*odd_rows(500, seed=9)).sum(UnitMoments(D), 1.0)
+    for i, label in enumerate(rng.choice([0.0, 2.0, 7.0, -3.0, 0.5, np.nan, 1e300], len(X))):
+        theta, clip = 10.0 ** rng.integers(-2, 6) * rng.normal(size=K * D), 10.0 ** rng.integers(-6, 3)
+        here = EmbeddingRows(X[[i]], [label], [weight]).bounded(DataBounds(1.0, Interval(0.0, K - 1.0)))
+        there = EmbeddingTensors(X[[i]], [label], [weight], device="cpu")
+        for rows, place in ((Whitening(moments, D, 100.0, K).of(here)[0], np.asarray), (seen(there), torch.from_numpy)):
+            gradient = GradientTerm(MultinomialLoss(K), place(theta), clip, Features())
+            for term, read in ((UnitMoments(D), here if rows.rows is here else there), (MeanSquare(), rows), (gradient, rows)):
+                found = np.linalg.norm(host(read.sum(term, sum_step(term.row_bound, 1))))
+                assert found <= term.sensitivity("zero-out") * (1 + 1e-9)
 
 
 def test_no_rows_are_fitted_where_their_number_is_protected() -> None:

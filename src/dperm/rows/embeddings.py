@@ -34,6 +34,7 @@ class EmbeddingRows(MemoryRows):
         if not (isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "fiub"):
             raise ValueError("Expected embeddings as a matrix of numbers with one row per record, found something else.")
         self.X: np.ndarray = X
+        self.weight = None if self.weight is None else tame(self.weight)
 
     def bounded(self, data: DataBounds, feature_map: FeatureMap | None = None) -> EmbeddingRows:
         """The same rows: their length is 1 wherever they are read, and labels are class numbers."""
@@ -57,7 +58,7 @@ class EmbeddingTensors:
         checked = EmbeddingRows(np.empty((len(X), 1)), y, weight)  # checks of y and weight
         self.X, self.device = X, torch.device(device)
         self.y = torch.as_tensor(class_numbers(checked.y), device=self.device)
-        self.weight = None if checked.weight is None else torch.as_tensor(tame(checked.weight), device=self.device)
+        self.weight = None if checked.weight is None else torch.as_tensor(checked.weight, device=self.device)
 
     @property
     def n(self) -> int:
