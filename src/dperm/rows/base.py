@@ -214,11 +214,16 @@ def split(counts: Array, xp: Any = np) -> Array:
 
 
 def add_limbs(one: Count, other: Count) -> Count:
-    """The exact sum of two counts; the low limb carries into the high one. Written in place: `one` is the caller's own total."""
+    """The exact sum of two counts. Written in place: `one` is the caller's own total."""
     one[...] += other
-    one[0, ...] += one[1, ...] >> 32
-    one[1, ...] &= 0xFFFFFFFF
-    return one
+    return carried(one)
+
+
+def carried(total: Count) -> Count:
+    """What the low limb holds beyond 2³² is added to the high one, in place."""
+    total[0, ...] += total[1, ...] >> 32
+    total[1, ...] &= 0xFFFFFFFF
+    return total
 
 
 def split_whole(counts: NDArray[np.int64]) -> Limbs:
@@ -293,11 +298,12 @@ def _work(queue: _Queue, term: Term, step: float) -> Limbs | None:
 
 
 def _drain(makers: Iterable[Callable[[], Block]], term: Term, step: float) -> Limbs | None:
+    """Σ of the blocks; the low limbs of 2³⁰ blocks add without a carry."""
     total: Limbs | None = None
     for make in makers:
         counts = block_counts(term, make(), step)
-        total = counts if total is None else add_limbs(total, counts)
-    return total
+        total = counts if total is None else np.add(total, counts, out=total)
+    return None if total is None else carried(total)
 
 
 def total_of(counts: Iterable[Limbs | None]) -> Limbs:

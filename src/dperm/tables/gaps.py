@@ -41,5 +41,5 @@ def kept_entries(values: np.ndarray, columns: np.ndarray, d: int, kind: type) ->
     """CSR rows from n × k values and their columns, without the zeros that mark nothing."""
     kept = (values != 0) | is_gap(values)
     ends = np.concatenate([[0], np.cumsum(kept.sum(axis=1))]).astype(np.int32)
-    rows: Matrix = kind((values[kept], columns[kept].astype(np.int32), ends), shape=(len(values), d))
+    rows: Matrix = kind((values[kept], columns[kept].astype(np.int32, copy=False), ends), shape=(len(values), d))
     return rows

@@ -269,11 +269,11 @@ class Schema:
         for piece in self.pieces:
             level = _places(piece, found)
             if level is not None:
-                places.append(start + np.maximum(level, 0))
+                places.append(np.maximum(level, 0).astype(np.int32) + np.int32(start))
                 values.append((level >= 0).astype(np.float64))
             else:
                 raw = _encode(piece, found)
-                places += [np.full(len(raw), start + offset) for offset in range(raw.shape[1])]
+                places += [np.full(len(raw), start + offset, dtype=np.int32) for offset in range(raw.shape[1])]
                 values += [encoding.transform_column(start + offset, raw[:, offset]) for offset in range(raw.shape[1])]
             start += len(piece.features)
         return kept_entries(np.stack(values, axis=1), np.stack(places, axis=1), start, csr_array)

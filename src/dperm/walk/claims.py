@@ -168,6 +168,8 @@ def _refuse_constant(name: str) -> float:
 
 def plain(value: object) -> Any:
     """JSON form: arrays to lists, NumPy numbers to Python's, infinities to strings (JSON has none)."""
+    if type(value) in (str, int, bool):  # most leaves of a record
+        return value
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
