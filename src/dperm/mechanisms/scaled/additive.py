@@ -23,7 +23,7 @@ from dperm.mechanisms.scaled import coordinates, settling
 from dperm.mechanisms.scaled import gaps as gaps_rule
 from dperm.mechanisms.scaled import settings as rule
 from dperm.mechanisms.scaled.curve_shrinkage import Beside, Wandering, beside_lines, pulled, strengths
-from dperm.mechanisms.scaled.descent_noise import margin_curvature, share_below
+from dperm.mechanisms.scaled.descent_noise import margin_curvature, share_below, squares_beyond
 from dperm.mechanisms.scaled.gradient import (
     ScaledGradient,
     bounds_settings,
@@ -45,6 +45,7 @@ from dperm.mechanisms.scaled.smoothness import (
     Flow,
     choose_smoothness,
     columns_of,
+    grown_clip,
     in_words,
     linear_variances,
     tables_of,
@@ -103,6 +104,8 @@ class Additive(Curved):
                them (`shape_curvature.py`); the fit does not
     careful    pull every curve to its line by what its noise explains (`curve_shrinkage.py`), ask more before curves
                are tried, and fit the line as `ScaledGradient` does where they are not; False is how version 0.4.0 fitted
+    nearer     of a careful regression: a clip still nearer to the line's where noise allows (`grown_clip`), and the level of
+               a line corrected; False is how version 0.5.0 fitted
     The other options are those of `ScaledGradient`.
 
     **Guarantee**: μ(ε, δ)-GDP in stages, for the target's relation.
@@ -122,9 +125,10 @@ class Additive(Curved):
     products: bool = True
     aim: str = "accuracy"
     careful: bool = True
+    nearer: bool = True
 
-    # Versions 0.2.0 and 0.3.0 had no such options, 0.4.0 was not careful.
-    UNSTATED: ClassVar[dict[str, Any]] = {"edition": 1, "products": False, "aim": "accuracy", "careful": False}
+    # Versions 0.2.0 and 0.3.0 had no such options, 0.4.0 was not careful, 0.5.0 no nearer.
+    UNSTATED: ClassVar[dict[str, Any]] = {"edition": 1, "products": False, "aim": "accuracy", "careful": False, "nearer": False}
     name: ClassVar[str] = "additive"
 
     def __post_init__(self) -> None:
@@ -155,12 +159,12 @@ class Additive(Curved):
             return self._shared(problem, shape, target, kinds, curves=bool(self.curved), recalibrated=True)
         budget = self._shared(problem, shape, target, kinds, curves=bool(self.curved), recalibrated=bool(self.curved))
         if rule.is_regression(problem) and not self._promising(rule.Public(problem, shape, target, kinds, budget)):
-            budget = self._shared(problem, shape, target, kinds, curves=False, recalibrated=False)
+            budget = self._shared(problem, shape, target, kinds, curves=False, recalibrated=self.nearer and bool(self.curved))
         return budget
 
     def _promising(self, public: rule.Public) -> bool:
         """Whether curves could be tried by public numbers: columns of unit variance, rows spread evenly over the cells. Where
-        not, nothing is paid for them, and stages and shares are those of the line."""
+        not, nothing is paid for them, and stages and shares are those of the line, up to the correction of its level."""
         n, d = public.shape.n, public.shape.d
         scaled = {"size": math.sqrt(1.0 + d), "scale": np.ones(d), "shift": np.zeros(d)}
         flow, even = self._flow(public, {"squares": np.full(d, float(n))}, scaled), columns_of(np.zeros(PLACES), 0.0, n)
@@ -242,8 +246,9 @@ class Additive(Curved):
             theta = yield from self._pulled(plan, problem, scaled, choice, clips[1], theta, released)
         settings = {**scaled, **choice.settings, **in_words(choice), "clips": clips}
         if "recalibration" in budget:
-            fitted, found = yield from recalibrated(plan, problem, choice.spectrum, theta, features, released)
-            if self.careful and choice.rung is None:  # a line is not recalibrated elsewhere: it gains nothing on average
+            straight = self.careful and choice.rung is None  # a noisy slope costs a line more than it gives
+            fitted, found = yield from recalibrated(plan, problem, choice.spectrum, theta, features, released, straight)
+            if straight and not self.nearer:
                 fitted, found = theta, {"recalibrated_level": 0.0, "recalibrated_factor": 1.0}
             theta, settings = fitted, {**settings, **found}
         settings |= bounds_settings(plan, kinds, released)
@@ -309,7 +314,7 @@ class Additive(Curved):
                 return float(settings["clip_factor"] * size)
             released[name] = yield Sum(name, LogHistogram(Residuals(seen, theta), problem.data.y.width))
             scale = rule.residual_scale(problem, shape, plan.target, budget[name], released[name])
-            return float(settings["clip_factor"] * size * scale)
+            return float(self._clip_factor(plan, problem, choice, released, scale) * size * scale)
 
         first = limit = yield from clip("residuals", line, scaled["size"])
         yield Open("descent", sums=steps)
@@ -335,6 +340,16 @@ class Additive(Curved):
             released["late"] = yield Publish("late", lambda: [settling.part_of_late(*ends)])
             kept = growing + float(released["late"][0]) * (kept - growing)
         return kept, features, [first, limit]
+
+    def _clip_factor(
+        self, plan: Plan, problem: Problem, choice: Choice, released: Mapping[str, Any], scale: float
+    ) -> float:
+        """c, and a larger one from the second histogram of residuals on, where they have tails and noise allows it."""
+        name, factor = "residuals again", float(choice.settings["clip_factor"])
+        if name not in released or choice.rung is None or not (self.careful and self.nearer and self.clip_factor is None):
+            return factor
+        noise = math.sqrt(kappa(plan.target.relation)) * plan.target.rows_per_person / budget_of(plan)[name]
+        return grown_clip(choice, squares_beyond(np.asarray(released[name]), problem.data.y.width, factor * scale, noise))
 
     def _straight(
         self, plan: Plan, problem: Problem, scaled: Settings, settings: Settings, released: dict[str, Any]

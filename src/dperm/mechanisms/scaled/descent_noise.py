@@ -57,6 +57,19 @@ def share_below(counts: Vector, top: float, limit: float) -> float:
     return float(share @ below)
 
 
+def squares_beyond(counts: Vector, top: float, limit: float, noise: float) -> float:
+    """Share of the squares of the magnitudes of a `LogHistogram` that lies beyond `limit`: Σ(r - limit)₊² of Σr². Counts of less
+    than two standard deviations of their `noise` are 0, or noise in the widest bins would pass for tails.
+
+    >>> squares_beyond(np.array([0.0, 0.0, 4.0]), 2.0, 0.1, 1.0) > 0.5, squares_beyond(np.array([1.0, 0.0, 4.0]), 2.0, 1.0, 1.0)
+    (True, 0.0)
+    """
+    kept = np.where(counts > 2.0 * noise, counts, 0.0)
+    middle = top * 2.0 ** (-(np.arange(len(kept)) + 0.5) / 2.0)
+    whole = float(kept @ middle**2)
+    return float(kept @ np.maximum(middle - limit, 0.0) ** 2) / whole if whole > 0 else 0.0
+
+
 def margin_curvature(level: float, variance: float, limit: float) -> float:
     """Mean of p(1 - p) over a normal margin, rows whose slope is beyond the clip as 0.
 

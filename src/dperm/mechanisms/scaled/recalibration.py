@@ -28,10 +28,12 @@ def recalibrated(
     theta: Vector,
     features: Features,
     released: dict[str, Any],
+    straight: bool = False,
 ) -> Asking[tuple[Vector, Settings]]:
     """θ with level and slope corrected: r ≈ a + b·clip((f - f₀)/s, ±1) over clipped residuals, each shrunk by its noise.
 
-    Small clips pull predictions to the median and make slopes too flat where the target is skewed.
+    Small clips pull predictions to the median and make slopes too flat where the target is skewed. Of a `straight` model, which
+    is fitted where there is much noise, the level alone is corrected.
     """
     budget, shape, target = budget_of(plan), plan.shape, plan.target
     place = shape.d  # of the intercept
@@ -43,14 +45,16 @@ def recalibrated(
     sums = yield Sum("recalibration", term)
     released["recalibration"] = sums
     noise = term.sensitivity(target.relation) * target.rows_per_person / budget["recalibration"]
-    level, slope = correction(np.asarray(sums), term.bound, spread, noise, shape.n)
+    level, slope = correction(np.asarray(sums), term.bound, spread, noise, shape.n, straight=straight)
     factor = 1.0 + slope / spread
     theta = np.concatenate([theta[:place] * factor, [theta[place] + level], theta[place + 1 :] * factor])
     return theta, {"recalibrated_level": level, "recalibrated_factor": factor}
 
 
-def correction(sums: Vector, bound: float, spread: float, noise: float, n: int) -> tuple[float, float]:
-    """(a, b) of r ≈ a + b·h from Σ(r/B, rh/B, h, h²); each shrunk by (1 - noise²/value²)₊, |b| ≤ s/2.
+def correction(
+    sums: Vector, bound: float, spread: float, noise: float, n: int, *, straight: bool = False
+) -> tuple[float, float]:
+    """(a, b) of r ≈ a + b·h from Σ(r/B, rh/B, h, h²); each shrunk by (1 - noise²/value²)₊, |b| ≤ s/2, b = 0 if `straight`.
 
     >>> correction(np.array([10.0, 0.0, 0.0, 25.0]), 1.0, 1.0, 0.0, 100)
     (0.1, 0.0)
@@ -58,7 +62,7 @@ def correction(sums: Vector, bound: float, spread: float, noise: float, n: int) 
     residual, cross, mean, square = sums * np.array([bound, bound, 1.0, 1.0]) / n
     variance = float(square - mean**2)
     slope = 0.0
-    if variance > max(0.02, 2.5 * noise / n):  # it stands out of its noise
+    if not straight and variance > max(0.02, 2.5 * noise / n):  # it stands out of its noise
         slope = shrunk(float(cross - residual * mean) / variance, bound * noise / (n * variance))
         slope = min(max(slope, -spread / 2.0), spread / 2.0)
     return shrunk(float(residual - slope * mean), bound * noise / n), slope

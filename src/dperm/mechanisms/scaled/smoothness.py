@@ -37,6 +37,9 @@ CAREFUL_LIMITS = (0.01, 0.03)
 SHORTER, SETTLED = 0.4, 10.0  # a flow shorter than the line's by this factor must still be this long in units of 1/h
 HOPELESS = 0.2  # noise ratio of the line above which no curve is tried
 MOST_STEPS = 1000
+# A clip beyond which lies more than this part of the residuals' squares grows while predicted noise is this little, up to the
+# largest clip of a line.
+TAILS, LITTLE, LARGEST_CLIP = 0.15, 0.0022, 5.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,7 +202,6 @@ class Flow:
         clip = max(min(max(math.sqrt(0.05 / max(nu, effective)), 0.4), 5.0), self.least_clip)
         return self.described(curves, clip, tau * clip * nu)
 
-
     def raised(self, curves: Vector, found: Settings, line: Settings) -> Settings:
         """The clip and the flow time of a careful regression, once its curves were chosen.
 
@@ -236,6 +238,21 @@ def choose_smoothness(flow: Flow, columns: Sequence[Column]) -> Choice:
             found = flow.raised(curves, found, line)
             return Choice(rung, flow.noise(curves, found), least, found, np.concatenate([flow.linear, curves]))
     return Choice(None, least, least, line, flow.linear)
+
+
+def grown_clip(choice: Choice, beyond: float) -> float:
+    """c of a regression with curves, once a share `beyond` of the residuals' squares is known to lie beyond it.
+
+    N grows as c²: where it is little, a larger clip costs less than tails that are cut.
+
+    >>> choice = Choice(0, 0.0011, 0.0, {"clip_factor": 2.0}, np.ones(1))
+    >>> round(grown_clip(choice, 0.3), 3), grown_clip(choice, 0.1)
+    (2.828, 2.0)
+    """
+    factor = float(choice.settings["clip_factor"])
+    if beyond <= TAILS or choice.noise >= LITTLE:
+        return factor
+    return max(factor, min(factor * math.sqrt(LITTLE / max(choice.noise, 1e-12)), LARGEST_CLIP))
 
 
 def in_words(choice: Choice) -> Settings:
