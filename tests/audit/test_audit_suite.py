@@ -117,11 +117,15 @@ def test_verdicts_say_how_much_was_proven():
 def test_a_run_of_some_cases_stands_apart_in_whole_tables(tmp_path):
     results, place = suite.run_suite([quick()], seconds=1.0, trials=60), tmp_path / "audit.md"
     place.write_text("# Audit\n", encoding="utf-8")
+    (plant,) = [plant for plant in planted() if plant.name == "seeded noise"]
+    bad, good = plant.audit(broken=True, share=0.2), plant.audit(broken=False, share=0.2)
     for _ in range(2):  # the second takes the place of the first
-        page.write_part(place, gradient_rows((1,), ("zero-out",)), results, "quick", at="here")
+        page.write_part(place, gradient_rows((1,), ("zero-out",)), results, "quick", [(plant, bad, good)], at="here")
     lines = place.read_text(encoding="utf-8").splitlines()
-    heads = [number for number, line in enumerate(lines) if line.startswith(("| mechanism |", "| estimator |"))]
-    assert len(heads) == 2 and lines.count("## Run apart: quick") == 1
+    first = ("| mechanism |", "| estimator |", "| planted bug |")
+    heads = [number for number, line in enumerate(lines) if line.startswith(first)]
+    assert len(heads) == 3 and "1 of 1 planted bugs" in place.read_text(encoding="utf-8")
+    assert lines.count("## Run apart: quick") == 1
     for head in heads:
         assert lines[head - 1] == "" and lines[head + 1] == "|" + "---|" * (lines[head].count("|") - 1)
         assert lines[head + 2].startswith("| ")

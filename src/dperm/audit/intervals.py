@@ -19,6 +19,7 @@ import numpy as np
 import dperm.estimators as estimators
 from dperm.audit.cases import Builder, Case
 from dperm.privacy import RELATIONS
+from dperm.problem.arrays import Vector
 
 N = 900
 EPSILON, DELTA = 7.5, 1e-3  # about the μ of the other cases, at a δ that allows as many rows
@@ -38,7 +39,7 @@ class Neighbours:
     changed: tuple[float, float]
     null: float = np.nan
 
-    def pair(self, relation: str, n: int = N) -> tuple[tuple[object, ...], tuple[object, ...]]:
+    def pair(self, relation: str, n: int = N) -> tuple[tuple[Vector, Vector], tuple[Vector, Vector]]:
         a = self.spread[relation == "replace-one"]
         X, y = np.resize([a, -a], n)[:, None], np.resize(self.labels, n)
         X[-1], y[-1] = 1.0, self.label

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from dperm.audit.bounds import describe
@@ -39,11 +40,15 @@ def write_page(
     path.write_text("\n\n".join(part for part in parts if part) + "\n", encoding="utf-8")
 
 
-def write_part(path: Path, exact: list[ExactRow], results: list[Result], only: str, *, at: str) -> None:
+def write_part(
+    path: Path, exact: list[ExactRow], results: list[Result], only: str, examined: Sequence[Examined] = (), *, at: str
+) -> None:
     """Put a run of some cases at the end of the page; the next whole run takes it out, because it has them itself."""
     when = f"Written by `dperm audit --suite --only {only}` on {datetime.date.today().isoformat()} at commit `{at}`."
-    tables = exact_table(exact), "\n".join(line for line in trial_table(results).splitlines() if line.startswith("|"))
-    parts = [f"## Run apart: {only}", f"{when} {summary(exact, results, [])}", *(table.removeprefix("## ") for table in tables)]
+    trials = "\n".join(line for line in trial_table(results).splitlines() if line.startswith("|"))
+    tables = (exact_table(exact), trials, power_table(list(examined)))
+    said = summary(exact, results, list(examined))
+    parts = [f"## Run apart: {only}", f"{when} {said}", *(table.removeprefix("## ") for table in tables)]
     replace_section(path, "\n\n".join(part for part in parts if part), (PART_START.format(only), PART_END.format(only)))
 
 

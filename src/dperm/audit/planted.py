@@ -1,9 +1,9 @@
-"""Ten bugs on purpose, each beside its correct version: the auditor's own examination.
+"""Eleven bugs on purpose, each beside its correct version: the auditor's own examination.
 
 A bug is planted in the real mechanism where it lives there (a subclass that does one thing wrong, a faulty noise source) and in a
 small objective perturbation of its own where the theorem is what is broken. Both versions are audited against the same claim.
 
-With confidence 0.999 an audit accuses a correct version with probability at most 0.001, the ten together with at most 1 %.
+With confidence 0.999 an audit accuses a correct version with probability at most 0.001, the eleven together with at most 1.1 %.
 """
 
 from __future__ import annotations
@@ -14,20 +14,25 @@ from functools import partial
 
 import numpy as np
 
+from dperm.audit.intervals import Neighbours
 from dperm.audit.objective import chaudhuri_calibration, minimise
 from dperm.audit.repeated import repeated
+from dperm.audit.transcript import transcript
 from dperm.audit.trials import Distinguished, distinguish
 from dperm.mechanisms.gradient import Gradient
+from dperm.mechanisms.scaled.inference import ScaledInference
 from dperm.mechanisms.schedule import Descent
-from dperm.privacy import GDP, ApproxDP, Guarantee, PureDP, gaussian_mu
+from dperm.privacy import GDP, ApproxDP, Guarantee, PureDP, compose, gaussian_mu
 from dperm.problem import DataBounds, Interval, LogisticLoss, Problem, Ridge, SquaredLoss
 from dperm.problem.arrays import Vector
 from dperm.release.asks import Close, Open, Program, See, Sum
 from dperm.release.noise import SecureNoise, gamma_norm_vector
 from dperm.release.plan import Plan, Shape, Target
-from dperm.rows.base import Block, Rows, TermView, sum_step
+from dperm.rows import MemoryRows
+from dperm.rows.base import Block, Rows, Term, TermView, sum_step
 from dperm.terms.affine import Features
 from dperm.terms.gradient import GradientTerm
+from dperm.terms.inference import CurvatureMatrix
 
 Data = tuple[Vector, Vector]
 CONFIDENCE = 0.999
@@ -103,18 +108,23 @@ class OneSided(TermView):
         return self.term.sensitivity("zero-out")
 
 
+def _with_terms(honest: Program, change: Callable[[Term], Term]) -> Program:
+    """The same program, asking for sums of other terms."""
+    answer = None
+    while True:
+        try:
+            ask = honest.send(answer)
+        except StopIteration as end:
+            return np.asarray(end.value)
+        answer = yield replace(ask, term=change(ask.term)) if isinstance(ask, Sum) else ask
+
+
 @dataclass(frozen=True)
 class WithoutFactorTwo(Gradient):
     """Scales noise to C where replace-one needs 2C."""
 
     def program(self, plan: Plan, problem: Problem) -> Program:
-        honest, answer = super().program(plan, problem), None
-        while True:
-            try:
-                ask = honest.send(answer)
-            except StopIteration as end:
-                return np.asarray(end.value)
-            answer = yield replace(ask, term=OneSided(ask.term)) if isinstance(ask, Sum) else ask
+        return (yield from _with_terms(super().program(plan, problem), OneSided))
 
 
 @dataclass(frozen=True)
@@ -132,6 +142,29 @@ class AverageAsLast(Gradient):
 
     def program(self, plan: Plan, problem: Problem) -> Program:
         return Gradient(output="average", accounting="hidden-state").program(plan, problem)
+
+
+@dataclass(frozen=True, eq=False)
+class HalfSensitive(TermView):
+    """A term that states half of its sensitivity."""
+
+    def seen(self, block: Block) -> Block:
+        return block
+
+    def sensitivity(self, relation: str) -> float:
+        return self.term.sensitivity(relation) / 2
+
+
+@dataclass(frozen=True)
+class HalvedCurvature(ScaledInference):
+    """Intervals whose curvature matrix has half of its noise."""
+
+    def program(self, plan: Plan, problem: Problem) -> Program:
+        return (yield from _with_terms(super().program(plan, problem), _half_if_curvature))
+
+
+def _half_if_curvature(term: Term) -> Term:
+    return HalfSensitive(term) if isinstance(term, CurvatureMatrix) else term
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,7 +213,7 @@ def _exact(term: GradientTerm, n: int, rows: Rows) -> Vector:
 
 
 def planted() -> list[Plant]:
-    """The ten, in the order of the list in docs/theorems/audit.md."""
+    """The eleven, in the order of the list in docs/theorems/audit.md."""
     target = Target(4.0, 1e-3, "replace-one")
     mu = gaussian_mu(4.0, 1e-3)
     tight = repeated(LOGISTIC, target, ONE_STEP)
@@ -198,6 +231,7 @@ def planted() -> list[Plant]:
         Plant("seeded noise", repeated(LOGISTIC, target, ONE_STEP, noise=FrozenNoise()), tight, PULL_UP, PULL_DOWN,
               GDP(mu, "replace-one"), 400),
         _stopping(),
+        _halved_curvature(),
     ]  # fmt: skip
 
 
@@ -287,6 +321,33 @@ def _reused_noise(target: Target, mu: float) -> Plant:
         return twice(data, (SecureNoise(), SecureNoise()))
 
     return Plant("reused noise", broken, honest, PULL_UP, PULL_DOWN, GDP(mu * 2**0.5, "replace-one"), 400)
+
+
+def _halved_curvature() -> Plant:
+    """A row of full length and no residual, which uses up what the curvature matrix may show; the claim is the matrix' own.
+
+    What is seen is (Λ + e/2)/√e of the matrix, e the energy of its shift: on the data it is N(0, 1) whatever the other sums were,
+    on the neighbour N(√e, 1), and √e is at most the μ of the matrix. So it is as private as the matrix, given the other sums.
+    """
+    problem = Problem(SquaredLoss(), data=DataBounds.box([-1.0], [1.0], Interval(-1.0, 1.0), intercept=1.0))
+    target, mechanism = Target(30.0, 1e-3, "add-remove"), ScaledInference(kinds=("numeric",))
+    data, neighbour = Neighbours((0.18, 0.18), (0.3, 0.3, -0.3, -0.3), 0.0, (0.0, 0.0)).pair(target.relation)
+    n = len(data[0])
+
+    def version(kind: type[ScaledInference]) -> Callable[[Data], Vector]:
+        run = repeated(problem, target, kind(**vars(mechanism)), nominal_n=n)
+        rows = (MemoryRows(*data).bounded(problem.data), MemoryRows(*neighbour).bounded(problem.data))
+
+        def observe(given: Data) -> Vector:
+            with transcript(rows, own=int(given is neighbour), only=(CurvatureMatrix, HalfSensitive)) as seen:
+                run(given)
+            return np.array([(seen.ratio + seen.energy / 2) / seen.energy**0.5])
+
+        return observe
+
+    claim = compose([mechanism.plan(problem, Shape(n, 1), target).stage("curvature").event], target.relation)
+    return Plant("noise of the curvature of intervals ÷ 2", version(HalvedCurvature), version(ScaledInference), data, neighbour,
+                 claim, 320)  # fmt: skip
 
 
 def _stopping() -> Plant:
