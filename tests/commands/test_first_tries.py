@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -62,6 +63,7 @@ def folder(made: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ([*FIT, "--person", "membr", "--max-rows-per-person", "2"], "Did you mean 'member'? Correct the name: --person"),
         (["evaluate", "model", "members.csv", "--epsilon", "1", "--by", "brnch"], "for --by, found none. Did you mean 'branch'?"),
         (["evaluate", "members.csv", "model", "--epsilon", "1"], "Write `dperm evaluate model members.csv`."),
+        ([*FIT, "--weight", "memberr", "--max-weight", "2"], "no such column. Did you mean 'member'?"),
         (["predict", "members.csv", "model"], "Expected MODEL first"),
         (["predict", "model", "few.csv"], "found a table without 'age'"),
         (["schema", "members.csv", "--types", "age=month"], 'write "datetime" with "parts": ["month"]'),
@@ -269,8 +271,26 @@ def test_an_array_is_no_table_and_embeddings_are_shown_the_way(folder: Path) -> 
 
 def test_a_summary_of_very_many_coefficients_is_cut_and_says_so() -> None:
     model = dperm.EmbeddingClassifier(epsilon=8.0, classes=range(3), steps=3)
-    model.fit(np.random.default_rng(0).normal(size=(60, 50)), np.arange(60) % 3)
+    model.fit(np.random.default_rng(0).normal(size=(90, 80)), np.arange(90) % 3)
     text, few = str(model.summary()), dperm.LinearRegression(epsilon=1.0, bounds=(0, 1), y_bounds=(0, 1), method="gradient")
-    assert "And 50 more: `summary().rows()` has all. No intervals. Its error" in text and len(text.splitlines()) < 120
-    assert len(model.summary().rows()) == 150 and "And 50 more" in model.summary()._repr_html_()
+    assert "And 40 more: `summary().rows()` has all. No intervals. Its error" in text and len(text.splitlines()) < 220
+    assert len(model.summary().rows()) == 240 and "And 40 more" in model.summary()._repr_html_()
     assert "more: `summary()" not in str(few.fit(np.ones((20, 2)), np.ones(20)).summary())
+
+
+def test_a_width_alone_finds_its_epsilon_and_is_said_once(folder: Path) -> None:
+    words = ["plan", "--n", 6000, "--d", 4, "--intervals", "--target-width"]
+    said = run(*words, 1.5)[1]
+    epsilon = float(said.partition("planned for ")[2].split(",")[0])
+    assert "the smallest that gives such intervals" in said and said.count("as wide as without privacy") == 1
+    at = [json.loads(run(*words, 1.5, "--epsilon", value, "--json")[1])["intervals"]["width"] for value in (epsilon, epsilon - 1)]
+    assert at[0] <= 1.5 < at[1]
+    assert "Expected a width that some epsilon reaches with n = 6,000, found 0.5" in run(*words, 0.5)[1]
+    table = run(*words[:-1])[1]
+    assert table.count("× as wide as without privacy") == 5 and "× as wide" not in run("plan", "--n", 6000, "--d", 4)[1]
+
+
+def test_bounds_that_were_found_are_said_of_the_target_too(folder: Path) -> None:
+    target = ["fit", "members.csv", "--target", "age", "--model", "ridge", "--epsilon", 8, "--out", "of-age"]
+    said = run(*target, "--bounds", "private", "--levels", "private")[1]
+    assert re.search(r"bounds +age [\d.]+ to [\d.]+ \(the target\)", said), said

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 
 import numpy as np
@@ -96,6 +97,17 @@ def test_a_page_says_that_the_profile_beside_it_does_not_verify(made: Path, tmp_
     assert "DOES NOT VERIFY" in (tmp_path / "alone.md").read_text()
     run("card", tmp_path, "--out", tmp_path / "card.md")
     assert "DOES NOT VERIFY" in (tmp_path / "card.md").read_text()
+
+
+def test_the_explorer_opens_with_a_model_by_its_name_and_its_whole_cost(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    held: list[ThreadingHTTPServer] = []
+    monkeypatch.setattr(ThreadingHTTPServer, "serve_forever", lambda server: held.append(server))
+    said = run("explore", made / "model", "--no-browser")[1]
+    handler, fit = held[0].RequestHandlerClass, dperm.Certificate.load(made / "model" / "certificate.json")
+    assert "explorer at http://127.0.0.1:" in said and handler.title.startswith("Predicting left")
+    assert "ε = 1.5" in handler.page and "for bounds and levels, 1.5 together" in handler.page
+    epsilon = handler.values["epsilon"]
+    assert 0 <= epsilon - fit.epsilon < 0.001 * fit.epsilon and len(str(epsilon)) <= 6  # short, and not understated
 
 
 def test_a_budget_that_is_stated_and_too_small_is_not_believed(made: Path, tmp_path: Path) -> None:

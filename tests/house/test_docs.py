@@ -72,6 +72,25 @@ def test_the_code_of_a_page_runs(page, tmp_path, monkeypatch):
             assert expected.strip() in output, (line, output)
 
 
+def test_the_shell_of_the_readme_runs_as_it_is_printed(tmp_path, monkeypatch):
+    """In a folder with nothing but a table: no line may undo what the one before it made."""
+    monkeypatch.chdir(tmp_path)
+    hour = blocks(ROOT / "docs" / "first-hour.md")
+    first_hour = next(text for language, text in hour if "people.csv" in text and language == "python")
+    exec(compile(first_hour, "first-hour.md", "exec"), {"__name__": "page"})
+    (tmp_path / "new.csv").write_text((tmp_path / "people.csv").read_text())
+    lines = [line for language, text in blocks(ROOT / "README.md") if language == "sh" for line in text.splitlines()]
+    ran = [line for line in lines if line.strip() and not line.startswith(SLOW)]
+    assert len(ran) >= 7
+    for line in ran:
+        code, output = command(line)
+        assert code == 0, (line, output)
+    before = (tmp_path / "people.json").read_text()
+    code, output = command("dperm schema people.csv --out people.json")
+    assert code == 2 and "--overwrite" in output and (tmp_path / "people.json").read_text() == before
+    assert command("dperm schema people.csv --out people.json --overwrite")[0] == 0
+
+
 def test_the_coverage_table_is_that_of_the_script():
     page = (ROOT / "docs" / "intervals.md").read_text(encoding="utf-8")
     rows = [line.split("|")[1:-1] for line in page.splitlines() if re.match(r"\| (linear|logistic), \w+ \| [\d,]+ \|", line)]

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from dperm.words.spelling import closest
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -87,8 +89,9 @@ def taken_out(table: object, schema: Schema, **columns: str | None) -> tuple[obj
         option = f"--{word.replace('_', '-')}".replace("sample-", "")
         used = used_columns(schema)
         if column in used or column_names(table).count(column) != 1:
-            what = "a declared feature or the target" if column in used else "no such column"
-            raise ValueError(f"Expected {option} to name a column of its own, found {column!r}, {what}. Correct the name.")
+            what = "a declared feature or the target." if column in used else "no such column."
+            hint = "" if column in used else closest(column, [name for name in column_names(table) if name not in used])
+            raise ValueError(f"Expected {option} to name a column of its own, found {column!r}, {what}{hint} Correct the name.")
         found[word] = cells(table, column)
         table = without_column(table, column)
     return table, found

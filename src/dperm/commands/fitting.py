@@ -196,6 +196,8 @@ def bounds_found(fitted: PrivateEstimator, schema: Schema, *, every: bool) -> st
             found.append(f"{column.name} {encoding.low[place]:.4g} to {encoding.high[place]:.4g}")
         elif column.type == "numeric" and every:
             found.append(f"{column.name} {column.low:.4g} to {column.high:.4g}{' (log)' if column.log else ''}")
+    if every and schema.target is not None and schema.target.low is not None:
+        found.insert(0, f"{schema.target.column} {schema.target.low:.4g} to {schema.target.high:.4g} (the target)")
     more = f"; and {len(found) - MOST_BOUNDS} more" if len(found) > MOST_BOUNDS else ""
     return "; ".join(found[:MOST_BOUNDS]) + more
 

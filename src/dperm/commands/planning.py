@@ -121,14 +121,17 @@ def plan(
         "max_exposure": max_exposure,
     }
     columns, found_epsilon = None if schema is not None else d, ""
-    if epsilon is None and target_risk is None:
+    if epsilon is None and target_risk is None and target_width is None:
         tried = [_estimator(schema, model, class_weight, intervals, given | {"epsilon": value}) for value in EPSILONS]
         _say_epsilons([before_rows(one, n, columns) for one in tried], as_json)
         return
-    if epsilon is None and target_risk is not None:
+    if epsilon is None:
         trial = before_rows(_estimator(schema, model, class_weight, intervals, given | {"epsilon": 1.0}), n, columns)
-        given["epsilon"] = advice.smallest_epsilon(trial, target_risk, radius=radius)
-        found_epsilon = f"No --epsilon given: planned for {given['epsilon']:g}, the smallest that a bound needs for this risk."
+        if target_risk is not None:
+            given["epsilon"], why = advice.smallest_epsilon(trial, target_risk, radius=radius), "a bound needs for this risk"
+        else:
+            given["epsilon"], why = advice.epsilon_of_width(trial, target_width), "gives such intervals"
+        found_epsilon = f"No --epsilon given: planned for {given['epsilon']:g}, the smallest that {why}."
     fit = before_rows(_estimator(schema, model, class_weight, intervals, given), n, columns)
     found, planned = advice.advise_for(fit, target_risk=target_risk, radius=radius, target_width=target_width), fit.plan()
     if ledger is not None:
@@ -162,8 +165,9 @@ def _say_plan(found: Advice, planned: Plan) -> None:
     for text in planned.assumptions:
         say(f"assumes    {text}")
     sentence = found["intervals"]["sentence"] if found.get("intervals") else None
-    notes = (*planned.warnings, *planned.notes)
-    for text in (*notes, *([] if sentence is None or sentence in notes else [str(sentence)])):
+    about = str(sentence).partition(":")[0]  # the plan's own words on it are of another width, where one is wanted
+    notes = [text for text in (*planned.warnings, *planned.notes) if sentence is None or not text.startswith(about)]
+    for text in (*notes, *([] if sentence is None else [str(sentence)])):
         say(f"note       {spoken(text)}")
     say(f"\nalternatives, with worst-case bounds on the risk ({RISK})")
     for row in found["alternatives"]:
@@ -185,14 +189,15 @@ EPSILONS = (0.1, 0.3, 1.0, 3.0, 8.0)
 def _say_epsilons(fits: list[Declaration], as_json: bool) -> None:
     """Without --epsilon: what several of them would give."""
     from dperm.choose.odds import odds, percent
-    from dperm.estimators.outlook import expected_of
+    from dperm.estimators.outlook import expected_of, foreseen_intervals
 
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "epsilon": fit.target.epsilon,
             "mechanism": fit.plan().mechanism,
             "even_bet_at_most": odds(fit.target.epsilon)["beliefs"][-1]["after_at_most"],
             "expected": expected_of(fit),
+            **foreseen_intervals(fit, fit.plan(), None),
         }
         for fit in fits
     ]
@@ -204,6 +209,7 @@ def _say_epsilons(fits: list[Declaration], as_json: bool) -> None:
     for row, fit in zip(rows, fits):
         found = expected_of(fit)
         words = "not measured for this model" if found is None else found["sentence"].partition(";")[0]
+        words += "; " + str(row["intervals"]["sentence"]).partition(" (")[0] if "intervals" in row else ""
         bet = percent(odds(fit.target.epsilon)["beliefs"][-1]["after_at_most"])
         say(f"  {fit.target.epsilon:<8g} {bet:<9} {row['mechanism']!s:<17} {words}")
     say("Pass --epsilon with one of them for its plan; where the numbers come from: docs/accuracy.md.")

@@ -15,6 +15,7 @@ def schema(
     out: Path | None = typer.Option(None, help="Write the draft here instead of printing it."),
     target: str | None = typer.Option(None, help="Column to predict: it goes from the columns to the target."),
     types: str = typer.Option("", help='What the columns are, e.g. "age=numeric, town=categorical, *=ignored".'),
+    overwrite: bool = typer.Option(False, "--overwrite", help="Replace a file that is there already."),
     as_json: bool = JSON_OPTION,
 ) -> None:
     """Draft a schema with EMPTY bounds to fill in. No row is read: types are those that a Parquet or Arrow file states, or that
@@ -27,10 +28,12 @@ def schema(
     Example: dperm schema people.csv --types "age=numeric, town=categorical" --out people.json
     """
     from dperm.tables.drafts import declared, with_drafted_target
-    from dperm.tables.json_files import write_whole
+    from dperm.tables.json_files import check_room, write_whole
     from dperm.tables.schema import Schema
     from dperm.tables.tables import storage_types
 
+    if out is not None:  # a schema that a profile has filled in was paid for
+        check_room(out.parent, [out.name], overwrite=overwrite)
     stored = storage_types(file)
     found = Schema.draft(stored, file.stem)
     found["columns"] |= declared(types, list(stored))

@@ -242,6 +242,16 @@ def plan_facts(fit: Declaration, plan: Plan, target_width: float | None = None) 
     }
 
 
+def epsilon_of_width(fit: Declaration, width: float | None) -> float:
+    """The smallest ε, upwards to two decimals, whose intervals are so many times as wide as without privacy."""
+    found = foreseen_intervals(fit, fit.plan(), width).get("intervals", {}).get("epsilon_needed")
+    if not isinstance(found, float):
+        raise ValueError(
+            f"Expected a width that some epsilon reaches with n = {fit.shape.n:,}, found {width}. Pass a larger n or a wider one."
+        )
+    return math.ceil(100 * found) / 100
+
+
 def foreseen_intervals(fit: Declaration, plan: Plan, target_width: float | None) -> Foreseen:
     """What can be said of the intervals: how wide they will be, or what the older methods need for any; nothing without them."""
     if plan.mechanism == ScaledInference.name:

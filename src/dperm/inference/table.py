@@ -19,7 +19,7 @@ from dperm.words.wording import printable
 if TYPE_CHECKING:
     from dperm.estimators.base import PrivateEstimator
 
-MOST_LINES = 100  # of coefficients without intervals: a last layer on embeddings has tens of thousands
+MOST_LINES = 200  # of coefficients without intervals: a last layer on embeddings has tens of thousands
 Row = dict[str, Any]  # a name and numbers
 Facts = tuple[tuple[str, str], ...]
 _COLUMNS = (

@@ -223,10 +223,13 @@ def number(value: float) -> str:
 def ticks_of(*values: float) -> list[str]:
     """Numbers for one axis, with as many digits as tell them apart; years and other numbers below 10,000 have no comma.
 
-    >>> ticks_of(2015.2, 2021.0, 2026.8), ticks_of(2050.0, 61200.0, 120000.0), ticks_of(0.0, 0.5, 1.0)
-    (['2015', '2021', '2027'], ['2,050', '61,200', '120,000'], ['0', '0.5', '1'])
+    >>> ticks_of(2015.2, 2021.0, 2026.8), ticks_of(2010.2, 2019.9, 2029.8)
+    (['2015', '2021', '2027'], ['2010', '2020', '2030'])
+    >>> ticks_of(2050.0, 61200.0, 120000.0), ticks_of(0.0, 0.5, 1.0)
+    (['2,050', '61,200', '120,000'], ['0', '0.5', '1'])
     """
-    texts = [number(value) for value in values]
+    short = max(abs(value) for value in values) < 10_000
+    texts = [f"{float(f'{value:.4g}'):g}" if short and abs(value) >= 1000 else number(value) for value in values]
     digits = 4
     while len(set(texts)) < len(set(values)) and digits <= 12:
         texts, digits = [f"{float(f'{value:.{digits}g}'):.12g}" for value in values], digits + 1

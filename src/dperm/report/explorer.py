@@ -25,12 +25,15 @@ from dperm.estimators import outlook as advice
 from dperm.estimators.model_file import load_model
 from dperm.mechanisms.scaled.noise_ratio import expected_noise_ratio
 from dperm.pages.page import certificate_page, report_page
+from dperm.pages.subject import from_certificate, subject_of, upward
 from dperm.privacy import RELATIONS
 from dperm.tables.json_files import in_folder, read_json
 from dperm.walk.certificate import Certificate
 
 if TYPE_CHECKING:
     from dperm.estimators.declaration import Declaration
+    from dperm.pages.subject import Earlier
+    from dperm.walk.claims import Claim
 
 ASSETS = {
     "/": ("explorer.html", "text/html; charset=utf-8"),
@@ -174,8 +177,8 @@ def as_command(values: Controls) -> str:
 def of_model(certificate: Certificate, name: str) -> dict[str, object]:
     """The controls' values for a fitted model."""
     shape = certificate.record["shape"]
-    found = {"epsilon": certificate.epsilon, "n": shape["n"], "d": max(1, shape["d"]), "relation": certificate.relation}
-    found["delta"] = certificate.delta
+    found: dict[str, object] = {"epsilon": float(upward(certificate.epsilon)), "n": shape["n"], "d": max(1, shape["d"])}
+    found |= {"relation": certificate.relation, "delta": certificate.delta}
     return {**found, "model": name} if name in advice.MODELS else found
 
 
@@ -186,6 +189,7 @@ class Handler(BaseHTTPRequestHandler):
     sys_version = ""
     certificate: ClassVar[object] = None
     page: ClassVar[str] = ""
+    title: ClassVar[str] = ""  # of the fitted model, where there is one
     values: ClassVar[dict[str, object]] = {}
     lock: ClassVar[threading.Lock] = threading.Lock()
     latest: ClassVar[dict[str, str]] = {}
@@ -207,7 +211,7 @@ class Handler(BaseHTTPRequestHandler):
         elif address.path == "/favicon.ico":
             self._send(204, "image/x-icon", b"")
         elif address.path == "/api/model":
-            self._json(200, {"fitted": self.certificate is not None, "values": self.values, "models": list(advice.MODELS)})
+            self._json(200, {"fitted": self.title, "values": self.values, "models": list(advice.MODELS)})
         elif address.path == "/report" and self.certificate is not None:
             self._send(200, "text/html; charset=utf-8", self.page.encode(), REPORT_POLICY)
         else:
@@ -262,8 +266,11 @@ class Handler(BaseHTTPRequestHandler):
         """Quiet: the terminal belongs to the person."""
 
 
-def serve(port: int = 0, model: Path | None = None) -> ThreadingHTTPServer:
-    """A server on 127.0.0.1, not yet running; `model` is the folder of a fit, whose report is shown too."""
+def serve(
+    port: int = 0, model: Path | None = None, earlier: Callable[[Path, Claim], Earlier | None] = lambda folder, fit: None
+) -> ThreadingHTTPServer:
+    """A server on 127.0.0.1, not yet running; `model` is the folder of a fit, whose report is shown too, with what `earlier`
+    finds in that folder to have been paid before it."""
     held: dict[str, object] = {"latest": {}, "lock": threading.Lock()}
     if model is not None:
         file = in_folder(model, "certificate.json")
@@ -275,8 +282,10 @@ def serve(port: int = 0, model: Path | None = None) -> ThreadingHTTPServer:
         beside = file.with_name("model.json")
         fitted = load_model(beside) if beside.is_file() else None
         known = fitted is not None and getattr(fitted.certificate_, "record", None) == certificate.record
-        page = report_page(fitted, {}) if known else certificate_page(certificate)
+        paid = earlier(file.parent, certificate)
+        page = report_page(fitted, {}, earlier=paid) if known else certificate_page(certificate, earlier=paid)
         held |= {"certificate": certificate, "page": page}
+        held["title"] = (subject_of(fitted) if known else from_certificate(certificate)).title
         held["values"] = of_model(certificate, type(fitted).__name__ if known else "")
     handler = type("ExplorerHandler", (Handler,), held)
     server = ThreadingHTTPServer(("127.0.0.1", port), handler)

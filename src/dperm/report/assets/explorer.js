@@ -236,6 +236,7 @@ function set(values) {
 
 fetch("/api/model").then((reply) => reply.json()).then((found) => {
   byId("fitted").hidden = !found.fitted;
+  byId("opened").textContent = found.fitted;
   set(location.search ? Object.fromEntries(new URLSearchParams(location.search)) : found.values);
   refresh();
 });
