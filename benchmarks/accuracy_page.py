@@ -425,7 +425,7 @@ def strained() -> list[str]:
     done = read("accuracy_hard.json")
     if not done:
         return []
-    return ["## Tables that strain the rule", "", *accuracy_hard.described(done), ""]
+    return ["## Tables that strain the rule", "", *accuracy_hard.described(done), "", *accuracy_hard.WHY_NOT, ""]
 
 
 def page() -> str:
