@@ -54,8 +54,8 @@ ESTIMATORS_OF = {
     "scaled-heads": ("LogisticRegression",),
 }
 # Additive models with every default: class, options of its own, labels of the rest in turn, that of the row, and what it becomes.
-# So many rows make the rule try curves of every loss under every relation, and pay for the recalibration.
-CURVED_N, CURVED_DELTA = 3000, 2e-4
+# So many rows make the rule try curves of every loss under every relation, and pay for the recalibration. μ is 2, as elsewhere.
+CURVED_N, CURVED_EPSILON, CURVED_DELTA = 3000, 8.5, 2e-4
 CURVED: dict[str, tuple[type, dict[str, object], tuple[float, float], float, float]] = {
     "GAMClassifier": (GAMClassifier, {"classes": [0, 1]}, (0.0, 1.0), 1.0, 0.0),
     "GAMClassifier, hinge": (GAMClassifier, {"classes": [0, 1], "loss": "hinge"}, (0.0, 1.0), 1.0, 0.0),
@@ -176,7 +176,7 @@ def curve_cases() -> list[Case]:
         X, y = np.linspace(-1.0, 1.0, CURVED_N).reshape(-1, 1), np.tile(labels, CURVED_N // 2)
         y[-1] = label
         for relation in RELATIONS:
-            options = {"epsilon": EPSILON, "delta": CURVED_DELTA, "bounds": (-1, 1), "relation": relation, **own}
+            options = {"epsilon": CURVED_EPSILON, "delta": CURVED_DELTA, "bounds": (-1, 1), "relation": relation, **own}
             other = y.copy()
             other[-1] = changed if relation == "replace-one" else 7.0 if "classes" in own else np.nan
             neighbour: tuple[object, ...] = (X, other)

@@ -191,7 +191,7 @@ def additive_rows(relations: tuple[str, ...] = RELATIONS) -> list[ExactRow]:
             farthest = max(_shift(term, pair, signed=signed) for pair in _pairs(relation))
             density = partial(densities.gaussian_output, scale=scale)
             found = exact(density, [(0.0, farthest)], epsilons=np.linspace(0, 2, 41), cells=256)
-            rows.append(ExactRow(f"additive, {name}", relation, compose([Gaussian(mu)], relation), found))
+            rows.append(ExactRow(f"additive curves, {name}", relation, compose([Gaussian(mu)], relation), found))
     return rows
 
 
@@ -221,5 +221,6 @@ def _noisy_number(data: OneColumn, term: Paired, scale: float, labels: tuple[flo
 
 def exact_rows(only: str = "") -> list[ExactRow]:
     """All of them, or those of the families that have rows of their own whose names hold this text."""
-    apart = [*interval_rows(), *heads_rows(), *additive_rows()]
+    families = {"intervals": interval_rows, "heads": heads_rows, "additive curves": additive_rows}
+    apart = families[only]() if only in families else [row for rows in families.values() for row in rows()]
     return [row for row in apart if only in row.name] if only else [*gradient_rows(), *objective_rows(), *apart]
