@@ -28,6 +28,7 @@ from dperm.release.noise import RELEASE_SLACK
 from dperm.rows import DeviceRows, kernels, sum_step
 from dperm.terms.affine import Features
 from dperm.terms.gradient import GradientTerm
+from problem_cases import losses as every_loss
 
 CLIP = 0.2
 
@@ -88,7 +89,7 @@ def every_width_and_loss() -> dict:
         total, step = fused(X, y, w)
         expected = exact(LogisticLoss(), X, y, torch.cat([w, w.new_zeros(1)]), CLIP, 1.0)
         widths[f"{d} {name}"] = float((total.double() * step - expected).norm() / expected.norm())
-    for loss in filter(kernels.kernel_slope, losses()):
+    for loss in filter(kernels.kernel_slope, every_loss()):
         X, y, w = data(100_003, 20, torch.float32, seed=2)
         y = y if loss.classification else y * torch.rand_like(y)
         rows = DeviceRows(X, y).bounded(DataBounds(50.0, Interval(-1, 1), 1.0))

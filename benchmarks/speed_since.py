@@ -39,7 +39,8 @@ def fit_when_told() -> None:
 
 
 def worker(source: Path) -> subprocess.Popen[str]:
-    environment = {**os.environ, "PYTHONPATH": str(source / "src")}
+    places = [str(source / "src"), *filter(None, [os.environ.get("PYTHONPATH")])]  # packages may lie on the path that is set
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(places)}
     command = [sys.executable, str(HERE / "speed_since.py"), "--worker"]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
 

@@ -3,6 +3,9 @@ moves every sum by at most its declared bound, to 1e-9 of it."""
 
 from __future__ import annotations
 
+import sys
+import threading
+import time
 from functools import partial
 from typing import Any
 
@@ -26,8 +29,8 @@ from dperm.mechanisms.zeroth import TwoPointTerm
 from dperm.privacy import RELATIONS
 from dperm.problem import DataBounds, HuberLoss, Interval, LogisticLoss, MultinomialLoss, SquaredLoss
 from dperm.rows import BLOCK_ROWS, ArrowRows, MemoryRows, sum_step
-from dperm.rows.base import Block, block_counts, innermost, real_sum, split_whole, total_of
-from dperm.rows.exact import Paired
+from dperm.rows.base import Block, block_counts, innermost, real_sum, split_whole, total_counts, total_of
+from dperm.rows.exact import Pair, Paired, product
 from dperm.rows.recoded import RecodedTerm
 from dperm.tables.schema import Schema
 from dperm.terms.additive import PLACES, CellFilling, CurveFeatures, Curving, Marginals, Recalibration
@@ -333,6 +336,46 @@ def test_far_more_rows_than_nominal_do_not_overflow(stored: str) -> None:
     counts = block_counts(term, Block(X, np.ones(BLOCK_ROWS), None, 0), 1.0)
     total = total_of([counts] * 3000)
     assert real_sum(term, total, 1.0)[0] == pytest.approx(-0.4 * 3000 * BLOCK_ROWS, rel=1e-8)
+
+
+def test_blocks_that_add_without_a_carry_give_the_total_of_those_with_one() -> None:
+    """The low limbs of 1,000 blocks pass 2³² many times over: Python's integers say what the total is."""
+    generator = np.random.default_rng(5)
+    X, y = generator.standard_normal((64, 3)), np.where(generator.random(64) < 0.5, 1.0, -1.0)
+    term = GradientTerm(LogisticLoss(), np.array([1.0, -2.0, 0.5]), 0.4, Features())
+    block = Block(X, y, None, 0)
+    once = block_counts(term, block, 1.0).astype(object)
+    total = total_counts([lambda: block] * 1000, term, 1.0)
+    assert ((total.astype(object)[0] << 32) + total[1] == 1000 * ((once[0] << 32) + once[1])).all()
+    assert (total[1] >= 0).all() and (total[1] < 2**32).all()
+
+
+@pytest.mark.parametrize("columns", [1, 40])
+def test_other_threads_go_on_while_a_block_is_multiplied(columns: int) -> None:
+    """Threads take blocks: a product that keeps the interpreter to itself would let them wait for each other."""
+    left, rows, ticks, done = np.ones((BLOCK_ROWS, columns)).squeeze(), np.ones((BLOCK_ROWS, 10)), [0], threading.Event()
+
+    def tick() -> None:
+        while not done.is_set():
+            ticks[0] += 1
+            time.sleep(0)
+
+    before, ticking = sys.getswitchinterval(), threading.Thread(target=tick)
+    sys.setswitchinterval(100.0)  # a thread goes on until it lets others in by itself
+    try:
+        ticking.start()
+        while not ticks[0]:
+            time.sleep(0)
+        begun = ticks[0]
+        for _ in range(20_000):
+            product(Pair(left, rows))
+            if ticks[0] > begun:
+                break
+        assert ticks[0] > begun
+    finally:
+        done.set()
+        sys.setswitchinterval(before)
+        ticking.join()
 
 
 def test_sparse_rows_that_stay_on_their_grid_are_those_of_a_new_one() -> None:

@@ -54,7 +54,7 @@ def product(pair: Pair) -> np.ndarray:
     if is_sparse(right):
         return np.asarray((transposed(right) @ left.astype(np.int64, copy=False)).T).reshape(-1)
     if left.ndim == 1 or left.shape[1] > FEW_COLUMNS:
-        return np.asarray(left.T @ right).reshape(-1)
+        return np.asarray(np.dot(left.T, right)).reshape(-1)  # `@` lets no other thread in where the result has few entries
     return in_runs(left, right).reshape(-1)
 
 

@@ -97,7 +97,7 @@ class Features:
     def pull(self, X: Matrix, slopes: Vector) -> Vector:
         """Σ_i slopes_i·z_i for slopes of shape (n,) or (n, K), in float64; shaped like the weights. A NaN slope adds nothing."""
         slopes = settled(slopes)
-        rows = np.asarray((transposed(X) @ slopes).T if is_sparse(X) else slopes.T @ X)
+        rows = np.asarray((transposed(X) @ slopes).T if is_sparse(X) else np.dot(slopes.T, X))
         total = slopes.sum(axis=0) if self.intercept or self.shift is not None else 0.0
         if self.shift is not None:
             rows = rows - np.multiply.outer(total, self.shift)
