@@ -25,10 +25,9 @@ from scipy.stats import binom
 from sklearn.metrics import f1_score, log_loss, mean_poisson_deviance, roc_auc_score
 
 import dperm
-from dperm.evaluation.evaluate import listed_scores, program
+from dperm.evaluation.evaluate import listed_scores, metrics, program
 from dperm.evaluation.plan import Question, plan_evaluation
 from dperm.evaluation.rows import question_of, scored_rows
-from dperm.evaluation.sheet import metrics
 from dperm.evaluation.terms import GRID, cell_of
 from dperm.release import driver
 from dperm.release.noise import SeededNoise

@@ -6,15 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from dperm.audit.bounds import (
-    epsilon_lower,
-    limits,
-    mu_lower,
-    one_run_epsilon,
-    one_run_tail,
-    profile_gap,
-    rate_upper,
-)
+from dperm.audit.bounds import epsilon_lower, limits, mu_lower, one_run_epsilon, one_run_tail, profile_gap, rate_upper
 from dperm.privacy import GDP, PureDP, gaussian_epsilon
 from vectors import VECTORS, agrees
 

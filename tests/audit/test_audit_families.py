@@ -17,15 +17,7 @@ from dperm.audit import distinguish
 from dperm.mechanisms import FiniteExponential, Mean, QuantileExponential, Statistics, Target, Zeroth
 from dperm.mechanisms.hypotheses.classes import Thresholds
 from dperm.privacy import gaussian_mu
-from dperm.problem import (
-    DataBounds,
-    HingeLoss,
-    Interval,
-    Problem,
-    QuantileLoss,
-    SquaredLoss,
-    ZeroOneLoss,
-)
+from dperm.problem import DataBounds, HingeLoss, Interval, Problem, QuantileLoss, SquaredLoss, ZeroOneLoss
 from dperm.rows import MemoryRows
 
 UNIT = DataBounds(1.0, Interval(-1, 1))

@@ -12,7 +12,7 @@ import pandas
 import pytest
 
 import dperm
-from command_line import run
+from command_line import run, write_members
 from dperm.cli import OPTIONS, WORDS, main
 from dperm.commands import COMMANDS
 from dperm.commands.evaluating import advice, group_lines, score_lines
@@ -34,11 +34,7 @@ FIT = ["fit", "members.csv", "--schema", "members.json", "--epsilon", "3", "--ou
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a table, its schema and a model."""
     folder = tmp_path_factory.mktemp("members")
-    draws, lines = np.random.default_rng(4), ["member,age,branch,left"]
-    for number in range(400):
-        age = draws.integers(18, 85)
-        lines.append(f"m{number // 2},{age},{draws.choice(['north', 'south'])},{'yes' if age > 50 else 'no'}")
-    (folder / "members.csv").write_text("\n".join(lines) + "\n")
+    write_members(folder / "members.csv", 400, 4, lambda age, _: age > 50, each=2)
     (folder / "few.csv").write_text("member,branch\nm1,north\n")
     (folder / "members.json").write_text(json.dumps(SCHEMA))
     words = ["fit", folder / "members.csv", "--schema", folder / "members.json", "--epsilon", 3, "--out", folder / "model"]

@@ -7,11 +7,10 @@ import math
 from http.server import ThreadingHTTPServer
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import dperm
-from command_line import run
+from command_line import run, write_members
 from dperm.commands.earlier import earlier_beside
 from dperm.pages.subject import Earlier, upward
 from dperm.privacy import Gaussian, event_from_spec, gaussian_epsilon
@@ -23,11 +22,7 @@ PRIVATE = ["--bounds", "private", "--levels", "private"]
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("told")
-    draws, lines = np.random.default_rng(6), ["age,branch,left"]
-    for _ in range(3000):
-        age = draws.integers(18, 85)
-        lines.append(f"{age},{draws.choice(['north', 'south'])},{'yes' if draws.random() < 0.2 + 0.008 * (age - 18) else 'no'}")
-    (folder / "members.csv").write_text("\n".join(lines) + "\n")
+    write_members(folder / "members.csv", 3000, 6, lambda age, draws: draws.random() < 0.2 + 0.008 * (age - 18))
     dperm.Ledger.create(folder / "m.ledger", dataset="members", epsilon=3.0, delta=1e-6)
     words = ["--target", "left", "--epsilon", "1.5", *PRIVATE, "--ledger", folder / "m.ledger", "--out", folder / "model"]
     code, text = run("fit", folder / "members.csv", *words)

@@ -10,8 +10,7 @@ import pytest
 from alterations import unnoticed
 from dperm.estimators.finite import FiniteClassLearner
 from dperm.mechanisms.hypotheses.classes import Boxes, Separators, Stumps, Thresholds
-from dperm.mechanisms.hypotheses.registry import hypotheses_from_spec
-from dperm.mechanisms.hypotheses.stored import Predictions, Rules
+from dperm.mechanisms.hypotheses.stored import Predictions, Rules, hypotheses_from_spec
 from dperm.theory import pac_sample_size
 
 CLASSES = [

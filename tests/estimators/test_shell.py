@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 import dperm
 from dperm.cli import app
 from dperm.commands.fitting import csv_cell
-from dperm.pages.page import report_markdown, report_page
+from dperm.pages.page import report_page
 from dperm.rows import ArrowRows, DaskRows, DeviceRows, MemoryRows
 from dperm.words.wording import markdown_line, markdown_text, printable
 
@@ -128,7 +128,7 @@ def test_hostile_names_stay_text_in_every_printed_form(name):
     }
     model = dperm.LinearRegression(5.0, schema=spec, intervals=True).fit(frame.assign(t=(frame.t == "yes").astype(float)))
     shown = {"text": str(model.summary()), "repr": repr(model.certificate_), "page": report_page(model, {name: name})}
-    shown["markdown"] = report_markdown(model, {name: name})
+    shown["markdown"] = report_page(model, {name: name}, markdown=True)
     for text in shown.values():
         assert "\x1b" not in text and "\u202e" not in text
     below = shown["text"].split("\n----")[1]  # the rule, two columns, the intercept, another rule and the note

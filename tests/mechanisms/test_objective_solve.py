@@ -8,15 +8,7 @@ import scipy.sparse
 
 from dperm.mechanisms import Objective, Shape, Target
 from dperm.mechanisms.objective.solve import gradient_error, gradient_tolerance, norm_bound, solve_objective, weighted_rows
-from dperm.problem import (
-    DataBounds,
-    HuberLoss,
-    Interval,
-    LogCoshLoss,
-    LogisticLoss,
-    MultinomialLoss,
-    Ridge,
-)
+from dperm.problem import DataBounds, HuberLoss, Interval, LogCoshLoss, LogisticLoss, MultinomialLoss, Ridge
 from dperm.release.asks import Secret
 from dperm.release.noise import SeededNoise
 from dperm.rows.base import Block

@@ -20,7 +20,7 @@ from dperm.evaluation.evaluate import evaluate
 from dperm.mechanisms import Gradient
 from dperm.pages.content import budget_parts
 from dperm.pages.effects import effects
-from dperm.pages.page import certificate_page, report_markdown, report_page
+from dperm.pages.page import certificate_page, report_page
 from dperm.pages.subject import subject_of
 from dperm.pages.whiskers import whiskers
 from dperm.privacy import Gaussian, Pure
@@ -66,7 +66,7 @@ def test_the_page_is_self_contained_and_accessible(model):
 
 
 def test_the_page_says_what_it_must(model):
-    for text in (report_page(model, {}), report_markdown(model, {})):
+    for text in (report_page(model, {}), report_page(model, {}, markdown=True)):
         assert "differential privacy for replacing one row" in text
         assert "An attacker who knows every other record" in text and "73.1 %" in text
         assert "NOT PRIVATE" in text  # seeded
@@ -75,7 +75,7 @@ def test_the_page_says_what_it_must(model):
 
 
 def test_markdown_and_page_have_the_same_sections(model):
-    page, text = report_page(model, {}), report_markdown(model, {})
+    page, text = report_page(model, {}), report_page(model, {}, markdown=True)
     assert re.findall(r"<h2>(.*?)</h2>", page) == re.findall(r"^## (.*)$", text, re.M)
 
 
@@ -288,7 +288,7 @@ def test_coefficients_are_drawn_with_their_intervals():
     deviation = model._encoding.width[0] / model.certificate_.record["decided"]["scale"][0]
     assert 5 < deviation < 20 and rows[0].estimate == pytest.approx(deviation * lines[names[0]]["estimate"])
     assert (rows[3].low, rows[3].high) == pytest.approx((lines["flag"]["low"], lines["flag"]["high"]))
-    page, text = report_page(model, {}), report_markdown(model, {})
+    page, text = report_page(model, {}), report_page(model, {}, markdown=True)
     assert "All coefficients with their 95% intervals" in page and f"{rows[0].estimate:+.3g} (" in page and "instead of x" in text
     figure = model.plot()
     figure.savefig(io.BytesIO(), format="png")  # drawn, not only made

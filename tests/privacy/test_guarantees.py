@@ -25,13 +25,7 @@ from dperm.privacy import (
     guarantee_from_spec,
     kappa,
 )
-from dperm.privacy.conversions import (
-    rdp_epsilon,
-    rdp_log_delta,
-    simple_zcdp_epsilon,
-    zcdp_delta,
-    zcdp_epsilon,
-)
+from dperm.privacy.conversions import rdp_epsilon, rdp_log_delta, simple_zcdp_epsilon, zcdp_delta, zcdp_epsilon
 from dperm.privacy.guarantees import Guarantee
 from dperm.privacy.loss_distributions import gaussian
 from vectors import VECTORS, agrees

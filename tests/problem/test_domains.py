@@ -9,18 +9,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from dperm.problem import (
-    DOMAINS,
-    Affine,
-    Ball,
-    Box,
-    HalfSpace,
-    Intersection,
-    NonNegative,
-    Simplex,
-    WholeSpace,
-    domain_from_spec,
-)
+from dperm.problem import DOMAINS, Affine, Ball, Box, HalfSpace, Intersection, NonNegative, Simplex, WholeSpace, domain_from_spec
 from problem_cases import domains
 
 POINTS = 10_000

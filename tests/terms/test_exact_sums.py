@@ -51,16 +51,7 @@ from dperm.terms.moments import CrossTerm, GramTerm, InformationTerm
 from dperm.terms.network import Inputs, Layout, NetworkGradient, RowMap, SecondMoments
 from dperm.terms.objective import CappedGradientTerm, WeightedRows
 from dperm.terms.selection import CentredLabelSum, CorrelationTerm
-from dperm.terms.statistics import (
-    LabelSum,
-    LogHistogram,
-    Residuals,
-    RowCount,
-    RowNorms,
-    RowSum,
-    SquareSum,
-    WeightedGradientTerm,
-)
+from dperm.terms.statistics import LabelSum, LogHistogram, Residuals, RowCount, RowNorms, RowSum, SquareSum, WeightedGradientTerm
 
 D, N = 6, 2 * BLOCK_ROWS + 700
 W = np.linspace(-1.3, 1.1, D + 1)

@@ -68,7 +68,7 @@ class Distinguished:
         return {**{name: getattr(self, name) for name in kept}, "statistic": statistic, "seconds": round(self.seconds, 2)}
 
 
-@spelt_out(processes=1, resume=None, progress=None, chunk=CHUNK)
+@spelt_out(Trying, processes=1, resume=None, progress=None, chunk=CHUNK)
 def distinguish(
     fit: object,
     data: object,

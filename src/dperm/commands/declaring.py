@@ -27,13 +27,26 @@ CLASS_WEIGHT = typer.Option(None, "--class-weight", help="Weight of a class, e.g
 MAX_ROWS = typer.Option(None, "--max-rows-per-person", help="How many rows of a person may count; protects persons, not rows.")
 MAX_WEIGHT = typer.Option(None, "--max-weight", help="Declared largest sample weight of a row, with sample weights.")
 MAX_EXPOSURE = typer.Option(None, "--max-exposure", help="Declared largest exposure of a row, with exposures (counts only).")
+BOUNDS = typer.Option(None, "--bounds", help='"private": bounds that no schema declares are found and paid for.')
+LEVELS = typer.Option(None, "--levels", help='"private": levels and classes that no schema declares are found and paid for.')
 INTERVALS = typer.Option(False, "--intervals", help="Pay, out of the same epsilon, for intervals in the report.")
 
+# Options that are parameters of an estimator by the same name.
+GIVEN = (
+    "epsilon", "delta", "method", "relation", "nominal_n", "noise", "max_rows_per_person", "max_weight", "max_exposure",
+    "random_state",
+)  # fmt: skip
 
-def made(kind: type[PrivateEstimator], **given: object) -> PrivateEstimator:
+
+def given(asked: object) -> dict[str, object]:
+    """What a command's options say to an estimator, by the names of its parameters."""
+    return {name: getattr(asked, name) for name in GIVEN if hasattr(asked, name)}
+
+
+def made(kind: type[PrivateEstimator], **options: object) -> PrivateEstimator:
     """The estimator with the options that were given; one that it does not have is refused by its name on the command line."""
     known = kind().get_params(deep=False)
-    asked = {name: value for name, value in given.items() if value is not None and (name in known or value is not False)}
+    asked = {name: value for name, value in options.items() if value is not None and (name in known or value is not False)}
     for name in asked:
         if name not in known:
             raise ValueError(

@@ -8,6 +8,7 @@ from pathlib import Path
 import typer
 
 from dperm.commands.shared import JSON_OPTION, save_model, say, show, summary, verbosity
+from dperm.tables.json_files import check_room
 
 
 def demo(
@@ -27,7 +28,6 @@ def demo(
 
     import dperm
     from dperm.data import adult, adult_schema
-    from dperm.tables.json_files import check_room
     from dperm.tables.tables import cells
 
     check_room(out, [], overwrite=True)

@@ -6,6 +6,8 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dperm.tables.json_files import read_json, write_whole
+
 if TYPE_CHECKING:
     from dperm.pages.subject import Earlier
     from dperm.profiles.profile import Profile
@@ -52,7 +54,6 @@ def earlier_beside(folder: Path, fit: Claim, declared: float | None = None) -> E
 def verified_profile(file: Path) -> Profile | None:
     """The profile of a file, or None where it does not verify, or is none: a page must say so and still be written."""
     from dperm.profiles.profile import Profile
-    from dperm.tables.json_files import read_json
 
     try:
         record = read_json(file)
@@ -66,8 +67,6 @@ def verified_profile(file: Path) -> Profile | None:
 
 def earlier_of_schema(file: Path, schema: Schema, fit: Claim, out: Path) -> Earlier | None:
     """From the profile beside a schema that has its columns: it found them, and its record goes with the fit to `out`."""
-    from dperm.tables.json_files import write_whole
-
     found = earlier_beside(file.parent, fit)
     beside, kept = file.parent / "profile.json", out / "profile.json"
     profile = None if found is None else verified_profile(beside)
@@ -83,7 +82,6 @@ def earlier_of_schema(file: Path, schema: Schema, fit: Claim, out: Path) -> Earl
 
 def stated_budget(file: Path) -> float | None:
     """The budget that a model's file says was declared for a profile and its fit together, if it says one."""
-    from dperm.tables.json_files import read_json
 
     model = read_json(file) if file.is_file() else None
     about = model.get("about") if isinstance(model, dict) else None

@@ -11,6 +11,7 @@ import typer
 from dperm.commands.declaring import DELTA, NOMINAL_N, PERSON, RANDOM_STATE, RELATION
 from dperm.commands.ledgers import state_line
 from dperm.commands.shared import JSON_OPTION, check_ledger_first, check_model_first, notices_said, say, show
+from dperm.tables.json_files import check_room, write_whole
 
 if TYPE_CHECKING:
     from dperm.evaluation.evaluate import Evaluation
@@ -53,7 +54,6 @@ def evaluate(
     from dperm.evaluation.rows import question_of
     from dperm.release.ledger.book import Ledger
     from dperm.release.plan import Shape
-    from dperm.tables.json_files import check_room, write_whole
     from dperm.tables.tables import read_table
 
     check_model_first("evaluate", model, file)

@@ -3,32 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import typer
 
-from dperm.commands.declaring import (
-    CLASS_WEIGHT,
-    INTERVALS,
-    MAX_EXPOSURE,
-    MAX_ROWS,
-    MAX_WEIGHT,
-    MODEL_RELATION,
-    NOISE,
-    NOMINAL_N,
-    PERSON,
-    PURE_DELTA,
-    RANDOM_STATE,
-    check_declared_columns,
-    check_in_memory,
-    taken_out,
-    used_columns,
-)
+from dperm.commands import declaring as option
+from dperm.commands.declaring import check_declared_columns, check_in_memory, given, taken_out, used_columns
 from dperm.commands.earlier import earlier_beside, earlier_of_schema
 from dperm.commands.ledgers import state_line
 from dperm.commands.on_spark import ENGINE, check_engine, spark_rows
-from dperm.commands.preparing import BOUNDS, LEVELS, Open, check_found, check_paid, declared_in, is_open, prepared, relation_of
+from dperm.commands.preparing import Budget, Open, check_found, check_paid, declared_in, is_open, prepared, relation_of
 from dperm.commands.shared import (
     JSON_OPTION,
     check_model_first,
@@ -42,52 +28,97 @@ from dperm.commands.shared import (
 )
 from dperm.commands.spoken import spoken
 from dperm.commands.wishes import Wish, model_named
+from dperm.tables.json_files import check_room, write_whole
+from dperm.words.progress import row_printer
 from dperm.words.wording import printable
 
 if TYPE_CHECKING:
     from dperm.estimators.base import PrivateEstimator
     from dperm.inference.summary import Summary
-    from dperm.rows.spark import SparkRows
+    from dperm.pages.subject import Earlier
     from dperm.tables.schema import Schema
     from dperm.walk.options import Spending
 
 
-def fit(
+@dataclass(frozen=True)
+class Fit:
+    """What `dperm fit` is asked."""
+
     source: str = typer.Argument(
         ..., metavar="FILE", help="CSV or Parquet file with one record per row; with --engine spark, a table's name or a path."
-    ),
-    schema: Path | None = typer.Option(None, help="Public schema, JSON or TOML (draft one with `dperm schema`)."),
-    target: str | None = typer.Option(None, help="Column to predict; the schema's target if left out."),
-    epsilon: float = typer.Option(..., help="Privacy budget."),
-    delta: float | None = PURE_DELTA,
-    bounds: str | None = BOUNDS,
-    levels: str | None = LEVELS,
+    )
+    schema: Path | None = typer.Option(None, help="Public schema, JSON or TOML (draft one with `dperm schema`).")
+    target: str | None = typer.Option(None, help="Column to predict; the schema's target if left out.")
+    epsilon: float = typer.Option(..., help="Privacy budget.")
+    delta: float | None = option.PURE_DELTA
+    bounds: str | None = option.BOUNDS
+    levels: str | None = option.LEVELS
     model: str | None = typer.Option(
         None, help="Estimator name, or logistic, svm, linear, ridge, huber, lasso, gam, …; by default from the target's type."
-    ),
-    method: str = typer.Option("auto", help="Mechanism."),
-    relation: str | None = MODEL_RELATION,
-    nominal_n: int | None = NOMINAL_N,
-    intervals: bool = INTERVALS,
-    noise: str = NOISE,
-    class_weight: list[str] = CLASS_WEIGHT,
-    person: str | None = PERSON,
-    max_rows_per_person: int | None = MAX_ROWS,
-    weight: str | None = typer.Option(None, "--weight", help="Column with sample weights; with --max-weight."),
-    max_weight: float | None = MAX_WEIGHT,
-    exposure: str | None = typer.Option(None, "--exposure", help="Column with exposures of counts; with --max-exposure."),
-    max_exposure: float | None = MAX_EXPOSURE,
-    random_state: int | None = RANDOM_STATE,
+    )
+    method: str = typer.Option("auto", help="Mechanism.")
+    relation: str | None = option.MODEL_RELATION
+    nominal_n: int | None = option.NOMINAL_N
+    intervals: bool = option.INTERVALS
+    noise: str = option.NOISE
+    class_weight: list[str] = option.CLASS_WEIGHT
+    person: str | None = option.PERSON
+    max_rows_per_person: int | None = option.MAX_ROWS
+    weight: str | None = typer.Option(None, "--weight", help="Column with sample weights; with --max-weight.")
+    max_weight: float | None = option.MAX_WEIGHT
+    exposure: str | None = typer.Option(None, "--exposure", help="Column with exposures of counts; with --max-exposure.")
+    max_exposure: float | None = option.MAX_EXPOSURE
+    random_state: int | None = option.RANDOM_STATE
     ledger: Path | None = typer.Option(
         None, envvar="DPERM_LEDGER", help="Budget ledger to debit before the data are read (`dperm ledger create`)."
-    ),
-    out: Path = typer.Option(Path("dperm-model"), help="Folder for model.json, certificate.json and report.html."),
-    overwrite: bool = typer.Option(False, "--overwrite", help="Replace a model that is in the folder already."),
-    memory: str = typer.Option("1GB", help="Files above 256 MB are read as a stream that holds no more than this."),
-    cache: Path | None = typer.Option(None, help="Folder for encoded rows (as private as the file): later passes read them."),
-    engine: str | None = ENGINE,
-    as_json: bool = JSON_OPTION,
-) -> None:
+    )
+    out: Path = typer.Option(Path("dperm-model"), help="Folder for model.json, certificate.json and report.html.")
+    overwrite: bool = typer.Option(False, "--overwrite", help="Replace a model that is in the folder already.")
+    memory: str = typer.Option("1GB", help="Files above 256 MB are read as a stream that holds no more than this.")
+    cache: Path | None = typer.Option(None, help="Folder for encoded rows (as private as the file): later passes read them.")
+    engine: str | None = ENGINE
+    as_json: bool = JSON_OPTION
+
+    @property
+    def apart(self) -> dict[str, str | None]:
+        """Columns that are no features, by the word of `PrivateEstimator.fit`."""
+        return {"sample_weight": self.weight, "exposure": self.exposure}
+
+    def wish(self) -> Wish:
+        return Wish(self.model, self.intervals, self.class_weight or [], {**given(self), "groups": self.person})
+
+    def found(self, fit: Open, wish: Wish) -> tuple[Schema, Budget]:
+        """What is not declared, found and paid for, once everything is checked that can be before."""
+        from dperm.release.ledger.book import Ledger
+
+        check_paid(self.out, self.overwrite)
+        check_room(self.out, ["model.json", "certificate.json", "profile.json", "schema.json"], overwrite=self.overwrite)
+        spending: Spending = {"delta": self.delta, "nominal_n": self.nominal_n, "groups": self.person, "noise": self.noise}
+        spending |= {"relation": relation_of(self.model, self.relation), "max_rows_per_person": self.max_rows_per_person}
+        spending |= {"random_state": self.random_state}
+        spending["ledger"] = None if self.ledger is None else Ledger(self.ledger, data=fit.file)
+        return prepared(fit, wish, spending)
+
+    def opened(self, schema: Schema, estimator: PrivateEstimator, *, spark: bool) -> tuple[object, dict[str, object]]:
+        """(the rows, the cells beside them), opened once the ledger has room for the plan."""
+        from dperm.release.ledger.book import Ledger
+
+        file, rows = Path(self.source), spark_rows(self.source, schema) if spark else None
+        if self.ledger is not None:
+            book = Ledger(self.ledger, data=None if spark else file)
+            counted = self.nominal_n if self.nominal_n is not None else row_count(file) if rows is None else rows.n
+            book.check(estimator.plan(counted))
+            estimator.set_params(ledger=book)
+        if spark:
+            return rows, {} if self.weight is None else {"sample_weight": self.weight}
+        quiet = estimator.relation == "add-remove" or not verbosity(self.as_json)  # there the number of rows is private
+        extra = [name for name in (self.person, self.weight, self.exposure) if name is not None]
+        read = open_rows(file, schema, self.memory, self.cache, quiet=quiet, extra=extra)
+        table, cells = taken_out(read, schema, **self.apart)
+        return table, {**cells}
+
+
+def fit(asked: Fit) -> None:
     """Fit a private model of TARGET and write model.json, certificate.json and report.html.
 
     With --bounds private and --levels private, what no schema declares is found first, for a tenth of the budget (of μ²: about
@@ -95,78 +126,64 @@ def fit(
 
     Example: dperm fit people.csv --schema people.json --target income --epsilon 1
     """
-    from dperm.release.ledger.book import Ledger
     from dperm.rows.arrow import byte_count
-    from dperm.tables.json_files import check_room
     from dperm.tables.tables import check_is_table
 
-    if engine is None:
-        check_is_table(Path(source))
-    model_named(model)
-    byte_count(memory)  # a mistake in it is said before anything is read, also where the file turns out small
-    check_found(schema, bounds, levels, target)
-    check_declared_columns(person, max_rows_per_person, weight, max_weight, exposure, max_exposure)
-    declared, target, kind = declared_in(schema, target, bounds, levels)
-    file = Path(source)
-    spark = check_engine(engine, declared, exposure, cache)
-    check_in_memory(not spark and streams(file, cache), weight, exposure)
-    given: dict[str, object] = {"epsilon": epsilon, "delta": delta, "method": method, "nominal_n": nominal_n, "noise": noise}
-    given |= {"groups": person, "max_rows_per_person": max_rows_per_person, "max_weight": max_weight}
-    given |= {"max_exposure": max_exposure, "random_state": random_state, "relation": relation}
-    wish = Wish(model, intervals, class_weight or [], given)
-    apart = {"sample_weight": weight, "exposure": exposure}
-    budget = None
-    if declared is None or is_open(declared, target, asked=kind is not None or bool(bounds and levels)):
-        check_paid(out, overwrite)
-        check_room(out, ["model.json", "certificate.json", "profile.json", "schema.json"], overwrite=overwrite)
-        spending: Spending = {"delta": delta, "relation": relation_of(model, relation), "nominal_n": nominal_n, "groups": person}
-        spending |= {"max_rows_per_person": max_rows_per_person, "noise": noise, "random_state": random_state}
-        spending["ledger"] = None if ledger is None else Ledger(ledger, data=file)
-        declared, budget = prepared(Open(file, declared, target, apart, out, kind), wish, spending)
-        given |= {"epsilon": budget.left, "delta": budget.whole.delta, "relation": budget.whole.relation}
-    with contextlib.nullcontext() if budget is None else budget.kept(out, wish, declared):
+    if asked.engine is None:
+        check_is_table(Path(asked.source))
+    model_named(asked.model)
+    byte_count(asked.memory)  # a mistake in it is said before anything is read, also where the file turns out small
+    check_found(asked.schema, asked.bounds, asked.levels, asked.target)
+    check_declared_columns(
+        asked.person, asked.max_rows_per_person, asked.weight, asked.max_weight, asked.exposure, asked.max_exposure
+    )
+    declared, target, kind = declared_in(asked.schema, asked.target, asked.bounds, asked.levels)
+    file, wish, budget = Path(asked.source), asked.wish(), None
+    spark = check_engine(asked.engine, declared, asked.exposure, asked.cache)
+    check_in_memory(not spark and streams(file, asked.cache), asked.weight, asked.exposure)
+    if declared is None or is_open(declared, target, asked=kind is not None or bool(asked.bounds and asked.levels)):
+        declared, budget = asked.found(Open(file, declared, target, asked.apart, asked.out, kind), wish)
+        left = {"epsilon": budget.left, "delta": budget.whole.delta, "relation": budget.whole.relation}
+        wish = replace(wish, given={**wish.given, **left})
+    with contextlib.nullcontext() if budget is None else budget.kept(asked.out, wish, declared):
         declared = declared if target is None else declared.with_target(target)
-        estimator = wish.estimator(declared).set_params(verbose=verbosity(as_json))
-        if budget is None:
-            check_room(out, ["model.json", "certificate.json"], overwrite=overwrite)  # before anything is read or spent
+        estimator = wish.estimator(declared).set_params(verbose=verbosity(asked.as_json))
+        if budget is None:  # before anything is read or spent
+            check_room(asked.out, ["model.json", "certificate.json"], overwrite=asked.overwrite)
         else:
             estimator = budget.within(estimator)
-        rows: object = spark_rows(source, declared) if spark else None
-        cells: dict[str, object] = {} if weight is None else {"sample_weight": weight}
-        if ledger is not None:
-            book = Ledger(ledger, data=None if spark else file)
-            n = nominal_n if nominal_n is not None else cast("SparkRows", rows).n if spark else row_count(file)
-            book.check(estimator.plan(n))
-            estimator.set_params(ledger=book)
-        if not spark:
-            quiet = estimator.relation == "add-remove" or not verbosity(as_json)  # there the number of rows is private
-            extra = [name for name in (person, weight, exposure) if name is not None]
-            rows = open_rows(file, declared, memory, cache, quiet=quiet, extra=extra)
-            rows, taken = taken_out(rows, declared, **apart)
-            cells = {**taken}
+        rows, cells = asked.opened(declared, estimator, spark=spark)
     with notices_said():
         fitted = estimator.fit(rows, **cells)
     if budget is not None:
-        earlier = earlier_beside(out, fitted.certificate_, budget.whole.epsilon)
+        earlier = earlier_beside(asked.out, fitted.certificate_, budget.whole.epsilon)
     else:
-        earlier = None if schema is None else earlier_of_schema(schema, declared, fitted.certificate_, out)
-    report = save_model(fitted, out, data=file.stem, earlier=earlier)
+        earlier = None if asked.schema is None else earlier_of_schema(asked.schema, declared, fitted.certificate_, asked.out)
+    report = save_model(fitted, asked.out, data=file.stem, earlier=earlier)
+    lines = _fit_lines(asked, fitted, budget, earlier, bounds_found(fitted, declared, every=budget is not None))
+    files = ["certificate", "model", *([] if budget is None else ["profile", "schema"])]
+    show({**lines, **{name: str(asked.out / f"{name}.json") for name in files}, "report": str(report)}, asked.as_json)
+    if getattr(fitted, "intervals", False) and not asked.as_json:
+        say(f"\n{fitted.summary()}")
+
+
+def _fit_lines(
+    asked: Fit, fitted: PrivateEstimator, budget: Budget | None, earlier: Earlier | None, bounds: str
+) -> dict[str, object]:
+    """What is said of a fit: its budget and guarantee, the model, and what it cost with a profile before it."""
     lines = ({} if budget is None else {"budget": budget.split(fitted.epsilon)}) | summary(fitted)
-    if relation is None and lines["relation"] != "replace-one" and not as_json:
+    if asked.relation is None and lines["relation"] != "replace-one" and not asked.as_json:
         lines["relation"] = f"{lines['relation']} (the default of {type(fitted).__name__}; see --relation)"
-    lines |= _model_lines(fitted, as_json)
-    if found := bounds_found(fitted, declared, every=budget is not None):
-        lines["bounds"] = found
+    lines |= _model_lines(fitted, asked.as_json)
+    if bounds:
+        lines["bounds"] = bounds
     if budget is not None:
         lines["in all"] = budget.statement
     elif earlier is not None:
         lines["in all"] = f"epsilon: {earlier.words}"
-    if ledger is not None:
-        lines["ledger"] = state_line(ledger)
-    files = ["certificate", "model", *([] if budget is None else ["profile", "schema"])]
-    show({**lines, **{name: str(out / f"{name}.json") for name in files}, "report": str(report)}, as_json)
-    if getattr(fitted, "intervals", False) and not as_json:
-        say(f"\n{fitted.summary()}")
+    if asked.ledger is not None:
+        lines["ledger"] = state_line(asked.ledger)
+    return lines
 
 
 def _model_lines(fitted: PrivateEstimator, as_json: bool) -> dict[str, object]:
@@ -218,7 +235,6 @@ def open_rows(
     """A table in memory, or rows that stream."""
     if streams(file, cache):
         from dperm.rows import ArrowRows
-        from dperm.words.progress import row_printer
 
         return ArrowRows(file, schema, memory=memory, cache=cache, progress=None if quiet else row_printer())
     from dperm.tables.tables import read_table
@@ -239,7 +255,6 @@ def predict(
     """
     from dperm.estimators.model_file import load_model
     from dperm.features import open_embeddings
-    from dperm.tables.json_files import write_whole
     from dperm.tables.tables import ARRAYS, read_table
 
     check_model_first("predict", model, file)

@@ -12,6 +12,7 @@ import typer
 
 from dperm.commands.declaring import RELATION
 from dperm.commands.shared import JSON_OPTION, say, show
+from dperm.tables.json_files import read_json, write_whole
 
 if TYPE_CHECKING:
     from dperm.release.ledger.book import Account
@@ -166,7 +167,6 @@ def export(
     Example: dperm ledger export people.ledger --out people-ledger.json
     """
     from dperm.release.ledger.book import Ledger
-    from dperm.tables.json_files import write_whole
 
     opened = Ledger.open(ledger_file(file, "export {}"))
     entries = [{key: value for key, value in entry.items() if key != "secret"} for entry in opened.entries()]
@@ -195,7 +195,6 @@ def verify(
     Example: dperm ledger verify people.ledger --certificate model/certificate.json
     """
     from dperm.release.ledger.book import Ledger
-    from dperm.tables.json_files import read_json
 
     file = ledger_file(file, "verify {}")
     allowed = {"allow_seeded": allow_seeded, "accept_assumptions": accept_assumptions}

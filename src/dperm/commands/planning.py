@@ -5,31 +5,21 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 from typer.core import TyperCommand
 
-from dperm.commands.declaring import (
-    CLASS_WEIGHT,
-    INTERVALS,
-    MAX_EXPOSURE,
-    MAX_ROWS,
-    MAX_WEIGHT,
-    MODEL_RELATION,
-    NOISE,
-    PURE_DELTA,
-    class_weights,
-    made,
-)
+from dperm.commands import declaring as option
+from dperm.commands.declaring import class_weights, given, made
 from dperm.commands.shared import JSON_OPTION, say, show
 from dperm.commands.spoken import spoken
 from dperm.commands.wishes import Wish
 from dperm.words.spelling import closest
 
 if TYPE_CHECKING:
-    from dperm.estimators.base import PrivateEstimator
     from dperm.estimators.declaration import Declaration
     from dperm.estimators.outlook import Advice
     from dperm.release.plan import Plan
@@ -51,42 +41,62 @@ RISK = "mean loss of the fit above that of the best coefficients"
 PLAIN = {"True": "true", "False": "false", "None": "null"}  # as Python writes them
 
 
-def plan(
-    n: int | None = typer.Option(None, help="Public (or nominal) number of rows."),
-    d: int | None = typer.Option(None, help="Number of columns after encoding, each with a declared range; or pass --schema."),
-    epsilon: float | None = typer.Option(None, help="Privacy budget."),
-    delta: float | None = PURE_DELTA,
+@dataclass(frozen=True)
+class Planned:
+    """What `dperm plan` is asked."""
+
+    n: int | None = typer.Option(None, help="Public (or nominal) number of rows.")
+    d: int | None = typer.Option(None, help="Number of columns after encoding, each with a declared range; or pass --schema.")
+    epsilon: float | None = typer.Option(None, help="Privacy budget.")
+    delta: float | None = option.PURE_DELTA
     model: str | None = typer.Option(
         None,
         help="Estimator name, or logistic, svm, linear, ridge, huber, quantile, poisson, lasso, gam, mlp, embedding, mean, "
         "median; by default LogisticRegression, or by the target's type in the schema.",
-    ),
-    method: str = typer.Option("auto", help="Mechanism."),
-    relation: str | None = MODEL_RELATION,
-    schema: Path | None = typer.Option(None, help="Plan for the columns and target of this schema."),
-    intervals: bool = INTERVALS,
-    noise: str = NOISE,
-    class_weight: list[str] = CLASS_WEIGHT,
-    max_rows_per_person: int | None = MAX_ROWS,
-    max_weight: float | None = MAX_WEIGHT,
-    max_exposure: float | None = MAX_EXPOSURE,
+    )
+    method: str = typer.Option("auto", help="Mechanism.")
+    relation: str | None = option.MODEL_RELATION
+    schema: Path | None = typer.Option(None, help="Plan for the columns and target of this schema.")
+    intervals: bool = option.INTERVALS
+    noise: str = option.NOISE
+    class_weight: list[str] = option.CLASS_WEIGHT
+    max_rows_per_person: int | None = option.MAX_ROWS
+    max_weight: float | None = option.MAX_WEIGHT
+    max_exposure: float | None = option.MAX_EXPOSURE
     target_risk: float | None = typer.Option(
         None,
         help=f"Also say how many rows, or which epsilon, each bound needs for this risk ({RISK}); without --epsilon, plan for "
         "the smallest of these.",
-    ),
-    radius: float = typer.Option(1.0, help="Norm of the best coefficients, for the predicted risks."),
+    )
+    radius: float = typer.Option(1.0, help="Norm of the best coefficients, for the predicted risks.")
     target_width: float | None = typer.Option(
         None, help="With --intervals: which epsilon, or how many rows, give intervals so many times as wide as without privacy."
-    ),
+    )
     compare_accounting: bool = typer.Option(
         False, "--compare-accounting", help="The same by other accountants; alone with --model logistic, a table of noise levels."
-    ),
+    )
     ledger: Path | None = typer.Option(
         None, envvar="DPERM_LEDGER", help="Refuse what does not fit into this ledger any more; nothing is spent."
-    ),
-    as_json: bool = JSON_OPTION,
-) -> None:
+    )
+    as_json: bool = JSON_OPTION
+
+    def fit(self, n: int, **changed: object) -> Declaration:
+        """The declared fit: of a schema's columns, or over columns with range [0, 1]."""
+        from dperm.estimators import outlook
+        from dperm.estimators.declaration import before_rows
+        from dperm.estimators.declared import asked_intervals
+        from dperm.tables.schema import Schema
+
+        options = given(self) | changed
+        if self.schema is not None:
+            wish = Wish(self.model, self.intervals, self.class_weight or [], options)
+            return before_rows(wish.estimator(Schema.load(self.schema)), n, None)
+        kind, declared, classes = outlook.reference(self.model or "LogisticRegression", options)
+        options |= {**asked_intervals(kind, self.intervals), **declared}
+        return before_rows(made(kind, **options, class_weight=class_weights(self.class_weight, classes)), n, self.d)
+
+
+def plan(asked: Planned) -> None:
     """Say what a fit would do, and predict the risk of every alternative, from public numbers alone. Reads no data.
 
     Without --epsilon: a table over several. The expected loss is what was measured on public tables with as much noise.
@@ -98,55 +108,43 @@ def plan(
     Example: dperm plan --model logistic --compare-accounting
     """
     from dperm.choose import risks
-    from dperm.estimators import outlook as advice
-    from dperm.estimators.declaration import before_rows
+    from dperm.estimators import outlook
 
-    if n is None and compare_accounting:
-        _objective_table(model, delta, as_json)
+    if asked.n is None and asked.compare_accounting:
+        _objective_table(asked.model, asked.delta, asked.as_json)
         return
-    if n is None:
+    if asked.n is None:
         raise ValueError("Expected --n, the number of rows, found no --n. Pass e.g. --n 10000 --d 20.")
-    if schema is None and d is None:
+    if asked.schema is None and asked.d is None:
         raise ValueError("Expected --d or --schema, found neither. Pass the number of columns, e.g. --d 20.")
-    if target_width is not None and not intervals:
+    if asked.target_width is not None and not asked.intervals:
         raise ValueError("Expected --intervals with --target-width, found --target-width alone. Pass both.")
-    given: dict[str, object] = {
-        "epsilon": epsilon,
-        "delta": delta,
-        "method": method,
-        "relation": relation,
-        "noise": noise,
-        "max_rows_per_person": max_rows_per_person,
-        "max_weight": max_weight,
-        "max_exposure": max_exposure,
-    }
-    columns, found_epsilon = None if schema is not None else d, ""
-    if epsilon is None and target_risk is None and target_width is None:
-        tried = [_estimator(schema, model, class_weight, intervals, given | {"epsilon": value}) for value in EPSILONS]
-        _say_epsilons([before_rows(one, n, columns) for one in tried], as_json)
+    epsilon, why = asked.epsilon, ""
+    if epsilon is None and asked.target_risk is None and asked.target_width is None:
+        _say_epsilons([asked.fit(asked.n, epsilon=value) for value in EPSILONS], asked.as_json)
         return
     if epsilon is None:
-        trial = before_rows(_estimator(schema, model, class_weight, intervals, given | {"epsilon": 1.0}), n, columns)
-        if target_risk is not None:
-            given["epsilon"], why = advice.smallest_epsilon(trial, target_risk, radius=radius), "a bound needs for this risk"
+        trial = asked.fit(asked.n, epsilon=1.0)
+        if asked.target_risk is not None:
+            epsilon, why = outlook.smallest_epsilon(trial, asked.target_risk, radius=asked.radius), "a bound needs for this risk"
         else:
-            given["epsilon"], why = advice.epsilon_of_width(trial, target_width), "gives such intervals"
-        found_epsilon = f"No --epsilon given: planned for {given['epsilon']:g}, the smallest that {why}."
-    fit = before_rows(_estimator(schema, model, class_weight, intervals, given), n, columns)
-    found, planned = advice.advise_for(fit, target_risk=target_risk, radius=radius, target_width=target_width), fit.plan()
-    if ledger is not None:
+            epsilon, why = outlook.epsilon_of_width(trial, asked.target_width), "gives such intervals"
+    fit = asked.fit(asked.n, epsilon=epsilon)
+    found = outlook.advise_for(fit, target_risk=asked.target_risk, radius=asked.radius, target_width=asked.target_width)
+    planned = fit.plan()
+    if asked.ledger is not None:
         from dperm.release.ledger.book import Ledger
 
-        Ledger(ledger).check(planned)
-    if compare_accounting:
+        Ledger(asked.ledger).check(planned)
+    if asked.compare_accounting:
         found["accounting"] = risks.compare_accounting(planned)
-    if as_json:
+    if asked.as_json:
         show(found, True)
         return
-    if found_epsilon:
-        say(found_epsilon)
+    if asked.epsilon is None:
+        say(f"No --epsilon given: planned for {epsilon:g}, the smallest that {why}.")
     _say_plan(found, planned)
-    if relation is None and found["relation"] != "replace-one":
+    if asked.relation is None and found["relation"] != "replace-one":
         say(f"The relation is {found['relation']}, the default of {found['model']}; see --relation.")
 
 
@@ -222,21 +220,6 @@ def _short(value: float | int | None) -> str:
     ('157488', '0.266', 'no bound')
     """
     return "no bound" if value is None else f"{value}" if isinstance(value, int) else f"{value:.3g}"
-
-
-def _estimator(
-    schema: Path | None, model: str | None, class_weight: list[str], intervals: bool, given: dict[str, object]
-) -> PrivateEstimator:
-    """The estimator of a schema's columns, or over columns with range [0, 1]."""
-    from dperm.estimators import outlook as advice
-    from dperm.estimators.declared import asked_intervals
-    from dperm.tables.schema import Schema
-
-    if schema is not None:
-        return Wish(model, intervals, class_weight or [], given).estimator(Schema.load(schema))
-    kind, declared, classes = advice.reference(model or "LogisticRegression", given)
-    options = {**given, **asked_intervals(kind, intervals), **declared}
-    return made(kind, **options, class_weight=class_weights(class_weight, classes))
 
 
 def _objective_table(model: str | None, delta: float | None, as_json: bool) -> None:

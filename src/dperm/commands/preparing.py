@@ -15,10 +15,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
-import typer
-
 from dperm.commands.declaring import taken_out
 from dperm.commands.wishes import Wish, known_levels
+from dperm.tables.json_files import write_whole
 
 if TYPE_CHECKING:
     from dperm.estimators.base import PrivateEstimator
@@ -27,8 +26,6 @@ if TYPE_CHECKING:
     from dperm.tables.schema import Schema
     from dperm.walk.options import Spending
 
-BOUNDS = typer.Option(None, "--bounds", help='"private": bounds that no schema declares are found and paid for.')
-LEVELS = typer.Option(None, "--levels", help='"private": levels and classes that no schema declares are found and paid for.')
 SHARE = 0.1  # of μ², for types, levels and ranges
 
 
@@ -250,7 +247,6 @@ def prepared(fit: Open, wish: Wish, spending: Spending) -> tuple[Schema, Budget]
     from dperm.profiles.profile import profile, question_about
     from dperm.release.ledger.book import Ledger
     from dperm.release.plan import Shape
-    from dperm.tables.json_files import write_whole
     from dperm.tables.tables import column_names, read_table
     from dperm.walk.options import check_nominal, spent_target
 

@@ -12,6 +12,7 @@ from dperm.commands.declaring import DELTA, MAX_ROWS, NOISE, NOMINAL_N, PERSON, 
 from dperm.commands.ledgers import state_line
 from dperm.commands.preparing import declared_in
 from dperm.commands.shared import JSON_OPTION, check_ledger_first, show
+from dperm.tables.json_files import check_room, write_whole
 
 if TYPE_CHECKING:
     from dperm.profiles.profile import Profile
@@ -51,7 +52,6 @@ def profile(
     from dperm.profiles.profile import question_about
     from dperm.release.ledger.book import Ledger
     from dperm.release.plan import Shape
-    from dperm.tables.json_files import check_room
     from dperm.tables.tables import read_table, storage_types
 
     declared, target, kind = declared_in(schema, target, "private", "private")  # what a draft leaves empty is found
@@ -82,7 +82,6 @@ def _written(found: Profile, out: Path, out_schema: Path | None) -> dict[str, st
     """The profile's record and pages in their folder, the schema in its file; and where they are."""
     from dperm.profiles.question import Question
     from dperm.report.profile_page import profile_page
-    from dperm.tables.json_files import write_whole
 
     pages = {"profile.html": profile_page(found), "profile.md": profile_page(found, markdown=True)}
     write_whole(out, {"profile.json": found.to_json(), **pages})

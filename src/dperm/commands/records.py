@@ -11,6 +11,8 @@ import typer
 from dperm.commands.earlier import earlier_beside
 from dperm.commands.reporting import certified_model, paid_scores, verified_certificate
 from dperm.commands.shared import JSON_OPTION, show
+from dperm.pages.document import to_html, to_markdown
+from dperm.tables.json_files import in_folder, write_whole
 
 if TYPE_CHECKING:
     from dperm.pages.subject import Subject
@@ -28,8 +30,6 @@ def card(
     Example: dperm card dperm-model --evaluation evaluation.json --out card.md
     """
     from dperm.pages.card import card as model_card
-    from dperm.pages.document import to_html, to_markdown
-    from dperm.tables.json_files import write_whole
 
     subject, found = _subject(model)
     page = model_card(subject, None if evaluation is None else paid_scores(evaluation, found))
@@ -50,7 +50,6 @@ def registry(
     Example: dperm registry dperm-model --curator "Statistics Office" --out entry.yaml
     """
     from dperm.pages.registry import entry, to_yaml
-    from dperm.tables.json_files import write_whole
 
     subject, found = _subject(certificate)
     if subject.seeded:
@@ -71,7 +70,6 @@ def _subject(place: Path) -> tuple[Subject, Certificate]:
     """What the records are about: the model beside the certificate where it is there, else the certificate alone; with what a
     profile beside them paid."""
     from dperm.pages.subject import from_certificate, subject_of
-    from dperm.tables.json_files import in_folder
 
     file = in_folder(place, "certificate.json")
     found = verified_certificate(file)

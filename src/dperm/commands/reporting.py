@@ -9,6 +9,7 @@ import typer
 
 from dperm.commands.earlier import earlier_beside
 from dperm.commands.shared import JSON_OPTION, show
+from dperm.tables.json_files import in_folder, read_json, write_whole
 
 if TYPE_CHECKING:
     from dperm.estimators.base import PrivateEstimator
@@ -31,7 +32,6 @@ def report(
     Example: dperm report dperm-model/certificate.json --evaluation evaluation.json --out report.html
     """
     from dperm.pages.page import certificate_page, write_report
-    from dperm.tables.json_files import in_folder, write_whole
 
     certificate = in_folder(certificate, "certificate.json")
     found = verified_certificate(certificate)
@@ -59,7 +59,6 @@ def certified_model(file: Path, certificate: Certificate) -> PrivateEstimator | 
 
 def verified_certificate(file: Path) -> Certificate:
     """The certificate, if it verifies; seeded noise and assumptions are the page's to state."""
-    from dperm.tables.json_files import read_json
     from dperm.walk.certificate import Certificate
 
     read_json(file)
@@ -73,7 +72,6 @@ def verified_certificate(file: Path) -> Certificate:
 def paid_scores(file: Path, certificate: Certificate) -> EvaluationRecord:
     """The record of an evaluation of this model, if it verifies."""
     from dperm.evaluation.evaluate import Evaluation
-    from dperm.tables.json_files import read_json
 
     scores = read_json(file)
     found = Evaluation.stated(scores if isinstance(scores, dict) else {})

@@ -8,6 +8,7 @@ from pathlib import Path
 import typer
 
 from dperm.commands.shared import JSON_OPTION, say, show
+from dperm.tables.json_files import write_whole
 
 
 def schema(
@@ -28,7 +29,6 @@ def schema(
     Example: dperm schema people.csv --types "age=numeric, town=categorical" --out people.json
     """
     from dperm.tables.drafts import declared, with_drafted_target
-    from dperm.tables.json_files import check_room, write_whole
     from dperm.tables.schema import Schema
     from dperm.tables.tables import storage_types
 

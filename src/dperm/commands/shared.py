@@ -8,6 +8,7 @@ import inspect
 import json
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO, get_type_hints
 
@@ -15,6 +16,7 @@ import typer
 from typer.models import OptionInfo
 
 from dperm.commands.spoken import speak_of, spoken
+from dperm.tables.json_files import write_whole
 from dperm.words.notices import PrivacyWarning
 from dperm.words.wording import printable
 
@@ -32,9 +34,16 @@ QUIET_OPTION = typer.Option(False, "--quiet", "-q", show_envvar=False, help=QUIE
 
 
 def with_quiet(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with --quiet among its own options, so that it works after the command's name as well as before it."""
+    """The command with --quiet among its own options, so that it works after the command's name as well as before it.
+
+    A command has its options as parameters, or all of them as the fields of one dataclass.
+    """
     hints = get_type_hints(command)
-    own = [item.replace(annotation=hints[name]) for name, item in inspect.signature(command).parameters.items()]
+    kinds = [kind for kind in hints.values() if isinstance(kind, type) and is_dataclass(kind)]
+    asked: Callable[..., object] | None = next(iter(kinds), None)
+    hints = hints if asked is None else get_type_hints(asked)
+    parameters = inspect.signature(command if asked is None else asked).parameters
+    own = [item.replace(annotation=hints[name]) for name, item in parameters.items()]
     for item in own:
         if isinstance(item.default, OptionInfo) and not item.default.envvar:
             item.default.show_envvar = False  # each has one, by the rule that `dperm --help` states
@@ -43,8 +52,8 @@ def with_quiet(command: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(command)
     def called(*, quiet: bool, **options: object) -> None:
         SETTINGS["quiet"] = SETTINGS["quiet"] or quiet
-        speak_of(inspect.signature(command).parameters)
-        command(**options)
+        speak_of(parameters)
+        command(**options) if asked is None else command(asked(**options))
 
     called.__signature__ = inspect.Signature([*own, quiet])  # type: ignore[attr-defined]
     called.__annotations__ = {**hints, "quiet": bool}
@@ -113,9 +122,8 @@ def save_model(
     what was paid for bounds and levels; the budget of both stays in model.json too.
     """
     from dperm.estimators.saving import model_record
-    from dperm.pages.page import report_markdown, report_page
+    from dperm.pages.page import report_page
     from dperm.pages.subject import schema_name, today
-    from dperm.tables.json_files import write_whole
 
     model.about_ = {"data": schema_name(model) or data, "date": today()}
     model.about_ |= {} if earlier is None or earlier.apart else {"budget": repr(earlier.together)}
@@ -125,7 +133,7 @@ def save_model(
             "certificate.json": model.certificate_.to_json(),
             "model.json": json.dumps(model_record(model), indent=1, allow_nan=False),
             "report.html": report_page(model, scores or {}, earlier=earlier),
-            "report.md": report_markdown(model, scores or {}, earlier=earlier),
+            "report.md": report_page(model, scores or {}, earlier=earlier, markdown=True),
         },
     )
     return folder / "report.html"

@@ -10,6 +10,7 @@ import typer
 
 from dperm.commands.earlier import earlier_beside
 from dperm.commands.shared import JSON_OPTION, say, show
+from dperm.tables.json_files import in_folder, read_json
 
 if TYPE_CHECKING:
     from dperm.walk.claims import Claim
@@ -33,7 +34,6 @@ def verify(
 
     Example: dperm verify dperm-model/certificate.json --model dperm-model/model.json
     """
-    from dperm.tables.json_files import in_folder
 
     folder = certificate if certificate.is_dir() else None
     if folder is not None:  # what `dperm fit` wrote: the certificate, and that it speaks of the model beside it
@@ -77,7 +77,6 @@ def verify(
 
 def _is_certified(model: Path, found: Claim) -> bool:
     """Whether the coefficients of model.json are those that the claim states."""
-    from dperm.tables.json_files import read_json
     from dperm.walk.certificate import coefficient_hash
 
     stored = read_json(model)
@@ -90,7 +89,6 @@ def _is_certified(model: Path, found: Claim) -> bool:
 
 def claim_in(file: Path) -> Claim:
     """The claim in a file, whatever made it: a fit, an evaluation, a profile or a search."""
-    from dperm.tables.json_files import read_json
     from dperm.walk.certificate import Certificate
 
     record = read_json(file)

@@ -28,17 +28,7 @@ from dperm.estimators.matrix import read_matrix, row_products
 from dperm.estimators.saving import save
 from dperm.estimators.showing import Shown
 from dperm.mechanisms.scaled.inference import ScaledInference
-from dperm.problem import (
-    Ball,
-    DataBounds,
-    Interval,
-    Loss,
-    NoRegularizer,
-    Problem,
-    Regularizer,
-    Ridge,
-    WholeSpace,
-)
+from dperm.problem import Ball, DataBounds, Interval, Loss, NoRegularizer, Problem, Regularizer, Ridge, WholeSpace
 from dperm.problem.arrays import Matrix, dense, is_sparse
 from dperm.release.driver import Progress
 from dperm.release.ledger.book import LedgerPlace
@@ -67,8 +57,6 @@ class PrivateEstimator(Shown, Inferred):
     ----------
     epsilon : float, default 1.0
         Privacy budget ε of the whole fit.
-    delta : float or None, default None
-        Chance δ of the guarantee. None means min(1e-6, 0.1/n) from the public n; 0 asks for pure privacy.
     bounds : pair, sequence of pairs, dict, "private" or None, default None
         Public bounds of the columns: (low, high) for all of them, a pair for each, or a dict by name. "private" pays for
         them out of the budget. Bounds or `x_norm` must be declared.
@@ -93,22 +81,10 @@ class PrivateEstimator(Shown, Inferred):
         A number is a ridge λ on the sum scale: λ/2·‖w‖² is added to the sum of losses.
     radius : float or None, default None
         Coefficients of the encoded columns are kept in a ball of this radius.
-    relation : {"replace-one", "zero-out", "add-remove"}, default "replace-one"
-        Which tables count as neighbours. "add-remove" protects the number of rows and needs `nominal_n`.
-    nominal_n : int or None, default None
-        A public guess of the number of rows, for "add-remove".
     groups : str or None, default None
         The column of the table that names the person. It is never a feature. Ids can be passed to `fit` instead.
-    max_rows_per_person : int or None, default None
-        How many rows of one person count; rows beyond it are left out by a public rule. Needed with `groups`.
     max_weight : float or None, default None
         The largest sample weight that a row may have. Needed where `fit` gets sample weights.
-    noise : {"secure", "exact"}, default "secure"
-        Where noise comes from: a cryptographic stream, or the exact discrete samplers of OpenDP.
-    random_state : int, numpy Generator or None, default None
-        A seed makes the result reproducible and NOT private; the certificate says so.
-    ledger : path, Ledger or None, default None
-        A budget ledger that is debited before any noise is drawn.
     verbose : int, default 0
         1 shows progress on standard error.
     """

@@ -66,20 +66,6 @@ class FiniteClassLearner(ClassifierMixin, BaseEstimator):
         How the answer is drawn; None is "permute-and-flip".
     accounting : {"pure", "concentrated"}, default "pure"
         What the release is booked as.
-    relation : {"replace-one", "zero-out", "add-remove"}, default "replace-one"
-        Which tables count as neighbours. "add-remove" protects the number of rows and needs `nominal_n`.
-    nominal_n : int or None, default None
-        A public guess of the number of rows, for "add-remove".
-    groups : str or None, default None
-        The column of the table that names the person.
-    max_rows_per_person : int or None, default None
-        How many rows of one person count; rows beyond it are left out by a public rule. Needed with `groups`.
-    noise : {"secure", "exact"}, default "secure"
-        Where noise comes from: a cryptographic stream, or the exact discrete samplers of OpenDP.
-    random_state : int, numpy Generator or None, default None
-        A seed makes the result reproducible and NOT private; the certificate says so.
-    ledger : path, Ledger or None, default None
-        A budget ledger that is debited before any noise is drawn.
 
     Examples
     --------

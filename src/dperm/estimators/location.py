@@ -59,24 +59,8 @@ class _Location(Shown, BaseEstimator):
     ----------
     epsilon : float, default 1.0
         Privacy budget ε of the whole fit.
-    delta : float or None, default None
-        Chance δ of the guarantee. None means min(1e-6, 0.1/n) from the public n; 0 asks for pure privacy.
     bounds : pair, sequence of pairs or dict
         (low, high) for all columns, a pair for each, or a dict by name. Values are clipped into them.
-    relation : {"replace-one", "zero-out", "add-remove"}, default "replace-one"
-        Which tables count as neighbours. "add-remove" protects the number of rows and needs `nominal_n`.
-    nominal_n : int or None, default None
-        A public guess of the number of rows, for "add-remove".
-    groups : str or None, default None
-        The column of the table that names the person.
-    max_rows_per_person : int or None, default None
-        How many rows of one person count; rows beyond it are left out by a public rule. Needed with `groups`.
-    noise : {"secure", "exact"}, default "secure"
-        Where noise comes from: a cryptographic stream, or the exact discrete samplers of OpenDP.
-    random_state : int, numpy Generator or None, default None
-        A seed makes the result reproducible and NOT private; the certificate says so.
-    ledger : path, Ledger or None, default None
-        A budget ledger that is debited before any noise is drawn.
     """
 
     epsilon: float = 1.0

@@ -6,6 +6,8 @@ import functools
 import inspect
 from collections.abc import Callable
 
+from dperm.walk.options import Spending
+from dperm.words.options import parameter_entries, with_parameters
 from dperm.words.spelling import closest
 
 # Parameters of scikit-learn, diffprivlib and others, and what takes their place.
@@ -58,35 +60,13 @@ def explained(kind: type) -> type:
 
 
 def documented(kind: type) -> type:
-    """The class with a docstring whose section of parameters has all of them, each as the nearest class in its line says it.
+    """The class with a docstring whose section of parameters has all of them: each as the nearest class in its line says it.
 
-    A class writes down its own parameters only, in numpydoc's form; `help` and an editor show the whole list.
+    A class writes down its own parameters only, in numpydoc's form, and none that `Spending` words for all; `help` and an editor
+    show the whole list.
     """
-    entries: dict[str, str] = {}
+    entries = parameter_entries(Spending.__doc__)
     for base in reversed(kind.__mro__):
         entries.update(parameter_entries(base.__doc__ if "__doc__" in vars(base) else ""))
-    listed = [name for name in inspect.signature(kind).parameters if name in entries]
-    head, _, rest = inspect.cleandoc(kind.__doc__ or "").partition(HEADING)
-    tail = rest[rest.index("\n\n") :] if "\n\n" in rest else ""
-    kind.__doc__ = head.rstrip() + HEADING + "\n".join(entries[name] for name in listed) + tail
+    kind.__doc__ = with_parameters(kind.__doc__, inspect.signature(kind), entries)
     return kind
-
-
-HEADING = "\n\nParameters\n----------\n"
-
-
-def parameter_entries(text: str | None) -> dict[str, str]:
-    """Name → lines of every parameter in a numpydoc section.
-
-    >>> parameter_entries("Sum.\\n\\nParameters\\n----------\\nx : float\\n    A number.\\n\\nExamples")
-    {'x': 'x : float\\n    A number.'}
-    """
-    _, _, section = inspect.cleandoc(text or "").partition(HEADING)
-    entries: dict[str, str] = {}
-    name = ""
-    for line in section.split("\n\n")[0].splitlines():
-        if not line.startswith(" "):
-            name, entries[line.split(" : ")[0]] = line.split(" : ")[0], line
-        else:
-            entries[name] += "\n" + line
-    return entries

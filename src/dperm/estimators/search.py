@@ -34,15 +34,7 @@ from dperm.estimators.declaration import declaration
 from dperm.estimators.declared import check_declared, check_lists
 from dperm.estimators.search_rows import InMemory, OnSpark, ScoreSum, searched
 from dperm.pages.searches import search_page
-from dperm.privacy import (
-    GDP,
-    PoissonRuns,
-    SelectionEvent,
-    TruncatedNegativeBinomial,
-    gaussian_epsilon,
-    law_of,
-    selection_epsilon,
-)
+from dperm.privacy import GDP, PoissonRuns, SelectionEvent, TruncatedNegativeBinomial, gaussian_epsilon, law_of, selection_epsilon
 from dperm.problem import DataBounds, FeatureMap
 from dperm.release.asks import Program, Secret, Solve
 from dperm.release.ledger.book import LedgerPlace, receipt_again
@@ -78,18 +70,12 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):
         The settings to try, as in scikit-learn.
     epsilon : float, default 1.0
         Privacy budget ε of the whole search.
-    delta : float or None, default None
-        Chance δ of the guarantee. None means min(1e-6, 0.1/n) from the public n; 0 asks for pure privacy.
     runs : {"logarithmic", "geometric", "poisson"}, default "logarithmic"
         The law of K. The default is the cheapest per run of the two with K ≥ 1.
     expected_runs : float, default 10.0
         E[K].
     score_share : float, default 0.1
         Share of a run's μ² that pays for its score.
-    noise : {"secure", "exact"}, default "secure"
-        Where noise comes from: a cryptographic stream, or the exact discrete samplers of OpenDP.
-    random_state : int, numpy Generator or None, default None
-        A seed makes the result reproducible and NOT private; the certificate says so.
     ledger : path, Ledger or None, default None
         A budget ledger. The whole search is debited, as one event, before K is drawn.
 

@@ -6,7 +6,7 @@ rows and the noise together, and hold where noise dominates: a score that the bu
 
     plan (public numbers) → noisy sums in order, each decided by those before it → metrics(record)
 
-`evaluation_terms` derives the sensitivities, `evaluation_metrics` and `evaluation_ratio` the intervals.
+`terms` derives the sensitivities, `metrics` and `ratio` the intervals.
 """
 
 from __future__ import annotations
@@ -15,23 +15,24 @@ import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Unpack
+from typing import ClassVar, Unpack, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from dperm.estimators.base import PrivateEstimator
 from dperm.estimators.search import PrivateGridSearch
+from dperm.evaluation.apart import by_group, confusion, entropy_of, thresholds
 from dperm.evaluation.first import FORMAT as FIRST
 from dperm.evaluation.first import plan_first, record_first
 from dperm.evaluation.held import Asked, held_rows, ready
-from dperm.evaluation.plan import BINS, Question, decide, in_units, plan_evaluation, term_of
-from dperm.evaluation.sheet import metrics
+from dperm.evaluation.metrics import Context, answers, counts, regression, scores
+from dperm.evaluation.plan import BINS, Question, arrays, decide, in_units, noise_scales, plan_evaluation, term_of
 from dperm.release.asks import Decide, Program, Sum
 from dperm.release.driver import replay
 from dperm.release.ledger.book import receipt_again
 from dperm.release.noise import noise_source
-from dperm.release.plan import Outcome, Plan, Shape, Target
+from dperm.release.plan import Outcome, Plan, Released, Shape, Target
 from dperm.release.record import EvaluationRecord, Metrics, ModelRecord, NoiseRecord, ReceiptRecord, Score, ShapeRecord, scores_in
 from dperm.walk.certificate import coefficient_hash, noise_stated, promised, target_spec
 from dperm.walk.claims import Claim, differences, noise_again, plain
@@ -163,22 +164,8 @@ def evaluate(
         Bins of the score histogram from which AUC and calibration follow.
     level : float, default 0.95
         Coverage of the intervals.
-    delta : float or None, default None
-        Chance δ of the guarantee. None means min(1e-6, 0.1/n) from the public n; 0 asks for pure privacy.
-    relation : {"replace-one", "zero-out", "add-remove"}, default "replace-one"
-        Which tables count as neighbours.
-    nominal_n : int or None, default None
-        A public guess of the number of rows, for "add-remove".
     groups : array, str or None, default None
         Ids of the persons, or the column that names them.
-    max_rows_per_person : int or None, default None
-        How many rows of one person count; rows beyond it are left out by a public rule. Needed with `groups`.
-    noise : {"secure", "exact"}, default "secure"
-        Where noise comes from: a cryptographic stream, or the exact discrete samplers of OpenDP.
-    random_state : int, numpy Generator or None, default None
-        A seed makes the result reproducible and NOT private; the certificate says so.
-    ledger : path, Ledger or None, default None
-        A budget ledger that is debited before any noise is drawn.
 
     Examples
     --------
@@ -244,3 +231,30 @@ def _record(
     if receipt is not None:
         record["ledger"] = plain(receipt)
     return record
+
+
+def metrics(plan: Plan, question: Question, released: Released, level: float) -> Metrics:
+    """Every score that the releases of this plan support."""
+    context = Context(plan.target.epsilon, plan.shape.n, level)
+    held, scale, decided = arrays(question, released), noise_scales(plan), decide(plan, question, released)
+    found: dict[str, object]
+    if question.kind == "regression":
+        found = {**regression(held, scale, decided, question, context)}
+    elif question.kind == "counts":
+        found = {**counts(held, scale, decided, question, context)}
+    else:
+        own = answers(held["answers"], scale["answers"], question, context)
+        found = {**own}
+        if question.kind == "binary":
+            found |= scores(held, scale, tuple(decided["edges"]), question, context)
+        if question.labels and question.kind == "binary":
+            lines = thresholds(held["scores"], tuple(decided["edges"]), scale["scores"], question, context)
+            found["thresholds"] = {"labels": list(question.labels), "lines": lines}
+        elif question.labels:
+            classes, rows = 2.0 * held["answers"][-question.classes :], float(held["answers"][:2].sum())
+            if question.probabilities:
+                found["baseline log-loss"] = entropy_of(classes, rows, scale["answers"], context)
+            found |= confusion(held["confusion"], scale["confusion"], classes, question, context, own["baseline accuracy"])
+    if question.groups:
+        found["groups"] = by_group(held, scale, decided, question, context)
+    return cast(Metrics, found)

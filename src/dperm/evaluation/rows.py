@@ -96,7 +96,7 @@ def _question(model: PrivateEstimator, bins: int, max_exposure: float | None) ->
 def scored_rows(
     model: PrivateEstimator, question: Question, X: object, y: object, exposure: object = None
 ) -> tuple[Vector, Vector]:
-    """The numbers of every row (see `evaluation_terms`), and 1 for rows that count: 0 if the label is missing or undeclared."""
+    """The numbers of every row (see `terms`), and 1 for rows that count: 0 if the label is missing or undeclared."""
     if exposure is not None and question.kind != "counts":
         raise ValueError("Expected exposure= only for counts, found it for another model. Leave it out.")
     if isinstance(exposure, str):

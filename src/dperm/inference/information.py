@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dperm.inference.refusals import route
 from dperm.privacy import Event, Gaussian, compose, gaussian_mu
 from dperm.problem import Problem
 from dperm.release.asks import Program, Sum
@@ -22,6 +21,8 @@ if TYPE_CHECKING:
     from dperm.estimators.base import PrivateEstimator
     from dperm.release.ledger.book import LedgerPlace
     from dperm.release.record import CertificateRecord
+
+WITH_INTERVALS = ("scaled-inference", "statistics", "objective")
 
 
 @dataclass(frozen=True)
@@ -131,3 +132,29 @@ def planned_information(model: PrivateEstimator) -> Information | None:
     matrix = smat(np.asarray(values, dtype=np.float64), len(model.w_))
     scale, seeded = float(stage.settings["scale"]), model.certificate_.noise == "seeded"
     return Information(matrix, scale, target.epsilon, target.delta, target.epsilon, model.plan_, seeded=seeded)
+
+
+def route(model: object) -> str:
+    """The mechanism of a fit that has intervals, or a refusal that says why it has none."""
+    certificate = getattr(model, "certificate_", None)
+    if certificate is None or not hasattr(model, "plan_"):
+        raise ValueError("Expected a model fresh from fit, found one without its plan. Ask for intervals where it was fitted.")
+    name = certificate.mechanism
+    if name in WITH_INTERVALS:
+        return str(name)
+    reasons = {
+        "scaled-gradient": "clipped gradients have a bias without closed form",
+        "gradient": "its steps are clipped and stopped early, a bias without closed form",
+        "scaled-objective": "its columns are scaled by private estimates, whose error has no closed form here",
+        "newton": "its damping depends on private estimates",
+        "output": "its ridge bias is of the size of its noise",
+        "exponential": "its law is not Gaussian",
+    }
+    why = reasons.get(name, "its error has no closed form here")
+    advice = "Fit with intervals=True (--intervals), which chooses the method that has them."
+    if not getattr(model, "has_intervals", False):
+        advice = (
+            f"{type(model).__name__} has none by any method: use LinearRegression, Ridge, HuberRegressor, QuantileRegressor, "
+            "PoissonRegressor or LogisticRegression, with intervals=True."
+        )
+    raise ValueError(f"Expected a fit with intervals=True, found one by {name!r}: {why}. {advice}")

@@ -26,8 +26,7 @@ import numpy as np
 from scipy.special import expit, logsumexp, softmax
 from sklearn.utils.validation import check_is_fitted
 
-from dperm.inference.information import objective_problem, planned_information
-from dperm.inference.refusals import route
+from dperm.inference.information import objective_problem, planned_information, route
 from dperm.inference.summary import Summary, reach
 from dperm.mechanisms.registry import mechanism_of_plan
 from dperm.mechanisms.scaled.errors import Errors

@@ -22,16 +22,7 @@ import numpy as np
 
 from dperm.mechanisms.conditions import BOUNDED_ROWS, GAUSSIAN, check_options, unmet
 from dperm.mechanisms.schedule import Descent, schedule
-from dperm.privacy import (
-    Event,
-    Gaussian,
-    HiddenState,
-    Sampled,
-    calibrate,
-    gaussian_mu,
-    hidden_state_mu,
-    kappa,
-)
+from dperm.privacy import Event, Gaussian, HiddenState, Sampled, calibrate, gaussian_mu, hidden_state_mu, kappa
 from dperm.privacy.as_printed import claim_sigma, slides_sigma
 from dperm.problem import Problem
 from dperm.release.asks import Close, Open, Program, Secret, Solve, Sum

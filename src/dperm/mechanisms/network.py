@@ -29,13 +29,7 @@ from dperm.release.plan import MOST_SAMPLED, Plan, Shape, Stage, Target, options
 from dperm.release.settings import StageSettings
 from dperm.terms.gradient import person_rate
 from dperm.terms.moments import smat
-from dperm.terms.network import (
-    Inputs,
-    Layout,
-    NetworkGradient,
-    RowMap,
-    SecondMoments,
-)
+from dperm.terms.network import Inputs, Layout, NetworkGradient, RowMap, SecondMoments
 
 DIRECTIONS_SHARE = 0.08
 LENGTH = 4.0

@@ -5,11 +5,13 @@ from __future__ import annotations
 import html
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 from typing import Protocol
 
-from dperm.pages.style import STYLE
 from dperm.pages.text import inline
 from dperm.words.wording import markdown_line, markdown_text, printable
+
+STYLE = (files("dperm.pages") / "assets" / "report.css").read_text(encoding="utf-8")
 
 
 class Block(Protocol):

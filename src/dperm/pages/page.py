@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from dperm.inference.intervals import summary as intervals
 from dperm.pages.content import sections
-from dperm.pages.document import Page, to_html, to_markdown
+from dperm.pages.document import Page, Section, to_html, to_markdown
 from dperm.pages.subject import Earlier, Subject, day, from_certificate, subject_of
 from dperm.release.record import EvaluationRecord
 from dperm.tables.json_files import write_whole
@@ -25,24 +25,25 @@ def report_page(
     scores: Mapping[str, str],
     evaluation: EvaluationRecord | None = None,
     earlier: Earlier | None = None,
-    **names: str | None,
+    *,
+    markdown: bool = False,
+    title: str | None = None,
+    data: str | None = None,
+    date: str | None = None,
 ) -> str:
     """The page as text. `scores` are shown as given: the caller vouches that they are public or paid for.
 
-    `earlier` is what was paid for bounds and levels; `names` may hold `title`, `data` (of the data set) and `date`.
+    `earlier` is what was paid for bounds and levels, `data` the name of the data set.
     """
-    return to_html(_of_model(model, scores, evaluation, earlier, **names))
-
-
-def report_markdown(
-    model: object,
-    scores: Mapping[str, str],
-    evaluation: EvaluationRecord | None = None,
-    earlier: Earlier | None = None,
-    **names: str | None,
-) -> str:
-    """The same as Markdown."""
-    return to_markdown(_of_model(model, scores, evaluation, earlier, **names))
+    subject = replace(subject_of(model, data=data, date=date), earlier=earlier)
+    table, why = None, ""
+    try:
+        table = intervals(model)
+    except (ValueError, AttributeError) as error:
+        why = NOT_PAID if str(error).startswith("Expected a fit with intervals=True") else str(error)
+    parts = sections(subject, scores=scores, table=table, no_table=why, evaluation=evaluation)
+    kept = (getattr(model, "about_", None) or {}).get("title")
+    return _rendered(title or kept, subject, parts, markdown)
 
 
 def certificate_page(
@@ -57,8 +58,7 @@ def certificate_page(
     why = "they are computed from the model and its certificate, by `model.summary()`."
     subject = replace(from_certificate(certificate), earlier=earlier)
     parts = sections(subject, no_table=why, evaluation=evaluation)
-    page = Page(title or subject.title, parts, FOOTER, KICKER, _byline(subject))
-    return to_markdown(page) if markdown else to_html(page)
+    return _rendered(title, subject, parts, markdown)
 
 
 def write_report(
@@ -72,33 +72,13 @@ def write_report(
     earlier: Earlier | None = None,
 ) -> Path:
     """Write the page: HTML, or Markdown if the name ends in .md. `evaluation` is what `evaluate` returned, or its record."""
-    target = Path(path)
-    record = getattr(evaluation, "record", evaluation)
-    make = report_markdown if target.suffix == ".md" else report_page
-    write_whole(target.parent, {target.name: make(model, scores or {}, record, earlier, title=title, data=data)})
+    target, record = Path(path), getattr(evaluation, "record", evaluation)
+    page = report_page(model, scores or {}, record, earlier, markdown=target.suffix == ".md", title=title, data=data)
+    write_whole(target.parent, {target.name: page})
     return target
 
 
-def _of_model(
-    model: object,
-    scores: Mapping[str, str],
-    evaluation: EvaluationRecord | None,
-    earlier: Earlier | None,
-    title: str | None = None,
-    data: str | None = None,
-    date: str | None = None,
-) -> Page:
-    subject = replace(subject_of(model, data=data, date=date), earlier=earlier)
-    table, why = None, ""
-    try:
-        table = intervals(model)
-    except (ValueError, AttributeError) as error:
-        why = NOT_PAID if str(error).startswith("Expected a fit with intervals=True") else str(error)
-    parts = sections(subject, scores=scores, table=table, no_table=why, evaluation=evaluation)
-    kept = (getattr(model, "about_", None) or {}).get("title")
-    return Page(title or kept or subject.title, parts, FOOTER, KICKER, _byline(subject))
-
-
-def _byline(subject: Subject) -> str:
+def _rendered(title: str | None, subject: Subject, parts: Sequence[Section], markdown: bool) -> str:
     what = subject.model or f"a fit by {subject.certificate.mechanism}"
-    return f"{what} · {subject.size} · {day(subject.date)}"
+    byline = f"{what} · {subject.size} · {day(subject.date)}"
+    return (to_markdown if markdown else to_html)(Page(title or subject.title, parts, FOOTER, KICKER, byline))

@@ -15,28 +15,13 @@ from dperm.privacy.events import (
     register_event,
 )
 from dperm.privacy.gaussian import gaussian_delta, gaussian_epsilon, gaussian_mu
-from dperm.privacy.guarantees import (
-    GDP,
-    ZCDP,
-    ApproxDP,
-    Guarantee,
-    PrivacyLoss,
-    PureDP,
-    guarantee_from_spec,
-)
+from dperm.privacy.guarantees import GDP, ZCDP, ApproxDP, Guarantee, PrivacyLoss, PureDP, guarantee_from_spec
 from dperm.privacy.hidden_state import hidden_state_mu
 from dperm.privacy.levels_event import Levels, levels_threshold
 from dperm.privacy.objective_event import ObjectiveDP, ObjectiveEvent, calibrate_shift
 from dperm.privacy.products import Composed, ProductDP
 from dperm.privacy.relations import RELATIONS, check_relation, kappa
-from dperm.privacy.selection import (
-    PoissonRuns,
-    SelectionDP,
-    SelectionEvent,
-    TruncatedNegativeBinomial,
-    law_of,
-    selection_epsilon,
-)
+from dperm.privacy.selection import PoissonRuns, SelectionDP, SelectionEvent, TruncatedNegativeBinomial, law_of, selection_epsilon
 
 Selection = SelectionEvent  # its name until version 0.3, which a mechanism has too
 

@@ -64,16 +64,16 @@ def two_sided_delta(epsilon: float, shift: float) -> float:
     return -math.expm1(epsilon + math.log(2.0) + float(log_ndtr(-shift)))
 
 
-def _largest(value: Callable[[FloatArray], FloatArray], coefficients: list[FloatArray], low: float) -> FloatArray:
-    """max of `value` over [low, 1]: at the ends or at a real root of its derivative, a cubic (highest coefficient first)."""
+def _largest(value: Callable[[FloatArray], FloatArray], coefficients: list[FloatArray]) -> FloatArray:
+    """max of `value` over [0, 1]: at the ends or at a real root of its derivative, a cubic (highest coefficient first)."""
     lead = coefficients[0]
     companion = np.zeros((len(lead), 3, 3))
     companion[:, 1, 0] = companion[:, 2, 1] = 1.0
     for row, coefficient in enumerate(coefficients[1:]):
         companion[:, 0, row] = -coefficient / lead
-    roots = np.clip(np.linalg.eigvals(companion).real, low, 1.0).T
+    roots = np.clip(np.linalg.eigvals(companion).real, 0.0, 1.0).T
     # A few fixed points as well: they cost nothing and would catch a badly conditioned cubic.
-    fixed = np.broadcast_to(np.linspace(low, 1.0, 33)[:, None], (33, len(lead)))
+    fixed = np.broadcast_to(np.linspace(0.0, 1.0, 33)[:, None], (33, len(lead)))
     return np.asarray(np.max(value(np.concatenate([roots, fixed])), axis=0))
 
 
@@ -96,7 +96,7 @@ def self_bounding_loss(u: npt.ArrayLike, shift: float, curvature: float) -> Floa
         return np.asarray(np.log1p(c * s * (1 - s)) + s * s * (D * D / 2) + s * D * u)
 
     ones = np.ones_like(u)
-    return _largest(value, [-c * D * D * ones, c * (D * D - D * u), D * D + c * D * u - 2 * c, c + D * u], 0.0)
+    return _largest(value, [-c * D * D * ones, c * (D * D - D * u), D * D + c * D * u - 2 * c, c + D * u])
 
 
 def log_cosh_loss(u: npt.ArrayLike, shift: float, curvature: float) -> FloatArray:
@@ -116,7 +116,7 @@ def log_cosh_loss(u: npt.ArrayLike, shift: float, curvature: float) -> FloatArra
         return np.asarray(np.log1p(c * (1 - a * a)) + a * a * (D * D / 2) + a * D * u)
 
     ones = np.ones_like(u)
-    return _largest(value, [-c * D * D * ones, -c * D * u, (D * D * (1 + c) - 2 * c) * ones, D * u * (1 + c)], 0.0)
+    return _largest(value, [-c * D * D * ones, -c * D * u, (D * D * (1 + c) - 2 * c) * ones, D * u * (1 + c)])
 
 
 @functools.lru_cache(maxsize=256)

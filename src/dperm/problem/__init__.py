@@ -26,15 +26,7 @@ from dperm.problem.losses.likelihood import CumulantLoss, PoissonLoss, ScaledLos
 from dperm.problem.losses.multinomial import MultinomialLoss
 from dperm.problem.losses.regression import AbsoluteLoss, HuberLoss, LogCoshLoss, QuantileLoss, SquaredLoss
 from dperm.problem.problem import Constants, Problem
-from dperm.problem.regularizers import (
-    REGULARIZERS,
-    ElasticNet,
-    Lasso,
-    NoRegularizer,
-    Regularizer,
-    Ridge,
-    regularizer_from_spec,
-)
+from dperm.problem.regularizers import REGULARIZERS, ElasticNet, Lasso, NoRegularizer, Regularizer, Ridge, regularizer_from_spec
 
 __all__ = [
     "CUMULANTS",

@@ -140,7 +140,7 @@ def profile(
     """Look at a table privately: types, levels, histograms, quantiles, means, spreads and shares missing, with error bars.
 
     `schema` says what is known (a `Schema`, its JSON form or a path); without one, names of columns are public and everything
-    else is paid for. `groups` names the person column.
+    else is paid for.
     `parts="schema"` pays for types, levels and ranges only, `correlations=True` also for correlations of numeric columns with a
     target that is numeric or has two classes.
 
@@ -165,22 +165,6 @@ def profile(
         Pay also for correlations of numeric columns with a target that is numeric or has two classes.
     level : float, default 0.95
         Coverage of the error bars.
-    delta : float or None, default None
-        Chance δ of the guarantee. None means min(1e-6, 0.1/n) from the public n; 0 asks for pure privacy.
-    relation : {"replace-one", "zero-out", "add-remove"}, default "replace-one"
-        Which tables count as neighbours. "add-remove" protects the number of rows and needs `nominal_n`.
-    nominal_n : int or None, default None
-        A public guess of the number of rows, for "add-remove".
-    groups : str or None, default None
-        The column that names the person.
-    max_rows_per_person : int or None, default None
-        How many rows of one person count; rows beyond it are left out by a public rule. Needed with `groups`.
-    noise : {"secure", "exact"}, default "secure"
-        Where noise comes from: a cryptographic stream, or the exact discrete samplers of OpenDP.
-    random_state : int, numpy Generator or None, default None
-        A seed makes the result reproducible and NOT private; the certificate says so.
-    ledger : path, Ledger or None, default None
-        A budget ledger that is debited before any noise is drawn.
 
     Examples
     --------

@@ -7,36 +7,15 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from dperm.report.measured_figures import measured_against_n, measured_ratio, rank_against_dimension, separator
-from dperm.report.theory_figures import (
-    accountants,
-    composition,
-    logistic_sensitivity,
-    lower_bounds,
-    printed_and_corrected,
-    risk_against_dimension,
-    risk_against_epsilon,
-    risk_against_n,
-    sample_sizes,
-    steps_against_risk,
-)
+from dperm.report import measured_figures as measured
+from dperm.report import theory_figures as theory
 
-FIGURES: dict[str, Callable[[Path], None]] = {
-    "risk-against-n": risk_against_n,
-    "risk-against-epsilon": risk_against_epsilon,
-    "risk-against-dimension": risk_against_dimension,
-    "measured-against-n": measured_against_n,
-    "measured-ratio": measured_ratio,
-    "rank-against-dimension": rank_against_dimension,
-    "composition": composition,
-    "accountants": accountants,
-    "sample-sizes": sample_sizes,
-    "printed-and-corrected": printed_and_corrected,
-    "steps-against-risk": steps_against_risk,
-    "lower-bounds": lower_bounds,
-    "logistic-sensitivity": logistic_sensitivity,
-    "separator": separator,
-}
+_FIGURES = (
+    theory.risk_against_n, theory.risk_against_epsilon, theory.risk_against_dimension, measured.measured_against_n,
+    measured.measured_ratio, measured.rank_against_dimension, theory.composition, theory.accountants, theory.sample_sizes,
+    theory.printed_and_corrected, theory.steps_against_risk, theory.lower_bounds, theory.logistic_sensitivity, measured.separator,
+)  # fmt: skip
+FIGURES: dict[str, Callable[[Path], None]] = {drawn.__name__.replace("_", "-"): drawn for drawn in _FIGURES}
 
 
 def draw(folder: Path, names: Sequence[str] | None = None, ending: str = "svg") -> list[Path]:

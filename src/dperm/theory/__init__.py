@@ -29,20 +29,8 @@ from dperm.theory.exponential import (
 from dperm.theory.generators import Sample, make_agnostic, make_separable, make_separators
 from dperm.theory.inverse import SampleSize, required_epsilon, sample_size
 from dperm.theory.lower_bounds import LOWER_BOUND_KINDS, Slope, lower_bound
-from dperm.theory.metrics import (
-    Estimate,
-    Summary,
-    empirical_risk,
-    excess_risk,
-    excess_risk_summary,
-    population_risk,
-)
-from dperm.theory.perturbation import (
-    objective_noise,
-    objective_perturbation_risk,
-    output_perturbation_risk,
-    output_sensitivity,
-)
+from dperm.theory.metrics import Estimate, Summary, empirical_risk, excess_risk, excess_risk_summary, population_risk
+from dperm.theory.perturbation import objective_noise, objective_perturbation_risk, output_perturbation_risk, output_sensitivity
 from dperm.theory.population import PhasedPlan, generalisation_gap, phased_sgd_plan, phased_sgd_risk
 from dperm.theory.rank import basis_seminorm, projector, rank_risk, row_space, seminorm
 from dperm.theory.sample_sizes import (

@@ -18,20 +18,10 @@ from numpy.typing import NDArray
 from scipy.special import betaincinv, gammainc, gammaincinv, ndtri
 
 from dperm.theory.composition import composition_epsilon
-from dperm.theory.descent import (
-    gradient_descent_plan,
-    gradient_descent_risk,
-    gradient_noise,
-    projected_gradient_risk,
-)
+from dperm.theory.descent import gradient_descent_plan, gradient_descent_risk, gradient_noise, projected_gradient_risk
 from dperm.theory.exponential import exponential_erm_risk, exponential_mechanism_tail
 from dperm.theory.generators import Generator
-from dperm.theory.perturbation import (
-    objective_noise,
-    objective_perturbation_risk,
-    output_perturbation_risk,
-    output_sensitivity,
-)
+from dperm.theory.perturbation import objective_noise, objective_perturbation_risk, output_perturbation_risk, output_sensitivity
 from dperm.theory.population import PhasedPlan, generalisation_gap, phased_sgd_plan, phased_sgd_risk
 from dperm.theory.rank import rank_risk
 from dperm.theory.sample_sizes import pac_sample_size, uniform_convergence_sample_size

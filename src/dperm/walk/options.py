@@ -14,7 +14,29 @@ from dperm.words.options import spelt_out
 
 
 class Spending(TypedDict, total=False):
-    """What `evaluate` and `profile` spend beside ε: on whom, against which neighbour, by which noise, from which ledger."""
+    """What `evaluate` and `profile` spend beside ε: on whom, against which neighbour, by which noise, from which ledger.
+
+    Estimators have the same parameters, and take these words for them.
+
+    Parameters
+    ----------
+    delta : float or None, default None
+        Chance δ of the guarantee. None means min(1e-6, 0.1/n) from the public n; 0 asks for pure privacy.
+    relation : {"replace-one", "zero-out", "add-remove"}, default "replace-one"
+        Which tables count as neighbours. "add-remove" protects the number of rows and needs `nominal_n`.
+    nominal_n : int or None, default None
+        A public guess of the number of rows, for "add-remove".
+    groups : str or None, default None
+        The column of the table that names the person.
+    max_rows_per_person : int or None, default None
+        How many rows of one person count; rows beyond it are left out by a public rule. Needed with `groups`.
+    noise : {"secure", "exact"}, default "secure"
+        Where noise comes from: a cryptographic stream, or the exact discrete samplers of OpenDP.
+    random_state : int, numpy Generator or None, default None
+        A seed makes the result reproducible and NOT private; the certificate says so.
+    ledger : path, Ledger or None, default None
+        A budget ledger that is debited before any noise is drawn.
+    """
 
     delta: float | None
     relation: str
@@ -26,16 +48,8 @@ class Spending(TypedDict, total=False):
     ledger: LedgerPlace
 
 
-spends = spelt_out(
-    delta=None,
-    relation="replace-one",
-    nominal_n=None,
-    groups=None,
-    max_rows_per_person=None,
-    noise="secure",
-    random_state=None,
-    ledger=None,
-)
+_ROWS = {"relation": "replace-one", "nominal_n": None, "groups": None, "max_rows_per_person": None}
+spends = spelt_out(Spending, delta=None, **_ROWS, noise="secure", random_state=None, ledger=None)
 
 
 class Running(TypedDict, total=False):
@@ -47,7 +61,7 @@ class Running(TypedDict, total=False):
     progress: Progress | None
 
 
-runs = spelt_out(ledger=None, fingerprint=None, on_book=None, progress=None)
+runs = spelt_out(Running, ledger=None, fingerprint=None, on_book=None, progress=None)
 
 
 def check_nominal(spending: Spending) -> None:

@@ -5,7 +5,10 @@
 **Theorem.** One row changes each score by 0 or 1 in one direction (nulled, added, removed: the changes span a range of 1) or
 by at most 1 either way (replaced: range 2). Both samplers are (k·range)-DP, so k = ε/κ gives ε-DP, and k = ε/(κm) for a person
 with m rows. The exponential law is also (k·range)²/8-zCDP (bounded range), which is what to book when many selections compose.
-Proofs, and the sample sizes that follow: `docs/theorems/exponential.md`.
+Proofs, and the sample sizes that follow: `docs/theorems/exponential.md`. The laws, and how they are drawn:
+
+    exponential      P(h) ∝ exp(k·u_h)                                    = argmax_h k·u_h + Gumbel
+    permute-and-flip P(h) = y_h ∫₀¹ Π_{j≠h} (1 - t·y_j) dt,  y = e^{k(u - max u)}   = argmax_h k·u_h + Exponential(1)
 """
 
 from __future__ import annotations
@@ -18,17 +21,27 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dperm.mechanisms.conditions import check_options, unmet
-from dperm.mechanisms.exponential.laws import SAMPLERS, draw
 from dperm.mechanisms.hypotheses.classes import Hypotheses
-from dperm.mechanisms.hypotheses.registry import hypotheses_from_spec
+from dperm.mechanisms.hypotheses.stored import hypotheses_from_spec
 from dperm.privacy import Concentrated, Event, Pure, calibrate, kappa
 from dperm.problem import Problem
 from dperm.release.asks import Decide, Program, Secret, Solve
+from dperm.release.noise import Noise
 from dperm.release.plan import Plan, Shape, Stage, Target, Vector, register
 from dperm.release.settings import StageSettings
 from dperm.rows.base import Block
 from dperm.rows.exact import Counted, whole
 
+
+def draw(scores: Vector, rate: float, sampler: str, noise: Noise) -> int:
+    """One index from the law, by adding noise to every score and taking the largest: one pass, whatever the scores."""
+    generator = noise.generator()
+    if sampler == "gumbel":
+        return int(np.argmax(rate * scores + generator.gumbel(size=len(scores))))
+    return int(np.argmax(rate * scores + generator.standard_exponential(len(scores))))
+
+
+SAMPLERS = ("permute-and-flip", "gumbel")
 ACCOUNTING = ("pure", "concentrated")
 
 

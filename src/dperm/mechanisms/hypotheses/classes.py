@@ -67,11 +67,11 @@ class Hypotheses(ABC):
         return {"kind": self.kind} | {key: list(v) if isinstance(v, tuple) else v for key, v in values.items()}
 
 
-def declared_grid(low: float, high: float, count: int, least: int = 1) -> None:
+def declared_grid(low: float, high: float, count: int) -> None:
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
         raise ValueError(f"Expected finite low < high, found {low} and {high}. Declare the range of the grid.")
-    if int(count) != count or count < least:
-        raise ValueError(f"Expected a whole number count ≥ {least}, found {count!r}. Pass how many grid points to use.")
+    if int(count) != count or count < 1:
+        raise ValueError(f"Expected a whole number count ≥ 1, found {count!r}. Pass how many grid points to use.")
 
 
 def limited(size: int, what: str) -> None:

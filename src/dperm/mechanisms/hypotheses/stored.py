@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dperm.mechanisms.hypotheses.classes import Hypotheses, declared_grid, limited, listed
+from dperm.mechanisms.hypotheses.classes import HYPOTHESES, Hypotheses, declared_grid, limited, listed
 from dperm.problem.arrays import Matrix, Vector, dense
 from dperm.tables.cells import codes
 
@@ -128,3 +128,17 @@ def class_numbers(labels: object, classes: Sequence[object]) -> NDArray[np.float
 
 def _plain(value: object) -> object:
     return value.item() if isinstance(value, np.generic) else value
+
+
+def hypotheses_from_spec(spec: Mapping[str, object]) -> Hypotheses:
+    """A class of rules from its certificate.
+
+    >>> from dperm.mechanisms.hypotheses.classes import Thresholds
+    >>> hypotheses_from_spec(Thresholds(0.0, 1.0, 11).spec()).size
+    22
+    """
+    values = dict(spec)
+    kind = values.pop("kind", None)
+    if kind not in HYPOTHESES:
+        raise ValueError(f"Expected a class of hypotheses among {sorted(HYPOTHESES)}, found {kind!r}.")
+    return HYPOTHESES[kind](**values)

@@ -17,7 +17,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -32,7 +31,7 @@ from dperm.mechanisms.scaled.poisson import ScaledPoisson
 from dperm.mechanisms.scaled.smoothness import Choice, Flow, choose_smoothness, in_words, linear_variances, tables_of
 from dperm.privacy import Gaussian, gaussian_mu
 from dperm.problem import Problem
-from dperm.release.asks import Asking, Close, Decide, Open, Program, Publish, See, Sum
+from dperm.release.asks import Asking, Close, Decide, Open, Program, See, Sum
 from dperm.release.plan import Plan, Settings, Shape, Stage, Target, Vector, register
 from dperm.terms.additive import PLACES, CellFilling, CurveFeatures, Curving, Marginals
 from dperm.terms.affine import Features
@@ -200,10 +199,7 @@ class AdditivePoisson(Curved, ScaledPoisson):
                 kept = kept + theta
         theta = np.asarray(kept / (steps - steps // 2))
         residuals = poisson_counts.ExposedResiduals(features, theta, **poisson_counts.units(settings))
-        released["signed residuals"] = yield Sum("signed residuals", poisson_counts.SignedHistogram(residuals, top))
-        balance = poisson_counts.Balance(residuals, self._caps(plan, settings, released))
-        sums = yield Sum("descent", balance, mu=settings["balance_mu"], shape=(2,))
-        released["balance"] = yield Publish("balance", partial(np.asarray, sums))
+        yield from self._weighed(plan, residuals, top, settings, released)
         yield Close("descent")
         return theta, features, [first, clip]
 

@@ -15,7 +15,7 @@ the noise out, so their number costs time only. `docs/theorems/scaled-gradient.m
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -29,15 +29,15 @@ from dperm.mechanisms.scaled import settings as rule
 from dperm.mechanisms.scaled.aims import check_aim
 from dperm.mechanisms.scaled.method import ScaledMethod
 from dperm.mechanisms.scaled.noise_ratio import noise_warning
-from dperm.mechanisms.scaled.ranges import private_ranges
-from dperm.privacy import Gaussian
+from dperm.privacy import Gaussian, kappa
 from dperm.problem import Problem
 from dperm.release.asks import Asking, Close, Decide, Open, Program, See, Sum, View
+from dperm.release.noise import RELEASE_SLACK
 from dperm.release.plan import Plan, Settings, Shape, Stage, Target, Vector, options_of, register
 from dperm.rows.base import Term
 from dperm.rows.gaps import Filling
 from dperm.terms.affine import Features
-from dperm.terms.ranges import CellHistogram, OctaveHistogram, Recoding, private_columns
+from dperm.terms.ranges import CellHistogram, OctaveHistogram, Recoding, coarse_ranges, private_columns, tight_ranges
 from dperm.terms.statistics import (
     PLAIN,
     LabelSum,
@@ -331,3 +331,15 @@ def centred_releases(
     centred = Features(shift=shift)
     released["radius"] = yield Sum("radius", LogHistogram(RowNorms(centred), 2 * problem.data.x_norm))
     return released, centred, rule.centred_radius(problem, shape, released)
+
+
+def private_ranges(
+    shape: Shape, target: Target, kinds: Sequence[str], budget: Mapping[str, float], released: Mapping[str, Any]
+) -> tuple[Vector, Vector]:
+    """(low, high) of the private columns, coarse after the first histogram and tight after the second."""
+    columns = len(private_columns(kinds))
+    unit = RELEASE_SLACK * math.sqrt(kappa(target.relation) * columns) * target.rows_per_person
+    low, high = coarse_ranges(np.asarray(released["octaves"]), unit / budget["octaves"], shape.n)
+    if "cells" not in released:
+        return low, high
+    return tight_ranges(np.asarray(released["cells"]), low, high, unit / budget["cells"], shape.n)

@@ -27,16 +27,8 @@ from dperm.mechanisms.scaled import inference_outlook, poisson_settings, several
 from dperm.mechanisms.scaled import inference_settings as inference_rule
 from dperm.mechanisms.scaled import settings as rule
 from dperm.mechanisms.scaled.errors import Errors
-from dperm.mechanisms.scaled.gradient import (
-    bounds_settings,
-    budget_of,
-    features_of,
-    known_bounds,
-    scaling_releases,
-    start,
-)
-from dperm.mechanisms.scaled.inference_needs import needs_of
-from dperm.mechanisms.scaled.inference_settings import Limits
+from dperm.mechanisms.scaled.gradient import bounds_settings, budget_of, features_of, known_bounds, scaling_releases, start
+from dperm.mechanisms.scaled.inference_settings import Limits, needs_of
 from dperm.mechanisms.scaled.noise_ratio import noise_warning
 from dperm.mechanisms.scaled.one_step import OneStep
 from dperm.mechanisms.scaled.shrinkage import drawn_in

@@ -13,32 +13,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dperm.mechanisms.conditions import BOUNDED_ROWS, GAUSSIAN, unmet
 from dperm.mechanisms.scaled import poisson_settings as poisson_rule
 from dperm.mechanisms.scaled import settings as rule
 from dperm.mechanisms.scaled import whitening
 from dperm.mechanisms.scaled.one_step import OneStep, Released, one_step
-from dperm.mechanisms.scaled.several_classes import (
-    CLASS_COUNTS,
-    CLASS_SHARE,
-    by_combination,
-    free_parameters,
-    several,
-    terms_of,
-)
+from dperm.mechanisms.scaled.several_classes import CLASS_COUNTS, CLASS_SHARE, by_combination, free_parameters, several, terms_of
 from dperm.privacy import gaussian_mu, kappa
 from dperm.problem import Problem
 from dperm.problem.arrays import Vector
 from dperm.release.noise import gaussian_scale
 from dperm.release.plan import Settings, Shape, Target
 from dperm.terms.affine import Features
-from dperm.terms.inference import (
-    CountScore,
-    LogisticScore,
-    QuantileScore,
-    ResidualScore,
-    Score,
-    WeightedScore,
-)
+from dperm.terms.inference import CountScore, LogisticScore, QuantileScore, ResidualScore, Score, WeightedScore
 from dperm.terms.moments import smat
 from dperm.terms.softmax import SoftmaxScore
 
@@ -329,3 +316,29 @@ def count_score(features: Features, theta: Vector, clip: float, counts: Settings
     most, unit = 1.0 if heaviest is None else heaviest, counts.get("weight_unit")
     parts = (counts["mean_rate"], counts["lowest"], counts["highest"], most)
     return CountScore(features, theta, clip, *parts, 1.0 if unit is None else unit, unit is not None)
+
+
+RIDGED = ("squared", "huber", "logistic", "multinomial")
+
+
+def needs_of(problem: Problem, target: Target, *, weighted: bool, importance: bool, summed: bool) -> list[str]:
+    """What is missing; nothing where errors are derived."""
+    loss, data = problem.loss.name, problem.data
+    if loss not in FAMILIES:
+        known = "logistic, softmax, squared, Huber, quantile or Poisson loss"
+        return [f"{known}, found {loss!r}, whose error has no derivation here"]
+    counts = loss == "poisson"
+    return unmet({
+        GAUSSIAN: target.delta == 0,
+        "rows without a feature map (it scales the declared columns itself)": problem.feature_map is not None,
+        BOUNDED_ROWS: not math.isfinite(data.x_norm),
+        "finite bounds on the target (y_bounds=)": not problem.loss.classification and not math.isfinite(data.y.radius),
+        "persons with several rows for summed=True (max_rows_per_person= above 1)": summed and target.rows_per_person == 1,
+        "counts with weights (max_weight=) for importance=True, which is about theirs alone":
+            importance and not (counts and weighted),
+        "counts from 0 on, and an intercept (it carries the mean rate)": counts and not (data.y.low == 0 and data.intercept),
+        "no regularizer, or a ridge for a squared, Huber or logistic loss":
+            problem.regularizer.name != "none" and (problem.regularizer.name != "ridge" or loss not in RIDGED),
+        "coefficients without a bound (leave radius= out): an estimate at the edge has no normal law":
+            problem.domain.name != "whole-space",
+    })

@@ -211,12 +211,18 @@ class ScaledPoisson(ScaledMethod):
         theta = np.asarray(kept / (steps - steps // 2))
         if self.counted:
             residuals = poisson_counts.ExposedResiduals(features, theta, **poisson_counts.units(settings))
-            released["signed residuals"] = yield Sum("signed residuals", poisson_counts.SignedHistogram(residuals, top))
-            balance = poisson_counts.Balance(residuals, self._caps(plan, settings, released))
-            sums = yield Sum("descent", balance, mu=settings["balance_mu"], shape=(2,))
-            released["balance"] = yield Publish("balance", partial(np.asarray, sums))
+            yield from self._weighed(plan, residuals, top, settings, released)
         yield Close("descent")
         return theta
+
+    def _weighed(
+        self, plan: Plan, residuals: poisson_counts.ExposedResiduals, top: float, settings: Settings, released: dict[str, Any]
+    ) -> Asking[None]:
+        """The balance of the residuals of the fit, out of the allowance of the descent."""
+        released["signed residuals"] = yield Sum("signed residuals", poisson_counts.SignedHistogram(residuals, top))
+        balance = poisson_counts.Balance(residuals, self._caps(plan, settings, released))
+        sums = yield Sum("descent", balance, mu=settings["balance_mu"], shape=(2,))
+        released["balance"] = yield Publish("balance", partial(np.asarray, sums))
 
     def _residuals(
         self, features: Features, theta: Vector, settings: Settings

@@ -17,14 +17,7 @@ from dperm.problem.arrays import Vector
 from dperm.release.plan import Shape, Target
 from dperm.terms.inference import CurvatureMatrix, ScaleNumbers, Score, ScoreMatrix, ScoreSum
 from dperm.terms.person_scores import PersonScores
-from dperm.terms.softmax import (
-    SoftmaxCurvature,
-    SoftmaxNumbers,
-    SoftmaxScore,
-    SoftmaxScores,
-    SoftmaxSum,
-    class_basis,
-)
+from dperm.terms.softmax import SoftmaxCurvature, SoftmaxNumbers, SoftmaxScore, SoftmaxScores, SoftmaxSum, class_basis
 
 CLASS_COUNTS = "class counts"
 CLASS_SHARE = 0.005  # of μ², as for the number of positives

@@ -3,13 +3,7 @@
 from __future__ import annotations
 
 from dperm.problem.losses.base import Loss
-from dperm.problem.losses.classification import (
-    HingeLoss,
-    HuberizedHingeLoss,
-    LogisticLoss,
-    SoftplusHingeLoss,
-    ZeroOneLoss,
-)
+from dperm.problem.losses.classification import HingeLoss, HuberizedHingeLoss, LogisticLoss, SoftplusHingeLoss, ZeroOneLoss
 from dperm.problem.losses.custom import CustomLoss
 from dperm.problem.losses.likelihood import CumulantLoss, PoissonLoss, ScaledLoss
 from dperm.problem.losses.multinomial import MultinomialLoss
