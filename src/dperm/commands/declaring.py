@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import typer
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from dperm.estimators.base import PrivateEstimator
     from dperm.tables.schema import Schema
+    from dperm.walk.options import Spending
 
 DELTA = typer.Option(None, help="Default min(1e-6, 0.1/n).")
 PURE_DELTA = typer.Option(None, help="Default min(1e-6, 0.1/n); 0 asks for pure privacy.")
@@ -41,6 +42,13 @@ GIVEN = (
 def given(asked: object) -> dict[str, object]:
     """What a command's options say to an estimator, by the names of its parameters."""
     return {name: getattr(asked, name) for name in GIVEN if hasattr(asked, name)}
+
+
+def spent(asked: object) -> Spending:
+    """What a command's options say of the spending of a paid question."""
+    names = ("delta", "relation", "nominal_n", "max_rows_per_person", "noise", "random_state")
+    found = {name: getattr(asked, name) for name in names if hasattr(asked, name)}
+    return cast("Spending", {**found, "groups": getattr(asked, "person", None)})
 
 
 def made(kind: type[PrivateEstimator], **options: object) -> PrivateEstimator:

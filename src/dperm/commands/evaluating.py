@@ -3,43 +3,48 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
-from dperm.commands.declaring import DELTA, NOMINAL_N, PERSON, RANDOM_STATE, RELATION
+from dperm.commands.declaring import DELTA, NOMINAL_N, PERSON, RANDOM_STATE, RELATION, spent
 from dperm.commands.ledgers import state_line
-from dperm.commands.shared import JSON_OPTION, check_ledger_first, check_model_first, notices_said, say, show
+from dperm.commands.shared import JSON_OPTION, check_model_first, ledger_with_room, notices_said, say, show
 from dperm.tables.json_files import check_room, write_whole
 
 if TYPE_CHECKING:
     from dperm.evaluation.evaluate import Evaluation
     from dperm.release.record import Metrics
-    from dperm.walk.options import Spending
 
 
-def evaluate(
-    model: Path = typer.Argument(..., help="model.json of a fit, or the folder that the fit wrote."),
-    file: Path = typer.Argument(..., help="CSV or Parquet file with held-out rows, the target included."),
-    epsilon: float = typer.Option(..., help="Privacy budget of the evaluation, for the held-out rows."),
-    delta: float | None = DELTA,
-    relation: str = RELATION,
-    nominal_n: int | None = NOMINAL_N,
-    exposure: str | None = typer.Option(None, help="Column with the exposures, for counts."),
-    max_exposure: float | None = typer.Option(None, help="Largest exposure that a row may have, declared."),
-    person: str | None = PERSON,
-    max_rows_per_person: int | None = typer.Option(None, help="How many rows of one person count; the guarantee is per person."),
-    by: str | None = typer.Option(None, help="Column whose declared levels are scored apart."),
-    levels: str | None = typer.Option(None, help="Levels of --by, with commas, where the schema does not declare them."),
-    bins: int = typer.Option(20, help="Probability bins of the histogram behind AUC and calibration."),
-    level: float = typer.Option(0.95, help="Level of the intervals."),
-    ledger: Path | None = typer.Option(None, envvar="DPERM_LEDGER", help="Budget ledger of the held-out data set."),
-    random_state: int | None = RANDOM_STATE,
-    out: Path | None = typer.Option(None, help="Write the whole record here (evaluation.json), for `dperm verify`."),
-    overwrite: bool = typer.Option(False, "--overwrite", help="Replace an evaluation that is there already."),
-    as_json: bool = JSON_OPTION,
-) -> None:
+@dataclass(frozen=True)
+class Evaluated:
+    """What `dperm evaluate` is asked."""
+
+    model: Path = typer.Argument(..., help="model.json of a fit, or the folder that the fit wrote.")
+    file: Path = typer.Argument(..., help="CSV or Parquet file with held-out rows, the target included.")
+    epsilon: float = typer.Option(..., help="Privacy budget of the evaluation, for the held-out rows.")
+    delta: float | None = DELTA
+    relation: str = RELATION
+    nominal_n: int | None = NOMINAL_N
+    exposure: str | None = typer.Option(None, help="Column with the exposures, for counts.")
+    max_exposure: float | None = typer.Option(None, help="Largest exposure that a row may have, declared.")
+    person: str | None = PERSON
+    max_rows_per_person: int | None = typer.Option(None, help="How many rows of one person count; the guarantee is per person.")
+    by: str | None = typer.Option(None, help="Column whose declared levels are scored apart.")
+    levels: str | None = typer.Option(None, help="Levels of --by, with commas, where the schema does not declare them.")
+    bins: int = typer.Option(20, help="Probability bins of the histogram behind AUC and calibration.")
+    level: float = typer.Option(0.95, help="Level of the intervals.")
+    ledger: Path | None = typer.Option(None, envvar="DPERM_LEDGER", help="Budget ledger of the held-out data set.")
+    random_state: int | None = RANDOM_STATE
+    out: Path | None = typer.Option(None, help="Write the whole record here (evaluation.json), for `dperm verify`.")
+    overwrite: bool = typer.Option(False, "--overwrite", help="Replace an evaluation that is there already.")
+    as_json: bool = JSON_OPTION
+
+
+def evaluate(asked: Evaluated) -> None:
     """Scores of a released model on private rows, as booked queries with intervals.
 
     Two classes get accuracy, log-loss, AUC, calibration and thresholds; several classes a confusion matrix, recall, precision and
@@ -52,31 +57,28 @@ def evaluate(
     from dperm.evaluation.evaluate import evaluate as evaluated
     from dperm.evaluation.plan import plan_evaluation
     from dperm.evaluation.rows import question_of
-    from dperm.release.ledger.book import Ledger
     from dperm.release.plan import Shape
     from dperm.tables.tables import read_table
 
-    check_model_first("evaluate", model, file)
-    fitted = load_model(model)
-    if out is not None:
-        check_room(out.parent, [out.name], overwrite=overwrite)
-    spending: Spending = {"delta": delta, "relation": relation, "nominal_n": nominal_n, "groups": person}
-    spending |= {"max_rows_per_person": max_rows_per_person, "random_state": random_state}
-    if ledger is not None:
-        question, d = question_of(fitted, bins=bins, max_exposure=max_exposure), fitted._encoding.d
-        check_ledger_first(
-            ledger, file, epsilon, spending, lambda n, target: plan_evaluation(question, Shape(n, d), target)
+    check_model_first("evaluate", asked.model, asked.file)
+    fitted = load_model(asked.model)
+    if asked.out is not None:
+        check_room(asked.out.parent, [asked.out.name], overwrite=asked.overwrite)
+    spending = spent(asked)
+    if asked.ledger is not None:
+        question, d = question_of(fitted, bins=asked.bins, max_exposure=asked.max_exposure), fitted._encoding.d
+        spending["ledger"] = ledger_with_room(
+            asked.ledger, asked.file, asked.epsilon, spending, lambda n, target: plan_evaluation(question, Shape(n, d), target)
         )
-        spending["ledger"] = Ledger(ledger, data=file)
-    listed = None if levels is None else [name.strip() for name in levels.split(",")]
+    listed = None if asked.levels is None else [name.strip() for name in asked.levels.split(",")]
     with notices_said():
         found = evaluated(
-            fitted, read_table(file), epsilon=epsilon, exposure=exposure, max_exposure=max_exposure, by=by, levels=listed,
-            bins=bins, level=level, **spending,
+            fitted, read_table(asked.file), epsilon=asked.epsilon, exposure=asked.exposure, max_exposure=asked.max_exposure,
+            by=asked.by, levels=listed, bins=asked.bins, level=asked.level, **spending,
         )  # fmt: skip
-    if out is not None:
-        write_whole(out.parent, {out.name: json.dumps(found.record, indent=1, allow_nan=False)})
-    _tell(found, epsilon, level, as_json, ledger)
+    if asked.out is not None:
+        write_whole(asked.out.parent, {asked.out.name: json.dumps(found.record, indent=1, allow_nan=False)})
+    _tell(found, asked.epsilon, asked.level, asked.as_json, asked.ledger)
 
 
 def _tell(found: Evaluation, epsilon: float, level: float, as_json: bool, ledger: Path | None) -> None:

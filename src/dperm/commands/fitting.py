@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 import typer
 
 from dperm.commands import declaring as option
-from dperm.commands.declaring import check_declared_columns, check_in_memory, given, taken_out, used_columns
+from dperm.commands.declaring import check_declared_columns, check_in_memory, given, spent, taken_out, used_columns
 from dperm.commands.earlier import earlier_beside, earlier_of_schema
 from dperm.commands.ledgers import state_line
 from dperm.commands.on_spark import ENGINE, check_engine, spark_rows
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from dperm.inference.summary import Summary
     from dperm.pages.subject import Earlier
     from dperm.tables.schema import Schema
-    from dperm.walk.options import Spending
 
 
 @dataclass(frozen=True)
@@ -93,9 +92,8 @@ class Fit:
 
         check_paid(self.out, self.overwrite)
         check_room(self.out, ["model.json", "certificate.json", "profile.json", "schema.json"], overwrite=self.overwrite)
-        spending: Spending = {"delta": self.delta, "nominal_n": self.nominal_n, "groups": self.person, "noise": self.noise}
-        spending |= {"relation": relation_of(self.model, self.relation), "max_rows_per_person": self.max_rows_per_person}
-        spending |= {"random_state": self.random_state}
+        spending = spent(self)
+        spending["relation"] = relation_of(self.model, self.relation)
         spending["ledger"] = None if self.ledger is None else Ledger(self.ledger, data=fit.file)
         return prepared(fit, wish, spending)
 

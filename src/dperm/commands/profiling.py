@@ -3,43 +3,48 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
-from dperm.commands.declaring import DELTA, MAX_ROWS, NOISE, NOMINAL_N, PERSON, RANDOM_STATE, RELATION
+from dperm.commands.declaring import DELTA, MAX_ROWS, NOISE, NOMINAL_N, PERSON, RANDOM_STATE, RELATION, spent
 from dperm.commands.ledgers import state_line
 from dperm.commands.preparing import declared_in
-from dperm.commands.shared import JSON_OPTION, check_ledger_first, show
+from dperm.commands.shared import JSON_OPTION, ledger_with_room, show
 from dperm.tables.json_files import check_room, write_whole
 
 if TYPE_CHECKING:
     from dperm.profiles.profile import Profile
-    from dperm.walk.options import Spending
 
 
-def profile(
-    file: Path = typer.Argument(..., help="CSV or Parquet file with one record per row."),
-    schema: Path | None = typer.Option(None, help="What is known of the columns; without it all but their names is paid for."),
-    target: str | None = typer.Option(None, help="Column that will be predicted."),
-    target_type: str | None = typer.Option(None, help="classes or numeric, for a target that no schema describes."),
-    epsilon: float = typer.Option(..., help="Privacy budget of the profile."),
-    delta: float | None = DELTA,
-    relation: str = RELATION,
-    nominal_n: int | None = NOMINAL_N,
-    person: str | None = PERSON,
-    max_rows_per_person: int | None = MAX_ROWS,
-    correlations: bool = typer.Option(False, "--correlations", help="Pay also for correlations of numbers with the target."),
-    level: float = typer.Option(0.95, help="Level of the error bars."),
-    noise: str = NOISE,
-    ledger: Path | None = typer.Option(None, envvar="DPERM_LEDGER", help="Budget ledger of the data set."),
-    random_state: int | None = RANDOM_STATE,
-    out: Path = typer.Option(Path("profile"), help="Folder for profile.json, profile.html and profile.md."),
-    out_schema: Path | None = typer.Option(None, help="Write a schema here, filled in from the profile."),
-    overwrite: bool = typer.Option(False, "--overwrite", help="Replace a profile that is there already."),
-    as_json: bool = JSON_OPTION,
-) -> None:
+@dataclass(frozen=True)
+class Profiled:
+    """What `dperm profile` is asked."""
+
+    file: Path = typer.Argument(..., help="CSV or Parquet file with one record per row.")
+    schema: Path | None = typer.Option(None, help="What is known of the columns; without it all but their names is paid for.")
+    target: str | None = typer.Option(None, help="Column that will be predicted.")
+    target_type: str | None = typer.Option(None, help="classes or numeric, for a target that no schema describes.")
+    epsilon: float = typer.Option(..., help="Privacy budget of the profile.")
+    delta: float | None = DELTA
+    relation: str = RELATION
+    nominal_n: int | None = NOMINAL_N
+    person: str | None = PERSON
+    max_rows_per_person: int | None = MAX_ROWS
+    correlations: bool = typer.Option(False, "--correlations", help="Pay also for correlations of numbers with the target.")
+    level: float = typer.Option(0.95, help="Level of the error bars.")
+    noise: str = NOISE
+    ledger: Path | None = typer.Option(None, envvar="DPERM_LEDGER", help="Budget ledger of the data set.")
+    random_state: int | None = RANDOM_STATE
+    out: Path = typer.Option(Path("profile"), help="Folder for profile.json, profile.html and profile.md.")
+    out_schema: Path | None = typer.Option(None, help="Write a schema here, filled in from the profile.")
+    overwrite: bool = typer.Option(False, "--overwrite", help="Replace a profile that is there already.")
+    as_json: bool = JSON_OPTION
+
+
+def profile(asked: Profiled) -> None:
     """Histograms, quantiles, means, levels and missing cells of every column, private and with error bars.
 
     Nothing about the table is known for free but the names of its columns (and, but for add-remove, the number of its rows). What
@@ -50,30 +55,29 @@ def profile(
     from dperm.profiles.plan import plan_profile
     from dperm.profiles.profile import profile as profiled
     from dperm.profiles.profile import question_about
-    from dperm.release.ledger.book import Ledger
     from dperm.release.plan import Shape
     from dperm.tables.tables import read_table, storage_types
 
-    declared, target, kind = declared_in(schema, target, "private", "private")  # what a draft leaves empty is found
-    check_room(out, ["profile.json"], overwrite=overwrite)
-    if out_schema is not None:
-        check_room(out_schema.parent, [out_schema.name], overwrite=overwrite, option="--out-schema")
-    spending: Spending = {"delta": delta, "relation": relation, "nominal_n": nominal_n, "groups": person, "noise": noise}
-    spending |= {"max_rows_per_person": max_rows_per_person, "random_state": random_state}
-    if ledger is not None:
-        names = [name for name in storage_types(file) if name != person]
-        question, _ = question_about(names, declared, target, correlations=correlations)
+    declared, target, kind = declared_in(asked.schema, asked.target, "private", "private")  # what a draft leaves empty is found
+    check_room(asked.out, ["profile.json"], overwrite=asked.overwrite)
+    if asked.out_schema is not None:
+        check_room(asked.out_schema.parent, [asked.out_schema.name], overwrite=asked.overwrite, option="--out-schema")
+    spending = spent(asked)
+    if asked.ledger is not None:
+        names = [name for name in storage_types(asked.file) if name != asked.person]
+        question, _ = question_about(names, declared, target, correlations=asked.correlations)
         d = len(question.columns)
-        check_ledger_first(ledger, file, epsilon, spending, lambda n, asked: plan_profile(question, Shape(n, d), asked))
-        spending["ledger"] = Ledger(ledger, data=file)
-    wanted = target_type or ("numeric" if kind == "count" else kind)
+        spending["ledger"] = ledger_with_room(
+            asked.ledger, asked.file, asked.epsilon, spending, lambda n, budget: plan_profile(question, Shape(n, d), budget)
+        )
+    wanted = asked.target_type or ("numeric" if kind == "count" else kind)
     found = profiled(
-        read_table(file), epsilon=epsilon, schema=declared, target=target, target_type=wanted, correlations=correlations,
-        level=level, **spending,
+        read_table(asked.file), epsilon=asked.epsilon, schema=declared, target=target, target_type=wanted,
+        correlations=asked.correlations, level=asked.level, **spending,
     )  # fmt: skip
-    told = _written(found, out, out_schema) | ({} if ledger is None else {"ledger": state_line(ledger)})
-    if as_json:
-        show({"epsilon": epsilon, "statement": found.statement, **told, **found.record["profile"]}, True)
+    told = _written(found, asked.out, asked.out_schema) | ({} if asked.ledger is None else {"ledger": state_line(asked.ledger)})
+    if asked.as_json:
+        show({"epsilon": asked.epsilon, "statement": found.statement, **told, **found.record["profile"]}, True)
         return
     show({**column_lines(found), "privacy": found.statement, **told}, False)
 

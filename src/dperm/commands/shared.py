@@ -23,6 +23,7 @@ from dperm.words.wording import printable
 if TYPE_CHECKING:
     from dperm.estimators.base import PrivateEstimator
     from dperm.pages.subject import Earlier
+    from dperm.release.ledger.book import Ledger
     from dperm.release.plan import Plan, Target
     from dperm.walk.options import Spending
 
@@ -144,10 +145,11 @@ def summary(model: PrivateEstimator) -> dict[str, object]:
     return {name: getattr(model.certificate_, name) for name in ("epsilon", "delta", "relation", "unit", "mechanism", "noise")}
 
 
-def check_ledger_first(
+def ledger_with_room(
     ledger: Path, file: Path, epsilon: float, spending: Spending, planned: Callable[[int, Target], Plan]
-) -> None:
-    """The refusal that needs no data comes before the file is opened: what `planned` makes of n and the target must fit."""
+) -> Ledger:
+    """The ledger of the file. The refusal that needs no data comes before that is opened: what `planned` makes of n and the
+    target must fit."""
     from dperm.release.ledger.book import Ledger
     from dperm.walk.options import spent_target
 
@@ -155,6 +157,7 @@ def check_ledger_first(
     rows = row_count(file) if nominal is None else nominal
     target, n = spent_target(spending, epsilon, rows, spending["max_rows_per_person"] or 1, unit)
     Ledger(ledger).check(planned(n, target))
+    return Ledger(ledger, data=file)
 
 
 def check_model_first(command: str, model: Path, file: Path) -> None:
