@@ -8,7 +8,7 @@ from pathlib import Path
 import typer
 
 from dperm.commands.shared import JSON_OPTION, say, show
-from dperm.tables.json_files import write_whole
+from dperm.tables.json_files import check_room, write_whole
 
 
 def schema(
