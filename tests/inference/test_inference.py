@@ -591,6 +591,15 @@ def test_near_collinear_columns_are_named():
     assert "tell apart" not in lone.summary().note
 
 
+def test_a_direction_of_one_column_is_not_told_apart_from_nothing():
+    """Where noise hides the curvature of a single column there is nothing that it could be told apart from."""
+    generator = np.random.default_rng(6)
+    X = generator.uniform(-1, 1, (600, 5))
+    y = 0.5 * X[:, 0] + generator.uniform(-0.5, 0.5, 600)
+    model = dperm.LinearRegression(1.0, bounds=(-1, 1), y_bounds=(-1, 1), intervals=True, random_state=6).fit(X, y)
+    assert "can hardly tell what x0 does: intervals there have no guarantee" in model.summary().note
+
+
 def test_sample_and_class_weights_have_their_sandwich():
     """Without privacy noise: scikit-learn's weighted fit, the sandwich of its scores, and nothing moved by the weights' unit."""
     from sklearn.linear_model import LogisticRegression

@@ -245,8 +245,9 @@ def _weak_directions(model: PrivateEstimator, step: OneStep, lift: Vector) -> st
     told = []
     for direction in weak:
         parts = np.linalg.norm((lift @ direction).reshape(-1, len(scale)) / scale, axis=0)
-        told.append(" and ".join(names[j] for j in np.flatnonzero(parts > 0.3 * np.linalg.norm(parts))[:6]))
-    return f"; the data can hardly tell apart {'; '.join(told)}: their intervals have no guarantee"
+        columns = [names[j] for j in np.flatnonzero(parts > 0.3 * np.linalg.norm(parts))[:6]]
+        told.append(f"apart {' and '.join(columns)}" if len(columns) > 1 else f"what {columns[0]} does")
+    return f"; the data can hardly tell {'; '.join(told)}: intervals there have no guarantee"
 
 
 def _statistics(model: PrivateEstimator, kept: Contrasts) -> tuple[Errors, str]:
