@@ -168,14 +168,16 @@ def mechanism_cases() -> list[Case]:
 def curve_cases() -> list[Case]:
     """Additive models with every default, on as many rows as curves take: the careful rule, its pull and its recalibration.
 
-    The rest is spread evenly over the column with labels that say nothing, so that the prediction at its end stays in the
-    middle: there the row is as wrong with one label as with the other, and its gradient clipped in curve coordinates too.
+    The rest is spread evenly over the column. Where the row is replaced, labels of the rest say nothing, so that the prediction
+    at the end of the column stays in the middle: there the row is as wrong with one label as with the other, and its gradient
+    clipped in curve coordinates too. Where it goes away, all the rest has another class, and the row is as wrong as can be.
     """
     found = []
     for name, (cls, own, labels, label, changed) in CURVED.items():
-        X, y = np.linspace(-1.0, 1.0, CURVED_N).reshape(-1, 1), np.tile(labels, CURVED_N // 2)
-        y[-1] = label
+        X = np.linspace(-1.0, 1.0, CURVED_N).reshape(-1, 1)
         for relation in RELATIONS:
+            y = np.tile(labels if relation == "replace-one" else labels[:1] * 2, CURVED_N // 2)
+            y[-1] = label
             options = {"epsilon": CURVED_EPSILON, "delta": CURVED_DELTA, "bounds": (-1, 1), "relation": relation, **own}
             other = y.copy()
             other[-1] = changed if relation == "replace-one" else 7.0 if "classes" in own else np.nan
