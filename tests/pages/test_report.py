@@ -21,6 +21,7 @@ from dperm.mechanisms import Gradient
 from dperm.pages.content import budget_parts
 from dperm.pages.effects import effects
 from dperm.pages.page import certificate_page, report_page
+from dperm.pages.shapes import lines_beside
 from dperm.pages.subject import subject_of
 from dperm.pages.whiskers import whiskers
 from dperm.privacy import Gaussian, Pure
@@ -214,6 +215,37 @@ def test_levels_count_from_their_average_under_the_released_shares():
     assert effect.size[0] == pytest.approx(pay.std(), rel=0.15)
     page = report_page(fitted, {})
     assert "<h1>Predicting pay, data set staff</h1>" in page and "one of cook, nurse, smith" in page
+
+
+@pytest.mark.parametrize("kind", ["two", "three", "amount"])
+def test_a_page_of_curves_shows_the_columns_without_one_too(kind):
+    """Choices and yes or no are lines in an additive model: what the page says of them is what `explain` adds for them."""
+    jobs, new = RNG.choice(["cook", "smith"], 3000), RNG.integers(0, 2, 3000)
+    table = pa.table({"age": RNG.uniform(0, 1, 3000), "job": jobs, "new": new})
+    score = 3.0 * (np.array(table["job"]) == "smith") + 1.5 * np.array(table["new"]) + np.array(table["age"])
+    target = {"column": "y", "type": "numeric", "low": 0, "high": 6}
+    columns = {"age": {"type": "numeric", "low": 0, "high": 1}, "new": {"type": "boolean"}}
+    columns["job"] = {"type": "categorical", "levels": ["cook", "smith"]}
+    names = [] if kind == "amount" else ["low", "high"] if kind == "two" else ["low", "middle", "high"]
+    if names:
+        cuts = np.quantile(score, np.arange(1, len(names)) / len(names))
+        score, target = np.array(names)[np.searchsorted(cuts, score)], {"column": "y", "type": "classes", "classes": names}
+    estimator = dperm.GAMClassifier if names else dperm.GAMRegressor
+    schema = {"columns": columns, "target": target}
+    fitted = estimator(20, schema=schema, random_state=0).fit(table.append_column("y", pa.array(score)))
+    page = report_page(fitted, {})
+    parts = fitted.explain(pa.table({"age": [0.5, 0.5], "job": ["smith", "cook"], "new": [1, 0]}))
+    slopes, curved = lines_beside(subject_of(fitted))
+    assert [fitted._encoding.names[j] for j in curved] == ["age"]
+    for name in ("job=cook", "job=smith", "new"):
+        added = np.atleast_2d((parts[name][0] - parts[name][1]).T).ravel() * (-1 if name == "job=cook" else 1)
+        assert slopes[:, fitted._encoding.names.index(name)] == pytest.approx(added, abs=1e-9)
+    if kind == "three":
+        assert "new (yes instead of no)" in page and "job (a choice of 2)" in page
+    else:
+        assert "without a curve, the strongest first" in page and "all levels, from their average" in page
+        assert page.index("<h3>job</h3>") < page.index("<h3>new</h3>") and "yes instead of no" in page
+        assert "in halves of" not in page
 
 
 def test_shares_of_the_budget_add_up_and_follow_the_noise():

@@ -10,7 +10,7 @@ from dperm.inference.summary import Summary
 from dperm.pages.charts import Bars, Panel, Panels
 from dperm.pages.document import Block
 from dperm.pages.effects import Effect, effects, spread_and_mean
-from dperm.pages.shapes import shape_blocks
+from dperm.pages.shapes import lines_beside, shape_blocks
 from dperm.pages.subject import Subject
 from dperm.pages.text import Code, Table, Text
 from dperm.pages.whiskers import Whiskers, whiskers
@@ -23,7 +23,7 @@ MULTIPLES = ("logistic", "poisson")  # losses whose effects are logarithms of a 
 def effect_blocks(subject: Subject, table: Summary | None = None) -> list[Block]:
     """The columns by strength, then a small figure per column; nothing for models without a coefficient per column."""
     if shapes := shape_blocks(subject):
-        return shapes
+        return [*shapes, *_beside_curves(subject)]
     found = effects(subject)
     if not found:
         return []
@@ -77,6 +77,21 @@ def _panel(subject: Subject, effect: Effect, table: Summary | None) -> Panel | N
             ends = sorted(limit * (x - effect.centre) for limit in limits)
             band.append((x, ends[0], ends[1]))
     return Panel(effect.name, _words(subject, effect), line, band)
+
+
+def _beside_curves(subject: Subject) -> list[Block]:
+    """The columns of an additive model that have no curve: choices, yes or no, and lines."""
+    beside = lines_beside(subject)
+    if beside is None:
+        return []
+    slopes, curved = beside
+    found = [effect for effect in effects(subject, slopes) if not curved.intersection(effect.places)]
+    if len(slopes) > 1:
+        return [_by_class(subject, found)] if found else []
+    panels = [panel for effect in found[:MOST_PANELS] if (panel := _panel(subject, effect, None)) is not None]
+    most = f"The {len(panels)} strongest of {len(found)} columns" if len(found) > len(panels) else "The columns"
+    words = f"{most} without a curve, the strongest first: change of the {subject.outcome}, all else equal."
+    return [Panels(panels, words)] if panels else []
 
 
 def _slope(subject: Subject, effect: Effect) -> float:

@@ -62,9 +62,10 @@ def weights_of(subject: Subject) -> Vector | None:
     return np.asarray(weights.reshape(problem.loss.margins, width)[:, : encoding.d] * (subject.half or 1.0))
 
 
-def effects(subject: Subject) -> list[Effect]:
-    """One per declared column, the strongest first; none for models without a coefficient per column."""
-    weights, encoding = weights_of(subject), subject.encoding
+def effects(subject: Subject, weights: Vector | None = None) -> list[Effect]:
+    """One per declared column, the strongest first; none for models without a coefficient per column. `weights` are those of
+    `weights_of` if left out."""
+    weights, encoding = weights_of(subject) if weights is None else weights, subject.encoding
     if weights is None or encoding is None:
         return []
     spread, mean = spread_and_mean(subject)

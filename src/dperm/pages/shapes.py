@@ -12,6 +12,7 @@ from dperm.pages.charts import Panel, Panels
 from dperm.pages.document import Block
 from dperm.pages.subject import Subject
 from dperm.pages.text import Text
+from dperm.problem.arrays import Vector
 from dperm.terms.additive import CELLS
 from dperm.walk.fitting import rebuilt_plan
 
@@ -47,6 +48,18 @@ def shape_blocks(subject: Subject) -> list[Block]:
         f"marginals. {'' if noise is None else BAND + ' '}{FAINT}{_smoothness(str(record['decided']['shapes']))}"
     )
     return [Panels(panels, caption)]
+
+
+def lines_beside(subject: Subject) -> tuple[Vector, frozenset[int]] | None:
+    """(slopes of every encoded column per margin, the columns that have a curve), of an additive model; None of others.
+
+    What an additive fit releases are d slopes, an intercept and the curves (`shape_values`); a column without a curve has its
+    slope alone."""
+    record, encoding = subject.certificate.record, subject.encoding
+    if record["mechanism"]["name"] not in (Additive.name, AdditivePoisson.name) or encoding is None:
+        return None
+    slopes = subject.weights.reshape(subject.problem.loss.margins, -1)[:, : encoding.d] * (subject.half or 1.0)
+    return slopes, frozenset(additive_of(rebuilt_plan(record)[0]).curved)
 
 
 def _smoothness(decided: str) -> str:

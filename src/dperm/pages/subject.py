@@ -135,6 +135,8 @@ def subject_of(model: Any, *, data: str | None = None, date: str | None = None) 
     half = None
     if hasattr(model, "_y_low") and hasattr(model, "coef_"):
         half = (model._y_high - model._y_low) / 2
+    elif hasattr(model, "_y_low") and hasattr(model, "curves_"):
+        half = model._step()  # 1 where counts are on the scale of their logarithm
     about: Mapping[str, str] = getattr(model, "about_", None) or {}
     found = from_certificate(certificate, date=date or about.get("date"))
     return Subject(
