@@ -1,4 +1,4 @@
-"""Clip of curves nearer to the line's, level of a line: where tails and noise allow it, and never in old records."""
+"""Clip and flow of curves nearer to the line's: where tails, noise and the line's own flow allow it, and never in old records."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pytest
 from dperm.mechanisms.scaled.additive import Additive
 from dperm.mechanisms.scaled.descent_noise import squares_beyond
 from dperm.mechanisms.scaled.gradient import ScaledGradient
-from dperm.mechanisms.scaled.smoothness import LARGEST_CLIP, LITTLE, TAILS, Choice, grown_clip
-from dperm.problem import DataBounds, HuberLoss, Interval, Problem, SquaredLoss
+from dperm.mechanisms.scaled.smoothness import LARGEST_CLIP, LITTLE, TAILS, Choice, Flow, grown_clip
+from dperm.problem import DataBounds, HuberLoss, Interval, LogisticLoss, Problem, SquaredLoss
 from dperm.release.plan import Shape, Target
 from dperm.rows.memory import MemoryRows
 from dperm.walk.fitting import fit, plan
@@ -48,7 +48,7 @@ def test_squares_beyond_a_limit_are_those_of_the_residuals() -> None:
     assert squares_beyond(np.zeros(24), 2.0, 0.1, 1.0) == 0.0
 
 
-def released(loss: Any, mechanism: Additive, tails: bool = False, relation: str = "zero-out") -> Any:
+def released(loss: Any, mechanism: Additive, tails: bool = False, relation: str = "zero-out", epsilon: float = 12.0) -> Any:
     """A fit of 6,000 rows whose residuals have tails, or none at all."""
     rng = np.random.default_rng(1)
     X = rng.uniform(-0.5, 0.5, (6000, 2))
@@ -56,7 +56,7 @@ def released(loss: Any, mechanism: Additive, tails: bool = False, relation: str 
     score = 0.05 * np.cos(6 * X[:, 0]) + 0.3 * X[:, 1] + noise
     y = np.where(score > 0.1, 1.0, -1.0) if loss.classification else np.clip(score, -1, 1)
     problem = Problem(loss, data=DataBounds(1.0, Interval(-1, 1), 1.0))
-    target = Target.declare(epsilon=12.0, delta=1e-6, relation=relation, n=6000)
+    target = Target.declare(epsilon=epsilon, delta=1e-6, relation=relation, n=6000)
     nominal = 6000 if relation == "add-remove" else None
     return fit(problem, MemoryRows(X, y), target, mechanism, nominal_n=nominal, random_state=0)
 
@@ -105,13 +105,37 @@ def test_a_line_has_its_level_corrected_and_its_slopes_left() -> None:
     assert abs(level(now)) < 0.6 * abs(level(before))  # residuals beyond three scales are cut here too
 
 
-@pytest.mark.parametrize("loss", [SquaredLoss(), HuberLoss(0.3)])
-def test_records_of_0_5_0_are_read_as_they_were_made(loss: Any) -> None:
+@pytest.mark.parametrize(("loss", "own"), [(SquaredLoss(), {}), (LogisticLoss(), {"aim": "probabilities", "start": "rate"})])
+def test_records_of_0_5_0_are_read_as_they_were_made(loss: Any, own: dict[str, Any]) -> None:
     """They have no such option, and stand for the rule of that version; read by the rule of another they fail."""
-    certificate = released(loss, Additive(nearer=False, **OWN), True).certificate
+    certificate = released(loss, Additive(nearer=False, **OWN, **own), True, epsilon=3.0 if own else 12.0).certificate
     record = json.loads(certificate.to_json())
     assert "nearer" not in record["mechanism"]["options"]
     verdict = type(certificate)(copy.deepcopy(record)).verify(allow_seeded=True)
     assert verdict.ok, verdict.reasons
     record["mechanism"]["options"]["nearer"] = True
     assert not type(certificate)(record).verify(allow_seeded=True).ok
+
+
+def test_probabilities_flow_as_long_as_noise_along_a_flat_direction_allows() -> None:
+    """C·τ becomes that of the line, and τ no shorter than the formulas have it."""
+
+    def settings(shape: Any, size: float, clip: float | None, reach: float | None) -> Any:
+        assert clip is not None and reach is not None
+        return {"clip_factor": clip, "flow_time": reach / (clip * 0.02)}
+
+    flow = Flow(settings, Shape(1000, 3), 3.0, np.ones(3), 1.0, 0.25, 0.25, refined=False, careful=True, nearer=True)
+    line = {"clip_factor": 0.8, "size_of_all": 3.0, "flow_time": 90.0}
+    for size in (3.0, 6.0, 30.0):
+        found = {"clip_factor": 0.7, "size_of_all": size, "flow_time": 30.0, "noise_ratio": 0.02}
+        longer = flow.raised(np.full(1, size**2 - 9.0), found, line)
+        assert longer["flow_time"] == pytest.approx(max(30.0, 90.0 * 0.8 * 3.0 / (0.7 * size)))
+        assert replace(flow, nearer=False).raised(np.ones(1), found, line) is found
+
+
+def test_a_classifier_made_for_accuracy_keeps_its_flow() -> None:
+    for own, same in (({"aim": "probabilities", "start": "rate"}, False), ({}, True)):
+        now, before = (released(LogisticLoss(), Additive(nearer=nearer, **OWN, **own), epsilon=3.0) for nearer in (True, False))
+        long, usual = (found.certificate.record["decided"]["flow_time"] for found in (now, before))
+        assert long == usual if same else long > usual
+        assert np.array_equal(now.w, before.w) == same

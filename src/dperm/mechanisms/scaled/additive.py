@@ -104,8 +104,8 @@ class Additive(Curved):
                them (`shape_curvature.py`); the fit does not
     careful    pull every curve to its line by what its noise explains (`curve_shrinkage.py`), ask more before curves
                are tried, and fit the line as `ScaledGradient` does where they are not; False is how version 0.4.0 fitted
-    nearer     of a careful regression: a clip still nearer to the line's where noise allows (`grown_clip`), and the level of
-               a line corrected; False is how version 0.5.0 fitted
+    nearer     of a careful fit: a flow and a clip still nearer to the line's where noise allows (`Flow.as_long`,
+               `grown_clip`), and the level of a line corrected; False is how version 0.5.0 fitted
     The other options are those of `ScaledGradient`.
 
     **Guarantee**: μ(ε, δ)-GDP in stages, for the target's relation.
@@ -282,6 +282,7 @@ class Additive(Curved):
             refined=rule.is_regression(problem) and self.clip_factor is None,
             limits=CAREFUL_LIMITS if self.careful and rule.is_regression(problem) else LIMITS,
             careful=self.careful,
+            nearer=self.careful and self.nearer and self.aim == "probabilities",
         )
 
     def _squares(self, shape: Shape, budget: Mapping[str, float]) -> type[SquareSum] | type[CentredMoments]:

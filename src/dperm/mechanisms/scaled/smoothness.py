@@ -163,6 +163,7 @@ class Flow:
     hopeless   ν of a line beyond which no curve is tried
     limits     largest extra noise of each rung that may be taken
     careful    whether clip and flow time stay nearer to the line's
+    nearer     whether the flow is as long as noise along a flat direction allows (probabilities of a careful fit)
     """
 
     settings: Callable[[Shape, float, float | None, float | None], Settings]
@@ -178,6 +179,7 @@ class Flow:
     hopeless: float = HOPELESS
     limits: tuple[float, ...] = LIMITS
     careful: bool = False
+    nearer: bool = False
 
     def described(self, curves: Vector, clip: float | None = None, reach: float | None = None) -> Settings:
         size = math.sqrt(self.size**2 + float(curves.sum()))
@@ -202,6 +204,16 @@ class Flow:
         clip = max(min(max(math.sqrt(0.05 / max(nu, effective)), 0.4), 5.0), self.least_clip)
         return self.described(curves, clip, tau * clip * nu)
 
+    def as_long(self, curves: Vector, found: Settings, line: Settings) -> Settings:
+        """The flow time at which noise moves a flat direction as far as in the line: C·τ is the line's.
+
+        The formulas hold the noise of all directions together, so that every curve shortens the flow of the line beside it, and
+        slow directions of the line are lost with it. Curves are pulled to their lines afterwards; the line is not.
+        """
+        clip, theirs = (part["clip_factor"] * part["size_of_all"] for part in (found, line))
+        tau = max(found["flow_time"], line["flow_time"] * theirs / clip)
+        return self.described(curves, found["clip_factor"], tau * found["clip_factor"] * found["noise_ratio"])
+
     def raised(self, curves: Vector, found: Settings, line: Settings) -> Settings:
         """The clip and the flow time of a careful regression, once its curves were chosen.
 
@@ -209,6 +221,8 @@ class Flow:
         their lines afterwards (`curve_shrinkage.py`), so the noise of a larger clip costs less than N says. Where columns go
         together a line needs its whole flow time: it is kept as far as C·τ, the noise of a flat direction, stays what it was.
         """
+        if self.nearer:
+            return self.as_long(curves, found, line)
         if not (self.careful and self.refined):
             return found
         clip = max(found["clip_factor"], min(math.sqrt(found["clip_factor"]), line["clip_factor"]))
