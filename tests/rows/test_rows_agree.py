@@ -18,6 +18,7 @@ from threadpoolctl import threadpool_limits
 import dperm
 from dperm.problem import DataBounds, Interval, LogisticLoss, MultinomialLoss
 from dperm.rows import BLOCK_ROWS, ArrowRows, DeviceRows, MemoryRows, sum_step
+from dperm.rows.device_sums import clipped_rows
 from dperm.rows.memory import cut_block, inside
 from dperm.terms.affine import Features
 from dperm.terms.gradient import GradientTerm
@@ -255,6 +256,20 @@ def test_sparse_rows_inside_the_bounds_are_not_copied_and_the_others_are_clipped
     assert not inside(doubled, bounds)
     assert not inside(X, DataBounds.box([-1] * 8, [1] * 8, Interval(-1, 1)))
     assert not inside(X.astype(np.int64), bounds)
+
+
+@pytest.mark.parametrize(("norm", "entry"), [(1e-24, 2e-23), (1e-30, 1e-24), (1e20, 1e25)])
+def test_no_row_passes_for_a_short_one_because_its_square_is_no_number(norm, entry):
+    """In float32 both squares are 0, or both infinite."""
+    torch, bounds = pytest.importorskip("torch"), DataBounds(norm, Interval(-1, 1))
+    X = np.array([[entry, 0.0], [0.0, norm / 2]], dtype=np.float32)
+    for rows in (X, sparse.csr_array(X)):
+        assert not inside(rows, bounds)
+        found = cut_block(rows, np.ones(2), None, 0, bounds, None).X
+        lengths = np.linalg.norm(np.asarray(found.todense() if sparse.issparse(found) else found, dtype=np.float64), axis=1)
+        assert 0.99 * norm <= lengths[0] <= norm and lengths[1] == X[1, 1]
+    kept = clipped_rows(torch.from_numpy(X), bounds).numpy().astype(np.float64)
+    assert 0.99 * norm <= np.linalg.norm(kept[0]) <= norm and kept[1, 1] == X[1, 1]
 
 
 CURVES = """

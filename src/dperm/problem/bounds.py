@@ -29,6 +29,17 @@ def rounding_margin(d: int, epsilon: float) -> float:
     return 8 * epsilon + (d + 8) * 2.0**-53
 
 
+def squares_hold(target: float, d: int, limits: Any) -> bool:
+    """Whether squared norms can be compared with target² in a dtype with these limits (its `finfo`): else squares of longer rows
+    vanish or are infinite as target² is, and would pass for short ones.
+
+    >>> import numpy as np
+    >>> squares_hold(1.0, 8, np.finfo(np.float32)), squares_hold(1e-24, 8, np.finfo(np.float32))
+    (True, False)
+    """
+    return bool(d * float(limits.smallest_normal) / float(limits.eps) <= target * target <= float(limits.max))
+
+
 @dataclass(frozen=True)
 class DataBounds:
     """||x||₂ <= x_norm and y in an interval, for every row; an intercept column of value c counts in:

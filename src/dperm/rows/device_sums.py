@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dperm.problem import DataBounds
 from dperm.problem.arrays import Array, device, namespace, shrink_to_norm
-from dperm.problem.bounds import rounding_margin
+from dperm.problem.bounds import rounding_margin, squares_hold
 from dperm.rows.device_products import is_torch
 
 if TYPE_CHECKING:
@@ -64,7 +64,8 @@ def clipped_rows(X: Array, data: DataBounds) -> Array:
         wide = part if part.dtype == xp.float64 else xp.astype(part, xp.float32)
         slack = 1.0 - 4 * (d + 4) * float(xp.finfo(wide.dtype).eps)
         sums = xp.sum(wide * wide, axis=1)  # infinite where an entry is, which no bound lets pass
-        if data.low is None and bool(xp.all((sums <= target * target * slack) & xp.isfinite(sums))):
+        holds = math.isinf(target) or squares_hold(target, d, xp.finfo(wide.dtype))
+        if data.low is None and holds and bool(xp.all((sums <= target * target * slack) & xp.isfinite(sums))):
             continue
         if copy is None:
             copy = xp.asarray(X, copy=True)

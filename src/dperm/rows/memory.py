@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dperm.problem import DataBounds, FeatureMap
 from dperm.problem.arrays import Array, Matrix, Vector, is_sparse
-from dperm.problem.bounds import rounding_margin
+from dperm.problem.bounds import rounding_margin, squares_hold
 from dperm.rows.base import BLOCK_ROWS, Block, Term, real_sum, total_counts
 from dperm.tables.cells import column, numbers
 
@@ -203,6 +203,8 @@ def inside(X: Matrix, data: DataBounds) -> bool:
     target = data.x_norm * (1.0 - rounding_margin(d, unit))
     if math.isinf(target):
         return bool(np.isfinite(X.data if is_sparse(X) else X).all())
+    if not squares_hold(target, d, np.finfo(X.dtype)):
+        return False
     with np.errstate(all="ignore"):
         squares = X.power(2) @ np.ones(d, dtype=X.dtype) if is_sparse(X) else np.vecdot(X, X)
         return bool(np.all(squares <= target * target * (1.0 - 4 * (d + 4) * unit)))
