@@ -27,6 +27,7 @@ SCHEMA = {
     "target": {"column": "left", "type": "classes", "classes": ["no", "yes"]},
 }
 FOUND = ["fit", "members.csv", "--epsilon", "1", "--bounds", "private", "--levels", "private", "--out", "o"]
+PLAN = ["plan", "--n", "1000", "--d", "4", "--epsilon", "1"]
 FIT = ["fit", "members.csv", "--schema", "members.json", "--epsilon", "3", "--out", "o"]
 
 
@@ -148,6 +149,8 @@ def test_words_of_other_tools_are_answered_with_ours(
         ([*FIT, "--method", "exponential"], "a ball (radius= in Python)", "(radius=)"),
         ([*FIT, "--method", "scaled-gradient", "--delta", "0"], "With --delta 0 use", "delta=0"),
         ([*FIT, "--noise", "seeded"], "--random-state", "random_state="),
+        ([*FIT, "--person", "membr", "--max-rows-per-person", "2"], "name: --person names a column", "--person or --person"),
+        ([*PLAN, "--model", "Lasso", "--delta", "0"], "`LinearRegression(delta=0, regularization=dperm.problem.El", "in Python("),
         ([*FIT, "--method", "objective", "--intervals"], "Or leave --intervals out", "intervals="),
         (["evaluate", "model", "members.csv", "--epsilon", "1", "--relation", "add-remove"], "Expected --nominal-n", "l_n="),
         (["evaluate", "model", "members.csv", "--epsilon", "1", "--by", "member"], "Pass --levels a,b,c", "levels="),
@@ -172,6 +175,8 @@ def test_what_a_schema_declares_is_said_in_the_words_of_a_schema() -> None:
     assert spoken(asked, {"intervals": "--intervals", "model": "--model"}) == (
         "Expected no --intervals for Lasso, found True. Use --model LinearRegression --intervals."
     )
+    cached = "Pass another cache= folder, or cache=None."
+    assert spoken(cached, {"cache": "--cache"}) == "Pass another --cache folder, or no --cache."
     kept = "found 'groups=' in `dperm theory pac epsilon=1`; left is about epsilon=0.3"
     assert spoken(kept, {"epsilon": "--epsilon", "person": "--person"}) == kept
 

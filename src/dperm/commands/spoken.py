@@ -61,7 +61,7 @@ def _said(text: str, known: Mapping[str, str]) -> str:
         if option is None:
             return f"{found[0]} in Python" if name in PYTHON or name in OTHERWISE else found[0]
         shown = "" if value in ("True", "False", "None") else value.strip("'")
-        return f"{'no ' if value == 'False' else ''}{option} {shown}".rstrip()
+        return f"{'no ' if value in ('False', 'None') else ''}{option} {shown}".rstrip()
 
     if "model" in known:
         text = _CALL.sub(rf"{known['model']} \1 \2", text)

@@ -69,8 +69,8 @@ class Lasso(PrivateRegressor):
             if self.delta is not None and self.delta == 0:
                 raise ValueError(
                     "Expected delta > 0 for a private selection of columns, found 0: no pure mechanism selects. Leave delta= "
-                    "out, or use LinearRegression(delta=0, regularization=dperm.problem.ElasticNet(ridge, lasso)), whose noise "
-                    "covers every column."
+                    "out, or use `LinearRegression(delta=0, regularization=dperm.problem.ElasticNet(ridge, lasso))`, whose "
+                    "noise covers every column."
                 )
             return Selection(tuple(self._encoding.kinds), int(self.n_nonzero_coefs))
         if self.n_nonzero_coefs != next(f.default for f in fields(Lasso) if f.name == "n_nonzero_coefs"):

@@ -25,8 +25,8 @@ def person_column(X: Held, owners: object) -> tuple[Held, object]:
     if not is_table(X) or names.count(owners) != 1:
         found = "it twice. Rename one of them" if owners in names else f"none.{closest(owners, names)} Correct the name"
         raise ValueError(
-            f"Expected a table with one person column {owners[:60]!r}, found {found}: --person or groups= names a column of the "
-            "table. In Python, fit takes ids as groups= too, one entry per row."
+            f"Expected a table with one person column {owners[:60]!r}, found {found}: groups= (--person) names a column of "
+            "the table. In Python, fit takes ids as `groups=` too, one entry per row."
         )
     return without_column(X, owners), cells(X, owners, exact=True)
 
