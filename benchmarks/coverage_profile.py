@@ -117,9 +117,10 @@ class Case:
             if "correlation" in column:
                 joint = term_of("joint", self.question, found, self.looked.words)
                 v, vv, t, tt, vt, count = joint.part(joint.columns.index(j), self.looked.X, np.ones(self.n))
-                spreads = math.sqrt((vv * count - v * v) * (tt * count - t * t))
-                if spreads > 0:
-                    check("correlation", column["correlation"], (vt * count - v * t) / spreads)
+                spreads = vv * count - v * v, tt * count - t * t
+                # A column that is one value within the range that was found has no correlation, only rounding.
+                if spreads[0] > 1e-9 * vv * count and spreads[1] > 1e-9 * tt * count:
+                    check("correlation", column["correlation"], (vt * count - v * t) / math.sqrt(spreads[0] * spreads[1]))
         return hits
 
 
