@@ -189,7 +189,7 @@ def blocks_of(rows: Any) -> Any:
     import dask
 
     if isinstance(rows, DaskRows):
-        blocks = [block for part in dask.compute(*rows.parts(), scheduler="threads") for block in part]
+        blocks = [block for part in dask.compute(*rows.parts(), scheduler="threads") for block in part.blocks]
     else:
         blocks = [make() if callable(make) else make for make in rows.blocks()]
     weights = [np.ones(len(block.y)) if block.weight is None else block.weight for block in blocks]

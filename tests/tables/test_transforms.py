@@ -126,7 +126,7 @@ def test_files_and_clusters_give_the_same_rows(tmp_path: Path) -> None:
     for file in ("rows.csv", "rows.parquet"):
         (make,) = ArrowRows(tmp_path / file, schema).blocks()
         assert np.array_equal(dense(make().X), wanted), file
-    (block,) = DaskRows(dd.from_pandas(pandas, npartitions=1), schema=schema, persist=False).parts()[0].compute()
+    (block,) = DaskRows(dd.from_pandas(pandas, npartitions=1), schema=schema, persist=False).parts()[0].compute().blocks
     assert np.array_equal(dense(block.X), wanted)
 
 
