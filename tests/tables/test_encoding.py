@@ -142,14 +142,15 @@ def test_histograms_of_columns_have_their_sensitivity(relation):
         assert term.sensitivity("replace-one") == pytest.approx(math.sqrt(6))
 
 
-def test_ranges_without_noise_hold_the_bulk_of_the_rows():
+@pytest.mark.parametrize("wary", [True, False])
+def test_ranges_without_noise_hold_the_bulk_of_the_rows(wary):
     generator = np.random.default_rng(2)
     years, small = generator.uniform(2010, 2015, 5000), -generator.uniform(0.001, 0.004, 5000)
     X = np.column_stack([years, small, generator.normal(size=5000)])
     block = Block(stored(X), np.ones(5000), None, 0)
-    low, high = coarse_ranges(OctaveHistogram((0, 1, 2))(block), 1e-6, 5000)
+    low, high = coarse_ranges(OctaveHistogram((0, 1, 2))(block), 1e-6, 5000, wary)
     assert (low[0], high[0], high[1]) == (0.0, 2048.0, 0.0)
-    low, high = tight_ranges(CellHistogram((0, 1, 2), low, high)(block), low, high, 1e-6, 5000)
+    low, high = tight_ranges(CellHistogram((0, 1, 2), low, high)(block), low, high, 1e-6, 5000, wary)
     assert np.all(np.mean((low <= X) & (high >= X), axis=0) > 0.99)
     assert high[0] - low[0] <= 160 and high[1] - low[1] <= 0.008
 

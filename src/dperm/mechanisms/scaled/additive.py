@@ -126,22 +126,23 @@ class Additive(Curved):
     aim: str = "accuracy"
     careful: bool = True
     nearer: bool = True
+    wary: bool = True
 
-    # Versions 0.2.0 and 0.3.0 had no such options, 0.4.0 was not careful, 0.5.0 no nearer.
-    UNSTATED: ClassVar[dict[str, Any]] = {"edition": 1, "products": False, "aim": "accuracy", "careful": False, "nearer": False}
+    # Versions 0.2.0 and 0.3.0 had no such options, 0.4.0 was not careful, 0.5.0 no nearer and not wary.
+    UNSTATED: ClassVar[dict[str, Any]] = {"edition": 1, "products": False, "aim": "accuracy"}
+    UNSTATED |= {"careful": False, "nearer": False, "wary": False}
     name: ClassVar[str] = "additive"
 
     def __post_init__(self) -> None:
-        line = self.line
-        for label in ("kinds", "gaps"):
-            object.__setattr__(self, label, getattr(line, label))
+        for label in ("kinds", "gaps", "wary"):
+            object.__setattr__(self, label, getattr(self.line, label))
         self.check_curved()
 
     @property
     def line(self) -> ScaledGradient:
         """The method without curves."""
         shared = (self.kinds, self.clip_factor, self.horizon, self.start, self.max_weight, self.gaps, self.edition, self.aim)
-        return ScaledGradient(*shared)
+        return ScaledGradient(*shared, self.wary)
 
     def missing(self, problem: Problem, target: Target) -> list[str]:
         return scaling_needs(problem, target) + unmet({

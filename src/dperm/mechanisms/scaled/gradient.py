@@ -79,6 +79,9 @@ class ScaledGradient(ScaledMethod):
         Of the rule; records that state none were made by the first.
     aim : {"accuracy", "probabilities"}
         What a classifier is asked for: its clip and horizon follow (`aims.py`).
+    wary : bool
+        Private ranges keep the rows that noise may hide (`terms/ranges.py`); False, as in versions up to 0.5.0 and wherever no
+        column is "private", is bolder.
 
     Examples
     --------
@@ -94,13 +97,15 @@ class ScaledGradient(ScaledMethod):
     gaps: tuple[int, ...] = ()
     edition: int = centre_rule.EDITION
     aim: str = "accuracy"
+    wary: bool = True
 
     name: ClassVar[str] = "scaled-gradient"
-    UNSTATED: ClassVar[dict[str, Any]] = {"gaps": (), "edition": 1, "aim": "accuracy"}  # version 0.1.0 had no such options
+    UNSTATED: ClassVar[dict[str, Any]] = {"gaps": (), "edition": 1, "aim": "accuracy", "wary": False}  # 0.1.0 had none of them
     last: ClassVar[str] = "descent"
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        object.__setattr__(self, "wary", bool(self.wary) and "private" in self.kinds)
         check_aim(self.aim)
         check_options(self, among={"start": ("zero", "rate")})
 
@@ -237,14 +242,12 @@ def features_of(problem: Problem, scaled: Settings) -> Features:
 
 def known_bounds(plan: Plan, kinds: tuple[str, ...]) -> Asking[dict[str, object]]:
     """Release the ranges of private columns, and see the rows through them from then on; nothing to do without such columns."""
-    columns, budget = private_columns(kinds), budget_of(plan)
+    columns = private_columns(kinds)
     if not columns:
         return {}
     released: dict[str, Any] = {"octaves": (yield Sum("octaves", OctaveHistogram(columns)))}
-    low, high = private_ranges(plan.shape, plan.target, kinds, budget, released)
-    released["cells"] = yield Sum("cells", CellHistogram(columns, low, high))
-    low, high = private_ranges(plan.shape, plan.target, kinds, budget, released)
-    yield See(Recoding(columns, low, high))
+    released["cells"] = yield Sum("cells", CellHistogram(columns, *private_ranges(plan, kinds, released)))
+    yield See(Recoding(columns, *private_ranges(plan, kinds, released)))
     return released
 
 
@@ -252,7 +255,7 @@ def bounds_settings(plan: Plan, kinds: tuple[str, ...], released: Mapping[str, A
     """What was found for private columns, for the record and for encoding new rows."""
     if not private_columns(kinds):
         return {}
-    low, high = private_ranges(plan.shape, plan.target, kinds, budget_of(plan), released)
+    low, high = private_ranges(plan, kinds, released)
     return {"low": low, "high": high}
 
 
@@ -333,13 +336,12 @@ def centred_releases(
     return released, centred, rule.centred_radius(problem, shape, released)
 
 
-def private_ranges(
-    shape: Shape, target: Target, kinds: Sequence[str], budget: Mapping[str, float], released: Mapping[str, Any]
-) -> tuple[Vector, Vector]:
-    """(low, high) of the private columns, coarse after the first histogram and tight after the second."""
-    columns = len(private_columns(kinds))
-    unit = RELEASE_SLACK * math.sqrt(kappa(target.relation) * columns) * target.rows_per_person
-    low, high = coarse_ranges(np.asarray(released["octaves"]), unit / budget["octaves"], shape.n)
+def private_ranges(plan: Plan, kinds: Sequence[str], released: Mapping[str, Any]) -> tuple[Vector, Vector]:
+    """(low, high) of the private columns, coarse after the first histogram and tight after the second, by the rule that the plan
+    states. All but the counts is public, the deviation of their noise too."""
+    n, target, budget, wary = plan.shape.n, plan.target, budget_of(plan), bool(plan.options.get("wary"))
+    unit = RELEASE_SLACK * math.sqrt(kappa(target.relation) * len(private_columns(kinds))) * target.rows_per_person
+    low, high = coarse_ranges(np.asarray(released["octaves"]), unit / budget["octaves"], n, wary)
     if "cells" not in released:
         return low, high
-    return tight_ranges(np.asarray(released["cells"]), low, high, unit / budget["cells"], shape.n)
+    return tight_ranges(np.asarray(released["cells"]), low, high, unit / budget["cells"], n, wary)

@@ -73,6 +73,7 @@ class ScaledInference:
                  version 0.2.0 fitted
     shrunk       predict with the estimate drawn in by the part of it that is privacy noise; False, as in versions up to 0.4.0,
                  predicts with the estimate that intervals are centred at
+    wary         as in `ScaledGradient`
 
     **Guarantee**: μ(ε, δ)-GDP in stages, for the target's relation.
 
@@ -89,15 +90,17 @@ class ScaledInference:
     importance: bool = False
     summed: bool = False
     shrunk: bool = True
+    wary: bool = True
 
     name: ClassVar[str] = "scaled-inference"
     # Earlier versions had no such options.
-    UNSTATED: ClassVar[dict[str, Any]] = {"whitened": False, "importance": False, "summed": False, "shrunk": False}
+    UNSTATED: ClassVar[dict[str, Any]] = dict.fromkeys(("whitened", "importance", "summed", "shrunk", "wary"), False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kinds", tuple(self.kinds))
         object.__setattr__(self, "groups", tuple(int(group) for group in self.groups))
         rule.check_kinds(self.kinds)
+        object.__setattr__(self, "wary", bool(self.wary) and "private" in self.kinds)
         object.__setattr__(self, "gaps", gaps_rule.check_gaps(self.gaps))
         for label in ("clip_factor", "max_weight"):
             value = getattr(self, label)

@@ -60,6 +60,7 @@ class ScaledObjective(ScaledMethod):
     most_rows    under add-remove, a public bound on the number of rows (rows beyond it do not count); "nominal": the nominal n
     gaps         columns whose missing cells take the released centre; their present cells are counted
     edition      of the rule: 3, 2 (the same here), or 1, which is what records without it mean
+    wary         as in `ScaledGradient`
 
     **Guarantee**: (ε, δ) for the target's relation: Gaussian statistics beside one objective event.
 
@@ -72,12 +73,15 @@ class ScaledObjective(ScaledMethod):
     most_rows: int | str | None = None
     gaps: tuple[int, ...] = ()
     edition: int = centre_rule.EDITION
+    wary: bool = True
 
     name: ClassVar[str] = "scaled-objective"
-    UNSTATED: ClassVar[Mapping[str, Any]] = {"most_rows": "nominal", "gaps": (), "edition": 1}  # version 0.1.0 had none of them
+    # Version 0.1.0 had none of them.
+    UNSTATED: ClassVar[Mapping[str, Any]] = {"most_rows": "nominal", "gaps": (), "edition": 1, "wary": False}
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        object.__setattr__(self, "wary", bool(self.wary) and "private" in self.kinds)
         checked_most_rows(self.most_rows)
 
     def missing(self, problem: Problem, target: Target) -> list[str]:
