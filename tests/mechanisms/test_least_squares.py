@@ -16,7 +16,7 @@ from dperm.privacy import RELATIONS, gaussian_mu, kappa
 from dperm.problem import DataBounds, Interval, LogisticLoss, MultinomialLoss, Problem, Ridge
 from dperm.release.driver import watching
 from dperm.walk.fitting import plan
-from measured_noise import shows_when_halved
+from measured_noise import spread_when_halved
 
 K, D = 3, 6
 
@@ -90,7 +90,8 @@ def test_no_path_spends_more_than_was_booked_and_halved_noise_would(relation: st
 
 def test_halved_noise_shows_in_the_sums(monkeypatch: pytest.MonkeyPatch) -> None:
     X, y = embeddings()
-    shows_when_halved(monkeypatch, lambda: model(random_state=None).fit(X, y), times=40)
+    for factor, spread, error in spread_when_halved(monkeypatch, lambda: model(random_state=None).fit(X, y), times=40):
+        assert spread == pytest.approx(factor, abs=error)
 
 
 def test_without_noise_it_is_least_squares_on_class_indicators() -> None:

@@ -24,7 +24,7 @@ from dperm.terms.affine import Features
 from dperm.terms.heads import Turning
 from dperm.terms.moments import CentredMoments, svec
 from dperm.walk.fitting import plan
-from measured_noise import shows_when_halved
+from measured_noise import spread_when_halved
 
 K, D = 3, 6
 
@@ -129,7 +129,8 @@ def test_no_path_spends_more_than_was_booked_and_halved_noise_would(relation: st
 def test_halved_noise_shows_in_the_sums(monkeypatch: pytest.MonkeyPatch) -> None:
     """That of moments and gradients."""
     X, y = table()
-    shows_when_halved(monkeypatch, lambda: model(random_state=None).fit(X, y), times=10, least=D * K)
+    for factor, spread, error in spread_when_halved(monkeypatch, lambda: model(random_state=None).fit(X, y), times=10, least=D * K):
+        assert spread == pytest.approx(factor, abs=error)
 
 
 def test_rows_are_turned_by_the_stated_matrix_and_coefficients_turn_back() -> None:
