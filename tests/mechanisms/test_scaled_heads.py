@@ -129,7 +129,8 @@ def test_no_path_spends_more_than_was_booked_and_halved_noise_would(relation: st
 def test_halved_noise_shows_in_the_sums(monkeypatch: pytest.MonkeyPatch) -> None:
     """That of moments and gradients."""
     X, y = table()
-    for factor, spread, error in spread_when_halved(monkeypatch, lambda: model(random_state=None).fit(X, y), times=10, least=D * K):
+    found = spread_when_halved(monkeypatch, lambda: model(random_state=None).fit(X, y), times=10, least=D * K)
+    for factor, spread, error in found:
         assert spread == pytest.approx(factor, abs=error)
 
 
