@@ -90,6 +90,16 @@ def test_gridded_rows_are_kept_between_passes_and_not_piled_up():
     assert {len(block.memory) for block in rows.blocks()} == {1}  # the rows on the grid of the last map
 
 
+def test_a_sample_of_no_rows_is_a_sample():
+    """Where the number of rows is protected, a Poisson sample of none may not fail: one row more would not."""
+    empty = DaskRows(da.zeros((0, D)), da.zeros(0)).bounded(BOUNDS)
+    assert not empty.sum(SampledTerm(term(), 0.4, 5, 2), STEP).any()
+    options = {"epsilon": 1.0, "delta": 1e-5, "bounds": (-1, 1), "classes": [-1, 1], "relation": "add-remove", "nominal_n": 99}
+    for rows in (DaskRows(da.zeros((0, D)), da.zeros(0)), DaskRows(da.zeros((1, D)), da.ones(1))):
+        model = dperm.LogisticRegression(**options, method=Gradient(sampling_rate=0.5, steps=2)).fit(rows)
+        assert model.certificate_.verify()
+
+
 def test_lazy_chunks_of_unknown_length():
     X, y, _ = draw()
     lazy = da.from_array(np.column_stack([X, y]), (5000, -1))

@@ -143,6 +143,20 @@ def test_declared_encoding_is_the_rule_of_memory(generator):
         assert device.certificate_.verify(allow_seeded=True)
 
 
+@pytest.mark.parametrize("kind", [torch.float32, torch.float64])
+def test_private_bounds_are_found_as_in_memory(kind, generator):
+    """Columns without declared bounds go through the same public scale; without it every cell above 1/2 was one value."""
+    X = torch.from_numpy(generator.normal((50.0, -2.0, 0.1), (20.0, 1.0, 3.0), (20_000, 3))).to(kind)
+    X[3, 0], X[4, 1] = np.nan, np.inf
+    y = (X[:, 0] + X[:, 1] > 48).to(torch.int64)
+    options = {"epsilon": 8.0, "delta": 1e-6, "bounds": "private", "classes": [0, 1], "random_state": 1}
+    memory = dperm.LogisticRegression(**options).fit(X.numpy(), y.numpy())
+    for arguments in ((X, y), (DeviceRows(X, y, host=False),)):
+        device = dperm.LogisticRegression(**options).fit(*arguments)
+        np.testing.assert_allclose(device.coef_, memory.coef_, rtol=1e-3, atol=1e-5)
+        assert device.score(X.numpy(), y.numpy()) > 0.9 and device.certificate_.verify(allow_seeded=True)
+
+
 def test_given_weights_stay_under_a_rule(generator):
     X, y, _ = draw(LogisticLoss(), generator)
     weight = generator.integers(0, 3, N).astype(float)
@@ -162,13 +176,14 @@ def test_bad_arrays_are_named():
 
 
 @pytest.mark.parametrize("kind", [torch.float32, torch.float64])
-@pytest.mark.parametrize("method", ["auto", "gradient", "statistics"])
-def test_no_rows_are_fitted_where_n_is_protected(kind, method):
+@pytest.mark.parametrize("method", ["auto", "gradient", "statistics", dperm.Gradient(steps=2, sampling_rate=0.5)])
+@pytest.mark.parametrize("host", [True, False])
+def test_no_rows_are_fitted_where_n_is_protected(kind, method, host):
     """One row and none are neighbours under add-remove: an error would tell them apart."""
     options = {"bounds": (0, 1), "y_bounds": (0, 1), "relation": "add-remove", "nominal_n": 100, "random_state": 0}
     for rows in (0, 1):
         X, y = torch.full((rows, 2), 0.5, dtype=kind), torch.full((rows,), 0.5, dtype=kind)
-        device = dperm.LinearRegression(1.0, method=method, **options).fit(DeviceRows(X, y))
+        device = dperm.LinearRegression(1.0, method=method, **options).fit(DeviceRows(X, y, host=host))
         memory = dperm.LinearRegression(1.0, method=method, **options).fit(X.numpy(), y.numpy())
         np.testing.assert_allclose(device.coef_, memory.coef_, atol=1e-4)
 

@@ -75,6 +75,13 @@ def test_any_partitions_give_the_bits_of_memory(frame, file, partitions):
         assert spark_rows.sum(one, STEP).tobytes() == arrow.sum(one, STEP).tobytes()
 
 
+def test_totals_of_many_tasks_are_added_by_executors_first(frame, file, monkeypatch):
+    monkeypatch.setattr("dperm.rows.spark.FEW_TASKS", 4)
+    rows = dperm.SparkRows(frame.repartition(9), SCHEMA).bounded(BOUNDS)
+    assert rows.ready().tasks == 9
+    assert rows.sum(term(), STEP).tobytes() == ArrowRows(file, SCHEMA).bounded(BOUNDS).sum(term(), STEP).tobytes()
+
+
 def test_shapes_of_a_schema_give_the_bits_of_memory(frame, file):
     """Hats and steps are read cell by cell, missing cells included: partitions change nothing."""
     spec = SCHEMA.spec()
@@ -292,6 +299,8 @@ def test_a_table_without_rows_looks_like_any_other_where_their_number_is_protect
     options = {"epsilon": 1.0, "schema": SCHEMA, "relation": "add-remove", "nominal_n": 1000, "random_state": 1}
     none = dperm.LogisticRegression(**options, method=dperm.Gradient(steps=2)).fit(frame.limit(0))
     assert np.isfinite(none.coef_).all()
+    sampled = dperm.LogisticRegression(**options, delta=1e-5, method=dperm.Gradient(steps=2, sampling_rate=0.5))
+    assert np.isfinite(sampled.fit(dperm.SparkRows(frame.limit(0), SCHEMA, row_id="content")).coef_).all()
 
 
 def test_tables_that_change_between_passes_are_refused(spark, frame, ledger):

@@ -28,7 +28,7 @@ from dperm.problem import DataBounds, Interval, Problem, SquaredLoss
 from dperm.release.plan import Shape, Target
 from dperm.rows import ArrowRows, DeviceRows, MemoryRows
 from dperm.rows.base import Block
-from dperm.rows.gaps import Filling
+from dperm.rows.recoded import Filling
 from dperm.tables.encoding import Encoding
 from dperm.tables.gaps import GAP, is_gap, with_gaps_stored
 from dperm.tables.schema import Schema
@@ -128,7 +128,7 @@ def test_blocks_without_missing_cells_are_not_copied():
 def settings_for(released, n, gaps=(0,)):
     problem = Problem(SquaredLoss(), data=DataBounds(1.0, Interval(-1, 1), 1.0))
     shape, target = Shape(n, 2), Target.declare(epsilon=1.0, n=n, relation="zero-out")
-    budget = rule.shares(problem, shape, target, ("numeric",) * 2, "descent", gaps=gaps)
+    budget = rule.shares(problem, shape, target, ("numeric",) * 2, gaps=gaps)
     return rule.centre(rule.Public(problem, shape, target, ("numeric",) * 2, budget, gaps), released), budget
 
 

@@ -13,11 +13,11 @@ from dperm.rows.base import BLOCK_ROWS, Block, Rows, Term, sum_step
 from dperm.rows.memory import MemoryRows
 
 if TYPE_CHECKING:
-    from dperm.rows.arrow import ArrowRows
-    from dperm.rows.dask import DaskRows
-    from dperm.rows.device import DeviceRows
-    from dperm.rows.spark import SparkRows
-    from dperm.rows.streams import rows_from
+    from dperm.rows.arrow import ArrowRows as ArrowRows
+    from dperm.rows.dask import DaskRows as DaskRows
+    from dperm.rows.device import DeviceRows as DeviceRows
+    from dperm.rows.spark import SparkRows as SparkRows
+    from dperm.rows.streams import rows_from as rows_from
 
 _ENGINES = {
     "ArrowRows": "dperm.rows.arrow",
@@ -27,19 +27,7 @@ _ENGINES = {
     "rows_from": "dperm.rows.streams",
 }
 
-__all__ = [
-    "BLOCK_ROWS",
-    "ArrowRows",
-    "Block",
-    "DaskRows",
-    "DeviceRows",
-    "MemoryRows",
-    "Rows",
-    "SparkRows",
-    "Term",
-    "rows_from",
-    "sum_step",
-]
+__all__ = ["BLOCK_ROWS", "Block", "MemoryRows", "Rows", "Term", "sum_step", *_ENGINES]
 
 
 def __getattr__(name: str) -> object:

@@ -21,12 +21,11 @@ from numpy.typing import NDArray
 
 from dperm.problem import DataBounds, FeatureMap
 from dperm.rows.arrow_cache import Blocks, EncodedCache, Piece
-from dperm.rows.base import BLOCK_ROWS, Block, Copied, Term, real_sum, total_counts
-from dperm.rows.labelled import LabelRule, Labels, rule_of_schema
+from dperm.rows.base import BLOCK_ROWS, Block, Copied, Term, one_blas_thread, real_sum, total_counts
+from dperm.rows.labelled import LabelRule, Labels, rule_of_schema, target_cells
 from dperm.rows.memory import cut_block
 from dperm.tables.files import Files, readable
 from dperm.tables.schema import Schema
-from dperm.tables.tables import cells
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -187,13 +186,10 @@ class ArrowRows(Copied):
         import pyarrow as pa
 
         table = pa.Table.from_batches(batches)
-        target = cells(table, self.labels.target.column)
-        return self.schema.encoded(table).astype(self.dtype, copy=False), self.labels.cells(target)
+        return self.schema.encoded(table).astype(self.dtype, copy=False), target_cells(self.schema, table)
 
     def _read_ahead(self) -> int:
         """How many batches may be decoded ahead, within half of the budget; the other half holds blocks being summed."""
-        from dperm.rows.base import one_blas_thread
-
         with one_blas_thread() as threads:
             block = BLOCK_ROWS * self.encoding.d * 8 * 4 * threads
         batch = BLOCK_ROWS * 16 * (len(self.columns) + 1)

@@ -12,12 +12,10 @@ Why no number of rows overflows. A nominal n may be far below the true one, and 
 one row move the sum by everything there is. A block's count of grid steps is a whole number that float64 (or int64) holds
 exactly. It is cut into two limbs, count = high·2³² + low with 0 ≤ low < 2³², each of which int64 holds, and limbs add with a
 carry (`add_limbs`). A block of pairs is at most 2⁶², a float block at most 2⁶⁵, so `high` is below 2³³ per block and below 2⁶³
-for 2³⁰ blocks: 8.8·10¹² rows, more than any engine holds. A float block that breaks the bound of its own term saturates at ±2⁷⁰
-steps, which is 1-Lipschitz in every entry.
+for 2³⁰ blocks: 8.8·10¹² rows. A float block that breaks its term's bound saturates at ±2⁷⁰ steps, 1-Lipschitz in every entry.
 
 **Sensitivity.** A sum of pairs moves by what its term declares: the term clips the left factor against the exact norm of the
-right one. Turning the total back into one float64 rounds it once, by 2⁻⁵³ of itself: 10⁻⁶ of the row bound at n = 10¹⁰, and 10⁻¹⁰
-at 10⁶.
+right one. Turning the total back into one float64 rounds it once, by 2⁻⁵³ of itself: 10⁻⁶ of the row bound at n = 10¹⁰.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ import threading
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 import numpy as np
@@ -153,6 +151,20 @@ class Thinned(TermView):
         return Block(block.X, block.y, weight, block.start, block.memory)
 
 
+class ArrayRows:
+    """Rows that lie in one array or matrix."""
+
+    X: Any
+
+    @property
+    def n(self) -> int:
+        return int(self.X.shape[0])
+
+    @property
+    def d(self) -> int:
+        return int(self.X.shape[1])
+
+
 class Copied:
     """Rows of which others are copies with some changes: nothing that is read or made is read or made again."""
 
@@ -167,6 +179,10 @@ class RowsView:
     """Other rows, seen in another way; a subclass says how."""
 
     rows: Rows
+
+    def bounded(self, data: DataBounds, feature_map: FeatureMap | None = None) -> Self:
+        """The same view of the rows clipped into the declared bounds."""
+        return replace(self, rows=self.rows.bounded(data, feature_map))
 
     @property
     def n(self) -> int:

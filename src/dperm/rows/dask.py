@@ -159,7 +159,7 @@ class DaskRows(Copied):
         shared = dask.delayed(term, traverse=False)
         counts = [dask.delayed(part_counts, pure=False)(part, shared, step) for part in self.parts()]
         if not counts:
-            return real_sum(term, block_counts(term, self.cut.empty(self.d), step), step)
+            return real_sum(term, block_counts(term, self.cut.empty(self.d, 0), step), step)
         while len(counts) > 1:
             branches = [counts[first : first + BRANCHES] for first in range(0, len(counts), BRANCHES)]
             counts = [dask.delayed(added, pure=False)(branch) for branch in branches]

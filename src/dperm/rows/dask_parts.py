@@ -36,10 +36,11 @@ def partitions_of(
 
     join = dask.delayed(lambda *parts: parts, pure=False)
     if hasattr(X, "columns"):
-        labels = [None] * X.npartitions if y is None else y.to_delayed()
+        with quiet(WHERE):  # Dask converts text as soon as it is asked
+            parts, labels = X.to_delayed(), [None] * X.npartitions if y is None else y.to_delayed()
         if len(labels) != X.npartitions or weight is not None:
             raise ValueError("Expected y with the partitions of X, and no weights, found something else. Use one dataframe.")
-        partitions = [join(rows, part, None) for rows, part in zip(X.to_delayed(), labels)]
+        partitions = [join(rows, part, None) for rows, part in zip(parts, labels)]
         return partitions, [int(count) for count in compute(X.map_partitions(len))]
     import dask.array as da
 

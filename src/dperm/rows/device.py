@@ -20,14 +20,15 @@ from numpy.typing import NDArray
 from dperm.problem import DataBounds, FeatureMap
 from dperm.problem.arrays import Array, namespace
 from dperm.problem.arrays import device as array_device
-from dperm.rows.base import BLOCK_ROWS, Block, Copied, Term, Thinned, add_limbs, from_counts, real_sum, total_counts
+from dperm.rows.base import BLOCK_ROWS, ArrayRows, Block, Copied, Term, Thinned, add_limbs, from_counts, real_sum, total_counts
 from dperm.rows.device_products import DeviceTerm, has_kernel, has_pairs, is_torch, product_counts
 from dperm.rows.device_sums import CHUNK_ENTRIES, clipped_rows, device_labels, filled_entries
-from dperm.rows.gaps import Filling
 from dperm.rows.labelled import LabelRule
 from dperm.rows.memory import MemoryRows, cut_block, numeric, tame
+from dperm.rows.recoded import Filling
 from dperm.tables.cells import column
 from dperm.tables.gaps import GAP
+from dperm.tables.scale import on_scale
 
 if TYPE_CHECKING:
     import torch
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 PRODUCT_BYTES = 1 << 28
 
 
-class DeviceRows(Copied):
+class DeviceRows(ArrayRows, Copied):
     """X (n × d), y and optional weights as arrays of one library on one device.
 
     With `device="cuda"` and X on the host, X stays there and streams through pinned buffers on every pass: for data larger than
@@ -97,14 +98,6 @@ class DeviceRows(Copied):
         self.memory: dict[str, Any] = {}  # what a term's kernel keeps of these rows between sums
 
     @property
-    def n(self) -> int:
-        return int(self.X.shape[0])
-
-    @property
-    def d(self) -> int:
-        return int(self.X.shape[1])
-
-    @property
     def streams(self) -> bool:
         """X waits on the host and goes to the GPU piece by piece."""
         return str(array_device(self.X)) == "cpu" and str(self.device) != "cpu"
@@ -128,7 +121,8 @@ class DeviceRows(Copied):
         return self._copy(y=np.asarray(labels), weight=np.prod(weights, axis=0) if weights else None)
 
     def bounded(self, data: DataBounds, feature_map: FeatureMap | None = None) -> DeviceRows | MemoryRows:
-        if self.host and str(self.device) == "cpu":
+        # A table without rows has a block on the host: where their number is protected, nobody may learn that there are none.
+        if self.n == 0 or (self.host and str(self.device) == "cpu"):
             weight = None if self.weight is None else to_host(self.weight)
             return MemoryRows(to_host(self.X), to_host(self.y), weight).bounded(data, feature_map)
         rows = self._copy(data=data, feature_map=feature_map)
@@ -149,14 +143,9 @@ class DeviceRows(Copied):
         with enough_memory():
             return self._copy(X=filled_entries(self.X, values), fill=values)
 
-    def computes(self, term: Term) -> bool:
-        """Whether a term is summed on the device; the others see blocks on the host."""
-        inner = term.term if isinstance(term, Thinned) else term
-        return self.data is not None and self.feature_map is None and has_pairs(inner)
-
     def sum(self, term: Term, step: float) -> NDArray[np.float64]:
         inner = term.term if isinstance(term, Thinned) else term
-        if not self.computes(term) or not has_pairs(inner):
+        if self.data is None or self.feature_map is not None or not has_pairs(inner):  # such terms see blocks on the host
             return real_sum(term, total_counts(self.host_blocks(), term, step), step)
         weight = self.weight
         if isinstance(term, Thinned):
@@ -221,11 +210,10 @@ class DeviceRows(Copied):
             if self.streams and self._encode is not None:
                 X = self._encode(X)
             kept = None if weight is None else np.asarray(weight[part], dtype=np.float64)
-            if self.fill is None:
-                return cut_block(to_host(X), y[part], kept, start, self.data, self.feature_map)
             # Bounds come first, then the filling: rows on the GPU are bounded already, those that stream are not yet.
-            found = cut_block(to_host(X), y[part], kept, start, self.data if self.streams else None, self.feature_map)
-            return Filling(self.fill).block(found)
+            data = self.data if self.fill is None or self.streams else None
+            found = cut_block(to_host(X), y[part], kept, start, data, self.feature_map)
+            return found if self.fill is None else Filling(self.fill).block(found)
 
         return (partial(block, start) for start in range(0, self.n, BLOCK_ROWS))
 
@@ -273,11 +261,13 @@ def to_host(array: object) -> np.ndarray:
 def transform_rows(encoding: Encoding, X: Array) -> Array:
     """`Encoding.transform` on any device, in the dtype of X, row by row.
 
-    The same rule: what is not finite becomes `missing`, or the mark of a missing cell where the column's rule says so; entries
-    are clipped to the bounds, the row to x_norm, then shifted and scaled.
+    The same rule: what is not finite becomes `missing`, or the mark of a missing cell where the column's rule says so; columns
+    that wait for private bounds are put on their public scale; entries are clipped to the bounds, the row to x_norm, then shifted
+    and scaled.
     """
     xp = namespace(X)
-    if not xp.isdtype(X.dtype, "real floating"):
+    private = encoding.where("private")
+    if bool(private.any()) or not xp.isdtype(X.dtype, "real floating"):  # a logarithm keeps every digit, as in memory
         X = xp.astype(X, xp.float64)
     size = max(CHUNK_ENTRIES // X.shape[1], 1)
     if X.shape[0] > size:  # temporaries stay small
@@ -291,6 +281,8 @@ def transform_rows(encoding: Encoding, X: Array) -> Array:
 
     known = xp.isfinite(X)
     X = xp.where(known, X, vector(encoding.missing))
+    if bool(private.any()):
+        X = xp.where(xp.asarray(private, device=array_device(X)), on_scale(X), X)
     if bool(np.any(~encoding.where("free"))):
         X = xp.minimum(xp.maximum(X, vector(encoding.low)), vector(encoding.high))
     gap = ~known & xp.asarray(encoding.gap_columns, device=array_device(X))

@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dperm.problem import DataBounds, FeatureMap
-from dperm.rows.base import Block, Term
+from dperm.rows.base import ArrayRows, Block, Term
 from dperm.rows.device import enough_memory
 from dperm.rows.device_products import is_torch
+from dperm.rows.mapped import MappedFiles
 from dperm.rows.memory import MemoryRows, tame
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ class EmbeddingRows(MemoryRows):
         if not (isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "fiub"):
             raise ValueError("Expected embeddings as a matrix of numbers with one row per record, found something else.")
         self.X: np.ndarray = X
+        self._files = MappedFiles.of(X, y, weight)
         self.weight = None if self.weight is None else tame(self.weight)
 
     def bounded(self, data: DataBounds, feature_map: FeatureMap | None = None) -> EmbeddingRows:
@@ -46,7 +48,7 @@ class EmbeddingRows(MemoryRows):
         return Block(self.X[part], self.y[part], None if self.weight is None else self.weight[part], part.start)
 
 
-class EmbeddingTensors:
+class EmbeddingTensors(ArrayRows):
     """X (n × d) as a torch tensor on a device, or as an array on the host of which pieces travel there; y and weights beside it.
 
     Sums are left on the device. A term says itself how they are taken (`tensor_sum`).
@@ -56,17 +58,9 @@ class EmbeddingTensors:
         import torch
 
         checked = EmbeddingRows(np.empty((len(X), 1)), y, weight)  # checks of y and weight
-        self.X, self.device = X, torch.device(device)
+        self.X, self.device, self._files = X, torch.device(device), MappedFiles.of(X)
         self.y = torch.as_tensor(class_numbers(checked.y), device=self.device)
         self.weight = None if checked.weight is None else torch.as_tensor(checked.weight, device=self.device)
-
-    @property
-    def n(self) -> int:
-        return int(self.X.shape[0])
-
-    @property
-    def d(self) -> int:
-        return int(self.X.shape[1])
 
     def bounded(self, data: DataBounds, feature_map: FeatureMap | None = None) -> EmbeddingTensors:
         """The same rows: labels are class numbers already, and one outside them has no weight."""
@@ -86,7 +80,9 @@ class EmbeddingTensors:
 
     def sum(self, term: Term, step: float) -> Tensor:
         with enough_memory():
-            return tensor_sum(term, self)
+            found = tensor_sum(term, self)
+        self._files.check()
+        return found
 
 
 def class_numbers(y: ArrayLike) -> NDArray[np.int32]:

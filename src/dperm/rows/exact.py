@@ -8,12 +8,16 @@ Sparse factors are int64, where |a_i·b_ij| ≤ 2⁴⁹ leaves room for the same
 (`dperm.rows.base`). So what a row adds is a function of that row alone, wherever it stands and whichever thread, partition or
 worker adds it.
 
+Dense rows are kept in float32, which holds their whole numbers in half the bytes, and multiplied in float64: by compiled loops
+where they are loaded (`dperm.rows.compiled`), otherwise by BLAS after a block has been widened. Both are the same exact sums.
+
 Elementwise functions (`exp`) run on contiguous blocks, because on a strided view their last bit may differ; that bits agree
 between engines is claimed for one build of these functions.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -22,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dperm.problem.arrays import Matrix, is_sparse
+from dperm.rows.compiled import LOADER
 
 if TYPE_CHECKING:
     from scipy import sparse
@@ -32,12 +37,12 @@ if TYPE_CHECKING:
 MOST_PRODUCT = 2.0**40
 MOST_SPARSE_PRODUCT = 2.0**49
 # BLAS has kernels for small matrices that are up to three times as fast on tall ones of few columns, taken in runs of rows.
-FEW_COLUMNS, RUN = 32, 128
+FEW_COLUMNS, RUN, SHORT_RUN = 32, 128, 64
 
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """Whole numbers: `left` is (rows,) or (rows, K) in float64; `right` is (rows, p), dense in float64 or CSR in int64.
+    """Whole numbers: `left` is (rows,) or (rows, K) in float64; `right` is (rows, p): dense, float64 or float32, or CSR in int64.
 
     None on the right is a column of ones.
     """
@@ -53,6 +58,11 @@ def product(pair: Pair) -> np.ndarray:
         return (left if len(left) == 1 else np.asarray(left.sum(axis=0))).reshape(-1)
     if is_sparse(right):
         return np.asarray((transposed(right) @ left.astype(np.int64, copy=False)).T).reshape(-1)
+    if right.dtype == np.float32:
+        kernels = LOADER.worth(right.size) if left.ndim == 1 else None
+        if kernels is not None:
+            return kernels.pulled(np.ascontiguousarray(left), np.ascontiguousarray(right))
+        right = widened(right)
     if left.ndim == 1 or left.shape[1] > FEW_COLUMNS:
         return np.asarray(np.dot(left.T, right)).reshape(-1)  # `@` lets no other thread in where the result has few entries
     return in_runs(left, right).reshape(-1)
@@ -64,6 +74,46 @@ def in_runs(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     whole = count * RUN
     runs = (part[:whole].reshape(count, RUN, part.shape[1]) for part in (left, right))
     return np.asarray((next(runs).transpose(0, 2, 1) @ next(runs)).sum(axis=0) + left[whole:].T @ right[whole:])
+
+
+def margins(rows: NDArray[np.float32], weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """rows @ weights for one or several columns of weights, whole numbers whose products in a row add up to at most 2⁵³."""
+    kernels = LOADER.worth(rows.size) if weights.ndim == 1 else None
+    if kernels is not None:
+        return kernels.margins(np.ascontiguousarray(rows), np.ascontiguousarray(weights))
+    return tall_product(widened(rows), weights)
+
+
+def tall_product(X: Matrix, weights: np.ndarray) -> np.ndarray:
+    """X @ weights. A few columns of weights go through BLAS in runs of 64 rows: its kernels for small matrices are up to four
+    times as fast as those for a tall one, which are made for many columns."""
+    if is_sparse(X) or weights.ndim == 1 or weights.shape[1] > FEW_COLUMNS:
+        return np.asarray(X @ weights)
+    count, (d, columns) = len(X) // SHORT_RUN, weights.shape
+    whole, products = count * SHORT_RUN, np.empty((len(X), columns), dtype=X.dtype)
+    np.matmul(X[:whole].reshape(count, SHORT_RUN, d), weights, out=products[:whole].reshape(count, SHORT_RUN, columns))
+    np.matmul(X[whole:], weights, out=products[whole:])
+    return products
+
+
+class _Scratch(threading.local):
+    """Where a block's rows are widened to float64: once for margins and product together, in memory that is used again."""
+
+    owner: object = None
+    room: NDArray[np.float64] = np.empty(0)
+
+
+_SCRATCH = _Scratch()
+
+
+def widened(rows: NDArray[np.float32]) -> NDArray[np.float64]:
+    """The rows in float64, valid until this thread widens another block."""
+    if _SCRATCH.owner is not rows:
+        if _SCRATCH.room.size < rows.size:
+            _SCRATCH.room = np.empty(rows.size)
+        np.copyto(_SCRATCH.room[: rows.size].reshape(rows.shape), rows)
+        _SCRATCH.owner = rows
+    return np.asarray(_SCRATCH.room[: rows.size].reshape(rows.shape))
 
 
 def products(pairs: Sequence[Pair]) -> np.ndarray:

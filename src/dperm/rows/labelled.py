@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,10 @@ from numpy.typing import NDArray
 from dperm.problem.arrays import Vector
 from dperm.tables.cells import codes, numbers
 from dperm.tables.schema import Schema
+from dperm.tables.tables import cells
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 # y → (labels, weights or None, anything else): `PrivateEstimator._labels`, or a function like it.
 LabelRule = Callable[..., tuple[Any, ...]]
@@ -41,6 +45,13 @@ def labelled_by(rule: LabelRule, y: object, weight: Vector | None) -> tuple[np.n
     return labels, known if weight is None else weight if known is None else known * weight
 
 
+def target_cells(schema: Schema, table: pa.Table) -> NDArray[np.float64]:
+    """The target's cells as float64, by the schema's rules for cells: what `Labels` reads."""
+    target = schema.declared_target
+    column = cells(table, target.column)
+    return numbers(column) if target.type != "classes" else codes(column, target.classes or ()).astype(np.float64)
+
+
 class Labels:
     """Target cells → (labels, weights). Cells travel as float64: a class's position (-1: none of them), or the number itself.
 
@@ -48,13 +59,10 @@ class Labels:
     """
 
     def __init__(self, schema: Schema, rule: LabelRule) -> None:
-        self.target = schema.declared_target
-        self.schema = schema
-        self.rule = rule
+        self.target, self.rule = schema.declared_target, rule
         self.table: tuple[np.ndarray, NDArray[np.float64]] | None = None
         if self.target.type == "classes":
-            values = np.array([*(self.target.classes or ()), None], dtype=object)
-            self.table = self._applied(values)
+            self.table = self._applied(np.array([*(self.target.classes or ()), None], dtype=object))
 
     def _applied(self, y: NDArray[np.float64]) -> tuple[np.ndarray, NDArray[np.float64]]:
         labels, weight = self.rule(y)[:2]
@@ -66,9 +74,3 @@ class Labels:
         known = (cells >= 0) & (cells < len(self.table[0]) - 1)  # a cache that somebody spoilt holds anything
         position = np.where(known, cells, -1.0).astype(np.int64)
         return self.table[0][position], self.table[1][position]
-
-    def cells(self, column: object) -> NDArray[np.float64]:
-        """A column of target cells (as `tables.cells` gives it) as float64, by the schema's rules for cells."""
-        if self.target.type != "classes":
-            return numbers(column)
-        return codes(column, self.target.classes or ()).astype(np.float64)

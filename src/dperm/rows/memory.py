@@ -13,14 +13,15 @@ from numpy.typing import NDArray
 from dperm.problem import DataBounds, FeatureMap
 from dperm.problem.arrays import Array, Matrix, Vector, is_sparse
 from dperm.problem.bounds import rounding_margin, squares_hold
-from dperm.rows.base import BLOCK_ROWS, Block, Term, real_sum, total_counts
+from dperm.rows.base import BLOCK_ROWS, ArrayRows, Block, Term, real_sum, total_counts
+from dperm.rows.mapped import MappedFiles
 from dperm.tables.cells import column, numbers
 
 # Starting threads for fewer stored numbers costs more than they save. Bits do not depend on it.
 FEW_NUMBERS = 1 << 18
 
 
-class MemoryRows:
+class MemoryRows(ArrayRows):
     """X (n × d, dense or CSR), y and optional row weights.
 
     Blocks are cut and clipped once, on the first pass, and kept; a block that lies inside the bounds as it is stays a view of X,
@@ -72,16 +73,9 @@ class MemoryRows:
         self.data = data
         self.feature_map = feature_map
         self.person = person
+        self._files = MappedFiles.of(self.X, self.y, weight)
         self._edges = block_edges(self.n, person)
         self._blocks: list[Block | None] = [None] * (len(self._edges) - 1)
-
-    @property
-    def n(self) -> int:
-        return int(self.X.shape[0])
-
-    @property
-    def d(self) -> int:
-        return int(self.X.shape[1])
 
     def bounded(self, data: DataBounds, feature_map: FeatureMap | None = None) -> MemoryRows:
         return MemoryRows(self.X, self.y, self.weight, data=data, feature_map=feature_map, person=self.person)
@@ -109,7 +103,9 @@ class MemoryRows:
     def sum(self, term: Term, step: float) -> NDArray[np.float64]:
         makers: Iterator[Callable[[], Block]] = (partial(self.block, number) for number in range(len(self._blocks)))
         stored = self.X.nnz if is_sparse(self.X) else self.X.size
-        return real_sum(term, total_counts(makers, term, step, parallel=stored > FEW_NUMBERS), step)
+        counts = total_counts(makers, term, step, parallel=stored > FEW_NUMBERS)
+        self._files.check()
+        return real_sum(term, counts, step)
 
 
 def block_edges(n: int, person: NDArray[np.int64] | None) -> list[int]:
@@ -158,24 +154,6 @@ def cut_block(
     if feature_map is not None:
         X = feature_map(X)
     return Block(X, np.asarray(labels), None if weight is None else tame(weight), start)
-
-
-def block_makers(
-    X: Matrix,
-    y: np.ndarray,
-    weight: Vector | None,
-    start: int | NDArray[np.void] | None,
-    data: DataBounds | None,
-    feature_map: FeatureMap | None,
-) -> Iterator[Callable[[], Block]]:
-    """Blocks of rows that are encoded already, each cut when it is asked for. `start` is the first row's number, or all keys."""
-
-    def make(first: int) -> Block:
-        part = slice(first, first + BLOCK_ROWS)
-        begin = start + first if isinstance(start, int) else None if start is None else start[part]
-        return cut_block(X[part], y[part], None if weight is None else weight[part], begin, data, feature_map)
-
-    return (partial(make, first) for first in range(0, X.shape[0], BLOCK_ROWS))
 
 
 def tame(weight: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -1,21 +1,23 @@
 """Rows that workers of a cluster make of raw ones, and the blocks that they cut of them: one code for Spark and Dask.
 
-A `Maker` turns raw rows into rows that terms can read, each by itself. A `Cut` gives them their labels and cuts blocks.
+A maker (`Encoded`, or any `TableMaker`) turns raw rows into rows that terms can read, each by itself. A `Cut` gives them their
+labels and cuts blocks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dperm.problem import DataBounds, FeatureMap
-from dperm.rows.base import Block
-from dperm.rows.labelled import LabelRule, Labels, RowRule, labelled_by
-from dperm.rows.memory import block_makers, cut_block
+from dperm.rows.base import BLOCK_ROWS, Block
+from dperm.rows.labelled import LabelRule, Labels, RowRule, labelled_by, target_cells
+from dperm.rows.memory import cut_block
 from dperm.tables.cells import numbers
 from dperm.tables.schema import Schema
 from dperm.tables.tables import cells
@@ -42,10 +44,9 @@ class Recipe:
     dtype: str = "float64"
 
     def __post_init__(self) -> None:
-        if (self.weight is None) != (self.max_weight is None):
-            raise ValueError("Expected weight= and max_weight= together, found one of them. Pass both, or neither.")
-        if (self.person is None) != (self.max_rows_per_person is None):
-            raise ValueError("Expected person= and max_rows_per_person= together, found one of them. Pass both, or neither.")
+        for one, other in (("weight", "max_weight"), ("person", "max_rows_per_person")):
+            if (getattr(self, one) is None) != (getattr(self, other) is None):
+                raise ValueError(f"Expected {one}= and {other}= together, found one of them. Pass both, or neither.")
 
     @property
     def by_content(self) -> bool:
@@ -95,15 +96,12 @@ class RowEncoding(Protocol):
     def packed(self, rows: Any, /) -> Matrix: ...
 
 
-class Maker(Protocol):
-    """A public rule from raw rows to rows that terms can read."""
+class TableMaker(Protocol):
+    """A public rule from raw rows to rows that terms can read. It says which columns it reads, which of them must hold numbers,
+    how many numbers its rows have, and whether terms read these as they are (`raw`), because they bring them into their bounds
+    themselves."""
 
     def __call__(self, table: pa.Table) -> Made: ...
-
-
-class TableMaker(Maker, Protocol):
-    """A maker that says which columns it reads, which of them must hold numbers, how many numbers its rows have, and whether
-    terms read these as they are (`raw`), because they bring them into their bounds themselves."""
 
     @property
     def columns(self) -> tuple[str, ...]: ...
@@ -133,8 +131,7 @@ class Encoded:
         values: np.ndarray
         if recipe.schema is not None:
             X = recipe.schema.encoded(table)
-            labels = Labels(recipe.schema, lambda y: (np.zeros(len(y)), None))
-            values = labels.cells(cells(table, labels.target.column))
+            values = target_cells(recipe.schema, table)
         else:
             X = np.stack([numbers(cells(table, name)) for name in recipe.features], axis=1)
             X = X if self.encoding is None else self.encoding.packed(self.encoding.transform(X))
@@ -167,8 +164,16 @@ class Cut:
             y, weight = labelled_by(self.labels, y, weight)
         elif self.label_type is not None:
             y = y.astype(self.label_type, copy=False)
-        return block_makers(made.X, y, weight, start, self.data, self.feature_map)
 
-    def empty(self, d: int, dtype: str = "float64") -> Block:
-        """A block without rows: where their number is protected, nobody may learn that there are none."""
-        return cut_block(np.zeros((0, d), dtype=dtype), np.zeros(0), None, None, self.data, self.feature_map)
+        def make(first: int) -> Block:
+            part = slice(first, first + BLOCK_ROWS)
+            begin = start + first if isinstance(start, int) else None if start is None else start[part]
+            kept = None if weight is None else weight[part]
+            return cut_block(made.X[part], y[part], kept, begin, self.data, self.feature_map)
+
+        return (partial(make, first) for first in range(0, made.X.shape[0], BLOCK_ROWS))
+
+    def empty(self, d: int, start: int | NDArray[np.void] | None, dtype: str = "float64") -> Block:
+        """A block without rows: where their number is protected, nobody may learn that there are none. `start` is what tells rows
+        apart on this engine: a sample, which asks for it, must not find it missing."""
+        return cut_block(np.zeros((0, d), dtype=dtype), np.zeros(0), None, start, self.data, self.feature_map)

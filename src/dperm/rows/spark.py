@@ -30,10 +30,10 @@ from numpy.typing import NDArray
 from dperm.problem import DataBounds, FeatureMap
 from dperm.rows.base import Copied, Term, block_counts, real_sum, total_of
 from dperm.rows.labelled import LabelRule, Labels, RowRule, rule_of_schema
-from dperm.rows.packed import SPARK_TYPES, Layout
+from dperm.rows.packed import KEY_BYTES, SPARK_TYPES, Layout
 from dperm.rows.pieces import Cut, Encoded, Recipe, RowEncoding, TableMaker
 from dperm.rows.spark_frames import Checked, check_frame, check_unique, checksums, in_words, quoted
-from dperm.rows.spark_tasks import ADDED, COUNTED, OWNED, Add, CountTerm, Encode, Settle, Tally
+from dperm.rows.spark_tasks import ADDED, COUNTED, OWNED, CountTerm, Encode, Settle, add, counted, tally
 from dperm.tables.schema import Schema
 
 if TYPE_CHECKING:
@@ -183,16 +183,17 @@ class SparkRows(Copied):
         with in_words():
             totals = kept.frame.mapInArrow(task, COUNTED)
             if kept.tasks > FEW_TASKS:
-                totals = totals.repartition(math.isqrt(kept.tasks)).mapInArrow(Add(), COUNTED)
+                totals = totals.repartition(math.isqrt(kept.tasks)).mapInArrow(add, COUNTED)
             found = totals.collect()
-        if Checked.of((part.rows, part.mark) for part in found) != kept.checked:
+        if Checked.of(found) != kept.checked:
             raise ValueError(
                 "Expected every pass over the Spark table to see the same rows, found others: some were computed again and came "
                 "out differently. Write the table to storage, read it from there, and fit again. Nothing more was released."
             )
-        counts = [np.frombuffer(part.counts, dtype=np.int64).reshape(2, -1).copy() for part in found if part.counts]
+        counts = counted(part.counts for part in found)
         if not counts:
-            counts = [block_counts(term, cut.empty(self.d, self.recipe.dtype), step)]
+            keys = np.empty(0, dtype=f"V{KEY_BYTES}") if self.keyed else None
+            counts = [block_counts(term, cut.empty(self.d, keys, self.recipe.dtype), step)]
         return real_sum(term, total_of(counts), step)
 
     @property
@@ -203,19 +204,19 @@ class SparkRows(Copied):
         """Encode the table into cells that Spark keeps, if need be, and check that they hold the rows that were counted."""
         if self._shelf.kept is not None:
             return self._shelf.kept
-        counted = self._count()
+        expected = self._count()
         label_type = np.dtype(np.float64)
         if self.schema is None and self.rule is not None and not isinstance(self.rule, RowRule):
             label_type = np.asarray(self.rule(np.empty(0, dtype=object))[0]).dtype
         make = Encoded(self.recipe, self.encoding, self.rule) if self.maker is None else self.maker
         with in_words():
             cells = self._cells(Encode(self.recipe, make, self.layout)).persist()
-            kept = Kept(cells, counted, str(label_type))
-            found = cells.mapInArrow(Tally(), ADDED).collect()
+            kept = Kept(cells, expected, str(label_type))
+            found = cells.mapInArrow(tally, ADDED).collect()
         builds = sorted({part.build for part in found})
         if len(builds) > 1:
             raise ValueError(f"Expected one build on all executors, found {' and '.join(builds)}. Install the same everywhere.")
-        if Checked.of((part.rows, part.mark) for part in found) != counted:
+        if Checked.of(found) != expected:
             raise ValueError(
                 "Expected a Spark table that gives the same rows whenever it is computed, found one that does not: two passes "
                 "disagree. Columns made by rand(), uuid() or a function that draws, and files that change, do so. Write the "
@@ -236,10 +237,8 @@ class SparkRows(Copied):
         limit = self.recipe.max_rows_per_person
         place = "row_number() OVER (PARTITION BY owner, owned ORDER BY turn, keys)" if limit is not None else "1"
         rows = rows.selectExpr("*", f"owned AND {place} <= {limit or 1} AS counted")
-        if self.recipe.by_content:
-            rows = rows.selectExpr("*", "row_number() OVER (PARTITION BY content, counted ORDER BY content) AS copy")
-        else:
-            rows = rows.selectExpr("*", "1 AS copy")
+        copy = "row_number() OVER (PARTITION BY content, counted ORDER BY content)" if self.recipe.by_content else "1"
+        rows = rows.selectExpr("*", f"{copy} AS copy")
         return rows.mapInArrow(Settle(self.layout, limit is not None, self.recipe.by_content), SPARK_TYPES)
 
     def _copy(self, **changes: object) -> SparkRows:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ from dperm.tables.streams import check_names
 from dperm.words.spelling import closest
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, Row
 
 NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal", "boolean")
 WORDS = ("string", "varchar", "char", "binary", "date", "timestamp", "timestamp_ntz")
@@ -31,11 +31,9 @@ class Checked:
     digest: bytes = b""
 
     @classmethod
-    def of(cls, parts: Iterable[tuple[int, int]]) -> Checked:
-        rows, mark = 0, 0
-        for count, part in parts:
-            rows, mark = rows + int(count), mark + int(part)
-        return cls(rows, mark % 2**64)
+    def of(cls, records: list[Row]) -> Checked:
+        """Of all that tasks saw, by their records."""
+        return cls(sum(record.rows for record in records), sum(record.mark for record in records) % 2**64)
 
 
 def quoted(name: str) -> str:

@@ -6,16 +6,16 @@ Each task is a small frozen object that travels as a pickle; dperm must be insta
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dperm.rows.base import Term, add_limbs, total_counts, total_of
+from dperm.rows.base import Limbs, Term, add_limbs, total_counts, total_of
 from dperm.rows.packed import KEY_BYTES, SPARK_TYPES, Layout, Piece, row_digests
-from dperm.rows.pieces import Cut, Made, Maker, Recipe
+from dperm.rows.pieces import Cut, Made, Recipe
 from dperm.tables.cells import numbers, person
 
 if TYPE_CHECKING:
@@ -32,22 +32,18 @@ class Encode:
     """Raw rows → cells."""
 
     recipe: Recipe
-    make: Maker
+    make: Callable[[pa.Table], Made]
     layout: Layout
 
     def __call__(self, batches: Batches) -> Batches:
         import pyarrow as pa
 
-        names = [*self.recipe.columns, "mark"]
-        for batch in batches:
-            if not batch.num_rows:
-                continue
-            raw = pa.Table.from_batches([batch])
-            table = raw.rename_columns([f"c{place}" for place in range(len(names) - 1)] + ["mark"])
-            columns = {name: table.column(place) for place, name in enumerate(names[:-1])}
+        for batch in with_rows(batches):
+            *cells, mark = pa.Table.from_batches([batch]).columns  # as they were selected
+            columns = dict(zip(self.recipe.columns, cells))
             made = self.make(pa.table(columns))
             X: Any = made.X.astype(self.recipe.dtype, copy=False)
-            piece = Piece(X, numbers(made.values), made.weight, self._keys(columns), table.column("mark").to_numpy())
+            piece = Piece(X, numbers(made.values), made.weight, self._keys(columns), mark.to_numpy())
             if not self.recipe.gathers:
                 yield self.layout.packed(piece)
                 continue
@@ -90,9 +86,7 @@ class Settle:
     by_content: bool
 
     def __call__(self, batches: Batches) -> Batches:
-        for batch in batches:
-            if not batch.num_rows:
-                continue
+        for batch in with_rows(batches):
             piece = self.layout.unpacked(batch)
             weight, keys = piece.weight, piece.keys
             if self.persons:
@@ -116,9 +110,7 @@ class CountTerm:
     def __call__(self, batches: Batches) -> Batches:
         rows = mark = 0
         total = None
-        for batch in batches:
-            if not batch.num_rows:
-                continue
+        for batch in with_rows(batches):
             piece = self.layout.unpacked(batch)
             rows, mark = rows + len(piece.values), mark + int(np.sum(piece.mark))
             makers = self.cut.makers(Made(piece.X, piece.values, piece.weight), piece.keys)
@@ -127,33 +119,33 @@ class CountTerm:
         yield _record(counts=b"" if total is None else total.reshape(2, -1).tobytes(), rows=rows, mark=_wrapped(mark))
 
 
-@dataclass(frozen=True)
-class Add:
+def add(batches: Batches) -> Batches:
     """Totals of many tasks → one."""
-
-    def __call__(self, batches: Batches) -> Batches:
-        rows = mark = 0
-        totals = []
-        for batch in batches:
-            for part in batch.to_pylist():
-                rows, mark = rows + part["rows"], mark + part["mark"]
-                if part["counts"]:
-                    totals.append(np.frombuffer(part["counts"], dtype=np.int64).reshape(2, -1).copy())
-        yield _record(counts=total_of(totals).tobytes() if totals else b"", rows=rows, mark=_wrapped(mark))
+    parts = [part for batch in batches for part in batch.to_pylist()]
+    totals = counted(part["counts"] for part in parts)
+    rows, mark = (sum(part[name] for part in parts) for name in ("rows", "mark"))
+    yield _record(counts=total_of(totals).tobytes() if totals else b"", rows=rows, mark=_wrapped(mark))
 
 
-@dataclass(frozen=True)
-class Tally:
+def counted(records: Iterable[bytes]) -> list[Limbs]:
+    """The counts that tasks recorded, less those of tasks that had no rows."""
+    return [np.frombuffer(counts, dtype=np.int64).reshape(2, -1).copy() for counts in records if counts]
+
+
+def tally(batches: Batches) -> Batches:
     """Cells → rows and checksum, and what was installed where they were made."""
+    import dperm
 
-    def __call__(self, batches: Batches) -> Batches:
-        import dperm
+    rows = mark = 0
+    for batch in batches:
+        rows += int(np.sum(batch.column("rows").to_numpy(zero_copy_only=False)))
+        mark += int(np.sum(batch.column("mark").to_numpy(zero_copy_only=False)))
+    yield _record(build=f"dperm {dperm.__version__} with NumPy {np.__version__}", rows=rows, mark=_wrapped(mark))
 
-        rows = mark = 0
-        for batch in batches:
-            rows += int(np.sum(batch.column("rows").to_numpy(zero_copy_only=False)))
-            mark += int(np.sum(batch.column("mark").to_numpy(zero_copy_only=False)))
-        yield _record(build=f"dperm {dperm.__version__} with NumPy {np.__version__}", rows=rows, mark=_wrapped(mark))
+
+def with_rows(batches: Batches) -> Batches:
+    """Batches that are not empty: Spark hands out some that are."""
+    return (batch for batch in batches if batch.num_rows)
 
 
 def digests(texts: Iterable[bytes]) -> NDArray[np.void]:

@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from decimal import Decimal
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,6 +73,8 @@ def _text(cell: str) -> str | None:
 
 
 def _unusual(cell: object) -> Plain:
+    if cell is np.ma.masked:  # a number to NumPy
+        return None
     if isinstance(cell, bytes | bytearray | memoryview):
         return _text(bytes(cell).decode())
     if isinstance(cell, str):
@@ -263,12 +265,41 @@ def column(values: object, *, exact: bool = False) -> np.ndarray:
         return shaped(values)
     if hasattr(values, "combine_chunks") or hasattr(values, "dictionary_encode"):
         return _of_arrow(values, exact)
-    if exact and hasattr(values, "to_list") and not hasattr(values, "iloc"):  # polars writes a missing whole number as NaN
-        return objects(values.to_list())
-    array = np.asarray(values.to_numpy() if hasattr(values, "to_numpy") else values)
-    if hasattr(values, "to_list") and hasattr(values, "shape") and array.ndim != len(values.shape):
-        return objects(values.to_list())  # lists of one length are a matrix to polars
-    return array
+    if hasattr(values, "to_numpy"):
+        return _of_series(values, exact)
+    return np.asarray(values)
+
+
+def _of_series(values: Any, exact: bool) -> np.ndarray:
+    """A column of pandas or polars. A missing whole number makes floats of all the others, and a cell that cannot be converted
+    (a string that is no UTF-8, a date beyond Python's years) fails for all of them: such columns are read cell by cell."""
+    if not (exact and _whole_beside_missing(values)):
+        with suppress(Exception):
+            array = np.asarray(values.to_numpy())
+            if not (hasattr(values, "to_list") and hasattr(values, "shape") and array.ndim != len(values.shape)):
+                return array  # lists of one length are a matrix to polars
+    framed = hasattr(values, "iloc")
+    try:
+        return objects(values.astype(object).tolist() if framed else values.to_list())
+    except Exception:
+        place = values.iloc if framed else values
+        return objects(_alone(place, number) for number in range(len(values)))
+
+
+def _whole_beside_missing(values: Any) -> bool:
+    """Whether a column may hold whole numbers and missing ones, by its type."""
+    kind = values.dtype
+    if hasattr(kind, "is_integer"):  # polars, which fails on dates that Python does not have where they are made objects
+        return bool(kind.is_integer())
+    return not isinstance(kind, np.dtype) and (hasattr(kind, "categories") or kind.kind in "iu")
+
+
+def _alone(cells: Any, place: int) -> object:
+    """One cell; one that its own column cannot hand out is missing."""
+    try:
+        return cells[place]
+    except Exception:
+        return None
 
 
 def _of_arrow(values: pa.Array | pa.ChunkedArray, exact: bool) -> np.ndarray:

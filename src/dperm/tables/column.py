@@ -263,19 +263,11 @@ class Column:
         return codes(values, self.levels) if self.reader is None else self.reader(values).astype(np.int64)
 
     def spec(self) -> dict[str, object]:
-        found: dict[str, object] = {"type": self.type}
-        for name in ("low", "high", "missing", "group", "bounds", "hash"):
-            if getattr(self, name) is not None:
-                found[name] = getattr(self, name)
-        if self.levels or self.private_levels:
-            found["levels"] = "private" if self.private_levels else list(self.levels)
-        found |= {"log": True} if self.log else {}
-        found |= {"shape": self.shape} if self.shape != "auto" else {}
-        if self.parts:
-            found["parts"] = list(self.parts)
-        if self.bins is not None:
-            found["bins"] = list(self.bins) if isinstance(self.bins, tuple) else self.bins
-        return found
+        said = {name: getattr(self, name) for name in ("low", "high", "missing", "group", "bounds", "hash")}
+        said["levels"] = "private" if self.private_levels else list(self.levels) or None
+        said |= {"log": self.log or None, "shape": None if self.shape == "auto" else self.shape}
+        said |= {"parts": list(self.parts) or None, "bins": list(self.bins) if isinstance(self.bins, tuple) else self.bins}
+        return {"type": self.type, **_given(said)}
 
 
 @dataclass(frozen=True)
@@ -306,6 +298,15 @@ class TargetColumn:
                 f"Expected numbers low < high for target {self.column!r}, found {sides}. Fill in the range that it can have; do "
                 "not compute it from the data."
             )
+
+    def spec(self) -> dict[str, object]:
+        classes = None if self.classes is None else list(self.classes)
+        return {"column": self.column, "type": self.type, **_given({"classes": classes, "low": self.low, "high": self.high})}
+
+
+def _given(said: Mapping[str, object]) -> dict[str, object]:
+    """What was said: entries that were left out are None."""
+    return {name: value for name, value in said.items() if value is not None}
 
 
 ENTRIES = ("type", "low", "high", "levels", "missing", "group", "bounds", "parts", "hash", "bins", "log", "shape")

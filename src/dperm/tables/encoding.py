@@ -25,7 +25,7 @@ A missing cell (a null, NaN, an infinity, a cell that does not parse) follows it
 | middle   | encoded 0: the middle of the bounds (0 for free columns and for sparse matrices, which are not centred)        |
 | released | `missing`, the centre that a fit released: what "mean" becomes once it is known                                |
 
-"mean" and "middle" are stored as -0.0, the mark of a missing cell (`rows/gaps.py`).
+"mean" and "middle" are stored as -0.0, the mark of a missing cell (`tables/gaps.py`).
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ from numpy.typing import NDArray
 from dperm.problem.arrays import Matrix, Vector, is_sparse
 from dperm.tables.declared import declared_bounds, grouped_columns, listed_columns
 from dperm.tables.gaps import GAP, with_gaps_stored
+from dperm.tables.scale import stored
 from dperm.words.spelling import finite
 
 if TYPE_CHECKING:
@@ -165,8 +166,6 @@ class Encoding:
             X = np.where(known, X, self.missing.astype(X.dtype))
         private = np.flatnonzero(self.where("private"))
         if len(private):
-            from dperm.tables.scale import stored
-
             X = X.astype(np.float64)
             X[:, private] = stored(X[:, private])
         bounded = ~self.where("free")
@@ -203,8 +202,6 @@ class Encoding:
         known = np.isfinite(values)
         raw = np.where(known, values, self.missing[j])
         if self.kinds[j] == "private":
-            from dperm.tables.scale import stored
-
             encoded = stored(raw) + 0.0
         else:
             encoded = (np.clip(raw, self.low[j], self.high[j]) - self.anchor[j]) / self.width[j] + 0.0

@@ -23,14 +23,7 @@ if TYPE_CHECKING:
 
 SIZES = re.compile(r"\b\d+\b")
 NUMBERED = re.compile(r":? Row #\d")
-SUFFIXES = {
-    ".csv": "csv",
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".arrow": "ipc",
-    ".ipc": "ipc",
-    ".feather": "ipc",
-}
+SUFFIXES = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet", ".arrow": "ipc", ".ipc": "ipc", ".feather": "ipc"}
 
 
 @contextmanager
@@ -148,7 +141,7 @@ class Files:
         form: object = self.format
         if self.format == "csv":
             schema = pa.schema([(column, pa.string()) for column in csv_header(Path(self.names[0]))])
-            form = ds.CsvFileFormat()
+            form = ds.CsvFileFormat(parse_options=parsing(schema.names))
         with readable(self.root.name):
             return ds.dataset(
                 list(self.names),
@@ -260,6 +253,13 @@ def as_text(columns: Sequence[str]) -> pyarrow.csv.ConvertOptions:
     return pyarrow.csv.ConvertOptions(
         check_utf8=False, column_types=types, strings_can_be_null=True, null_values=["", "NA", "NaN", "null"]
     )
+
+
+def parsing(names: Sequence[str]) -> pyarrow.csv.ParseOptions:
+    """How lines become rows: in a file of one column an empty line is a row whose cell is missing, and counts."""
+    import pyarrow.csv
+
+    return pyarrow.csv.ParseOptions(ignore_empty_lines=len(names) > 1)
 
 
 def check_different(names: Sequence[str]) -> None:

@@ -8,12 +8,14 @@ cluster by their cells in blocks of 8,192 rows, whatever the partitions.
 from __future__ import annotations
 
 import hashlib
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from dperm.tables.cells import column, objects
+from dperm.tables.tables import cells, column_names, is_table
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -38,8 +40,6 @@ def digest(data: object) -> bytes:
 
 def recognisable(data: object) -> bool:
     """Whether `digest` has a rule for it."""
-    from dperm.tables.tables import is_table
-
     if hasattr(data, "recognised_by"):
         return True
     known = isinstance(data, (bytes, str, Path, tuple, list, np.ndarray))
@@ -47,8 +47,6 @@ def recognisable(data: object) -> bool:
 
 
 def _feed(found: Digest, data: object) -> None:
-    from dperm.tables.tables import cells, column_names, is_table
-
     if isinstance(data, bytes):
         found.update(b"bytes" + data)
     elif isinstance(data, str | Path):
@@ -64,7 +62,10 @@ def _feed(found: Digest, data: object) -> None:
         for name in column_names(data):
             found.update(f"column {name}".encode())
             values = cells(data, name)
-            _feed(found, values if values.dtype.kind in "fiub" else objects(map(_present, values)))
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # what an object says of itself would tell that it is there
+                values = values if values.dtype.kind in "fiub" else objects(map(_present, values))
+            _feed(found, values)
     elif hasattr(data, "tocsr"):
         rows = data.tocsr()
         _feed(found, (np.array(rows.shape), rows.indptr, rows.indices, rows.data))
@@ -74,7 +75,7 @@ def _feed(found: Digest, data: object) -> None:
         except Exception:  # a list among numbers: the cells stay as they are
             array = column(data)
         found.update(f"array {array.dtype.str} {array.shape}".encode())
-        found.update(_written(array.tolist()) if array.dtype.hasobject else _bytes(array))
+        found.update(_written(array.tolist(), array.ndim) if array.dtype.hasobject else _bytes(array))
 
 
 def _bytes(array: np.ndarray) -> ReadableBuffer:
@@ -90,13 +91,13 @@ def _present(cell: object) -> object:
         return cell
 
 
-def _written(cells: object) -> bytes:
-    """The cells as Python writes them; one that cannot be written leaves its type."""
+def _written(cells: object, levels: int) -> bytes:
+    """The cells, in as many levels of lists, as Python writes them; one that cannot be written leaves its type."""
     try:
         return repr(cells).encode(errors="backslashreplace")
-    except Exception:  # an integer of 5,000 digits, an object that raises
-        if isinstance(cells, list):
-            return b"[" + b", ".join(map(_written, cells)) + b"]"
+    except Exception:  # an integer of 5,000 digits, an object that raises, lists in lists without end
+        if levels and isinstance(cells, list):
+            return b"[" + b", ".join(_written(cell, levels - 1) for cell in cells) + b"]"
         return f"<{type(cells).__name__}>".encode()
 
 

@@ -32,14 +32,13 @@ def is_gap(X: object) -> NDArray[np.bool_]:
 
 def with_gaps_stored(rows: np.ndarray) -> Matrix:
     """A dense array as CSR that stores missing cells beside the entries that are not 0."""
+    return kept_entries(rows, np.broadcast_to(np.arange(rows.shape[1], dtype=np.int32), rows.shape), rows.shape[1])
+
+
+def kept_entries(values: np.ndarray, columns: np.ndarray, d: int) -> Matrix:
+    """CSR rows from n × k values and their columns, without the zeros that mark nothing."""
     from scipy.sparse import csr_array
 
-    return kept_entries(rows, np.broadcast_to(np.arange(rows.shape[1], dtype=np.int32), rows.shape), rows.shape[1], csr_array)
-
-
-def kept_entries(values: np.ndarray, columns: np.ndarray, d: int, kind: type) -> Matrix:
-    """CSR rows from n × k values and their columns, without the zeros that mark nothing."""
     kept = (values != 0) | is_gap(values)
     ends = np.concatenate([[0], np.cumsum(kept.sum(axis=1))]).astype(np.int32)
-    rows: Matrix = kind((values[kept], columns[kept].astype(np.int32, copy=False), ends), shape=(len(values), d))
-    return rows
+    return csr_array((values[kept], columns[kept].astype(np.int32, copy=False), ends), shape=(len(values), d))

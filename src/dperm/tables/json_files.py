@@ -20,14 +20,26 @@ def read_json(path: str | Path, *, limit: int = 256 * 2**20) -> Any:
     if file.stat().st_size > limit:
         raise ValueError(f"Expected a file below {limit >> 20} MB, found {file.stat().st_size >> 20} MB in {file.name}.")
     try:
-        return json.loads(file.read_text(encoding="utf-8"), parse_constant=_refuse)
+        return parsed_json(file.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
         advice = "Correct the text there; often a comma is missing or too many." if file.suffix == ".json" else "Check the path."
         raise ValueError(f"Expected JSON in {file.name}, found text that does not parse: {error}. {advice}") from error
 
 
+def parsed_json(text: str) -> Any:
+    """JSON text as Python has it. A key that stands twice is refused: a reader may take the first for true, and we the last."""
+    return json.loads(text, parse_constant=_refuse, object_pairs_hook=_once)
+
+
 def _refuse(name: str) -> float:
     raise ValueError(f"{name} is not a JSON number")
+
+
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key stands twice in one object")
+    return found
 
 
 def in_folder(path: str | Path, name: str) -> Path:

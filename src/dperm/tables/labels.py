@@ -95,9 +95,7 @@ def classify(y: object, classes: np.ndarray) -> tuple[np.ndarray, np.ndarray | N
     return index.astype(np.int64), weight, Interval(0.0, float(len(classes) - 1))
 
 
-def bounded_labels(
-    y: object, y_bounds: object
-) -> tuple[np.ndarray, np.ndarray | None, tuple[float, float]]:
+def bounded_labels(y: object, y_bounds: object) -> tuple[np.ndarray, np.ndarray | None, tuple[float, float]]:
     """(labels mapped to [-1, 1], weights, (low, high)). A missing label gets weight 0; others are clipped to the bounds."""
     if y_bounds is None:
         raise ValueError(

@@ -65,9 +65,7 @@ def person_order(owners: object, weight: np.ndarray) -> tuple[NDArray[np.int64],
     return order, person[order]
 
 
-def person_weights(
-    owners: object, limit: int | None, weight: np.ndarray | None, n: int
-) -> tuple[np.ndarray | None, int]:
+def person_weights(owners: object, limit: int | None, weight: np.ndarray | None, n: int) -> tuple[np.ndarray | None, int]:
     """Row weights with every person's rows after the first `limit` set to 0, and the factor for sensitivities.
 
     The rule is the order of the rows, so which rows stay depends on that person's rows alone. Replacing one person's rows by
@@ -95,4 +93,3 @@ def person_weights(
     rank[order] = np.arange(n) - np.repeat(first, np.diff(np.r_[first, n]))
     kept = ((rank < limit) & (person >= 0)).astype(np.float64)
     return (kept if weight is None else kept * weight), int(limit)
-

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dperm.problem.arrays import Vector
+from dperm.problem.arrays import Array, Vector, namespace
 
 OCTAVES = 64
 SMALLEST = 2.0**-32
@@ -21,9 +21,14 @@ def stored(values: object) -> Vector:
     >>> stored(np.array([0.0, 2.0**32, -(2.0**32)])).round(6).tolist()
     [0.0, 0.5, -0.5]
     """
-    x = np.asarray(values, dtype=np.float64)
-    size = np.log2(1.0 + np.minimum(np.abs(x), SMALLEST * 2.0**OCTAVES) / SMALLEST) / (2 * OCTAVES)
-    return np.asarray(np.sign(x) * np.minimum(size, 0.5))
+    return np.asarray(on_scale(np.asarray(values, dtype=np.float64)))
+
+
+def on_scale(x: Array) -> Array:
+    """`stored` of an array wherever it is, in its own precision."""
+    xp = namespace(x)
+    size = xp.log2(1.0 + xp.minimum(xp.abs(x), xp.full_like(x, SMALLEST * 2.0**OCTAVES)) / SMALLEST) / (2 * OCTAVES)
+    return xp.sign(x) * xp.minimum(size, xp.full_like(x, 0.5))
 
 
 def decoded(u: Vector) -> Vector:

@@ -35,13 +35,14 @@ from dperm.tables.encoding import Encoding
 from dperm.tables.files import check_different
 from dperm.tables.gaps import kept_entries
 from dperm.tables.interactions import Interaction, declared_pairs, products
+from dperm.tables.json_files import read_json
 from dperm.tables.streams import check_names
+from dperm.tables.tables import Table, cells, stored
 from dperm.tables.transforms import Hats
 from dperm.words.spelling import closest, scalars
 
 if TYPE_CHECKING:
     from dperm.problem.arrays import Matrix
-    from dperm.tables.tables import Table
 
 PARTS = ("name", "note", "columns", "target", "row_norm", "interactions")
 MOST_MISTAKES, MOST_NAMES = 12, 30  # that a message lists
@@ -160,8 +161,6 @@ class Schema:
     @staticmethod
     def read(path: str | Path) -> Any:
         """What a schema's file says, complete or not."""
-        from dperm.tables.json_files import read_json
-
         file = Path(path)
         if not file.is_file():
             raise ValueError(f"Expected a schema at {file}, found no file. Draft one with `dperm schema`, or check the path.")
@@ -179,12 +178,7 @@ class Schema:
         if self.interactions:
             found["interactions"] = [list(pair) for pair in self.interactions]
         if self.target is not None:
-            entries: dict[str, object] = {"column": self.target.column, "type": self.target.type}
-            for key in ("classes", "low", "high"):
-                value = getattr(self.target, key)
-                if value is not None:
-                    entries[key] = list(value) if key == "classes" else value
-            found["target"] = entries
+            found["target"] = self.target.spec()
         return found
 
     def with_target(self, column: str) -> Schema:
@@ -256,15 +250,11 @@ class Schema:
         The choice is made from the schema alone. A one-hot group stores one entry per row however many levels it has, so a
         descent over Adult reads 13 numbers per row where the dense form has 107.
         """
-        from dperm.tables.tables import cells, stored
-
         encoding = self.encoding() if encoding is None else encoding
         take = stored if hasattr(table, "combine_chunks") else cells  # text that Arrow stores is read as it lies there
         found = {column.name: take(table, column.name) for column in self.columns if column.type != "ignored"}
         if not encoding.mostly_zero:
             return encoding.transform(self.features(found))
-        from scipy.sparse import csr_array
-
         places, values, start = [], [], 0
         for piece in self.pieces:
             level = _places(piece, found)
@@ -276,7 +266,7 @@ class Schema:
                 places += [np.full(len(raw), start + offset, dtype=np.int32) for offset in range(raw.shape[1])]
                 values += [encoding.transform_column(start + offset, raw[:, offset]) for offset in range(raw.shape[1])]
             start += len(piece.features)
-        return kept_entries(np.stack(values, axis=1), np.stack(places, axis=1), start, csr_array)
+        return kept_entries(np.stack(values, axis=1), np.stack(places, axis=1), start)
 
     def labels(self, cells: object) -> np.ndarray:
         """Target cells as class labels (in the type of the declared classes) or numbers; unknown → None or NaN."""

@@ -26,14 +26,10 @@ def quiet(where: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        raise ValueError(_failed(where, error)) from None
-
-
-def _failed(where: str, error: Exception) -> str:
-    return (
-        f"Expected {where} that reads to its end, found a failure ({type(error).__name__}). Its message may quote a record and "
-        "is not repeated here: run the query on its own. Nothing was released."
-    )
+        raise ValueError(
+            f"Expected {where} that reads to its end, found a failure ({type(error).__name__}). Its message may quote a record "
+            "and is not repeated here: run the query on its own. Nothing was released."
+        ) from None
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypeGuard
 import numpy as np
 
 from dperm.tables.cells import column, numbers
-from dperm.tables.files import SUFFIXES, Files, as_text, check_different, csv_header, told_by
+from dperm.tables.files import SUFFIXES, Files, as_text, check_different, csv_header, parsing, told_by
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -224,4 +224,4 @@ def _read_csv(file: Path) -> pa.Table:
 
     names = csv_header(file)
     _check_separator(file, names)
-    return pyarrow.csv.read_csv(file, convert_options=as_text(names))
+    return pyarrow.csv.read_csv(file, convert_options=as_text(names), parse_options=parsing(names))

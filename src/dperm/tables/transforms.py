@@ -183,7 +183,7 @@ def bin_edges(bins: object, low: float | None, high: float | None, where: str) -
     if not rising or not 3 <= len(listed) <= MOST_BINS + 1:
         raise ValueError(
             f"Expected bins of {where} as a whole number from 2 to {MOST_BINS}, or a list of at least three rising edges, found "
-            "another. Write e.g. \"bins\": 10, or \"bins\": [0, 18, 65, 120]."
+            'another. Write e.g. "bins": 10, or "bins": [0, 18, 65, 120].'
         )
     return tuple(float(edge) for edge in listed)
 

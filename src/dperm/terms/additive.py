@@ -7,6 +7,7 @@ prediction is a number per cell, so a row is p cell numbers beside its linear co
 |---------------|----------------------------------------------------|--------------|-----------------|
 | Marginals     | one count per column, p columns                    | √p           | √(2p)           |
 | Recalibration | (u, uh, h, h²) with u, h in [-1, 1]                | 2            | 2√2             |
+| Level         | u in [-1, 1]                                       | 1            | 2               |
 
 Gradients of an additive model are `GradientTerm`s with `CurveFeatures`: a slope times a vector whose norm is known, clipped to C.
 """
@@ -14,7 +15,7 @@ Gradients of an additive model are `GradientTerm`s with `CurveFeatures`: a slope
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -25,11 +26,10 @@ from dperm.privacy import kappa
 from dperm.problem.arrays import Matrix, Vector, is_sparse
 from dperm.rows.base import Block, Rows
 from dperm.rows.exact import Counted, Pair, whole
-from dperm.rows.gaps import Filling
-from dperm.rows.recoded import RecodedRows, RowView
+from dperm.rows.recoded import Filling, RecodedRows, RowView
 from dperm.tables.gaps import is_gap
 from dperm.terms.affine import Features, settled
-from dperm.terms.gridded import DenseGrid, SparseGrid, gridded, scaled
+from dperm.terms.gridded import DenseGrid, Grid, SparseGrid, gridded, scaled
 from dperm.terms.sparse_rows import narrowest
 from dperm.terms.statistics import ColumnHistogram, present
 
@@ -197,12 +197,12 @@ def _values(features: CurveFeatures, numbers: bytes, shape: tuple[int, ...]) -> 
 
 
 @dataclass(frozen=True, eq=False)
-class CurvedGrid:
+class CurvedGrid(Grid):
     """Rows (z, φ(cells)) on their grid: (z, 1) = 2^e·(b, t), and a t in every cell of the row.
 
     The sums are of a·b and of a·t for every cell. Both are whole numbers; the tables are linear in the totals of the cells and
-    are applied to them once. `line` holds b with the norm of the whole row, √(‖b‖² + t²·Σ_j‖φ_j‖²), against which a is clipped:
-    what a row adds is a·(b, t·φ), no longer than C.
+    are applied to them once. `line` holds b; a is clipped against the norm of the whole row, √(‖b‖² + t²·Σ_j‖φ_j‖²): what a row
+    adds is a·(b, t·φ), no longer than C.
     """
 
     line: DenseGrid | SparseGrid
@@ -219,22 +219,10 @@ class CurvedGrid:
         t = np.where(line.size > 1.0, np.rint(2.0**bits / line.size), 0.0)  # a row with 2^e ≤ 1 is one that counts as zeros
         norm = np.sqrt(line.norm**2 + (t * 2.0**-bits) ** 2 * (rows.cells @ features.squares))
         floor = narrowest(features.line) if sparse else 0.5
-        line = replace(line, norm=norm, limit=line.most / np.maximum(norm, floor))
+        limit = line.most / np.maximum(norm, floor)
         whole = shared_ones(rows.cells.nnz, "int64")
         cells = csr_array((whole, rows.cells.indices, rows.cells.indptr), shape=rows.cells.shape)
-        return CurvedGrid(line, t, cells, rows.cells, features)
-
-    @property
-    def size(self) -> Vector:
-        return self.line.size
-
-    @property
-    def limit(self) -> Vector:
-        return self.line.limit
-
-    @property
-    def norms(self) -> Vector:
-        return self.line.norms
+        return CurvedGrid(line, t, cells, rows.cells, features, size=line.size, norm=norm, limit=limit)
 
     @property
     def most(self) -> float:
@@ -275,3 +263,23 @@ class Recalibration(Counted):
 
     def sensitivity(self, relation: str) -> float:
         return 2.0 * math.sqrt(kappa(relation))
+
+
+@dataclass(frozen=True, eq=False)
+class Level(Counted):
+    """Σ u with u = clip((y - f)/B, ±1): the first sum of `Recalibration`, where the level alone is corrected.
+
+    **Sensitivity** 1 for a row that is nulled, 2 for one that is replaced: u lies in [-1, 1].
+    """
+
+    features: Features
+    w: Vector
+    bound: float
+
+    def tally(self, block: Block) -> Vector:
+        f = gridded(block, self.features).margins(self.w)
+        u = np.clip(settled((block.y - f) / self.bound), -1.0, 1.0) * present(block)
+        return np.array([np.sum(whole(u, 1.0))])
+
+    def sensitivity(self, relation: str) -> float:
+        return float(kappa(relation))

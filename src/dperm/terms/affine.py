@@ -12,9 +12,8 @@ from functools import cached_property
 import numpy as np
 
 from dperm.problem.arrays import Matrix, Vector, dense, is_sparse
-from dperm.rows.exact import FEW_COLUMNS, transposed
+from dperm.rows.exact import tall_product, transposed
 
-SHORT_RUN = 64  # rows of a run in `tall_product`
 HALF_UNIT = {np.dtype(np.float32): 2.0**-24, np.dtype(np.float64): 2.0**-53}
 
 
@@ -125,15 +124,3 @@ def row_squares(Z: np.ndarray) -> Vector:
     with np.errstate(over="ignore"):  # an infinite norm means a slope of 0: safe
         total = np.vecdot(Z, Z) if d else np.zeros(len(Z))
     return np.asarray(np.asarray(total, dtype=np.float64) * (1 + 2 * (d + 2) * unit) + d * 2.0**-126)
-
-
-def tall_product(X: Matrix, weights: np.ndarray) -> np.ndarray:
-    """X @ weights. A few columns of weights go through BLAS in runs of 64 rows: its kernels for small matrices are up to four
-    times as fast as those for a tall one, which are made for many columns."""
-    if is_sparse(X) or weights.ndim == 1 or weights.shape[1] > FEW_COLUMNS:
-        return np.asarray(X @ weights)
-    count, (d, columns) = len(X) // SHORT_RUN, weights.shape
-    whole, products = count * SHORT_RUN, np.empty((len(X), columns), dtype=X.dtype)
-    np.matmul(X[:whole].reshape(count, SHORT_RUN, d), weights, out=products[:whole].reshape(count, SHORT_RUN, columns))
-    np.matmul(X[whole:], weights, out=products[whole:])
-    return products

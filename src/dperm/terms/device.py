@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from dperm.rows.device import DeviceRows
     from dperm.terms.gradient import GradientTerm
     from dperm.terms.objective import CappedGradientTerm, HessianProductTerm, MinimiserTerm, WeightedRows
+    from dperm.terms.statistics import WeightedGradientTerm
 
 # Rows that one launch of the kernel takes when X streams from the host.
 STREAM_ROWS = 1 << 20
@@ -67,28 +68,28 @@ def between(xp: Namespace, weight: Array, high: float) -> Array:
     return xp.minimum(xp.maximum(weight, xp.zeros_like(weight)), xp.full_like(weight, high))
 
 
-def sloped(xp: Namespace, term: GradientTerm, X: Array, y: Array) -> tuple[Array, Array]:
+def sloped(term: GradientTerm, xp: Namespace, X: Array, y: Array) -> tuple[Array, Array]:
     """(φ', z) of every row, before weight and clip."""
     Z = mapped(xp, X, term.features)
     return device_slopes(xp, term.loss, device_margins(xp, term.loss, Z, term.w), y), Z
 
 
-def gradient(xp: Namespace, term: GradientTerm, X: Array, y: Array, weight: Array | None) -> Pairs:
+def gradient(term: GradientTerm, xp: Namespace, X: Array, y: Array, weight: Array | None) -> Pairs:
     """The weight belongs to the gradient that is clipped."""
-    slopes, Z = sloped(xp, term, X, y)
+    slopes, Z = sloped(term, xp, X, y)
     yield shortened(xp, slopes if weight is None else slopes * weight[:, None], Z, term.clip), Z
 
 
-def unclipped(xp: Namespace, term: GradientTerm, X: Array, y: Array, weight: Array | None) -> Pairs:
-    slopes, Z = sloped(xp, term, X, y)
+def unclipped(term: GradientTerm, xp: Namespace, X: Array, y: Array, weight: Array | None) -> Pairs:
+    slopes, Z = sloped(term, xp, X, y)
     yield (slopes if weight is None else slopes * weight[:, None]), Z
 
 
-def weighted(xp: Namespace, term: GradientTerm, most: float, X: Array, y: Array, weight: Array | None) -> Pairs:
-    """The weight, at most `most`, acts on the clipped gradient."""
-    slopes, Z = sloped(xp, term, X, y)
+def weighted(term: WeightedGradientTerm, xp: Namespace, X: Array, y: Array, weight: Array | None) -> Pairs:
+    """The weight, at most `max_weight`, acts on the clipped gradient."""
+    slopes, Z = sloped(term, xp, X, y)
     slopes = shortened(xp, slopes, Z, term.clip)
-    yield (slopes if weight is None else slopes * between(xp, weight, most)[:, None]), Z
+    yield (slopes if weight is None else slopes * between(xp, weight, term.max_weight)[:, None]), Z
 
 
 def capped(xp: Namespace, rows: WeightedRows, Z: Array, weight: Array | None) -> tuple[Array, Array]:
@@ -106,9 +107,7 @@ def device_curvatures(xp: Namespace, loss: Loss, margins: Array, y: Array) -> Ar
     return xp.reshape(loss.curvature(margins[:, 0] if K == 1 else margins, y), (-1, K, K))
 
 
-def minimiser(
-    xp: Namespace, term: MinimiserTerm | CappedGradientTerm, X: Array, y: Array, weight: Array | None
-) -> Pairs:
+def minimiser(term: MinimiserTerm | CappedGradientTerm, xp: Namespace, X: Array, y: Array, weight: Array | None) -> Pairs:
     """Σ ω∇φ, then the Hessian row block by row block: for margin k, Zᵀ(φ''_kl·Z) over all l side by side."""
     rows, loss = term.rows, term.rows.loss
     Z = mapped(xp, X, rows.features)
@@ -121,7 +120,7 @@ def minimiser(
             yield Z, xp.reshape(curvatures[:, k, :, None] * Z[:, None, :], (Z.shape[0], -1))
 
 
-def hessian_product(xp: Namespace, term: HessianProductTerm, X: Array, y: Array, weight: Array | None) -> Pairs:
+def hessian_product(term: HessianProductTerm, xp: Namespace, X: Array, y: Array, weight: Array | None) -> Pairs:
     rows, loss = term.rows, term.rows.loss
     Z = mapped(xp, X, rows.features)
     cap, weight = capped(xp, rows, Z, weight)

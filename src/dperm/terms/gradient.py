@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dperm.problem import Loss
-from dperm.problem.arrays import Array, Namespace, Vector
+from dperm.problem.arrays import Array, Vector
 from dperm.rows.base import BLOCK_ROWS, Block, Thinned
-from dperm.rows.device_products import Pairs
 from dperm.rows.exact import Pair
 from dperm.terms import device
 from dperm.terms.affine import Features
@@ -57,8 +56,7 @@ class GradientTerm(Pulled):
         weights = self.w if self.loss.margins == 1 else self.w.reshape(self.loss.margins, -1)
         return np.asarray(self.loss.slope(grid.margins(weights), block.y), dtype=np.float64)
 
-    def device_pairs(self, xp: Namespace, X: Array, y: Array, weight: Array | None) -> Pairs:
-        return device.gradient(xp, self, X, y, weight)
+    device_pairs = device.gradient
 
     def device_sum(self, rows: DeviceRows, weight: Array | None) -> Vector | None:
         found = device.fused_sum(rows, self, weight, None)
@@ -90,8 +88,7 @@ class UnclippedGradientTerm(GradientTerm):
     def row_bound(self) -> float:
         return self.clip * ROOM  # room on the integer grid for rows that break the assumption
 
-    def device_pairs(self, xp: Namespace, X: Array, y: Array, weight: Array | None) -> Pairs:
-        return device.unclipped(xp, self, X, y, weight)
+    device_pairs = device.unclipped
 
 
 @dataclass(frozen=True, eq=False)

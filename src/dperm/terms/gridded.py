@@ -17,10 +17,9 @@ A row with an entry that is no finite number is a row of zeros. A NaN slope adds
 from __future__ import annotations
 
 import math
-import threading
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,8 +27,9 @@ from numpy.typing import NDArray
 from dperm.privacy.relations import kappa
 from dperm.problem.arrays import Array, Vector, is_sparse
 from dperm.rows.base import Block
-from dperm.rows.exact import MOST_PRODUCT, MOST_SPARSE_PRODUCT, Pair, Paired
-from dperm.terms.affine import Features, settled, tall_product
+from dperm.rows.compiled import LOADER
+from dperm.rows.exact import MOST_PRODUCT, MOST_SPARSE_PRODUCT, Pair, Paired, margins
+from dperm.terms.affine import Features, settled
 from dperm.terms.sparse_rows import affine, canonical, centred_norms, narrowest, with_ones
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ SPARSE_BITS = 22  # of x itself: a map may stretch what its rounding is off by, 
 # Beside a sum: whether its totals wait for the map (sparse rows) or have gone through it.
 WAITS, READY = Pair(np.ones(1)), Pair(np.zeros(1))
 LOWEST = -900  # exponent of a row of zeros, and of rows that are smaller than any number that matters
+FEW_WEIGHTS = 1 << 18  # of which the latest sixteen are kept on their grid
 
 
 def entry_bits(width: int) -> int:
@@ -62,12 +63,12 @@ def exponents(largest: Vector) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
 def on_grid(weights: Vector, room: float) -> tuple[Vector, float]:
     """Public weights as whole numbers of norm ≤ room (up to rounding), and their step: margins with them are exact sums.
 
-    Every block of a sum asks for the same ones, so they are kept.
+    Every block of a sum asks for the same ones, so they are kept; of large ones, as 10,000 classes have, the latest alone.
     """
-    return _on_grid(np.asarray(weights, dtype=np.float64).tobytes(), weights.shape, room)
+    keep = _few_on_grid if weights.size <= FEW_WEIGHTS else _many_on_grid
+    return keep(np.asarray(weights, dtype=np.float64).tobytes(), weights.shape, room)
 
 
-@lru_cache(maxsize=16)
 def _on_grid(numbers: bytes, shape: tuple[int, ...], room: float) -> tuple[Vector, float]:
     weights = np.frombuffer(numbers).reshape(shape)
     size = float(np.linalg.norm(weights))
@@ -77,27 +78,42 @@ def _on_grid(numbers: bytes, shape: tuple[int, ...], room: float) -> tuple[Vecto
     return np.rint(weights / step), step
 
 
-class _Scratch(threading.local):
-    """Where a block's rows are widened to float64: once for margins and product together, in memory that is used again."""
-
-    owner: object = None
-    room: Vector = np.empty(0)
+_few_on_grid, _many_on_grid = lru_cache(maxsize=16)(_on_grid), lru_cache(maxsize=1)(_on_grid)
 
 
-_SCRATCH = _Scratch()
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Grid:
+    """The rows of a block on their grid, whatever they are stored in: 2^e of every row, its norm in units of that, and its
+    largest left factor, in steps."""
 
-
-@dataclass(frozen=True, eq=False)
-class DenseGrid:
-    """The rows z of a block as whole numbers b (in float32, which holds 24 bits), 2^e, and ‖b‖·2^-bits, at least ½ for z ≠ 0.
-
-    `limit` is the largest left factor of every row, in steps.
-    """
-
-    rows: NDArray[np.float32]
     size: Vector
     norm: Vector
     limit: Vector
+
+    @property
+    def norms(self) -> Vector:
+        """‖z‖ of every row, as it stands on its grid."""
+        return self.norm * self.size
+
+    @property
+    def most(self) -> float:
+        """Steps of a left factor of full length against a row of norm 1."""
+        raise NotImplementedError
+
+    def margins(self, weights: Vector) -> Vector:
+        """⟨z, w⟩ of every row."""
+        raise NotImplementedError
+
+    def pairs(self, left: Vector) -> list[Pair]:
+        """The rows beside a left factor, and whether totals wait for the map (sparse rows), so that a sum says which it is."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, eq=False)
+class DenseGrid(Grid):
+    """The rows z of a block as whole numbers b (in float32, which holds 24 bits), 2^e, and ‖b‖·2^-bits, at least ½ for z ≠ 0."""
+
+    rows: NDArray[np.float32]
     bits: int
 
     @staticmethod
@@ -125,50 +141,35 @@ class DenseGrid:
         np.rint(Z, out=Z)
         norm = np.sqrt(np.vecdot(Z, Z)) * 2.0**-bits
         limit = MOST_PRODUCT * 2.0**-bits / np.maximum(norm, 0.5)
-        return DenseGrid(Z.astype(np.float32), np.ldexp(1.0, e), norm, limit, bits)
-
-    @property
-    def norms(self) -> Vector:
-        """‖z‖ of every row, as it stands on its grid."""
-        return self.norm * self.size
-
-    def wide(self) -> Vector:
-        """The rows in float64, valid until this thread widens another block."""
-        shape = self.rows.shape
-        if _SCRATCH.owner is not self:
-            if _SCRATCH.room.size < self.rows.size:
-                _SCRATCH.room = np.empty(self.rows.size)
-            np.copyto(_SCRATCH.room[: self.rows.size].reshape(shape), self.rows)
-            _SCRATCH.owner = self
-        return np.asarray(_SCRATCH.room[: self.rows.size].reshape(shape))
+        return DenseGrid(Z.astype(np.float32), bits, size=np.ldexp(1.0, e), norm=norm, limit=limit)
 
     def margins(self, weights: Vector) -> Vector:
         """⟨z, w⟩ for weights of shape (width,) or (K, width), exact for the weights on their grid: ‖b‖·‖w‖ ≤ 2⁵³ steps."""
         room = 2.0**52 / (2.0**self.bits * math.sqrt(max(self.rows.shape[1], 1)))
         whole, step = on_grid(weights, room)
-        return scaled(tall_product(self.wide(), np.ascontiguousarray(whole.T)), self.size * (step * 2.0**-self.bits))
+        found, loops = margins(self.rows, np.ascontiguousarray(whole.T)), LOADER.kernels
+        if found.ndim == 1 and loops is not None:
+            return loops.scaled(found, self.size, step * 2.0**-self.bits)
+        return scaled(found, self.size * (step * 2.0**-self.bits))
 
     def pairs(self, left: Vector) -> list[Pair]:
-        return [Pair(left, self.wide()), READY]
+        return [Pair(left, self.rows), READY]
 
     @property
     def most(self) -> float:
-        """Steps of a left factor of full length against a row of norm 1."""
         return MOST_PRODUCT * 2.0**-self.bits
 
 
 @dataclass(frozen=True, eq=False)
-class SparseGrid:
+class SparseGrid(Grid):
     """The stored entries of a block as whole numbers b, followed by t where the map needs it (CSR, int64), 2^e, and ‖M(b, t)‖.
 
     A left factor may have 2²⁷ steps at most, also where ‖M(b, t)‖ is next to nothing.
     """
 
     rows: sparse.csr_array
-    size: Vector
-    norm: Vector
-    limit: Vector
     features: Features
+    bits: ClassVar[int] = SPARSE_BITS
 
     @staticmethod
     def of(X: sparse.csr_array, features: Features, least: float = 0.0) -> SparseGrid:
@@ -182,20 +183,12 @@ class SparseGrid:
         norm = centred_norms(rows, data, t, features, affine(features))
         floor = narrowest(features)
         limit = MOST_SPARSE_PRODUCT * 2.0**-SPARSE_BITS * floor / np.maximum(norm, floor)
-        return SparseGrid(rows, size, norm, limit, features)
+        return SparseGrid(rows, features, size=size, norm=norm, limit=limit)
 
     def seen_by(self, features: Features) -> SparseGrid | None:
         """The same whole numbers through another map, where it needs the same ones."""
         same = affine(features) == affine(self.features)
         return SparseGrid.through(self.rows, self.size, features) if same else None
-
-    @property
-    def bits(self) -> int:
-        return SPARSE_BITS
-
-    @property
-    def norms(self) -> Vector:
-        return self.norm * self.size
 
     def margins(self, weights: Vector) -> Vector:
         whole, step, constant = sparse_weights(self.features, weights, self.rows.shape[1])
@@ -254,32 +247,6 @@ def _sparse_weights(features: Features, numbers: bytes, shape: tuple[int, ...], 
     return whole.T.astype(np.int64), step, constant
 
 
-class Grid(Protocol):
-    """The rows of a block on their grid, whatever they are stored in."""
-
-    @property
-    def size(self) -> Vector:
-        """2^e of every row."""
-
-    @property
-    def limit(self) -> Vector:
-        """The largest left factor of every row, in steps."""
-
-    @property
-    def norms(self) -> Vector:
-        """‖z‖ of every row, as it stands on its grid."""
-
-    @property
-    def most(self) -> float:
-        """Steps of a left factor of full length against a row of norm 1."""
-
-    def margins(self, weights: Vector) -> Vector:
-        """⟨z, w⟩ of every row."""
-
-    def pairs(self, left: Vector) -> list[Pair]:
-        """The rows beside a left factor, and whether totals wait for the map (sparse rows), so that a sum says which it is."""
-
-
 def scaled(values: Vector, factor: Vector) -> Vector:
     """values·factor row by row, for one or several margins."""
     return np.asarray(values * (factor if values.ndim == 1 else factor[:, None]))
@@ -309,6 +276,9 @@ def left_factor(slopes: Vector, grid: Grid, clip: float) -> Vector:
     One number is rounded to the nearest step and cut at the last whole step inside the limit. K numbers are scaled down to the
     limit and rounded to the nearest step, or towards 0 where the nearest ones would be longer.
     """
+    if slopes.ndim == 1 and LOADER.kernels is not None:
+        numbers = np.ascontiguousarray(slopes, dtype=np.float64)
+        return LOADER.kernels.in_steps(numbers, grid.size, grid.most / clip, grid.limit)
     steps = in_steps(slopes, grid, clip)
     if steps.ndim == 1:
         cut = shortened(np.rint(steps, out=steps), grid.limit)

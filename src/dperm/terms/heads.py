@@ -28,11 +28,10 @@ from dperm.rows.embeddings import EmbeddingTensors
 from dperm.rows.exact import MOST_PRODUCT, Counted, Pair, Tallied, whole
 from dperm.rows.recoded import RecodedRows
 from dperm.terms.affine import Features
-from dperm.terms.ball import in_ball
 from dperm.terms.gridded import DenseGrid, gridded, on_grid, scaled
 from dperm.terms.heads_device import TensorDirections, WhiteTensors, unit_moments
 from dperm.terms.mixing import Mixing
-from dperm.terms.moments import smat
+from dperm.terms.moments import in_ball, smat
 from dperm.terms.statistics import present
 
 if TYPE_CHECKING:
@@ -56,6 +55,12 @@ def raw_rows(X: Matrix) -> Vector:
     if not known.all():
         rows[~known] = 0.0
     return np.clip(rows, -LARGEST, LARGEST, out=rows)
+
+
+def whole_rows(X: Matrix) -> tuple[Vector, Vector]:
+    """Whole numbers b of every row, and ‖b‖ (that of a row of zeros counts as one of length 1)."""
+    grid = DenseGrid.of_rows(raw_rows(X))
+    return grid.rows.astype(np.float64), np.where(grid.norm > 0, grid.norm, 1.0) * 2.0**grid.bits
 
 
 def unit_rows(X: Matrix) -> DenseGrid:
@@ -85,9 +90,8 @@ class UnitMoments(Tallied):
         taking_part = present(block)
         total = np.zeros((self.d, self.d), order="F")
         for run in runs(len(block.y), LONG_RUN):
-            grid = DenseGrid.of_rows(raw_rows(block.X[run]))
-            length = np.where(grid.norm > 0, grid.norm, 1.0) * 2.0**grid.bits
-            c = in_ball(scaled(grid.rows.astype(np.float64), taking_part[run] / length), 1.0)
+            b, length = whole_rows(block.X[run])
+            c = in_ball(scaled(b, taking_part[run] / length), 1.0)
             total = dsyrk(1.0, c.T, beta=1.0, c=total, overwrite_c=1)
         return np.concatenate([np.diag(total), *(total[j, j + 1 :] for j in range(self.d - 1))])
 
@@ -180,12 +184,12 @@ class Directions:
         for run in runs(max(count, 1), LONG_RUN):  # into their place: a second copy of the block would be held for a moment
             part = self._grid(block.X[run])
             rows[run], size[run], norm[run], limit[run] = part.rows, part.size, part.norm, part.limit
-        return Block(WhiteRows(WideGrid(rows, size, norm, limit, part.bits)), block.y, block.weight, block.start)
+        grid = WideGrid(rows, part.bits, size=size, norm=norm, limit=limit)
+        return Block(WhiteRows(grid), block.y, block.weight, block.start)
 
     def _grid(self, X: Matrix) -> DenseGrid:
-        grid = DenseGrid.of_rows(raw_rows(X))
-        length = np.where(grid.norm > 0, grid.norm, 1.0) * 2.0**grid.bits
-        rows = grid.rows.astype(np.float64) @ self.steps
+        b, length = whole_rows(X)
+        rows = b @ self.steps
         rows *= self.scale / DIRECTION_STEPS
         return DenseGrid.of_rows(scaled(rows, 1.0 / length))
 

@@ -21,9 +21,9 @@ from dperm.rows.base import BLOCK_ROWS, RowsView, Term, add_limbs, split
 from dperm.rows.device import enough_memory
 from dperm.rows.embeddings import EmbeddingTensors, tensor_sum
 from dperm.rows.exact import MOST_PRODUCT
-from dperm.terms.ball import MOST
 from dperm.terms.gradient import GradientTerm
 from dperm.terms.gridded import LOWEST, entry_bits
+from dperm.terms.moments import MOST
 
 if TYPE_CHECKING:
     from torch import Tensor

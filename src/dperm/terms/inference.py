@@ -21,16 +21,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from scipy.special import expit
 
 from dperm.problem.arrays import Vector
 from dperm.rows.base import Block
-from dperm.rows.exact import Counted, Pair, whole
+from dperm.rows.exact import Counted, whole
 from dperm.terms.affine import Features, settled
-from dperm.terms.ball import in_ball
 from dperm.terms.gridded import Grid, Pulled, gridded, scaled
 from dperm.terms.moments import Moments, row_weights
 from dperm.terms.statistics import present
@@ -71,6 +70,11 @@ def _margins(score: Score, block: Block) -> Vector:
     return gridded(block, score.features).margins(score.theta)
 
 
+def clipped(residual: Vector, bound: float) -> tuple[Vector, Vector]:
+    """Residuals cut at ±bound, and 1 where they were not."""
+    return np.clip(residual, -bound, bound), (np.abs(residual) <= bound).astype(np.float64)
+
+
 @dataclass(frozen=True, eq=False)
 class LogisticScore:
     """ψ = p - 1{y > 0}, v = min(p(1 - p), v_max): |ψ| ≤ 1, v ≤ v_max ≤ 1/4."""
@@ -78,10 +82,7 @@ class LogisticScore:
     features: Features
     theta: Vector
     curvature_bound: float = 0.25
-
-    @property
-    def slope_bound(self) -> float:
-        return 1.0
+    slope_bound: ClassVar[float] = 1.0
 
     def rows(self, block: Block) -> Scored:
         p = expit(_margins(self, block))
@@ -94,20 +95,12 @@ class ResidualScore:
 
     features: Features
     theta: Vector
-    clip: float
-
-    @property
-    def slope_bound(self) -> float:
-        return self.clip
-
-    @property
-    def curvature_bound(self) -> float:
-        return 1.0
+    slope_bound: float  # k
+    curvature_bound: ClassVar[float] = 1.0
 
     def rows(self, block: Block) -> Scored:
         residual = _margins(self, block) - np.asarray(block.y, dtype=np.float64)
-        inside = np.abs(residual) <= self.clip
-        return Scored(np.ones(len(residual)), np.clip(residual, -self.clip, self.clip), inside.astype(np.float64))
+        return Scored(np.ones(len(residual)), *clipped(residual, self.slope_bound))
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,21 +138,14 @@ class CountScore:
 
     features: Features
     theta: Vector
-    clip: float
+    slope_bound: float  # k
     rate: float
     lowest: float
     highest: float
     heaviest: float = 1.0
     unit: float = 1.0
     important: bool = False
-
-    @property
-    def slope_bound(self) -> float:
-        return self.clip
-
-    @property
-    def curvature_bound(self) -> float:
-        return 1.0
+    curvature_bound: ClassVar[float] = 1.0
 
     def residuals(self, block: Block) -> tuple[Vector, Vector]:
         """(√(weight·e^η), Pearson residual)."""
@@ -170,9 +156,8 @@ class CountScore:
 
     def rows(self, block: Block) -> Scored:
         stretch, residual = self.residuals(block)
-        inside = np.abs(residual) <= self.clip
         share = row_weights(block, self.heaviest) / self.heaviest if self.important else 1.0
-        return Scored(stretch, np.clip(residual, -self.clip, self.clip), inside.astype(np.float64), share)
+        return Scored(stretch, *clipped(residual, self.slope_bound), share)
 
     def __call__(self, block: Block) -> Vector:
         """The measure of a histogram: |Pearson residual|."""
@@ -265,10 +250,8 @@ class MatrixTerm(Moments):
         """f of every row."""
         raise NotImplementedError
 
-    def factors(self, block: Block) -> list[Pair]:
-        f = settled(self.roots(*weighted(self.score, self.radius, block)))
-        c = in_ball(scaled(self.score.features.dense(block.X), f), math.sqrt(self.row_bound))
-        return [Pair(c, c)]
+    def vectors(self, block: Block) -> Vector:
+        return scaled(self.score.features.dense(block.X), settled(self.roots(*weighted(self.score, self.radius, block))))
 
 
 @dataclass(frozen=True, eq=False)

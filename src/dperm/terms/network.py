@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
 from dperm.privacy import kappa
 from dperm.problem.arrays import Matrix, Vector, dense
 from dperm.rows.base import Block
-from dperm.rows.exact import MOST_PRODUCT, Pair, Paired, whole
+from dperm.rows.exact import MOST_PRODUCT, Pair, Paired, whole, widened
 from dperm.terms.affine import Features, settled
 from dperm.terms.gridded import DenseGrid, on_grid, scaled, squares
 from dperm.terms.moments import Moments
@@ -61,13 +62,10 @@ class SecondMoments(Moments):
     """
 
     rows: RowMap
+    row_bound: ClassVar[float] = 1.0
 
     def vectors(self, block: Block) -> Vector:
         return scaled(self.rows(block.X), present(block))
-
-    @property
-    def row_bound(self) -> float:
-        return 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,7 +164,7 @@ class NetworkGradient(Paired):
         nearest = [np.rint(left) for left in lefts]
         longer = squares(nearest[0]) * grid.norm**2 + squares(nearest[1]) * second > STEPS**2
         back, output = (np.where(longer[:, None], np.trunc(left), near) for left, near in zip(lefts, nearest))
-        return [Pair(grid.wide(), back), Pair(hidden, output)]
+        return [Pair(widened(grid.rows), back), Pair(hidden, output)]
 
     def units(self, total: np.ndarray) -> Vector:
         return np.asarray(total * (self.clip / MOST_PRODUCT), dtype=np.float64)

@@ -14,9 +14,8 @@ import numpy as np
 
 from dperm.privacy import kappa
 from dperm.problem import Loss
-from dperm.problem.arrays import Array, Matrix, Namespace, Vector, is_sparse
+from dperm.problem.arrays import Matrix, Vector, is_sparse
 from dperm.rows.base import Block
-from dperm.rows.device_products import Pairs
 from dperm.terms import device
 from dperm.terms.affine import Features, settled
 from dperm.terms.gridded import Grid, Pulled, scaled
@@ -65,7 +64,8 @@ class WeightedRows:
 
     def capped(self, block: Block, w: Vector) -> tuple[Matrix, Vector, Vector, Vector]:
         """(rows in double precision, cap factor, weight, margins of the capped rows); factors are kept with the block."""
-        X, kept = in_double(block.X), (self.features.key, "cap", self.row_radius, self.row_cap)
+        X: Matrix = block.X.astype(np.float64, copy=False)  # a float32 product would need a far larger public tolerance
+        kept = (self.features.key, "cap", self.row_radius, self.row_cap)
         cap, omega = block.remember(kept, lambda: self.factors(np.sqrt(self.features.squared_norms(X))))
         return X, cap, self.weighed(omega, block), scaled(self.features.margins(X, self.shaped(w)), cap)
 
@@ -98,8 +98,7 @@ class MinimiserTerm:
     def row_bound(self) -> float:
         return max(self.rows.gradient_bound, self.rows.hessian_bound if self.hessian else 0.0)
 
-    def device_pairs(self, xp: Namespace, X: Array, y: Array, weight: Array | None) -> Pairs:
-        return device.minimiser(xp, self, X, y, weight)
+    device_pairs = device.minimiser
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,8 +130,7 @@ class CappedGradientTerm(Pulled):
         margins = scaled(grid.margins(self.rows.shaped(self.w)), cap)
         return scaled(np.asarray(self.rows.loss.slope(margins, block.y), dtype=np.float64), self.rows.weighed(omega, block) * cap)
 
-    def device_pairs(self, xp: Namespace, X: Array, y: Array, weight: Array | None) -> Pairs:
-        return device.minimiser(xp, self, X, y, weight)
+    device_pairs = device.minimiser
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,13 +156,7 @@ class HessianProductTerm:
     def row_bound(self) -> float:
         return self.rows.hessian_bound * float(np.linalg.norm(self.direction))
 
-    def device_pairs(self, xp: Namespace, X: Array, y: Array, weight: Array | None) -> Pairs:
-        return device.hessian_product(xp, self, X, y, weight)
-
-
-def in_double(X: Matrix) -> Matrix:
-    """The block's rows in float64: a float32 product would need a far larger public tolerance."""
-    return X if X.dtype == np.float64 else X.astype(np.float64)
+    device_pairs = device.hessian_product
 
 
 def second_moments(features: Features, X: Matrix, curvatures: Vector, weight: Vector) -> Vector:

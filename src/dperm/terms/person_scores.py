@@ -14,7 +14,7 @@ from dperm.terms.affine import settled
 from dperm.terms.gridded import scaled
 from dperm.terms.inference import Score, weighted
 from dperm.terms.moments import Moments
-from dperm.terms.softmax import SoftmaxScore, crossed
+from dperm.terms.softmax import SoftmaxScore
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,8 +34,7 @@ class PersonScores(Moments):
         """The scores of every row; a row with an entry that is no finite number has none."""
         score = self.score
         if isinstance(score, SoftmaxScore):
-            root, weight = score.weights(block, self.radius)
-            found = crossed(settled(scaled(score.scores(block), weight * root)), score.features.dense(block.X))
+            found = score.vectors(block, self.radius)
         else:
             rows, weight = weighted(score, self.radius, block)
             found = scaled(score.features.dense(block.X), settled(np.asarray(weight * rows.slope * rows.stretch)))

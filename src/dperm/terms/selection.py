@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -24,15 +25,11 @@ from dperm.problem.arrays import Vector, is_sparse
 from dperm.rows.base import Block, Rows
 from dperm.rows.exact import Pair, Paired, Tallied, whole
 from dperm.rows.recoded import RecodedRows, RowView
+from dperm.terms.moments import row_weights
 from dperm.terms.sparse_rows import canonical
 from dperm.terms.statistics import present
 
 STEPS = 2.0**20  # of each factor of a correlation
-
-
-def _weights(block: Block, heaviest: float) -> Vector:
-    """Weights as shares of the declared bound; 1 without weights."""
-    return np.ones(len(block.y)) if block.weight is None else np.clip(block.weight, 0.0, heaviest) / heaviest
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,11 +77,13 @@ class CorrelationTerm(Paired):
     spread: float
     rest: float
     heaviest: float = 1.0
+    row_bound: ClassVar[float] = 1.0
 
     def factors(self, block: Block) -> list[Pair]:
         """Both factors in [-1, 1], each in whole numbers of 2⁻²⁰."""
         cut = np.clip(np.asarray(block.y, dtype=np.float64) - self.middle, -self.spread, self.spread) - self.rest
-        pull = _weights(block, self.heaviest) * cut / (self.spread + abs(self.rest))
+        share = 1.0 if block.weight is None else row_weights(block, self.heaviest) / self.heaviest
+        pull = share * cut / (self.spread + abs(self.rest))
         left = whole(pull, 1.0, STEPS)
         if is_sparse(block.X):
             X = canonical(block.X)
@@ -97,10 +96,6 @@ class CorrelationTerm(Paired):
 
     def sensitivity(self, relation: str) -> float:
         return kappa(relation) * math.sqrt(len(self.reach))
-
-    @property
-    def row_bound(self) -> float:
-        return 1.0
 
 
 @dataclass(frozen=True, eq=False)

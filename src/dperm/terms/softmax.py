@@ -21,19 +21,18 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dperm.privacy import kappa
 from dperm.problem.arrays import Vector
 from dperm.rows.base import Block
-from dperm.rows.exact import MOST_PRODUCT, Counted, Pair, Paired, whole
+from dperm.rows.exact import MOST_PRODUCT, Counted, Pair, whole
 from dperm.terms.affine import Features, settled
-from dperm.terms.ball import MOST, in_ball
 from dperm.terms.gridded import Grid, gridded, scaled
 from dperm.terms.inference import WeightedSum, weight_of
-from dperm.terms.moments import Moments, moments_of, row_weights
+from dperm.terms.moments import MOST, Moments, in_ball, moments_of, row_weights
 from dperm.terms.statistics import Histogram, present
 
 NUMBERS_AT_ONCE = 2**21  # of a block's factors that are in memory together
@@ -70,14 +69,8 @@ class SoftmaxScore:
     theta: Vector
     classes: int
     heaviest: float | None = None
-
-    @property
-    def slope_bound(self) -> float:
-        return math.sqrt(2.0)
-
-    @property
-    def curvature_bound(self) -> float:
-        return 0.5
+    slope_bound: ClassVar[float] = math.sqrt(2.0)
+    curvature_bound: ClassVar[float] = 0.5
 
     @property
     def outputs(self) -> int:
@@ -115,6 +108,15 @@ class SoftmaxScore:
         root = np.sqrt(self.importance(block))
         return root, weight_of(self, radius, block, root)
 
+    def slopes(self, block: Block, radius: float) -> Vector:
+        """ω·√a·s of every row."""
+        root, weight = self.weights(block, radius)
+        return scaled(self.scores(block), weight * root)
+
+    def vectors(self, block: Block, radius: float) -> Vector:
+        """ω·s ⊗ u of every row."""
+        return crossed(settled(self.slopes(block, radius)), self.features.dense(block.X))
+
 
 @dataclass(frozen=True, eq=False)
 class SoftmaxSum(WeightedSum):
@@ -127,8 +129,7 @@ class SoftmaxSum(WeightedSum):
         return self.score.outputs
 
     def slopes(self, block: Block, grid: Grid) -> Vector:
-        root, weight = self.score.weights(block, self.radius)
-        slopes = scaled(self.score.scores(block), weight * root)
+        slopes = self.score.slopes(block, self.radius)
         return slopes if self.outputs > 1 else slopes[:, 0]
 
 
@@ -139,11 +140,8 @@ class SoftmaxScores(Moments):
     score: SoftmaxScore
     radius: float
 
-    def factors(self, block: Block) -> list[Pair]:
-        root, weight = self.score.weights(block, self.radius)
-        left = settled(scaled(self.score.scores(block), weight * root))
-        c = in_ball(crossed(left, self.score.features.dense(block.X)), math.sqrt(self.row_bound))
-        return [Pair(c, c)]
+    def vectors(self, block: Block) -> Vector:
+        return self.score.vectors(block, self.radius)
 
     @property
     def row_bound(self) -> float:
@@ -151,7 +149,7 @@ class SoftmaxScores(Moments):
 
 
 @dataclass(frozen=True, eq=False)
-class SoftmaxCurvature(Paired):
+class SoftmaxCurvature(Moments):
     """svec(Σ ω·M ⊗ uuᵀ). **Sensitivity** R²/2, √2 times that for a replaced row.
 
     What a row adds is Σ_k c_k c_kᵀ with K vectors of whole numbers of R·2⁻²⁰, so it is positive semidefinite. Its Frobenius norm
@@ -187,9 +185,6 @@ class SoftmaxCurvature(Paired):
 
     def units(self, total: NDArray[np.longdouble]) -> Vector:
         return moments_of(total, self.radius**2)
-
-    def sensitivity(self, relation: str) -> float:
-        return math.sqrt(kappa(relation)) * self.row_bound
 
     @property
     def row_bound(self) -> float:

@@ -71,6 +71,20 @@ def centred_norms(X: csr_array, b: Vector, t: Vector, features: Features, behind
     return np.asarray(np.sqrt(np.maximum(total, 0.0) + spare))
 
 
+def centred_fourths(X: csr_array, entries: Vector, shift: Vector | None, unit: float) -> Vector:
+    """Upper bounds on ‖x - m‖₄, with the fourth powers expanded as the squares of `centred_norms` are: Σ_stored ((x - m)⁴ - m⁴) +
+    Σ m⁴. Powers are taken in units of a length that rows have; a row that is longer by far is infinitely long."""
+    shift = np.zeros(X.shape[1]) if shift is None else shift / unit
+    places = X.indices.astype(np.intp)
+    with np.errstate(over="ignore", invalid="ignore"):  # a warning would tell of such a row
+        stored, centre = (entries / unit - shift.take(places)) ** 4, (shift**4).take(places)
+        beside = math.fsum(shift**4)
+        total = row_sums(X, stored - centre) + beside
+        spare = (X.shape[1] + 8) * 2.0**-51 * (row_sums(X, stored + centre) + beside)
+        lengths = np.sqrt(np.sqrt(np.maximum(total, 0.0) + spare)) * unit
+    return np.where(np.isnan(lengths), np.inf, lengths)
+
+
 def row_sums(X: csr_array, entries: Vector) -> Vector:
     """Σ over the stored places of every row of X, with these entries there, one after the other."""
     return np.asarray(type(X)((entries, X.indices, X.indptr), shape=X.shape) @ np.ones(X.shape[1]))

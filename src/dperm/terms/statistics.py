@@ -7,7 +7,7 @@ Each term clips what one row adds, so that its sensitivity is a fact about the c
 |----------------|--------------------------------|--------------|-----------------|
 | RowSum         | x clipped to norm r            | r            | 2r              |
 | PresentCount   | 1 per present cell, p columns  | √p           | √p              |
-| SquareSum      | (x - m)∘(x - m), norm ≤ r²     | r²           | √2·r²           |
+| SquareSum      | (x - m)∘(x - m), norm ≤ q ≤ r² | q            | √2·q            |
 | LogHistogram   | one count of one bin           | 1            | √2              |
 | RowCount       | 1                              | 1            | 1               |
 | PositiveCount  | 1 or 0                         | 1            | 1               |
@@ -15,7 +15,7 @@ Each term clips what one row adds, so that its sensitivity is a fact about the c
 | ColumnHistogram| one count per column, p columns| √p           | √(2p)           |
 | GradientTerm   | clipped gradient × weight ≤ W  | W·C          | 2W·C            |
 
-√2 and not 2 for squares: both vectors are non-negative, so ‖a - b‖² = ‖a‖² + ‖b‖² - 2⟨a, b⟩ ≤ 2r⁴.
+√2 and not 2 for squares: both vectors are non-negative, so ‖a - b‖² = ‖a‖² + ‖b‖² - 2⟨a, b⟩ ≤ 2q².
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from numpy.typing import NDArray
 
 from dperm.privacy import kappa
 from dperm.problem import Loss
-from dperm.problem.arrays import Array, Namespace, Vector, is_sparse
+from dperm.problem.arrays import Array, Vector, is_sparse
 from dperm.rows.base import Block
-from dperm.rows.device_products import Pairs
 from dperm.rows.exact import MOST_PRODUCT, Counted, Pair, Paired, Tallied, whole
 from dperm.tables.gaps import is_gap
 from dperm.terms import device
 from dperm.terms.affine import Features, settled
-from dperm.terms.ball import centred_squares, in_ball, sparse_squares
 from dperm.terms.gradient import GradientTerm
 from dperm.terms.gridded import Grid, Pulled, gridded, scaled, shortened
+from dperm.terms.moments import centred_squares, in_ball, sparse_squares, square_norms
+from dperm.terms.sparse_rows import canonical, centred_fourths, centred_norms
 
 if TYPE_CHECKING:
     from dperm.rows.device import DeviceRows
@@ -101,22 +101,26 @@ class PresentCount(Counted):
 
 @dataclass(frozen=True, eq=False)
 class SquareSum(Paired):
-    """Σ x'_i∘x'_i with x'_i = (x_i - m)·min(1, r/‖x_i - m‖).
+    """Σ s_i with s_i = x'_i∘x'_i, x'_i = (x_i - m)·min(1, r/‖x_i - m‖); where `most` is given, s_i·min(1, most/‖s_i‖).
 
-    **Sensitivity**: ‖x'∘x'‖₂ ≤ ‖x'‖₂² ≤ r²; √2·r² between two such vectors, which are non-negative.
+    **Sensitivity** q = min(r², most): ‖s‖₂ = ‖x'‖₄² ≤ ‖x'‖₂² ≤ r². Between two such vectors √2·q: they are non-negative.
     """
 
     features: Features
     radius: float
+    most: float | None = None
 
     def factors(self, block: Block) -> list[Pair]:
         """The squares of the whole numbers of every row, or, of a sparse one, what they are made of: see `sparse_squares`."""
-        X, shift = block.X, self.features.shift
-        if is_sparse(X):
-            return sparse_squares(X, present(block), shift, self.radius)
-        rows = np.array(X, dtype=np.float64) if shift is None else X - shift
-        inside = in_ball(scaled(rows, present(block)), self.radius)
-        return [Pair(inside * inside), Pair(np.zeros(1))]
+        if is_sparse(block.X):
+            return sparse_squares(block.X, present(block), self.features.shift, self.radius, self.most)
+        squares = squares_in_ball(block, self.features, self.radius)
+        if self.most is not None:
+            limit = self.row_bound * (MOST_PRODUCT / self.radius**2)
+            norms = square_norms(squares)
+            shorter = np.trunc(scaled(squares, limit / np.maximum(norms, limit)))
+            squares = np.where((norms > limit)[:, None], shorter, squares)
+        return [Pair(squares), Pair(np.zeros(1))]
 
     def units(self, total: NDArray[np.longdouble]) -> Vector:
         if not total[-1]:
@@ -124,11 +128,18 @@ class SquareSum(Paired):
         return centred_squares(total, self.features.shift, self.radius)
 
     def sensitivity(self, relation: str) -> float:
-        return math.sqrt(kappa(relation)) * self.radius**2
+        return math.sqrt(kappa(relation)) * self.row_bound
 
     @property
     def row_bound(self) -> float:
-        return self.radius**2
+        return self.radius**2 if self.most is None else min(self.most, self.radius**2)
+
+
+def squares_in_ball(block: Block, features: Features, radius: float) -> Vector:
+    """x'∘x' of dense rows as whole numbers of (radius·2⁻²⁰)²."""
+    rows = np.array(block.X, dtype=np.float64) if features.shift is None else block.X - features.shift
+    inside = in_ball(scaled(rows, present(block)), radius)
+    return inside * inside
 
 
 class Histogram(Counted):
@@ -184,6 +195,22 @@ class RowNorms:
 
     def __call__(self, block: Block) -> Vector:
         return gridded(block, self.features).norms
+
+
+@dataclass(frozen=True, eq=False)
+class SquareNorms:
+    """‖x'_i∘x'_i‖₂ of rows cut to a radius around m, which it cannot pass the square of, as the measure of a histogram."""
+
+    features: Features
+    radius: float
+
+    def __call__(self, block: Block) -> Vector:
+        if not is_sparse(block.X):
+            return square_norms(squares_in_ball(block, self.features, self.radius)) * (self.radius**2 / MOST_PRODUCT)
+        X = canonical(block.X)
+        data = X.data.astype(np.float64)
+        inside = np.minimum(1.0, self.radius / np.maximum(centred_norms(X, data, np.ones(X.shape[0]), self.features), 1e-200))
+        return (centred_fourths(X, data, self.features.shift, self.radius) * inside) ** 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -274,8 +301,7 @@ class WeightedGradientTerm(GradientTerm):
         slopes = shortened(settled(self.plain_slopes(block, grid)), self.clip / np.maximum(grid.norms, 1e-200))
         return slopes if block.weight is None else scaled(slopes, np.clip(block.weight, 0.0, self.max_weight))
 
-    def device_pairs(self, xp: Namespace, X: Array, y: Array, weight: Array | None) -> Pairs:
-        return device.weighted(xp, self, self.max_weight, X, y, weight)
+    device_pairs = device.weighted
 
     def device_sum(self, rows: DeviceRows, weight: Array | None) -> Vector | None:
         return device.fused_sum(rows, self, weight, self.max_weight)
@@ -286,4 +312,3 @@ def gradient_term(loss: Loss, w: Vector, clip: float, features: Features, max_we
     if max_weight is None:
         return GradientTerm(loss, w, clip, features)
     return WeightedGradientTerm(loss, w, clip, features, max_weight)
-
