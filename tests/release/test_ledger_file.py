@@ -14,7 +14,7 @@ import pytest
 
 import dperm
 from dperm.mechanisms import Gradient
-from dperm.release.ledger import book
+from dperm.release.ledger import book, check
 from dperm.release.ledger.book import Ledger
 
 X = np.linspace(-1, 1, 60).reshape(-1, 1)
@@ -28,6 +28,13 @@ def make(file: Path) -> Ledger:
 def fit(ledger: object) -> dperm.LogisticRegression:
     model = dperm.LogisticRegression(epsilon=0.5, bounds=(-1, 1), classes=[0, 1], ledger=ledger, method=Gradient(steps=2))
     return model.fit(X, Y)
+
+
+def alter(file: Path, statement: str) -> None:
+    connection = sqlite3.connect(file)
+    assert connection.execute(statement).rowcount == 1
+    connection.commit()
+    connection.close()
 
 
 @pytest.mark.parametrize(
@@ -44,10 +51,7 @@ def fit(ledger: object) -> dperm.LogisticRegression:
 def test_nothing_is_spent_on_a_ledger_that_is_not_as_it_was_written(tmp_path, statement):
     ledger = make(tmp_path / "l")
     fit(ledger), fit(ledger)
-    connection = sqlite3.connect(ledger.path)
-    assert connection.execute(statement).rowcount == 1
-    connection.commit()
-    connection.close()
+    alter(ledger.path, statement)
     with pytest.raises(ValueError, match="as it was written"):
         fit(ledger)
     with pytest.raises(ValueError, match="as it was written"):
@@ -106,6 +110,71 @@ def test_a_file_replaced_while_it_is_written_releases_nothing(tmp_path, monkeypa
     with pytest.raises(ValueError, match="older copy"):
         fit(ledger)
     assert not drawn
+
+
+@pytest.mark.parametrize("what", ["gone", "linked", "locked", "altered"])
+def test_an_error_after_the_entry_is_written_says_that_the_cost_is_booked(tmp_path, monkeypatch, what):
+    ledger = make(tmp_path / "l")
+    fit(ledger)
+    committed = book.remember
+
+    def then(path: Path, head: str) -> None:
+        committed(path, head)
+        if what == "gone":
+            path.unlink()
+        elif what == "linked":
+            os.link(path, tmp_path / "two")
+        elif what == "locked":
+            monkeypatch.setattr("dperm.release.ledger.file.WAIT", 0.0)
+            locks = sqlite3.connect(path, isolation_level=None)
+            monkeypatch.setattr(book, "locks", locks, raising=False)  # held until the test ends
+            locks.execute("BEGIN EXCLUSIVE")
+        else:
+            alter(path, "UPDATE entries SET secret = replace(secret, 'nonce', 'nance') WHERE number = 1")
+
+    monkeypatch.setattr(book, "remember", then)
+    with pytest.raises(ValueError, match="cost is booked, nothing was released") as error:
+        fit(ledger)
+    assert "othing was spent" not in str(error.value)
+
+
+def test_a_commit_that_fails_promises_nothing_about_the_budget(tmp_path, monkeypatch):
+    """Whether the entry is on disk is not known; here a reader lets the commit fail, and it is not."""
+    ledger = make(tmp_path / "l")
+    monkeypatch.setattr("dperm.release.ledger.file.WAIT", 0.0)
+    reader = sqlite3.connect(ledger.path, isolation_level=None)
+    reader.execute("BEGIN")
+    reader.execute("SELECT * FROM entries").fetchone()
+    with pytest.raises(ValueError, match="Whether the cost is booked, `dperm ledger show` says") as error:
+        fit(ledger)
+    reader.close()
+    assert "Nothing was released" in str(error.value) and "othing was spent" not in str(error.value)
+    assert len(ledger.entries()) == 1
+
+
+def test_an_entry_altered_between_the_two_looks_of_a_debit_is_found(tmp_path, monkeypatch):
+    ledger = make(tmp_path / "l")
+    fit(ledger), fit(ledger)
+    digest = book.digest
+
+    def meanwhile(data: object) -> bytes:
+        alter(ledger.path, "UPDATE entries SET body = replace(body, '\"count\":2', '\"count\":1') WHERE number = 1")
+        return digest(data)
+
+    monkeypatch.setattr(book, "digest", meanwhile)
+    with pytest.raises(ValueError, match=r"as it was written.*Nothing was spent"):
+        fit(ledger)
+
+
+def test_a_debit_computes_the_chain_once_however_often_it_looks(tmp_path, monkeypatch):
+    ledger = make(tmp_path / "l")
+    for _ in range(9):
+        fit(ledger)
+    counted = []
+    follows = check.entry_hash
+    monkeypatch.setattr(check, "entry_hash", lambda previous, body: counted.append(1) or follows(previous, body))
+    fit(ledger)
+    assert len(counted) == 11  # ten entries that were there, and the new one when it is read again
 
 
 DIES_WHILE_WRITING = """

@@ -12,13 +12,13 @@ stands for cells that happen to be empty.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 
-from dperm.evaluation.metrics import Context, answers, counts, regression
+from dperm.evaluation.metrics import NUMBERS, Context, answers
 from dperm.evaluation.plan import Decided, Question
-from dperm.evaluation.ratio import known, share
+from dperm.evaluation.ratio import known, mapped, share
 from dperm.evaluation.terms import grid_edges
 from dperm.problem.arrays import Vector
 from dperm.release.record import GroupsRecord, Known, Score, ThresholdRecord
@@ -57,13 +57,6 @@ def _macro(table: Vector, s: float, z: float) -> tuple[float, tuple[float, float
     error = z * math.sqrt(float(np.sum(slopes**2 * (np.maximum(table, 0.0) + 1 + s * s)))) / K
     value = float(parts.mean())
     return value, (value - error, value + error)
-
-
-def mapped(score: Score, shape: Callable[[float], float]) -> Score:
-    """A rising function of a score."""
-    if score["value"] is None:
-        return score
-    return {"value": float(shape(score["value"])), "low": float(shape(score["low"])), "high": float(shape(score["high"]))}
 
 
 def entropy_of(held: Vector, rows: float, s: float, context: Context) -> Score:
@@ -138,10 +131,8 @@ def by_group(
         context = Context(level.epsilon, max(int(rows), 1), level.level)
         own = {key.removesuffix(END): np.split(values, len(names))[g] for key, values in held.items() if key.endswith(END)}
         noises = {**scale, **{key.removesuffix(END): s for key, s in scale.items() if key.endswith(END)}}
-        if question.kind == "regression":
-            found["scores"][name] = {**regression({**held, **own}, noises, decided, question, context)}
-        elif question.kind == "counts":
-            found["scores"][name] = {**counts({**held, **own}, noises, decided, question, context)}
+        if question.kind in NUMBERS:
+            found["scores"][name] = {**NUMBERS[question.kind]({**held, **own}, noises, decided, question, context)}
         else:
             scored = answers(own["answers"], noises["answers"], question, context)
             classes = 2.0 * own["answers"][-question.classes :]

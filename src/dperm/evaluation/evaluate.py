@@ -26,7 +26,7 @@ from dperm.evaluation.apart import by_group, confusion, entropy_of, thresholds
 from dperm.evaluation.first import FORMAT as FIRST
 from dperm.evaluation.first import plan_first, record_first
 from dperm.evaluation.held import Asked, held_rows, ready
-from dperm.evaluation.metrics import Context, answers, counts, regression, scores
+from dperm.evaluation.metrics import NUMBERS, Context, answers, scores
 from dperm.evaluation.plan import BINS, Question, arrays, decide, in_units, noise_scales, plan_evaluation, term_of
 from dperm.release.asks import Decide, Program, Sum
 from dperm.release.driver import replay
@@ -99,20 +99,16 @@ def _again(record: EvaluationRecord) -> EvaluationRecord:
     noise = noise_again(record["noise"])
     if record["format"] == FIRST:
         plan = plan_first(record["kind"], record["bins"], shape, target)
-        return record_first(plan, record, noise, _receipt(record, plan, noise["policy"]))
+        return record_first(plan, record, noise, receipt_again(record.get("ledger"), plan, noise["policy"]))
     question = Question.from_spec(record["question"])
     plan = plan_evaluation(question, shape, target)
-    receipt = _receipt(record, plan, noise["policy"])
+    receipt = receipt_again(record.get("ledger"), plan, noise["policy"])
     outcome = replay(program(plan, question), record["released"])
     found = _record(plan, question, outcome, noise, record["model"], record["level"], receipt)
     if record["format"] == UNBOUND:
         del found["binding"]
         found["format"] = UNBOUND
     return found
-
-
-def _receipt(record: EvaluationRecord, plan: Plan, policy: str) -> ReceiptRecord | None:
-    return receipt_again(record["ledger"], plan, policy) if "ledger" in record else None
 
 
 @spends
@@ -193,7 +189,7 @@ def evaluate(
     outcome, receipt = execute(
         program(plan, question), plan, rows, source, ledger=book, fingerprint=held.seen, note="evaluation"
     )
-    about: ModelRecord = {"estimator": type(scored).__name__, "sha256": coefficient_hash(scored.w_)}
+    about: ModelRecord = {"estimator": type(scored).__name__, "sha256": coefficient_hash(scored._shown)}
     return Evaluation(_record(plan, question, outcome, source.spec(), about, level, receipt))
 
 
@@ -238,10 +234,8 @@ def metrics(plan: Plan, question: Question, released: Released, level: float) ->
     context = Context(plan.target.epsilon, plan.shape.n, level)
     held, scale, decided = arrays(question, released), noise_scales(plan), decide(plan, question, released)
     found: dict[str, object]
-    if question.kind == "regression":
-        found = {**regression(held, scale, decided, question, context)}
-    elif question.kind == "counts":
-        found = {**counts(held, scale, decided, question, context)}
+    if question.kind in NUMBERS:
+        found = {**NUMBERS[question.kind](held, scale, decided, question, context)}
     else:
         own = answers(held["answers"], scale["answers"], question, context)
         found = {**own}

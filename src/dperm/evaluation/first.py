@@ -14,11 +14,13 @@ from typing import cast
 import numpy as np
 from scipy.special import ndtri
 
+from dperm.evaluation.metrics import roc
+from dperm.evaluation.plan import noise_scales
 from dperm.privacy import Gaussian, gaussian_mu
 from dperm.problem.specs import number
 from dperm.release.noise import gaussian_scale
 from dperm.release.plan import Plan, Released, Shape, Stage, Target, Vector
-from dperm.release.record import CalibrationRow, EvaluationRecord, Known, Metrics, NoiseRecord, ReceiptRecord, RocRecord
+from dperm.release.record import CalibrationRow, EvaluationRecord, Known, Metrics, NoiseRecord, ReceiptRecord
 from dperm.walk.certificate import noise_stated, promised, target_spec
 from dperm.walk.claims import plain
 
@@ -76,7 +78,7 @@ def record_first(
 
 def metrics(plan: Plan, released: Released, span: tuple[float, float] | None, level: float) -> Metrics:
     """Every score that the releases of this plan support."""
-    scale = {stage.name: float(stage.settings["scale"]) for stage in plan.stages}
+    scale = noise_scales(plan)
     z = float(ndtri((1 + level) / 2))
     counts = {name: np.asarray(values, dtype=np.float64) for name, values in released.items()}
     if plan.options["kind"] == "regression":
@@ -90,7 +92,7 @@ def metrics(plan: Plan, released: Released, span: tuple[float, float] | None, le
         found["calibration error"] = _redrawn(calibration_error, table, scale["scores"], z, (0.0, 1.0))
         found["positive share"] = _redrawn(positive_share, table, scale["scores"], z, (0.0, 1.0))
         found["calibration"] = calibration(table, scale["scores"], z)
-        found["roc"] = roc(table)
+        found["roc"] = roc(*table)
     return cast(Metrics, found)
 
 
@@ -144,14 +146,6 @@ def calibration(table: Vector, scale: float, z: float) -> list[CalibrationRow]:
         low, high = max(0.0, share - reach), min(1.0, share + reach)
         rows.append({"predicted": float(middle[k]), "observed": share, "low": low, "high": high})
     return rows
-
-
-def roc(table: Vector) -> RocRecord:
-    """The curve through the bins' edges, made monotone (noise can bend it)."""
-    negative, positive = np.maximum(table, 0.0)
-    false = np.append(0.0, np.cumsum(negative[::-1])) / max(float(negative.sum()), 1e-300)
-    true = np.append(0.0, np.cumsum(positive[::-1])) / max(float(positive.sum()), 1e-300)
-    return {"false_positive_rate": np.minimum(false, 1.0).tolist(), "true_positive_rate": np.minimum(true, 1.0).tolist()}
 
 
 def _redrawn(score: Callable[[Vector], float], table: Vector, scale: float, z: float, bounds: tuple[float, float]) -> Known:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dperm.estimators.engines import columns_read, for_executors, read_by
+from dperm.estimators.engines import FromModel, columns_read, for_executors
 from dperm.evaluation.plan import Question
 from dperm.evaluation.rows import Groups, groups_of, question_of, scored_rows
 from dperm.rows.base import Rows
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from dperm.estimators.base import PrivateEstimator
     from dperm.rows.spark import SparkRows
-    from dperm.tables.schema import Schema
 
 
 @dataclass(frozen=True)
@@ -81,20 +80,13 @@ def ready(rows: Rows | SparkRows) -> Rows:
 
 
 @dataclass(frozen=True, eq=False)
-class Scoring:
+class Scoring(FromModel):
     """Raw rows of a Spark table → the numbers of `scored_rows`."""
 
-    model: PrivateEstimator
     question: Question
-    features: tuple[str, ...]
-    target: str
-    schema: Schema | None  # whose rules the target is read by
     exposure: str | None
     apart: Groups | None
     owned: bool
-
-    numeric = ()
-    raw = True
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -108,10 +100,8 @@ class Scoring:
     def __call__(self, table: pa.Table) -> Made:
         """A row is told apart by its cells, not by the numbers made of it: which rows of a person count must not move with the
         last bits of a score."""
-        X = read_by(self.model, table, self.features)
-        y = cells(table, self.target)
         exposure = None if self.exposure is None else cells(table, self.exposure)
-        rows, known = scored_rows(self.model, self.question, X, y if self.schema is None else self.schema.labels(y), exposure)
+        rows, known = scored_rows(self.model, self.question, *self.read(table), exposure)
         if self.apart is not None:
             rows = np.column_stack([rows, self.apart.of(table)])
         return Made(rows, known, known, cell_digests(table, self.columns) if self.owned else None)
@@ -129,4 +119,4 @@ def scoring(
     named = None if schema is None or schema.target is None else schema.target.column
     target = table.labels(named if y is None and named is not None else y)
     features, reader = columns_read(model, table, (target, exposure, None if apart is None else apart.column.name))
-    return Scoring(for_executors(model), question, features, target, reader, exposure, apart, table.person is not None)
+    return Scoring(features, target, for_executors(model), reader, question, exposure, apart, table.person is not None)

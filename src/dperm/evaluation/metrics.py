@@ -19,7 +19,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from dperm.evaluation.plan import MOST_DEVIANCE, Decided, Question, typical
-from dperm.evaluation.ratio import MOST, Ratio, known, share, unknown
+from dperm.evaluation.ratio import MOST, Ratio, known, mapped, share, unknown
 from dperm.evaluation.terms import WITHIN, middles
 from dperm.problem.arrays import Vector
 from dperm.release.record import CalibrationRow, Known, RocRecord, Score
@@ -53,8 +53,7 @@ class Context:
         widest one worth giving, is above 1 or no bounded interval exists."""
         if interval is None or not crowding <= 1:
             return unknown(crowding, self.epsilon, self.n)
-        cut = known(value, interval, bounds)
-        return {"value": float(shape(cut["value"])), "low": float(shape(cut["low"])), "high": float(shape(cut["high"]))}
+        return mapped(known(value, interval, bounds), shape)
 
     def ratio(
         self, ratio: Ratio, bounds: tuple[float, float], crowding: float, shape: Callable[[float], float] = float
@@ -353,3 +352,6 @@ def counts(
         "d2": _from_one(context.ratio(Ratio(a, b, (aa, ab, bb), noise), most, explained)),
         "balance": context.ratio(Ratio(m, y, (mm, ym, yy), noise), most, context.crowding(math.sqrt(2) * s, seen, "relative")),
     }
+
+
+NUMBERS = {"regression": regression, "counts": counts}  # by the kind of question

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, TypedDict
 
@@ -144,29 +144,24 @@ def term_of(question: Question, name: str, decided: Decided) -> of.RowTerm:
     if name == "groups":
         groups = len(question.groups)
         return of.Grouped((of.Centre(),) * groups) if question.kind == "regression" else of.GroupSizes(groups + 1)
-    if name == "confusion":
-        return of.Confusion(question.classes**2, question.classes)
-    if name == "answers":
-        return of.Answers(question.classes, question.probabilities)
-    if name == "grid":
-        return of.ScoreGrid()
-    if name == "scores":
-        return of.Scores(tuple(decided["edges"]))
-    if name == "centre":
-        return of.Centre()
-    if name == "residuals":
-        return of.ResidualSizes()
-    if name == "spread":
-        return of.TargetSizes(centre=decided["centre"])
-    if name == "sizes":
-        return of.CountSizes()
-    if name == "rates":
-        return of.Rates(decided["size"])
-    if name == "deviances":
-        return of.DevianceSizes(top=MOST_DEVIANCE, rate=decided["rate"])
-    if question.kind == "counts":
+    if name == "moments" and question.kind == "counts":
         return of.CountMoments(decided["size"], decided["rate"], decided["clip"])
-    return of.Moments(decided["clip"], decided["centre"], decided["spread"])
+    return TERMS[name](question, decided)
+
+
+TERMS: dict[str, Callable[[Question, Decided], of.RowTerm]] = {
+    "confusion": lambda question, _: of.Confusion(question.classes**2, question.classes),
+    "answers": lambda question, _: of.Answers(question.classes, question.probabilities),
+    "grid": lambda *_: of.ScoreGrid(),
+    "scores": lambda _, decided: of.Scores(tuple(decided["edges"])),
+    "centre": lambda *_: of.Centre(),
+    "residuals": lambda *_: of.ResidualSizes(),
+    "spread": lambda _, decided: of.TargetSizes(centre=decided["centre"]),
+    "moments": lambda _, decided: of.Moments(decided["clip"], decided["centre"], decided["spread"]),
+    "sizes": lambda *_: of.CountSizes(),
+    "rates": lambda _, decided: of.Rates(decided["size"]),
+    "deviances": lambda _, decided: of.DevianceSizes(top=MOST_DEVIANCE, rate=decided["rate"]),
+}
 
 
 # Sensitivities do not depend on what earlier stages released; any values serve to ask a term for its own.

@@ -9,9 +9,10 @@ out, the set is unbounded and the score is not known.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from dperm.release.record import Known, Unknown
+from dperm.release.record import Known, Score, Unknown
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,13 @@ def known(value: float, interval: tuple[float, float], bounds: tuple[float, floa
     low, high = (min(max(side, bounds[0]), bounds[1]) for side in interval)
     inside = low < value < high or low == high == value
     return {"value": float(value if inside else (low + high) / 2), "low": float(low), "high": float(high)}
+
+
+def mapped(score: Score, shape: Callable[[float], float]) -> Score:
+    """A rising function of a score."""
+    if score["value"] is None:
+        return score
+    return {"value": float(shape(score["value"])), "low": float(shape(score["low"])), "high": float(shape(score["high"]))}
 
 
 MOST = 30.0  # beyond this the factor is not worth naming

@@ -83,7 +83,8 @@ def _question(model: PrivateEstimator, bins: int, max_exposure: float | None) ->
     if max_exposure is not None:
         raise ValueError("Expected max_exposure= only for counts, found it for another model. Leave it out.")
     if hasattr(model, "classes_"):
-        K, chances = len(model.classes_), hasattr(model, "predict_proba")
+        # Curves with a hinge have the method, and refuse: their scores are not log-odds.
+        K, chances = len(model.classes_), hasattr(model, "predict_proba") and getattr(model, "loss", "") != "hinge"
         labels = tuple(str(label) for label in model.classes_.tolist())
         if K == 2:
             return Question("binary", 2, chances, bins, labels=labels)

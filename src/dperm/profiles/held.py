@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dperm.profiles.question import Question
-from dperm.profiles.rows import Vocabulary, looked_at, numbers_of_cells, to_list
+from dperm.profiles.rows import Vocabulary, looked_at, numbers_of_cells
 from dperm.profiles.terms import PER_COLUMN
 from dperm.rows.base import Rows
 from dperm.rows.memory import MemoryRows
@@ -73,7 +73,7 @@ def held_by(table: Any, question: Question, groups: object, max_rows_per_person:
 
 def _on_spark(table: SparkTable, rows: SparkRows, question: Question) -> tuple[Rows, Vocabulary]:
     """Rows made by the executors, ready to be summed, and the list of words."""
-    listed = to_list(question)
+    listed = question.unlisted
     found: dict[int, set[float | str]] = {j: set() for j in listed}
     if listed:
         read = [quoted(question.columns[j].name) for j in listed]

@@ -10,7 +10,7 @@ from dperm.privacy import Levels, levels_threshold
 from dperm.profiles.rows import Vocabulary
 from dperm.profiles.terms import Places
 from dperm.release.asks import Secret
-from dperm.release.noise import ExactNoise, gaussian_scale
+from dperm.release.noise import gaussian_scale, grid_counts
 from dperm.tables.cells import Plain
 from dperm.tables.looks import level_name
 
@@ -42,15 +42,7 @@ def found_levels(secret: Secret, event: Levels, columns: tuple[int, ...], words:
         counts = np.rint(exact[start : start + size])
         start += size
         held = np.flatnonzero(counts >= 1)
-        noisy = counts[held] + _noise(secret, scale, step, len(held))
+        noisy = counts[held] + (grid_counts(held.shape, scale, step, secret.noise) * step if len(held) else 0.0)
         shown = [(level_name(words[j][place]), float(count)) for place, count in zip(held, noisy) if count > threshold]
         answers.append([list(pair) for pair in sorted(shown, key=lambda pair: str(pair[0]))])
     return answers
-
-
-def _noise(secret: Secret, scale: float, step: float, size: int) -> np.ndarray:
-    if size == 0:
-        return np.zeros(0)
-    if isinstance(secret.noise, ExactNoise):
-        return np.asarray(secret.noise.integers(scale / step, size), dtype=np.float64) * step
-    return np.asarray(np.rint(secret.noise.normal(scale, (size,)) / step) * step)

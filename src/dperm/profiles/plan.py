@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -45,7 +45,7 @@ class Found:
 
 def stages_of(question: Question) -> list[str]:
     """The stages in order; which there are follows from the question alone."""
-    wanted = {"types": bool(question.unknown), "levels": question.may_have_levels}
+    wanted = {"types": bool(question.unknown), "levels": bool(question.unlisted)}
     wanted["codes"] = question.codes and bool(question.unknown)
     wanted |= dict.fromkeys(("octaves", "cells", "moments"), question.may_have_numbers)
     wanted["joint"] = question.correlations
@@ -89,8 +89,7 @@ def term_of(name: str, question: Question, found: tuple[Found, ...], words: Voca
     if name == "octaves":
         return of.Octaves(numbers, kinds)
     if name in ("cells", "moments"):
-        scales = tuple(found[j].scale or of.Scale(0.0, 1.0) for j in numbers)
-        return (of.Cells if name == "cells" else of.Moments)(numbers, kinds, scales)
+        return (of.Cells if name == "cells" else of.Moments)(numbers, kinds, _scales(found, numbers))
     if name == "joint":
         return _joint(question, found, words)
     return of.Counts(
@@ -109,9 +108,8 @@ def _joint(question: Question, found: tuple[Found, ...], words: Vocabulary | Non
     usable = goal.scale is not None or len(goal.levels or ()) == 2
     columns = tuple(j for j in numeric(found) if j != target) if usable else ()
     kinds = tuple(found[j].kind for j in columns)
-    scales = tuple(found[j].scale or of.Scale(0.0, 1.0) for j in columns)
     names = _renamed(goal, None if words is None else words.get(target))
-    return of.Joint(columns, kinds, scales, target, goal.kind, goal.scale, names)
+    return of.Joint(columns, kinds, _scales(found, columns), target, goal.kind, goal.scale, names)
 
 
 def _renamed(found: Found, words: list[float | str] | None) -> NDArray[np.int64] | None:
@@ -125,11 +123,11 @@ def _renamed(found: Found, words: list[float | str] | None) -> NDArray[np.int64]
     return np.array([place.get(word, -1) for word in words], dtype=np.int64)
 
 
-def numeric(found: tuple[Found, ...]) -> tuple[int, ...]:
+def numeric(found: Sequence[Found]) -> tuple[int, ...]:
     return tuple(j for j, column in enumerate(found) if column.kind in ("numeric", "date"))
 
 
-def to_find(question: Question, found: tuple[Found, ...]) -> tuple[int, ...]:
+def to_find(question: Question, found: Sequence[Found]) -> tuple[int, ...]:
     """Columns whose levels are found privately: those said to be, text, and a target that nothing is declared about."""
     asked = question.columns
     return tuple(
@@ -149,7 +147,7 @@ def _is_text(column: Found) -> bool:
     return column.kind == "levels" and not column.coded
 
 
-def may_be_codes(question: Question, found: tuple[Found, ...]) -> tuple[int, ...]:
+def may_be_codes(question: Question, found: Sequence[Found]) -> tuple[int, ...]:
     """Numbers that nothing is declared about, those that turned out to be codes included; a target's classes are found as
     levels."""
     return tuple(j for j in question.unknown if not question.columns[j].target and (found[j].kind == "numeric" or found[j].coded))
@@ -170,38 +168,37 @@ def codes_among(counts: NDArray[np.float64], scale: float) -> tuple[int, ...] | 
 
 def decide(plan: Plan, question: Question, released: Mapping[str, Any]) -> tuple[Found, ...]:
     """What follows about each column from the stages released so far."""
-    found = tuple(_declared(column) for column in question.columns)
+    found = [_declared(column) for column in question.columns]
+
+    def answer(stage: str, size: int) -> tuple[NDArray[np.float64], float]:
+        """The numbers of a stage, one where it has no columns, and the standard deviation of their noise."""
+        return numbers_of(released[stage], max(size, 1)), noise_of(plan, stage, term_of(stage, question, tuple(found)))
+
     if "types" in released:
-        counts = numbers_of(released["types"], max(of.LOOKS * len(question.unknown), 1)).reshape(-1, of.LOOKS)
-        noise = noise_of(plan, "types", term_of("types", question, found))
-        for j, row in zip(question.unknown, counts):
+        counts, noise = answer("types", of.LOOKS * len(question.unknown))
+        for j, row in zip(question.unknown, counts.reshape(-1, of.LOOKS)):
             best = int(np.argmax(row[1:])) + 1
             kind = KIND_OF_LOOK[best] if row[best] > STANDS_OUT * noise else "unknown"
-            found = _with(found, j, Found(kind, (0, 1) if kind == "boolean" else None))
+            found[j] = Found(kind, (0, 1) if kind == "boolean" else None)
     if "codes" in released:
         columns = may_be_codes(question, found)
-        term = term_of("codes", question, found)
-        counts = numbers_of(released["codes"], max((of.CODES + 1) * len(columns), 1))
+        counts, noise = answer("codes", (of.CODES + 1) * len(columns))
         for j, row in zip(columns, counts.reshape(max(len(columns), 1), -1)):
-            levels = codes_among(row, noise_of(plan, "codes", term))
-            found = found if levels is None else _with(found, j, Found("levels", levels, coded=True))
+            levels = codes_among(row, noise)
+            found[j] = found[j] if levels is None else Found("levels", levels, coded=True)
     if "levels" in released:
-        found = _with_levels(question, found, released)
+        _find_levels(question, found, released)
+    numbers, n = numeric(found), plan.shape.n
     if "octaves" in released:
-        numbers = numeric(found)
-        counts = numbers_of(released["octaves"], max(2 * OCTAVES * len(numbers), 1))
-        noise = noise_of(plan, "octaves", term_of("octaves", question, found))
-        wide = ranges.first_scales(counts, noise, plan.shape.n, [question.columns[j] for j in numbers], question.wary)
+        counts, noise = answer("octaves", 2 * OCTAVES * len(numbers))
+        wide = ranges.first_scales(counts, noise, n, [question.columns[j] for j in numbers], question.wary)
         for j, scale in zip(numbers, wide):
-            found = _with(found, j, replace(found[j], scale=scale))
+            found[j] = replace(found[j], scale=scale)
     if "cells" in released:
-        numbers = numeric(found)
-        counts = numbers_of(released["cells"], max(CELLS * len(numbers), 1))
-        noise = noise_of(plan, "cells", term_of("cells", question, found))
-        scales = [found[j].scale or of.Scale(0.0, 1.0) for j in numbers]
-        for j, scale in zip(numbers, ranges.tighter(counts, scales, noise, plan.shape.n, question.wary)):
-            found = _with(found, j, replace(found[j], scale=scale))
-    return found
+        counts, noise = answer("cells", CELLS * len(numbers))
+        for j, scale in zip(numbers, ranges.tighter(counts, _scales(found, numbers), noise, n, question.wary)):
+            found[j] = replace(found[j], scale=scale)
+    return tuple(found)
 
 
 def _declared(column: Asked) -> Found:
@@ -210,8 +207,8 @@ def _declared(column: Asked) -> Found:
     return Found(column.kind, column.levels)
 
 
-def _with(found: tuple[Found, ...], place: int, column: Found) -> tuple[Found, ...]:
-    return (*found[:place], column, *found[place + 1 :])
+def _scales(found: Sequence[Found], columns: tuple[int, ...]) -> tuple[of.Scale, ...]:
+    return tuple(found[j].scale or of.Scale(0.0, 1.0) for j in columns)
 
 
 def numbers_of(values: object, size: int) -> NDArray[np.float64]:
@@ -222,7 +219,8 @@ def numbers_of(values: object, size: int) -> NDArray[np.float64]:
     return array
 
 
-def _with_levels(question: Question, found: tuple[Found, ...], released: Mapping[str, Any]) -> tuple[Found, ...]:
+def _find_levels(question: Question, found: list[Found], released: Mapping[str, Any]) -> None:
+    """Put the released levels in their columns."""
     columns = to_find(question, found)
     if len(released["levels"]) != len(columns):
         raise ValueError(f"the release of levels is not one of {len(columns)} columns")
@@ -236,8 +234,7 @@ def _with_levels(question: Question, found: tuple[Found, ...], released: Mapping
             seen = math.fsum(float(count) for _, count in pairs)
             if not 2 <= len(levels) <= MOST_CLASSES or seen < 0.9 * looks[j]:
                 continue
-        found = _with(found, j, Found("levels", levels))
-    return found
+        found[j] = Found("levels", levels)
 
 
 def _looks(question: Question, released: Mapping[str, ArrayLike]) -> list[float]:

@@ -54,7 +54,7 @@ def program(plan: Plan, question: Question, words: Vocabulary | None = None) -> 
             def algorithm(secret: Secret, event: Levels = event, columns: tuple[int, ...] = columns) -> list[list[list[Plain]]]:
                 return found_levels(secret, event, columns, words or {})
 
-            released[stage.name] = yield Solve((stage.name,), algorithm, kept=stage.name)
+            released[stage.name] = yield Solve((stage.name,), algorithm, kept=stage.name, words=True)
         else:
             released[stage.name] = yield Sum(stage.name, term_of(stage.name, question, found, words))
     return np.zeros(0)
@@ -108,7 +108,7 @@ def _again(record: ProfileRecord) -> ProfileRecord:
     """The record that follows from the stated releases."""
     plan, question = _planned(record), Question.from_spec(record["question"])
     noise = noise_again(record["noise"])
-    receipt = receipt_again(record["ledger"], plan, noise["policy"]) if "ledger" in record else None
+    receipt = receipt_again(record.get("ledger"), plan, noise["policy"])
     outcome = replay(program(plan, question), record["released"])
     _check_shown(plan, record["released"])
     return _record(plan, question, outcome, noise, record["level"], record["schema"], receipt)
@@ -120,7 +120,8 @@ def _check_shown(plan: Plan, released: Mapping[str, Any]) -> None:
         if isinstance(stage.event, Levels) and released[stage.name]:
             target, columns = plan.target, len(released[stage.name])
             _, _, threshold = noise_of(stage.event, columns, target.relation, target.rows_per_person)
-            if any(not float(count) > threshold for pairs in released[stage.name] for _, count in pairs):
+            counts = [count for pairs in released[stage.name] for _, count in pairs]
+            if any(type(count) not in (int, float) or not count > threshold for count in counts):
                 raise ValueError("a level is listed whose count did not pass the threshold")
 
 
@@ -139,11 +140,6 @@ def profile(
 ) -> Profile:
     """Look at a table privately: types, levels, histograms, quantiles, means, spreads and shares missing, with error bars.
 
-    `schema` says what is known (a `Schema`, its JSON form or a path); without one, names of columns are public and everything
-    else is paid for.
-    `parts="schema"` pays for types, levels and ranges only, `correlations=True` also for correlations of numeric columns with a
-    target that is numeric or has two classes.
-
     **Guarantee**: (ε, δ)-differential privacy for the rows (or persons) of the table: the composition of Gaussian releases and,
     where levels are found, one `Levels` event.
 
@@ -154,7 +150,7 @@ def profile(
     epsilon : float
         Privacy budget ε of the profile.
     schema : Schema, dict, path or None, default None
-        What is known. Without it names of columns are public and everything else is paid for.
+        What is known: a `Schema`, its JSON form or a path. Without it names of columns are public, and all else is paid for.
     target : str or None, default None
         The column that a model would predict.
     target_type : {"classes", "numeric"} or None, default None
@@ -179,9 +175,8 @@ def profile(
     check_nominal(spending)
     groups, most = spending["groups"], spending["max_rows_per_person"]
     names, known = names_of(table, groups, most)
-    question, declared = question_about(
-        names, known if schema is None else schema, target, parts, correlations, target_type=target_type
-    )
+    said = known if schema is None else schema
+    question, declared = question_about(names, said, target, parts, correlations, target_type=target_type)
     held = held_by(table, question, groups, most)
     asked, n = spent_target(spending, epsilon, held.n, held.per_person, held.unit)
     plan = plan_profile(question, Shape(n, len(question.columns)), asked)

@@ -90,9 +90,9 @@ class Question:
         return tuple(j for j, column in enumerate(self.columns) if column.kind == "unknown")
 
     @property
-    def may_have_levels(self) -> bool:
-        """Whether levels may have to be found: a column says so, or nothing is said about it."""
-        return any(c.kind == "unknown" or (c.kind == "levels" and c.levels is None) for c in self.columns)
+    def unlisted(self) -> tuple[int, ...]:
+        """Columns whose levels nobody declared, because a column says so or nothing is said about it: their words are listed."""
+        return tuple(j for j, c in enumerate(self.columns) if c.kind == "unknown" or (c.kind == "levels" and c.levels is None))
 
     @property
     def may_have_numbers(self) -> bool:

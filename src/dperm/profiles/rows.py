@@ -27,14 +27,9 @@ class Looked:
     words: Vocabulary
 
 
-def to_list(question: Question) -> tuple[int, ...]:
-    """Columns whose levels nobody declared: their words are listed."""
-    return tuple(j for j, c in enumerate(question.columns) if c.kind == "unknown" or (c.kind == "levels" and c.levels is None))
-
-
 def looked_at(table: object, question: Question) -> Looked:
     """(reading, look, place of the level) of every cell. Nothing here leaves but through paid sums."""
-    levels = {j: levels_of(cells(table, question.columns[j].name)) for j in to_list(question)}
+    levels = {j: levels_of(cells(table, question.columns[j].name)) for j in question.unlisted}
     words = {j: in_order({level for level in found if level is not None}) for j, found in levels.items()}
     return Looked(numbers_of_cells(table, question, levels, words), words)
 

@@ -100,6 +100,13 @@ def _counted(place: NDArray[np.int64], here: Vector, size: int) -> Vector:
     return np.asarray(np.bincount(np.clip(place, 0, size - 1), weights=here, minlength=size), dtype=np.float64)
 
 
+def _numbers(X: Vector, column: int, kind: str) -> tuple[Vector, NDArray[np.bool_]]:
+    """(readings of a column with 0 where there is none, whether there is one)."""
+    x, seen = X[:, PER_COLUMN * column], X[:, PER_COLUMN * column + 1]
+    known = np.isin(seen, ACCEPTED[kind]) & np.isfinite(x)
+    return np.where(known, x, 0.0), known
+
+
 def _added(values: Vector, counted: Vector) -> float:
     """Σ of values in [-1, 1], in steps, over the rows that count."""
     return float(np.sum(np.where(counted > 0, whole(values, 1.0), 0.0)))
@@ -132,11 +139,7 @@ class NumberTerm(ColumnTerm):
     kinds: tuple[str, ...]
 
     def seen(self, place: int, X: Vector) -> tuple[Vector, NDArray[np.bool_]]:
-        """(readings with 0 where there is none, whether there is one)."""
-        first = PER_COLUMN * self.columns[place]
-        x = X[:, first]
-        known = np.isin(X[:, first + 1], ACCEPTED[self.kinds[place]]) & np.isfinite(x)
-        return np.where(known, x, 0.0), known
+        return _numbers(X, self.columns[place], self.kinds[place])
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,15 +214,13 @@ class Joint(NumberTerm):
         return np.array([_added(part, counted) for part in (v, v * v, t, t * t, v * t, np.ones(len(v)))])
 
     def _target(self, X: Vector) -> tuple[Vector, NDArray[np.bool_]]:
-        first = PER_COLUMN * self.target
-        x, seen = X[:, first], X[:, first + 1]
-        if self.target_scale is not None:
-            known = np.isin(seen, ACCEPTED[self.target_kind]) & np.isfinite(x)
-            return 2 * self.target_scale.even(np.where(known, x, 0.0)) - 1, known
-        if self.target_kind == "boolean":
-            known = np.isin(seen, ACCEPTED["boolean"]) & np.isin(x, (0.0, 1.0))
-            return np.where(known, 2 * np.where(known, x, 0.0) - 1, 0.0), known
-        code = renamed(X[:, first + 2].astype(np.int64), self.target_names)
+        if self.target_scale is not None or self.target_kind == "boolean":
+            x, known = _numbers(X, self.target, self.target_kind)
+            if self.target_scale is not None:
+                return 2 * self.target_scale.even(x) - 1, known
+            known &= np.isin(x, (0.0, 1.0))
+            return np.where(known, 2 * x - 1, 0.0), known
+        code = renamed(X[:, PER_COLUMN * self.target + 2].astype(np.int64), self.target_names)
         known = (code == 0) | (code == 1)
         return np.where(known, 2.0 * code - 1, 0.0), known
 
@@ -251,17 +252,15 @@ class Counts(ColumnTerm):
         return math.sqrt(max(2 * p, p + 1) if relation == "replace-one" else p + 1)
 
     def part(self, place: int, X: Vector, here: Vector) -> Vector:
-        first = PER_COLUMN * self.columns[place]
-        x, seen, kind, scale = X[:, first], X[:, first + 1], self.kinds[place], self.scales[place]
+        column, kind, scale, size = self.columns[place], self.kinds[place], self.scales[place], self.sizes[place]
         if scale is not None:
-            known = np.isin(seen, ACCEPTED[kind]) & np.isfinite(x)
-            bin_ = np.minimum(np.floor(scale.share(np.where(known, x, scale.low)) * BINS), BINS - 1)
+            x, known = _numbers(X, column, kind)
+            bin_ = np.minimum(np.floor(scale.share(x) * BINS), BINS - 1)
             return _counted(np.where(known, bin_, BINS).astype(np.int64), here, BINS + 1)
-        size = self.sizes[place]
         if kind == "boolean":
-            code = np.where(x == 0, 0, np.where(x == 1, 1, -1))
-            code = np.where(np.isin(seen, ACCEPTED[kind]), code, -1).astype(np.int64)
+            x, known = _numbers(X, column, kind)
+            code = np.where(known & np.isin(x, (0.0, 1.0)), x, -1.0).astype(np.int64)
         else:
-            code = renamed(X[:, first + 2].astype(np.int64), self.renamed[place])
-        code = np.where(code >= 0, code, np.where(seen == MISSING, size + 1, size))
+            code = renamed(X[:, PER_COLUMN * column + 2].astype(np.int64), self.renamed[place])
+        code = np.where(code >= 0, code, np.where(X[:, PER_COLUMN * column + 1] == MISSING, size + 1, size))
         return _counted(code, here, size + 2)

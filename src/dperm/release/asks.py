@@ -88,12 +88,14 @@ class Solve:
     """A whole algorithm whose privacy is proven as the events of `stages`.
 
     `kept` names its value in the record; without it the value is not there, as with coefficients, which have their own place.
+    A kept value consists of numbers; with `words` it may hold text, and whoever reads it says where.
     """
 
     stages: tuple[str, ...]
     algorithm: Callable[[Secret], object]
     shape: tuple[int, ...] = ()
     kept: str | None = None
+    words: bool = False
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -268,6 +268,14 @@ def _returned(program: Program, answer: Callable[[Ask], object]) -> Vector:
         sent = answer(ask)
 
 
+def _leaves(value: object) -> Iterator[object]:
+    if isinstance(value, Mapping | list | tuple):
+        for part in value.values() if isinstance(value, Mapping) else value:
+            yield from _leaves(part)
+    else:
+        yield value
+
+
 @one_blas_thread()
 def replay(program: Program, released: Released) -> Outcome:
     """What the program decides when it is given the recorded answers; unrecorded ones are NaN.
@@ -278,10 +286,12 @@ def replay(program: Program, released: Released) -> Outcome:
     decided: dict[str, object] = {}
     opened: str | None = None
 
-    def recorded(name: str, listed: bool = False) -> object:
+    def recorded(name: str, listed: bool = False, words: bool = False) -> object:
         found = waiting.pop(name, None)
         if found is None or (listed and not (isinstance(found, list) and found)):
             raise ValueError(f"the released value {name!r} is missing")
+        if not words and any(isinstance(leaf, str) for leaf in _leaves(found)):
+            raise ValueError(f"the released value {name!r} is stated as text")
         if not (listed and isinstance(found, list)):
             return found
         first, *rest = found
@@ -299,7 +309,7 @@ def replay(program: Program, released: Released) -> Outcome:
             case Open() | Close():
                 opened = ask.stage if isinstance(ask, Open) else None
             case Solve():
-                return np.full(ask.shape, np.nan) if ask.kept is None else recorded(ask.kept)
+                return np.full(ask.shape, np.nan) if ask.kept is None else recorded(ask.kept, words=ask.words)
             case Publish():
                 return recorded(ask.name, ask.listed)
             case Draw():

@@ -178,6 +178,13 @@ def grid_step(scale: float, sensitivity: float, size: int) -> float:
     return float(2.0 ** math.floor(math.log2(min(scale * 2.0**-20, sensitivity * 2.0**-13 / math.sqrt(size)))))
 
 
+def grid_counts(shape: tuple[int, ...], scale: float, step: float, noise: Noise) -> NDArray[np.float64]:
+    """Gaussian noise of this standard deviation in whole numbers of steps: rounded, or drawn on the integers."""
+    if isinstance(noise, ExactNoise):
+        return noise.integers(scale / step, math.prod(shape)).reshape(shape).astype(np.float64)
+    return np.asarray(np.rint(noise.normal(scale, shape) / step))
+
+
 @dataclass(frozen=True)
 class GridNoise:
     """Gaussian noise in whole numbers of a public grid. It follows from public numbers: the value need not be known yet."""
@@ -188,11 +195,8 @@ class GridNoise:
     @staticmethod
     def drawn(shape: tuple[int, ...], *, sensitivity: float, mu: float, noise: Noise) -> GridNoise:
         scale = gaussian_scale(sensitivity, mu)
-        size = math.prod(shape)
-        step = grid_step(scale, sensitivity, size)
-        if isinstance(noise, ExactNoise):
-            return GridNoise(noise.integers(scale / step, size).reshape(shape).astype(np.float64), step)
-        return GridNoise(np.asarray(np.rint(noise.normal(scale, shape) / step)), step)
+        step = grid_step(scale, sensitivity, math.prod(shape))
+        return GridNoise(grid_counts(shape, scale, step, noise), step)
 
     def added_to(self, value: Array) -> Array:
         """The value to the nearest step, with the noise; on the device that holds the value."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -22,7 +22,7 @@ from dperm.problem import Problem
 from dperm.release.driver import replay
 from dperm.release.ledger.book import receipt_again
 from dperm.release.noise import Noise
-from dperm.release.plan import MECHANISMS, Mechanism, Outcome, Plan, Released, Shape, Target, UnmetNeeds, Vector
+from dperm.release.plan import MECHANISMS, Mechanism, Outcome, Plan, Shape, Target, UnmetNeeds, Vector
 from dperm.release.record import CertificateRecord, CoefficientsRecord, GuaranteeRecord, NoiseRecord, ReceiptRecord, TargetRecord
 from dperm.tables.encoding import Encoding
 from dperm.tables.packed import packed, unpacked
@@ -76,47 +76,25 @@ def certify(
     receipt: ReceiptRecord | None = None,
 ) -> Certificate:
     """Write the record of a finished run; `receipt` is the ledger's, where one was debited."""
-    return Certificate(
-        _record(
-            problem=problem,
-            plan=plan,
-            decided=outcome.decided,
-            released=plain(outcome.released),
-            noise=noise.spec(),
-            # A fit that paid for bounds knows them now.
-            encoding=None if encoding is None else encoding.resolved(outcome.decided),
-            w=outcome.w,
-            receipt=None if receipt is None else plain(receipt),
-        )
-    )
+    told = replace(outcome, released=plain(outcome.released))
+    known = None if encoding is None else encoding.resolved(outcome.decided)  # a fit that paid for bounds knows them now
+    return Certificate(_record(problem, plan, told, noise.spec(), known, None if receipt is None else plain(receipt)))
 
 
 def _record(
-    *,
     problem: Problem,
     plan: Plan,
-    decided: Mapping[str, object],
-    released: Released,
+    outcome: Outcome,
     noise: NoiseRecord,
     encoding: Encoding | None,
-    w: Vector,
-    receipt: ReceiptRecord | None = None,
+    receipt: ReceiptRecord | None,
+    *,
     older: bool = False,
     listed: bool = False,
 ) -> CertificateRecord:
     """`older`: as a record was written before it stated its unit (`target.unit`); `listed`: before many numbers were packed."""
     target, shape = plan.target, plan.shape
-    composed = plan.guarantee.epsilon(target.delta)
-    # A plan never exceeds its target; the lectures' printed calibrations do, and then the truth is what is stated.
-    epsilon = target.epsilon if composed <= target.epsilon * (1 + TOLERANCE) else composed
-    guarantee: GuaranteeRecord = {
-        "epsilon": epsilon,
-        "delta": target.delta,
-        "relation": target.relation,
-        "unit": target.unit,
-        "composed_epsilon": composed,
-        "kind": plan.guarantee.spec(),
-    }
+    guarantee: GuaranteeRecord = {**composed(plan, target.unit), "kind": plan.guarantee.spec()}
     assumptions = list(plan.assumptions)
     if noise["policy"] == "seeded":
         assumptions.append(SEEDED)
@@ -130,31 +108,38 @@ def _record(
         "constants": _constants(problem, older),
         "mechanism": {"name": plan.mechanism, "options": plain(dict(plan.options))},
         "stages": [plain(stage.spec()) for stage in plan.stages],
-        "decided": plain(dict(decided)),
-        "released": released,
+        "decided": plain(dict(outcome.decided)),
+        "released": outcome.released,
         "assumptions": assumptions,
         "noise": noise_stated(noise),
         "encoding": None if encoding is None else encoding.spec(),
         "declaration": [] if encoding is None else declaration(encoding),
-        "coefficients": _coefficients(problem, encoding if per_column(plan.mechanism) else None, w, listed),
+        "coefficients": _coefficients(problem, encoding if per_column(plan.mechanism) else None, outcome.w, listed),
     }
     if receipt is not None:
         record["ledger"] = receipt
     return record
 
 
-def promised(plan: Plan, unit: str) -> GuaranteeRecord:
-    """What a plan of booked sums promises; one that costs more than its target is none."""
-    target, composed = plan.target, plan.guarantee.epsilon(plan.target.delta)
-    if composed > target.epsilon * (1 + TOLERANCE):
-        raise ValueError("the plan costs more than its target")
+def composed(plan: Plan, unit: str) -> GuaranteeRecord:
+    """What the events of a plan come to: never more than its target, but for the lectures' printed calibrations, where the truth
+    is what is stated."""
+    target, cost = plan.target, plan.guarantee.epsilon(plan.target.delta)
     return {
-        "epsilon": target.epsilon,
+        "epsilon": target.epsilon if cost <= target.epsilon * (1 + TOLERANCE) else cost,
         "delta": target.delta,
         "relation": target.relation,
         "unit": unit,
-        "composed_epsilon": composed,
+        "composed_epsilon": cost,
     }
+
+
+def promised(plan: Plan, unit: str) -> GuaranteeRecord:
+    """What a plan of booked sums promises; one that costs more than its target is none."""
+    found = composed(plan, unit)
+    if found["epsilon"] != plan.target.epsilon:
+        raise ValueError("the plan costs more than its target")
+    return found
 
 
 def noise_stated(noise: NoiseRecord) -> NoiseRecord:
@@ -265,11 +250,15 @@ def _change(target: Target, older: bool) -> str:
     }[target.relation]
 
 
-def _recompute(record: CertificateRecord) -> CertificateRecord:
-    problem = Problem.from_spec(record["problem"])
-    target = Target.declare(n=record["shape"]["n"], **record["target"])
+def declared_by(record: CertificateRecord) -> tuple[Problem, Shape, Target, Mechanism]:
+    """What a record says was declared."""
     shape = Shape(record["shape"]["n"], record["shape"]["d"])
     mechanism = mechanism_of_record(record["mechanism"]["name"], record["mechanism"]["options"])
+    return Problem.from_spec(record["problem"]), shape, Target.declare(n=shape.n, **record["target"]), mechanism
+
+
+def _recompute(record: CertificateRecord) -> CertificateRecord:
+    problem, shape, target, mechanism = declared_by(record)
     needs = mechanism.missing(problem, target)
     if needs:
         raise UnmetNeeds(mechanism.name, needs)
@@ -287,19 +276,11 @@ def _recompute(record: CertificateRecord) -> CertificateRecord:
     if encoding is not None:
         _check_gaps(encoding, mechanism, decided)
         encoding = encoding.resolved(decided)
+    _check_coefficients(decided, w)
     noise = noise_again(record["noise"])
-    return _record(
-        problem=problem,
-        plan=plan,
-        decided=_bound(decided, w),
-        released=record["released"],
-        noise=noise,
-        encoding=encoding,
-        w=w,
-        receipt=receipt_again(record["ledger"], plan, noise["policy"]) if "ledger" in record else None,
-        older="unit" not in record["target"],
-        listed=isinstance(record["coefficients"]["encoded"], list),
-    )
+    receipt = receipt_again(record.get("ledger"), plan, noise["policy"])
+    older, listed = "unit" not in record["target"], isinstance(record["coefficients"]["encoded"], list)
+    return _record(problem, plan, Outcome(w, record["released"], decided), noise, encoding, receipt, older=older, listed=listed)
 
 
 def _check_gaps(encoding: Encoding, mechanism: Mechanism, decided: Mapping[str, object]) -> None:
@@ -314,7 +295,7 @@ def released_size(plan: Plan, problem: Problem) -> int:
     return plan.shape.parameters(problem) if plan.parameters is None else plan.parameters
 
 
-def _bound(decided: Mapping[str, object], w: Vector) -> Mapping[str, object]:
+def _check_coefficients(decided: Mapping[str, object], w: Vector) -> None:
     """A mechanism whose coefficients follow from released values decides them: then the stated ones must be those."""
     if "coefficients" in decided:
         follow = np.asarray(decided["coefficients"], dtype=np.float64)
@@ -322,4 +303,3 @@ def _bound(decided: Mapping[str, object], w: Vector) -> Mapping[str, object]:
             raise ValueError("the coefficients are not finite")
         if follow.shape != w.shape or not np.allclose(w, follow, rtol=TOLERANCE, atol=TOLERANCE * float(np.abs(follow).max())):
             raise ValueError("the coefficients do not follow from the released values")
-    return decided

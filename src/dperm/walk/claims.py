@@ -13,6 +13,7 @@ import numpy as np
 
 from dperm.release.plan import UnmetNeeds
 from dperm.release.record import ClaimRecord, NoiseRecord
+from dperm.tables.json_files import parsed_json
 from dperm.words.display import box, budget_chips
 from dperm.words.wording import printable
 
@@ -108,7 +109,7 @@ class Claim:
     def from_json(cls, text: str) -> Self:
         """Read a record; anything that is not one is refused with a sentence."""
         try:
-            record = json.loads(text, parse_constant=_refuse_constant)
+            record = parsed_json(text)
         except (ValueError, RecursionError) as error:
             raise ValueError(f"Expected a certificate in JSON, found text that does not parse: {error}.") from error
         if not isinstance(record, dict) or record.get("format") not in (cls.FORMAT, *cls.OLDER):
@@ -162,10 +163,6 @@ def reproducible(record: Mapping[str, object]) -> bool:
     return isinstance(noise, Mapping) and noise.get("policy") == "seeded"
 
 
-def _refuse_constant(name: str) -> float:
-    raise ValueError(f"{name} is not a number")
-
-
 def plain(value: object) -> Any:
     """JSON form: arrays to lists, NumPy numbers to Python's, infinities to strings (JSON has none)."""
     if type(value) in (str, int, bool):  # most leaves of a record
@@ -174,10 +171,8 @@ def plain(value: object) -> Any:
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
-    if isinstance(value, np.ndarray):
+    if isinstance(value, np.ndarray | np.generic):
         return plain(value.tolist())
-    if isinstance(value, np.generic):
-        return plain(value.item())
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return value

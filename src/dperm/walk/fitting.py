@@ -17,7 +17,7 @@ from typing import Unpack
 import numpy as np
 
 from dperm.choose.table import choose, pure_advice
-from dperm.mechanisms.registry import mechanism_from_spec, mechanism_of_record
+from dperm.mechanisms.registry import mechanism_from_spec
 from dperm.privacy import Gaussian, HiddenState, Sampled
 from dperm.problem import Problem
 from dperm.release import driver
@@ -28,9 +28,9 @@ from dperm.release.plan import Mechanism, Outcome, Plan, Released, Shape, Target
 from dperm.release.record import CertificateRecord, ReceiptRecord
 from dperm.rows.base import Rows
 from dperm.tables.encoding import Encoding
-from dperm.walk.certificate import Certificate, certify
+from dperm.walk.certificate import Certificate, certify, declared_by
 from dperm.walk.functions import check_functions
-from dperm.walk.options import Running, runs
+from dperm.walk.options import Running, check_nominal, runs
 from dperm.words.notices import speak
 
 
@@ -119,6 +119,20 @@ def check_noise(policy: str, mechanism: object, planned: Plan) -> None:
         ExactNoise().generator()  # raises, in the words of a draw
 
 
+def check_number(target: Target, rows: Rows, nominal_n: int | None) -> None:
+    """Refuse a nominal number of rows that is missing, or that stands beside a public one."""
+    check_nominal({"relation": target.relation, "nominal_n": nominal_n})
+    if target.relation == "add-remove":
+        return
+    if nominal_n not in (None, rows.n):
+        raise ValueError(
+            f"Expected nominal_n= to be left out, or {rows.n:,}, the number of rows, which is public under "
+            f"relation={target.relation!r}, found {nominal_n:,}. To protect it use relation='add-remove'."
+        )
+    if rows.n == 0:
+        raise ValueError("Expected at least one row, found none. Check that the file or array is not empty.")
+
+
 def check_order(rows: Rows, planned: Plan) -> None:
     """Refuse, before anything is debited, what needs numbers, keys or owners of rows that have none."""
     if dict(planned.options).get("summed") and getattr(rows, "person", None) is None:
@@ -156,10 +170,8 @@ def _named(
 
 def rebuilt_plan(record: CertificateRecord) -> tuple[Plan, Problem]:
     """The plan and the problem, computed again from the record of a certificate."""
-    problem = Problem.from_spec(record["problem"])
-    target = Target.declare(n=record["shape"]["n"], **record["target"])
-    mechanism = mechanism_of_record(record["mechanism"]["name"], record["mechanism"]["options"])
-    return mechanism.plan(problem, Shape(record["shape"]["n"], record["shape"]["d"]), target), problem
+    problem, shape, target, mechanism = declared_by(record)
+    return mechanism.plan(problem, shape, target), problem
 
 
 @runs
@@ -201,7 +213,6 @@ def fit(
 ) -> Release:
     """Fit `problem` on `rows` so that the answer satisfies `target`.
 
-    `mechanism` is an object, a name, or "auto": the table of `dperm.choose.table`, as the estimators use it.
     `ledger` (a path or `Ledger`) is debited for the whole plan before any row is summed; `fingerprint` is what it recognises the
     data set by.
 
@@ -234,18 +245,7 @@ def fit(
     progress : callable or None, default None
         Called with (done, planned) while the fit runs.
     """
-    if target.relation == "add-remove" and nominal_n is None:
-        raise ValueError(
-            "Expected nominal_n= (--nominal-n) under relation='add-remove', where the number of rows is protected, found none. "
-            "Pass a public round number, or use relation='zero-out' if n is public."
-        )
-    if target.relation != "add-remove" and nominal_n not in (None, rows.n):
-        raise ValueError(
-            f"Expected nominal_n= to be left out, or {rows.n:,}, the number of rows, which is public under "
-            f"relation={target.relation!r}, found {nominal_n:,}. To protect it use relation='add-remove'."
-        )
-    if rows.n == 0 and target.relation != "add-remove":
-        raise ValueError("Expected at least one row, found none. Check that the file or array is not empty.")
+    check_number(target, rows, nominal_n)
     shape = Shape(nominal_n if nominal_n is not None else rows.n, rows.d)
     chosen = _named(mechanism, problem, shape, target, encoding)
     planned = plan(problem, shape, target, chosen, encoding)
@@ -254,9 +254,8 @@ def fit(
     source = noise_source(noise, random_state) if isinstance(noise, str) else noise
     check_noise(source.policy, chosen, planned)
     speak(planned.warnings)  # public numbers decide them, and nothing is spent yet
-    outcome, receipt = execute(
-        chosen.program(planned, problem), planned, rows.bounded(problem.data, problem.feature_map), source, **running
-    )
+    clipped = rows.bounded(problem.data, problem.feature_map)
+    outcome, receipt = execute(chosen.program(planned, problem), planned, clipped, source, **running)
     certificate = certify(problem, planned, outcome, source, encoding, receipt)
     return Release(outcome.w, certificate, planned, outcome.released, {"passes": sum(e.total() for e in planned.events)})
 

@@ -67,7 +67,10 @@ runs = spelt_out(Running, ledger=None, fingerprint=None, on_book=None, progress=
 def check_nominal(spending: Spending) -> None:
     """Where the number of rows is protected, a public one must stand in for it."""
     if spending["relation"] == "add-remove" and spending["nominal_n"] is None:
-        raise ValueError("Expected nominal_n= under relation='add-remove', found none. Pass a public round number.")
+        raise ValueError(
+            "Expected nominal_n= (--nominal-n) under relation='add-remove', where the number of rows is protected, found none. "
+            "Pass a public round number, or use relation='zero-out' if n is public."
+        )
 
 
 def spent_target(spending: Spending, epsilon: float, rows: int, per_person: int, unit: str) -> tuple[Target, int]:

@@ -15,19 +15,28 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import json
 import secrets
 import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import cast
 
 from dperm.privacy import RELATIONS
 from dperm.privacy.filters import Cost, Filter
-from dperm.release.ledger.check import APPLICATION, FORMAT, canonical, entry_hash, filter_of, problems, stored
-from dperm.release.ledger.file import check_seen, opened, remember
+from dperm.release.ledger.check import (
+    APPLICATION,
+    FORMAT,
+    Chain,
+    canonical,
+    cost_of,
+    entry_hash,
+    filter_of,
+    problems,
+    secret_of,
+    stored,
+)
+from dperm.release.ledger.file import BOOKED, UNSPENT, UNSURE, check_seen, opened, remember
 from dperm.release.ledger.refusal import why_refused
 from dperm.release.plan import UNITS, Plan
 from dperm.release.record import EntryRecord, PlanRecord, ReceiptRecord, SecretRecord
@@ -90,7 +99,7 @@ class Ledger:
 
     def __init__(self, path: str | Path, *, data: object = None) -> None:
         """`data`: recognise the data set by this (a path to its file) instead of by the array or table that is fitted."""
-        self.path = Path(path)
+        self.path = Path(path).absolute()  # the same file wherever the process goes
         self.data = data
         if not self.path.is_file():
             raise ValueError(f"Expected a ledger at {self.path}, found no file. Make one with `dperm ledger create`.")
@@ -161,39 +170,39 @@ class Ledger:
 
     def entries(self) -> list[EntryRecord]:
         """Every entry in order, parsed; each with its hash."""
-        with opened(self.path) as connection:
-            connection.execute("BEGIN")
-            return self._read(connection)
+        return self._seen().entries
 
-    def _read(self, connection: sqlite3.Connection) -> list[EntryRecord]:
+    def _seen(self, known: Chain | None = None, so_far: str = UNSPENT) -> Chain:
+        with opened(self.path, so_far) as connection:
+            connection.execute("BEGIN")
+            return self._read(connection, known, so_far)
+
+    def _read(self, connection: sqlite3.Connection, known: Chain | None = None, so_far: str = UNSPENT) -> Chain:
+        """All of the file, checked; of what is `known` from a moment ago only that it is still there, letter by letter."""
         mark = connection.execute("PRAGMA application_id").fetchone()[0]
         if mark != APPLICATION:
             raise ValueError(f"Expected a ledger in {self.path.name}, found another SQLite file.")
-        parsed: list[EntryRecord] = []
-        rows, _, reasons = stored(connection)
-        for number, text, secret, found in rows:
+        rows, bodies, reasons = stored(connection, known.rows if known else [])
+        start = len(rows) - len(bodies)
+        chain = Chain(rows, known.entries[:start], known.costs[:start]) if known else Chain(rows, [], [])
+        for (number, _, secret, found), body in zip(rows[start:], bodies):
             try:
-                held = {**json.loads(text), "secret": dict(json.loads(secret)), "hash": found}
-                body = cast(EntryRecord, held)  # checked by what follows
-                if body["kind"] == "debit":
-                    _costs([body]), body["plan"]["mechanism"], body["branch"], body["noise"]
-                _keyed(body["secret"].get("salt", ""), b""), hash(body["secret"].get("fingerprint"))
+                chain.entries.append({**body, "secret": secret_of(secret), "hash": found})
+                chain.costs.append(cost_of(body))
             except (LookupError, ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
                 raise ValueError(f"Expected readable entries in {self.path.name}, found entry {number} damaged.") from error
-            parsed.append(body)
-        if not parsed or parsed[0].get("format") != FORMAT:
+        if not rows or (chain.entries and chain.entries[0].get("format") != FORMAT):
             raise ValueError(f"Expected a ledger with format {FORMAT!r} in {self.path.name}, found none.")
         if reasons:  # what is left of an altered file is no account of what was spent
-            raise ValueError(f"Expected the ledger {self.path.name} as it was written, found: {reasons[0]}. Nothing was spent.")
+            raise ValueError(f"Expected the ledger {self.path.name} as it was written, found: {reasons[0]}. {so_far}")
         check_seen(self.path, [found for *_, found in rows])
-        return parsed
+        return chain
 
     def account(self, delta: float | None = None) -> Account:
         """What is spent and left; `left_epsilon` is that of one more Gaussian fit at `delta` (default: the ledger's)."""
-        entries = self.entries()
+        chain = self._seen()
+        entries, costs, closed = chain.entries, chain.spent(), chain.closed()
         head, rule = entries[0], filter_of(entries[0])
-        costs = _costs(entries)
-        closed = any(entry.get("branch") == "single" for entry in entries)
         debits = [entry for entry in entries if entry["kind"] == "debit"]
         return Account(
             head["dataset"],
@@ -216,12 +225,12 @@ class Ledger:
 
     def check(self, *plans: Plan) -> None:
         """Raise as `debit` would for these, one after the other, spending nothing: for a refusal before data are opened."""
-        entries = self.entries()
-        rule, before = filter_of(entries[0]), list[Cost]()
+        chain = self._seen()
+        rule, before = filter_of(chain.entries[0]), list[Cost]()
         for plan in plans:
-            self._matches(entries[0], plan)
+            self._matches(chain.entries[0], plan)
             cost = rule.cost(plan.events)
-            self._admit(entries, plan, cost, before)
+            self._admit(chain, plan, cost, before)
             before.append(cost)
 
     def debit(self, plan: Plan, *, noise: str = "secure", data: object = None, note: str = "") -> ReceiptRecord:
@@ -229,15 +238,16 @@ class Ledger:
 
         Gives the receipt that goes into the certificate: the entry, the hash before it, and the new head.
         """
-        entries = self.entries()
-        self._matches(entries[0], plan)
-        self._admit(entries, plan)  # the refusal that needs no data comes first
+        chain = self._seen()
+        self._matches(chain.entries[0], plan)
+        cost = filter_of(chain.entries[0]).cost(plan.events)  # may take a second: not while others wait
+        self._admit(chain, plan, cost)  # the refusal that needs no data comes first
         shown = data if self.data is None else self.data
-        seen = _keyed(entries[0]["secret"]["salt"], digest(shown)) if recognisable(shown) else None
-        cost = filter_of(entries[0]).cost(plan.events)  # may take a second: not while others wait
+        seen = _keyed(chain.entries[0]["secret"]["salt"], digest(shown)) if recognisable(shown) else None
         with opened(self.path) as connection:
             connection.execute("BEGIN IMMEDIATE")
-            entries = self._read(connection)
+            chain = self._read(connection, chain)
+            entries = chain.entries
             known = {entry["secret"].get("fingerprint") for entry in entries} - {None}
             if seen is not None and known and seen not in known:
                 raise ValueError(
@@ -245,7 +255,7 @@ class Ledger:
                     "content. Use that data set's own ledger; if these are the same people in another form, admit it first: "
                     "`dperm ledger admit`."
                 )
-            branch = self._admit(entries, plan, cost)
+            branch = self._admit(chain, plan, cost)
             body: EntryRecord = {
                 "kind": "debit",
                 "number": len(entries),
@@ -259,28 +269,29 @@ class Ledger:
             }
             sealed: SecretRecord = {"fingerprint": seen, "nonce": secrets.token_hex(16)}
             receipt = self._append(connection, entries[-1]["hash"], body, sealed)
-        self.entries()  # under its name, before noise is drawn: the file may have been replaced while it was written
+        self._seen(chain, BOOKED)  # under its name, before noise is drawn: the file may have been replaced meanwhile
         return receipt
 
     def admit(self, data: object) -> None:
         """Accept another form of the same people's data (other columns, another file format) for later fits."""
         with opened(self.path) as connection:
             connection.execute("BEGIN IMMEDIATE")
-            entries = self._read(connection)
+            entries = self._read(connection).entries
             found = _keyed(entries[0]["secret"]["salt"], digest(data))
             body: EntryRecord = {"kind": "admit", "number": len(entries), "time": _now()}
             self._append(connection, entries[-1]["hash"], body, {"fingerprint": found, "nonce": secrets.token_hex(16)})
 
-    def _append(
-        self, connection: sqlite3.Connection, previous: str, body: EntryRecord, secret: SecretRecord
-    ) -> ReceiptRecord:
+    def _append(self, connection: sqlite3.Connection, previous: str, body: EntryRecord, secret: SecretRecord) -> ReceiptRecord:
         hidden = canonical(secret)
         entry: EntryRecord = {**body, "sealed": hashlib.sha256(hidden.encode()).hexdigest()}
         text = canonical(entry)
         head = entry_hash(previous, text)
         connection.execute("INSERT INTO entries VALUES (?, ?, ?, ?)", (body["number"], text, hidden, head))
         connection.execute("UPDATE tail SET number = ?, hash = ? WHERE only = 1", (body["number"], head))
-        connection.execute("COMMIT")
+        try:
+            connection.execute("COMMIT")
+        except sqlite3.Error as error:  # where the disk fails at the end, the entry may be there or not
+            raise ValueError(f"Expected to write into the ledger {self.path.name}, found: {error}. {UNSURE}") from error
         remember(self.path, head)
         return {"entry": entry, "previous": previous, "head": head}
 
@@ -297,18 +308,16 @@ class Ledger:
                 f"Expected a fit per {head['unit']}, which ledger {self.path.name} is kept for, found one per {unit}. {advice}"
             )
 
-    def _admit(
-        self, entries: Sequence[EntryRecord], plan: Plan, cost: Cost | None = None, before: Sequence[Cost] = ()
-    ) -> str:
+    def _admit(self, chain: Chain, plan: Plan, cost: Cost, before: Sequence[Cost] = ()) -> str:
         """The branch that admits a plan after the entries, and after what would be booked `before` it."""
-        rule, costs = filter_of(entries[0]), [*_costs(entries), *before]
-        closed = any(entry.get("branch") == "single" for entry in entries) or bool(before and rule.accepts(costs) is None)
-        cost = rule.cost(plan.events) if cost is None else cost
+        head, costs = chain.entries[0], [*chain.spent(), *before]
+        rule = filter_of(head)
+        closed = chain.closed() or bool(before and rule.accepts(costs) is None)
         branch = None if closed else rule.admits(costs, cost, plan.events, plan.target.relation)
         if branch is not None:
             return branch
         raise BudgetExceeded(
-            f"Expected a fit within what is left in ledger {self.path.name} of data set {entries[0]['dataset']!r}, found one "
+            f"Expected a fit within what is left in ledger {self.path.name} of data set {head['dataset']!r}, found one "
             f"that would exceed its budget of epsilon={rule.epsilon:g}, delta={rule.delta:g}: "
             f"{why_refused(rule, costs, cost, plan.target, closed=closed)} No data were read, nothing was spent."
         )
@@ -338,23 +347,6 @@ def plan_record(plan: Plan) -> PlanRecord:
     }
 
 
-def _costs(entries: Sequence[EntryRecord]) -> list[Cost]:
-    found = []
-    for entry in entries:
-        if entry.get("kind") == "debit":
-            cost = entry["cost"]
-            curve = tuple(_amount(value) for value in cost["curve"])
-            square, pure = (None if value is None else _amount(value) for value in (cost["square"], cost["pure"]))
-            found.append(Cost(square, curve, _amount(cost["failure"]), pure))
-    return found
-
-
-def _amount(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError("a cost that is no number")
-    return float(value)
-
-
 def _keyed(salt: str, found: bytes) -> str:
     """The fingerprint under the ledger's own key: without the ledger nobody can test a guess of the data against it."""
     return hmac.new(bytes.fromhex(salt), found, hashlib.sha256).hexdigest()
@@ -364,13 +356,15 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="microseconds")
 
 
-def receipt_again(stated: ReceiptRecord, plan: Plan, policy: str) -> ReceiptRecord:
-    """The receipt that a certificate must carry for this plan: verification compares it with the one stated.
+def receipt_again(stated: ReceiptRecord | None, plan: Plan, policy: str) -> ReceiptRecord | None:
+    """The receipt that a certificate must carry for this plan, if it states one: verification compares the two.
 
     The plan, the noise and the head are recomputed. When the entry was written, which entry came before and what its filter said
     about other fits cannot be recomputed without the ledger: a change to them shows in the head, and `dperm ledger verify` with
     the certificate compares all of it.
     """
+    if stated is None:
+        return None
     record = plan_record(plan)
     if "unit" not in stated["entry"]["plan"]:  # as entries were written before they stated it
         del record["unit"], record["assumptions"]

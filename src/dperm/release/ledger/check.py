@@ -8,12 +8,13 @@ import json
 import math
 import sqlite3
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from dperm.privacy import event_from_spec
 from dperm.privacy.filters import Cost, CostRecord, Filter
 from dperm.release.ledger.file import opened
-from dperm.release.record import EntryRecord
+from dperm.release.record import EntryRecord, SecretRecord
 
 if TYPE_CHECKING:
     from dperm.release.ledger.book import Ledger
@@ -23,14 +24,55 @@ Row = tuple[int, str, str, str]  # number, body, secret, hash
 APPLICATION = 0x64706C31  # "dpl1", so that another SQLite file is not taken for a ledger
 
 
+@dataclass(frozen=True)
+class Chain:
+    """What was read from a ledger: rows as they are stored, the entries in them, and what each cost (None: it is no debit)."""
+
+    rows: list[Row]
+    entries: list[EntryRecord]
+    costs: list[Cost | None]
+
+    def spent(self) -> list[Cost]:
+        return [cost for cost in self.costs if cost is not None]
+
+    def closed(self) -> bool:
+        """Whether the first fit took the whole budget."""
+        return any(entry.get("branch") == "single" for entry in self.entries)
+
+
 def entry_hash(previous: str, body: str) -> str:
     """SHA-256 of the hash before and the canonical text of the entry."""
     return hashlib.sha256(f"{previous}\n{body}".encode()).hexdigest()
 
 
+_WRITER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
 def canonical(value: object) -> str:
     """One text per value: sorted keys, no spaces, no NaN."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return _WRITER.encode(value)
+
+
+def cost_of(body: EntryRecord) -> Cost | None:
+    """What an entry cost, None where it is no debit; raises where one lacks what an account needs."""
+    if body["kind"] != "debit":
+        return None
+    body["plan"]["mechanism"], body["branch"], body["noise"]
+    cost = body["cost"]
+    square, pure = (None if value is None else _amount(value) for value in (cost["square"], cost["pure"]))
+    return Cost(square, tuple(map(_amount, cost["curve"])), _amount(cost["failure"]), pure)
+
+
+def _amount(value: object) -> float:
+    if type(value) not in (int, float):  # nor a bool
+        raise ValueError("a cost that is no number")
+    return float(cast(float, value))
+
+
+def secret_of(text: str) -> SecretRecord:
+    secret = cast(SecretRecord, dict(json.loads(text)))
+    bytes.fromhex(secret.get("salt", "")), hash(secret.get("fingerprint"))
+    return secret
 
 
 def filter_of(head: EntryRecord) -> Filter:
@@ -62,21 +104,25 @@ def problems(
     return reasons
 
 
-def stored(connection: sqlite3.Connection) -> tuple[list[Row], list[EntryRecord], list[str]]:
-    """Rows as they are stored, the entries in them, and every reason why they are not what was written, end included."""
+def stored(connection: sqlite3.Connection, known: Sequence[Row] = ()) -> tuple[list[Row], list[EntryRecord], list[str]]:
+    """Rows as they are stored, the entries in them, and every reason why they are not what was written, end included.
+
+    Rows that were checked before (`known`) and are still there, letter by letter, need no second check: then the entries given
+    are those that follow.
+    """
     rows = connection.execute("SELECT number, body, secret, hash FROM entries ORDER BY number").fetchall()
     tail = connection.execute("SELECT number, hash FROM tail").fetchall()
     reasons: list[str] = []
-    bodies = _chain(rows, reasons)
+    bodies = _chain(rows, reasons, len(known) if rows[: len(known)] == known else 0)
     if not rows or tail != [(rows[-1][0], rows[-1][3])]:
         reasons.append("the last entries are cut off: the file's own mark of its end names another entry")
     return rows, bodies, reasons
 
 
-def _chain(rows: Sequence[Row], reasons: list[str]) -> list[EntryRecord]:
-    previous = ""
+def _chain(rows: Sequence[Row], reasons: list[str], start: int) -> list[EntryRecord]:
+    previous = rows[start - 1][3] if start else ""
     bodies: list[EntryRecord] = []
-    for place, (number, text, secret, found) in enumerate(rows):
+    for place, (number, text, secret, found) in enumerate(rows[start:], start):
         if number != place:
             reasons.append(f"entry {place} is missing (found {number} in its place)")
             return []
@@ -92,7 +138,7 @@ def _chain(rows: Sequence[Row], reasons: list[str]) -> list[EntryRecord]:
             reasons.append(f"entry {number} was altered, or one before it: its hash does not follow")
         previous = found
         bodies.append(cast(EntryRecord, body) if isinstance(body, dict) else {})
-    if bodies and (bodies[0].get("kind") != "create" or bodies[0].get("format") != FORMAT):
+    if bodies and not start and (bodies[0].get("kind") != "create" or bodies[0].get("format") != FORMAT):
         reasons.append("entry 0 does not create a ledger")
     return bodies
 
@@ -144,9 +190,7 @@ def _same(one: CostRecord, other: CostRecord) -> bool:
     pairs += [(one["square"], other["square"]), (one["pure"], other["pure"])]
     if len(one["curve"]) != len(other["curve"]):
         return False
-    return all(
-        a == b or (a is not None and b is not None and math.isclose(a, b, rel_tol=1e-6, abs_tol=1e-20)) for a, b in pairs
-    )
+    return all(a == b or (a is not None and b is not None and math.isclose(a, b, rel_tol=1e-6, abs_tol=1e-20)) for a, b in pairs)
 
 
 def _saw(

@@ -18,18 +18,23 @@ from pathlib import Path
 WAIT = 120.0  # seconds to wait for another process that is writing
 _SEEN: dict[Path, str] = {}  # the hash of the last entry that this process wrote, by file
 
+# What an error may say of the budget: before an entry is written, once it is, and where the disk failed in between.
+UNSPENT = "Nothing was spent."
+BOOKED = "The cost is booked, nothing was released."
+UNSURE = "Nothing was released. Whether the cost is booked, `dperm ledger show` says."
+
 
 @contextlib.contextmanager
-def opened(path: Path) -> Iterator[sqlite3.Connection]:
-    """A connection to the ledger; errors of SQLite in our words."""
+def opened(path: Path, so_far: str = UNSPENT) -> Iterator[sqlite3.Connection]:
+    """A connection to the ledger; errors of SQLite in our words, with what is spent `so_far`."""
     try:
         names = path.stat().st_nlink
     except OSError as error:
-        raise ValueError(f"Expected a ledger at {path}, found: {error.strerror}. Nothing was spent.") from error
+        raise ValueError(f"Expected a ledger at {path}, found: {error.strerror}. {so_far}") from error
     if names > 1:
         raise ValueError(
             f"Expected one name for the ledger {path.name}, found several (hard links): after a crash an entry could be lost "
-            "between them. Keep one name and copy the file, or use symbolic links. Nothing was spent."
+            f"between them. Keep one name and copy the file, or use symbolic links. {so_far}"
         )
     try:
         connection = sqlite3.connect(path, timeout=WAIT, isolation_level=None)
@@ -39,7 +44,7 @@ def opened(path: Path) -> Iterator[sqlite3.Connection]:
         connection.execute("PRAGMA synchronous = EXTRA")  # committed means on disk, the journal's removal included
         yield connection
     except sqlite3.OperationalError as error:
-        raise ValueError(f"Expected to use the ledger {path.name}, found: {error}. Nothing was spent.") from error
+        raise ValueError(f"Expected to use the ledger {path.name}, found: {error}. {so_far}") from error
     except sqlite3.DatabaseError as error:
         raise ValueError(f"Expected a ledger in {path.name}, found a file that is not one: {error}.") from error
     finally:
