@@ -23,7 +23,17 @@ from dperm.release.noise import RELEASE_SLACK, gaussian_scale
 from dperm.rows.base import Block
 from dperm.rows.memory import MemoryRows
 from dperm.tables.gaps import GAP, with_gaps_stored
-from dperm.terms.additive import PLACES, CellFilling, Curved, CurveFeatures, Curving, Marginals, Recalibration, cell_numbers
+from dperm.terms.additive import (
+    PLACES,
+    CellFilling,
+    Curved,
+    CurveFeatures,
+    Curving,
+    Level,
+    Marginals,
+    Recalibration,
+    cell_numbers,
+)
 from dperm.terms.affine import Features
 from dperm.terms.gradient import GradientTerm
 from dperm.terms.gridded import Grid, gridded
@@ -40,6 +50,7 @@ THREE = GENERATOR.normal(size=3 * FEATURES.width(D))
 TERMS = {
     "marginals": Marginals(COLUMNS, GAPS),
     "recalibration": Recalibration(FEATURES, W, 0.3, 0.4, 0.5),
+    "level": Level(FEATURES, W, 0.5),
     "residuals": LogHistogram(Residuals(FEATURES, W), 2.0),
     "gradient": GradientTerm(LogisticLoss(), W, 0.4, FEATURES),
     "gradient of squares": GradientTerm(SquaredLoss(), W, 0.4, FEATURES),
@@ -91,7 +102,8 @@ def test_no_neighbour_exceeds_the_sensitivity(name: str, relation: str, form: st
 
 
 def test_the_sensitivities_are_attained() -> None:
-    """A smaller constant would be wrong: √p and √(2p) for histograms, 2 and 2√2 for the recalibration, κC for a gradient."""
+    """A smaller constant would be wrong: √p and √(2p) for histograms, 2 and 2√2 for the recalibration, κ for a level, κC for
+    a gradient."""
     one, y = np.ones(1), np.ones(1)
     low, high = np.full((1, D), -0.45), np.full((1, D), 0.45)
     marginals = TERMS["marginals"]
@@ -104,6 +116,10 @@ def test_the_sensitivities_are_attained() -> None:
     far = [term(Block(np.array([[x]]), np.array([label]), None, 0)) for x, label in ((1.0, 300.0), (1.0, -300.0))]
     assert np.linalg.norm(far[0]) == pytest.approx(2.0) == term.sensitivity("zero-out")
     assert np.linalg.norm(far[0] - far[1]) == pytest.approx(2 * math.sqrt(2)) == term.sensitivity("replace-one")
+    level = Level(flat, w, 0.1)
+    up, down = (level(Block(np.array([[1.0]]), np.array([label]), None, 0)) for label in (300.0, -300.0))
+    assert abs(up[0]) == level.sensitivity("zero-out") == level.sensitivity("add-remove") == 1.0
+    assert abs(up[0] - down[0]) == level.sensitivity("replace-one") == 2.0
     gradient = dataclasses.replace(TERMS["gradient"], w=np.zeros_like(W), clip=1e-3)
     up, down = (gradient(seen(high, np.array([label]), one)) for label in (1.0, -1.0))
     assert np.linalg.norm(up) == pytest.approx(gradient.sensitivity("zero-out"), rel=1e-6)

@@ -119,9 +119,9 @@ def test_runs_give_the_bits_of_whole_blocks() -> None:
     rng = np.random.default_rng(5)
     Z, left, theta = rng.normal(size=(333, 40)), np.rint(rng.normal(size=(333, K)) * 1e5), rng.normal(size=(K, 40))
     whole = DenseGrid.of_rows(Z.copy())
-    wide = WideGrid(whole.rows, whole.size, whole.norm, whole.limit, whole.bits)
+    wide = WideGrid(**vars(whole))
     assert np.array_equal(whole.margins(theta), wide.margins(theta))
-    assert np.array_equal(left.T @ whole.wide(), wide.pairs(left)[0].left.reshape(K, 40))
+    assert np.array_equal(left.T @ whole.rows.astype(np.float64), wide.pairs(left)[0].left.reshape(K, 40))
 
 
 def test_whitening_is_the_stated_map_and_back_is_its_transpose() -> None:

@@ -14,9 +14,12 @@ from dperm.mechanisms.scaled.additive import Additive
 from dperm.mechanisms.scaled.descent_noise import squares_beyond
 from dperm.mechanisms.scaled.gradient import ScaledGradient
 from dperm.mechanisms.scaled.smoothness import LARGEST_CLIP, LITTLE, TAILS, Choice, Flow, grown_clip
+from dperm.privacy import gaussian_mu
 from dperm.problem import DataBounds, HuberLoss, Interval, LogisticLoss, Problem, SquaredLoss
+from dperm.release.driver import watching
 from dperm.release.plan import Shape, Target
 from dperm.rows.memory import MemoryRows
+from dperm.terms.additive import Level
 from dperm.walk.fitting import fit, plan
 
 OWN: dict[str, Any] = {"kinds": ("numeric",) * 2, "curved": (0, 1)}
@@ -83,18 +86,26 @@ def test_light_tails_a_fixed_clip_and_the_rule_of_0_4_0_keep_their_numbers() -> 
         assert np.array_equal(now.w, before.w)
 
 
-def test_a_line_has_its_level_corrected_and_its_slopes_left() -> None:
-    """A skewed target pulls clipped fits to the median; the correction is planned by public numbers and paid by the descent."""
-    rng, n, d = np.random.default_rng(2), 30_000, 12
+def skewed(relation: str = "zero-out", n: int = 30_000) -> tuple[Problem, np.ndarray, np.ndarray, Target, Additive]:
+    """A target with a long tail on one side, at a budget for which public numbers promise no curve."""
+    rng, d = np.random.default_rng(2), 12
     X = rng.uniform(-0.25, 0.25, (n, d))
     y = np.clip(0.6 * X[:, 0] + 0.15 * rng.exponential(size=n) ** 2 - 0.5, -1, 1)
     problem = Problem(SquaredLoss(), data=DataBounds(1.0, Interval(-1, 1), 1.0))
-    target = Target.declare(epsilon=0.1, delta=1e-6, relation="zero-out", n=n)
-    own = Additive(kinds=("numeric",) * d, curved=tuple(range(d)))
+    epsilon = (6000.0 if relation == "replace-one" else 3000.0) / n
+    target = Target.declare(epsilon=epsilon, delta=1e-6, relation=relation, n=n)
+    return problem, X, y, target, Additive(kinds=("numeric",) * d, curved=tuple(range(d)))
+
+
+def test_a_line_has_its_level_corrected_and_its_slopes_left() -> None:
+    """A skewed target pulls clipped fits to the median; the correction is planned by public numbers and paid by the descent."""
+    problem, X, y, target, own = skewed()
+    n, d = X.shape
     now, before = (fit(problem, MemoryRows(X, y), target, replace(own, nearer=b), random_state=0) for b in (True, False))
     straight = plan(problem, Shape(n, d), target, ScaledGradient(kinds=("numeric",) * d))
     assert before.plan.events == straight.events
-    assert [stage.name for stage in now.plan.stages] == [stage.name for stage in straight.stages] + ["recalibration"]
+    assert [stage.name for stage in now.plan.stages] == [stage.name for stage in straight.stages] + ["level"]
+    assert now.plan.stages[-1].event.mu ** 2 == pytest.approx(0.0075 * gaussian_mu(0.1, 1e-6) ** 2)
     decided = now.certificate.record["decided"]
     assert decided["recalibrated_factor"] == 1.0 and decided["recalibrated_level"] > 0.01
     assert now.certificate.verify(allow_seeded=True).ok
@@ -103,6 +114,36 @@ def test_a_line_has_its_level_corrected_and_its_slopes_left() -> None:
         return float(np.mean(X @ release.w[:d]) + release.w[d] - y.mean())
 
     assert abs(level(now)) < 0.6 * abs(level(before))  # residuals beyond three scales are cut here too
+
+
+@pytest.mark.parametrize("relation", ["zero-out", "replace-one", "add-remove"])
+def test_the_level_has_the_noise_of_its_plan_and_the_worst_row_uses_it(relation: str) -> None:
+    """Fails with the noise halved: as a number, as it was drawn in 60 fits, and as what a row beyond the cut uses of μ."""
+    problem, X, y, target, own = skewed(relation, 3000)
+    X[0], y[0] = 0.0, 1.0
+    rows, gone = MemoryRows(X, y), MemoryRows(X, y, np.append(0.0, np.ones(2999)))
+    other = MemoryRows(X, np.append(-1.0, y[1:])) if relation == "replace-one" else gone
+    drawn: list[Any] = []
+    with watching(lambda one: drawn.append(one) if isinstance(one.term, Level) else None):
+        for seed in range(60):
+            nominal = 3000 if relation == "add-remove" else None
+            release = fit(problem, rows, target, own, nominal_n=nominal, random_state=seed)
+    stage, moved = release.plan.stages[-1], 2.0 if relation == "replace-one" else 1.0
+    assert stage.name == "level" and len(drawn) == 60
+    errors = [float(one.value[0] - one.exact[0]) * stage.event.mu / moved for one in drawn]
+    assert np.std(errors) == pytest.approx(1.0, abs=0.4)  # four standard errors
+    used = [abs(float(other.sum(one.term, 2.0**-36)[0] - one.exact[0])) / one.scale for one in drawn]
+    assert 0.9 * stage.event.mu < max(used) <= stage.event.mu
+
+
+def test_records_of_0_6_0_paid_for_the_level_as_they_say() -> None:
+    problem, X, y, target, own = skewed()
+    certificate = fit(problem, MemoryRows(X, y), target, replace(own, levelled=False), random_state=0).certificate
+    record = json.loads(certificate.to_json())
+    assert "levelled" not in record["mechanism"]["options"] and record["stages"][-1]["name"] == "recalibration"
+    assert type(certificate)(copy.deepcopy(record)).verify(allow_seeded=True).ok
+    record["mechanism"]["options"]["levelled"] = True
+    assert not type(certificate)(record).verify(allow_seeded=True).ok
 
 
 @pytest.mark.parametrize(("loss", "own"), [(SquaredLoss(), {}), (LogisticLoss(), {"aim": "probabilities", "start": "rate"})])

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 
 import numpy as np
 import pytest
 from scipy.stats import binom, norm
 
-from dperm.mechanisms import Gradient, Network, Shape, Target
+from dperm.mechanisms import Gradient, Network, Shape, Target, sampling
 from dperm.privacy import Sampled
 from dperm.problem import DataBounds, Interval, LogisticLoss, MultinomialLoss, Problem
 from dperm.rows.memory import MemoryRows
@@ -28,7 +27,7 @@ def profile(shares, shifts, epsilon: float) -> float:
 
 def planned(mechanism, problem, rows: int, mu: float, monkeypatch) -> Sampled:
     """The event of the plan, with the μ of a step given: its search takes seconds and is not what is tested."""
-    monkeypatch.setattr(importlib.import_module(type(mechanism).__module__), "_sampled_mu", lambda *numbers: mu)
+    monkeypatch.setattr(sampling, "_sampled_mu", lambda *numbers: mu)
     target = Target(1.0, 1e-6, "zero-out", rows_per_person=rows)
     event = mechanism.plan(problem, Shape(1000, 2), target).stage("descent").event
     assert isinstance(event, Sampled)

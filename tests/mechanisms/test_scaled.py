@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from dperm.choose.table import build
 from dperm.mechanisms import ScaledGradient, ScaledObjective, Shape, Target
 from dperm.mechanisms.scaled import coordinates
 from dperm.privacy import gaussian_mu
@@ -30,6 +31,7 @@ from dperm.terms.statistics import (
     Residuals,
     RowNorms,
     RowSum,
+    SquareNorms,
     SquareSum,
     WeightedGradientTerm,
     upper_quantile,
@@ -47,6 +49,8 @@ TERMS = {
     "row sum about a centre": RowSum(0.4, CENTRED),
     "present cells": PresentCount((0, 2)),
     "square sum": SquareSum(CENTRED, 0.6),
+    "square sum of a wide table": SquareSum(CENTRED, 0.6, most=0.2),
+    "square norms": LogHistogram(SquareNorms(CENTRED, 0.6), 0.36),
     "norm histogram": LogHistogram(RowNorms(CENTRED), 2.0),
     "residual histogram": LogHistogram(Residuals(AFFINE, W), 2.0),
     "positive count": PositiveCount(),
@@ -61,6 +65,8 @@ EXTREME = {
     "row sum about a centre": ((SHIFT + np.array([9, 0, 0]), 1), (SHIFT - np.array([9, 0, 0]), 1)),
     "present cells": (([0.9, 0, 0], 1), ([GAP, 0, GAP], 1)),
     "square sum": ((SHIFT + np.array([5, 0, 0]), 1), (SHIFT + np.array([0, 5, 0]), 1)),
+    "square sum of a wide table": ((SHIFT + np.array([5, 0, 0]), 1), (SHIFT + np.array([0, 5, 0]), 1)),
+    "square norms": ((SHIFT + np.array([1.9, 0, 0]), 1), (SHIFT, 1)),
     "norm histogram": ((SHIFT + np.array([1.9, 0, 0]), 1), (SHIFT, 1)),
     "residual histogram": (([0.2, -0.1, 0.3], 1), ([0.2, -0.1, 90], 1)),
     "positive count": (([0, 0, 0], 1), ([0, 0, 0], -1)),
@@ -146,6 +152,9 @@ CASES = {
     "regression": (SquaredLoss(), ScaledGradient(kinds=KINDS)),
     "huber": (HuberLoss(0.3), ScaledGradient(kinds=KINDS)),
     "softmax": (MultinomialLoss(classes=3), ScaledGradient(kinds=KINDS)),
+    "wide": (MultinomialLoss(classes=3), ScaledGradient(kinds=("numeric",) * 6, wide=True)),
+    "wide, gaps": (SquaredLoss(), ScaledGradient(kinds=("numeric",) * 6, gaps=(0, 1, 3), wide=True)),
+    "objective, wide": (LogisticLoss(), ScaledObjective(kinds=("numeric",) * 6, wide=True)),
     "weighted": (LogisticLoss(), ScaledGradient(kinds=KINDS, max_weight=2.5)),
     "private bounds": (LogisticLoss(), ScaledGradient(kinds=("private", "private", *KINDS[2:]))),
     "objective, private bounds": (LogisticLoss(), ScaledObjective(kinds=("private", *KINDS[1:]))),
@@ -195,7 +204,8 @@ def stage_sensitivity(name, relation, decided, gaps=()):
         "mean": (2 if replaced else 1) * decided["mean_reach"],
         "present": math.sqrt(len(gaps)),
         "radius": math.sqrt(2) if replaced else 1.0,
-        "squares": (math.sqrt(2) if replaced else 1.0) * decided["centred_radius"] ** 2,
+        "square norms": math.sqrt(2) if replaced else 1.0,
+        "squares": (math.sqrt(2) if replaced else 1.0) * decided.get("largest_squares", decided["centred_radius"] ** 2),
         "positives": 1.0,
         "label mean": 2.0 if replaced else 1.0,
         "residuals": math.sqrt(2) if replaced else 1.0,
@@ -230,7 +240,7 @@ def test_every_draw_has_the_declared_scale(name, relation, person):
     assert [scale for scale, _ in noise.drawn] == pytest.approx([RELEASE_SLACK * person * e for e in expected], rel=1e-9)
 
 
-@pytest.mark.parametrize("name", ["flags", "regression", "gaps"])
+@pytest.mark.parametrize("name", ["flags", "regression", "gaps", "wide"])
 def test_measured_noise_equals_the_declared_noise(name):
     """The released numbers less the exact sums, over 60 runs: standard deviation within 5 standard errors of the plan's.
 
@@ -284,7 +294,7 @@ def test_ledger_equals_plan_and_certificate_verifies(name, relation):
     assert release.plan.events == plan(problem, Shape(400, 6), target, mechanism).events
 
 
-@pytest.mark.parametrize("name", ["flags", "regression", "objective", "private bounds", "gaps", "objective, gaps"])
+@pytest.mark.parametrize("name", ["flags", "regression", "objective", "private bounds", "gaps", "objective, gaps", "wide"])
 def test_every_altered_number_of_the_run_fails(name):
     """Options, stages, decisions and released values: one changed leaf, and the recomputation disagrees."""
     problem, rows, target, mechanism = setting(name)
@@ -334,7 +344,7 @@ def test_the_plan_reads_no_row_and_shares_add_up():
 
 
 def test_sparse_rows_give_the_answer_of_dense_rows():
-    for name in ("flags", "regression", "objective"):
+    for name in ("flags", "regression", "objective", "wide"):
         problem, rows, target, mechanism = setting(name)
         dense = fit(problem, rows, target, mechanism, random_state=4)
         stored = fit(problem, MemoryRows(sparse.csr_array(rows.X), rows.y), target, mechanism, random_state=4)
@@ -407,3 +417,36 @@ def test_needs_are_listed_and_bad_options_refused():
         ScaledGradient(clip_factor=-1.0)
     with pytest.raises(ValueError, match="start"):
         ScaledGradient(start="there")
+
+
+def test_squares_of_many_columns_are_cut_by_their_own_norm_and_small_ones_are_seen() -> None:
+    """Half of 400 columns vary an eighth as much as the others: their squares are below the noise of rows that are cut alone."""
+    generator = np.random.default_rng(0)
+    X = generator.uniform(-0.5, 0.5, (20_000, 400)) * np.repeat([1.0, 0.125], 200)
+    y = np.where(X[:, 200:].sum(axis=1) > 0, 1.0, -1.0)
+    problem = Problem(LogisticLoss(), data=DataBounds(10.0, Interval(-1, 1), 1.0))
+    target = Target.declare(epsilon=3.0, delta=1e-6, relation="zero-out", n=20_000)
+    found = {}
+    for wide in (False, True):
+        mechanism = ScaledGradient(kinds=("numeric",) * 400, wide=wide)
+        found[wide] = fit(problem, MemoryRows(X, y), target, mechanism, random_state=0)
+    decided = {wide: release.certificate.record["decided"] for wide, release in found.items()}
+    told = {wide: np.median(said["scale"][200:]) for wide, said in decided.items()}
+    right = {wide: np.mean(np.sign(X @ release.w[:-1] + release.w[-1]) == y) for wide, release in found.items()}
+    true = math.sqrt(12) * 8
+    assert told[False] < 0.5 * true and told[True] == pytest.approx(true, rel=0.2)
+    assert right[True] > right[False] + 0.005
+    assert decided[True]["largest_squares"] < decided[True]["centred_radius"] ** 2 / 4
+
+
+def test_wide_tables_of_numbers_ask_for_it_and_others_do_not() -> None:
+    problem = Problem(LogisticLoss(), data=DataBounds(10.0, Interval(-1, 1), 1.0))
+    for name in ("scaled-gradient", "scaled-objective"):
+        for kinds, wide in {
+            ("numeric",) * 192: True,
+            ("numeric",) * 192 + ("categorical",) * 3: True,
+            ("numeric",) * 191 + ("boolean",): False,
+            ("numeric",) * 192 + ("sparse",): False,
+            ("private",) * 300: False,
+        }.items():
+            assert build(name, asked_for="accuracy", kinds=kinds, problem=problem).wide is wide

@@ -224,11 +224,12 @@ def test_auto_takes_it_for_wide_noisy_tables_and_for_no_other() -> None:
         given = {"epsilon": 1.0, "bounds": (0, 255), "classes": range(10), "relation": "zero-out"} | options
         return LogisticRegression(**given).plan(n, d).mechanism
 
-    assert chosen() == chosen(192) == chosen(2048) == chosen(epsilon=0.01) == chosen(relation="replace-one") == "scaled-heads"
-    assert chosen(n=25_000) == chosen(classes=[0, 1]) == chosen(classes=[0, 1], n=25_000) == "scaled-heads"
+    assert chosen() == chosen(192, 1_500) == chosen(2048) == chosen(epsilon=0.01) == "scaled-heads"
+    assert chosen(relation="replace-one") == chosen(relation="replace-one", n=12_000) == "scaled-heads"
+    assert chosen(n=6_000) == chosen(classes=[0, 1]) == chosen(classes=[0, 1], n=6_000) == "scaled-heads"
     assert chosen(noise="exact") == chosen(boolean="all", bounds=None) == chosen(max_rows_per_person=3) == "scaled-heads"
     other = [chosen(n=60_000, epsilon=epsilon, delta=1e-6) for epsilon in (0.5, 1.0, 3.0)]  # MNIST of docs/accuracy.md
-    other += [chosen(n=35_000, classes=[0, 1]), chosen(n=35_000), chosen(191), chosen(2049)]
+    other += [chosen(n=8_000, classes=[0, 1]), chosen(n=8_000), chosen(191, 1_500), chosen(2049)]
     other += [chosen(max_weight=2.0), chosen(regularization=1.0), chosen(sparse="all")]
     other += [chosen(categorical=[list(range(300))]), chosen(bounds="private")]
     assert set(other) <= {"scaled-gradient", "scaled-objective"}

@@ -19,11 +19,15 @@ from dperm.release.plan import Shape, Target
 SQUARED = Problem(SquaredLoss(), data=DataBounds(2.0, Interval(-1.0, 1.0), 1.0))
 
 
+def public(target, budget):
+    return rule.Public(SQUARED, Shape(1000, 3), target, (), budget)
+
+
 def horizon(problem, n, d, size, *, relation="zero-out", epsilon=0.1):
     """κ = τcν of the rule, with the numbers it came from."""
     shape, target = Shape(n, d), Target.declare(epsilon=epsilon, delta=1e-6, relation=relation, n=n)
     kinds = ("numeric",) * d
-    budget = rule.shares(problem, shape, target, kinds, "descent")
+    budget = rule.shares(problem, shape, target, kinds)
     scaled = {"size": size, "scale": np.ones(d), "shift": np.zeros(d)}
     found = rule.descent_settings(rule.Public(problem, shape, target, kinds, budget), {}, scaled, rule.Wishes())
     return found["flow_time"] * found["clip_factor"] * found["noise_ratio"], found
@@ -66,18 +70,22 @@ def test_a_histogram_is_believed_where_its_noise_is_smaller_than_what_it_looks_f
     counts[9] = 1000.0
     noise = math.sqrt(2 if relation == "replace-one" else 1) * persons
     enough = math.sqrt(12) * noise / 250
-    assert rule.residual_scale(SQUARED, Shape(1000, 3), target, enough * 1.001, counts) == pytest.approx(2 * 2**-4.5)
-    assert rule.residual_scale(SQUARED, Shape(1000, 3), target, enough * 0.999, counts) == 2.0 / rule.BLIND
+
+    def scale(mu):
+        return rule.residual_scale(public(target, {"residuals": mu}), {"residuals": counts}, "residuals")
+
+    assert scale(enough * 1.001) == pytest.approx(2 * 2**-4.5)
+    assert scale(enough * 0.999) == 2.0 / rule.BLIND
 
 
 def test_a_noisy_label_mean_is_drawn_to_the_middle():
     target = Target.declare(epsilon=1.0, delta=1e-6, relation="zero-out", n=1000)
     noise = math.sqrt(rule.LABEL_PRIOR)
-    trust = rule.trust_in_label_mean(SQUARED, Shape(1000, 3), target, {"label mean": 1 / (1000 * noise)})
+    trust = rule.trust_in_label_mean(public(target, {"label mean": 1 / (1000 * noise)}))
     assert trust == pytest.approx(0.5, rel=1e-12)
-    assert rule.trust_in_label_mean(SQUARED, Shape(1000, 3), target, {"label mean": 1.0}) > 0.9999
+    assert rule.trust_in_label_mean(public(target, {"label mean": 1.0})) > 0.9999
     twice = Target.declare(epsilon=1.0, delta=1e-6, relation="replace-one", n=1000)
-    assert rule.trust_in_label_mean(SQUARED, Shape(1000, 3), twice, {"label mean": 1 / (1000 * noise)}) == pytest.approx(0.2)
+    assert rule.trust_in_label_mean(public(twice, {"label mean": 1 / (1000 * noise)})) == pytest.approx(0.2)
 
 
 def test_small_regressions_beat_the_constant():
@@ -113,11 +121,15 @@ def test_the_limit_of_counts_is_never_that_of_the_zeros():
     problem = SimpleNamespace(data=SimpleNamespace(y=Interval(0.0, 1.0)))
     target, shape = Target.declare(epsilon=1.0, delta=1e-6, relation="zero-out", n=10_000), Shape(10_000, 3)
     released = {"count scale": counts}
-    assert poisson_rule.count_limit(problem, shape, target, 3.1 / 500, released) == pytest.approx(2.0**-4)
-    assert poisson_rule.count_limit(problem, shape, target, 2.9 / 500, released) == 1 / poisson_rule.BLIND
+
+    def limit(mu):
+        return poisson_rule.count_limit(rule.Public(problem, shape, target, (), {"count scale": mu}), released)
+
+    assert limit(3.1 / 500) == pytest.approx(2.0**-4)
+    assert limit(2.9 / 500) == 1 / poisson_rule.BLIND
     assert poisson_rule.rare(shape, released)
     counts[8], counts[23] = 2000.0, 8000.0
-    assert poisson_rule.count_limit(problem, shape, target, 1.0, released) == pytest.approx(2.0**-4)
+    assert limit(1.0) == pytest.approx(2.0**-4)
     assert not poisson_rule.rare(shape, released)
 
 

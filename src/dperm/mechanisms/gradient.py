@@ -15,21 +15,22 @@ from __future__ import annotations
 import math
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
 
 from dperm.mechanisms.conditions import BOUNDED_ROWS, GAUSSIAN, check_options, unmet
+from dperm.mechanisms.sampling import sampled_event, sampling_needs
 from dperm.mechanisms.schedule import Descent, schedule
-from dperm.privacy import Event, Gaussian, HiddenState, Sampled, calibrate, gaussian_mu, hidden_state_mu, kappa
+from dperm.privacy import Event, Gaussian, HiddenState, gaussian_mu, hidden_state_mu, kappa
 from dperm.privacy.as_printed import claim_sigma, slides_sigma
 from dperm.problem import Problem
 from dperm.release.asks import Close, Open, Program, Secret, Solve, Sum
 from dperm.release.noise import gaussian_scale
-from dperm.release.plan import MOST_SAMPLED, Plan, Shape, Stage, Target, Vector, options_of, register
+from dperm.release.plan import Plan, Shape, Stage, Target, Vector, options_of, register
 from dperm.terms.affine import Features
-from dperm.terms.gradient import GradientTerm, UnclippedGradientTerm, person_rate
+from dperm.terms.gradient import GradientTerm, UnclippedGradientTerm
 from dperm.terms.statistics import WeightedGradientTerm
 
 OUTPUTS = ("tail", "average", "last")
@@ -114,10 +115,7 @@ class Gradient:
             "assumed_bound= together with bound='assumed', and only then":
                 (self.bound == "assumed") != (self.assumed_bound is not None),
             "clip= only with bound='clip'": self.bound != "clip" and self.clip is not None,
-            f"epsilon ≤ {MOST_SAMPLED:g} for Poisson sampling (found {target.epsilon:g}; its loss is on a grid)":
-                self.sampling_rate is not None and target.epsilon > MOST_SAMPLED,
-            "relation='zero-out' or 'add-remove' for Poisson sampling: its amplification is proven for one row present "
-            "or absent, and a replaced row is neither": self.sampling_rate is not None and target.relation == "replace-one",
+            **sampling_needs(self.sampling_rate, target),
             f"accept_known_error=True, because calibration={self.calibration!r} is known to miss its epsilon":
                 self.calibration != "exact" and not self.accept_known_error,
             "accept_known_error=True only with a printed calibration": self.calibration == "exact" and self.accept_known_error,
@@ -148,14 +146,11 @@ class Gradient:
         sensitivity = kappa(target.relation) * settings.clip * target.rows_per_person
         noise = gaussian_scale(sensitivity, step_mu) / (shape.n * rate)
         settings = replace(settings, step_mu=step_mu, noise_of_mean=noise)
-        assumptions: tuple[str, ...] = ()
-        if self.bound == "assumed":
-            assumptions = (f"UNVERIFIED: every row's gradient has norm at most {settings.clip:g} (taken on trust)",)
+        believed = f"UNVERIFIED: every row's gradient has norm at most {settings.clip:g} (taken on trust)"
+        assumptions = (believed,) if self.bound == "assumed" else ()
         return Plan(self.name, options_of(self), (Stage("descent", event, settings),), target, shape, assumptions)
 
-    def _event(
-        self, problem: Problem, shape: Shape, target: Target, mu: float, settings: Descent
-    ) -> tuple[Event, float]:
+    def _event(self, problem: Problem, shape: Shape, target: Target, mu: float, settings: Descent) -> tuple[Event, float]:
         """The event of the whole descent and the μ of one noisy sum in it."""
         steps = settings.steps
         if self.calibration != "exact":
@@ -164,18 +159,14 @@ class Gradient:
             step_mu = kappa(target.relation) * target.rows_per_person / sigma
             return Gaussian(step_mu, steps), step_mu
         if self.sampling_rate is not None:
-            rate = person_rate(self.sampling_rate, target.rows_per_person)
-            step_mu = _sampled_mu(rate, steps, target.epsilon, target.delta, target.relation)
-            return Sampled(rate, Gaussian(step_mu, steps)), step_mu
+            return sampled_event(self.sampling_rate, steps, target, start=mu / math.sqrt(steps))  # what it could have without
         exact = mu / math.sqrt(steps) * (1 - 1e-12)  # the square root rounds; never round up a budget
         if self.accounting == "hidden-state":
             step_mu = self._hidden_step_mu(problem, shape, target, mu, settings)
             return HiddenState(mu, steps), max(step_mu, exact)
         return Gaussian(exact, steps), exact
 
-    def _hidden_step_mu(
-        self, problem: Problem, shape: Shape, target: Target, mu: float, settings: Descent
-    ) -> float:
+    def _hidden_step_mu(self, problem: Problem, shape: Shape, target: Target, mu: float, settings: Descent) -> float:
         """Noise is what the theorem scales with: solve hidden_state_mu(noise) = μ, which is linear in 1/noise.
 
         The theorem needs the smoothness of the objective that the steps descend, (1/n)·Σ ω_i·φ_i + r/n. With weights
@@ -255,17 +246,4 @@ class Gradient:
             if self.output == "tail" and step >= first:
                 kept += w
         return w if self.output == "last" else np.asarray(kept / (steps - first))
-
-
-@lru_cache(maxsize=64)
-def _sampled_mu(rate: float, steps: int, epsilon: float, delta: float, relation: str) -> float:
-    """The largest μ of one step, to 0.1 %, whose sampled composition stays within (ε, δ)."""
-    return calibrate(
-        lambda scale: [Sampled(rate, Gaussian(scale, steps))],
-        epsilon=epsilon,
-        delta=delta,
-        relation=relation,
-        tolerance=1e-3,
-        start=gaussian_mu(epsilon, delta) / math.sqrt(steps),  # what the steps could have without sampling
-    )
 

@@ -56,7 +56,14 @@ class OnUnitRows:
     per_column: ClassVar[bool] = False  # … so that a record states none in the caller's units
 
     def missing(self, problem: Problem, target: Target) -> list[str]:
-        return needs(problem, target)
+        penalised = problem.regularizer.name != "none" or problem.domain.spec()["name"] != "whole-space"
+        return unmet({
+            GAUSSIAN: target.delta == 0,
+            f"classes, with the multinomial loss (found {problem.loss.name!r})": problem.loss.name != "multinomial",
+            "no intercept (a direction that all rows share takes its place)": problem.data.intercept,
+            "rows without a feature map (it brings rows to length 1 itself)": problem.feature_map is not None,
+            "no regularizer and no domain (the flow time regularizes)": penalised,
+        })
 
 
 @register
@@ -85,13 +92,9 @@ class Heads(OnUnitRows):
 
     def plan(self, problem: Problem, shape: Shape, target: Target) -> Plan:
         check_size(self.name, problem, shape)
-        budget = budgets(moments_share(shape.d), target)
-        stages = (
-            moments_stage(budget[0], shape, target),
-            size_stage(budget[1], target),
-            Stage("descent", Gaussian(budget[2]), public_settings(self.steps, self.clip, self.horizon)),
-        )
-        return Plan(self.name, options_of(self), stages, target, shape)
+        before, left = first_stages(moments_share(shape.d), shape, target, FLOOR)
+        descent = Stage("descent", Gaussian(left), public_settings(self.steps, self.clip, self.horizon))
+        return Plan(self.name, options_of(self), (*before, descent), target, shape)
 
     def program(self, plan: Plan, problem: Problem) -> Program:
         classes = problem.loss.margins
@@ -104,20 +107,6 @@ class Heads(OnUnitRows):
         return np.asarray(directions.back(theta), dtype=np.float32).astype(np.float64).reshape(-1)
 
 
-def needs(problem: Problem, target: Target) -> list[str]:
-    """What a mechanism for rows of length 1 lacks, in words."""
-    penalised = problem.regularizer.name != "none" or problem.domain.spec()["name"] != "whole-space"
-    return unmet(
-        {
-            GAUSSIAN: target.delta == 0,
-            f"classes, with the multinomial loss (found {problem.loss.name!r})": problem.loss.name != "multinomial",
-            "no intercept (a direction that all rows share takes its place)": problem.data.intercept,
-            "rows without a feature map (it brings rows to length 1 itself)": problem.feature_map is not None,
-            "no regularizer and no domain (the flow time regularizes)": penalised,
-        }
-    )
-
-
 def check_size(name: str, problem: Problem, shape: Shape) -> None:
     """More columns or classes than the arithmetic was proven for are refused."""
     if shape.d > MOST_COLUMNS or problem.loss.margins > MOST_CLASSES:
@@ -127,21 +116,14 @@ def check_size(name: str, problem: Problem, shape: Shape) -> None:
         )
 
 
-def budgets(share: float, target: Target) -> tuple[float, float, float]:
-    """μ of the moments, which take that share of μ², of the size, and of what is left."""
+def first_stages(share: float, shape: Shape, target: Target, floor: float) -> tuple[tuple[Stage, Stage], float]:
+    """The releases of Σ zzᵀ, which takes that share of μ², with the floor of its eigenvalues, and of Σ‖u‖²; and the μ left."""
     mu = gaussian_mu(target.epsilon, target.delta) * (1 - 1e-12)  # square roots round; never round up a budget
-    return mu * math.sqrt(share), mu * math.sqrt(SIZE_SHARE), mu * math.sqrt(1 - share - SIZE_SHARE)
-
-
-def moments_stage(mu: float, shape: Shape, target: Target, floor: float = FLOOR) -> Stage:
-    """The release of Σ zzᵀ, its noise, and the floor of its eigenvalues."""
-    noise = gaussian_scale(UnitMoments(shape.d).sensitivity(target.relation) * target.rows_per_person, mu)
-    return Stage("moments", Gaussian(mu), {"rows": "length 1", "noise": noise, "floor": floor_of(noise, shape.d, floor)})
-
-
-def size_stage(mu: float, target: Target) -> Stage:
-    """The release of Σ‖u‖²."""
-    return Stage("size", Gaussian(mu), {"noise": gaussian_scale(target.rows_per_person, mu)})
+    first, second, left = mu * math.sqrt(share), mu * math.sqrt(SIZE_SHARE), mu * math.sqrt(1 - share - SIZE_SHARE)
+    noise = gaussian_scale(UnitMoments(shape.d).sensitivity(target.relation) * target.rows_per_person, first)
+    moments = {"rows": "length 1", "noise": noise, "floor": floor_of(noise, shape.d, floor)}
+    size = {"noise": gaussian_scale(target.rows_per_person, second)}
+    return (Stage("moments", Gaussian(first), moments), Stage("size", Gaussian(second), size)), left
 
 
 def mean_square(plan: Plan, size: Vector) -> float:

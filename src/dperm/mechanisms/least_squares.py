@@ -61,18 +61,12 @@ class LeastSquares(heads_rule.OnUnitRows):
 
     def plan(self, problem: Problem, shape: Shape, target: Target) -> Plan:
         heads_rule.check_size(self.name, problem, shape)
-        share, floor, clip = (own if one is None else float(one) for own, one in zip(RULE, self._given()))
-        budget = heads_rule.budgets(share, target)
-        given = ["rule" if one is None else one for one in self._given()]
-        stages = (
-            heads_rule.moments_stage(budget[0], shape, target, floor),
-            heads_rule.size_stage(budget[1], target),
-            Stage("labels", Gaussian(budget[2]), {"clip_factor": clip, "given": given}),
-        )
-        return Plan(self.name, options_of(self), stages, target, shape)
-
-    def _given(self) -> tuple[float | None, float | None, float | None]:
-        return self.share, self.floor, self.clip
+        asked = (self.share, self.floor, self.clip)
+        share, floor, clip = (own if one is None else float(one) for own, one in zip(RULE, asked))
+        before, left = heads_rule.first_stages(share, shape, target, floor)
+        given = ["rule" if one is None else one for one in asked]
+        labels = Stage("labels", Gaussian(left), {"clip_factor": clip, "given": given})
+        return Plan(self.name, options_of(self), (*before, labels), target, shape)
 
     def program(self, plan: Plan, problem: Problem) -> Program:
         classes, floor, labels = problem.loss.margins, plan.stage("moments").settings["floor"], plan.stage("labels")

@@ -20,6 +20,7 @@ from typing import ClassVar
 import numpy as np
 
 from dperm.mechanisms.conditions import BOUNDED_ROWS, check_options, unmet
+from dperm.mechanisms.objective.accounting import NOISE_KINDS, wants_pure
 from dperm.privacy import Event, Gaussian, Pure, gaussian_mu
 from dperm.problem import Problem
 from dperm.problem.arrays import is_sparse
@@ -33,7 +34,6 @@ from dperm.terms.affine import Features
 from dperm.terms.gridded import DenseGrid, Grid, Pulled, left_factor
 from dperm.terms.moments import row_weights
 
-NOISES = ("auto", "gaussian", "pure")
 COUNTS = ("public", "released")
 
 
@@ -116,7 +116,7 @@ class Mean:
     name: ClassVar[str] = "mean"
 
     def __post_init__(self) -> None:
-        check_options(self, among={"noise_kind": NOISES, "count": COUNTS})
+        check_options(self, among={"noise_kind": NOISE_KINDS, "count": COUNTS})
 
     def missing(self, problem: Problem, target: Target) -> list[str]:
         return unmet({
@@ -136,8 +136,8 @@ class Mean:
     def plan(self, problem: Problem, shape: Shape, target: Target) -> Plan:
         p = shape.parameters(problem)
         size = p + (1 if self.count == "released" else 0)
-        mu = gaussian_mu(target.epsilon, target.delta) if target.delta > 0 else 0.0
-        pure = self.noise_kind == "pure" or (self.noise_kind == "auto" and (mu == 0 or size + 1 < (target.epsilon / mu) ** 2))
+        pure = wants_pure(self.noise_kind, size, target.epsilon, target.delta)
+        mu = 0.0 if pure else gaussian_mu(target.epsilon, target.delta)
         event: Event = Pure(target.epsilon) if pure else Gaussian(mu)
         term = self._term(problem)
         sensitivity = term.sensitivity(target.relation) * target.rows_per_person

@@ -14,20 +14,19 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from dperm.mechanisms.conditions import BOUNDED_ROWS, GAUSSIAN, check_options, unmet
+from dperm.mechanisms.sampling import sampled_event, sampling_needs
 from dperm.mechanisms.scaled import settings as rule
-from dperm.privacy import Event, Gaussian, Sampled, calibrate, gaussian_mu
+from dperm.privacy import Event, Gaussian, gaussian_mu
 from dperm.problem import Problem
 from dperm.release.asks import Close, Decide, Draw, Open, Program, Publish, Sum
-from dperm.release.plan import MOST_SAMPLED, Plan, Shape, Stage, Target, options_of, register
+from dperm.release.plan import Plan, Shape, Stage, Target, options_of, register
 from dperm.release.settings import StageSettings
-from dperm.terms.gradient import person_rate
 from dperm.terms.moments import smat
 from dperm.terms.network import Inputs, Layout, NetworkGradient, RowMap, SecondMoments
 
@@ -38,15 +37,6 @@ HORIZON = 28.0  # norm that the noise may reach in all weights together
 STEPS = 300
 EIGENVALUE_POWER = 0.25
 MOST_COLUMNS = 2000
-
-
-@dataclass(frozen=True, eq=False)
-class Directions(StageSettings):
-    """How rows are brought to the directions."""
-
-    centred_rows: bool
-    length: float
-    intercept: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,9 +86,7 @@ class Network:
     linear: ClassVar[bool] = False  # its weights are no coefficients of columns: linear estimators refuse it
 
     def __post_init__(self) -> None:
-        check_options(
-            self, whole=["hidden", "components", "steps"], positive=["clip", "horizon"], parts=["sampling_rate"]
-        )
+        check_options(self, whole=["hidden", "components", "steps"], positive=["clip", "horizon"], parts=["sampling_rate"])
 
     def missing(self, problem: Problem, target: Target) -> list[str]:
         return unmet({
@@ -107,11 +95,7 @@ class Network:
             BOUNDED_ROWS: not math.isfinite(problem.data.x_norm),
             "no regularizer and no domain (the flow time regularizes)":
                 problem.regularizer.name != "none" or problem.domain.spec()["name"] != "whole-space",
-            f"epsilon ≤ {MOST_SAMPLED:g} for Poisson sampling (found {target.epsilon:g}; its loss is on a grid)":
-                self.sampling_rate is not None and target.epsilon > MOST_SAMPLED,
-            "relation='zero-out' or 'add-remove' for Poisson sampling: its amplification is proven for one row present or "
-            "absent, and a replaced row is neither (full batches work under replace-one)":
-                self.sampling_rate is not None and target.relation == "replace-one",
+            **sampling_needs(self.sampling_rate, target),
         })
 
     # -- the plan ----------------------------------------------------------------------------------------------------
@@ -143,17 +127,15 @@ class Network:
             horizon=float(horizon),
             momentum=rule.MOMENTUM,
             sampling_rate=self.sampling_rate,
-            given=[_word(value) for value in (self.components, self.steps, self.clip, self.horizon)],
+            given=["rule" if value is None else value for value in (self.components, self.steps, self.clip, self.horizon)],
         )
-        directions = Directions(self.centred_rows, LENGTH, problem.data.intercept)
-        stages = (Stage("directions", Gaussian(first), directions), Stage("descent", event, settings))
+        rows = {"centred_rows": self.centred_rows, "length": LENGTH, "intercept": problem.data.intercept}
+        stages = (Stage("directions", Gaussian(first), rows), Stage("descent", event, settings))
         return Plan(self.name, options_of(self), stages, target, shape, parameters=layout.size)
 
     def _event(self, target: Target, mu: float, first: float, steps: int) -> tuple[Event, float]:
         if self.sampling_rate is not None:
-            rate = person_rate(self.sampling_rate, target.rows_per_person)
-            step_mu = _sampled_mu(first, rate, steps, target.epsilon, target.delta, target.relation)
-            return Sampled(rate, Gaussian(step_mu, steps)), step_mu
+            return sampled_event(self.sampling_rate, steps, target, Gaussian(first))
         step_mu = mu * math.sqrt((1 - DIRECTIONS_SHARE) / steps) * (1 - 1e-12)
         return Gaussian(step_mu, steps), step_mu
 
@@ -171,12 +153,8 @@ class Network:
     def program(self, plan: Plan, problem: Problem) -> Program:
         layout, settings, d = self.layout(plan), plan.settings("descent", Training), plan.shape.d
         yield Open("directions", sums=1)  # the matrix itself is large; what the network sees of it is published
-        noisy = yield Sum(
-            "directions",
-            SecondMoments(RowMap(self.centred_rows, problem.data.x_norm)),
-            mu=plan.stages[0].event.gdp(),
-            shape=(d * (d + 1) // 2,),
-        )
+        moments = SecondMoments(RowMap(self.centred_rows, problem.data.x_norm))
+        noisy = yield Sum("directions", moments, mu=plan.stages[0].event.gdp(), shape=(d * (d + 1) // 2,))
         yield Close("directions")
 
         def seen() -> np.ndarray:
@@ -212,20 +190,3 @@ def directions(moments: np.ndarray, count: int, n: int, centred: bool) -> np.nda
         energy = float(np.sum(np.maximum(values, 0.0) * np.maximum(values / top, 1e-4) ** (-2 * EIGENVALUE_POWER))) / n
         scaled = scaled * (LENGTH / math.sqrt(max(energy, 1e-6)))
     return np.asarray(scaled)
-
-
-@lru_cache(maxsize=64)
-def _sampled_mu(first: float, rate: float, steps: int, epsilon: float, delta: float, relation: str) -> float:
-    """The largest μ of one step, to 0.1 %, whose sampled composition beside the directions stays within (ε, δ)."""
-    return calibrate(
-        lambda scale: [Gaussian(first), Sampled(rate, Gaussian(scale, steps))],
-        epsilon=epsilon,
-        delta=delta,
-        relation=relation,
-        tolerance=1e-3,
-    )
-
-
-def _word(value: object) -> object:
-    return "rule" if value is None else value
-

@@ -15,7 +15,6 @@ below one unit of margin. `docs/theorems/newton.md` has the proof; the published
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
@@ -23,7 +22,7 @@ from typing import ClassVar
 import numpy as np
 
 from dperm.mechanisms.conditions import BOUNDED_ROWS, GAUSSIAN, check_options, unmet
-from dperm.mechanisms.objective.solve import weighted_rows
+from dperm.mechanisms.objective.solve import declared_rows
 from dperm.privacy import Gaussian, gaussian_mu, kappa
 from dperm.problem import Loss, Problem
 from dperm.release.asks import Close, Decide, Open, Program, Publish, Secret, Solve, Sum
@@ -32,7 +31,6 @@ from dperm.release.plan import Plan, Shape, Stage, Target, Vector, options_of, r
 from dperm.release.settings import StageSettings
 from dperm.rows.base import Block
 from dperm.solvers import DENSE_LIMIT
-from dperm.terms.affine import Features
 from dperm.terms.objective import CappedGradientTerm, WeightedRows, second_moments
 
 CURVATURES = ("majoriser", "hessian")
@@ -98,7 +96,7 @@ class Newton:
         each = mu / math.sqrt(self.steps)
         gradient = Gaussian(each * math.sqrt(self.gradient_share))
         step = Gaussian(each * math.sqrt(1 - self.gradient_share))
-        rows = self._rows(problem)
+        rows = declared_rows(problem)
         settings = NewtonSteps(
             steps=self.steps,
             curvature=self.curvature or ("majoriser" if problem.loss.margins == 1 else "hessian"),
@@ -112,10 +110,6 @@ class Newton:
             stages.append(Stage(f"step {number}", step, {}))
         return Plan(self.name, options_of(self), tuple(stages), target, shape)
 
-    def _rows(self, problem: Problem) -> WeightedRows:
-        R = problem.row_norm
-        return weighted_rows(problem.loss, Features(problem.data.intercept), problem.data.y, row_radius=R, row_cap=R)
-
     def _damping(self, gradient_norm: float, change: float, mu: float, p: int, row_norm: float) -> float:
         """√(√p·‖g̃‖·kβ·R/μ_h): the noise of the step then has norm about 1/R, one unit of margin; at least kβ."""
         if self.damping is not None:
@@ -124,7 +118,7 @@ class Newton:
 
     def program(self, plan: Plan, problem: Problem) -> Program:
         """The norm of every noisy gradient is published: the damping of its step follows from it."""
-        rows, settings = self._rows(problem), plan.settings("gradient 1", NewtonSteps)
+        rows, settings = declared_rows(problem), plan.settings("gradient 1", NewtonSteps)
         majorised, change = settings.curvature == "majoriser", settings.hessian_change
         mu_gradient, mu_step = plan.stage("gradient 1").event.gdp() or 0.0, plan.stage("step 1").event.gdp() or 0.0
         w = np.zeros(plan.shape.parameters(problem))
@@ -138,9 +132,8 @@ class Newton:
             dampings.append(self._damping(norm, change, mu_step, w.size, problem.row_norm))
             damping = dampings[-1] + problem.regularizer.strong_convexity
             sensitivity = newton_sensitivity(norm, change, damping)
-            step = yield Solve(
-                (f"step {number}",), _newton_step(rows, w, gradient, damping, majorised, sensitivity, mu_step), w.shape
-            )
+            algorithm = partial(_newton_step, HessianTerm(rows, w, majorised), gradient, damping, sensitivity, mu_step)
+            step = yield Solve((f"step {number}",), algorithm, w.shape)
             w = np.asarray(problem.domain.project(w + step))
         yield Decide({"damping": dampings})
         return w
@@ -151,14 +144,11 @@ def _length(gradient: Vector) -> float:
 
 
 def _newton_step(
-    rows: WeightedRows, w: Vector, gradient: Vector, damping: float, majorised: bool, sensitivity: float, mu: float
-) -> Callable[[Secret], Vector]:
-    def algorithm(secret: Secret) -> Vector:
-        hessian = secret.sum(HessianTerm(rows, w, majorised)).reshape(w.size, w.size)
-        direction = -np.linalg.solve((hessian + hessian.T) / 2 + damping * np.eye(w.size), gradient)
-        return release(direction, sensitivity=sensitivity, mu=mu, noise=secret.noise)
-
-    return algorithm
+    term: HessianTerm, gradient: Vector, damping: float, sensitivity: float, mu: float, secret: Secret
+) -> Vector:
+    hessian = secret.sum(term).reshape(gradient.size, gradient.size)
+    direction = -np.linalg.solve((hessian + hessian.T) / 2 + damping * np.eye(gradient.size), gradient)
+    return release(direction, sensitivity=sensitivity, mu=mu, noise=secret.noise)
 
 
 def newton_sensitivity(gradient_norm: float, change: float, damping: float) -> float:

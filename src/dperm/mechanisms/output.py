@@ -31,23 +31,23 @@ from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dperm.mechanisms.conditions import BOUNDED_ROWS, check_options, unmet
-from dperm.mechanisms.objective.accounting import pure_is_better
-from dperm.mechanisms.objective.solve import gradient_error, norm_bound, solve_objective
+from dperm.mechanisms.objective.accounting import NOISE_KINDS, wants_pure
+from dperm.mechanisms.objective.solve import NumberedTerm, gradient_error, norm_bound, output_noise, solve_objective
 from dperm.privacy import Gaussian, Pure, gaussian_mu, kappa
-from dperm.problem import DataBounds, ElasticNet, FeatureMap, Lasso, Problem, WholeSpace
+from dperm.problem import ElasticNet, Lasso, Problem, WholeSpace
 from dperm.release.asks import Program, Secret, Solve
-from dperm.release.noise import RELEASE_SLACK, gamma_norm_vector, release
+from dperm.release.noise import RELEASE_SLACK
 from dperm.release.plan import Plan, Shape, Stage, Target, Vector, options_of, register
 from dperm.release.settings import StageSettings
-from dperm.rows.base import Block, Rows, RowsView, Term, sum_step
+from dperm.rows.base import Rows, RowsView, Term, sum_step
 from dperm.solvers import Solution, minimise_over
 from dperm.terms.affine import Features
 from dperm.terms.objective import MinimiserTerm, WeightedRows
 from dperm.terms.statistics import RowCount
 
-NOISE_KINDS = ("auto", "gaussian", "pure")
 SOLVERS = ("certified", "permutation-sgd")
 
 
@@ -125,7 +125,7 @@ class Output:
 
     def plan(self, problem: Problem, shape: Shape, target: Target) -> Plan:
         p = shape.parameters(problem)
-        pure = pure_is_better(p, target.epsilon, target.delta) if self.noise_kind == "auto" else self.noise_kind == "pure"
+        pure = wants_pure(self.noise_kind, p, target.epsilon, target.delta)
         event = Pure(target.epsilon) if pure else Gaussian(gaussian_mu(target.epsilon, target.delta))
         unit = math.sqrt(p + 1) / target.epsilon if isinstance(event, Pure) else 1 / event.mu
         lipschitz = kappa(target.relation) * target.rows_per_person * problem.constants.lipschitz
@@ -154,9 +154,7 @@ class Output:
         faded = target.relation == "add-remove" and self.room is not None
         return math.ceil(self.room * shape.n / 4) if faded and self.room else shape.n
 
-    def _distance(
-        self, problem: Problem, shape: Shape, ridge: float, batches: int | None, n: int
-    ) -> tuple[float, float | None]:
+    def _distance(self, problem: Problem, shape: Shape, ridge: float, batches: int | None, n: int) -> tuple[float, float | None]:
         """ρ: how far the computed minimiser (or last iterate of SGD) can be from that of exact arithmetic and an exact solver,
         and the tolerance of the solver."""
         rows = self._rows(problem)
@@ -167,9 +165,7 @@ class Output:
                 norm = n * rows.gradient_bound / ridge
         norm *= 2  # the points at which the last gradients are taken lie close to the minimiser, not at it
         width = shape.parameters(problem) // problem.loss.margins
-        error = gradient_error(
-            rows, n=n, width=width, magnitude=problem.row_norm, ridge=ridge, norm=norm, fine=n != shape.n
-        )
+        error = gradient_error(rows, n=n, width=width, magnitude=problem.row_norm, ridge=ridge, norm=norm, fine=n != shape.n)
         if batches is not None:
             # η_t-weighted errors of contracting steps add up to at most (error of the mean gradient)/γ; each batch rounds anew.
             return float(batches * error / ridge), None
@@ -184,8 +180,7 @@ class Output:
         return WeightedRows(problem.loss, Features(problem.data.intercept), R, R, bounds.slope, bounds.curvature)
 
     def program(self, plan: Plan, problem: Problem) -> Program:
-        stage = plan.stage("minimiser")
-        settings, event = plan.settings("minimiser", Minimiser), stage.event
+        settings, event = plan.settings("minimiser", Minimiser), plan.stage("minimiser").event
         p = plan.shape.parameters(problem)
         protected = plan.target.relation == "add-remove"
         if protected and self.room is None:
@@ -202,11 +197,7 @@ class Output:
                 w = permutation_sgd(secret, problem, self._rows(problem), settings, np.zeros(p))
             else:
                 w = self._solve(secret, problem, settings, p, most).w
-            if isinstance(event, Gaussian):
-                return release(w, sensitivity=settings.sensitivity, mu=event.mu, noise=secret.noise)
-            step = 2.0 ** math.floor(math.log2(settings.noise_scale * 2.0**-20))
-            noisy = w + gamma_norm_vector(p, settings.noise_scale, secret.noise)
-            return np.asarray(np.rint(noisy / step) * step)
+            return output_noise(w, sensitivity=settings.sensitivity, event=event, noise=secret.noise)
 
         w = yield Solve(("minimiser",), algorithm, (p,))
         return np.asarray(problem.domain.project(w))
@@ -254,9 +245,6 @@ class FadedRows(RowsView):
     def weight(self) -> float:
         return max(0.0, 1.0 - self.counted / self.most)
 
-    def bounded(self, data: DataBounds, feature_map: FeatureMap | None = None) -> Rows:
-        return FadedRows(self.rows.bounded(data, feature_map), self.most)
-
     def sum(self, term: Term, step: float) -> Vector:
         return self.weight * self.rows.sum(term, step)
 
@@ -288,24 +276,14 @@ def balanced_ridge(problem: Problem, n: int, noise: float) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class BatchTerm:
+class BatchTerm(NumberedTerm):
     """Another term on the rows i with i mod `batches` = `batch`: every row joins exactly one batch of a pass."""
 
-    term: MinimiserTerm
     batch: int
     batches: int
 
-    def __call__(self, block: Block) -> Vector:
-        joined = (block.numbers % self.batches == self.batch).astype(np.float64)
-        weight = joined if block.weight is None else joined * block.weight
-        return np.asarray(self.term(Block(block.X, block.y, weight, block.start, block.memory)))
-
-    def sensitivity(self, relation: str) -> float:
-        return self.term.sensitivity(relation)
-
-    @property
-    def row_bound(self) -> float:
-        return self.term.row_bound
+    def chosen(self, numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
+        return np.asarray(numbers % self.batches == self.batch)
 
 
 def sgd_step(step: int, smoothness: float, strong_convexity: float) -> float:

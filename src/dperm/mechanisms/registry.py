@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import TypeVar
 
 from dperm.release.plan import MECHANISMS, MOST_RELEASES, Mechanism, Plan
@@ -36,4 +37,14 @@ def mechanism_of_record(name: str, options: Mapping[str, object]) -> Mechanism:
     steps = options.get("steps")
     if isinstance(steps, int | float) and steps > MOST_RELEASES:  # some plans list their steps one by one
         raise ValueError(f"Expected at most {MOST_RELEASES:,} steps, found {steps:,}.")
+    check_types(name, options)
     return mechanism_from_spec(name, {**getattr(MECHANISMS.get(name), "UNSTATED", {}), **options})
+
+
+def check_types(name: str, options: Mapping[str, object]) -> None:
+    """Refuse text where a number or a truth value belongs, and anything else for a truth value: "False" counts as true."""
+    for field in fields(MECHANISMS[name]) if name in MECHANISMS else ():
+        value, wanted = options.get(field.name), str(field.type)
+        text = isinstance(value, str) and "str" not in wanted
+        if text or (wanted == "bool" and field.name in options and not isinstance(value, bool)):
+            raise ValueError(f"Expected {wanted} for the option {field.name!r}, found {value!r}.")

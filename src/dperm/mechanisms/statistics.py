@@ -125,8 +125,7 @@ class Statistics:
         features, R, B = Features(problem.data.intercept), problem.row_norm, problem.data.y.radius
         heaviest = 1.0 if self.max_weight is None else self.max_weight
         if self.variant == "adaptive":
-            gram = GramTerm(features, R, max_weight=heaviest)
-            return {"gram": gram, "cross": CrossTerm(features, R, B, heaviest)}
+            return {"gram": GramTerm(features, R, max_weight=heaviest), "cross": CrossTerm(features, R, B, heaviest)}
         tau = self._target_scale(problem)
         return {"moments": GramTerm(features, math.hypot(R, tau * B), tau, heaviest)}
 
@@ -244,25 +243,25 @@ class Moments:
         matrix = smat(np.asarray(released["moments"]), stated.columns + 1)
         return cls(matrix, plan.shape.n, stated.scale, stated.target_scale, stated.floor)
 
-    def _choose(self, target: int | None, features: Sequence[int] | None) -> tuple[int, list[int], float]:
+    def _choose(self, target: int | None, features: Sequence[int] | None) -> tuple[int, list[int], Vector, Vector, float]:
+        """(the target, the other columns, their moments, those with the target, the scale of the target)."""
         last = len(self.matrix) - 1
         target = last if target is None else target
         chosen = [j for j in range(last) if j != target] if features is None else list(features)
         if target in chosen or not 0 <= target <= last or not all(0 <= j < last for j in chosen):
             raise ValueError(f"Expected a target and other columns among 0 … {last}, found {target} and {chosen}.")
-        return target, chosen, self.target_scale if target == last else 1.0
+        gram, cross = self.matrix[np.ix_(chosen, chosen)], self.matrix[chosen, target]
+        return target, chosen, gram, cross, self.target_scale if target == last else 1.0
 
     def coefficients(self, target: int | None = None, features: Sequence[int] | None = None, ridge: float = 0.0) -> Vector:
         """Least squares of one column (default: the label) on others (default: all of z)."""
-        target, chosen, scale = self._choose(target, features)
-        gram = self.matrix[np.ix_(chosen, chosen)]
-        return solve_floored(gram, self.matrix[chosen, target] / scale, self.floor, ridge)
+        _, _, gram, cross, scale = self._choose(target, features)
+        return solve_floored(gram, cross / scale, self.floor, ridge)
 
     def residual_sum(self, target: int | None = None, features: Sequence[int] | None = None, ridge: float = 0.0) -> float:
         """Σ(y - ⟨z, w⟩)² from the released moments; noise can make it negative."""
-        target, chosen, scale = self._choose(target, features)
+        target, chosen, gram, cross, scale = self._choose(target, features)
         w = scale * self.coefficients(target, chosen, ridge)
-        gram, cross = self.matrix[np.ix_(chosen, chosen)], self.matrix[chosen, target]
         return float(self.matrix[target, target] - 2 * cross @ w + w @ gram @ w) / scale**2
 
     def standard_errors(self, target: int | None = None, features: Sequence[int] | None = None, ridge: float = 0.0) -> Vector:
@@ -271,9 +270,7 @@ class Moments:
         First order in both, with the released moments plugged in; the bias of the floor is not counted. Symmetric noise E with s
         on the diagonal and s/√2 off it gives Cov(Eu) = (s²/2)(‖u‖²I + uuᵀ).
         """
-        target, chosen, scale = self._choose(target, features)
-        gram = self.matrix[np.ix_(chosen, chosen)]
-        cross = self.matrix[chosen, target]
+        target, chosen, gram, cross, scale = self._choose(target, features)
         values, vectors = np.linalg.eigh(gram)
         raised = np.maximum(values, self.floor)
         inverse = (vectors / (raised + ridge)) @ vectors.T

@@ -21,15 +21,7 @@ from typing import ClassVar
 import numpy as np
 
 from dperm.mechanisms.conditions import check_options, unmet
-from dperm.mechanisms.exponential.samplers import (
-    Evaluated,
-    ObjectiveTerm,
-    adaptive_sample,
-    cover,
-    grid_cells,
-    grid_sample,
-    langevin,
-)
+from dperm.mechanisms.exponential import samplers
 from dperm.privacy import Approximate, Event, Gaussian, Pure, gaussian_mu, kappa
 from dperm.problem import Ball, Box, Problem
 from dperm.release.asks import Program, Secret, Solve
@@ -196,26 +188,25 @@ class Exponential:
         def sample(secret: Secret) -> Vector:
             generator, rate = secret.noise.generator(), settings.rate
             if settings.cells_per_axis is not None:
-                centres, sides = grid_cells(problem, p, settings.cells_per_axis)
-                values = secret.sum(ObjectiveTerm(problem, centres, values_only=True))[:, 0]
+                centres, sides = samplers.grid_cells(problem, p, settings.cells_per_axis)
+                values = secret.sum(samplers.ObjectiveTerm(problem, centres, values_only=True))[:, 0]
                 values = values + np.array([problem.regularizer.value(c) for c in centres])
-                return grid_sample(values, centres, sides, rate, generator)
+                return samplers.grid_sample(values, centres, sides, rate, generator)
             objective = exact_objective(problem, secret, p)
             if isinstance(settings, ChainSampling):
                 start = np.asarray(problem.domain.project(np.zeros(p)))
-                return langevin(
-                    objective, problem.domain.contains, start, rate, settings.step_size, settings.steps, generator
-                )
-            low, high = cover(problem, p)
+                inside, step, steps = problem.domain.contains, settings.step_size, settings.steps
+                return samplers.langevin(objective, inside, start, rate, step, steps, generator)
+            low, high = samplers.cover(problem, p)
             radius = problem.domain.radius if isinstance(problem.domain, Ball) else None
-            return adaptive_sample(objective, low, high, rate, settings.rounds or 0, radius, generator)
+            return samplers.adaptive_sample(objective, low, high, rate, settings.rounds or 0, radius, generator)
 
         drawn = np.asarray(problem.domain.project((yield Solve(("sample",), sample, (p,)))))
         step = 2.0 ** (math.floor(math.log2(problem.domain.diameter)) - 40)  # a public grid; rounding is post-processing
         return np.asarray(np.rint(drawn / step) * step)
 
 
-def exact_objective(problem: Problem, secret: Secret, p: int) -> Evaluated:
+def exact_objective(problem: Problem, secret: Secret, p: int) -> samplers.Evaluated:
     """F, ∇F and the diagonal of ∇²F at many candidates: from the second moments for the squared loss, else one pass each time."""
     regularizer = problem.regularizer
     moments: Vector | None = None
@@ -230,7 +221,7 @@ def exact_objective(problem: Problem, secret: Secret, p: int) -> Evaluated:
             values = 0.5 * np.einsum("ij,ij->i", candidates, slopes - cross) + 0.5 * moments[p, p]
             bends = np.broadcast_to(np.diag(gram), candidates.shape)
         else:
-            sums = secret.sum(ObjectiveTerm(problem, candidates))
+            sums = secret.sum(samplers.ObjectiveTerm(problem, candidates))
             values, slopes, bends = sums[:, 0], sums[:, 1 : 1 + p], sums[:, 1 + p :]
         values = values + np.array([regularizer.value(w) for w in candidates])
         slopes = slopes + np.array([regularizer.gradient(w) for w in candidates])

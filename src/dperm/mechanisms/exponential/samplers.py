@@ -14,13 +14,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 
 from dperm.problem import Ball, Box, Problem
 from dperm.problem.arrays import Vector
 from dperm.rows.base import Block
 from dperm.terms.affine import Features, settled
-from dperm.terms.moments import design, row_weights
+from dperm.terms.moments import row_weights
 
 # candidates (m × p) ↦ values (m), gradients (m × p), diagonal curvatures (m × p)
 Evaluated = Callable[[Vector], tuple[Vector, Vector, Vector]]
@@ -42,7 +43,7 @@ class ObjectiveTerm:
 
     def __call__(self, block: Block) -> Vector:
         loss, weight = self.problem.loss, row_weights(block)
-        z = design(block, Features(self.problem.data.intercept))
+        z = Features(self.problem.data.intercept).dense(block.X)
         y = np.asarray(block.y, dtype=np.float64)[:, None]
         parts = []
         for start in range(0, len(self.candidates), CANDIDATES):
@@ -88,7 +89,7 @@ def grid_cells(problem: Problem, p: int, per_axis: int) -> tuple[Vector, Vector]
     return centres, (high - low) / per_axis
 
 
-def grid_sample(values: Vector, centres: Vector, sides: Vector, rate: float, generator: np.random.Generator) -> Vector:
+def grid_sample(values: Vector, centres: Vector, sides: Vector, rate: float, generator: Generator) -> Vector:
     """One cell by the exponential law on -F at the centres, then a uniform point of it."""
     cell = int(np.argmax(-rate * values + generator.gumbel(size=len(values))))
     return np.asarray(centres[cell] + sides * (generator.random(len(sides)) - 0.5))
@@ -188,19 +189,15 @@ def partition(objective: Evaluated, low: Vector, high: Vector, rate: float, roun
         chosen = np.argsort(waste)[::-1][:CUTS]  # always as many as there are, so that the work is a public number
         axis = np.argmax(gap[chosen], axis=1)
         rows = np.arange(len(chosen))
-        first_low, first_high = cells.low[chosen].copy(), cells.high[chosen].copy()
-        second_low, second_high = first_low.copy(), first_high.copy()
-        middle = (first_low[rows, axis] + first_high[rows, axis]) / 2
-        first_high[rows, axis], second_low[rows, axis] = middle, middle
-        lows, highs = np.concatenate([first_low, second_low]), np.concatenate([first_high, second_high])
+        lows, highs = np.tile(cells.low[chosen], (2, 1)), np.tile(cells.high[chosen], (2, 1))
+        middle = (lows[rows, axis] + highs[rows, axis]) / 2
+        highs[rows, axis], lows[rows + len(rows), axis] = middle, middle
         kept = np.setdiff1d(np.arange(len(cells.value)), chosen)
         cells = cells.take(kept).join(make_cells(lows, highs, objective, rate, radius))
     return cells
 
 
-def propose(
-    cells: Cells, log_mass: Vector, rate: float, size: int, generator: np.random.Generator
-) -> tuple[Vector, NDArray[np.int64]]:
+def propose(cells: Cells, log_mass: Vector, rate: float, size: int, generator: Generator) -> tuple[Vector, NDArray[np.int64]]:
     """Points from the envelopes and the numbers of their cells."""
     chance = np.exp(log_mass - log_mass.max())
     number = generator.choice(len(chance), size=size, p=chance / chance.sum())
@@ -214,13 +211,7 @@ def propose(
 
 
 def adaptive_sample(
-    objective: Evaluated,
-    low: Vector,
-    high: Vector,
-    rate: float,
-    rounds: int,
-    radius: float | None,
-    generator: np.random.Generator,
+    objective: Evaluated, low: Vector, high: Vector, rate: float, rounds: int, radius: float | None, generator: Generator
 ) -> Vector:
     """One exact draw from exp(-rate·F) on the box (cut to the ball of `radius`), for convex F."""
     cells = partition(objective, low, high, rate, rounds, radius)
@@ -237,14 +228,9 @@ def adaptive_sample(
 
 
 def langevin(
-    objective: Evaluated,
-    inside: Callable[[Vector], bool],
-    start: Vector,
-    rate: float,
-    step: float,
-    steps: int,
-    generator: np.random.Generator,
-) -> Vector:
+    objective: Evaluated, inside: Callable[[Vector], bool], start: Vector, rate: float, step: float, steps: int,
+    generator: Generator,
+) -> Vector:  # fmt: skip
     """Metropolis-adjusted Langevin: w' = w - (step·k)∇F + √(2·step)·N, accepted by the Metropolis rule; w' outside is refused."""
 
     def look(w: Vector) -> tuple[float, Vector]:

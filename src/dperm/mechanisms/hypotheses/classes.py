@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import ClassVar, TypeVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,19 +25,17 @@ from dperm.words.spelling import closest
 
 LARGEST = 20_000_000
 HYPOTHESES: dict[str, type[Hypotheses]] = {}
-Kind = TypeVar("Kind", bound="Hypotheses")
-
-
-def listed(cls: type[Kind]) -> type[Kind]:
-    """Let `hypotheses_from_spec` find the class by its name."""
-    HYPOTHESES[cls.kind] = cls
-    return cls
 
 
 class Hypotheses(ABC):
     """A finite class of rules x ↦ class number."""
 
     kind: ClassVar[str] = ""
+
+    def __init_subclass__(cls) -> None:
+        """Let `hypotheses_from_spec` find the class by its kind, if it has one."""
+        if cls.kind:
+            HYPOTHESES[cls.kind] = cls
 
     @property
     @abstractmethod
@@ -96,7 +94,6 @@ def cumulative_errors(values: Vector, grid: Vector, y: Vector, weight: Vector) -
     return np.concatenate([errors, weight.sum() - errors])
 
 
-@listed
 @dataclass(frozen=True)
 class Thresholds(Hypotheses):
     """1{x_column ≥ t} and 1{x_column < t} for t on a grid of `count` points from low to high: 2·count rules.
@@ -161,7 +158,6 @@ class ColumnGrids(Hypotheses):
         return len(self.low)
 
 
-@listed
 @dataclass(frozen=True)
 class Stumps(ColumnGrids):
     """Thresholds on every column: `low` and `high` with one entry per column, 2·count rules each.
@@ -191,7 +187,6 @@ class Stumps(ColumnGrids):
         return self.parts[index // (2 * self.count)].describe(index % (2 * self.count)) | {"number": int(index)}
 
 
-@listed
 @dataclass(frozen=True)
 class Boxes(ColumnGrids):
     """Class 1 inside Π_j [a_j, b_j), class 0 outside; a_j < b_j among count + 1 edges per axis, in one to three dimensions.
@@ -256,7 +251,6 @@ class Boxes(ColumnGrids):
         return {"number": int(index), "ends": [list(pair) for pair in self._ends(index)]}
 
 
-@listed
 @dataclass(frozen=True)
 class Separators(Hypotheses):
     """1{⟨a, x⟩ ≥ t} and its reverse: `directions` unit vectors on a half circle (half sphere), `offsets` values |t| ≤ radius.
@@ -304,27 +298,24 @@ class Separators(Hypotheses):
         return np.column_stack([ring * np.cos(angle), ring * np.sin(angle), height])
 
     @cached_property
-    def grid(self) -> Vector:
-        return np.linspace(-self.radius, self.radius, self.offsets)
+    def cuts(self) -> Thresholds:
+        """The rules of one direction, on the places of rows along it."""
+        return Thresholds(-self.radius, self.radius, self.offsets)
 
     def errors(self, X: Matrix, y: Vector, weight: Vector) -> Vector:
         X = dense(X)
         # Column after column: the last bit of a BLAS product may depend on where a row stands, and decide a tie.
         places = (sum(X[:, j] * a[j] for j in range(len(a))) for a in self.normals)
-        return np.concatenate([cumulative_errors(np.asarray(place), self.grid, y, weight) for place in places])
-
-    def _parts(self, index: int) -> tuple[Vector, float, bool]:
-        direction, rest = divmod(index, 2 * self.offsets)
-        return self.normals[direction], float(self.grid[rest % self.offsets]), rest < self.offsets
+        return np.concatenate([self.cuts.errors(np.asarray(place)[:, None], y, weight) for place in places])
 
     def predict(self, index: int, X: Matrix) -> NDArray[np.int64]:
-        normal, offset, above = self._parts(index)
-        side = dense(X) @ normal >= offset
-        return np.asarray(side if above else ~side, dtype=np.int64)
+        direction, rest = divmod(index, self.cuts.size)
+        return self.cuts.predict(rest, (dense(X) @ self.normals[direction])[:, None])
 
     def describe(self, index: int) -> dict[str, object]:
-        normal, offset, above = self._parts(index)
-        return {"number": int(index), "normal": normal.tolist(), "offset": offset, "class_above": int(above)}
+        direction, rest = divmod(index, self.cuts.size)
+        cut, normal = self.cuts.describe(rest), self.normals[direction].tolist()
+        return {"number": int(index), "normal": normal, "offset": cut["threshold"], "class_above": cut["class_above"]}
 
 
 GRIDS = ("thresholds", "stumps", "boxes", "separators")

@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dperm.mechanisms.hypotheses.classes import HYPOTHESES, Hypotheses, declared_grid, limited, listed
+from dperm.mechanisms.hypotheses.classes import HYPOTHESES, Hypotheses, declared_grid, limited
 from dperm.problem.arrays import Matrix, Vector, dense
 from dperm.tables.cells import codes
 
@@ -36,7 +36,6 @@ class Streamed(Hypotheses):
         return np.asarray(self.predictions(X, index, index + 1)[:, 0], dtype=np.int64)
 
 
-@listed
 @dataclass(frozen=True)
 class Rules(Streamed):
     """Rules given by the caller: a function (X, start, stop) ↦ labels of hypotheses start … stop-1, or a list of functions of X.
@@ -87,7 +86,6 @@ class Rules(Streamed):
         return {"kind": self.kind, "count": self.size, "name": self.name, "classes": [_plain(c) for c in self.classes]}
 
 
-@listed
 @dataclass(frozen=True)
 class Predictions(Streamed):
     """X is itself the matrix of predictions: column h holds what hypothesis h says (as class numbers) about each row.

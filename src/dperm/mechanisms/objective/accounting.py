@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from dperm.privacy import calibrate_shift, gaussian_mu, gaussian_sigma, kappa
 from dperm.problem import Interval, Loss
 
+NOISE_KINDS = ("auto", "gaussian", "pure")
 ACCOUNTING = ("tight", "cms-2011", "kst-2012", "redberg-2023")
 LADDER = [2.0 ** (j / 2) for j in range(-2, 25)]
 CLOSE = 1.05  # a default ridge keeps σ within 5 % of its limit for a very large ridge
@@ -194,6 +195,11 @@ def compare_accounting(
         row["gaussian"] = gaussian_sigma(kappa(relation) * R, epsilon, delta)
         rows.append(row)
     return rows
+
+
+def wants_pure(kind: str, p: int, epsilon: float, delta: float) -> bool:
+    """Whether noise of that kind is pure for p numbers: "auto" takes what is smaller."""
+    return pure_is_better(p, epsilon, delta) if kind == "auto" else kind == "pure"
 
 
 def pure_is_better(p: int, epsilon: float, delta: float) -> bool:

@@ -25,25 +25,8 @@ from typing import ClassVar
 import numpy as np
 
 from dperm.mechanisms.conditions import BOUNDED_ROWS, check_options, unmet
-from dperm.mechanisms.objective.accounting import (
-    ACCOUNTING,
-    LossForm,
-    cms_rate,
-    default_ridge,
-    kst_sigma,
-    loss_form,
-    pure_is_better,
-    pure_rate,
-    redberg_curvature,
-)
-from dperm.mechanisms.objective.solve import (
-    checked_most_rows,
-    gradient_tolerance,
-    row_limit,
-    solve_for_minimiser,
-    unbounded_rows,
-    weighted_rows,
-)
+from dperm.mechanisms.objective import accounting as theorems
+from dperm.mechanisms.objective import solve
 from dperm.mechanisms.scaled.settings import digest
 from dperm.privacy import Approximate, Event, Gaussian, ObjectiveEvent, Pure, calibrate_shift, gaussian_mu, kappa
 from dperm.problem import Problem, WholeSpace
@@ -51,11 +34,8 @@ from dperm.release.asks import Decide, Program, Sum
 from dperm.release.noise import RELEASE_SLACK, gaussian_scale
 from dperm.release.plan import Plan, Shape, Stage, Target, options_of, register
 from dperm.release.settings import StageSettings
-from dperm.terms.affine import Features
 from dperm.terms.moments import information_term
-from dperm.terms.objective import WeightedRows
 
-NOISE_KINDS = ("auto", "gaussian", "pure")
 # Beyond this ε nothing is private and the accounting has no digits left; meeting a smaller ε is always allowed.
 LARGEST = 1e4
 
@@ -70,14 +50,6 @@ class Tilted(StageSettings):
     loss_form: str
     curvature: float
     asked: dict[str, object]
-
-
-@dataclass(frozen=True, eq=False)
-class Covered(StageSettings):
-    """How closely the minimiser is found, and the noise that covers the rest."""
-
-    gradient_tolerance: float
-    output_scale: float
 
 
 @register
@@ -114,8 +86,8 @@ class Objective:
     UNSTATED: ClassVar[Mapping[str, object]] = {"information_share": None, "most_rows": "nominal"}
 
     def __post_init__(self) -> None:
-        checked_most_rows(self.most_rows)
-        words = {"noise_kind": NOISE_KINDS, "accounting": ACCOUNTING}
+        solve.checked_most_rows(self.most_rows)
+        words = {"noise_kind": theorems.NOISE_KINDS, "accounting": theorems.ACCOUNTING}
         check_options(self, among=words, positive=["ridge", "max_weight"])
         if self.output_share is not None and not 0 < self.output_share <= 0.5:
             raise ValueError(f"Expected 0 < output_share ≤ 0.5, found {self.output_share}.")
@@ -131,7 +103,7 @@ class Objective:
             "one row per person for several classes (no theorem for a person with several rows of softmax loss)":
                 problem.loss.margins > 1 and target.rows_per_person > 1,
         })
-        needs += unbounded_rows(self.most_rows, target.relation)
+        needs += solve.unbounded_rows(self.most_rows, target.relation)
         return needs + self._information_needs(problem, target) + self._literature_needs(problem, target)
 
     def _information_needs(self, problem: Problem, target: Target) -> list[str]:
@@ -161,16 +133,16 @@ class Objective:
         })
 
     def plan(self, problem: Problem, shape: Shape, target: Target) -> Plan:
-        form = loss_form(problem.loss, problem.data.y)
+        form = theorems.loss_form(problem.loss, problem.data.y)
         p = shape.parameters(problem)
         pure = self._pure(target, p)
         share = self.output_share or min(0.1, 0.01 * max(1.0, math.sqrt(shape.n / 1e5)))
         ridge = self._ridge(problem, form, target, pure)
         area = self.max_weight * problem.row_norm**2
         event, output, scale = self._events(form, target, ridge, area, share, pure, problem.row_norm)
-        rows = self._rows(problem)
-        tolerance = gradient_tolerance(
-            rows, problem.data.y, n=row_limit(self.most_rows, target.relation, shape.n), columns=_columns(problem, shape),
+        rows = solve.declared_rows(problem, self.max_weight)
+        tolerance = solve.gradient_tolerance(
+            rows, problem.data.y, n=solve.row_limit(self.most_rows, target.relation, shape.n), columns=_columns(problem, shape),
             ridge=ridge, scale=scale, pure=pure, magnitude=problem.row_norm,
         )  # fmt: skip
         distance = 2 * tolerance / ridge
@@ -183,7 +155,8 @@ class Objective:
             asked=options_of(self),  # an option that only repeats its default must be bound too
         )
         budget = output.epsilon if isinstance(output, Pure) else output.mu
-        paid = Covered(tolerance, RELEASE_SLACK * 2 * distance / budget)
+        # How closely the minimiser is found, and the noise that covers the rest.
+        paid = {"gradient_tolerance": tolerance, "output_scale": RELEASE_SLACK * 2 * distance / budget}
         stages: tuple[Stage, ...] = (Stage("objective", event, settings), Stage("output", output, paid))
         if self.information_share is not None:
             mu = self._information_mu(target)
@@ -201,17 +174,15 @@ class Objective:
             return self.accounting == "cms-2011"
         if self.information_share is not None:
             return False
-        if self.noise_kind != "auto":
-            return self.noise_kind == "pure"
-        return pure_is_better(p, target.epsilon, target.delta)
+        return theorems.wants_pure(self.noise_kind, p, target.epsilon, target.delta)
 
-    def _ridge(self, problem: Problem, form: LossForm, target: Target, pure: bool) -> float:
+    def _ridge(self, problem: Problem, form: theorems.LossForm, target: Target, pure: bool) -> float:
         if self.ridge is not None:
             return float(self.ridge)
         area = self.max_weight * problem.row_norm**2
         epsilon, beta = min(target.epsilon, LARGEST), form.curvature * area
         if self.accounting == "tight":
-            ridge = default_ridge(
+            ridge = theorems.default_ridge(
                 form, area, epsilon=epsilon, delta=target.delta, relation=target.relation, rows=target.rows_per_person, pure=pure
             )
         else:
@@ -223,7 +194,7 @@ class Objective:
         return max(ridge, problem.regularizer.strong_convexity)
 
     def _events(
-        self, form: LossForm, target: Target, ridge: float, area: float, share: float, pure: bool, row_norm: float
+        self, form: theorems.LossForm, target: Target, ridge: float, area: float, share: float, pure: bool, row_norm: float
     ) -> tuple[Event, Pure | Gaussian, float]:
         """(objective event, output event, scale of b)."""
         epsilon, delta = min(target.epsilon, LARGEST), target.delta
@@ -233,9 +204,9 @@ class Objective:
         ratio = form.curvature * area / ridge
         if pure:
             main = (1 - share) * epsilon * (1 - 1e-12)
-            rate = cms_rate(main, ratio, relation)
+            rate = theorems.cms_rate(main, ratio, relation)
             if self.accounting == "tight":
-                rate = pure_rate(form, main, curvature, relation, k)
+                rate = theorems.pure_rate(form, main, curvature, relation, k)
             if rate <= 0:
                 raise ValueError(f"Expected a larger ridge for accounting={self.accounting!r}, found {ridge:g}. Raise it.")
             return Pure(main), Pure(share * epsilon), RELEASE_SLACK * bound / rate
@@ -244,11 +215,11 @@ class Objective:
             if ridge < 2 * form.curvature * area / main * (1 - 1e-12):
                 raise ValueError(f"Expected ridge ≥ 2β/ε for accounting='kst-2012', found {ridge:g}. Raise it.")
             spare = Gaussian(gaussian_mu(0.02 * epsilon, 0.02 * delta))
-            return Approximate(main, failure), spare, RELEASE_SLACK * kappa(relation) * bound * kst_sigma(main, failure)
+            return Approximate(main, failure), spare, RELEASE_SLACK * kappa(relation) * bound * theorems.kst_sigma(main, failure)
         spare = Gaussian(share * gaussian_mu(epsilon, delta))
         kind, c = form.form, curvature
         if self.accounting == "redberg-2023":
-            kind, c = "two-sided", redberg_curvature(ratio)
+            kind, c = "two-sided", theorems.redberg_curvature(ratio)
             if not math.isfinite(c):
                 raise ValueError(f"Expected ridge > β for accounting='redberg-2023', found {ridge:g}. Raise it.")
         beside = math.hypot(spare.mu, self._information_mu(target))
@@ -257,28 +228,13 @@ class Objective:
         )
         return ObjectiveEvent(kind, shift, c, kappa(relation) == 2, k, form.classes), spare, RELEASE_SLACK * bound / shift
 
-    def _rows(self, problem: Problem) -> WeightedRows:
-        return weighted_rows(
-            problem.loss,
-            Features(problem.data.intercept),
-            problem.data.y,
-            row_radius=problem.row_norm,
-            row_cap=problem.row_norm,
-            max_weight=self.max_weight,
-        )
-
     def program(self, plan: Plan, problem: Problem) -> Program:
         settings = plan.settings("objective", Tilted)
-        w = yield solve_for_minimiser(
-            plan,
-            self._rows(problem),
-            columns=_columns(problem, plan.shape),
-            ridge=settings.ridge,
-            y=problem.data.y,
-            magnitude=problem.row_norm,
-            scale=settings.noise_scale,
+        rows, columns, scale = solve.declared_rows(problem, self.max_weight), _columns(problem, plan.shape), settings.noise_scale
+        w = yield solve.solve_for_minimiser(
+            plan, rows, problem.data.y, ridge=settings.ridge, magnitude=problem.row_norm, columns=columns, scale=scale,
             most_rows=self.most_rows,
-        )
+        )  # fmt: skip
         if self.information_share is None:
             return np.asarray(w)
         matrix = yield Sum("information", information_term(problem, w))

@@ -5,7 +5,7 @@ What other mechanisms use:
     rows = weighted_rows(loss, features, y, row_radius=R_z, row_cap=r_m)         # plain rows: R_z = r_m = row_norm
     event = ObjectiveEvent("self-bounding", shift=D, curvature=C·R_z·r_m/λ, replace=relation == "replace-one")
     D = calibrate_shift(epsilon, delta, curvature=…, relation=…, mu_pre=√(Σμ² of every Gaussian release, output step included))
-    w = yield solve_for_minimiser(plan, rows, columns=d, ridge=λ, y=…, magnitude=…, centre=prior)
+    w = yield solve_for_minimiser(plan, rows, y, ridge=λ, magnitude=…, centre=prior)
 
 The ask books the events of the stages "objective" and "output", draws b with σ = W·L·R_z/D (softmax: W·R_z/D), minimises
 Σ ω_i φ(⟨z_i, w⟩; y_i) + (λ/2)‖w − centre‖² + ⟨b, w⟩ to a public gradient tolerance, and pays for the inexactness with the output
@@ -24,15 +24,15 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dperm.privacy import Event, Gaussian, ObjectiveEvent, Pure
 from dperm.privacy.relations import ADD_REMOVE
-from dperm.problem import DataBounds, FeatureMap, Interval, Loss
-from dperm.problem.arrays import Vector
+from dperm.problem import Interval, Loss, Problem
 from dperm.release.asks import Secret, Solve
 from dperm.release.noise import RELEASE_SLACK, Noise, gamma_norm_vector, gaussian_scale, release
-from dperm.release.plan import Plan
-from dperm.rows.base import BLOCK_ROWS, Block, Rows, RowsView, Term, TermView
+from dperm.release.plan import Plan, Vector
+from dperm.rows.base import BLOCK_ROWS, Block, RowsView, Term, TermView
 from dperm.solvers import Solution, minimise
 from dperm.terms.affine import Features
 from dperm.terms.objective import HessianProductTerm, MinimiserTerm, WeightedRows
@@ -52,6 +52,12 @@ def weighted_rows(
     """
     bounds = loss.bounds(math.inf, y)
     return WeightedRows(loss, features, row_radius, row_cap, bounds.slope, bounds.curvature, max_weight)
+
+
+def declared_rows(problem: Problem, max_weight: float = 1.0) -> WeightedRows:
+    """Rows of the declared norm as they are: neither weighted down nor capped."""
+    norm, features = problem.row_norm, Features(problem.data.intercept)
+    return weighted_rows(problem.loss, features, problem.data.y, row_radius=norm, row_cap=norm, max_weight=max_weight)
 
 
 def checked_most_rows(declared: object) -> None:
@@ -76,16 +82,27 @@ def row_limit(declared: object, relation: str, n: int) -> int:
     return n if relation != ADD_REMOVE or not isinstance(declared, int) else declared
 
 
+class NumberedTerm(TermView):
+    """Another term on some of the rows, chosen by their numbers: the others get weight 0."""
+
+    def chosen(self, numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which rows count."""
+        raise NotImplementedError
+
+    def seen(self, block: Block) -> Block:
+        counts = self.chosen(block.numbers).astype(np.float64)
+        weight = counts if block.weight is None else counts * block.weight
+        return Block(block.X, block.y, weight, block.start, block.memory)
+
+
 @dataclass(frozen=True, eq=False)
-class FirstTerm(TermView):
-    """Another term on the first `limit` rows: the others get weight 0."""
+class FirstTerm(NumberedTerm):
+    """Another term on the first `limit` rows."""
 
     limit: int
 
-    def seen(self, block: Block) -> Block:
-        counts = (block.numbers < self.limit).astype(np.float64)
-        weight = counts if block.weight is None else counts * block.weight
-        return Block(block.X, block.y, weight, block.start, block.memory)
+    def chosen(self, numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
+        return numbers < self.limit
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,9 +110,6 @@ class FirstRows(RowsView):
     """Rows of which only the first `limit` count."""
 
     limit: int
-
-    def bounded(self, data: DataBounds, feature_map: FeatureMap | None = None) -> Rows:
-        return FirstRows(self.rows.bounded(data, feature_map), self.limit)
 
     def sum(self, term: Term, step: float) -> Vector:
         return self.rows.sum(term if self.n <= self.limit else FirstTerm(term, self.limit), step)
@@ -191,23 +205,20 @@ def gradient_tolerance(
     return max(error, rows.gradient_bound * 2.0**-40)
 
 
-def output_noise(value: Vector, *, distance: float, event: Event, noise: Noise) -> Vector:
-    """The minimiser within `distance` of the exact one, released so that `event` pays for the difference.
-
-    Both data sets' computed minimisers lie within `distance` of the same exact one, hence 2·distance apart: Gaussian noise of
-    scale 2·distance/μ, or a vector with density ∝ exp(−ε‖v‖/(2·distance)).
-    """
+def output_noise(value: Vector, *, sensitivity: float, event: Event, noise: Noise) -> Vector:
+    """A value that neighbours may have so far apart, released so that `event` pays for the difference: Gaussian noise of scale
+    sensitivity/μ, or a vector with density ∝ exp(−ε‖v‖/sensitivity)."""
     if isinstance(event, Gaussian):
-        return release(value, sensitivity=2 * distance, mu=event.mu, noise=noise)
+        return release(value, sensitivity=sensitivity, mu=event.mu, noise=noise)
     if not isinstance(event, Pure):
         raise ValueError(f"Expected a Gaussian or Pure output event, found {event}.")
-    scale = RELEASE_SLACK * 2 * distance / event.epsilon
+    scale = RELEASE_SLACK * sensitivity / event.epsilon
     step = 2.0 ** math.floor(math.log2(scale * 2.0**-20))
     return np.asarray(np.rint((value + gamma_norm_vector(value.size, scale, noise)) / step) * step)
 
 
 def solve_for_minimiser(
-    plan: Plan, rows: WeightedRows, *, columns: int, ridge: float, y: Interval, magnitude: float,
+    plan: Plan, rows: WeightedRows, y: Interval, *, ridge: float, magnitude: float, columns: int | None = None,
     centre: Vector | None = None, scale: float | None = None, most_rows: object = None,
 ) -> Solve:  # fmt: skip
     """The ask to tilt, minimise, and let the noisy minimiser out, paid by the plan's stages "objective" and "output".
@@ -216,6 +227,7 @@ def solve_for_minimiser(
     ≥ C·W·R_z·r_m/λ, or a pure event proven for Gamma-norm noise of the given `scale`.
     """
     event, output = plan.stage("objective").event, plan.stage("output").event
+    columns = plan.shape.d if columns is None else columns
     p = rows.loss.margins * rows.features.width(columns)
     pure = isinstance(event, Pure)
     if scale is None:
@@ -237,6 +249,7 @@ def solve_for_minimiser(
             secret = replace(secret, rows=FirstRows(secret.rows, limit))
         tilt = gamma_norm_vector(p, drawn_scale, secret.noise) if pure else secret.noise.normal(drawn_scale, p)
         solution = solve_objective(secret, rows, ridge=ridge, tilt=tilt, tolerance=tolerance, centre=start)
-        return output_noise(solution.w, distance=2 * tolerance / ridge, event=output, noise=secret.noise)
+        # Both data sets' computed minimisers lie within 2τ/λ of the same exact one, hence twice that apart.
+        return output_noise(solution.w, sensitivity=2 * (2 * tolerance / ridge), event=output, noise=secret.noise)
 
     return Solve(("objective", "output"), algorithm, (p,))

@@ -4,8 +4,9 @@
 
 **Theorem.** Every release is a Gaussian mechanism on a sum whose sensitivity its term enforces: those of `scaled-gradient`; the
 histograms of p columns, √p (√(2p) replaced); gradients clipped to C in whatever coordinates, κC; the recalibration, 2 (2√2
-replaced). Basis, smoothness, clip and steps are functions of public numbers and earlier releases; the shares are fixed in the
-plan and add up to 1: by adaptive composition the whole is μ(ε, δ)-GDP. `docs/theorems/additive.md` has the proof and the rule.
+replaced); the level of a line, κ. Basis, smoothness, clip and steps are functions of public numbers and earlier releases; the
+shares are fixed in the plan and add up to 1: by adaptive composition the whole is μ(ε, δ)-GDP. `docs/theorems/additive.md` has
+the proof and the rule.
 """
 
 from __future__ import annotations
@@ -17,44 +18,22 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dperm.mechanisms.conditions import unmet
-from dperm.mechanisms.scaled import centre as centre_rule
-from dperm.mechanisms.scaled import coordinates, settling
-from dperm.mechanisms.scaled import gaps as gaps_rule
+from dperm.mechanisms.conditions import check_options, unmet
+from dperm.mechanisms.scaled import coordinates, settling, smoothness
 from dperm.mechanisms.scaled import settings as rule
+from dperm.mechanisms.scaled.aims import check_aim
 from dperm.mechanisms.scaled.curve_shrinkage import Beside, Wandering, beside_lines, pulled, strengths
 from dperm.mechanisms.scaled.descent_noise import margin_curvature, share_below, squares_beyond
-from dperm.mechanisms.scaled.gradient import (
-    ScaledGradient,
-    bounds_settings,
-    budget_of,
-    features_of,
-    known_bounds,
-    scaling_needs,
-    scaling_releases,
-    start,
-)
-from dperm.mechanisms.scaled.noise_ratio import noise_warning
-from dperm.mechanisms.scaled.recalibration import recalibrated
-from dperm.mechanisms.scaled.smoothness import (
-    CAREFUL_LIMITS,
-    LIMITS,
-    MOST_STEPS,
-    Choice,
-    Column,
-    Flow,
-    choose_smoothness,
-    columns_of,
-    grown_clip,
-    in_words,
-    linear_variances,
-    tables_of,
-)
-from dperm.privacy import Gaussian, gaussian_mu, kappa
+from dperm.mechanisms.scaled.gaps import check_gaps
+from dperm.mechanisms.scaled.gradient import ScaledGradient, bounds_settings, known_bounds, scaling_needs, scaling_releases, start
+from dperm.mechanisms.scaled.method import ScaledMethod, in_stages
+from dperm.mechanisms.scaled.recalibration import levelled, recalibrated
+from dperm.mechanisms.scaled.smoothness import Choice, Column, Flow, choose_smoothness, columns_of
+from dperm.privacy import gaussian_mu, kappa
 from dperm.problem import Problem
 from dperm.release.asks import Asking, Close, Decide, Open, Program, Publish, See, Sum
-from dperm.release.plan import Plan, Settings, Shape, Stage, Target, Vector, options_of, register
-from dperm.terms.additive import CELLS, PLACES, CellFilling, CurveFeatures, Curving, Marginals
+from dperm.release.plan import Plan, Settings, Shape, Target, Vector, register
+from dperm.terms.additive import PLACES, CellFilling, CurveFeatures, Curving, Marginals
 from dperm.terms.affine import Features
 from dperm.terms.moments import CentredMoments
 from dperm.terms.statistics import LogHistogram, Residuals, SquareSum, gradient_term
@@ -65,15 +44,16 @@ MOST_PRODUCTS = 128  # columns whose second moments are all released: some 8,000
 ENOUGH = 80.0  # μn of the recalibration below which its noise would do more harm than good
 
 
-class Curved:
+class Curved(ScaledMethod):
     """Base of the mechanisms with a shape per numeric column; the fields are those of the mechanism."""
 
     curved: tuple[int, ...]
     linear: ClassVar[bool] = False  # what it releases is a shape per column: linear estimators refuse it
 
-    def check_curved(self) -> None:
+    def __post_init__(self) -> None:
         """Columns with a shape, in order and once each, and not too many."""
-        object.__setattr__(self, "curved", gaps_rule.check_gaps(self.curved))
+        super().__post_init__()
+        object.__setattr__(self, "curved", check_gaps(self.curved))
         if len(self.curved) > MOST_COLUMNS:
             raise ValueError(f"Expected at most {MOST_COLUMNS} columns with a shape, found {len(self.curved)}.")
 
@@ -91,7 +71,26 @@ class Curved:
     def marginal_noise(self, plan: Plan) -> float:
         """Standard deviation of a released count."""
         unit = math.sqrt(kappa(plan.target.relation) * len(self.curved)) * plan.target.rows_per_person
-        return unit / budget_of(plan).get("marginals", math.inf) if self.curved else 0.0
+        return unit / rule.budget_of(plan).get("marginals", math.inf) if self.curved else 0.0
+
+    def filled(self, values: Vector) -> CellFilling:
+        """Missing cells seen at these values, and beside them the cells that shapes look up."""
+        return CellFilling(values, self.curved, self.gaps)
+
+    def marginals(self, public: rule.Public) -> Asking[dict[str, Any]]:
+        """Release the histograms of columns with a shape, and see the cells of rows from then on."""
+        released = {}
+        if "marginals" in public.budget:
+            released["marginals"] = yield Sum("marginals", Marginals(self.curved, self.gaps))
+        if "present" not in public.budget:
+            yield See(self.filled(np.zeros(public.shape.d)))
+        return released
+
+    def shapes(self, theta: Vector, features: Features, d: int) -> Vector:
+        """What every place of every shape adds, from the coordinates θ of a descent on d columns; 0 where it was the line's."""
+        if isinstance(features, CurveFeatures):
+            return features.values(theta[..., d + 1 :])
+        return np.zeros((*theta.shape[:-1], PLACES * len(self.curved)))
 
 
 @register
@@ -106,6 +105,7 @@ class Additive(Curved):
                are tried, and fit the line as `ScaledGradient` does where they are not; False is how version 0.4.0 fitted
     nearer     of a careful fit: a flow and a clip still nearer to the line's where noise allows (`Flow.as_long`,
                `grown_clip`), and the level of a line corrected; False is how version 0.5.0 fitted
+    levelled   that level has a stage of its own, at a quarter of the price; False is how version 0.6.0 paid for it
     The other options are those of `ScaledGradient`.
 
     **Guarantee**: μ(ε, δ)-GDP in stages, for the target's relation.
@@ -121,22 +121,23 @@ class Additive(Curved):
     max_weight: float | None = None
     gaps: tuple[int, ...] = ()
     curved: tuple[int, ...] = ()
-    edition: int = centre_rule.EDITION
+    edition: int = ScaledMethod.edition
     products: bool = True
     aim: str = "accuracy"
     careful: bool = True
     nearer: bool = True
     wary: bool = True
+    levelled: bool = True
 
-    # Versions 0.2.0 and 0.3.0 had no such options, 0.4.0 was not careful, 0.5.0 no nearer and not wary.
+    # Versions 0.2.0 and 0.3.0 had no such options, 0.4.0 was not careful, 0.5.0 no nearer and not wary, 0.6.0 not levelled.
     UNSTATED: ClassVar[dict[str, Any]] = {"edition": 1, "products": False, "aim": "accuracy"}
-    UNSTATED |= {"careful": False, "nearer": False, "wary": False}
+    UNSTATED |= {"careful": False, "nearer": False, "wary": False, "levelled": False}
     name: ClassVar[str] = "additive"
 
     def __post_init__(self) -> None:
-        for label in ("kinds", "gaps", "wary"):
-            object.__setattr__(self, label, getattr(self.line, label))
-        self.check_curved()
+        super().__post_init__()
+        check_aim(self.aim)
+        check_options(self, among={"start": ("zero", "rate")})
 
     @property
     def line(self) -> ScaledGradient:
@@ -157,10 +158,12 @@ class Additive(Curved):
     def _shares(self, problem: Problem, shape: Shape, target: Target, kinds: tuple[str, ...]) -> dict[str, float]:
         """Stage name → μ of its event, in the order of the program; the squares add up to μ(ε, δ)²."""
         if not self.careful:
-            return self._shared(problem, shape, target, kinds, curves=bool(self.curved), recalibrated=True)
-        budget = self._shared(problem, shape, target, kinds, curves=bool(self.curved), recalibrated=bool(self.curved))
+            return self._shared(problem, shape, target, kinds, curves=bool(self.curved), corrected="recalibration")
+        corrected = "recalibration" if self.curved else ""
+        budget = self._shared(problem, shape, target, kinds, curves=bool(self.curved), corrected=corrected)
         if rule.is_regression(problem) and not self._promising(rule.Public(problem, shape, target, kinds, budget)):
-            budget = self._shared(problem, shape, target, kinds, curves=False, recalibrated=self.nearer and bool(self.curved))
+            corrected = "level" if corrected and self.levelled else corrected
+            budget = self._shared(problem, shape, target, kinds, curves=False, corrected=corrected if self.nearer else "")
         return budget
 
     def _promising(self, public: rule.Public) -> bool:
@@ -172,96 +175,67 @@ class Additive(Curved):
         return choose_smoothness(flow, even * len(self.curved)).rung is not None
 
     def _shared(
-        self,
-        problem: Problem,
-        shape: Shape,
-        target: Target,
-        kinds: tuple[str, ...],
-        *,
-        curves: bool,
-        recalibrated: bool,
+        self, problem: Problem, shape: Shape, target: Target, kinds: tuple[str, ...], *, curves: bool, corrected: str
     ) -> dict[str, float]:
-        mu, last = gaussian_mu(target.epsilon, target.delta), "descent"
         names = rule.statistics(problem, kinds, positives=self.start == "rate", gaps=self.gaps, edition=self.edition)
         if curves:
             place = 2 if names[0] == "octaves" else 0
             names = [*names[:place], "marginals", *names[place:]]
-        names += ["residuals", last, "residuals again"] if rule.is_regression(problem) else [last]
-        own = rule.effective_mu(mu * math.sqrt(rule.SHARES["recalibration"]), target)
-        if recalibrated and problem.loss.name == "squared" and self.max_weight is None and own * shape.n >= ENOUGH:
-            names.append("recalibration")
-        parts = rule.parts_of(names, shape, target)
-        parts[last] = 1.0 - sum(parts.values())
-        return {name: mu * math.sqrt(parts[name]) * (1 - 1e-12) for name in names}
+        names += ["residuals", "descent", "residuals again"] if rule.is_regression(problem) else ["descent"]
+        own = rule.effective_mu(gaussian_mu(target.epsilon, target.delta) * math.sqrt(rule.SHARES["recalibration"]), target)
+        if corrected and problem.loss.name == "squared" and self.max_weight is None and own * shape.n >= ENOUGH:
+            names.append(corrected)
+        return rule.budget(names, rule.parts_of(names, shape, target), target)
 
     def plan(self, problem: Problem, shape: Shape, target: Target) -> Plan:
-        kinds = rule.column_kinds(self.kinds, shape)
         self.check_columns(shape)
-        budget = self._shares(problem, shape, target, kinds)
+        budget = self._shares(problem, shape, target, self.column_kinds(shape))
         public = {name: rule.described(name, mu, target) for name, mu in budget.items()}
         if self._squares(shape, budget) is CentredMoments:
             public["squares"]["releases"] = "sums of squares and products of the centred columns"
-        public["descent"] |= {
-            "columns": rule.kinds_in_words(kinds),
-            "declared_kinds": len(self.kinds),
-            "shapes": f"{len(self.curved)} of {shape.d} columns",
-            "clip_factor": "rule" if self.clip_factor is None else self.clip_factor,
-            "horizon": "rule" if self.horizon is None else self.horizon,
-            "start": self.start,
-            **({} if self.aim == "accuracy" else {"aim": self.aim}),
-            "max_weight": "none" if self.max_weight is None else self.max_weight,
-            "momentum": rule.MOMENTUM,
-            **gaps_rule.gaps_in_words(self.gaps, shape),
-        }
-        stages = tuple(Stage(name, Gaussian(mu), public[name]) for name, mu in budget.items())
+        aim, shapes = {} if self.aim == "accuracy" else {"aim": self.aim}, f"{len(self.curved)} of {shape.d} columns"
+        public["descent"] |= self.stated(shape, {"start": self.start, **aim}, {"shapes": shapes})
         size = problem.loss.margins * (shape.d + 1 + PLACES * len(self.curved))
-        warnings = noise_warning(problem, shape, target)
-        return Plan(self.name, options_of(self), stages, target, shape, warnings=warnings, parameters=size)
+        return in_stages(self, problem, shape, target, budget, public, parameters=size)
 
     # -- the fit -----------------------------------------------------------------------------------------------------
 
     def program(self, plan: Plan, problem: Problem) -> Program:
-        shape, target, kinds = plan.shape, plan.target, rule.column_kinds(self.kinds, plan.shape)
-        budget = budget_of(plan)
-        released = yield from known_bounds(plan, kinds)
-        if "marginals" in budget:
-            released["marginals"] = yield Sum("marginals", Marginals(self.curved, self.gaps))
-
-        def seen(values: Vector) -> CellFilling:
-            return CellFilling(values, self.curved, self.gaps)
-
-        if "present" not in budget:
-            yield See(seen(np.zeros(shape.d)))
-        released |= yield from scaling_releases(problem, plan, kinds, self.gaps, seen, self._squares(shape, budget))
+        public, shape = self.public(plan, problem), plan.shape
+        budget = public.budget
+        released = yield from known_bounds(public)
+        released |= yield from self.marginals(public)
+        released |= yield from scaling_releases(public, self.filled, self._squares(shape, budget))
         plain = {**released, "squares": np.asarray(released["squares"])[: shape.d]}  # the first of the moments
-        public = rule.Public(problem, shape, target, kinds, budget, self.gaps)
         scaled = rule.centred_and_scaled(public, plain)
         columns = self.columns(plan, released) if "marginals" in budget else []
         choice = choose_smoothness(self._flow(public, plain, scaled), columns)
-        tables = tables_of(columns, choice.kernel) if choice.rung is not None else np.zeros((0, PLACES, 0))
-        if self.careful and choice.rung is None:
-            theta, features, clips = yield from self._straight(plan, problem, scaled, choice.settings, released)
+        tables = choice.tables(columns)
+        if self.careful and choice.rung is None:  # no curves: the descent of the line, to its end
+            features = coordinates.features_of(problem, scaled)
+            theta, clips = yield from self.line.descended(public, scaled, choice.settings, released)
         else:
-            theta, features, clips = yield from self._descend(plan, problem, scaled, choice, tables, released)
+            theta, features, clips = yield from self._descend(public, scaled, choice, tables, released)
         if self.careful and len(tables) and theta.ndim == 1:
             theta = yield from self._pulled(plan, problem, scaled, choice, clips[1], theta, released)
-        settings = {**scaled, **choice.settings, **in_words(choice), "clips": clips}
+        settings = {**scaled, **choice.settings, **smoothness.in_words(choice), "clips": clips}
         if "recalibration" in budget:
             straight = self.careful and choice.rung is None  # a noisy slope costs a line more than it gives
-            fitted, found = yield from recalibrated(plan, problem, choice.spectrum, theta, features, released, straight)
+            fitted, found = yield from recalibrated(public, choice.spectrum, theta, features, released, straight)
             if straight and not self.nearer:
                 fitted, found = theta, {"recalibrated_level": 0.0, "recalibrated_factor": 1.0}
             theta, settings = fitted, {**settings, **found}
-        settings |= bounds_settings(plan, kinds, released)
-        yield Decide({**settings, "mean_radius": rule.mean_radius(problem, shape, released), "released": rule.digest(released)})
-        values = np.zeros((*theta.shape[:-1], PLACES * len(self.curved)))
-        if isinstance(features, CurveFeatures):
-            values = features.values(theta[..., shape.d + 1 :])
+        elif "level" in budget:
+            theta, found = yield from levelled(public, theta, features, released)
+            settings |= found
+        settings |= bounds_settings(public, released)
+        yield Decide({**settings, "mean_radius": rule.mean_radius(public, released), "released": rule.digest(released)})
         line = coordinates.original_coefficients(theta[..., : shape.d + 1], scaled, problem.data.intercept)
-        return np.concatenate([line, values], axis=-1).reshape(-1)  # of several classes one after the other
+        # Of several classes one after the other.
+        return np.concatenate([line, self.shapes(theta, features, shape.d)], axis=-1).reshape(-1)
 
     def _flow(self, public: rule.Public, released: Mapping[str, object], scaled: Settings) -> Flow:
-        problem, shape, target, budget = public.problem, public.shape, public.target, public.budget
+        problem, shape = public.problem, public.shape
         curvature = cost = problem.loss.bounds(math.inf, problem.data.y).curvature
         if problem.loss.margins > 1:  # p(1 - p) of classes that are alike, and what K such margins cost together
             cost = 1.0 - 1.0 / problem.loss.margins
@@ -270,41 +244,34 @@ class Additive(Curved):
         def settings(wide: Shape, size: float, clip: float | None, reach: float | None) -> Settings:
             own = clip is None
             wishes = rule.Wishes(self.clip_factor if own else clip, self.horizon if own else reach, self.max_weight, self.aim)
-            return rule.descent_settings(replace(public, shape=wide), released, {**scaled, "size": size}, wishes, MOST_STEPS)
+            resized, most = {**scaled, "size": size}, smoothness.MOST_STEPS
+            return rule.descent_settings(replace(public, shape=wide), released, resized, wishes, most)
 
+        regression, linear = rule.is_regression(problem), smoothness.linear_variances(shape, released, scaled)
         return Flow(
-            settings,
-            shape,
-            scaled["size"],
-            linear_variances(shape, released, scaled),
-            rule.effective_mu(budget["descent"] / (self.max_weight or 1.0), target),
-            curvature,
-            cost,
-            refined=rule.is_regression(problem) and self.clip_factor is None,
-            limits=CAREFUL_LIMITS if self.careful and rule.is_regression(problem) else LIMITS,
+            settings, shape, scaled["size"], linear, self._mu(public), curvature, cost,
+            refined=regression and self.clip_factor is None,
+            limits=smoothness.CAREFUL_LIMITS if self.careful and regression else smoothness.LIMITS,
             careful=self.careful,
             nearer=self.careful and self.nearer and self.aim == "probabilities",
-        )
+        )  # fmt: skip
+
+    def _mu(self, public: rule.Public) -> float:
+        """Of all gradients together, for rows clipped to length 1."""
+        return rule.effective_mu(public.budget["descent"] / self.heaviest, public.target)
 
     def _squares(self, shape: Shape, budget: Mapping[str, float]) -> type[SquareSum] | type[CentredMoments]:
         """The term of the squares: with all products where bands will need them and there are not too many."""
         return CentredMoments if self.products and "marginals" in budget and shape.d <= MOST_PRODUCTS else SquareSum
 
     def _descend(
-        self,
-        plan: Plan,
-        problem: Problem,
-        scaled: Settings,
-        choice: Choice,
-        tables: Vector,
-        released: dict[str, Any],
+        self, public: rule.Public, scaled: Settings, choice: Choice, tables: Vector, released: dict[str, Any]
     ) -> Asking[tuple[Vector, Features, list[float]]]:
         """Heavy ball; the mean of the second half of the iterates, as the line ends in a careful regression. There the line goes
         first, for a third of the steps: the noise of slow directions is then paid at the scale of the residuals."""
-        shape, settings, budget = plan.shape, choice.settings, budget_of(plan)
-        trust = rule.trust_in_label_mean(problem, shape, plan.target, budget)
-        theta = start(problem, shape, released, settings["positive_rate"], trust)
-        line, steps = features_of(problem, scaled), settings["steps"]
+        problem, shape, settings = public.problem, public.shape, choice.settings
+        theta = start(public, released, settings["positive_rate"])
+        line, steps = coordinates.features_of(problem, scaled), settings["steps"]
         features = CurveFeatures(line.intercept, line.shift, line.scale, tables) if len(tables) else line
         velocity, ready = np.zeros_like(theta), False
         kept = np.zeros((*theta.shape[:-1], features.width(shape.d)))
@@ -312,11 +279,11 @@ class Additive(Curved):
         growing, last, weight = np.zeros_like(kept), np.zeros_like(kept), settling.weights(steps, growing=True)
 
         def clip(name: str, seen: Features, size: float) -> Asking[float]:
-            if name not in budget:
+            if name not in public.budget:
                 return float(settings["clip_factor"] * size)
             released[name] = yield Sum(name, LogHistogram(Residuals(seen, theta), problem.data.y.width))
-            scale = rule.residual_scale(problem, shape, plan.target, budget[name], released[name])
-            return float(self._clip_factor(plan, problem, choice, released, scale) * size * scale)
+            scale = rule.residual_scale(public, released, name)
+            return float(self._clip_factor(public, choice, released, scale) * size * scale)
 
         first = limit = yield from clip("residuals", line, scaled["size"])
         yield Open("descent", sums=steps)
@@ -337,32 +304,19 @@ class Additive(Curved):
         yield Close("descent")
         kept = kept / (steps - steps // 2)
         if self.careful and rule.is_regression(problem):  # as the line ends
-            unit = rule.effective_mu(budget["descent"] / (self.max_weight or 1.0), plan.target) * shape.n
+            unit = self._mu(public) * shape.n
             ends = (growing, kept, last, first / unit, limit / unit)
             released["late"] = yield Publish("late", lambda: [settling.part_of_late(*ends)])
             kept = growing + float(released["late"][0]) * (kept - growing)
         return kept, features, [first, limit]
 
-    def _clip_factor(
-        self, plan: Plan, problem: Problem, choice: Choice, released: Mapping[str, Any], scale: float
-    ) -> float:
+    def _clip_factor(self, public: rule.Public, choice: Choice, released: Mapping[str, Any], scale: float) -> float:
         """c, and a larger one from the second histogram of residuals on, where they have tails and noise allows it."""
         name, factor = "residuals again", float(choice.settings["clip_factor"])
         if name not in released or choice.rung is None or not (self.careful and self.nearer and self.clip_factor is None):
             return factor
-        noise = math.sqrt(kappa(plan.target.relation)) * plan.target.rows_per_person / budget_of(plan)[name]
-        return grown_clip(choice, squares_beyond(np.asarray(released[name]), problem.data.y.width, factor * scale, noise))
-
-    def _straight(
-        self, plan: Plan, problem: Problem, scaled: Settings, settings: Settings, released: dict[str, Any]
-    ) -> Asking[tuple[Vector, Features, list[float]]]:
-        """No curves: the descent of the line, to its end."""
-        features, line = features_of(problem, scaled), self.line
-        trust = rule.trust_in_label_mean(problem, plan.shape, plan.target, budget_of(plan))
-        theta = start(problem, plan.shape, released, settings["positive_rate"], trust)
-        theta = yield from line.descended(plan, problem, features, scaled, settings, theta, released)
-        names = ("residuals", "residuals again")
-        return theta, features, [line.clip_of(plan, problem, settings, scaled, released, name) for name in names]
+        width, noise = public.problem.data.y.width, public.count_noise(name)
+        return smoothness.grown_clip(choice, squares_beyond(np.asarray(released[name]), width, factor * scale, noise))
 
     def _pulled(
         self, plan: Plan, problem: Problem, scaled: Settings, choice: Choice, clip: float, theta: Vector, released: dict[str, Any]
@@ -391,9 +345,8 @@ class Additive(Curved):
     ) -> list[Beside]:
         """What of each curve no line explains, with its noise (`curve_shrinkage.py`), from what was decided and released."""
         columns, places = self.columns(plan, released), list(self.curved)
-        mu = rule.effective_mu(decided["step_mu"] / (self.max_weight or 1.0), plan.target)
+        mu = rule.effective_mu(decided["step_mu"] / self.heaviest, plan.target)
         unit = decided["clips"][1] / (mu * plan.shape.n)
-        middles = (np.arange(CELLS) + 0.5) / CELLS - 0.5
         shift, scale = (np.asarray(decided[name])[places, None] for name in ("shift", "scale"))
-        lines = np.column_stack([(middles - shift) * scale, np.zeros(len(places))])  # a missing cell is at the centre
-        return beside_lines(columns, tables_of(columns, kernel), lines, Wandering(unit, curvature, decided))
+        lines = np.column_stack([(smoothness.MIDDLES - shift) * scale, np.zeros(len(places))])  # a missing cell is at the centre
+        return beside_lines(columns, smoothness.tables_of(columns, kernel), lines, Wandering(unit, curvature, decided))

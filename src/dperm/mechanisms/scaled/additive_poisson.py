@@ -15,27 +15,24 @@ earlier releases; shares are fixed in the plan and add up to 1: by adaptive comp
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from dperm.mechanisms.registry import mechanism_of_plan
-from dperm.mechanisms.scaled import coordinates, poisson_counts
 from dperm.mechanisms.scaled import poisson_settings as poisson_rule
 from dperm.mechanisms.scaled import settings as rule
 from dperm.mechanisms.scaled.additive import Additive, Curved
-from dperm.mechanisms.scaled.gradient import budget_of, features_of, scaling_releases
+from dperm.mechanisms.scaled.gradient import scaling_releases
 from dperm.mechanisms.scaled.poisson import ScaledPoisson
-from dperm.mechanisms.scaled.smoothness import Choice, Flow, choose_smoothness, in_words, linear_variances, tables_of
+from dperm.mechanisms.scaled.smoothness import Column, Flow, choose_smoothness, in_words, linear_variances
 from dperm.privacy import Gaussian, gaussian_mu
 from dperm.problem import Problem
-from dperm.release.asks import Asking, Close, Decide, Open, Program, See, Sum
-from dperm.release.plan import Plan, Settings, Shape, Stage, Target, Vector, register
-from dperm.terms.additive import PLACES, CellFilling, CurveFeatures, Curving, Marginals
-from dperm.terms.affine import Features
-from dperm.terms.statistics import LogHistogram
+from dperm.release.asks import Program
+from dperm.release.plan import Plan, Released, Settings, Shape, Stage, Target, Vector, register
+from dperm.terms.additive import PLACES
 
 # Counts are skewed: the small clips that curves ask for cost more than in other regressions, and rows that are clipped do not
 # hold curves back, so N is too small by a factor of about three. Chosen on two shared and two made tables (docs/theorems).
@@ -65,7 +62,6 @@ class AdditivePoisson(Curved, ScaledPoisson):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.check_curved()
         if not self.counted:
             raise ValueError(f"Expected labels='counts' for shapes, found {self.labels!r}. Leave labels= out.")
         if "private" in self.kinds:
@@ -85,7 +81,7 @@ class AdditivePoisson(Curved, ScaledPoisson):
         line = super().plan(problem, shape, target)
         share = math.sqrt(rule.SHARES["marginals"]) * (1 - 1e-12) if self.curved else 0.0
         paid = share * gaussian_mu(target.epsilon, target.delta)
-        left = math.sqrt(budget_of(line)["descent"] ** 2 - paid**2) * (1 - 1e-12)
+        left = math.sqrt(rule.budget_of(line)["descent"] ** 2 - paid**2) * (1 - 1e-12)
         shapes = {"shapes": f"{len(self.curved)} of {shape.d} columns"}
         stages = [
             Stage(stage.name, Gaussian(left), {**stage.settings, **shapes}) if stage.name == "descent" else stage
@@ -98,110 +94,34 @@ class AdditivePoisson(Curved, ScaledPoisson):
     # -- the fit -----------------------------------------------------------------------------------------------------
 
     def program(self, plan: Plan, problem: Problem) -> Program:
-        shape, budget = plan.shape, budget_of(plan)
-        kinds = self.column_kinds(shape)
-        released: dict[str, Any] = {}
-        if "marginals" in budget:
-            released["marginals"] = yield Sum("marginals", Marginals(self.curved, self.gaps))
+        public = self.public(plan, problem)
+        released = yield from self.marginals(public)
+        released |= yield from scaling_releases(public, self.filled)
+        w, theta, features = yield from self._fitted(public, released, self.columns(plan, released))
+        return np.concatenate([w, self.shapes(theta, features, public.shape.d)])
 
-        def seen(values: Vector) -> CellFilling:
-            return CellFilling(values, self.curved, self.gaps)
+    def _course(
+        self, public: rule.Public, scaled: rule.Scaled, settings: Settings, released: Released, columns: Sequence[Column]
+    ) -> tuple[Settings, Vector]:
+        choice = choose_smoothness(self._flow(public, scaled, settings, released), columns)
+        return {**settings, **choice.settings, **in_words(choice)}, choice.tables(columns)
 
-        if "present" not in budget:
-            yield See(seen(np.zeros(shape.d)))
-        released |= yield from scaling_releases(problem, plan, kinds, self.gaps, seen)
-        released["count scale"] = yield Sum("count scale", LogHistogram(poisson_rule.Counts(), problem.data.y.high))
-        limit = self._limit(plan, problem, released)
-        released["count sum"] = yield Sum("count sum", poisson_counts.BoundedCounts(limit))
-        if "exposure sum" in budget:
-            released["exposure sum"] = yield Sum("exposure sum", poisson_rule.ExposureSum(self.heaviest))
-        scaled, line = self._settings(plan, problem, released)
-        choice = choose_smoothness(self._flow(plan, problem, scaled, line, released), self.columns(plan, released))
-        settings = {**line, **choice.settings, **in_words(choice)}
-        theta, features, clips = yield from self._fitted(plan, problem, scaled, settings, choice, released)
-        caps, level = self._caps(plan, settings, released), self._log_balance(plan, settings, released)
-        own = {"mean_radius": rule.mean_radius(problem, shape, released), "count_limit": limit, "clip": clips}
-        own |= {"balance_caps": [caps.high, caps.low], "log_balance": level}
-        yield Decide({**scaled, **settings, **own, "released": rule.digest(released)})
-        w = coordinates.original_coefficients(theta[: shape.d + 1], scaled, problem.data.intercept)
-        # η is relative to the mean rate: its logarithm belongs to the intercept.
-        w[-1] += (math.log(settings["mean_rate"]) + level) / problem.data.intercept
-        values = np.zeros(PLACES * len(self.curved))
-        if isinstance(features, CurveFeatures):
-            values = features.values(theta[shape.d + 1 :])
-        return np.concatenate([w, values])
-
-    def _flow(self, plan: Plan, problem: Problem, scaled: Settings, line: Settings, released: Mapping[str, Any]) -> Flow:
+    def _flow(self, public: rule.Public, scaled: Settings, line: Settings, released: Released) -> Flow:
         """In units of a mean row, where e^η curves by 1; noise is compared with the residual scale, as in any regression."""
-        shape, target = plan.shape, plan.target
         mu = line["step_mu"] * math.sqrt(line["steps"])  # of all gradients together, beside the balance
-        budget = budget_of(plan) | {"descent": mu}
+        within = replace(public, budget={**public.budget, "descent": mu})
 
         def settings(wide: Shape, size: float, clip: float | None, reach: float | None) -> Settings:
             own = clip is None
             options = {"clip_factor": self.clip_factor if own else clip, "horizon": self.horizon if own else reach}
-            least, rate = line["smallest_clip"], line["mean_count"]
-            public = rule.Public(problem, wide, target, self.kinds, budget)
-            found = poisson_rule.settings(public, {**scaled, "size": size}, rate, least, **options)
+            least, rate, resized = line["smallest_clip"], line["mean_count"], {**scaled, "size": size}
+            found = poisson_rule.settings(replace(within, shape=wide), resized, rate, least, **options)
             return {name: value for name, value in found.items() if name not in ("mean_rate", "highest", "lowest")}
 
-        variances = linear_variances(shape, released, scaled)
-        own = rule.effective_mu(mu, target)
-        return Flow(
-            settings,
-            shape,
-            scaled["size"],
-            variances,
-            own,
-            1.0,
-            1.0,
-            refined=self.clip_factor is None,
-            least_clip=max(0.4, line["smallest_clip"], LEAST_CLIP * line["clip_factor"]),
-            most=MOST_NOISE,
-            hopeless=HOPELESS,
-        )
-
-    def _fitted(
-        self,
-        plan: Plan,
-        problem: Problem,
-        scaled: Settings,
-        settings: Settings,
-        choice: Choice,
-        released: dict[str, Any],
-    ) -> Asking[tuple[Vector, Features, list[float]]]:
-        """Heavy ball from η = 0, the line first; the mean of the second half of the iterates, whose total is then weighed."""
-        shape, line, top, steps = plan.shape, features_of(problem, scaled), self._top(problem, settings), settings["steps"]
-        curves = choice.rung is not None
-        tables = tables_of(self.columns(plan, released), choice.kernel) if curves else np.zeros((0, PLACES, 0))
-        features = CurveFeatures(line.intercept, line.shift, line.scale, tables) if curves else line
-        theta = np.zeros(line.width(shape.d))
-        velocity, kept, seen = np.zeros_like(theta), np.zeros(features.width(shape.d)), line
-
-        def clip_now(name: str, size: float) -> Asking[float]:
-            released[name] = yield Sum(name, LogHistogram(self._residuals(line, theta, settings), top))
-            return self._clip(plan, problem, {**scaled, "size": size}, settings, released, name)
-
-        clip = first = yield from clip_now("residuals", scaled["size"])
-        yield Open("descent", sums=steps + 1)
-        for step in range(steps):
-            if step == settings["second_clip_at"]:
-                clip = yield from clip_now("residuals again", settings["size_of_all"])
-                if curves:
-                    yield See(Curving())
-                theta, velocity = (np.concatenate([part, np.zeros(len(kept) - len(part))]) for part in (theta, velocity))
-                seen = features
-            term = poisson_rule.CountGradient(self._residuals(seen, theta, settings), clip)
-            gradient = yield Sum("descent", term, mu=settings["step_mu"], shape=theta.shape)
-            velocity = rule.MOMENTUM * velocity + gradient / shape.n
-            theta = theta - settings["step_size"] * velocity
-            if step >= steps // 2:
-                kept = kept + theta
-        theta = np.asarray(kept / (steps - steps // 2))
-        residuals = poisson_counts.ExposedResiduals(features, theta, **poisson_counts.units(settings))
-        yield from self._weighed(plan, residuals, top, settings, released)
-        yield Close("descent")
-        return theta, features, [first, clip]
+        linear, own = linear_variances(public.shape, released, scaled), rule.effective_mu(mu, public.target)
+        least = max(0.4, line["smallest_clip"], LEAST_CLIP * line["clip_factor"])
+        noise = {"least_clip": least, "most": MOST_NOISE, "hopeless": HOPELESS}
+        return Flow(settings, public.shape, scaled["size"], linear, own, 1.0, 1.0, refined=self.clip_factor is None, **noise)
 
 
 def additive_of(plan: Plan) -> Additive | AdditivePoisson:

@@ -29,6 +29,13 @@ def check_edition(edition: int) -> None:
         raise ValueError(f"Expected edition 1, 2 or {EDITION} of the rule, found {edition!r}. Leave it out to take the latest.")
 
 
+def centring(problem: Problem, gaps: Sequence[int], edition: int) -> list[str]:
+    """The releases that centre and scale, in order; without an intercept there is no centre."""
+    mean = ["mean", *(["present"] if gaps else [])] if problem.data.intercept else []
+    names = [*mean, "radius", "squares"]
+    return names if edition == 1 else in_two_steps(names)
+
+
 def in_two_steps(names: Sequence[str]) -> list[str]:
     """The names of releases with the mean in two steps; nothing to do where no mean is released.
 

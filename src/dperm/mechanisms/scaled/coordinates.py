@@ -6,8 +6,14 @@ import math
 
 import numpy as np
 
-from dperm.problem.arrays import Vector
-from dperm.release.plan import Settings
+from dperm.problem import Problem
+from dperm.release.plan import Settings, Vector
+from dperm.terms.affine import Features
+
+
+def features_of(problem: Problem, scaled: Settings) -> Features:
+    """z = (scale∘(x - shift), 1), or without the 1 when the problem has no intercept."""
+    return Features(1.0 if problem.data.intercept else 0.0, np.asarray(scaled["shift"]), np.asarray(scaled["scale"]))
 
 
 def map_norm(scaled: Settings, intercept: float) -> float:

@@ -20,8 +20,7 @@ import numpy as np
 from dperm.mechanisms.scaled.descent_noise import moved_by
 from dperm.mechanisms.scaled.settings import MOMENTUM
 from dperm.mechanisms.scaled.smoothness import Column
-from dperm.problem.arrays import Vector
-from dperm.release.plan import Settings
+from dperm.release.plan import Settings, Vector
 
 SCALES = np.append(0.0, np.geomspace(1e-3, 1e18, 2101))  # of s², where the best known component of r has noise 1
 ROUNDING = 1e-12  # of the mean variance, added to each

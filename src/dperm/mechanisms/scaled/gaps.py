@@ -12,19 +12,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dperm.problem import Problem
-from dperm.problem.arrays import Vector
 from dperm.release.noise import RELEASE_SLACK
-from dperm.release.plan import Settings, Shape, Target
+from dperm.release.plan import Settings, Shape, Target, Vector
 
 PRESENT_SHARE = 0.005  # of μ²: at ε = 1 a tenth of the cells missing stands out from a few thousand rows on
-
-
-def centring(problem: Problem, gaps: Sequence[int]) -> list[str]:
-    """The releases that the centre of the rows follows from; none without an intercept."""
-    if not problem.data.intercept:
-        return []
-    return ["mean", "present"] if gaps else ["mean"]
 
 
 def check_gaps(gaps: Sequence[int]) -> tuple[int, ...]:

@@ -15,8 +15,9 @@ the noise out, so their number costs time only. `docs/theorems/scaled-gradient.m
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -27,29 +28,18 @@ from dperm.mechanisms.scaled import coordinates, settling
 from dperm.mechanisms.scaled import gaps as gaps_rule
 from dperm.mechanisms.scaled import settings as rule
 from dperm.mechanisms.scaled.aims import check_aim
-from dperm.mechanisms.scaled.method import ScaledMethod
-from dperm.mechanisms.scaled.noise_ratio import noise_warning
-from dperm.privacy import Gaussian, kappa
+from dperm.mechanisms.scaled.method import ScaledMethod, in_stages
+from dperm.privacy import kappa
 from dperm.problem import Problem
 from dperm.release.asks import Asking, Close, Decide, Open, Program, See, Sum, View
 from dperm.release.noise import RELEASE_SLACK
-from dperm.release.plan import Plan, Settings, Shape, Stage, Target, Vector, options_of, register
+from dperm.release.plan import Plan, Settings, Shape, Target, Vector, register
 from dperm.rows.base import Term
-from dperm.rows.gaps import Filling
+from dperm.rows.recoded import Filling
+from dperm.terms import statistics
 from dperm.terms.affine import Features
 from dperm.terms.ranges import CellHistogram, OctaveHistogram, Recoding, coarse_ranges, private_columns, tight_ranges
-from dperm.terms.statistics import (
-    PLAIN,
-    LabelSum,
-    LogHistogram,
-    PositiveCount,
-    PresentCount,
-    Residuals,
-    RowNorms,
-    RowSum,
-    SquareSum,
-    gradient_term,
-)
+from dperm.terms.statistics import LogHistogram, RowNorms, RowSum, SquareSum
 
 
 @register
@@ -82,6 +72,9 @@ class ScaledGradient(ScaledMethod):
     wary : bool
         Private ranges keep the rows that noise may hide (`terms/ranges.py`); False, as in versions up to 0.5.0 and wherever no
         column is "private", is bolder.
+    wide : bool
+        The squares of a row are cut by their own norm, which is released: in a table of many numeric columns it is far below the
+        square of the row's, and so is their noise. False, as in versions up to 0.7.0, cuts rows alone.
 
     Examples
     --------
@@ -98,14 +91,14 @@ class ScaledGradient(ScaledMethod):
     edition: int = centre_rule.EDITION
     aim: str = "accuracy"
     wary: bool = True
+    wide: bool = False
 
     name: ClassVar[str] = "scaled-gradient"
-    UNSTATED: ClassVar[dict[str, Any]] = {"gaps": (), "edition": 1, "aim": "accuracy", "wary": False}  # 0.1.0 had none of them
-    last: ClassVar[str] = "descent"
+    # 0.1.0 had none of them.
+    UNSTATED: ClassVar[dict[str, Any]] = {"gaps": (), "edition": 1, "aim": "accuracy", "wary": False, "wide": False}
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "wary", bool(self.wary) and "private" in self.kinds)
         check_aim(self.aim)
         check_options(self, among={"start": ("zero", "rate")})
 
@@ -119,28 +112,13 @@ class ScaledGradient(ScaledMethod):
     def plan(self, problem: Problem, shape: Shape, target: Target) -> Plan:
         kinds = self.column_kinds(shape)
         budget = rule.shares(
-            problem, shape, target, kinds, self.last, positives=self.start == "rate", gaps=self.gaps, edition=self.edition
-        )
+            problem, shape, target, kinds,
+            positives=self.start == "rate", gaps=self.gaps, edition=self.edition, wide=self.wide,
+        )  # fmt: skip
         public = {name: rule.described(name, mu, target) for name, mu in budget.items()}
-        public[self.last] |= self._public(shape)
-        stages = tuple(Stage(name, Gaussian(mu), public[name]) for name, mu in budget.items())
-        return Plan(self.name, options_of(self), stages, target, shape, warnings=self._warnings(problem, shape, target, budget))
-
-    def _public(self, shape: Shape) -> Settings:
         aim = {} if self.aim == "accuracy" else {"aim": self.aim}
-        return self.stated(shape, {"start": self.start, **aim})
-
-    def _warnings(self, problem: Problem, shape: Shape, target: Target, budget: Mapping[str, float]) -> tuple[str, ...]:
-        return noise_warning(problem, shape, target)
-
-    def clip_of(
-        self, plan: Plan, problem: Problem, settings: Settings, scaled: Settings, released: Mapping[str, Any], name: str
-    ) -> float:
-        """C = c·S, times the private scale of the residuals in a regression."""
-        clip: float = settings["clip_factor"] * scaled["size"]
-        if name in released:
-            clip *= rule.residual_scale(problem, plan.shape, plan.target, budget_of(plan)[name], released[name])
-        return clip
+        public["descent"] |= self.stated(shape, {"start": self.start, **aim})
+        return in_stages(self, problem, shape, target, budget, public)
 
     def program(self, plan: Plan, problem: Problem) -> Program:
         w, settings, released = yield from self.fitted(plan, problem)
@@ -149,56 +127,47 @@ class ScaledGradient(ScaledMethod):
 
     def fitted(self, plan: Plan, problem: Problem) -> Asking[tuple[Vector, Settings, dict[str, object]]]:
         """(coefficients, what was decided, what was released): the whole fit, for mechanisms that build on it too."""
-        shape, target, kinds = plan.shape, plan.target, self.column_kinds(plan.shape)
-        budget = budget_of(plan)
-        released = yield from known_bounds(plan, kinds)
-        released |= yield from scaling_releases(problem, plan, kinds, self.gaps)
-        public = rule.Public(problem, shape, target, kinds, budget, self.gaps)
+        public = self.public(plan, problem)
+        released = yield from known_bounds(public)
+        released |= yield from scaling_releases(public)
         scaled = rule.centred_and_scaled(public, released)
         wishes = rule.Wishes(self.clip_factor, self.horizon, self.max_weight, self.aim)
-        settings: Settings = rule.descent_settings(public, released, scaled, wishes)
+        settings = rule.descent_settings(public, released, scaled, wishes)
         settings = settings if self.edition == 1 else settling.without_cap(settings)
-        features = features_of(problem, scaled)
-        trust = rule.trust_in_label_mean(problem, shape, target, budget)
-        theta = start(problem, shape, released, settings["positive_rate"], trust)
-        theta = yield from self.descended(plan, problem, features, scaled, settings, theta, released)
-        clips = [self.clip_of(plan, problem, settings, scaled, released, name) for name in ("residuals", "residuals again")]
-        clip, radius = clips[0] if clips[0] == clips[1] else clips, rule.mean_radius(problem, shape, released)
-        found = bounds_settings(plan, kinds, released)
-        decided = {**scaled, **settings, "clip": clip, "mean_radius": radius, **found}
+        theta, clips = yield from self.descended(public, scaled, settings, released)
+        clip, radius = clips[0] if clips[0] == clips[1] else clips, rule.mean_radius(public, released)
+        decided = {**scaled, **settings, "clip": clip, "mean_radius": radius, **bounds_settings(public, released)}
         w = coordinates.original_coefficients(theta, scaled, problem.data.intercept)
         return np.asarray(problem.domain.project(w.reshape(-1))), decided, released
 
     def descended(
-        self,
-        plan: Plan,
-        problem: Problem,
-        features: Features,
-        scaled: Settings,
-        settings: Settings,
-        theta: Vector,
-        released: dict[str, object],
-    ) -> Asking[Vector]:
-        """Heavy ball; a mean of the iterates (`settling.weights`). Returns θ with shape (margins?, width)."""
+        self, public: rule.Public, scaled: Settings, settings: Settings, released: dict[str, object]
+    ) -> Asking[tuple[Vector, list[float]]]:
+        """Heavy ball; a mean of the iterates (`settling.weights`). Returns θ with shape (margins?, width), and both clips."""
+        problem, n, features = public.problem, public.shape.n, coordinates.features_of(public.problem, scaled)
         growing = self.edition > 1 and rule.is_regression(problem)
-        steps, step_size, n, waiting = settings["steps"], settings["step_size"], plan.shape.n, budget_of(plan)
+        steps, step_size = settings["steps"], settings["step_size"]
+        theta = start(public, released, settings["positive_rate"])
 
         def residual_clip(name: str) -> Asking[float]:
-            if name in waiting:
-                released[name] = yield Sum(name, LogHistogram(Residuals(features, theta), _reach(problem)))
-            return self.clip_of(plan, problem, settings, scaled, released, name)
+            """C = c·S, times the private scale of the residuals in a regression."""
+            own: float = settings["clip_factor"] * scaled["size"]
+            if name not in public.budget:
+                return own
+            released[name] = yield Sum(name, LogHistogram(statistics.Residuals(features, theta), problem.data.y.width))
+            return own * rule.residual_scale(public, released, name)
 
         clip = first = yield from residual_clip("residuals")
         momentum, weight = settings.get("momentum", rule.MOMENTUM), settling.weights(steps, growing=growing)
         later, late, last = settling.weights(steps, growing=False), np.zeros_like(theta), np.zeros_like(theta)
-        yield Open(self.last, sums=steps)
+        yield Open("descent", sums=steps)
         velocity, kept = np.zeros_like(theta), np.zeros_like(theta)
         ridge = problem.regularizer.smoothness > 0
         for step in range(steps):
             if step == settings["second_clip_at"]:
                 clip = yield from residual_clip("residuals again")
-            term = gradient_term(problem.loss, theta, clip, features, self.max_weight)
-            gradient = yield Sum(self.last, term, mu=settings["step_mu"], shape=theta.shape)
+            term = statistics.gradient_term(problem.loss, theta, clip, features, self.max_weight)
+            gradient = yield Sum("descent", term, mu=settings["step_mu"], shape=theta.shape)
             if ridge:
                 w = coordinates.original_coefficients(theta, scaled, problem.data.intercept)
                 slope = np.asarray(problem.regularizer.gradient(w.reshape(-1))).reshape(w.shape)
@@ -208,15 +177,16 @@ class ScaledGradient(ScaledMethod):
             kept, late = kept + weight[step] * theta, late + later[step] * theta
             if step >= steps - steps // 4:
                 last = last + theta / (steps // 4)
-        yield Close(self.last)
+        yield Close("descent")
         if not growing:
-            return kept
-        unit, intercept = rule.effective_mu(waiting[self.last] / self.heaviest, plan.target) * n, problem.data.intercept != 0
+            return kept, [first, clip]
+        intercept = problem.data.intercept != 0
+        unit = rule.effective_mu(public.budget["descent"] / self.heaviest, public.target) * n
         if self.edition == 2:
-            return settling.shrunken(kept, max(first, clip) / unit, settings, intercept=intercept)
+            return settling.shrunken(kept, max(first, clip) / unit, settings, intercept=intercept), [first, clip]
         kept, variance = settling.blended(kept, late, last, first / unit, clip / unit)
         flat = 0.6 * (settings["flow_time"] * max(first, clip) / unit) ** 2
-        return settling.pulled(kept, min(variance, flat), intercept=intercept)
+        return settling.pulled(kept, min(variance, flat), intercept=intercept), [first, clip]
 
 
 def scaling_needs(problem: Problem, target: Target) -> list[str]:
@@ -230,48 +200,35 @@ def scaling_needs(problem: Problem, target: Target) -> list[str]:
     })
 
 
-def budget_of(plan: Plan) -> dict[str, float]:
-    """Stage name → its μ, for the stages with Gaussian events."""
-    return {stage.name: stage.event.mu for stage in plan.stages if isinstance(stage.event, Gaussian)}
-
-
-def features_of(problem: Problem, scaled: Settings) -> Features:
-    """z = (scale∘(x - shift), 1), or without the 1 when the problem has no intercept."""
-    return Features(1.0 if problem.data.intercept else 0.0, np.asarray(scaled["shift"]), np.asarray(scaled["scale"]))
-
-
-def known_bounds(plan: Plan, kinds: tuple[str, ...]) -> Asking[dict[str, object]]:
+def known_bounds(public: rule.Public) -> Asking[dict[str, object]]:
     """Release the ranges of private columns, and see the rows through them from then on; nothing to do without such columns."""
-    columns = private_columns(kinds)
+    columns = private_columns(public.kinds)
     if not columns:
         return {}
     released: dict[str, Any] = {"octaves": (yield Sum("octaves", OctaveHistogram(columns)))}
-    released["cells"] = yield Sum("cells", CellHistogram(columns, *private_ranges(plan, kinds, released)))
-    yield See(Recoding(columns, *private_ranges(plan, kinds, released)))
+    released["cells"] = yield Sum("cells", CellHistogram(columns, *private_ranges(public, released)))
+    yield See(Recoding(columns, *private_ranges(public, released)))
     return released
 
 
-def bounds_settings(plan: Plan, kinds: tuple[str, ...], released: Mapping[str, Any]) -> Settings:
+def bounds_settings(public: rule.Public, released: Mapping[str, Any]) -> Settings:
     """What was found for private columns, for the record and for encoding new rows."""
-    if not private_columns(kinds):
+    if not private_columns(public.kinds):
         return {}
-    low, high = private_ranges(plan, kinds, released)
+    low, high = private_ranges(public, released)
     return {"low": low, "high": high}
 
 
-def _reach(problem: Problem) -> float:
-    """Top of the residual histogram: the width of the label interval (2 for labels in [-1, 1])."""
-    return problem.data.y.width
-
-
-def start(problem: Problem, shape: Shape, released: Mapping[str, object], rate: float | None, trust: float = 1.0) -> Vector:
+def start(public: rule.Public, released: Mapping[str, object], rate: float | None, trust: float | None = None) -> Vector:
     """θ₀ = 0, with the intercept at the private label mean (regression) or log-odds (when released).
 
-    `trust` in (0, 1] draws a noisy label mean towards the middle of the bounds.
+    `trust` in (0, 1] draws a noisy label mean towards the middle of the bounds; left out, it is what its noise leaves.
     """
+    problem, shape = public.problem, public.shape
     width = shape.d + (1 if problem.data.intercept else 0)
     theta = np.zeros((problem.loss.margins, width) if problem.loss.margins > 1 else width)
     if "label mean" in released:
+        trust = rule.trust_in_label_mean(public) if trust is None else trust
         mean = float(np.asarray(released["label mean"]).reshape(-1)[0]) / shape.n
         middle = (problem.data.y.low + problem.data.y.high) / 2
         theta[-1] = min(max(middle + trust * (mean - middle), problem.data.y.low), problem.data.y.high)
@@ -281,45 +238,38 @@ def start(problem: Problem, shape: Shape, released: Mapping[str, object], rate: 
 
 
 def scaling_releases(
-    problem: Problem,
-    plan: Plan,
-    kinds: tuple[str, ...],
-    gaps: tuple[int, ...],
-    filled: Callable[[Vector], View] = Filling,
-    squares: Callable[[Features, float], Term] = SquareSum,
+    public: rule.Public, filled: Callable[[Vector], View] = Filling, squares: Callable[[Features, float], Term] = SquareSum
 ) -> Asking[dict[str, Any]]:
     """Row norms, mean, present cells, centred norms, squares and label statistics, each a booked noisy sum, in the plan's order;
     missing cells are seen at the centre from then on, through the view that `filled` makes of it. `squares` is the term of the
     stage of that name: sums of squares, or the whole matrix of second moments."""
-    released, centred, radius = yield from centred_releases(problem, plan, kinds, gaps, filled)
-    budget = budget_of(plan)
+    released, centred, radius = yield from centred_releases(public, filled)
+    if "square norms" in public.budget:
+        norms = LogHistogram(statistics.SquareNorms(centred, radius), radius**2)
+        released["square norms"] = yield Sum("square norms", norms)
+        squares = partial(SquareSum, most=rule.largest_squares(public, released))
     released["squares"] = yield Sum("squares", squares(centred, radius))
-    if "positives" in budget:
-        released["positives"] = yield Sum("positives", PositiveCount())
-    if "label mean" in budget:
-        y = problem.data.y
-        released["label mean"] = yield Sum("label mean", LabelSum(y.low, y.high))
+    if "positives" in public.budget:
+        released["positives"] = yield Sum("positives", statistics.PositiveCount())
+    if "label mean" in public.budget:
+        y = public.problem.data.y
+        released["label mean"] = yield Sum("label mean", statistics.LabelSum(y.low, y.high))
     return released
 
 
 def centred_releases(
-    problem: Problem,
-    plan: Plan,
-    kinds: tuple[str, ...],
-    gaps: tuple[int, ...],
-    filled: Callable[[Vector], View] = Filling,
+    public: rule.Public, filled: Callable[[Vector], View] = Filling
 ) -> Asking[tuple[dict[str, Any], Features, float]]:
     """(what was released, rows about their centre, their radius): row norms, mean, present cells and centred norms, in order."""
-    shape, budget = plan.shape, budget_of(plan)
-    public = rule.Public(problem, shape, plan.target, kinds, budget, gaps)
+    problem, shape, budget, gaps = public.problem, public.shape, public.budget, public.gaps
     released: dict[str, Any] = {}
     if "row norms" in budget:
-        released["row norms"] = yield Sum("row norms", LogHistogram(RowNorms(PLAIN), problem.data.x_norm))
+        released["row norms"] = yield Sum("row norms", LogHistogram(RowNorms(statistics.PLAIN), problem.data.x_norm))
     first = "rough mean" if "rough mean" in budget else "mean"
     if first in budget:
-        released[first] = yield Sum(first, RowSum(rule.mean_radius(problem, shape, released)))
+        released[first] = yield Sum(first, RowSum(rule.mean_radius(public, released)))
     if "present" in budget:
-        released["present"] = yield Sum("present", PresentCount(gaps))
+        released["present"] = yield Sum("present", statistics.PresentCount(gaps))
     shift = rule.centre(public, released)
     if "rough mean" in budget:
         near = Features(shift=shift)
@@ -333,14 +283,14 @@ def centred_releases(
         yield See(filled(gaps_rule.filling(shape, gaps, shift)))
     centred = Features(shift=shift)
     released["radius"] = yield Sum("radius", LogHistogram(RowNorms(centred), 2 * problem.data.x_norm))
-    return released, centred, rule.centred_radius(problem, shape, released)
+    return released, centred, rule.centred_radius(public, released)
 
 
-def private_ranges(plan: Plan, kinds: Sequence[str], released: Mapping[str, Any]) -> tuple[Vector, Vector]:
+def private_ranges(public: rule.Public, released: Mapping[str, Any]) -> tuple[Vector, Vector]:
     """(low, high) of the private columns, coarse after the first histogram and tight after the second, by the rule that the plan
     states. All but the counts is public, the deviation of their noise too."""
-    n, target, budget, wary = plan.shape.n, plan.target, budget_of(plan), bool(plan.options.get("wary"))
-    unit = RELEASE_SLACK * math.sqrt(kappa(target.relation) * len(private_columns(kinds))) * target.rows_per_person
+    n, target, budget, wary = public.shape.n, public.target, public.budget, public.wary
+    unit = RELEASE_SLACK * math.sqrt(kappa(target.relation) * len(private_columns(public.kinds))) * target.rows_per_person
     low, high = coarse_ranges(np.asarray(released["octaves"]), unit / budget["octaves"], n, wary)
     if "cells" not in released:
         return low, high

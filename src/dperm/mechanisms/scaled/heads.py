@@ -20,19 +20,18 @@ import numpy as np
 
 from dperm.mechanisms import heads as heads_rule
 from dperm.mechanisms.conditions import unmet
-from dperm.mechanisms.scaled import centre as centre_rule
 from dperm.mechanisms.scaled import coordinates
 from dperm.mechanisms.scaled import gaps as gaps_rule
 from dperm.mechanisms.scaled import settings as rule
+from dperm.mechanisms.scaled.centre import reach
 from dperm.mechanisms.scaled.gradient import centred_releases, scaling_needs
-from dperm.mechanisms.scaled.noise_ratio import noise_warning
+from dperm.mechanisms.scaled.method import ScaledMethod, in_stages
 from dperm.mechanisms.scaled.stages import RELEASES
-from dperm.privacy import Gaussian, gaussian_mu
+from dperm.privacy import gaussian_mu
 from dperm.problem import Problem
-from dperm.problem.arrays import Vector
 from dperm.release.asks import Close, Decide, Open, Program, See, Sum
 from dperm.release.noise import gaussian_scale
-from dperm.release.plan import Plan, Settings, Shape, Stage, Target, options_of, register
+from dperm.release.plan import Plan, Settings, Shape, Target, Vector, register
 from dperm.terms.affine import Features
 from dperm.terms.heads import MeanSquare, Turning
 from dperm.terms.mixing import MOST_COLUMNS
@@ -47,7 +46,7 @@ MODERATION = {"logistic": 0.6, "multinomial": 0.85}
 
 @register
 @dataclass(frozen=True)
-class ScaledHeads:
+class ScaledHeads(ScaledMethod):
     """Softmax on wide tables, whose columns are correlated.
 
     **Guarantee**: μ(ε, δ)-GDP in stages, for the target's relation. The domain, if bounded, is enforced by projecting the answer.
@@ -84,9 +83,7 @@ class ScaledHeads:
     UNSTATED: ClassVar[Mapping[str, object]] = {"moderation": 1.0}  # version 0.4.0 had none
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "kinds", tuple(self.kinds))
-        rule.check_kinds(self.kinds)
-        object.__setattr__(self, "gaps", gaps_rule.check_gaps(self.gaps))
+        super().__post_init__()
         heads_rule.check_descent(self, self.steps)
         if self.moderation is not None and not 0 < self.moderation <= 1:
             raise ValueError(f"Expected 0 < moderation <= 1, found {self.moderation}. Leave it out to take the rule's.")
@@ -115,29 +112,23 @@ class ScaledHeads:
         public["size"] |= {"noise": gaussian_scale(target.rows_per_person, budget["size"])}
         public["descent"] |= heads_rule.public_settings(self.steps, self.clip, self.horizon)
         public["descent"] |= {
-            "columns": rule.kinds_in_words(rule.column_kinds(self.kinds, shape)),
+            "columns": rule.kinds_in_words(self.column_kinds(shape)),
             "declared_kinds": len(self.kinds),
             **({} if self.moderation == 1.0 else {"moderation": self._moderation(problem)}),
             **gaps_rule.gaps_in_words(self.gaps, shape),
         }
-        stages = tuple(Stage(name, Gaussian(mu), public[name]) for name, mu in budget.items())
-        warned = noise_warning(problem, shape, target)
-        return Plan(self.name, options_of(self), stages, target, shape, warnings=warned)
+        return in_stages(self, problem, shape, target, budget, public)
 
     def _shares(self, problem: Problem, shape: Shape, target: Target) -> dict[str, float]:
         """Stage name → μ of its event, in order."""
-        kinds = rule.column_kinds(self.kinds, shape)
-        names = rule.statistics(problem, kinds, positives=False, gaps=self.gaps, edition=centre_rule.EDITION)
+        names = rule.statistics(problem, self.column_kinds(shape), positives=False, gaps=self.gaps, edition=self.edition)
         names = [name for name in names if name not in ("squares", "positives")]
-        parts = rule.parts_of(names, shape, target)
-        parts |= {"moments": MOMENTS_SHARE, "size": heads_rule.SIZE_SHARE}
-        parts["descent"] = 1.0 - sum(parts.values())
-        mu = gaussian_mu(target.epsilon, target.delta)
-        return {name: mu * math.sqrt(parts[name]) * (1 - 1e-12) for name in [*names, "moments", "size", "descent"]}
+        parts = rule.parts_of(names, shape, target) | {"moments": MOMENTS_SHARE, "size": heads_rule.SIZE_SHARE}
+        return rule.budget([*names, "moments", "size", "descent"], parts, target)
 
     def program(self, plan: Plan, problem: Problem) -> Program:
-        shape, kinds = plan.shape, rule.column_kinds(self.kinds, plan.shape)
-        released, centred, radius = yield from centred_releases(problem, plan, kinds, self.gaps)
+        shape, public = plan.shape, self.public(plan, problem)
+        released, centred, radius = yield from centred_releases(public)
         shift = np.zeros(shape.d) if centred.shift is None else centred.shift
         moments = plan.stage("moments")
         yield Open("moments", sums=1)  # the matrix itself is large, and no stated decision follows from it
@@ -149,9 +140,10 @@ class ScaledHeads:
         released["size"] = yield Sum("size", MeanSquare())
         settings = heads_rule.descent_settings(plan, released["size"])
         constant = math.sqrt(heads_rule.largest_moment(plan, settings["mean_square"])) if problem.data.intercept else 0.0
-        scaled = self._scaled(plan, problem, shift, radius, released)
+        scaled = self._scaled(public, shift, radius, released)
         yield Decide({**settings, **scaled, "constant": constant, "released": rule.digest(released)})
-        theta = self._start(problem, shape, constant)
+        width = shape.d + (1 if constant else 0)
+        theta = np.zeros((problem.loss.margins, width) if problem.loss.margins > 1 else width)
         theta = yield from heads_rule.descended(plan, problem, settings, Features(constant), theta)
         theta = theta * np.append(np.ones(shape.d), [constant] if constant else [])
         theta = np.concatenate([theta[..., : shape.d] @ turn, theta[..., shape.d :]], axis=-1)
@@ -163,16 +155,12 @@ class ScaledHeads:
     def _moderation(self, problem: Problem) -> float:
         return MODERATION[problem.loss.name] if self.moderation is None else float(self.moderation)
 
-    def _start(self, problem: Problem, shape: Shape, constant: float) -> Vector:
-        width = shape.d + (1 if constant else 0)
-        return np.zeros((problem.loss.margins, width) if problem.loss.margins > 1 else width)
-
-    def _scaled(self, plan: Plan, problem: Problem, shift: Vector, radius: float, released: Mapping[str, Any]) -> Settings:
+    def _scaled(self, public: rule.Public, shift: Vector, radius: float, released: Mapping[str, Any]) -> Settings:
         """Centre, radii and what missing cells become, for the record and for encoding new rows."""
         return {
             "shift": shift,
             "centred_radius": radius,
-            "mean_radius": rule.mean_radius(problem, plan.shape, released),
-            **({"mean_reach": centre_rule.reach(problem, plan.shape, released)} if "rough mean" in released else {}),
-            **({"fill": gaps_rule.filling(plan.shape, self.gaps, shift)} if "present" in released else {}),
+            "mean_radius": rule.mean_radius(public, released),
+            **({"mean_reach": reach(public.problem, public.shape, released)} if "rough mean" in released else {}),
+            **({"fill": gaps_rule.filling(public.shape, self.gaps, shift)} if "present" in released else {}),
         }

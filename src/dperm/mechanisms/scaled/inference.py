@@ -17,30 +17,29 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from dperm.mechanisms.scaled import gaps as gaps_rule
-from dperm.mechanisms.scaled import inference_outlook, poisson_settings, several_classes, stages, whitening
+from dperm.mechanisms.scaled import coordinates, inference_outlook, poisson_settings, several_classes, stages, whitening
 from dperm.mechanisms.scaled import inference_settings as inference_rule
 from dperm.mechanisms.scaled import settings as rule
 from dperm.mechanisms.scaled.errors import Errors
-from dperm.mechanisms.scaled.gradient import bounds_settings, budget_of, features_of, known_bounds, scaling_releases, start
+from dperm.mechanisms.scaled.gaps import gaps_in_words
+from dperm.mechanisms.scaled.gradient import bounds_settings, known_bounds, scaling_releases, start
 from dperm.mechanisms.scaled.inference_settings import Limits, needs_of
-from dperm.mechanisms.scaled.noise_ratio import noise_warning
+from dperm.mechanisms.scaled.method import ScaledMethod, in_stages
 from dperm.mechanisms.scaled.one_step import OneStep
 from dperm.mechanisms.scaled.shrinkage import drawn_in
-from dperm.privacy import Gaussian
 from dperm.problem import Problem, Ridge
 from dperm.release.asks import Asking, Close, Decide, Open, Program, Publish, See, Sum
 from dperm.release.noise import gaussian_scale
-from dperm.release.plan import Plan, Settings, Shape, Stage, Target, UnmetNeeds, Vector, options_of, register
+from dperm.release.plan import Plan, Settings, Shape, Target, UnmetNeeds, Vector, register
 from dperm.terms.affine import Features
+from dperm.terms.inference import Score
 from dperm.terms.mixing import Mixing
 from dperm.terms.moments import CentredMoments
-from dperm.terms.softmax import ClassCounts
+from dperm.terms.softmax import ClassCounts, SoftmaxScore
 from dperm.terms.statistics import LogHistogram, Residuals, SquareSum
 
 RELEASES = {
@@ -57,9 +56,20 @@ RELEASES = {
 }
 
 
+class Known(NamedTuple):
+    """What the releases before the descent say: centre and scale, features of the rows as they are seen from then on, the share
+    of positives (of several classes what they have for it), settings of counts, and the shares of several classes."""
+
+    scaled: Settings
+    features: Features
+    rate: float | None
+    counts: Settings
+    shares: Vector | None
+
+
 @register
 @dataclass(frozen=True)
-class ScaledInference:
+class ScaledInference(ScaledMethod):
     """Noisy descent on weighted rows that also releases what standard errors need; nothing to tune.
 
     kinds        "numeric", "categorical", "boolean", "sparse", "free" (if left out) or "private" per encoded column
@@ -97,26 +107,15 @@ class ScaledInference:
     UNSTATED: ClassVar[dict[str, Any]] = dict.fromkeys(("whitened", "importance", "summed", "shrunk", "wary"), False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "kinds", tuple(self.kinds))
+        super().__post_init__()
         object.__setattr__(self, "groups", tuple(int(group) for group in self.groups))
-        rule.check_kinds(self.kinds)
-        object.__setattr__(self, "wary", bool(self.wary) and "private" in self.kinds)
-        object.__setattr__(self, "gaps", gaps_rule.check_gaps(self.gaps))
-        for label in ("clip_factor", "max_weight"):
-            value = getattr(self, label)
-            if value is not None and not (value > 0 and math.isfinite(value)):
-                raise ValueError(f"Expected {label} > 0, found {value}. Leave it out to take the rule's.")
-
-    @property
-    def heaviest(self) -> float:
-        return 1.0 if self.max_weight is None else self.max_weight
 
     def missing(self, problem: Problem, target: Target) -> list[str]:
         weighted = self.max_weight is not None
         return needs_of(problem, target, weighted=weighted, importance=self.importance, summed=self.summed)
 
     def plan(self, problem: Problem, shape: Shape, target: Target) -> Plan:
-        kinds = rule.column_kinds(self.kinds, shape)
+        kinds, weighted = self.column_kinds(shape), self.max_weight is not None
         if len(self.groups) not in (0, shape.d):
             raise ValueError(f"Expected one group number per column ({shape.d}), found {len(self.groups)}. Correct groups=.")
         most, found = inference_rule.MOST_COLUMNS, several_classes.free_parameters(problem, shape)
@@ -124,8 +123,7 @@ class ScaledInference:
             each = " (of each class against another)" if several_classes.several(problem) else ""
             needs = f"at most {most} coefficients{each}, because two matrices of that size are released, found {found}"
             raise UnmetNeeds(self.name, [needs])
-        weights = self.max_weight is not None
-        budget = inference_rule.shares(problem, shape, target, kinds, exposed=weights, weighted=weights, gaps=self.gaps)
+        budget = inference_rule.shares(problem, shape, target, kinds, weighted=weighted, gaps=self.gaps)
         whole = sum(mu * mu for mu in budget.values())
         public: dict[str, dict[str, object]] = {
             name: {"releases": RELEASES[name], "share": mu * mu / whole} for name, mu in budget.items()
@@ -140,85 +138,74 @@ class ScaledInference:
             "max_weight": "none" if self.max_weight is None else self.max_weight,
             "momentum": rule.MOMENTUM,
             "early_share": inference_rule.EARLY_SHARE,
-            **gaps_rule.gaps_in_words(self.gaps, shape),
+            **gaps_in_words(self.gaps, shape),
         }
         if problem.loss.name == "poisson":
             public["descent"]["declared_range"] = [problem.loss.low, problem.loss.high]  # type: ignore[attr-defined]
-        stages = tuple(Stage(name, Gaussian(mu), public[name]) for name, mu in budget.items())
-        width, warned = inference_outlook.sentence(problem, shape, target), noise_warning(problem, shape, target)
-        plain = self.max_weight is None and "private" not in kinds
-        notes = (width, *(inference_outlook.rival_note(problem, shape, target) if plain else ()))
-        return Plan(self.name, options_of(self), stages, target, shape, warnings=warned, notes=notes)
+        plain = not weighted and "private" not in kinds
+        notes = inference_outlook.rival_note(problem, shape, target) if plain else ()
+        notes = (inference_outlook.sentence(problem, shape, target), *notes)
+        return in_stages(self, problem, shape, target, budget, public, notes=notes)
 
     # -- what follows from released values ---------------------------------------------------------------------------
 
-    def _scaled(self, plan: Plan, problem: Problem, released: Mapping[str, Any]) -> tuple[Settings, float | None, Settings]:
-        """(centre and scale, share of positives or what several classes have for it, settings of counts)."""
-        shape, target, budget = plan.shape, plan.target, budget_of(plan)
-        public = rule.Public(problem, shape, target, rule.column_kinds(self.kinds, shape), budget, self.gaps)
-        squares = {"squares": np.asarray(released["squares"], dtype=np.float64)[: shape.d]}  # the first of the moments
-        scaled = rule.centred_and_scaled(public, {**released, **squares})
+    def _known(self, public: rule.Public, released: Mapping[str, Any]) -> Known:
+        """What the scaling releases say."""
+        problem, shape, target, heaviest = public.problem, public.shape, public.target, self.heaviest
+        moments = np.asarray(released["squares"], dtype=np.float64)  # squares are the first of them
+        scaled = rule.centred_and_scaled(public, {**released, "squares": moments[: shape.d]})
         if self.whitened:
             of_moments = CentredMoments(Features(), scaled.centred_radius).sensitivity(target.relation)
-            noise = gaussian_scale(of_moments * target.rows_per_person, budget["squares"])
-            groups = self.groups if problem.data.intercept else ()
-            moments = np.asarray(released["squares"], dtype=np.float64)
-            scaled = whitening.whitened(scaled, moments, noise, shape.n, groups, problem.data.intercept)
+            noise = gaussian_scale(of_moments * target.rows_per_person, public.budget["squares"])
+            scaled = whitening.whitened(scaled, moments, noise, shape.n, self._levels(problem), problem.data.intercept)
         counts: Settings = {}
         if inference_rule.family(problem) == "counts":
-            mean = poisson_settings.mean_rate(public, released, self.heaviest)
-            limit = poisson_settings.count_limit(problem, shape, target, budget["count scale"], released)
+            mean, limit = poisson_settings.mean_rate(public, released, heaviest), poisson_settings.count_limit(public, released)
             highest = math.log(problem.data.y.high / mean)
             counts = {"mean_rate": mean, "lowest": poisson_settings.LOWEST, "highest": highest, "count_limit": limit}
             if self.importance:
-                counts["weight_unit"] = poisson_settings.total_weight(target, budget, released, self.heaviest) / shape.n
+                counts["weight_unit"] = poisson_settings.total_weight(public, released, heaviest) / shape.n
+        # Turned rows are centred and scaled already.
+        features = Features(1.0 if problem.data.intercept else 0.0) if self.whitened else coordinates.features_of(problem, scaled)
         if several_classes.several(problem):
-            return scaled, several_classes.unevenness(self._shares(plan, released)), counts
-        return scaled, rule.positive_rate(shape, target, budget, released), counts
+            shares = several_classes.class_shares(public, released)
+            return Known(scaled, features, several_classes.unevenness(shares), counts, shares)
+        return Known(scaled, features, rule.positive_rate(public, released), counts, None)
 
-    def _shares(self, plan: Plan, released: Mapping[str, Any]) -> Vector | None:
-        """Released shares of several classes."""
-        return several_classes.class_shares(plan.shape, plan.target, budget_of(plan), released)
+    def _levels(self, problem: Problem) -> tuple[int, ...]:
+        """The one-hot group of each column, where an intercept makes their levels add up to what is known."""
+        return self.groups if problem.data.intercept else ()
 
-    def _limits(
-        self,
-        plan: Plan,
-        problem: Problem,
-        size: float,
-        rate: float | None,
-        counts: Settings,
-        released: Mapping[str, ArrayLike],
-        name: str,
-    ) -> Limits:
-        shape, target, budget = plan.shape, plan.target, budget_of(plan)
-        scale, rate = 1.0, rate if self.max_weight is None else None
+    def _limits(self, public: rule.Public, known: Known, released: Mapping[str, Any], name: str) -> Limits:
+        counts, scale = known.counts, 1.0
         if name in released:
-            mean = counts.get("mean_rate")
-            scale = inference_rule.residual_scale(problem, shape, target, budget[name], released, name, mean)
-        bound = inference_rule.limits(problem, shape, target, budget, size, rate, scale, self.clip_factor)
-        if counts and poisson_settings.rare(shape, released):  # a smaller clip would cut every count above zero, and no zero
+            scale = inference_rule.residual_scale(public, released, name, counts.get("mean_rate"))
+        rate = known.rate if self.max_weight is None else None
+        bound = inference_rule.limits(public, known.scaled["size"], rate, scale, self.clip_factor)
+        if counts and poisson_settings.rare(public.shape, released):
+            # A smaller clip would cut every count above zero, and no zero.
             bound = bound._replace(clip=max(bound.clip, counts["count_limit"] / counts["mean_rate"]))
         return bound
 
-    def _decided(self, plan: Plan, problem: Problem, released: Mapping[str, Any]) -> tuple[Vector, Settings]:
+    def _score(self, problem: Problem, known: Known, theta: Vector, bound: Limits) -> Score | SoftmaxScore:
+        return inference_rule.score_of(problem, known.features, theta, bound, known.rate, known.counts, self.max_weight)
+
+    def _decided(self, public: rule.Public, known: Known, released: Mapping[str, Any]) -> tuple[Vector, Settings]:
         """(coefficients, what the record states): all of it follows from released values."""
-        shape, kinds, budget = plan.shape, rule.column_kinds(self.kinds, plan.shape), budget_of(plan)
-        scaled, rate, counts = self._scaled(plan, problem, released)
-        first, last = (
-            self._limits(plan, problem, scaled["size"], rate, counts, released, name) for name in ("residuals", "residuals again")
-        )
-        step = self.inference(plan, problem, released)
+        problem, shape, scaled = public.problem, public.shape, known.scaled
+        first, last = (self._limits(public, known, released, name) for name in ("residuals", "residuals again"))
+        step = self._step(public, known, released)
         sampling, privacy = step.errors.variances(self._lift(problem, shape, scaled))
         theta = drawn_in(step, several_classes.intercepts(problem, shape)) if self.shrunk else step.errors.estimate
-        w = self._coefficients(theta, scaled, counts, problem)
-        stated = {name: value for name, value in scaled.items() if name != "turn"}
+        w = self._coefficients(theta, known, problem)
+        several = several_classes.several(problem)
         return w, {
-            **stated,
-            "mean_radius": rule.mean_radius(problem, shape, released),
-            **({"class_shares": self._shares(plan, released)} if several_classes.several(problem) else {"positive_rate": rate}),
-            **counts,
-            **inference_rule.descent_settings(problem, shape, plan.target, kinds, budget, scaled, first),
-            **bounds_settings(plan, kinds, released),
+            **{name: value for name, value in scaled.items() if name != "turn"},
+            "mean_radius": rule.mean_radius(public, released),
+            **({"class_shares": known.shares} if several else {"positive_rate": known.rate}),
+            **known.counts,
+            **inference_rule.descent_settings(public, scaled, first),
+            **bounds_settings(public, released),
             "radius": [first.radius, last.radius],
             "clip": [first.clip, last.clip],
             "correction": step.shift,
@@ -234,14 +221,14 @@ class ScaledInference:
         lift = whitening.coefficients(np.eye(width), scaled, problem.data.intercept).T
         return np.asarray(np.kron(several_classes.basis_of(problem), lift)) if several_classes.several(problem) else lift
 
-    def _coefficients(self, theta: Vector, scaled: Settings, counts: Settings, problem: Problem) -> Vector:
+    def _coefficients(self, theta: Vector, known: Known, problem: Problem) -> Vector:
         if several_classes.several(problem):
             combined = theta.reshape(several_classes.combinations(problem), -1)
-            w = whitening.coefficients(several_classes.basis_of(problem) @ combined, scaled, problem.data.intercept)
+            w = whitening.coefficients(several_classes.basis_of(problem) @ combined, known.scaled, problem.data.intercept)
             return np.asarray(w.reshape(-1))
-        w = whitening.coefficients(theta, scaled, problem.data.intercept)
-        if counts:  # η is relative to the mean rate: its logarithm belongs to the intercept
-            w[-1] += math.log(counts["mean_rate"]) / problem.data.intercept
+        w = whitening.coefficients(theta, known.scaled, problem.data.intercept)
+        if known.counts:  # η is relative to the mean rate: its logarithm belongs to the intercept
+            w[-1] += math.log(known.counts["mean_rate"]) / problem.data.intercept
         return w
 
     def _unit(self, problem: Problem) -> Problem:
@@ -251,84 +238,73 @@ class ScaledInference:
             return problem
         return replace(problem, regularizer=Ridge(ridge.strength / self.max_weight))
 
-    def inference(self, plan: Plan, problem: Problem, released: Mapping[str, Any]) -> OneStep:
+    def _step(self, public: rule.Public, known: Known, released: Mapping[str, Any]) -> OneStep:
         """The estimate and its covariance in the coordinates of θ."""
-        scaled, rate, counts = self._scaled(plan, problem, released)
-        bound = self._limits(plan, problem, scaled["size"], rate, counts, released, "residuals again")
-        features, at = self._features(problem, scaled), np.asarray(released[self._place], dtype=np.float64)
-        score = inference_rule.score_of(problem, features, at, bound, rate, counts, self.max_weight)
-        flat = whitening.flat_directions(self.groups if problem.data.intercept else (), scaled)
+        problem, scaled = public.problem, known.scaled
+        bound, at = self._limits(public, known, released, "residuals again"), self._place(released)
+        score = self._score(problem, known, at, bound)
+        flat = whitening.flat_directions(self._levels(problem), scaled)
         flat = several_classes.by_combination(problem, flat) if problem.data.intercept else np.zeros((len(at), 0))
-        return inference_rule.inference(
-            problem, plan.shape, plan.target, budget_of(plan), scaled, score, bound.radius, released, flat, self.summed
-        )
+        return inference_rule.inference(public, scaled, score, bound.radius, released, flat, self.summed)
 
     def in_columns(self, plan: Plan, problem: Problem, released: Mapping[str, Any]) -> tuple[Errors, OneStep, Vector]:
         """(the estimate with its errors in encoded columns, the step behind it, the map from its coordinates to these)."""
         problem = self._unit(problem)
-        scaled, _, counts = self._scaled(plan, problem, released)
-        step = self.inference(plan, problem, released)
-        lift = self._lift(problem, plan.shape, scaled)
+        public = self.public(plan, problem)
+        known = self._known(public, released)
+        step, lift = self._step(public, known, released), self._lift(problem, plan.shape, known.scaled)
         # A count regression has the logarithm of the mean rate in its intercept: a constant, since it is released.
-        estimate = self._coefficients(step.errors.estimate, scaled, counts, problem)
+        estimate = self._coefficients(step.errors.estimate, known, problem)
         return step.errors.mapped(lift, estimate - lift @ step.errors.estimate), step, lift
 
-    @property
-    def _place(self) -> str:
-        """Which released mean of iterates the matrices are taken at."""
-        return "last mean" if self.whitened else "window mean"
-
-    def _features(self, problem: Problem, scaled: Settings) -> Features:
-        """Of the rows as they are seen: turned ones are centred and scaled already."""
-        return Features(1.0 if problem.data.intercept else 0.0) if self.whitened else features_of(problem, scaled)
+    def _place(self, released: Mapping[str, Any]) -> Vector:
+        """The released mean of iterates that the matrices are taken at."""
+        return np.asarray(released["last mean" if self.whitened else "window mean"], dtype=np.float64)
 
     # -- the run -----------------------------------------------------------------------------------------------------
 
     def program(self, plan: Plan, problem: Problem) -> Program:
-        kinds, budget, problem = rule.column_kinds(self.kinds, plan.shape), budget_of(plan), self._unit(problem)
-        released = yield from known_bounds(plan, kinds)
-        squares = CentredMoments if self.whitened else SquareSum
-        released |= yield from scaling_releases(problem, plan, kinds, self.gaps, squares=squares)
-        if "count scale" in budget:
-            yield from self._count(plan, problem, released)
-        if several_classes.CLASS_COUNTS in budget:
+        problem = self._unit(problem)
+        public = self.public(plan, problem)
+        released = yield from known_bounds(public)
+        released |= yield from scaling_releases(public, squares=CentredMoments if self.whitened else SquareSum)
+        if "count scale" in public.budget:
+            sums = partial(poisson_settings.CountSum, heaviest=self.heaviest)
+            yield from poisson_settings.count_releases(public, sums, self.heaviest, released)
+        if several_classes.CLASS_COUNTS in public.budget:
             counted = ClassCounts(problem.loss.margins)
             released[several_classes.CLASS_COUNTS] = yield Sum(several_classes.CLASS_COUNTS, counted)
-        scaled, rate, counts = self._scaled(plan, problem, released)
+        known = self._known(public, released)
+        scaled = known.scaled
         if self.whitened:
             yield See(Mixing(np.asarray(scaled["shift"]), np.asarray(scaled["scale"]), scaled["turn"]))
-        features = self._features(problem, scaled)
-        bound = yield from self._descend(plan, problem, features, scaled, released)
-        place = np.asarray(released[self._place], dtype=np.float64)
-        at = inference_rule.score_of(problem, features, place, bound, rate, counts, self.max_weight)
+        bound = yield from self._descend(public, known, released)
+        at = self._score(problem, known, self._place(released), bound)
         made = several_classes.terms_of(at, bound.radius)
         released["curvature"] = yield Sum("curvature", made.curvature)
         summed = plan.target.rows_per_person if self.summed else None
         released["scores"] = yield Sum("scores", several_classes.score_matrix(at, bound.radius, summed))
-        if "scale numbers" in budget:
+        if "scale numbers" in public.budget:
             released["scale numbers"] = yield Sum("scale numbers", made.numbers)
-        w, decided = self._decided(plan, problem, released)
+        w, decided = self._decided(public, known, released)
         yield Decide(decided)
         return w
 
-    def _descend(
-        self, plan: Plan, problem: Problem, features: Features, scaled: Settings, released: dict[str, Any]
-    ) -> Asking[Limits]:
+    def _descend(self, public: rule.Public, known: Known, released: dict[str, Any]) -> Asking[Limits]:
         """Heavy ball; publishes the means over the window of iterates and gradients, and returns the limits that held there."""
-        shape, kinds, budget = plan.shape, rule.column_kinds(self.kinds, plan.shape), budget_of(plan)
-        _, rate, counts = self._scaled(plan, problem, released)
+        problem, shape, scaled = public.problem, public.shape, known.scaled
         if several_classes.several(problem):
-            theta = several_classes.start_at(problem, shape, self._shares(plan, released))
+            theta = several_classes.start_at(problem, shape, known.shares)
         else:
-            theta = start(problem, shape, released, rate, rule.trust_in_label_mean(problem, shape, plan.target, budget))
+            theta = start(public, released, known.rate)
 
         def limits_at(name: str) -> Asking[Limits]:
-            if name in budget:
-                released[name] = yield Sum(name, self._residuals(problem, features, theta, counts))
-            return self._limits(plan, problem, scaled["size"], rate, counts, released, name)
+            if name in public.budget:
+                released[name] = yield Sum(name, self._residuals(problem, known, theta))
+            return self._limits(public, known, released, name)
 
         bound = yield from limits_at("residuals")
-        settings = inference_rule.descent_settings(problem, shape, plan.target, kinds, budget, scaled, bound)
+        settings = inference_rule.descent_settings(public, scaled, bound)
         steps, window = settings["steps"], settings["window_from"]
         velocity, mean, total, late = (np.zeros_like(theta) for _ in range(4))
         last = steps - (steps - window) // 2
@@ -337,8 +313,7 @@ class ScaledInference:
             if step == window:
                 bound = yield from limits_at("residuals again")
             mu = settings["early_mu"] if step < window else settings["window_mu"]
-            score = inference_rule.score_of(problem, features, theta, bound, rate, counts, self.max_weight)
-            pulled = several_classes.terms_of(score, bound.radius).gradient
+            pulled = several_classes.terms_of(self._score(problem, known, theta, bound), bound.radius).gradient
             noisy = yield Sum("descent", pulled, mu=mu, shape=theta.shape)
             gradient = (noisy + self._pull(problem, theta, scaled)) / shape.n
             if step >= window:  # the mean of the points at which the gradients were taken
@@ -356,16 +331,8 @@ class ScaledInference:
             released["last mean"] = yield Publish("last mean", partial(np.asarray, late / (steps - last)))
         return bound
 
-    def _count(self, plan: Plan, problem: Problem, released: dict[str, object]) -> Asking[None]:
-        """Size and sum of the counts, as in `scaled-poisson`."""
-        budget, shape, target = budget_of(plan), plan.shape, plan.target
-        released["count scale"] = yield Sum("count scale", LogHistogram(poisson_settings.Counts(), problem.data.y.high))
-        limit = poisson_settings.count_limit(problem, shape, target, budget["count scale"], released)
-        released["count sum"] = yield Sum("count sum", poisson_settings.CountSum(limit, self.heaviest))
-        if "exposure sum" in budget:
-            released["exposure sum"] = yield Sum("exposure sum", poisson_settings.ExposureSum(self.heaviest))
-
-    def _residuals(self, problem: Problem, features: Features, theta: Vector, counts: Settings) -> LogHistogram:
+    def _residuals(self, problem: Problem, known: Known, theta: Vector) -> LogHistogram:
+        features, counts = known.features, known.counts
         if not counts:
             return LogHistogram(Residuals(features, theta), problem.data.y.width)
         pearson = inference_rule.count_score(features, theta, 1.0, counts, self.max_weight)

@@ -16,13 +16,13 @@ from scipy.special import betaincinv, gammainc, ndtr, ndtri
 
 from dperm.mechanisms.scaled import inference_settings as rule
 from dperm.mechanisms.scaled.one_step import pastur_shift
+from dperm.mechanisms.scaled.settings import Public
 from dperm.mechanisms.scaled.several_classes import free_parameters
 from dperm.mechanisms.statistics import LARGEST, Statistics
 from dperm.privacy import kappa
 from dperm.problem import Problem, SquaredLoss
-from dperm.problem.arrays import Vector
 from dperm.release.noise import gaussian_scale
-from dperm.release.plan import Shape, Target
+from dperm.release.plan import Shape, Target, Vector
 
 # Gamma shape of ‖z‖²/S²: tables with skewed columns have long rows; e^η stretches those of a count regression further.
 TAILS = {"logistic": 1.5, "softmax": 1.5, "linear": 1.5, "quantile": 1.5, "counts": 0.75}
@@ -59,10 +59,11 @@ def predicted_width(problem: Problem, shape: Shape, target: Target) -> float:
     if problem.loss.name == "huber":
         problem, clip_factor = replace(problem, loss=SquaredLoss(), regularizer=problem.regularizer), ROBUST
     named, p, n = rule.family(problem), free_parameters(problem, shape), shape.n
-    budget = rule.shares(problem, shape, target, ("numeric",) * shape.d, exposed=False)
+    kinds = ("numeric",) * shape.d
+    budget = rule.shares(problem, shape, target, kinds)
     size = math.sqrt(shape.d + (1.0 if problem.data.intercept else 0.0))
     rate = 0.5 if named == "logistic" else None
-    bound = rule.limits(problem, shape, target, budget, size, rate, SCALE, clip_factor)
+    bound = rule.limits(Public(problem, shape, target, kinds, budget), size, rate, SCALE, clip_factor)
     case = _ordinary(named, problem, bound.clip)
     h = ALONE * case.curved * _kept(TAILS[named], (bound.radius / size) ** 2)
     persons = target.rows_per_person

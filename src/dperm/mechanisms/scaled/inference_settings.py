@@ -21,9 +21,8 @@ from dperm.mechanisms.scaled.one_step import OneStep, Released, one_step
 from dperm.mechanisms.scaled.several_classes import CLASS_COUNTS, CLASS_SHARE, by_combination, free_parameters, several, terms_of
 from dperm.privacy import gaussian_mu, kappa
 from dperm.problem import Problem
-from dperm.problem.arrays import Vector
 from dperm.release.noise import gaussian_scale
-from dperm.release.plan import Settings, Shape, Target
+from dperm.release.plan import Settings, Shape, Target, Vector
 from dperm.terms.affine import Features
 from dperm.terms.inference import CountScore, LogisticScore, QuantileScore, ResidualScore, Score, WeightedScore
 from dperm.terms.moments import smat
@@ -81,21 +80,15 @@ def curvature_share(problem: Problem, shape: Shape, target: Target) -> float:
 
 
 def shares(
-    problem: Problem,
-    shape: Shape,
-    target: Target,
-    kinds: Sequence[str],
-    *,
-    exposed: bool = False,
-    weighted: bool = False,
-    gaps: Sequence[int] = (),
+    problem: Problem, shape: Shape, target: Target, kinds: Sequence[str], *, weighted: bool = False, gaps: Sequence[int] = ()
 ) -> dict[str, float]:
-    """Stage name → μ of its event; the squares add up to μ(ε, δ)², and the descent has what the others leave."""
+    """Stage name → μ of its event; the squares add up to μ(ε, δ)², and the descent has what the others leave. `weighted`: rows
+    have weights, which are exposures for counts."""
     names = rule.statistics(problem, kinds, positives=True, gaps=gaps)
     table: dict[str, float] = {}
     if family(problem) == "counts":
         names = [name for name in names if name != "label mean"]
-        names += ["count scale", "count sum", *(["exposure sum"] if exposed else [])]
+        names += ["count scale", "count sum", *(["exposure sum"] if weighted else [])]
         table = {name: poisson_rule.SHARES[name] for name in names if name in poisson_rule.SHARES}
         table["count sum"] = max(table["count sum"], rule.label_share(shape, target))
     if several(problem):
@@ -106,9 +99,7 @@ def shares(
     names += ["curvature", "scores", *(["scale numbers"] if measured else [])]
     parts = {**table, **rule.parts_of(names, shape, target), "curvature": curvature_share(problem, shape, target)}
     parts |= {"scores": SCORES_SHARE, **({"scale numbers": NUMBERS_SHARE} if measured else {})}
-    parts["descent"] = 1.0 - sum(parts.values())
-    mu = gaussian_mu(target.epsilon, target.delta)
-    return {name: mu * math.sqrt(parts[name]) * (1 - 1e-12) for name in names}
+    return rule.budget(names, parts, target)
 
 
 def highest_curvature(rate: float | None) -> float:
@@ -116,22 +107,23 @@ def highest_curvature(rate: float | None) -> float:
     return 0.25 if rate is None else min(0.25, 6.0 * rate * (1.0 - rate))
 
 
-def room(problem: Problem, shape: Shape, target: Target, mu: float, size: float, rate: float | None) -> float:
+def room(public: rule.Public, size: float, rate: float | None) -> float:
     """a·b·μ_descent·√n/(κS): bound of a row's score, in units of S times the residual scale, whose noise is accepted.
 
     `rate` is the share of positives; of several classes the mean curvature of a combination (`unevenness`).
     """
-    named = family(problem)
+    problem, named, mu = public.problem, family(public.problem), rule.effective_mu(public.budget["descent"], public.target)
     if named == "softmax":  # the variance of a combination's score, over the square of its bound √2
         spread = math.sqrt(0.36 * (1.0 / problem.loss.margins if rate is None else rate))
     else:
         half = 0.25 if rate is None else rate * (1.0 - rate)
         spread = math.sqrt(0.72 * half) if named == "logistic" else SPREAD[named]
-    return ACCEPTED[named] * spread * rule.effective_mu(mu, target) * math.sqrt(shape.n) / size
+    return ACCEPTED[named] * spread * mu * math.sqrt(public.shape.n) / size
 
 
-def resolving(problem: Problem, shape: Shape, target: Target, mu: float, size: float, rate: float | None) -> float:
+def resolving(public: rule.Public, size: float, rate: float | None) -> float:
     """Largest R/S that keeps the curvature matrix above its noise."""
+    problem, shape, target = public.problem, public.shape, public.target
     if several(problem):  # 1.7 for two classes, and as much less curved as there are more
         steep = 0.85 * problem.loss.margins
         steep = steep if rate is None else max(steep, 0.5 / (0.72 * rate))
@@ -140,23 +132,13 @@ def resolving(problem: Problem, shape: Shape, target: Target, mu: float, size: f
         if rate is not None:
             steep = max(steep, highest_curvature(rate) / (0.72 * rate * (1.0 - rate)))
     unit = math.sqrt(kappa(target.relation)) * target.rows_per_person * steep * math.sqrt(2.0 * free_parameters(problem, shape))
-    return math.sqrt(RESOLVED * mu * shape.n / unit) / size
+    return math.sqrt(RESOLVED * public.budget["curvature"] * shape.n / unit) / size
 
 
-def limits(
-    problem: Problem,
-    shape: Shape,
-    target: Target,
-    budget: Mapping[str, float],
-    size: float,
-    rate: float | None,
-    scale: float,
-    clip_factor: float | None,
-) -> Limits:
+def limits(public: rule.Public, size: float, rate: float | None, scale: float, clip_factor: float | None) -> Limits:
     """Radius and clip. A Huber regression keeps the caller's threshold; `clip_factor` fixes the clip in residual scales."""
-    named = family(problem)
-    free = room(problem, shape, target, budget["descent"], size, rate)
-    most = resolving(problem, shape, target, budget["curvature"], size, rate)
+    problem, named = public.problem, family(public.problem)
+    free, most = room(public, size, rate), resolving(public, size, rate)
 
     def radius(wanted: float) -> float:
         return min(max(min(wanted, most), 1.0), LARGEST_RADIUS) * size
@@ -172,16 +154,9 @@ def limits(
     return Limits(reach, min(max(free * size / reach, SMALLEST_CLIP[named]), LARGEST_CLIP) * scale, scale)
 
 
-def descent_settings(
-    problem: Problem,
-    shape: Shape,
-    target: Target,
-    kinds: Sequence[str],
-    budget: Mapping[str, float],
-    scaled: Settings,
-    bound: Limits,
-) -> Settings:
+def descent_settings(public: rule.Public, scaled: Settings, bound: Limits) -> Settings:
     """Flow time, steps and step size, by the same rule as `scaled-gradient`: noise in a flat direction reaches `horizon`."""
+    problem, shape, mu = public.problem, public.shape, public.budget["descent"]
     named, size = family(problem), scaled["size"]
     if named == "logistic":
         strength, curvature = bound.radius / size, 0.25
@@ -192,37 +167,33 @@ def descent_settings(
         strength, curvature = max(level, 1.0 - level) * bound.radius / size, 0.5 / SMOOTHING
     else:
         strength, curvature = bound.clip * bound.radius / (bound.scale * size), 1.0
-    nu = rule.noise_ratio(problem, shape, target, kinds, budget["descent"], size)
+    nu = rule.noise_ratio(public, mu, size)
     reach = HORIZONS[named] if "turn" in scaled or named != "logistic" else SHORT_HORIZON
     if named in ("linear", "counts"):
         reach = min(reach, 2.0 * rule.NOISE_LIMIT / (strength * nu * max(shape.d / size**2, 1.0)))
     tau = min(reach / (strength * nu), LONGEST.get(named, 1000.0) if "turn" in scaled else 1000.0)
-    gain = 1 - rule.MOMENTUM
     stiffness = curvature * size**2
     stiffness += problem.regularizer.smoothness * whitening.map_norm(scaled, problem.data.intercept) ** 2 / shape.n
     longest = poisson_rule.STEP / size**2 if named == "counts" else 0.855 * 2 * (1 + rule.MOMENTUM) / stiffness
-    steps = int(min(max(math.ceil(gain * tau / longest), 120), 500))
+    steps, step_size = rule.paced(tau, longest, 120, 500)
     first = steps // 3
     return {
         "noise_ratio": nu,
         "flow_time": tau,
         "steps": steps,
-        "step_size": min(gain * tau / steps, longest),
+        "step_size": step_size,
         "window_from": first,
-        "early_mu": budget["descent"] * math.sqrt(EARLY_SHARE / first),
-        "window_mu": budget["descent"] * math.sqrt((1.0 - EARLY_SHARE) / (steps - first)),
+        "early_mu": mu * math.sqrt(EARLY_SHARE / first),
+        "window_mu": mu * math.sqrt((1.0 - EARLY_SHARE) / (steps - first)),
     }
 
 
-def residual_scale(
-    problem: Problem, shape: Shape, target: Target, mu: float, released: Mapping[str, Any], name: str, rate: float | None
-) -> float:
+def residual_scale(public: rule.Public, released: Mapping[str, Any], name: str, rate: float | None) -> float:
     """Private 75 % quantile of the residuals; Pearson residuals, in units of the mean rate, for counts."""
-    if family(problem) != "counts":
-        return rule.residual_scale(problem, shape, target, mu, released[name])
-    top = poisson_rule.residual_top(problem, rate or 1.0, 1.0)
-    rare = poisson_rule.rare(shape, released)
-    return poisson_rule.residual_scale(shape, target, mu, released[name], top, rare=rare)
+    if family(public.problem) != "counts":
+        return rule.residual_scale(public, released, name)
+    top = poisson_rule.residual_top(public.problem, rate or 1.0, 1.0)
+    return poisson_rule.residual_scale(public, released, name, top, rare=poisson_rule.rare(public.shape, released))
 
 
 def penalty(problem: Problem, scaled: Settings, shape: Shape) -> Vector | None:
@@ -235,39 +206,31 @@ def penalty(problem: Problem, scaled: Settings, shape: Shape) -> Vector | None:
     return by_combination(problem, np.asarray(whitening.pulled_back(slopes, scaled, intercept)) / shape.n)
 
 
-def dispersion(score: Score | SoftmaxScore, mu: float, numbers: Vector, target: Target) -> float:
+def dispersion(public: rule.Public, score: Score | SoftmaxScore, numbers: ArrayLike) -> float:
     """φ̂ = t²/v_max·(Σ ωψ²/t²)/(Σ ωv/v_max), neither number below its own noise."""
-    term = terms_of(score, 1.0).numbers
-    noise = gaussian_scale(term.sensitivity(target.relation) * target.rows_per_person, mu)
-    squares, curved = (max(float(number), noise) for number in np.ravel(numbers))
+    term, target = terms_of(score, 1.0).numbers, public.target
+    noise = gaussian_scale(term.sensitivity(target.relation) * target.rows_per_person, public.budget["scale numbers"])
+    squares, curved = (max(float(number), noise) for number in np.ravel(np.asarray(numbers)))
     return term.unit * squares / curved
 
 
 def inference(
-    problem: Problem,
-    shape: Shape,
-    target: Target,
-    budget: Mapping[str, float],
-    scaled: Settings,
-    score: Score | SoftmaxScore,
-    radius: float,
-    released: Mapping[str, ArrayLike],
-    flat: Vector,
-    summed: bool,
-) -> OneStep:
+    public: rule.Public, scaled: Settings, score: Score | SoftmaxScore, radius: float, released: Mapping[str, ArrayLike],
+    flat: Vector, summed: bool,
+) -> OneStep:  # fmt: skip
     """The one-step estimate and its covariance, in the coordinates of θ, from what was released.
 
     A person with m ≤ k rows has the score Σs_i, and (Σs_i)(Σs_i)ᵀ ≼ m·Σs_i s_iᵀ ≼ k·Σs_i s_iᵀ (convexity): k times the matrix of
     the rows' scores is an upper bound of the persons', whatever their rows have in common. Where persons' scores were `summed`
     before they were squared, their matrix is released itself, and φ is that of independent rows or, where that is more, its mean.
     """
-    p, n, persons, made = free_parameters(problem, shape), shape.n, target.rows_per_person, terms_of(score, radius)
-    of_matrix = made.curvature.sensitivity(target.relation) * persons
-    of_gradient = made.gradient.sensitivity(target.relation) * persons
+    problem, shape, budget, made = public.problem, public.shape, public.budget, terms_of(score, radius)
+    p, n, persons = free_parameters(problem, shape), shape.n, public.target.rows_per_person
+    of_matrix = made.curvature.sensitivity(public.target.relation) * persons
+    of_gradient = made.gradient.sensitivity(public.target.relation) * persons
     window = budget["descent"] * math.sqrt(1.0 - EARLY_SHARE)
-    numbers, phi, alike = released.get("scale numbers"), 1.0, 1 if summed else persons
-    if numbers is not None:
-        phi = dispersion(score, budget["scale numbers"], np.asarray(numbers), target)
+    phi = dispersion(public, score, released["scale numbers"]) if "scale numbers" in released else 1.0
+    alike = 1 if summed else persons
     return one_step(
         Released(
             np.asarray(released["window mean"], dtype=np.float64),
@@ -286,14 +249,9 @@ def inference(
 
 
 def score_of(
-    problem: Problem,
-    features: Features,
-    theta: Vector,
-    bound: Limits,
-    rate: float | None,
-    counts: Settings,
+    problem: Problem, features: Features, theta: Vector, bound: Limits, rate: float | None, counts: Settings,
     heaviest: float | None,
-) -> Score | SoftmaxScore:
+) -> Score | SoftmaxScore:  # fmt: skip
     """The model's score at θ. `rate` is the released share of positives, `counts` the range and mean of a count regression;
     `heaviest` the largest weight, which is an exposure for counts, or one times a sample weight."""
     named = family(problem)

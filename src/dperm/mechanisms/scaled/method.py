@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from dperm.mechanisms.conditions import check_options
 from dperm.mechanisms.scaled import settings as rule
-from dperm.mechanisms.scaled.centre import check_edition
+from dperm.mechanisms.scaled.centre import EDITION, check_edition
 from dperm.mechanisms.scaled.gaps import check_gaps, gaps_in_words
-from dperm.release.plan import Settings, Shape
+from dperm.mechanisms.scaled.noise_ratio import noise_warning
+from dperm.privacy import Gaussian
+from dperm.problem import Problem
+from dperm.release.plan import Mechanism, Plan, Settings, Shape, Stage, Target, options_of
 
 NUMBERS = ("clip_factor", "horizon", "max_weight")
+NOTHING: Settings = {}
 
 
 class ScaledMethod:
@@ -16,13 +22,15 @@ class ScaledMethod:
 
     kinds: tuple[str, ...]
     gaps: tuple[int, ...]
-    edition: int
-    max_weight: float | None
+    edition: int = EDITION
+    max_weight: float | None = None
+    wary: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kinds", tuple(self.kinds))
         rule.check_kinds(self.kinds)
         object.__setattr__(self, "gaps", check_gaps(self.gaps))
+        object.__setattr__(self, "wary", bool(self.wary) and "private" in self.kinds)
         check_edition(self.edition)
         check_options(self, positive=[label for label in NUMBERS if hasattr(self, label)])
 
@@ -35,14 +43,30 @@ class ScaledMethod:
         """The declared kinds, one per column; all "free" when none were declared."""
         return rule.column_kinds(self.kinds, shape)
 
-    def stated(self, shape: Shape, own: Settings) -> Settings:
-        """What a plan says of the columns and weights, beside the mechanism's own words."""
+    def public(self, plan: Plan, problem: Problem) -> rule.Public:
+        """What the rule knows of a planned fit before its releases."""
+        shape, budget = plan.shape, rule.budget_of(plan)
+        return rule.Public(problem, shape, plan.target, self.column_kinds(shape), budget, self.gaps, self.wary)
+
+    def stated(self, shape: Shape, own: Settings, first: Settings = NOTHING) -> Settings:
+        """What a plan says of the columns and weights, beside the mechanism's own words; some of these come first."""
         return {
             "columns": rule.kinds_in_words(self.column_kinds(shape)),
             "declared_kinds": len(self.kinds),
+            **first,
             **{label: getattr(self, label) or "rule" for label in NUMBERS[:2] if hasattr(self, label)},
             **own,
             "max_weight": "none" if self.max_weight is None else self.max_weight,
             "momentum": rule.MOMENTUM,
             **gaps_in_words(self.gaps, shape),
         }
+
+
+def in_stages(
+    mechanism: Mechanism, problem: Problem, shape: Shape, target: Target, budget: Mapping[str, float],
+    settings: Mapping[str, Settings], *, parameters: int | None = None, notes: tuple[str, ...] = (),
+) -> Plan:  # fmt: skip
+    """The plan whose stages are Gaussian, with their settings, and a warning where its noise leaves little to learn."""
+    stages = tuple(Stage(name, Gaussian(mu), settings.get(name, {})) for name, mu in budget.items())
+    warned = noise_warning(problem, shape, target)
+    return Plan(mechanism.name, options_of(mechanism), stages, target, shape, (), warned, parameters, notes=notes)

@@ -24,22 +24,13 @@ import numpy as np
 
 from dperm.mechanisms.conditions import unmet
 from dperm.mechanisms.objective.solve import checked_most_rows, solve_for_minimiser, unbounded_rows, weighted_rows
-from dperm.mechanisms.scaled import centre as centre_rule
 from dperm.mechanisms.scaled import coordinates
 from dperm.mechanisms.scaled import gaps as gaps_rule
 from dperm.mechanisms.scaled import settings as rule
-from dperm.mechanisms.scaled.gradient import (
-    bounds_settings,
-    budget_of,
-    features_of,
-    known_bounds,
-    scaling_needs,
-    scaling_releases,
-    start,
-)
+from dperm.mechanisms.scaled.gradient import bounds_settings, known_bounds, scaling_needs, scaling_releases, start
 from dperm.mechanisms.scaled.method import ScaledMethod
 from dperm.mechanisms.scaled.noise_ratio import noise_warning
-from dperm.privacy import Gaussian, ObjectiveEvent, calibrate_shift, gaussian_mu, kappa
+from dperm.privacy import Event, Gaussian, ObjectiveEvent, calibrate_shift, gaussian_mu, kappa
 from dperm.problem import NoRegularizer, Problem, WholeSpace
 from dperm.release.asks import Decide, Program
 from dperm.release.plan import Plan, Settings, Shape, Stage, Target, options_of, register
@@ -60,7 +51,7 @@ class ScaledObjective(ScaledMethod):
     most_rows    under add-remove, a public bound on the number of rows (rows beyond it do not count); "nominal": the nominal n
     gaps         columns whose missing cells take the released centre; their present cells are counted
     edition      of the rule: 3, 2 (the same here), or 1, which is what records without it mean
-    wary         as in `ScaledGradient`
+    wary, wide   as in `ScaledGradient`
 
     **Guarantee**: (ε, δ) for the target's relation: Gaussian statistics beside one objective event.
 
@@ -72,16 +63,16 @@ class ScaledObjective(ScaledMethod):
     max_weight: float | None = None
     most_rows: int | str | None = None
     gaps: tuple[int, ...] = ()
-    edition: int = centre_rule.EDITION
+    edition: int = ScaledMethod.edition
     wary: bool = True
+    wide: bool = False
 
     name: ClassVar[str] = "scaled-objective"
     # Version 0.1.0 had none of them.
-    UNSTATED: ClassVar[Mapping[str, Any]] = {"most_rows": "nominal", "gaps": (), "edition": 1, "wary": False}
+    UNSTATED: ClassVar[Mapping[str, Any]] = {"most_rows": "nominal", "gaps": (), "edition": 1, "wary": False, "wide": False}
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "wary", bool(self.wary) and "private" in self.kinds)
         checked_most_rows(self.most_rows)
 
     def missing(self, problem: Problem, target: Target) -> list[str]:
@@ -95,7 +86,7 @@ class ScaledObjective(ScaledMethod):
     def plan(self, problem: Problem, shape: Shape, target: Target) -> Plan:
         kinds = self.column_kinds(shape)
         mu = gaussian_mu(target.epsilon, target.delta)
-        names = rule.statistics(problem, kinds, positives=True, gaps=self.gaps, edition=self.edition)
+        names = rule.statistics(problem, kinds, positives=True, gaps=self.gaps, edition=self.edition, wide=self.wide)
         parts = rule.parts_of(names, shape, target)
         budget = {name: mu * math.sqrt(parts[name]) for name in names if name in parts}
         stages = [Stage(name, Gaussian(part), rule.described(name, part, target)) for name, part in budget.items()]
@@ -125,13 +116,9 @@ class ScaledObjective(ScaledMethod):
         """
 
         def reached(factor: float) -> float:
+            curvature, relation = target.epsilon / factor, target.relation
             return calibrate_shift(
-                target.epsilon,
-                target.delta,
-                curvature=target.epsilon / factor,
-                relation=target.relation,
-                mu_pre=before,
-                rows=target.rows_per_person,
+                target.epsilon, target.delta, curvature=curvature, relation=relation, mu_pre=before, rows=target.rows_per_person
             )
 
         if kappa(target.relation) == 1 and target.rows_per_person == 1:
@@ -156,52 +143,38 @@ class ScaledObjective(ScaledMethod):
         # Several rows: the ridge is max(r_m·f/ε, S/D)·R_z, and the rung with the smallest one has the least bias.
         return min(rungs.items(), key=lambda rung: max(2.0 * rung[0] / target.epsilon, 1 / rung[1]))
 
-    def _settings(self, plan: Plan, problem: Problem, released: Mapping[str, object]) -> Settings:
-        shape, target, kinds, budget = plan.shape, plan.target, self.column_kinds(plan.shape), budget_of(plan)
-        scaled = rule.centred_and_scaled(rule.Public(problem, shape, target, kinds, budget, self.gaps), released)
-        event = plan.stage("objective").event
+    def _settings(self, public: rule.Public, event: Event, released: Mapping[str, object]) -> Settings:
+        problem, scaled = public.problem, rule.centred_and_scaled(public, released)
         assert isinstance(event, ObjectiveEvent)
-        small, large = RADII[problem.loss.name]
         size = scaled.size
-        radius, cap = small * size, large * size
+        radius, cap = (part * size for part in RADII[problem.loss.name])
         constant = problem.loss.self_bounding or 0.0
         ridge = self.heaviest * max(constant * radius * cap / event.curvature, radius * size / event.shift)
         scale, shift = scaled.scale, scaled.shift
         return {
             **scaled,
-            "mean_radius": rule.mean_radius(problem, shape, released),
-            "positive_rate": rule.positive_rate(shape, target, budget, released),
+            "mean_radius": rule.mean_radius(public, released),
+            "positive_rate": rule.positive_rate(public, released),
             "row_radius": radius,
             "row_cap": cap,
             "ridge": ridge,
             "magnitude": float(np.max(scale)) * problem.data.x_norm + float(np.linalg.norm(scale * shift)) + 1.0,
-            **bounds_settings(plan, kinds, released),
+            **bounds_settings(public, released),
             "released": rule.digest(released),
         }
 
     def program(self, plan: Plan, problem: Problem) -> Program:
-        shape, kinds = plan.shape, self.column_kinds(plan.shape)
-        released = yield from known_bounds(plan, kinds)
-        released |= yield from scaling_releases(problem, plan, kinds, self.gaps)
-        settings = self._settings(plan, problem, released)
+        public = self.public(plan, problem)
+        released = yield from known_bounds(public)
+        released |= yield from scaling_releases(public)
+        settings = self._settings(public, plan.stage("objective").event, released)
         yield Decide(settings)
-        rows = weighted_rows(
-            problem.loss,
-            features_of(problem, settings),
-            problem.data.y,
-            row_radius=settings["row_radius"],
-            row_cap=settings["row_cap"],
-            max_weight=self.heaviest,
-        )
+        features, y = coordinates.features_of(problem, settings), problem.data.y
+        radius, cap = settings["row_radius"], settings["row_cap"]
+        rows = weighted_rows(problem.loss, features, y, row_radius=radius, row_cap=cap, max_weight=self.heaviest)
+        centre, magnitude = start(public, released, settings["positive_rate"]), settings["magnitude"]
         theta = yield solve_for_minimiser(
-            plan,
-            rows,
-            columns=shape.d,
-            ridge=settings["ridge"],
-            y=problem.data.y,
-            magnitude=settings["magnitude"],
-            centre=start(problem, shape, released, settings["positive_rate"]),
-            most_rows=self.most_rows,
+            plan, rows, y, ridge=settings["ridge"], magnitude=magnitude, centre=centre, most_rows=self.most_rows
         )
         return coordinates.original_coefficients(theta, settings, problem.data.intercept)
 

@@ -13,15 +13,24 @@ Derivation, conditions and what is heuristic: `docs/theorems/intervals.md`.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import null_space
 
-from dperm.mechanisms.scaled.errors import Errors
+from dperm.mechanisms.scaled.errors import Errors, Vector
 
-Vector = NDArray[np.float64]
+
+def last_below(left: float, right: float, below: Callable[[float], bool]) -> float:
+    """Where `below`, true on the left and false on the right, turns: by bisection to the last bit, so that another machine finds
+    the same number."""
+    for _ in range(200):
+        middle = (left + right) / 2
+        if not left < middle < right:
+            break
+        left, right = (middle, right) if below(middle) else (left, middle)
+    return right
 
 
 def pastur_shift(eigenvalues: Vector, deviation: float) -> float:
@@ -36,17 +45,12 @@ def pastur_shift(eigenvalues: Vector, deviation: float) -> float:
     if deviation == 0:
         return 0.0
     low = max(0.0, -float(np.min(eigenvalues)))
-    left, right = 0.0, deviation * math.sqrt(len(eigenvalues))
-    for _ in range(200):  # bisection to the last bit, so that another machine finds the same number
-        middle = (left + right) / 2
-        if not left < middle < right:
-            break
+
+    def below(middle: float) -> bool:
         gaps = eigenvalues + low + middle
-        if float(np.min(gaps)) <= 0 or low + middle < deviation**2 * float(np.sum(1.0 / gaps)):
-            left = middle
-        else:
-            right = middle
-    return low + right
+        return float(np.min(gaps)) <= 0 or low + middle < deviation**2 * float(np.sum(1.0 / gaps))
+
+    return low + last_below(0.0, deviation * math.sqrt(len(eigenvalues)), below)
 
 
 @dataclass(frozen=True, eq=False)

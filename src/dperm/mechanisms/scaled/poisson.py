@@ -17,26 +17,24 @@ worked. A step that is too long costs accuracy and never privacy, because the cl
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from dperm.mechanisms.conditions import BOUNDED_ROWS, GAUSSIAN, check_options, unmet
-from dperm.mechanisms.scaled import centre as centre_rule
 from dperm.mechanisms.scaled import coordinates, poisson_counts, settling
 from dperm.mechanisms.scaled import poisson_settings as poisson_rule
 from dperm.mechanisms.scaled import settings as rule
-from dperm.mechanisms.scaled.gradient import budget_of, features_of, scaling_releases
-from dperm.mechanisms.scaled.method import ScaledMethod
-from dperm.mechanisms.scaled.noise_ratio import noise_warning
-from dperm.privacy import Gaussian
+from dperm.mechanisms.scaled.gradient import scaling_releases
+from dperm.mechanisms.scaled.method import ScaledMethod, in_stages
+from dperm.mechanisms.scaled.smoothness import Column
 from dperm.problem import Problem
-from dperm.release.asks import Asking, Close, Decide, Open, Program, Publish, Sum
-from dperm.release.plan import Plan, Released, Settings, Shape, Stage, Target, Vector, options_of, register
+from dperm.release.asks import Asking, Close, Decide, Open, Program, Publish, See, Sum
+from dperm.release.plan import Plan, Released, Settings, Shape, Target, Vector, register
+from dperm.terms.additive import PLACES, CurveFeatures, Curving
 from dperm.terms.affine import Features
 from dperm.terms.statistics import LogHistogram
 
@@ -70,7 +68,7 @@ class ScaledPoisson(ScaledMethod):
     labels: str = "rates"
     gaps: tuple[int, ...] = ()
     balance_most: float = 0.5
-    edition: int = centre_rule.EDITION
+    edition: int = ScaledMethod.edition
 
     name: ClassVar[str] = "scaled-poisson"
     # Version 0.1.0 had no such options, and in 0.2.0 the balance took a fifth at most.
@@ -104,29 +102,28 @@ class ScaledPoisson(ScaledMethod):
         own: Settings = {"declared_range": [problem.loss.low, problem.loss.high]}  # type: ignore[attr-defined]
         if self.balance_most != self.UNSTATED["balance_most"]:
             own = {**own, "balance_most": self.balance_most}
-        public = self.stated(shape, own)
-        stages = tuple(Stage(name, Gaussian(mu), public if name == "descent" else {}) for name, mu in budget.items())
-        return Plan(self.name, options_of(self), stages, target, shape, warnings=noise_warning(problem, shape, target))
+        return in_stages(self, problem, shape, target, budget, {"descent": self.stated(shape, own)})
 
-    def _settings(self, plan: Plan, problem: Problem, released: Mapping[str, Any]) -> tuple[Settings, Settings]:
-        kinds, budget = self.column_kinds(plan.shape), budget_of(plan)
-        public = rule.Public(problem, plan.shape, plan.target, kinds, budget, self.gaps)
+    def _settings(self, public: rule.Public, limit: float, released: Mapping[str, Any]) -> tuple[rule.Scaled, Settings]:
         scaled = rule.centred_and_scaled(public, released)
         options = {"clip_factor": self.clip_factor, "horizon": self.horizon}
         if self.counted:
             means = poisson_counts.means(public, released, self.heaviest)
             balance_mu, descent_mu = poisson_counts.parted(public, released, means, scaled.size, self.balance_most)
-            usual = self._limit(plan, problem, released) / means.mean_count
+            usual = limit / means.mean_count
             smallest = max(usual - poisson_counts.USUAL, 0.0) if self.clip_factor is None else 0.0
-            public = replace(public, budget=budget | {"descent": descent_mu})
+            public = replace(public, budget={**public.budget, "descent": descent_mu})
             settings = poisson_rule.settings(public, scaled, means.mean_count, smallest, **options)
             return scaled, {**settings, **means, "smallest_clip": smallest, "balance_mu": balance_mu}
         rate = poisson_rule.mean_rate(public, released, self.heaviest)
-        smallest = self._limit(plan, problem, released) / rate if poisson_rule.rare(plan.shape, released) else 0.0
+        smallest = limit / rate if poisson_rule.rare(public.shape, released) else 0.0
         return scaled, poisson_rule.settings(public, scaled, rate, smallest, **options)
 
-    def _limit(self, plan: Plan, problem: Problem, released: Mapping[str, object]) -> float:
-        return poisson_rule.count_limit(problem, plan.shape, plan.target, budget_of(plan)["count scale"], released)
+    def _course(
+        self, public: rule.Public, scaled: rule.Scaled, settings: Settings, released: Released, columns: Sequence[Column]
+    ) -> tuple[Settings, Vector]:
+        """(the settings of the descent, tables of the curves of these columns: there are none here)."""
+        return settings if self.edition == 1 else settling.without_cap(settings), np.zeros((0, PLACES, 0))
 
     def _top(self, problem: Problem, settings: Settings) -> float:
         """No residual is larger."""
@@ -134,99 +131,77 @@ class ScaledPoisson(ScaledMethod):
             return float(settings["largest"])
         return poisson_rule.residual_top(problem, settings["mean_rate"], self.heaviest)
 
-    def _clip(
-        self, plan: Plan, problem: Problem, scaled: Settings, settings: Settings, released: Mapping[str, Any], name: str
-    ) -> float:
-        rare = not self.counted and poisson_rule.rare(plan.shape, released)
-        spread = poisson_rule.residual_scale(
-            plan.shape, plan.target, budget_of(plan)[name], released[name], self._top(problem, settings), rare=rare
-        )
-        least = settings.get("smallest_clip", 0.0) * scaled["size"]
-        return float(max(settings["clip_factor"] * scaled["size"] * spread, least))
-
-    def _caps(self, plan: Plan, settings: Settings, released: Released) -> poisson_counts.Caps:
-        name, top = "signed residuals", settings["largest"]
-        mu = budget_of(plan)[name]
-        return poisson_counts.caps(plan.shape, plan.target, mu, settings["balance_mu"], released[name], top)
-
-    def _log_balance(self, plan: Plan, settings: Settings, released: Released) -> float:
-        caps = self._caps(plan, settings, released)
-        return poisson_counts.log_balance(plan.shape, plan.target, settings["balance_mu"], caps, released["balance"])
-
     def program(self, plan: Plan, problem: Problem) -> Program:
-        shape, budget = plan.shape, budget_of(plan)
-        released = yield from scaling_releases(problem, plan, self.column_kinds(shape), self.gaps)
-        released["count scale"] = yield Sum("count scale", LogHistogram(poisson_rule.Counts(), problem.data.y.high))
-        limit = self._limit(plan, problem, released)
-        total = poisson_counts.BoundedCounts(limit) if self.counted else poisson_rule.CountSum(limit, self.heaviest)
-        released["count sum"] = yield Sum("count sum", total)
-        if "exposure sum" in budget:
-            released["exposure sum"] = yield Sum("exposure sum", poisson_rule.ExposureSum(self.heaviest))
-        scaled, settings = self._settings(plan, problem, released)
-        settings = settings if self.edition == 1 else settling.without_cap(settings)
-        theta = yield from self._descend(plan, problem, scaled, settings, released)
-        clips = [self._clip(plan, problem, scaled, settings, released, name) for name in ("residuals", "residuals again")]
-        own: dict[str, object] = {"mean_radius": rule.mean_radius(problem, shape, released), "count_limit": limit, "clip": clips}
-        if self.counted:
-            caps = self._caps(plan, settings, released)
-            own |= {"balance_caps": [caps.high, caps.low], "log_balance": self._log_balance(plan, settings, released)}
-        yield Decide({**scaled, **settings, **own, "released": rule.digest(released)})
-        w = coordinates.original_coefficients(theta, scaled, problem.data.intercept)
+        public = self.public(plan, problem)
+        released = yield from scaling_releases(public)
+        w, _, _ = yield from self._fitted(public, released)
+        return np.asarray(problem.domain.project(w))
+
+    def _fitted(
+        self, public: rule.Public, released: dict[str, Any], columns: Sequence[Column] = ()
+    ) -> Asking[tuple[Vector, Vector, Features]]:
+        """(coefficients of encoded columns, θ, its features), once rows are centred and scaled; `columns` may have shapes."""
+        problem, d = public.problem, public.shape.d
+        sums = poisson_counts.BoundedCounts if self.counted else partial(poisson_rule.CountSum, heaviest=self.heaviest)
+        limit = yield from poisson_rule.count_releases(public, sums, self.heaviest, released)
+        scaled, settings = self._settings(public, limit, released)
+        settings, tables = self._course(public, scaled, settings, released, columns)
+        theta, features, clips = yield from self._descend(public, scaled, settings, tables, released)
+        own: dict[str, object] = {"mean_radius": rule.mean_radius(public, released), "count_limit": limit, "clip": clips}
         # η is relative to the mean rate: its logarithm belongs to the intercept.
         level = math.log(settings["mean_rate"])
         if self.counted:
-            level += self._log_balance(plan, settings, released)
+            caps = poisson_counts.caps(public, settings, released)
+            balance = poisson_counts.log_balance(public, settings["balance_mu"], caps, released["balance"])
+            own |= {"balance_caps": [caps.high, caps.low], "log_balance": balance}
+            level += balance
+        yield Decide({**scaled, **settings, **own, "released": rule.digest(released)})
+        w = coordinates.original_coefficients(theta[: d + 1], scaled, problem.data.intercept)
         w[-1] += level / problem.data.intercept
-        return np.asarray(problem.domain.project(w))
+        return w, theta, features
 
     def _descend(
-        self,
-        plan: Plan,
-        problem: Problem,
-        scaled: Settings,
-        settings: Settings,
-        released: dict[str, ArrayLike],
-    ) -> Asking[Vector]:
-        """Heavy ball from η = 0, the mean rate; the mean of the second half of the iterates, whose total is then weighed."""
-        shape, features, top = plan.shape, features_of(problem, scaled), self._top(problem, settings)
-        theta = np.zeros(features.width(shape.d))
-        velocity, kept = np.zeros_like(theta), np.zeros_like(theta)
-        steps = settings["steps"]
+        self, public: rule.Public, scaled: Settings, settings: Settings, tables: Vector, released: dict[str, Any]
+    ) -> Asking[tuple[Vector, Features, list[float]]]:
+        """Heavy ball from η = 0, the mean rate; curves, where there are any, join once the residuals are seen again. The mean of
+        the second half of the iterates, whose total is then weighed."""
+        shape, line, steps = public.shape, coordinates.features_of(public.problem, scaled), settings["steps"]
+        features = CurveFeatures(line.intercept, line.shift, line.scale, tables) if len(tables) else line
+        theta, seen, top = np.zeros(line.width(shape.d)), line, self._top(public.problem, settings)
+        velocity, kept = np.zeros_like(theta), np.zeros(features.width(shape.d))
 
-        def clip_now(name: str) -> Asking[float]:
-            released[name] = yield Sum(name, LogHistogram(self._residuals(features, theta, settings), top))
-            return self._clip(plan, problem, scaled, settings, released, name)
+        def clip_now(name: str, size: float) -> Asking[float]:
+            released[name] = yield Sum(name, LogHistogram(self._residuals(line, theta, settings), top))
+            rare = not self.counted and poisson_rule.rare(shape, released)
+            spread = poisson_rule.residual_scale(public, released, name, top, rare=rare)
+            return float(max(settings["clip_factor"] * size * spread, settings.get("smallest_clip", 0.0) * size))
 
-        clip = yield from clip_now("residuals")
+        clip = first = yield from clip_now("residuals", scaled["size"])
         yield Open("descent", sums=steps + int(self.counted))
         for step in range(steps):
             if step == settings["second_clip_at"]:
-                clip = yield from clip_now("residuals again")
-            term = poisson_rule.CountGradient(self._residuals(features, theta, settings), clip)
+                clip = yield from clip_now("residuals again", settings.get("size_of_all", scaled["size"]))
+                if len(tables):
+                    yield See(Curving())
+                theta, velocity = (np.concatenate([part, np.zeros(len(kept) - len(part))]) for part in (theta, velocity))
+                seen = features
+            term = poisson_rule.CountGradient(self._residuals(seen, theta, settings), clip)
             gradient = yield Sum("descent", term, mu=settings["step_mu"], shape=theta.shape)
             velocity = settings.get("momentum", rule.MOMENTUM) * velocity + gradient / shape.n
             theta = theta - settings["step_size"] * velocity
             if step >= steps // 2:
                 kept = kept + theta
         theta = np.asarray(kept / (steps - steps // 2))
-        if self.counted:
+        if self.counted:  # the balance of the residuals of the fit, out of the allowance of the descent
             residuals = poisson_counts.ExposedResiduals(features, theta, **poisson_counts.units(settings))
-            yield from self._weighed(plan, residuals, top, settings, released)
+            released["signed residuals"] = yield Sum("signed residuals", poisson_counts.SignedHistogram(residuals, top))
+            balance = poisson_counts.Balance(residuals, poisson_counts.caps(public, settings, released))
+            sums = yield Sum("descent", balance, mu=settings["balance_mu"], shape=(2,))
+            released["balance"] = yield Publish("balance", partial(np.asarray, sums))
         yield Close("descent")
-        return theta
+        return theta, features, [first, clip]
 
-    def _weighed(
-        self, plan: Plan, residuals: poisson_counts.ExposedResiduals, top: float, settings: Settings, released: dict[str, Any]
-    ) -> Asking[None]:
-        """The balance of the residuals of the fit, out of the allowance of the descent."""
-        released["signed residuals"] = yield Sum("signed residuals", poisson_counts.SignedHistogram(residuals, top))
-        balance = poisson_counts.Balance(residuals, self._caps(plan, settings, released))
-        sums = yield Sum("descent", balance, mu=settings["balance_mu"], shape=(2,))
-        released["balance"] = yield Publish("balance", partial(np.asarray, sums))
-
-    def _residuals(
-        self, features: Features, theta: Vector, settings: Settings
-    ) -> poisson_rule.CountResiduals | poisson_counts.ExposedResiduals:
+    def _residuals(self, features: Features, theta: Vector, settings: Settings) -> poisson_rule.Slopes:
         if self.counted:
             return poisson_counts.ExposedResiduals(features, theta, **poisson_counts.units(settings))
         rate, lowest, highest = settings["mean_rate"], settings["lowest"], settings["highest"]

@@ -27,12 +27,11 @@ from numpy.typing import ArrayLike
 from dperm.mechanisms.scaled import poisson_settings as poisson_rule
 from dperm.mechanisms.scaled import settings as rule
 from dperm.privacy import kappa
-from dperm.problem.arrays import Vector
-from dperm.release.plan import Settings, Shape, Target
+from dperm.release.plan import Released, Settings, Shape, Target, Vector
 from dperm.release.settings import StageSettings
 from dperm.rows.base import Block
 from dperm.rows.exact import Tallied, whole
-from dperm.terms.affine import Features, settled
+from dperm.terms.affine import settled
 from dperm.terms.gridded import gridded
 from dperm.terms.statistics import BINS, Histogram, present
 
@@ -49,11 +48,9 @@ LARGEST_PREDICTION = 8.0  # in mean counts: beyond it predictions are cut in P, 
 
 
 @dataclass(frozen=True, eq=False)
-class ExposedResiduals:
+class ExposedResiduals(poisson_rule.Slopes):
     """min((u/ū)·e^η, 1/m̄) - t/m̄; 0 for a null row. `largest` is 1/m̄, the bound on counts in mean counts."""
 
-    features: Features
-    theta: Vector
     mean_count: float
     mean_exposure: float
     lowest: float
@@ -64,16 +61,12 @@ class ExposedResiduals:
     def predictions(self, block: Block) -> Vector:
         """Expected counts in mean counts, in [0, largest]; 0 for a null row."""
         margins = gridded(block, self.features).margins(self.theta)
-        weight = np.ones(len(block.y)) if block.weight is None else np.clip(block.weight, 0.0, self.heaviest)
+        weight = poisson_rule.weights_of(block, self.heaviest)
         return np.minimum(weight / self.mean_exposure * np.exp(np.clip(margins, self.lowest, self.highest)), self.largest)
 
     def slopes(self, block: Block) -> Vector:
         counts = present(block) * np.asarray(block.y, dtype=np.float64) / self.mean_count
         return np.asarray(self.predictions(block) - counts)
-
-    def __call__(self, block: Block) -> Vector:
-        """The measure of a histogram: |residual|."""
-        return np.abs(self.slopes(block))
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,12 +173,12 @@ def tail_cap(counts: Vector, noise: float, n: int, cost: float) -> float:
     return float(caps[int(np.argmin((AVERSION * lost) ** 2 + (cost * caps) ** 2))])
 
 
-def caps(shape: Shape, target: Target, mu: float, balance_mu: float, released: ArrayLike, top: float) -> Caps:
+def caps(public: rule.Public, settings: Settings, released: Released) -> Caps:
     """Where each side of the residuals is cut before the balance is taken."""
-    noise = math.sqrt(kappa(target.relation)) * target.rows_per_person / mu
-    cost = target.rows_per_person / (balance_mu * shape.n)
-    counts = np.asarray(released, dtype=np.float64)
-    high, low = (top * tail_cap(side, noise, shape.n, cost) for side in (counts[:BINS], counts[BINS:]))
+    n, noise = public.shape.n, public.count_noise("signed residuals")
+    cost = public.target.rows_per_person / (settings["balance_mu"] * n)
+    counts = np.asarray(released["signed residuals"], dtype=np.float64)
+    high, low = (settings["largest"] * tail_cap(side, noise, n, cost) for side in (counts[:BINS], counts[BINS:]))
     return Caps(high, low)
 
 
@@ -203,15 +196,11 @@ class CountMeans(StageSettings):
 
 def means(public: rule.Public, released: Mapping[str, ArrayLike], heaviest: float) -> CountMeans:
     """m̄ and ū, each kept above its own noise, and what follows from them for the residuals."""
-    problem, shape, target, budget = public.problem, public.shape, public.target, public.budget
-    limit = poisson_rule.count_limit(problem, shape, target, budget["count scale"], released)
-    noise = target.rows_per_person * limit / budget["count sum"]
-    count = max(float(np.ravel(released["count sum"])[0]), noise, limit * 1e-3) / shape.n
-    count, exposure = min(count, problem.data.y.high), 1.0
-    if "exposure sum" in released:
-        unsure = target.rows_per_person * heaviest / budget["exposure sum"]
-        exposure = max(float(np.ravel(released["exposure sum"])[0]), unsure, heaviest * 1e-3) / shape.n
-    largest = problem.data.y.high / count
+    n, most, limit = public.shape.n, public.problem.data.y.high, poisson_rule.count_limit(public, released)
+    noise = public.target.rows_per_person * limit / public.budget["count sum"]
+    count = min(max(float(np.ravel(released["count sum"])[0]), noise, limit * 1e-3) / n, most)
+    exposure = poisson_rule.total_weight(public, released, heaviest) / n if "exposure sum" in released else 1.0
+    largest = most / count
     # With exposures a rate may pass y_max where few are exposed: the prediction itself is bounded, not the rate.
     highest = math.log(largest) + (-poisson_rule.LOWEST if "exposure sum" in released else 0.0)
     return CountMeans(count, exposure, count / exposure, heaviest, largest, highest)
@@ -225,10 +214,10 @@ def parted(
     Before the descent the width of residuals is unknown; the counts' own tail stands for it.
     """
     shape, target, mu = public.shape, public.target, public.budget["descent"]
-    noise = math.sqrt(kappa(target.relation)) * target.rows_per_person / public.budget["count scale"]
     counts = np.asarray(released["count scale"], dtype=np.float64)
     cost = target.rows_per_person / (mu * math.sqrt(MOST) * shape.n)
-    width = known.largest * tail_cap(counts, noise, shape.n, cost) * math.sqrt(kappa(target.relation))
+    cap = tail_cap(counts, public.count_noise("count scale"), shape.n, cost)
+    width = known.largest * cap * math.sqrt(kappa(target.relation))
     share = balance_share(shape, target, mu, width, size**2 / (rule.effective_mu(mu, target) * shape.n), most)
     return mu * math.sqrt(share) * (1 - 1e-12), mu * math.sqrt(1.0 - share) * (1 - 1e-12)
 
@@ -245,11 +234,11 @@ def balance_share(shape: Shape, target: Target, mu: float, width: float, nu: flo
     return max(min(needed, spared / math.sqrt(max(needed / 4.0, 1.0))), LEAST)
 
 
-def log_balance(shape: Shape, target: Target, mu: float, cut: Caps, released: ArrayLike) -> float:
+def log_balance(public: rule.Public, mu: float, cut: Caps, released: ArrayLike) -> float:
     """log(1 + trust·r/P), trust = v/(v + noise²) with v the prior variance of the level: little is believed of a noisy sum."""
     short, predicted = (float(value) for value in np.ravel(released))
-    noise = cut.sensitivity(target.relation) * target.rows_per_person / mu
-    total = max(predicted / cut.weight, noise / cut.weight, 0.1 * shape.n)
+    noise = cut.sensitivity(public.target.relation) * public.target.rows_per_person / mu
+    total = max(predicted / cut.weight, noise / cut.weight, 0.1 * public.shape.n)
     trust = PRIOR**2 / (PRIOR**2 + (noise / total) ** 2)
     return math.log(min(max(1.0 + trust * short / total, 0.1), 10.0))
 

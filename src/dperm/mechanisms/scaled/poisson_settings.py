@@ -12,26 +12,24 @@ rates (`CountResiduals`, `CountSum`, `mean_rate`, `rare`) is the rule of `labels
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from dperm.mechanisms.scaled import gaps as gaps_rule
 from dperm.mechanisms.scaled import settings as rule
-from dperm.mechanisms.scaled.centre import in_two_steps
-from dperm.privacy import kappa
+from dperm.mechanisms.scaled.centre import centring
 from dperm.problem import Problem
-from dperm.problem.arrays import Vector
-from dperm.release.plan import Settings, Shape, Target
-from dperm.release.settings import StageSettings
-from dperm.rows.base import Block
+from dperm.release.asks import Asking, Sum
+from dperm.release.plan import Settings, Shape, Target, Vector
+from dperm.rows.base import Block, Term
 from dperm.rows.exact import Tallied, whole
 from dperm.terms.affine import Features
 from dperm.terms.gridded import Grid, Pulled, gridded
-from dperm.terms.statistics import upper_quantile
+from dperm.terms.statistics import LogHistogram, upper_quantile
 
 SHARES = {
     "present": gaps_rule.PRESENT_SHARE,
@@ -53,43 +51,41 @@ HORIZON = 2.0
 
 
 def shares(
-    problem: Problem,
-    shape: Shape,
-    target: Target,
-    *,
-    exposed: bool,
-    balanced: bool = False,
-    gaps: Sequence[int] = (),
-    edition: int = 1,
+    problem: Problem, shape: Shape, target: Target, *, exposed: bool, balanced: bool, gaps: Sequence[int], edition: int
 ) -> dict[str, float]:
     """Stage name → μ of its event; the squares add up to μ(ε, δ)²."""
-    names = centring_names(problem, gaps, edition)
+    names = centring(problem, gaps, edition)
     names += ["count scale", "count sum", *(["exposure sum"] if exposed else []), "residuals", "descent", "residuals again"]
     names += ["signed residuals"] if balanced else []
     parts = rule.parts_of(names, shape, target, SHARES)
     parts["count sum"] = max(parts["count sum"], rule.label_share(shape, target))
-    return rule.budget(names, parts, target, "descent")
+    return rule.budget(names, parts, target)
 
 
-def centring_names(problem: Problem, gaps: Sequence[int], edition: int) -> list[str]:
-    """The releases that centre and scale, in order; since the second edition the mean is taken in two steps."""
-    names = [*gaps_rule.centring(problem, gaps), "radius", "squares"]
-    return names if edition == 1 else in_two_steps(names)
+def count_releases(
+    public: rule.Public, summed: Callable[[float], Term], heaviest: float, released: dict[str, Any]
+) -> Asking[float]:
+    """Release the size of the counts, their sum, each cut at the limit that follows and is returned, and that of exposures."""
+    released["count scale"] = yield Sum("count scale", LogHistogram(Counts(), public.problem.data.y.high))
+    limit = count_limit(public, released)
+    released["count sum"] = yield Sum("count sum", summed(limit))
+    if "exposure sum" in public.budget:
+        released["exposure sum"] = yield Sum("exposure sum", ExposureSum(heaviest))
+    return limit
 
 
-def count_limit(problem: Problem, shape: Shape, target: Target, mu: float, released: Mapping[str, object]) -> float:
+def count_limit(public: rule.Public, released: Mapping[str, object]) -> float:
     """Counts are cut here before they are summed: a private 90 % quantile, never above what is declared.
 
     Only bins that noise cannot explain (three deviations) count, and never the last one, which holds the zeros: where nine rows
     in ten are zero the answer is the size of the other rows' counts. Without any such bin it is a fixed part of the bound.
     """
-    top, counts = problem.data.y.high, np.asarray(released["count scale"], dtype=np.float64)
-    noise = math.sqrt(kappa(target.relation)) * target.rows_per_person / mu
-    held = np.flatnonzero(counts[:-1] > 3.0 * noise)
+    top, counts = public.problem.data.y.high, np.asarray(released["count scale"], dtype=np.float64)
+    held = np.flatnonzero(counts[:-1] > 3.0 * public.count_noise("count scale"))
     if len(held) == 0:
         return top / BLIND
     above = np.cumsum(counts)[held]
-    passed = held[above > 0.1 * shape.n]
+    passed = held[above > 0.1 * public.shape.n]
     return float(top * 2.0 ** (-(passed[0] if len(passed) else held[-1]) / 2))
 
 
@@ -98,52 +94,34 @@ def rare(shape: Shape, released: Mapping[str, ArrayLike]) -> bool:
     return float(np.asarray(released["count scale"])[-1]) > 0.9 * shape.n
 
 
-def residual_scale(shape: Shape, target: Target, mu: float, counts: Sequence[float], top: float, *, rare: bool) -> float:
+def residual_scale(public: rule.Public, released: Mapping[str, Any], name: str, top: float, *, rare: bool) -> float:
     """Private 75 % quantile of |e^η - y/ȳ|, or 1, the mean rate, where noise hides it or where it is a zero's residual anyway."""
-    noise = math.sqrt(kappa(target.relation)) * target.rows_per_person / mu
-    if rare or 2 * math.sqrt(12.0) * noise > 0.25 * shape.n:
+    n = public.shape.n
+    if rare or 2 * math.sqrt(12.0) * public.count_noise(name) > 0.25 * n:
         return min(1.0, top)
-    return upper_quantile(np.asarray(counts), top, shape.n, 0.75)
+    return upper_quantile(np.asarray(released[name]), top, n, 0.75)
 
 
 def mean_rate(public: rule.Public, released: Mapping[str, ArrayLike], heaviest: float) -> float:
     """ȳ = (Σ weight·min(y, y₀) + noise)/(n or Σ weight + noise), kept above its own noise and at most the declared bound."""
-    problem, shape, target, budget = public.problem, public.shape, public.target, public.budget
-    limit = count_limit(problem, shape, target, budget["count scale"], released)
-    noise = target.rows_per_person * limit * heaviest / budget["count sum"]
+    limit = count_limit(public, released)
+    noise = public.target.rows_per_person * limit * heaviest / public.budget["count sum"]
     total = max(float(np.ravel(released["count sum"])[0]), noise, limit * 1e-3)
-    weight = float(shape.n)
-    if "exposure sum" in released:
-        weight = total_weight(target, budget, released, heaviest)
-    return min(total / weight, problem.data.y.high)
+    weight = total_weight(public, released, heaviest) if "exposure sum" in released else float(public.shape.n)
+    return min(total / weight, public.problem.data.y.high)
 
 
-def total_weight(target: Target, budget: Mapping[str, float], released: Mapping[str, ArrayLike], heaviest: float) -> float:
+def total_weight(public: rule.Public, released: Mapping[str, ArrayLike], heaviest: float) -> float:
     """Σ weight + noise, kept above its own noise."""
-    unsure = target.rows_per_person * heaviest / budget["exposure sum"]
+    unsure = public.target.rows_per_person * heaviest / public.budget["exposure sum"]
     return max(float(np.ravel(released["exposure sum"])[0]), unsure, heaviest * 1e-3)
-
-
-@dataclass(frozen=True, eq=False)
-class CountFlow(StageSettings):
-    """A descent for counts: the mean rate that η is relative to, where η is cut, and the rest as in `Flow`."""
-
-    noise_ratio: float
-    mean_rate: float
-    lowest: float
-    highest: float
-    clip_factor: float
-    flow_time: float
-    steps: int
-    step_size: float
-    step_mu: float
-    second_clip_at: int
 
 
 def settings(
     public: rule.Public, scaled: Settings, rate: float, smallest_clip: float, *, clip_factor: float | None, horizon: float | None
-) -> CountFlow:
-    """Clip, flow time, steps and step size, as in the squared loss but with a shorter step.
+) -> Settings:
+    """Clip, flow time, steps and step size, as in the squared loss but with a shorter step; the mean rate that η is relative to,
+    and where η is cut.
 
     `smallest_clip` is the residual of a typical count above zero where such counts are rare: a smaller clip would cut each of
     them and no zero, and the fitted rates would be too low throughout.
@@ -154,20 +132,19 @@ def settings(
     columns = max(shape.d / size**2, 1.0)
     reach = min(HORIZON, 2.0 * rule.NOISE_LIMIT / (clip * nu * columns)) if horizon is None else horizon
     tau = min(reach / (clip * nu), 1000.0)
-    gain, longest = 1 - rule.MOMENTUM, STEP / size**2
-    steps = int(min(max(math.ceil(gain * tau / longest), 100), MOST_STEPS))
-    return CountFlow(
-        noise_ratio=nu,
-        mean_rate=rate,
-        lowest=LOWEST,
-        highest=math.log(public.problem.data.y.high / rate),
-        clip_factor=clip,
-        flow_time=tau,
-        steps=steps,
-        step_size=min(gain * tau / steps, longest),
-        step_mu=mu / math.sqrt(steps),
-        second_clip_at=steps // 3,
-    )
+    steps, step_size = rule.paced(tau, STEP / size**2, 100, MOST_STEPS)
+    return {
+        "noise_ratio": nu,
+        "mean_rate": rate,
+        "lowest": LOWEST,
+        "highest": math.log(public.problem.data.y.high / rate),
+        "clip_factor": clip,
+        "flow_time": tau,
+        "steps": steps,
+        "step_size": step_size,
+        "step_mu": mu / math.sqrt(steps),
+        "second_clip_at": steps // 3,
+    }
 
 
 def residual_top(problem: Problem, rate: float, heaviest: float) -> float:
@@ -175,24 +152,27 @@ def residual_top(problem: Problem, rate: float, heaviest: float) -> float:
     return heaviest * problem.data.y.high / rate
 
 
-class Slopes(Protocol):
-    """Slopes of the Poisson loss, one per row, and the features that they multiply."""
+@dataclass(frozen=True, eq=False)
+class Slopes:
+    """Slopes of the Poisson loss, one per row, and the features that they multiply; as the measure of a histogram, |residual|."""
 
-    @property
-    def features(self) -> Features: ...
+    features: Features
+    theta: Vector
 
-    def slopes(self, block: Block) -> Vector: ...
+    def slopes(self, block: Block) -> Vector:
+        raise NotImplementedError
+
+    def __call__(self, block: Block) -> Vector:
+        return np.abs(self.slopes(block))
 
 
 @dataclass(frozen=True, eq=False)
-class CountResiduals:
+class CountResiduals(Slopes):
     """weight·(e^η - y/ȳ), the slope of the Poisson loss in units of the mean rate; 0 for a null row.
 
     The block's weight is the exposure (times the sample weight), cut into [0, heaviest]; without weights every row has weight 1.
     """
 
-    features: Features
-    theta: Vector
     rate: float
     lowest: float
     highest: float
@@ -202,10 +182,6 @@ class CountResiduals:
         margins = gridded(block, self.features).margins(self.theta)
         slopes = np.exp(np.clip(margins, self.lowest, self.highest)) - np.asarray(block.y, dtype=np.float64) / self.rate
         return slopes * weights_of(block, self.heaviest)
-
-    def __call__(self, block: Block) -> Vector:
-        """The measure of a histogram: |residual|."""
-        return np.abs(self.slopes(block))
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,7 +16,6 @@ coverage stays within .02 on real tables, and within .05 at a sharp edge (the fi
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -26,23 +25,19 @@ from scipy.special import expit
 from dperm.mechanisms.conditions import unmet
 from dperm.mechanisms.scaled import centre as centre_rule
 from dperm.mechanisms.scaled import coordinates, settling
-from dperm.mechanisms.scaled import gaps as gaps_rule
 from dperm.mechanisms.scaled import settings as rule
-from dperm.mechanisms.scaled.gradient import budget_of, features_of, scaling_needs, scaling_releases, start
-from dperm.mechanisms.scaled.method import ScaledMethod
-from dperm.mechanisms.scaled.noise_ratio import noise_warning
-from dperm.mechanisms.scaled.poisson_settings import centring_names, weights_of
-from dperm.privacy import Gaussian
+from dperm.mechanisms.scaled.gradient import scaling_needs, scaling_releases, start
+from dperm.mechanisms.scaled.method import ScaledMethod, in_stages
+from dperm.mechanisms.scaled.poisson_settings import weights_of
 from dperm.problem import Problem
 from dperm.release.asks import Asking, Close, Decide, Open, Program, Sum
-from dperm.release.plan import Plan, Settings, Shape, Stage, Target, Vector, options_of, register
+from dperm.release.plan import Plan, Settings, Shape, Target, Vector, register
 from dperm.rows.base import Block
 from dperm.terms.affine import Features
 from dperm.terms.gridded import Grid, Pulled
 from dperm.terms.statistics import LogHistogram, Residuals, upper_quantile
 
-SHARES = {"rough radius": 0.02, "radius": 0.02, "squares": 0.10, "label mean": 0.01, "residuals": 0.02, "residuals again": 0.02}
-SHARES["present"] = gaps_rule.PRESENT_SHARE
+SHARES = {**rule.SHARES, "label mean": 0.01, "residuals": 0.02, "residuals again": 0.02}
 SMOOTHING = 0.05  # of the residuals' scale
 HORIZON = 1.0  # residual scales that the noise may reach in a flat direction
 
@@ -102,68 +97,56 @@ class ScaledQuantile(ScaledMethod):
         })
 
     def plan(self, problem: Problem, shape: Shape, target: Target) -> Plan:
-        centred = problem.data.intercept != 0
-        names = [*centring_names(problem, self.gaps, self.edition), *(["label mean"] if centred else [])]
-        names += ["residuals", "descent", "residuals again"]
-        parts = rule.parts_of(names, shape, target, SHARES)
+        names = centre_rule.centring(problem, self.gaps, self.edition)
+        names += [*(["label mean"] if problem.data.intercept else []), "residuals", "descent", "residuals again"]
+        budget = rule.budget(names, rule.parts_of(names, shape, target, SHARES), target)
         public = self.stated(shape, {"level": problem.loss.level})  # type: ignore[attr-defined]
-        budget = rule.budget(names, parts, target, "descent")
-        stages = tuple(Stage(name, Gaussian(mu), public if name == "descent" else {}) for name, mu in budget.items())
-        return Plan(self.name, options_of(self), stages, target, shape, warnings=noise_warning(problem, shape, target))
+        return in_stages(self, problem, shape, target, budget, {"descent": public})
 
-    def _settings(self, plan: Plan, problem: Problem, released: Mapping[str, object]) -> tuple[Settings, Settings]:
+    def _settings(self, public: rule.Public, scaled: rule.Scaled, level: float) -> Settings:
         """τ = κ/(max(q, 1 - q)·ν): after that time the noise in a flat direction is κ residual scales."""
-        shape, target, budget = plan.shape, plan.target, budget_of(plan)
-        public = rule.Public(problem, shape, target, self.column_kinds(shape), budget, self.gaps)
-        scaled = rule.centred_and_scaled(public, released)
-        level = problem.loss.level  # type: ignore[attr-defined]
-        nu = scaled.size ** 2 / (rule.effective_mu(budget["descent"] / self.heaviest, target) * shape.n)
+        mu = public.budget["descent"]
+        nu = scaled.size ** 2 / (rule.effective_mu(mu / self.heaviest, public.target) * public.shape.n)
         tau = min(HORIZON / (max(level, 1 - level) * nu), 300.0)
         # expit curves by at most 1/4, so the smoothed loss by 1/(4h); heavy ball is stable below 2(1 + momentum)/(curvature·S²)
         longest = 0.855 * 2 * (1 + rule.MOMENTUM) * 4 * SMOOTHING / (scaled.size ** 2 * self.heaviest)
-        gain = 1 - rule.MOMENTUM
-        steps = int(min(max(math.ceil(gain * tau / longest), 200), 1000))
-        return scaled, {
+        steps, step_size = rule.paced(tau, longest, 200, 1000)
+        return {
             "noise_ratio": nu,
             "flow_time": tau,
             "steps": steps,
-            "step_size": min(gain * tau / steps, longest),
-            "step_mu": budget["descent"] / math.sqrt(steps),
+            "step_size": step_size,
+            "step_mu": mu / math.sqrt(steps),
             "second_width_at": steps // 2,
         }
 
     def program(self, plan: Plan, problem: Problem) -> Program:
-        shape = plan.shape
-        released = yield from scaling_releases(problem, plan, self.column_kinds(shape), self.gaps)
-        scaled, settings = self._settings(plan, problem, released)
+        public, n, level = self.public(plan, problem), plan.shape.n, problem.loss.level  # type: ignore[attr-defined]
+        released = yield from scaling_releases(public)
+        scaled = rule.centred_and_scaled(public, released)
+        settings = self._settings(public, scaled, level)
         settings = settings if self.edition == 1 else settling.without_cap(settings)
-        features = features_of(problem, scaled)
-        theta = start(problem, shape, released, None)
+        features = coordinates.features_of(problem, scaled)
+        theta = start(public, released, None, trust=1.0)
         velocity, kept, steps = np.zeros_like(theta), np.zeros_like(theta), settings["steps"]
-        level, reach = problem.loss.level, scaled.size  # type: ignore[attr-defined]
 
         def spread_now(name: str) -> Asking[float]:
             released[name] = yield Sum(name, LogHistogram(Residuals(features, theta), problem.data.y.width))
-            return _spread(problem, shape, released, name)
+            return upper_quantile(np.asarray(released[name]), problem.data.y.width, n, 0.75)
 
-        spread = yield from spread_now("residuals")
+        spread = first = yield from spread_now("residuals")
         yield Open("descent", sums=steps)
         for step in range(steps):
             if step == settings["second_width_at"]:
                 spread = yield from spread_now("residuals again")
-            term = PinballGradient(features, theta, level, SMOOTHING * spread, reach, self.heaviest)
+            term = PinballGradient(features, theta, level, SMOOTHING * spread, scaled.size, self.heaviest)
             gradient = yield Sum("descent", term, mu=settings["step_mu"], shape=theta.shape)
-            velocity = settings.get("momentum", rule.MOMENTUM) * velocity + gradient / shape.n
+            velocity = settings.get("momentum", rule.MOMENTUM) * velocity + gradient / n
             theta = theta - settings["step_size"] * spread * velocity
             if step >= 3 * steps // 4:
                 kept = kept + theta
         yield Close("descent")
-        widths = [SMOOTHING * _spread(problem, shape, released, name) for name in ("residuals", "residuals again")]
-        mean_radius = rule.mean_radius(problem, shape, released)
-        yield Decide({**scaled, "mean_radius": mean_radius, **settings, "widths": widths, "released": rule.digest(released)})
+        found = {"mean_radius": rule.mean_radius(public, released), **settings, "widths": [SMOOTHING * first, SMOOTHING * spread]}
+        yield Decide({**scaled, **found, "released": rule.digest(released)})
         w = coordinates.original_coefficients(kept / (steps - 3 * steps // 4), scaled, problem.data.intercept)
         return np.asarray(problem.domain.project(w))
-
-
-def _spread(problem: Problem, shape: Shape, released: Mapping[str, object], name: str) -> float:
-    return upper_quantile(np.asarray(released[name]), problem.data.y.width, shape.n, 0.75)

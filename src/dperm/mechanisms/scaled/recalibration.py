@@ -13,47 +13,45 @@ from typing import Any
 import numpy as np
 
 from dperm.mechanisms.scaled import settings as rule
-from dperm.mechanisms.scaled.gradient import budget_of
-from dperm.problem import Problem
 from dperm.release.asks import Asking, Publish, Sum
-from dperm.release.plan import Plan, Settings, Vector
-from dperm.terms.additive import Recalibration
+from dperm.release.plan import Settings, Vector
+from dperm.terms.additive import Level, Recalibration
 from dperm.terms.affine import Features
 
 
 def recalibrated(
-    plan: Plan,
-    problem: Problem,
-    spectrum: Vector,
-    theta: Vector,
-    features: Features,
-    released: dict[str, Any],
-    straight: bool = False,
+    public: rule.Public, spectrum: Vector, theta: Vector, features: Features, released: dict[str, Any], straight: bool
 ) -> Asking[tuple[Vector, Settings]]:
     """θ with level and slope corrected: r ≈ a + b·clip((f - f₀)/s, ±1) over clipped residuals, each shrunk by its noise.
 
     Small clips pull predictions to the median and make slopes too flat where the target is skewed. Of a `straight` model, which
     is fitted where there is much noise, the level alone is corrected.
     """
-    budget, shape, target = budget_of(plan), plan.shape, plan.target
-    place = shape.d  # of the intercept
+    place, target = public.shape.d, public.target  # the intercept is behind the columns
     spread = max(math.sqrt(float(np.sum(np.delete(theta, place) ** 2 * spectrum))), 1e-3)  # if columns were independent
     released["level and spread"] = yield Publish("level and spread", lambda: [float(theta[place]), spread])
     centre, spread = (float(value) for value in released["level and spread"])
-    scale = rule.residual_scale(problem, shape, target, budget["residuals again"], released["residuals again"])
-    term = Recalibration(features, theta, centre, spread, 3.0 * scale)
-    sums = yield Sum("recalibration", term)
-    released["recalibration"] = sums
-    noise = term.sensitivity(target.relation) * target.rows_per_person / budget["recalibration"]
-    level, slope = correction(np.asarray(sums), term.bound, spread, noise, shape.n, straight=straight)
+    term = Recalibration(features, theta, centre, spread, 3.0 * rule.residual_scale(public, released, "residuals again"))
+    released["recalibration"] = sums = yield Sum("recalibration", term)
+    noise = term.sensitivity(target.relation) * target.rows_per_person / public.budget["recalibration"]
+    level, slope = correction(np.asarray(sums), term.bound, spread, noise, public.shape.n, straight=straight)
     factor = 1.0 + slope / spread
     theta = np.concatenate([theta[:place] * factor, [theta[place] + level], theta[place + 1 :] * factor])
     return theta, {"recalibrated_level": level, "recalibrated_factor": factor}
 
 
-def correction(
-    sums: Vector, bound: float, spread: float, noise: float, n: int, *, straight: bool = False
-) -> tuple[float, float]:
+def levelled(public: rule.Public, theta: Vector, features: Features, released: dict[str, Any]) -> Asking[tuple[Vector, Settings]]:
+    """θ with its level corrected by the mean of the clipped residuals, shrunk by its noise: what a line has of all this."""
+    shape, target = public.shape, public.target
+    term = Level(features, theta, 3.0 * rule.residual_scale(public, released, "residuals again"))
+    (total,) = released["level"] = yield Sum("level", term)
+    noise = term.sensitivity(target.relation) * target.rows_per_person / public.budget["level"]
+    level = shrunk(term.bound * float(total) / shape.n, term.bound * noise / shape.n)
+    theta = np.concatenate([theta[: shape.d], [theta[shape.d] + level], theta[shape.d + 1 :]])
+    return theta, {"recalibrated_level": level, "recalibrated_factor": 1.0}
+
+
+def correction(sums: Vector, bound: float, spread: float, noise: float, n: int, *, straight: bool = False) -> tuple[float, float]:
     """(a, b) of r ≈ a + b·h from Σ(r/B, rh/B, h, h²); each shrunk by (1 - noise²/value²)₊, |b| ≤ s/2, b = 0 if `straight`.
 
     >>> correction(np.array([10.0, 0.0, 0.0, 25.0]), 1.0, 1.0, 0.0, 100)

@@ -24,7 +24,6 @@ from dperm.mechanisms.conditions import check_options, unmet
 from dperm.mechanisms.scaled import coordinates
 from dperm.mechanisms.scaled import gaps as gaps_rule
 from dperm.mechanisms.scaled import settings as rule
-from dperm.mechanisms.scaled.centre import EDITION
 from dperm.mechanisms.scaled.gradient import ScaledGradient, scaling_needs
 from dperm.mechanisms.scaled.method import ScaledMethod
 from dperm.privacy import Concentrated, Gaussian, calibrate, gaussian_epsilon, kappa
@@ -62,7 +61,7 @@ class Selection(ScaledMethod):
     candidates: int | None = None
     max_weight: float | None = None
     gaps: tuple[int, ...] = ()
-    edition: int = EDITION
+    edition: int = ScaledMethod.edition
 
     name: ClassVar[str] = "selection"
     UNSTATED: ClassVar[dict[str, object]] = {"gaps": (), "edition": 1}  # version 0.1.0 had no such options
@@ -95,8 +94,8 @@ class Selection(ScaledMethod):
         inner = self._inner_plan(problem, shape, target, ("free",) * count)
         if count < shape.d:
             rho = _total(target)
-            for name in ("label centre", "label spread", "label recentre"):
-                stages.append(Stage(name, Gaussian(math.sqrt(2 * rho * SHARES[name]))))
+            names = ("label centre", "label spread", "label recentre")
+            stages += [Stage(name, Gaussian(math.sqrt(2 * rho * SHARES[name]))) for name in names]
             event = Concentrated(rho * SHARES["support"] / count, count)
             width = math.sqrt(8 * event.rho)  # ε₀, the range of one draw
             settings = {
@@ -115,7 +114,7 @@ class Selection(ScaledMethod):
             "max_weight": "none" if self.max_weight is None else self.max_weight,
             **gaps_rule.gaps_in_words(self.gaps, shape),
         }
-        stages += [Stage(s.name, s.event, public if s.name == ScaledGradient.last else {}) for s in inner.stages]
+        stages += [Stage(s.name, s.event, public if s.name == "descent" else {}) for s in inner.stages]
         return Plan(self.name, options_of(self), tuple(stages), target, shape, warnings=inner.warnings)
 
     def _inner_plan(self, problem: Problem, shape: Shape, target: Target, kinds: tuple[str, ...]) -> Plan:
@@ -168,21 +167,17 @@ class Selection(ScaledMethod):
 
     def program(self, plan: Plan, problem: Problem) -> Program:
         own: dict[str, Any] = {}
+        decided: dict[str, object] = {}
         if self.size(plan.shape.d) < plan.shape.d:
-            own = yield from self._selected(plan, problem)
+            own, decided = yield from self._selected(plan, problem)
         support = self._support(plan, own)
         kinds = tuple(self.column_kinds(plan.shape)[j] for j in support)
         inner, inner_problem = self._inner(kinds), self._inner_problem(problem, kinds)
         yield See(Columns(support))
-        w, settings, released = yield from inner.fitted(
-            self._inner_plan(problem, plan.shape, plan.target, kinds), inner_problem
-        )
+        inner_plan = self._inner_plan(problem, plan.shape, plan.target, kinds)
+        w, settings, released = yield from inner.fitted(inner_plan, inner_problem)
         own["estimate"] = yield Publish("estimate", partial(_standard, w, settings, problem.data.intercept))
         kept = self._kept(plan, problem, own, settings, support)
-        decided: dict[str, object] = {}
-        if "support" in own:
-            spread = _spread(plan, problem, own)
-            decided = {"middle": _middle(plan, own), "spread": spread, "rest": _rest(plan, spread, own)}
         if "fill" in settings:  # a column that is no candidate has coefficient 0, whatever its missing cells are
             shift = np.zeros(plan.shape.d)
             shift[list(support)] = settings["fill"]
@@ -191,15 +186,18 @@ class Selection(ScaledMethod):
         yield Decide({**decided, "regression": regression, "released": rule.digest(own), "coefficients": kept})
         return kept
 
-    def _selected(self, plan: Plan, problem: Problem) -> Asking[dict[str, object]]:
-        y, released = problem.data.y, {}
-        released["label centre"] = yield Sum("label centre", LabelSum(y.low, y.high))
-        middle = _middle(plan, released)
+    def _selected(self, plan: Plan, problem: Problem) -> Asking[tuple[dict[str, Any], dict[str, object]]]:
+        """(what was released, what labels were centred and cut at)."""
+        y, n = problem.data.y, plan.shape.n
+        released: dict[str, Any] = {"label centre": (yield Sum("label centre", LabelSum(y.low, y.high)))}
+        middle = float(np.ravel(released["label centre"])[0]) / n
         released["label spread"] = yield Sum("label spread", LogHistogram(LabelSpread(middle), y.width))
-        cut = CentredLabelSum(middle, _spread(plan, problem, released))
-        released["label recentre"] = yield Sum("label recentre", cut)
-        reached, rest = reaches(self.column_kinds(plan.shape)), _rest(plan, cut.spread, released)
-        term = CorrelationTerm(reached, middle, cut.spread, rest, self.heaviest)
+        # Nine labels in ten are nearer to the middle; the others are cut, which costs little signal and saves sensitivity.
+        spread = upper_quantile(np.asarray(released["label spread"]), y.width, n, 0.9)
+        released["label recentre"] = yield Sum("label recentre", CentredLabelSum(middle, spread))
+        # Mean of the cut labels, which a skew leaves off zero; without it a column with a large mean would look relevant.
+        rest = min(max(float(np.ravel(released["label recentre"])[0]) / n, -spread), spread)
+        term = CorrelationTerm(reaches(self.column_kinds(plan.shape)), middle, spread, rest, self.heaviest)
         stage = plan.stage("support")
 
         def choose(secret: Secret) -> list[int]:
@@ -207,7 +205,7 @@ class Selection(ScaledMethod):
             return sorted(int(j) for j in np.argsort(-noisy)[: stage.settings["candidates"]])
 
         released["support"] = yield Solve(("support",), choose, kept="support")
-        return released
+        return released, {"middle": middle, "spread": spread, "rest": rest}
 
 
 @lru_cache(maxsize=64)
@@ -215,20 +213,6 @@ def _total(target: Target) -> float:
     """ρ(ε, δ): the largest ρ whose zCDP guarantee stays within (ε, δ)."""
     found = calibrate(lambda rho: [Concentrated(rho)], epsilon=target.epsilon, delta=target.delta, relation=target.relation)
     return found * (1 - 1e-9)
-
-
-def _middle(plan: Plan, released: Mapping[str, ArrayLike]) -> float:
-    return float(np.ravel(released["label centre"])[0]) / plan.shape.n
-
-
-def _spread(plan: Plan, problem: Problem, released: Mapping[str, object]) -> float:
-    """Nine labels in ten are nearer to the middle; the others are cut, which costs little signal and saves sensitivity."""
-    return upper_quantile(np.asarray(released["label spread"]), problem.data.y.width, plan.shape.n, 0.9)
-
-
-def _rest(plan: Plan, spread: float, released: Mapping[str, ArrayLike]) -> float:
-    """Mean of the cut labels, which a skew leaves off zero; without it a column with a large mean would look relevant."""
-    return min(max(float(np.ravel(released["label recentre"])[0]) / plan.shape.n, -spread), spread)
 
 
 def _standard(w: Vector, scaled: Settings, intercept: float) -> list[float]:

@@ -22,13 +22,12 @@ from numpy.typing import ArrayLike
 
 from dperm.mechanisms.scaled import coordinates
 from dperm.mechanisms.scaled.aims import clip_for_probabilities
-from dperm.mechanisms.scaled.centre import NARROW, believed_step, halved, in_two_steps, reach
-from dperm.mechanisms.scaled.gaps import PRESENT_SHARE, centring, filling, present_cells
+from dperm.mechanisms.scaled.centre import NARROW, believed_step, centring, halved, reach
+from dperm.mechanisms.scaled.gaps import PRESENT_SHARE, filling, present_cells
 from dperm.mechanisms.scaled.stages import RELEASES
-from dperm.privacy import gaussian_mu, kappa
+from dperm.privacy import Gaussian, gaussian_mu, kappa
 from dperm.problem import Problem
-from dperm.problem.arrays import Vector
-from dperm.release.plan import Settings, Shape, Target
+from dperm.release.plan import Plan, Settings, Shape, Target, Vector
 from dperm.release.settings import StageSettings
 from dperm.tables.encoding import KINDS
 from dperm.terms.statistics import PLAIN, SquareSum, upper_quantile
@@ -49,25 +48,38 @@ SHARES = {
     "present": PRESENT_SHARE,
     "rough radius": 0.02,
     "radius": 0.02,
+    "square norms": 0.01,
     "squares": 0.10,
     "positives": 0.005,
     "residuals": 0.03,
     "residuals again": 0.03,
     "marginals": 0.05,
     "recalibration": 0.03,
+    "level": 0.0075,  # a sum of half the sensitivity: the level has the noise that the recalibration gives it
 }
 
 
 @dataclass(frozen=True)
 class Public:
-    """What a rule knows beside the releases: the problem, the size, the target, the columns, and μ of every stage."""
+    """What a rule knows beside the releases: the problem, the size, the target, the columns, and μ of every stage; the columns
+    that may have missing cells, and whether private ranges are `wary` (`terms/ranges.py`)."""
 
     problem: Problem
     shape: Shape
     target: Target
     kinds: Sequence[str]
     budget: Mapping[str, float]
-    gaps: Sequence[int] = ()
+    gaps: tuple[int, ...] = ()
+    wary: bool = False
+
+    def count_noise(self, name: str) -> float:
+        """Standard deviation of a count in the histogram that the stage releases."""
+        return math.sqrt(kappa(self.target.relation)) * self.target.rows_per_person / self.budget[name]
+
+
+def budget_of(plan: Plan) -> dict[str, float]:
+    """Stage name → its μ, for the stages with Gaussian events."""
+    return {stage.name: stage.event.mu for stage in plan.stages if isinstance(stage.event, Gaussian)}
 
 
 def described(name: str, mu: float, target: Target) -> dict[str, object]:
@@ -114,12 +126,13 @@ def effective_mu(mu: float, target: Target) -> float:
 
 
 def statistics(
-    problem: Problem, kinds: Sequence[str], *, positives: bool, gaps: Sequence[int] = (), edition: int = 1
+    problem: Problem, kinds: Sequence[str], *, positives: bool, gaps: Sequence[int] = (), edition: int = 1, wide: bool = False
 ) -> list[str]:
     """Names of the releases before the fit itself, in order."""
     centred = problem.data.intercept != 0
-    names = [*centring(problem, gaps), "radius", "squares"]
-    names = names if edition == 1 else in_two_steps(names)
+    names = centring(problem, gaps, edition)
+    if wide:
+        names = [*names[:-1], "square norms", names[-1]]
     flags = has_flags(kinds) and not is_regression(problem)
     if flags and centred:
         names = ["row norms", *names]
@@ -128,11 +141,6 @@ def statistics(
     if "private" in kinds:
         names = ["octaves", "cells", *names]
     return [*names, "label mean"] if is_regression(problem) and centred else names
-
-
-def settled(kinds: Sequence[str]) -> tuple[str, ...]:
-    """Kinds after private bounds are known: those columns are numeric."""
-    return tuple("numeric" if kind == "private" else kind for kind in kinds)
 
 
 def mean_share(shape: Shape, target: Target) -> float:
@@ -148,25 +156,23 @@ def label_share(shape: Shape, target: Target) -> float:
 
 
 def shares(
-    problem: Problem, shape: Shape, target: Target, kinds: Sequence[str], last: str, *, positives: bool = False,
-    gaps: Sequence[int] = (), edition: int = 1,
+    problem: Problem, shape: Shape, target: Target, kinds: Sequence[str], *, positives: bool = False,
+    gaps: Sequence[int] = (), edition: int = 1, wide: bool = False,
 ) -> dict[str, float]:  # fmt: skip
-    """Stage name → μ of its event; the squares add up to μ(ε, δ)², and the last stage has what the others leave."""
-    names = statistics(problem, kinds, positives=positives, gaps=gaps, edition=edition)
-    names += ["residuals", last, "residuals again"] if is_regression(problem) else [last]
-    return budget(names, parts_of(names, shape, target), target, last)
+    """Stage name → μ of its event; the squares add up to μ(ε, δ)², and the descent has what the others leave."""
+    names = statistics(problem, kinds, positives=positives, gaps=gaps, edition=edition, wide=wide)
+    names += ["residuals", "descent", "residuals again"] if is_regression(problem) else ["descent"]
+    return budget(names, parts_of(names, shape, target), target)
 
 
-def budget(names: Sequence[str], parts: Mapping[str, float], target: Target, last: str) -> dict[str, float]:
-    """Stage name → μ from shares of μ², in the order of the names; the last stage has what the others leave."""
-    mu, rest = gaussian_mu(target.epsilon, target.delta), {last: 1.0 - sum(parts.values())}
+def budget(names: Sequence[str], parts: Mapping[str, float], target: Target) -> dict[str, float]:
+    """Stage name → μ from shares of μ², in the order of the names; the descent has what the others leave."""
+    mu, rest = gaussian_mu(target.epsilon, target.delta), {"descent": 1.0 - sum(parts.values())}
     # The square roots round; a factor below one keeps the sum of squares from exceeding μ².
     return {name: mu * math.sqrt({**parts, **rest}[name]) * (1 - 1e-12) for name in names}
 
 
-def parts_of(
-    names: Sequence[str], shape: Shape, target: Target, shares: Mapping[str, float] = SHARES
-) -> dict[str, float]:
+def parts_of(names: Sequence[str], shape: Shape, target: Target, shares: Mapping[str, float] = SHARES) -> dict[str, float]:
     """Shares of μ² of the named statistics."""
     mean = mean_share(shape, target)
     table = {"label mean": label_share(shape, target), **shares, "mean": mean, "rough mean": mean}
@@ -177,16 +183,17 @@ def floors(problem: Problem, kinds: Sequence[str], *, narrow: bool = False) -> V
     """Smallest standard deviation that is believed, per column of encoded rows; `narrow` once the centre is refined."""
     table = dict(REGRESSION_FLOORS if is_regression(problem) else FLOORS)
     table["numeric"] = NARROW if narrow else table["numeric"]
+    table["private"] = table["numeric"]  # once its bounds are known
     table["free"] = 0.04 * problem.data.x_norm / math.sqrt(max(len(kinds), 1))
-    return np.array([table[kind] for kind in settled(kinds)])
+    return np.array([table[kind] for kind in kinds])
 
 
-def mean_radius(problem: Problem, shape: Shape, released: Mapping[str, object]) -> float:
+def mean_radius(public: Public, released: Mapping[str, object]) -> float:
     """Clip of the rows whose mean is taken: the declared norm, or a private 90 % quantile of the norms below it."""
-    limit = problem.data.x_norm
+    limit = public.problem.data.x_norm
     if "row norms" not in released:
         return limit
-    return min(limit, upper_quantile(np.asarray(released["row norms"]), limit, shape.n, 0.9))
+    return min(limit, upper_quantile(np.asarray(released["row norms"]), limit, public.shape.n, 0.9))
 
 
 def centre(public: Public, released: Mapping[str, Any]) -> Vector:
@@ -202,7 +209,7 @@ def centre(public: Public, released: Mapping[str, Any]) -> Vector:
     mean = np.where(cells > 0, np.asarray(released[own], dtype=np.float64) / np.maximum(cells, 1.0), 0.0)
     if rough and own == "mean":
         first = {name: value for name, value in released.items() if name != "mean"}
-        step = believed_step(mean_radius(problem, shape, released), reach(problem, shape, released), public.budget)
+        step = believed_step(mean_radius(public, released), reach(problem, shape, released), public.budget)
         mean = centre(public, first) + step * mean
     if "present" in released:  # a mean over few cells is noisy: it stays where a row can be
         mean = np.where(cells < shape.n, np.clip(mean, -problem.data.x_norm, problem.data.x_norm), mean)
@@ -213,14 +220,27 @@ def centre(public: Public, released: Mapping[str, Any]) -> Vector:
     return mean
 
 
-def centred_radius(problem: Problem, shape: Shape, released: Mapping[str, ArrayLike]) -> float:
+def centred_radius(public: Public, released: Mapping[str, ArrayLike]) -> float:
     """Private 75 % quantile of ‖x - m‖."""
-    return upper_quantile(np.asarray(released["radius"]), 2 * problem.data.x_norm, shape.n, 0.75)
+    return upper_quantile(np.asarray(released["radius"]), 2 * public.problem.data.x_norm, public.shape.n, 0.75)
+
+
+def largest_squares(public: Public, released: Mapping[str, ArrayLike]) -> float | None:
+    """Private 75 % quantile of the norm of a row's squares, below the square of its radius; None where it was not asked for.
+
+    Squares that are spread evenly over d columns have the norm ‖x - m‖²/√d: in a table of many columns that is what keeps noise
+    from hiding the columns that vary little.
+    """
+    if "square norms" not in released:
+        return None
+    counts, radius = np.asarray(released["square norms"]), centred_radius(public, released)
+    return upper_quantile(counts, radius**2, public.shape.n, 0.75)
 
 
 @dataclass(frozen=True, eq=False)
 class Scaled(StageSettings):
-    """Where rows are centred and how they are scaled; `mean_reach` after a mean in two steps, `fill` where cells are missing."""
+    """Where rows are centred and how they are scaled; `mean_reach` after a mean in two steps, `fill` where cells are missing,
+    `largest_squares` where squares were cut by their own norm."""
 
     shift: Vector
     scale: Vector
@@ -228,14 +248,15 @@ class Scaled(StageSettings):
     centred_radius: float
     mean_reach: float | None = None
     fill: Vector | None = None
-    LEFT_OUT: ClassVar[tuple[str, ...]] = ("mean_reach", "fill")
+    largest_squares: float | None = None
+    LEFT_OUT: ClassVar[tuple[str, ...]] = ("mean_reach", "fill", "largest_squares")
 
 
 def centred_and_scaled(public: Public, released: Mapping[str, Any]) -> Scaled:
     """shift m, scale 1/standard deviation, S² = E‖z‖² and the radii, from the released statistics; what missing cells become."""
     problem, shape, target, shift = public.problem, public.shape, public.target, centre(public, released)
-    radius = centred_radius(problem, shape, released)
-    noise = SquareSum(PLAIN, radius).sensitivity(target.relation) * target.rows_per_person / public.budget["squares"]
+    radius, most = centred_radius(public, released), largest_squares(public, released)
+    noise = SquareSum(PLAIN, radius, most).sensitivity(target.relation) * target.rows_per_person / public.budget["squares"]
     squares = np.asarray(released["squares"], dtype=np.float64)
     floor = floors(problem, public.kinds, narrow="rough mean" in released)
     believed = np.maximum(np.maximum(squares, noise), shape.n * floor * floor)
@@ -247,49 +268,58 @@ def centred_and_scaled(public: Public, released: Mapping[str, Any]) -> Scaled:
         centred_radius=radius,
         mean_reach=reach(problem, shape, released) if "rough mean" in released else None,
         fill=filling(shape, public.gaps, shift) if "present" in released else None,
+        largest_squares=most,
     )
 
 
-def positive_rate(shape: Shape, target: Target, budget: Mapping[str, float], released: Mapping[str, object]) -> float | None:
+def positive_rate(public: Public, released: Mapping[str, object]) -> float | None:
     """Noisy share of positives, kept away from 0 and 1 by its own noise."""
     if "positives" not in released:
         return None
-    away = target.rows_per_person / (budget["positives"] * shape.n) + 2.0 / shape.n
-    rate = float(np.asarray(released["positives"]).reshape(-1)[0]) / shape.n
+    n = public.shape.n
+    away = public.target.rows_per_person / (public.budget["positives"] * n) + 2.0 / n
+    rate = float(np.asarray(released["positives"]).reshape(-1)[0]) / n
     return 0.5 if away >= 0.5 else min(max(rate, away), 1.0 - away)
 
 
-def trust_in_label_mean(problem: Problem, shape: Shape, target: Target, budget: Mapping[str, float]) -> float:
+def trust_in_label_mean(public: Public) -> float:
     """v/(v + noise²): the part of a noisy label mean's distance from the middle of the bounds that is believed."""
-    if "label mean" not in budget:
+    if "label mean" not in public.budget:
         return 1.0
-    y = problem.data.y
-    noise = y.radius / (effective_mu(budget["label mean"], target) * shape.n)
+    y = public.problem.data.y
+    noise = y.radius / (effective_mu(public.budget["label mean"], public.target) * public.shape.n)
     prior = LABEL_PRIOR * (y.width / 2) ** 2
     return prior / (prior + noise**2)
 
 
-def residual_scale(problem: Problem, shape: Shape, target: Target, mu: float, counts: Sequence[float]) -> float:
-    """Private 75 % quantile of the residuals; a fixed part of the labels' range where half of the bins hold more noise than rows.
+def residual_scale(public: Public, released: Mapping[str, Any], name: str) -> float:
+    """Private 75 % quantile of the residuals in the histogram of that name; a fixed part of the labels' range where half of the
+    bins hold more noise than rows.
 
     Otherwise noise in the first bins would pass for residuals as wide as the range, and the clip and its noise would be as wide.
     """
-    top = problem.data.y.width
-    noise = math.sqrt(kappa(target.relation)) * target.rows_per_person / mu
-    if math.sqrt(12.0) * noise > 0.25 * shape.n:
+    top, n = public.problem.data.y.width, public.shape.n
+    if math.sqrt(12.0) * public.count_noise(name) > 0.25 * n:
         return top / BLIND
-    return upper_quantile(np.asarray(counts), top, shape.n, 0.75)
+    return upper_quantile(np.asarray(released[name]), top, n, 0.75)
 
 
 def logit(rate: float) -> float:
     return math.log(rate / (1.0 - rate))
 
 
-def noise_ratio(problem: Problem, shape: Shape, target: Target, kinds: Sequence[str], mu: float, size: float) -> float:
+def noise_ratio(public: Public, mu: float, size: float) -> float:
     """ν: the noise of a mean gradient in units of its size."""
-    margins = problem.loss.margins
-    spread = size * math.sqrt(margins) if is_regression(problem) or has_flags(kinds) else math.sqrt(shape.d * margins)
-    return size * spread / (effective_mu(mu, target) * shape.n)
+    margins, short = public.problem.loss.margins, is_regression(public.problem) or has_flags(public.kinds)
+    spread = size * math.sqrt(margins) if short else math.sqrt(public.shape.d * margins)
+    return size * spread / (effective_mu(mu, public.target) * public.shape.n)
+
+
+def paced(tau: float, longest: float, least: int, most: int) -> tuple[int, float]:
+    """(steps, step size) of heavy ball that takes the flow time τ, as far as `most` steps of the `longest` stable size reach."""
+    gain = 1 - MOMENTUM
+    steps = int(min(max(math.ceil(gain * tau / longest), least), most))
+    return steps, min(gain * tau / steps, longest)
 
 
 @dataclass(frozen=True)
@@ -303,24 +333,10 @@ class Wishes:
     aim: str = "accuracy"
 
 
-@dataclass(frozen=True, eq=False)
-class Flow(StageSettings):
-    """A descent along scaled columns: its noise, clip, flow time and steps, and when residuals are looked at again."""
-
-    noise_ratio: float
-    positive_rate: float | None
-    clip_factor: float
-    flow_time: float
-    steps: int
-    step_size: float
-    step_mu: float
-    second_clip_at: int | None
-
-
 def descent_settings(
     public: Public, released: Mapping[str, object], scaled: Settings, wishes: Wishes, most_steps: int = 500
-) -> Flow:
-    """Clip, flow time, steps, step size and start of the descent.
+) -> Settings:
+    """Clip, flow time, steps, step size and start of the descent, and when residuals are looked at again.
 
     τ = κ/(cν): after flow time τ = step·T/(1 - momentum) the noise in a flat direction has norm κ, for every n, d and ε.
 
@@ -329,11 +345,11 @@ def descent_settings(
     needs the sign alone and takes κ = 0.5/ν in 2√(K/2) … max(4, 2√(K/2)), where K classes share the noise; with two classes in
     2 … 3, and above 2 only while the flow is short and no boolean or sparse column is declared.
     """
-    problem, shape, kinds, budget = public.problem, public.shape, public.kinds, public.budget
+    problem, shape, kinds = public.problem, public.shape, public.kinds
     regression = is_regression(problem)
     heaviest = 1.0 if wishes.max_weight is None else wishes.max_weight
-    nu = noise_ratio(problem, shape, public.target, kinds, budget["descent"] / heaviest, scaled["size"])
-    rate = positive_rate(shape, public.target, budget, released)
+    nu = noise_ratio(public, public.budget["descent"] / heaviest, scaled["size"])
+    rate = positive_rate(public, released)
     if regression:
         clip = min(max(math.sqrt(0.05 / nu), 0.4), 5.0)
         columns = max(shape.d / scaled["size"] ** 2, 1.0)
@@ -352,18 +368,17 @@ def descent_settings(
     stiffness += problem.regularizer.smoothness * coordinates.map_norm(scaled, problem.data.intercept) ** 2 / shape.n
     longest = 0.855 * 2 * (1 + MOMENTUM) / stiffness
     tau = min(reach / (clip * nu), 1000.0)
-    gain = 1 - MOMENTUM
-    steps = int(min(max(math.ceil(gain * tau / longest), 100), most_steps))
-    return Flow(
-        noise_ratio=nu,
-        positive_rate=rate,
-        clip_factor=clip,
-        flow_time=tau,
-        steps=steps,
-        step_size=min(gain * tau / steps, longest),
-        step_mu=budget["descent"] / math.sqrt(steps),
-        second_clip_at=steps // 3 if regression else None,
-    )
+    steps, step_size = paced(tau, longest, 100, most_steps)
+    return {
+        "noise_ratio": nu,
+        "positive_rate": rate,
+        "clip_factor": clip,
+        "flow_time": tau,
+        "steps": steps,
+        "step_size": step_size,
+        "step_mu": public.budget["descent"] / math.sqrt(steps),
+        "second_clip_at": steps // 3 if regression else None,
+    }
 
 
 def _of_classifier(margins: int, nu: float, rate: float | None, flags: bool) -> tuple[float, float]:

@@ -23,8 +23,7 @@ from __future__ import annotations
 import numpy as np
 
 from dperm.mechanisms.scaled.settings import MOMENTUM
-from dperm.problem.arrays import Vector
-from dperm.release.plan import Settings
+from dperm.release.plan import Settings, Vector
 
 MOST_MOMENTUM = 0.99  # a memory of a hundred steps
 DRIFT = 1.8  # drift² between the last two quarters, in units of that between both means, where time is three time constants

@@ -12,9 +12,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dperm.mechanisms.scaled.settings import Public
 from dperm.problem import Problem
-from dperm.problem.arrays import Vector
-from dperm.release.plan import Shape, Target
+from dperm.release.plan import Shape, Vector
 from dperm.terms.inference import CurvatureMatrix, ScaleNumbers, Score, ScoreMatrix, ScoreSum
 from dperm.terms.person_scores import PersonScores
 from dperm.terms.softmax import SoftmaxCurvature, SoftmaxNumbers, SoftmaxScore, SoftmaxScores, SoftmaxSum, class_basis
@@ -64,13 +64,13 @@ def basis_of(problem: Problem) -> Vector:
     return class_basis(problem.loss.margins) if several(problem) else np.eye(1)
 
 
-def class_shares(shape: Shape, target: Target, budget: Mapping[str, float], released: Mapping[str, ArrayLike]) -> Vector | None:
+def class_shares(public: Public, released: Mapping[str, ArrayLike]) -> Vector | None:
     """Noisy shares of the classes, none below its own noise, adding up to 1."""
     if CLASS_COUNTS not in released:
         return None
-    counts = np.asarray(released[CLASS_COUNTS], dtype=np.float64)
-    least = target.rows_per_person / (budget[CLASS_COUNTS] * shape.n) + 2.0 / shape.n
-    shares = np.maximum(counts / shape.n, least)
+    counts, n = np.asarray(released[CLASS_COUNTS], dtype=np.float64), public.shape.n
+    least = public.target.rows_per_person / (public.budget[CLASS_COUNTS] * n) + 2.0 / n
+    shares = np.maximum(counts / n, least)
     return np.asarray(shares / np.sum(shares))
 
 

@@ -13,7 +13,7 @@ mean curvature of the loss over rows that are not clipped.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,11 +24,9 @@ from dperm.mechanisms.registry import mechanism_of_plan
 from dperm.mechanisms.scaled import settings as rule
 from dperm.mechanisms.scaled.additive import Additive
 from dperm.mechanisms.scaled.descent_noise import margin_curvature, share_below
-from dperm.mechanisms.scaled.gradient import budget_of
-from dperm.mechanisms.scaled.smoothness import shape_values, tables_of
+from dperm.mechanisms.scaled.smoothness import MIDDLES, shape_values, tables_of
 from dperm.problem import Problem
-from dperm.problem.arrays import Vector
-from dperm.release.plan import Plan
+from dperm.release.plan import Plan, Vector
 from dperm.terms.additive import CELLS, PLACES
 from dperm.terms.affine import Features
 from dperm.terms.moments import smat
@@ -72,23 +70,20 @@ class Blocks:
 def blocks_of(plan: Plan, decided: Record, released: Record) -> Blocks:
     """The curvature of the coordinates (linear columns, curves one after the other)."""
     mechanism, n, d = mechanism_of_plan(plan, Additive), plan.shape.n, plan.shape.d
+    if "marginals" not in released:  # a line by public numbers: how columns go together was not released either
+        return _unknown(plan, decided, list(mechanism.curved))
     columns, scale = mechanism.columns(plan, released), np.asarray(decided["scale"])
     kernel = (decided["kernel_scale"], decided["kernel_power"]) if "kernel_scale" in decided else None
     tables = np.zeros((len(columns), PLACES, 0)) if kernel is None else tables_of(columns, kernel)
-    if "marginals" not in released:  # a line by public numbers: how columns go together was not released either
-        return _unknown(plan, decided, list(mechanism.curved))
     counts = np.asarray(released["marginals"], dtype=np.float64).reshape(-1, PLACES)
     counts = counts / np.maximum(counts.sum(axis=1), n / 2)[:, None]  # their sum is known: a large part of the noise goes
     moments = np.asarray(released["squares"], dtype=np.float64) / n
     whole = (smat(moments, d) if len(moments) > d else np.diag(moments)) * np.outer(scale, scale)
-    middles, m = (np.arange(CELLS) + 0.5) / CELLS - 0.5, tables.shape[2]
-    features = []
-    for place, j in enumerate(mechanism.curved):
-        straight = np.append((middles - decided["shift"][j]) * scale[j], 0.0)  # a missing cell is at the centre
-        features.append(np.column_stack([straight, tables[place]]))
+    features = [np.column_stack([line, table]) for line, table in zip(_lines(decided, mechanism.curved), tables)]
+    m = tables.shape[2]
     places = [[j, *range(d + m * place, d + m * (place + 1))] for place, j in enumerate(mechanism.curved)]
     squares = SquareSum(Features(), float(decided["centred_radius"])).sensitivity(plan.target.relation)
-    noise = squares * plan.target.rows_per_person / budget_of(plan)["squares"]
+    noise = squares * plan.target.rows_per_person / rule.budget_of(plan)["squares"]
     return Blocks(
         curvature=_curvature(whole, places, features, counts),
         line=list(range(d)),
@@ -100,10 +95,14 @@ def blocks_of(plan: Plan, decided: Record, released: Record) -> Blocks:
     )
 
 
+def _lines(decided: Record, curved: Sequence[int]) -> list[Vector]:
+    """The scaled number of every place of these columns; a missing cell is at the centre."""
+    return [np.append((MIDDLES - decided["shift"][j]) * decided["scale"][j], 0.0) for j in curved]
+
+
 def _unknown(plan: Plan, decided: Record, curved: list[int]) -> Blocks:
     """Nothing is known of the curvature: every direction counts as free, and bands are as wide as noise can make them."""
-    d, middles = plan.shape.d, (np.arange(CELLS) + 0.5) / CELLS - 0.5
-    features = [np.append((middles - decided["shift"][j]) * decided["scale"][j], 0.0)[:, None] for j in curved]
+    d, features = plan.shape.d, [line[:, None] for line in _lines(decided, curved)]
     seen = [table - np.mean(table[:CELLS], axis=0) for table in features]
     return Blocks(np.zeros((d, d)), list(range(d)), [[j] for j in curved], seen, features, 0.0, np.zeros(d))
 

@@ -24,8 +24,7 @@ from dperm.mechanisms.scaled.shape_curvature import Blocks, blocks_of, mean_curv
 from dperm.mechanisms.scaled.smoothness import FUNCTIONS
 from dperm.privacy import kappa
 from dperm.problem import Problem
-from dperm.problem.arrays import Vector
-from dperm.release.plan import Plan
+from dperm.release.plan import Plan, Vector
 from dperm.rows.base import one_blas_thread
 from dperm.terms.additive import CELLS
 
@@ -59,10 +58,10 @@ def shape_noise(problem: Problem, plan: Plan, decided: Record, released: Record,
     blocks = blocks_of(plan, decided, released)
     late = float(released["late"][0]) if "late" in released else 1.0
     covariance = kept_covariance(blocks, steepness, plan, decided, late)
-    found = []
-    for own, seen in zip(blocks.places, seen_curves(problem, mechanism, blocks, plan, decided, released)):
-        found.append(np.sqrt(np.maximum(np.sum((seen @ covariance[np.ix_(own, own)]) * seen, axis=1), 0.0)))
-    return np.asarray(np.array(found) * abs(decided.get("recalibrated_factor", 1.0)) * ALLOWANCE)
+    curves = zip(blocks.places, seen_curves(problem, mechanism, blocks, plan, decided, released))
+    variances = [np.sum((seen @ covariance[np.ix_(own, own)]) * seen, axis=1) for own, seen in curves]
+    found = np.sqrt(np.maximum(np.array(variances), 0.0))
+    return np.asarray(found * abs(decided.get("recalibrated_factor", 1.0)) * ALLOWANCE)
 
 
 def seen_curves(
@@ -113,7 +112,6 @@ def kept_covariance(blocks: Blocks, steepness: float, plan: Plan, decided: Recor
         turned = vectors[line].T @ own
         ends = vectors @ (place[:, None] * turned), vectors @ (velocity[:, None] * turned)
         state = state_noise(np.maximum(values, 0.0), first, step)
-        for a in range(2):
-            for b in range(2):
-                covariance += noise[0] ** 2 * (ends[a] * state[a, b]) @ ends[b].T
+        for a, b in np.ndindex(2, 2):
+            covariance += noise[0] ** 2 * (ends[a] * state[a, b]) @ ends[b].T
     return np.asarray(covariance)

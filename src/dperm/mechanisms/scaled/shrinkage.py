@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.linalg import null_space
 
-from dperm.mechanisms.scaled.one_step import OneStep
+from dperm.mechanisms.scaled.one_step import OneStep, last_below
 from dperm.problem.arrays import Vector
 
 ROUNDING = 1e-12  # of the largest coefficient: a smaller one is 0
@@ -30,16 +30,7 @@ def prior_variance(squares: Vector, noise: Vector) -> float:
     wanted = len(squares) - 2
     if np.all(noise > 0) and float(np.sum(squares / noise)) <= wanted:
         return 0.0
-    left, right = 0.0, float(np.sum(squares)) / wanted
-    for _ in range(200):  # bisection to the last bit, so that another machine finds the same number
-        middle = (left + right) / 2
-        if not left < middle < right:
-            break
-        if float(np.sum(squares / (middle + noise))) > wanted:
-            left = middle
-        else:
-            right = middle
-    return right
+    return last_below(0.0, float(np.sum(squares)) / wanted, lambda tau: float(np.sum(squares / (tau + noise))) > wanted)
 
 
 def drawn_in(step: OneStep, kept: Vector) -> Vector:

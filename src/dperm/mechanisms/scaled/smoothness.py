@@ -22,10 +22,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from dperm.problem.arrays import Vector
-from dperm.release.plan import Settings, Shape
+from dperm.release.plan import Settings, Shape, Vector
 from dperm.terms.additive import CELLS, PLACES
 
+MIDDLES = (np.arange(CELLS) + 0.5) / CELLS - 0.5  # encoded numbers in the middle of every cell
 FUNCTIONS = 32  # eigenfunctions that are kept; more only cost time
 EQUAL_WIDTH = 0.1  # part of a cell's position that is its place between the bounds rather than its quantile
 UNIFORM = 0.01  # part of p̃ that is spread over all cells: eigenfunctions stay bounded where no row was seen
@@ -74,6 +74,10 @@ class Choice:
     @property
     def kernel(self) -> tuple[float, float]:
         return (0.0, 1.0) if self.rung is None else LADDER[self.rung]
+
+    def tables(self, columns: Sequence[Column]) -> Vector:
+        """√λ_k·e_k at every place of every column; none of the line."""
+        return np.zeros((0, PLACES, 0)) if self.rung is None else tables_of(columns, self.kernel)
 
 
 def denoised(counts: Vector, noise: float) -> Vector:
@@ -143,8 +147,7 @@ def shape_values(w: Vector, d: int, columns: Sequence[int], centre: Vector, shar
     """
     places = list(columns)
     values = np.asarray(w[d + 1 :], dtype=np.float64).reshape(len(places), PLACES).copy()
-    middles = (np.arange(CELLS) + 0.5) / CELLS - 0.5
-    values[:, :CELLS] += np.outer(w[places], middles)
+    values[:, :CELLS] += np.outer(w[places], MIDDLES)
     values[:, CELLS] += w[places] * centre[places]
     means = np.sum(values * shares.reshape(len(places), PLACES), axis=1)
     return values - means[:, None], means

@@ -11,6 +11,7 @@ RELEASES = {
     "mean": "sum of the rows",
     "present": "number of present cells of each column that may have missing ones",
     "radius": "histogram of the centred rows' norms",
+    "square norms": "histogram of the norms of the centred rows' squares",
     "squares": "sum of squares of each centred column",
     "moments": "second moments of the centred rows",
     "size": "sum of squared norms of the whitened rows",
@@ -21,4 +22,5 @@ RELEASES = {
     "descent": "sums of clipped gradients, as many as the released scale asks for",
     "marginals": "histogram of each numeric column over 256 cells of its range, and one of missing cells",
     "recalibration": "four sums that correct the level and the slope of the predictions",
+    "level": "sum of the residuals, cut at three of their scales, that corrects the level of the predictions",
 }

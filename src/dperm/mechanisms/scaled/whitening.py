@@ -19,8 +19,7 @@ import numpy as np
 
 from dperm.mechanisms.scaled import coordinates
 from dperm.mechanisms.scaled import settings as rule
-from dperm.problem.arrays import Vector
-from dperm.release.plan import Settings
+from dperm.release.plan import Settings, Vector
 from dperm.terms.moments import smat
 
 CUT, LEAST = 0.25, 0.01  # floors of an eigenvalue of C: in units of the noise edge, and at least
@@ -33,9 +32,7 @@ class Whitened(rule.Scaled):
     turn: Vector | None = None
 
 
-def whitened(
-    scaled: rule.Scaled, moments: Vector, noise: float, n: int, groups: Sequence[int], intercept: float
-) -> Whitened:
+def whitened(scaled: rule.Scaled, moments: Vector, noise: float, n: int, groups: Sequence[int], intercept: float) -> Whitened:
     """`scaled` with `turn` (T) and the size S of the rows in these coordinates.
 
     moments   svec of the released second moments of the centred rows
@@ -59,14 +56,12 @@ def whitened(
     size = max(1.0, float(np.sum(np.maximum(inside, 0.0) / values)))
     size = math.sqrt((1.0 if intercept else 0.0) + size)
     symmetric = (turn + turn.T) / 2.0
-    return Whitened(scaled.shift, scaled.scale, size, scaled.centred_radius, scaled.mean_reach, scaled.fill, symmetric)
+    return Whitened(scaled.shift, scaled.scale, size, scaled.centred_radius, scaled.mean_reach, scaled.fill, turn=symmetric)
 
 
 def _level_sums(scale: Vector, groups: Sequence[int]) -> Vector:
     """Orthonormal directions of scaled rows along which the levels of a one-hot group add up to a constant."""
-    found = [
-        np.where([other == group for other in groups], 1.0 / scale, 0.0) for group in sorted({g for g in groups if g >= 0})
-    ]
+    found = [np.where([other == group for other in groups], 1.0 / scale, 0.0) for group in sorted({g for g in groups if g >= 0})]
     return np.linalg.qr(np.array(found).T)[0] if found else np.zeros((len(scale), 0))
 
 
