@@ -441,3 +441,45 @@ def test_an_edit_replaces_one_shape() -> None:
         model.edited(first, lambda grid, value: value[:5])
     with pytest.raises(ValueError, match="with a shape"):
         model.edited("nothing", lambda grid, value: value)
+
+
+def test_another_fit_forgets_the_edits_of_the_last_one() -> None:
+    rng = np.random.default_rng(6)
+    X = rng.uniform(-1, 1, (4000, 2))
+    options = {"epsilon": 3, "bounds": (-1, 1), "y_bounds": (-2, 2), "random_state": 0}
+    first = dperm.GAMRegressor(**options).fit(X, X[:, 0])
+    changed = first.edited("x0", lambda grid, value: 0.0 * value).fit(X, X[:, 1])
+    fresh = dperm.GAMRegressor(**options).fit(X, X[:, 1])
+    assert changed.edits_ == () and np.array_equal(changed.predict(X), fresh.predict(X))
+
+
+def test_scores_of_an_edited_model_are_not_those_of_the_released_one(tmp_path: Any) -> None:
+    """The certificate speaks of what was released, an evaluation of what predicts: neither passes for the other."""
+    rng = np.random.default_rng(6)
+    X = rng.uniform(-1, 1, (2000, 2))
+    released = dperm.GAMRegressor(epsilon=3, bounds=(-1, 1), y_bounds=(-2, 2), random_state=0).fit(X, X[:, 0])
+    edited = released.edited("x0", lambda grid, value: 0.0 * value)
+    folders = {"released": released.save(tmp_path / "released"), "edited": edited.save(tmp_path / "edited")}
+    for name, model in (("released", released), ("edited", edited)):
+        scores = dperm.evaluate(model, X, X[:, 0], epsilon=1.0, random_state=0)
+        (tmp_path / f"{name}.json").write_text(scores.to_json())
+
+    def run(*words: object) -> bool:
+        return CliRunner().invoke(app, [str(word) for word in words]).exit_code == 0
+
+    for scored in folders:
+        for name, folder in folders.items():
+            file, page = tmp_path / f"{scored}.json", tmp_path / "page.md"
+            assert run("verify", file, "--allow-seeded", "--model", folder) == (scored == name)
+            assert run("card", folder, "--evaluation", file, "--out", page) == (scored == name)
+            assert run("report", folder, "--evaluation", file, "--out", page) == (scored == name)
+            assert run("verify", folder, "--allow-seeded")
+
+
+def test_a_model_of_many_coefficients_is_compared_with_its_certificate(tmp_path: Any) -> None:
+    rng = np.random.default_rng(6)
+    X, y = rng.normal(size=(400, 200)), rng.integers(0, 160, 400)
+    model = dperm.EmbeddingClassifier(epsilon=3, classes=list(range(160)), steps=2, random_state=0).fit(X, y)
+    folder = model.save(tmp_path / "model")
+    told = CliRunner().invoke(app, ["verify", str(folder), "--allow-seeded"])
+    assert model.w_.size > 30_000 and told.exit_code == 0, told.output

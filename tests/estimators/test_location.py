@@ -157,6 +157,8 @@ def test_missing_needs_are_named():
         MedianEstimator().fit(np.zeros(5))
     with pytest.raises(ValueError, match="found both"):
         MeanEstimator(bounds=(0, 1), x_norm=2.0).fit(np.zeros(5))
+    with pytest.raises(ValueError, match="found both"):
+        MeanEstimator(bounds=(0, 1), x_norm=2.0).plan(5)
     with pytest.raises(ValueError, match="low < high"):
         MedianEstimator(bounds=(1, 0)).fit(np.zeros(5))
     with pytest.raises(UnmetNeeds, match="count='released'"):

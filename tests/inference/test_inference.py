@@ -9,6 +9,7 @@ import sys
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -780,3 +781,26 @@ def test_rows_on_disk_and_single_precision_give_the_same_errors(tmp_path):
     single = dperm.LogisticRegression(bounds=(10, 30), classes=["0", "1"], **options).fit(X.astype(np.float32), y)
     assert single.confidence_interval() == pytest.approx(held, rel=1e-3)
     assert single.certificate_.verify(allow_seeded=True).ok
+
+
+@pytest.mark.parametrize("kind", ["linear", "logistic", "several", "poisson"])
+def test_a_row_without_a_level_has_no_narrow_interval(kind: str) -> None:
+    """Levels and intercept are known up to a shift: for a missing or unknown level the interval held in 0 to 20 % of the fits."""
+    rng = np.random.default_rng(0)
+    columns = {"z": {"type": "numeric", "low": -1, "high": 1}, "job": {"type": "categorical", "levels": ["a", "b", "c"]}}
+    frame = pd.DataFrame({"z": rng.uniform(-1, 1, 3000), "job": rng.choice(["a", "b", "c"], 3000)})
+    score = frame["z"] + (frame["job"] == "a") + 0.3 * rng.normal(size=3000)
+    made = {
+        "linear": (dperm.LinearRegression, score, {"type": "numeric", "low": -5, "high": 5}, (-5, 5)),
+        "logistic": (dperm.LogisticRegression, (score > 0).astype(int), {"type": "classes", "classes": [0, 1]}, (0, 1)),
+        "several": (dperm.LogisticRegression, np.digitize(score, [0, 1]), {"type": "classes", "classes": [0, 1, 2]}, (0, 1)),
+        "poisson": (dperm.PoissonRegressor, rng.poisson(np.exp(score / 2)), {"type": "count", "low": 0, "high": 9}, (0, 9)),
+    }
+    model, y, target, whole = made[kind]
+    schema = {"columns": columns, "target": {"column": "y", **target}}
+    fitted = model(epsilon=5.0, intervals=True, schema=schema, random_state=0).fit(frame.assign(y=np.asarray(y)))
+    new = pd.DataFrame({"z": [0.0, 0.0, 0.0], "job": ["a", None, "zebra"]})
+    ask = fitted.predict_proba if "classes" in target else fitted.predict
+    ends = np.asarray(ask(new, interval=0.95)[1])
+    assert np.all(np.isfinite(ends)) and np.median(ends[0, ..., 1] - ends[0, ..., 0]) < 0.5 * (whole[1] - whole[0])
+    assert ends[1:, ..., 0] == pytest.approx(whole[0], abs=1e-3) and ends[1:, ..., 1] == pytest.approx(whole[1])

@@ -105,11 +105,8 @@ def sample_sizes(problem: Problem, shape: Shape, target: Target, goal: float, *,
         def at(n: float) -> float:
             return risk(name, problem, n, shape, target, radius)
 
-        found = _crossing(at, goal, shape.n)
-        if found is None:
-            size = _value(lambda: theory.sample_size(at, goal))
-            return None if size is None else int(size)
-        return int(found)
+        found = _crossing(at, goal, shape.n) or _value(lambda: theory.sample_size(at, goal))
+        return None if found is None else int(found)
 
     return {name: size(name) for name in RISK_NAMES}
 

@@ -10,7 +10,7 @@
 | pure privacy (δ = 0)                                  | objective, output, exponential                      |
 
 Whitened descent pays for embeddings of any size, and for tables of 192 to 2,048 columns that are numbers or flags, none declared
-sparse, without weights, where the noise ratio of one class, ν₁ = ν₀/√K (two classes: K = 1), is at least 0.13.
+sparse, without weights, where the noise ratio of one class, ν₁ = ν₀/√K (two classes: K = 1), is at least 0.6.
 
 Under add-remove the two objective methods need a declared bound on the number of rows (`most_rows=`): the table passes them over.
 
@@ -41,7 +41,8 @@ from dperm.words.spelling import closest
 QUIET = 0.017
 # Columns, and noise ratio of one class, from which whitened descent pays: measured on 13 tables of 123 to 1,024 columns with two,
 # seven and ten classes (`docs/theorems/scaled-heads.md`).
-WIDE, NOISY = 192, 0.13
+WIDE, NOISY = 192, 0.6
+NUMBERS = ("numeric", "free")  # columns of a wide table whose squares are cut by their own norm
 MOST_ROWS_OF_A_PERSON = 10  # of one person: beyond, the bound on so many Hessians wastes noise
 
 
@@ -157,6 +158,8 @@ def build(name: str, *, asked_for: str, kinds: Sequence[str], problem: Problem) 
     fields = {field.name for field in dataclasses.fields(MECHANISMS[name])}
     if "kinds" in fields:
         options["kinds"] = tuple(kinds)
+    if "wide" in fields and sum(kind in NUMBERS for kind in kinds) >= WIDE and not set(kinds) & {"sparse", "private"}:
+        options["wide"] = True
     if name == "scaled-gradient" and asked_for == "probabilities" and problem.loss.name == "logistic":
         options |= {"aim": "probabilities", "start": "rate"}
     if name == "scaled-poisson":

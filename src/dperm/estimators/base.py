@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import ClassVar, Self, TypeVar
 
 import numpy as np
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from dperm.estimators.alone import one_at_a_time
-from dperm.estimators.declaration import (
-    NO_ROWS,
-    Declaration,
-    before_rows,
-    declaration,
-    declared_encoding,
-    declared_unit,
-    encoding_before_rows,
-)
+from dperm.estimators.declaration import NO_ROWS, Declaration, declaration, declared_encoding, declared_unit, encoding_before_rows
 from dperm.estimators.declared import check_declared, check_shape
 from dperm.estimators.engines import declared_rows, engine_rows, in_memory, parts_of
 from dperm.estimators.inferred import Inferred
@@ -30,9 +22,7 @@ from dperm.estimators.showing import Shown
 from dperm.mechanisms.scaled.inference import ScaledInference
 from dperm.problem import Ball, DataBounds, Interval, Loss, NoRegularizer, Problem, Regularizer, Ridge, WholeSpace
 from dperm.problem.arrays import Matrix, dense, is_sparse
-from dperm.release.driver import Progress
-from dperm.release.ledger.book import LedgerPlace
-from dperm.release.plan import MECHANISMS, Mechanism, Plan
+from dperm.release.plan import MECHANISMS, Mechanism
 from dperm.rows.base import Rows
 from dperm.rows.labelled import LabelRule, RowRule
 from dperm.rows.memory import MemoryRows
@@ -47,16 +37,15 @@ from dperm.words.notices import repeated_fits, speak
 from dperm.words.progress import step_printer
 
 INTERCEPT = 1.0
+Margin = TypeVar("Margin", float, np.ndarray)
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class PrivateEstimator(Shown, Inferred):
     """Parameters common to all estimators, and the fit.
 
     Parameters
     ----------
-    epsilon : float, default 1.0
-        Privacy budget ε of the whole fit.
     bounds : pair, sequence of pairs, dict, "private" or None, default None
         Public bounds of the columns: (low, high) for all of them, a pair for each, or a dict by name. "private" pays for
         them out of the budget. Bounds or `x_norm` must be declared.
@@ -92,11 +81,7 @@ class PrivateEstimator(Shown, Inferred):
     asked_for: ClassVar[str] = "coefficients"
     per_column: ClassVar[bool] = True  # whether w_ has one coefficient per encoded column
     reads_schema: ClassVar[bool] = True  # whether it can be fitted on a table that a schema describes
-    # A dataclass writes the constructor that scikit-learn reads its parameters from: subclasses add only their own.
 
-    epsilon: float = 1.0
-    delta: float | None = None
-    _: KW_ONLY
     bounds: object = None
     x_norm: float | None = None
     categorical: object = None
@@ -108,14 +93,7 @@ class PrivateEstimator(Shown, Inferred):
     method: Mechanism | str = "auto"
     regularization: Regularizer | float | str = "auto"
     radius: float | None = None
-    relation: str = "replace-one"
-    nominal_n: int | None = None
-    groups: object = None
-    max_rows_per_person: int | None = None
     max_weight: float | None = None
-    noise: str = "secure"
-    random_state: object = None
-    ledger: LedgerPlace = None
     verbose: int = 0
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
@@ -139,11 +117,32 @@ class PrivateEstimator(Shown, Inferred):
         return self._labels
 
     def _store(self, release: Release) -> None:
-        raise NotImplementedError
+        """`w_`, and what a reader sees of it."""
+        self.w_ = release.w.reshape(self._margins())
+        self._in_callers_units()
+
+    def _margins(self) -> tuple[int, ...]:
+        """The shape of `w_`: one row of coefficients per class where there are several."""
+        return (-1,)
+
+    @property
+    def _shown(self) -> np.ndarray:
+        """The coefficients that predictions follow: `w_`, where nothing was edited afterwards."""
+        return np.asarray(self.w_)
 
     def _in_callers_units(self) -> None:
         """`coef_` and `intercept_` from `w_` and the encoding."""
-        raise NotImplementedError
+        slopes, constant = self._encoding.original(self.w_, INTERCEPT if self.fit_intercept else 0.0)
+        self.coef_ = self._step() * slopes
+        self.intercept_: float | np.ndarray = self._level(float(constant))
+
+    def _step(self) -> float:
+        """Size of one step of the margin in what a reader sees."""
+        return 1.0
+
+    def _level(self, constant: Margin) -> Margin:
+        """Margins in what a reader sees."""
+        return constant
 
     def _method(self) -> Mechanism | str:
         """The method as the planner takes it; an estimator with its own mechanism or options builds it here."""
@@ -195,20 +194,13 @@ class PrivateEstimator(Shown, Inferred):
         declared = declaration(self, interval, n, per_person, heaviest, unit)
         if (expected := declared.intervals()) is not None:
             speak([expected.words])
-        release = declared.run(rows, seen, encoding=encoding, progress=self._progress())
+        release = declared.run(rows, seen, encoding=encoding, progress=step_printer("fit") if self.verbose else None)
         for earlier in ("information_", "about_"):  # of an earlier fit
             self.__dict__.pop(earlier, None)
-        self.plan_ = release.plan
-        self.certificate_ = release.certificate
-        self.release_ = release
         self._encoding: Encoding = encoding.resolved(release.certificate.record["decided"])
         self.feature_names_out_ = np.array(encoding.names, dtype=object)
         self._store(release)
         return self
-
-    def plan(self, n: int, d: int | None = None) -> Plan:
-        """The plan that `fit` makes for n rows of the schema's columns, or of d columns; nothing is read or spent."""
-        return before_rows(self, n, d).plan()
 
     def _before_rows(self, n: int, d: int | None) -> Declaration:
         self._encoding = encoding_before_rows(self, d)
@@ -277,13 +269,13 @@ class PrivateEstimator(Shown, Inferred):
             raise ValueError(f"This {name} estimator requires y to be passed, but the target y is None. Pass the labels.")
         X = read_matrix(self, X, sparse=True)
         y = label_column(y, X.shape[0])
-        names = getattr(self, "feature_names_in_", None)
-        if schema is not None:
+        if schema is None:
+            names = getattr(self, "feature_names_in_", None)
+            self._encoding = declared_encoding(self, X.shape[1], None if names is None else list(names), centred=not is_sparse(X))
+        else:
             self._encoding = schema.encoding()
-            if self._encoding.d != X.shape[1]:
-                raise ValueError(f"Expected {self._encoding.d} encoded columns, found {X.shape[1]}. Pass the table itself.")
-            return self._encoding.packed(self._encoding.transform(X)), y, groups
-        self._encoding = declared_encoding(self, X.shape[1], None if names is None else list(names), centred=not is_sparse(X))
+        if self._encoding.d != X.shape[1]:
+            raise ValueError(f"Expected {self._encoding.d} encoded columns, found {X.shape[1]}. Pass the table itself.")
         return self._encoding.packed(self._encoding.transform(X)), y, groups
 
     def get_feature_names_out(self, input_features: object = None) -> np.ndarray:
@@ -309,11 +301,6 @@ class PrivateEstimator(Shown, Inferred):
         if isinstance(self.regularization, int | float):
             return Ridge(float(self.regularization)) if self.regularization else NoRegularizer()
         return self.regularization
-
-    def _progress(self) -> Progress | None:
-        if not self.verbose:
-            return None
-        return step_printer("fit")
 
     def _truth(self, X: object, y: object) -> object:
         """The labels to score against: y, or the target column of the schema where `fit` took it from there too."""
@@ -343,14 +330,14 @@ class PrivateEstimator(Shown, Inferred):
         schema = self._declared_schema()
         if schema is not None and is_table(X):
             schema.check(column_names(X), with_target=False, fitted=True)
-            encoded: Matrix = schema.encoded(X, encoding)
-            return encoded
+            return schema.encoded(X, encoding)
         matrix = read_matrix(self, X, sparse=True, reset=False, named=schema is None)  # encoded columns have other names
-        return encoding.transform(dense(matrix) if encoding.centred else matrix)
+        encoded = encoding.transform(dense(matrix) if encoding.centred else matrix)
+        if is_sparse(encoded) and encoding.x_norm is not None:  # which a fit leaves to the bounds of its problem
+            encoded = DataBounds(encoding.norm, Interval(0.0, 0.0)).enforce(encoded)[0]
+        return encoded
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
-        tags.input_tags.allow_nan = True
-        tags.non_deterministic = self.random_state is None
         return tags

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import expit, softmax
 from sklearn.base import ClassifierMixin
 
 from dperm.estimators.base import PrivateEstimator
 from dperm.estimators.saving import Extra
-from dperm.problem import Interval
+from dperm.problem import Interval, LogisticLoss, Loss, MultinomialLoss
 from dperm.tables.labels import classify, declared_classes
-from dperm.walk.fitting import Release
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -56,10 +56,12 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
             raise ValueError(f"Expected class weights ≥ 0, one of them positive, found {dict(self.class_weight)!r}.")
         return weights
 
-    def _store(self, release: Release) -> None:
+    def _loss(self) -> Loss:
         K = len(self.classes_)
-        self.w_ = release.w if K == 2 else release.w.reshape(K, -1)
-        self._in_callers_units()
+        return LogisticLoss() if K == 2 else MultinomialLoss(classes=K)
+
+    def _margins(self) -> tuple[int, ...]:
+        return (-1,) if len(self.classes_) == 2 else (len(self.classes_), -1)
 
     def _in_callers_units(self) -> None:
         slopes, constant = self._encoding.original(self.w_, 1.0 if self.fit_intercept else 0.0)
@@ -88,3 +90,33 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
         scores = self._scores(X)
         index = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
         return np.asarray(self.classes_[index])
+
+    def _probabilities(self, X: object) -> np.ndarray:
+        """Of the classes, in the order of `classes_`, for scores that are log-odds."""
+        scores = self._scores(X)
+        if scores.ndim > 1:
+            return np.asarray(softmax(scores, axis=1))
+        positive = expit(scores)
+        return np.column_stack([1 - positive, positive])
+
+
+class SoftmaxClassifier(PrivateClassifier):
+    """One score per class, two classes included."""
+
+    def _labels(self, y: object) -> tuple[np.ndarray, np.ndarray | None, Interval]:
+        labels, weight, interval = super()._labels(y)
+        if len(self.classes_) == 2:
+            return ((labels + 1) / 2).astype(np.int64), weight, Interval(0.0, 1.0)
+        return labels, weight, interval
+
+    def _loss(self) -> Loss:
+        return MultinomialLoss(classes=len(self.classes_))
+
+    def decision_function(self, X: object) -> np.ndarray:
+        """Scores before the softmax; for two classes, the difference of the second and the first."""
+        scores = self._scores(X)
+        return np.asarray(scores[:, 1] - scores[:, 0]) if len(self.classes_) == 2 else scores
+
+    def predict_proba(self, X: object) -> np.ndarray:
+        """Probabilities of the classes, in the order of `classes_`."""
+        return self._probabilities(X)

@@ -12,7 +12,7 @@ from sklearn.metrics import d2_tweedie_score
 from sklearn.utils import Tags
 
 from dperm.estimators.alone import one_at_a_time
-from dperm.estimators.base import PrivateEstimator
+from dperm.estimators.base import Margin, PrivateEstimator
 from dperm.estimators.declaration import Declaration
 from dperm.estimators.saving import Extra
 from dperm.problem import Interval
@@ -113,6 +113,12 @@ class CountTarget(RegressorMixin, PrivateEstimator):
             labels = labels * np.asarray(weight) / heaviest
             self._unit = self._y_high * float(heaviest or 1.0)
         return labels, known.astype(np.float64), Interval(0.0, 1.0)
+
+    def _step(self) -> float:
+        return 1.0 if self._counting else super()._step()
+
+    def _level(self, constant: Margin) -> Margin:
+        return constant + float(np.log(self._unit)) if self._counting else super()._level(constant)
 
     def _before_rows(self, n: int, d: int | None) -> Declaration:
         self._check_exposure(self.max_exposure is not None)

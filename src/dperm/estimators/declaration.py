@@ -6,17 +6,19 @@ ledger's check and `model.plan(n, d)` plan by `before_rows`, which calls the sam
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from numbers import Integral
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils import Tags
 
 from dperm.choose.table import choose
 from dperm.estimators.declared import check_declared
 from dperm.inference.outlook import Outlook, outlook
 from dperm.problem import Interval, Problem
+from dperm.release.ledger.book import LedgerPlace
 from dperm.release.plan import Mechanism, Plan, Shape, Target
 from dperm.tables.encoding import Encoding
 from dperm.walk.fitting import Release, check_noise, fit, plan
@@ -24,36 +26,48 @@ from dperm.walk.fitting import Release, check_noise, fit, plan
 if TYPE_CHECKING:
     from dperm.estimators.base import PrivateEstimator
     from dperm.release.driver import Progress
-    from dperm.release.ledger.book import LedgerPlace
     from dperm.rows.base import Rows
 
 
-class Peopled(Protocol):
-    """What an estimator declares about persons."""
+@dataclass(eq=False, repr=False)
+class Budgeted(BaseEstimator):
+    """What every estimator spends, and on whom, whether it fits columns, a location or a rule.
 
-    groups: object
-    max_rows_per_person: int | None
+    Parameters
+    ----------
+    epsilon : float, default 1.0
+        Privacy budget ε of the whole fit.
+    """
 
+    # A dataclass writes the constructor that scikit-learn reads its parameters from: subclasses add only their own.
 
-class Declaring(Peopled, Protocol):
-    """What every estimator with a budget declares, whether it fits columns or a location."""
+    epsilon: float = 1.0
+    delta: float | None = None
+    _: KW_ONLY
+    relation: str = "replace-one"
+    nominal_n: int | None = None
+    groups: object = None
+    max_rows_per_person: int | None = None
+    noise: str = "secure"
+    random_state: object = None
+    ledger: LedgerPlace = None
 
-    epsilon: float
-    delta: float | None
-    relation: str
-    nominal_n: int | None
-    noise: str
-    random_state: object
-    ledger: LedgerPlace
+    def _before_rows(self, n: int, d: int | None) -> Declaration:
+        """What a fit of n rows declares, of the schema's columns or of d."""
+        raise NotImplementedError
 
-    def _before_rows(self, n: int, d: int | None) -> Declaration: ...
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.non_deterministic = self.random_state is None
+        return tags
 
 
 @dataclass(frozen=True)
 class Declaration:
     """An estimator (its encoding built) with what `dperm.fit` takes."""
 
-    estimator: Declaring
+    estimator: Budgeted
     problem: Problem
     shape: Shape
     target: Target
@@ -69,8 +83,11 @@ class Declaration:
     def run(
         self, rows: Rows, seen: object, *, encoding: Encoding | None = None, progress: Progress | None = None
     ) -> Release:
-        """The walk, by the estimator's noise and ledger; `seen` is what a ledger recognises the data set by."""
-        return fit(
+        """The walk, by the estimator's noise and ledger; `seen` is what a ledger recognises the data set by.
+
+        The estimator keeps the release, its plan and its certificate.
+        """
+        release = fit(
             self.problem,
             rows,
             self.target,
@@ -83,6 +100,9 @@ class Declaration:
             ledger=self.estimator.ledger,
             fingerprint=seen,
         )
+        fitted = self.estimator
+        fitted.plan_, fitted.certificate_, fitted.release_ = release.plan, release.certificate, release
+        return release
 
     def intervals(self) -> Outlook | None:
         """What intervals need of the table; None where none are asked for, or nothing can be said."""
@@ -90,7 +110,7 @@ class Declaration:
         return outlook(cast("PrivateEstimator", self.estimator), self.problem, self.plan()) if asked else None
 
 
-def target_of(estimator: Declaring, n: int, per_person: int, unit: str) -> Target:
+def target_of(estimator: Budgeted, n: int, per_person: int, unit: str) -> Target:
     """The estimator's budget for n rows."""
     return Target.declare(
         epsilon=estimator.epsilon,
@@ -102,7 +122,7 @@ def target_of(estimator: Declaring, n: int, per_person: int, unit: str) -> Targe
     )
 
 
-def declared_unit(estimator: Peopled) -> str:
+def declared_unit(estimator: Budgeted) -> str:
     """The unit that a fit will protect, as far as the declarations say: a person where persons are named or limited."""
     return "row" if estimator.groups is None and estimator.max_rows_per_person is None else "person"
 
@@ -112,6 +132,11 @@ def declaration(
 ) -> Declaration:
     """For an estimator whose encoding is built: n rows (or a nominal number), labels in `interval`, weights up to `heaviest`."""
     target, encoding = target_of(estimator, n, per_person, unit), estimator._encoding
+    if estimator.fit_intercept and "intercept" in encoding.names:
+        raise ValueError(
+            "Expected columns with other names than 'intercept', which tables and explanations call the constant, found one. "
+            "Rename the column, or pass fit_intercept=False."
+        )
     estimator._size = (n, per_person)
     problem, shape = estimator._problem(interval), Shape(n, encoding.d)
     mechanism = choose(
@@ -131,7 +156,7 @@ def declaration(
     return found
 
 
-def before_rows(estimator: Declaring, n: int, d: int | None = None) -> Declaration:
+def before_rows(estimator: Budgeted, n: int, d: int | None = None) -> Declaration:
     """The declaration of a fit of n rows, without any row: of the schema's columns, or of d declared ones.
 
     What only `fit` is given counts as given where its bound is declared: sample weights with `max_weight`, exposures with
@@ -139,7 +164,7 @@ def before_rows(estimator: Declaring, n: int, d: int | None = None) -> Declarati
     """
     if not (isinstance(n, Integral) and n >= 1 and (d is None or (isinstance(d, Integral) and 1 <= d <= 10**6))):
         raise ValueError(f"Expected whole numbers n ≥ 1 and 1 ≤ d ≤ 1,000,000, found n={n!r} and d={d!r}.")
-    probe: Declaring = clone(estimator)
+    probe: Budgeted = clone(estimator)
     if probe.relation == "add-remove" and probe.nominal_n is None:
         probe.nominal_n = n
     check_declared(probe)

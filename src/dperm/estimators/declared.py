@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dperm.walk.options import check_nominal
+
 if TYPE_CHECKING:
     from dperm.estimators.base import PrivateEstimator
+    from dperm.estimators.declaration import Budgeted
 
 
 POSITIVE = {
@@ -22,7 +25,7 @@ WHOLE = {"max_rows_per_person": "how many rows of a person may count", "nominal_
 OF_COLUMNS = ("bounds", "x_norm", "categorical", "boolean", "sparse")
 
 
-def check_declared(estimator: object) -> None:
+def check_declared(estimator: Budgeted) -> None:
     """Refuse a parameter of the wrong type or sign, and columns declared twice, in words.
 
     >>> from dperm import LogisticRegression
@@ -34,12 +37,8 @@ def check_declared(estimator: object) -> None:
             raise ValueError(f"Expected {name} > 0, found {value!r}. Pass {POSITIVE[name]}, or leave it out.")
         if name in WHOLE and not (is_real(value) and isinstance(value, Integral) and int(value) >= 1):
             raise ValueError(f"Expected {name} ≥ 1, a whole number, found {value!r}. Pass {WHOLE[name]}, or leave it out.")
-    if getattr(estimator, "relation", None) == "add-remove" and getattr(estimator, "nominal_n", None) is None:
-        # Before anything is computed from the number of rows: an error about delta would state it.
-        raise ValueError(
-            "Expected nominal_n= (--nominal-n) under relation='add-remove', where the number of rows is protected, found none. "
-            "Pass a public round number, or use relation='zero-out' if n is public."
-        )
+    # Before anything is computed from the number of rows: an error about delta would state it.
+    check_nominal({"relation": estimator.relation, "nominal_n": estimator.nominal_n})
     intercept = getattr(estimator, "fit_intercept", True)
     if not isinstance(intercept, bool | np.bool_):
         raise ValueError(f"Expected fit_intercept=True or False, found {intercept!r}. Pass one of them.")

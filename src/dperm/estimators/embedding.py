@@ -6,32 +6,28 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
-from scipy.special import softmax
 from sklearn.utils.validation import check_is_fitted
 
 from dperm.choose.risks import EMBEDDINGS
 from dperm.estimators.alone import one_at_a_time
-from dperm.estimators.classifier import PrivateClassifier
+from dperm.estimators.classifier import SoftmaxClassifier
 from dperm.estimators.declaration import NO_ROWS, Declaration, declaration, declared_unit
 from dperm.estimators.declared import check_declared, check_lists, check_no_path, fewest_rows
-from dperm.estimators.engines import for_executors
+from dperm.estimators.engines import FromColumns, for_executors
 from dperm.estimators.saving import Extra
 from dperm.mechanisms.heads import Heads
 from dperm.mechanisms.least_squares import LeastSquares
-from dperm.problem import Interval, Loss, MultinomialLoss
 from dperm.rows.device import present, to_host
 from dperm.rows.device_products import is_torch
 from dperm.rows.embeddings import EmbeddingRows, EmbeddingTensors
 from dperm.rows.int8 import MOST_CLASSES
 from dperm.rows.pieces import Made
 from dperm.rows.spark_made import SparkTable
-from dperm.tables.cells import numbers
 from dperm.tables.encoding import Encoding
 from dperm.tables.labels import declared_classes, label_column
 from dperm.tables.persons import person_weights, unit_of
 from dperm.tables.tables import cells, parsed
 from dperm.terms.heads import unit_rows
-from dperm.walk.fitting import Release
 from dperm.words.notices import repeated_fits
 
 if TYPE_CHECKING:
@@ -47,7 +43,7 @@ NOT_HERE = {
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class EmbeddingClassifier(PrivateClassifier):
+class EmbeddingClassifier(SoftmaxClassifier):
     """softmax(W·x/‖x‖): the last layer of a pretrained model, released with (ε, δ)-differential privacy.
 
     X is one embedding per row: an array of any numbers, a memory map (NumPy's, or that of
@@ -156,15 +152,6 @@ class EmbeddingClassifier(PrivateClassifier):
         interval = self._labels(NO_ROWS)[2]
         return declaration(self, interval, n, self.max_rows_per_person or 1, None, declared_unit(self))
 
-    def _labels(self, y: object) -> tuple[np.ndarray, np.ndarray | None, Interval]:
-        labels, weight, interval = super()._labels(y)
-        if len(self.classes_) == 2:  # two classes have two margins here
-            return ((labels + 1) / 2).astype(np.int64), weight, Interval(0.0, 1.0)
-        return labels, weight, interval
-
-    def _loss(self) -> Loss:
-        return MultinomialLoss(classes=len(self.classes_))
-
     def _method(self) -> Mechanism | str:
         if isinstance(self.method, Heads | LeastSquares):
             return self.method
@@ -177,9 +164,8 @@ class EmbeddingClassifier(PrivateClassifier):
             )
         return self.method if self.steps is None else Heads(self.steps)
 
-    def _store(self, release: Release) -> None:
-        self.w_ = release.w.reshape(len(self.classes_), -1)
-        self._in_callers_units()
+    def _margins(self) -> tuple[int, ...]:
+        return len(self.classes_), -1
 
     def _in_callers_units(self) -> None:
         """Coefficients of x/‖x‖."""
@@ -209,20 +195,6 @@ class EmbeddingClassifier(PrivateClassifier):
             found[start : start + AT_A_TIME] = unit_rows(rows[start : start + AT_A_TIME]).margins(self.w_)
         return found
 
-    def decision_function(self, X: object) -> np.ndarray:
-        """Scores before the softmax; for two classes, the difference of the second and the first."""
-        scores = self._scores(X)
-        return np.asarray(scores[:, 1] - scores[:, 0]) if len(self.classes_) == 2 else scores
-
-    def predict(self, X: object) -> np.ndarray:
-        """The class with the largest score."""
-        best = self._scores(X).argmax(axis=1)
-        return np.asarray(self.classes_[best])
-
-    def predict_proba(self, X: object) -> np.ndarray:
-        """Probabilities of the classes, in the order of `classes_`."""
-        return np.asarray(softmax(self._scores(X), axis=1))
-
 
 def place_of(X: Any) -> Any:
     """The device of a matrix of numbers that is not in the host's memory; None for everything else."""
@@ -236,30 +208,14 @@ def plain(X: Any) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class Embedded:
+class Embedded(FromColumns):
     """Raw rows of a Spark table → embeddings as they are, class numbers and who counts."""
 
-    features: tuple[str, ...]
-    target: str
-    rule: Any
-
-    raw = True
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return (*self.features, self.target)
-
-    @property
-    def numeric(self) -> tuple[str, ...]:
-        return self.features
-
-    @property
-    def d(self) -> int:
-        return len(self.features)
+    rule: EmbeddingClassifier
 
     def __call__(self, table: pa.Table) -> Made:
         labels, weight, _ = self.rule._labels(cells(table, self.target))
-        return Made(np.stack([numbers(cells(table, name)) for name in self.features], axis=1), labels, weight)
+        return Made(self.matrix(table), labels, weight)
 
 
 def columns_of(d: int) -> Encoding:

@@ -21,6 +21,7 @@ from dperm.tables.tables import cells
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from dperm.estimators.base import PrivateEstimator
     from dperm.rows.spark_made import SparkTable
     from dperm.tables.schema import Schema
 
@@ -188,8 +189,44 @@ def columns_read(model: Any, table: SparkTable, apart: tuple[str | None, ...]) -
     return tuple(column.name for column in schema.columns if column.type != "ignored"), schema if reads else None
 
 
-def read_by(model: Any, table: pa.Table, features: tuple[str, ...]) -> Any:
-    """What a model predicts for: the columns by name, or the numbers in them where it was fitted on a matrix."""
-    if model._declared_schema() is None and not hasattr(model, "feature_names_in_"):
-        return np.stack([numbers(cells(table, name)) for name in features], axis=1)
-    return table.select(list(features))
+@dataclass(frozen=True, eq=False)
+class FromColumns:
+    """A maker of rows from some columns of a Spark table and one with the labels; as it is, all of them but that hold numbers."""
+
+    features: tuple[str, ...]
+    target: str
+
+    raw = True
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (*self.features, self.target)
+
+    @property
+    def numeric(self) -> tuple[str, ...]:
+        return self.features
+
+    @property
+    def d(self) -> int:
+        return len(self.features)
+
+    def matrix(self, table: pa.Table) -> np.ndarray:
+        """The numbers in the columns."""
+        return np.stack([numbers(cells(table, name)) for name in self.features], axis=1)
+
+
+@dataclass(frozen=True, eq=False)
+class FromModel(FromColumns):
+    """A maker of rows from what a model answers to raw ones, and from their labels."""
+
+    model: PrivateEstimator
+    schema: Schema | None  # whose rules the target is read by
+
+    numeric = ()
+
+    def read(self, table: pa.Table) -> tuple[object, object]:
+        """What the model predicts for (columns by name, or the numbers in them where it was fitted on a matrix), and labels."""
+        by_place = self.model._declared_schema() is None and not hasattr(self.model, "feature_names_in_")
+        y = cells(table, self.target)
+        X = self.matrix(table) if by_place else table.select(list(self.features))
+        return X, y if self.schema is None else self.schema.labels(y)

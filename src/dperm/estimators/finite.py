@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from dperm.estimators.alone import one_at_a_time
-from dperm.estimators.declaration import Declaration, target_of
+from dperm.estimators.declaration import Budgeted, Declaration, target_of
 from dperm.estimators.declared import check_declared, check_lists
+from dperm.estimators.engines import FromColumns
 from dperm.estimators.matrix import read_matrix
 from dperm.mechanisms.exponential.finite import FiniteExponential
 from dperm.mechanisms.hypotheses.classes import GRIDS, Hypotheses, on_grid
@@ -24,7 +25,6 @@ from dperm.rows.base import Rows
 from dperm.rows.memory import MemoryRows
 from dperm.rows.pieces import Made
 from dperm.rows.spark_made import SparkTable
-from dperm.tables.cells import numbers
 from dperm.tables.labels import declared_classes, label_column
 from dperm.tables.persons import person_column, person_weights, unit_of, without_person
 from dperm.tables.tables import cells, columns, is_table
@@ -32,13 +32,10 @@ from dperm.words.notices import repeated_fits
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from sklearn.utils import Tags
-
-    from dperm.release.ledger.book import LedgerPlace
 
 
-@dataclass(eq=False, repr=False)
-class FiniteClassLearner(ClassifierMixin, BaseEstimator):
+@dataclass(eq=False, repr=False, kw_only=True)
+class FiniteClassLearner(ClassifierMixin, Budgeted):
     """argmin over a finite class of the number of mistakes, released with ε-differential privacy.
 
     **Guarantee**: that of `certificate_`. A row whose label is not among the classes is a null row. With m ≥
@@ -47,8 +44,6 @@ class FiniteClassLearner(ClassifierMixin, BaseEstimator):
 
     Parameters
     ----------
-    epsilon : float, default 1.0
-        Privacy budget ε of the whole fit.
     delta : float, default 0.0
         0 (pure privacy), unless `accounting="concentrated"`.
     hypotheses : str, hypotheses, callable or list of callables
@@ -77,22 +72,13 @@ class FiniteClassLearner(ClassifierMixin, BaseEstimator):
     True
     """
 
-    epsilon: float = 1.0
-    delta: float = 0.0
-    _: KW_ONLY
+    delta: float = field(default=0.0, kw_only=False)  # second, as in every other estimator
     hypotheses: object = None
     classes: Sequence[object] | None = None
     count: int | None = None
     bounds: object = None
     sampler: str | None = None
     accounting: str = "pure"
-    relation: str = "replace-one"
-    nominal_n: int | None = None
-    groups: object = None
-    max_rows_per_person: int | None = None
-    noise: str = "secure"
-    random_state: object = None
-    ledger: LedgerPlace = None
 
     @one_at_a_time
     def fit(self, X: object, y: object = None, groups: object = None) -> FiniteClassLearner:
@@ -138,7 +124,6 @@ class FiniteClassLearner(ClassifierMixin, BaseEstimator):
         problem = Problem(ZeroOneLoss(), data=DataBounds(np.inf, Interval(0.0, float(len(self.classes_) - 1))))
         mechanism = FiniteExponential(self.hypotheses_, self.sampler, self.accounting)
         release = Declaration(self, problem, Shape(n, rows.d), target, mechanism).run(rows, seen)
-        self.plan_, self.certificate_, self.release_ = release.plan, release.certificate, release
         self.index_ = int(release.w[0])
         self.rule_ = self.hypotheses_.describe(self.index_)
         return self
@@ -153,7 +138,6 @@ class FiniteClassLearner(ClassifierMixin, BaseEstimator):
 
     def _class(self, d: int) -> Hypotheses:
         given = self.hypotheses
-        binary = len(self.classes_) == 2
         found: Hypotheses
         if given is None or (isinstance(given, str) and given != "predictions"):
             found = on_grid("stumps" if given is None else given, self.bounds, d, getattr(self, "feature_names_in_", None))
@@ -172,7 +156,7 @@ class FiniteClassLearner(ClassifierMixin, BaseEstimator):
             )
         if self.count is not None and not isinstance(found, Rules):
             raise ValueError("Expected count= only with a callable, found it with a class that knows its size. Leave it out.")
-        if not binary and not isinstance(found, Rules | Predictions):
+        if len(self.classes_) != 2 and not isinstance(found, Rules | Predictions):
             raise ValueError(f"Expected two classes for {found.kind}, found {len(self.classes_)}. Pass rules as callables.")
         return found
 
@@ -183,38 +167,25 @@ class FiniteClassLearner(ClassifierMixin, BaseEstimator):
         numbers = self.hypotheses_.predict(self.index_, np.nan_to_num(dense(matrix), posinf=0.0, neginf=0.0))
         return np.asarray(self.classes_[np.clip(numbers, 0, len(self.classes_) - 1)])
 
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        tags.non_deterministic = self.random_state is None
-        return tags
-
 
 @dataclass(frozen=True, eq=False)
-class Classed:
+class Classed(FromColumns):
     """Raw rows of a Spark table → numbers (or the class numbers of predictions), class numbers of labels, and who counts."""
 
-    features: tuple[str, ...]
-    target: str
     classes: tuple[object, ...]
     predictions: bool
 
     raw = False
 
     @property
-    def columns(self) -> tuple[str, ...]:
-        return (*self.features, self.target)
-
-    @property
     def numeric(self) -> tuple[str, ...]:
         return () if self.predictions else self.features
 
-    @property
-    def d(self) -> int:
-        return len(self.features)
+    def matrix(self, table: pa.Table) -> np.ndarray:
+        if not self.predictions:
+            return super().matrix(table)
+        return np.stack([class_numbers(cells(table, name), self.classes) for name in self.features], axis=1)
 
     def __call__(self, table: pa.Table) -> Made:
-        read = [cells(table, name) for name in self.features]
-        X = np.stack([class_numbers(part, self.classes) if self.predictions else numbers(part) for part in read], axis=1)
         labels = class_numbers(cells(table, self.target), self.classes)
-        return Made(X, labels, (labels >= 0).astype(np.float64))
+        return Made(self.matrix(table), labels, (labels >= 0).astype(np.float64))

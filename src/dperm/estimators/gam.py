@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.special import expit, softmax
 
 from dperm.estimators.classifier import PrivateClassifier
 from dperm.estimators.counts import LOWEST, CountTarget
@@ -14,7 +13,7 @@ from dperm.estimators.linear import PrivateRegressor
 from dperm.estimators.shapes import Shapes
 from dperm.mechanisms.scaled.additive import Additive
 from dperm.mechanisms.scaled.additive_poisson import AdditivePoisson
-from dperm.problem import HuberLoss, LogisticLoss, Loss, MultinomialLoss, PoissonLoss, SquaredLoss
+from dperm.problem import Loss, PoissonLoss, SquaredLoss
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -52,27 +51,19 @@ class GAMClassifier(Shapes, PrivateClassifier):
         binary = len(self.classes_) == 2
         return {"aim": "probabilities", "start": "rate"} if self.loss == "logistic" and binary else {}
 
-    def _margins(self) -> tuple[int, ...]:
-        return (-1,) if len(self.classes_) == 2 else (len(self.classes_), -1)
-
     def _class_names(self) -> tuple[str, ...]:
         return () if len(self.classes_) == 2 else tuple(str(label) for label in self.classes_.tolist())
 
     def _loss(self) -> Loss:
         if self.loss not in ("logistic", "hinge"):
             raise ValueError(f"Expected loss='logistic' or 'hinge', found {self.loss!r}.")
-        K = len(self.classes_)
-        return LogisticLoss() if K == 2 else MultinomialLoss(classes=K)
+        return super()._loss()
 
     def predict_proba(self, X: object) -> np.ndarray:
         """Probabilities of the classes, in the order of `classes_`; for loss="logistic"."""
         if self.loss != "logistic":
             raise ValueError("Expected loss='logistic' for probabilities, found 'hinge', whose scores are no log-odds.")
-        scores = self._scores(X)
-        if scores.ndim > 1:
-            return np.asarray(softmax(scores, axis=1))
-        positive = expit(scores)
-        return np.column_stack([1 - positive, positive])
+        return self._probabilities(X)
 
     def predict_log_proba(self, X: object) -> np.ndarray:
         return np.asarray(np.log(np.maximum(self.predict_proba(X), 1e-300)))
@@ -125,11 +116,7 @@ class GAMRegressor(Shapes, CountTarget, PrivateRegressor):
             raise ValueError(f"Expected loss='squared', 'huber' or 'poisson', found {self.loss!r}.")
         if self._counting:
             return PoissonLoss(LOWEST, 0.0)
-        if self.loss == "squared":
-            return SquaredLoss()
-        if self.threshold is not None and not self.threshold > 0:
-            raise ValueError(f"Expected threshold > 0 in units of the target, found {self.threshold}.")
-        return HuberLoss(0.2 if self.threshold is None else float(self.threshold) / ((self._y_high - self._y_low) / 2))
+        return SquaredLoss() if self.loss == "squared" else self._huber(self.threshold)
 
     def predict(  # type: ignore[override]  # exposures come second, as in PoissonRegressor
         self, X: object, exposure: object = None, interval: float | None = None
@@ -140,11 +127,3 @@ class GAMRegressor(Shapes, CountTarget, PrivateRegressor):
         if exposure is not None:
             raise ValueError("Expected exposures only for counts, found some for another target. Leave them out.")
         return PrivateRegressor.predict(self, X, interval)
-
-    def _step(self) -> float:
-        return 1.0 if self._counting else (self._y_high - self._y_low) / 2
-
-    def _level(self, constant: float) -> float:
-        if self._counting:
-            return constant + float(np.log(self._unit))
-        return (self._y_low + self._y_high) / 2 + self._step() * constant

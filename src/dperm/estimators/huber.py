@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Self
 
 from dperm.estimators.alone import one_at_a_time
 from dperm.estimators.linear import PrivateRegressor
 from dperm.mechanisms.scaled.inference import ScaledInference
-from dperm.problem import HuberLoss, Loss
+from dperm.problem import Loss
 from dperm.words.notices import BUDGET, speak
 
 OTHER_EPSILON = 1.35  # scikit-learn's default for another number of the same name
@@ -39,21 +40,16 @@ class HuberRegressor(PrivateRegressor):
     threshold: float | None = None
 
     @one_at_a_time
-    def fit(self, X: object, y: object = None, sample_weight: object = None, *, groups: object = None) -> HuberRegressor:
+    def fit(self, X: object, y: object = None, sample_weight: object = None, *, groups: object = None) -> Self:
         """As every fit; scikit-learn's `epsilon`, where residuals begin to count linearly, is `threshold` here."""
         if self.epsilon == OTHER_EPSILON and self.threshold is None:
             speak([f"{BUDGET}: epsilon={OTHER_EPSILON} is taken as the privacy budget here. Where scikit-learn's HuberRegressor "
                    "says epsilon, pass threshold=, in units of the target."])  # fmt: skip
-        fitted: HuberRegressor = super().fit(X, y, sample_weight, groups=groups)
-        return fitted
+        return super().fit(X, y, sample_weight, groups=groups)
 
     def _inference(self) -> ScaledInference:
         chosen = super()._inference()
         return replace(chosen, clip_factor=ROBUST) if self.threshold is None else chosen
 
     def _loss(self) -> Loss:
-        if self.threshold is None:
-            return HuberLoss(0.2)
-        if not self.threshold > 0:
-            raise ValueError(f"Expected threshold > 0 in units of the target, found {self.threshold}.")
-        return HuberLoss(float(self.threshold) / ((self._y_high - self._y_low) / 2))
+        return self._huber(self.threshold)

@@ -69,7 +69,6 @@ class Inferred(BaseEstimator):
 
     def confidence_interval(self, level: float = 0.95) -> np.ndarray:
         """(low, high) per coefficient, the intercept last, for fits with `intervals=True`; see `dperm.inference.intervals`."""
-        check_is_fitted(self, "certificate_")
         return np.asarray(summary(self, level).interval)
 
     def summary(self, level: float = 0.95, *, exponentiate: bool = False) -> Summary | Estimates:
@@ -85,7 +84,6 @@ class Inferred(BaseEstimator):
 
     def joint_test(self, names: Sequence[str] | str) -> JointTest:
         """Wald's test that all named coefficients are 0; the name of a column with levels stands for all of its contrasts."""
-        check_is_fitted(self, "certificate_")
         return summary(self).joint_test(names)
 
     def confidence_region(self, names: Sequence[str] | None = None, level: float = 0.95) -> Region:
@@ -93,7 +91,6 @@ class Inferred(BaseEstimator):
 
         For columns that the data can hardly tell apart it says more than one interval each; see `Region`.
         """
-        check_is_fitted(self, "certificate_")
         return summary(self, level).region(names)
 
     def plot(self, columns: str | Sequence[str] | None = None) -> Figure:
@@ -108,7 +105,6 @@ class Inferred(BaseEstimator):
         columns : str, list of str or None, default None
             Names of coefficients as the summary has them; all but the intercept if left out.
         """
-        check_is_fitted(self, "certificate_")
         table, subject = summary(self), subject_of(self)
         return draw_coefficients(whiskers(subject, table), columns, subject.outcome, table.level)
 

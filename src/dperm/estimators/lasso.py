@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from dperm.estimators.declaration import declared_unit, target_of
 from dperm.estimators.linear import PrivateRegressor
@@ -16,10 +17,6 @@ from dperm.privacy import gaussian_mu, kappa
 from dperm.problem import DataBounds, Interval, Loss, NoRegularizer, Problem, Regularizer, SquaredLoss
 from dperm.problem import Lasso as LassoPenalty
 from dperm.release.plan import Mechanism, Shape
-
-if TYPE_CHECKING:
-    from scipy import sparse
-
 
 PROXIMAL = Gradient(momentum=MOMENTUM, output="last")  # an average of sparse iterates would not be sparse
 
@@ -106,8 +103,6 @@ class Lasso(PrivateRegressor):
         return float(noise * np.sqrt(2 * np.log(max(self._encoding.d, 2))))
 
     @property
-    def sparse_coef_(self) -> sparse.csr_array:
+    def sparse_coef_(self) -> csr_array:
         """`coef_` as a sparse row."""
-        from scipy.sparse import csr_array
-
         return csr_array(np.atleast_2d(self.coef_))

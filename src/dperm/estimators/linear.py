@@ -8,13 +8,12 @@ from typing import ClassVar, overload
 import numpy as np
 from sklearn.base import RegressorMixin
 
-from dperm.estimators.base import PrivateEstimator
+from dperm.estimators.base import Margin, PrivateEstimator
 from dperm.estimators.saving import Extra
 from dperm.inference.intervals import score_interval
 from dperm.problem import HuberLoss, Interval, Loss, Regularizer, SquaredLoss
 from dperm.problem import Ridge as RidgePenalty
 from dperm.tables.labels import bounded_labels
-from dperm.walk.fitting import Release
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -44,15 +43,19 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):
         labels, weight, (self._y_low, self._y_high) = bounded_labels(y, declared)
         return labels, weight, Interval(-1.0, 1.0)
 
-    def _store(self, release: Release) -> None:
-        self.w_ = release.w
-        self._in_callers_units()
+    def _step(self) -> float:
+        return (self._y_high - self._y_low) / 2
 
-    def _in_callers_units(self) -> None:
-        middle, half = (self._y_low + self._y_high) / 2, (self._y_high - self._y_low) / 2
-        slopes, constant = self._encoding.original(self.w_, 1.0 if self.fit_intercept else 0.0)
-        self.coef_ = half * slopes
-        self.intercept_ = float(middle + half * constant)
+    def _level(self, constant: Margin) -> Margin:
+        return (self._y_low + self._y_high) / 2 + self._step() * constant
+
+    def _huber(self, threshold: float | None) -> Loss:
+        """Linear beyond a threshold in units of the target; beyond a tenth of its declared range where none is given."""
+        if threshold is None:
+            return HuberLoss(0.2)
+        if not threshold > 0:
+            raise ValueError(f"Expected threshold > 0 in units of the target, found {threshold}.")
+        return HuberLoss(float(threshold) / self._step())
 
     def _extra_record(self) -> Extra:
         return {"y_bounds": [self._y_low, self._y_high]}
@@ -80,8 +83,7 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):
         return self._in_range(score), np.column_stack([self._in_range(low), self._in_range(high)])
 
     def _in_range(self, scores: np.ndarray) -> np.ndarray:
-        middle, half = (self._y_low + self._y_high) / 2, (self._y_high - self._y_low) / 2
-        return np.clip(middle + half * scores, self._y_low, self._y_high)
+        return np.asarray(np.clip(self._level(scores), self._y_low, self._y_high))
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import dataclass, field
 from typing import ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 
 from dperm.estimators.alone import one_at_a_time
-from dperm.estimators.declaration import Declaration, before_rows, declared_unit, target_of
+from dperm.estimators.declaration import Declaration, declared_unit, target_of
 from dperm.estimators.declared import check_declared, check_lists
 from dperm.estimators.matrix import read_matrix
 from dperm.estimators.showing import Shown
 from dperm.mechanisms.exponential.quantile import QuantileExponential
 from dperm.mechanisms.mean import Mean
 from dperm.problem import DataBounds, Interval, Loss, Problem, QuantileLoss, SquaredLoss
-from dperm.release.ledger.book import LedgerPlace
-from dperm.release.plan import Mechanism, Plan, Shape
+from dperm.release.plan import Mechanism, Shape
 from dperm.rows.base import Rows
 from dperm.rows.memory import MemoryRows
 from dperm.rows.spark import SparkRows
@@ -51,33 +49,17 @@ class Middled:
         return X
 
 
-@dataclass(eq=False, repr=False)
-class _Location(Shown, BaseEstimator):
+@dataclass(eq=False, repr=False, kw_only=True)
+class _Location(Shown):
     """Reads declarations, runs the walk, keeps the answer as `location_`.
 
     Parameters
     ----------
-    epsilon : float, default 1.0
-        Privacy budget ε of the whole fit.
     bounds : pair, sequence of pairs or dict
         (low, high) for all columns, a pair for each, or a dict by name. Values are clipped into them.
     """
 
-    epsilon: float = 1.0
-    delta: float | None = None
-    _: KW_ONLY
     bounds: object = None
-    relation: str = "replace-one"
-    nominal_n: int | None = None
-    groups: object = None
-    max_rows_per_person: int | None = None
-    noise: str = "secure"
-    random_state: object = None
-    ledger: LedgerPlace = None
-
-    def plan(self, n: int, d: int = 1) -> Plan:
-        """The plan that `fit` makes for n rows of d columns; nothing is read or spent."""
-        return before_rows(self, n, d).plan()
 
     def _before_rows(self, n: int, d: int | None) -> Declaration:
         return self._declaration(n, d or 1, self.max_rows_per_person or 1, declared_unit(self) == "person")
@@ -94,7 +76,9 @@ class _Location(Shown, BaseEstimator):
         """`grouped`: persons are named, so the number of counted rows is not public."""
         raise NotImplementedError
 
-    def _fit(self, X: object, groups: object) -> Self:
+    @one_at_a_time
+    def fit(self, X: object, y: object = None, groups: object = None) -> Self:
+        """Release it; afterwards `location_` (a number for one-dimensional data, else one per column) and `certificate_`."""
         check_declared(self)
         table = SparkTable.of(X, self.groups if groups is None else groups, self.max_rows_per_person)
         if table is not None:
@@ -124,9 +108,7 @@ class _Location(Shown, BaseEstimator):
 
     def _run(self, rows: Rows, per_person: int, grouped: bool, seen: object) -> None:
         n = self.nominal_n if self.nominal_n is not None else rows.n
-        declared = self._declaration(n, rows.d, per_person, grouped)
-        release = declared.run(rows, seen)
-        self.plan_, self.certificate_, self.release_ = release.plan, release.certificate, release
+        self._declaration(n, rows.d, per_person, grouped).run(rows, seen)
 
     def _filled(self, X: np.ndarray) -> np.ndarray:
         """Missing and infinite values at the middle of their column's bounds; at 0 where only x_norm is declared."""
@@ -135,8 +117,7 @@ class _Location(Shown, BaseEstimator):
     def _sides(self, d: int) -> tuple[np.ndarray, np.ndarray]:
         if self.bounds is None:
             return np.full(d, np.nan), np.full(d, np.nan)
-        low, high = declared_bounds(self.bounds, d, getattr(self, "feature_names_in_", None))
-        return low, high
+        return declared_bounds(self.bounds, d, getattr(self, "feature_names_in_", None))
 
     def _data(self, d: int) -> DataBounds:
         x_norm: float | None = getattr(self, "x_norm", None)
@@ -147,7 +128,9 @@ class _Location(Shown, BaseEstimator):
             )
         if self.bounds is None:
             return DataBounds(float(x_norm or 0.0), NO_LABELS)
-        low, high = declared_bounds(self.bounds, d, getattr(self, "feature_names_in_", None))
+        if x_norm is not None:
+            raise ValueError("Expected bounds= or x_norm=, found both. Pass the one that describes the data better.")
+        low, high = self._sides(d)
         if not (low < high).all():
             raise ValueError(f"Expected bounds with low < high, found {self.bounds!r}. Correct bounds=.")
         with np.errstate(over="ignore"):
@@ -162,8 +145,6 @@ class _Location(Shown, BaseEstimator):
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.target_tags.required = False
-        tags.input_tags.allow_nan = True
-        tags.non_deterministic = self.random_state is None
         return tags
 
 
@@ -190,15 +171,6 @@ class MeanEstimator(_Location):
     """
 
     x_norm: float | None = None
-
-    @one_at_a_time
-    def fit(self, X: object, y: object = None, groups: object = None) -> MeanEstimator:
-        """Release the mean; afterwards `location_` (a number for one-dimensional data, else one per column)."""
-        check_declared(self)
-        if self.bounds is not None and self.x_norm is not None:
-            raise ValueError("Expected bounds= or x_norm=, found both. Pass the one that describes the data better.")
-        fitted: MeanEstimator = self._fit(X, groups)
-        return fitted
 
     def _loss(self) -> Loss:
         return SquaredLoss()
@@ -237,12 +209,6 @@ class MedianEstimator(_Location):
     quantile: float = 0.5
     cells: int = 65536
     delta: float | None = field(default=0.0, kw_only=False)  # second, as in every other estimator
-
-    @one_at_a_time
-    def fit(self, X: object, y: object = None, groups: object = None) -> MedianEstimator:
-        """Release the quantile; afterwards `location_` and `certificate_`."""
-        fitted: MedianEstimator = self._fit(X, groups)
-        return fitted
 
     def _loss(self) -> Loss:
         return QuantileLoss(self.quantile)

@@ -6,12 +6,11 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, overload
 
 import numpy as np
-from scipy.special import expit, softmax
+from scipy.special import expit
 
 from dperm.estimators.classifier import PrivateClassifier
 from dperm.inference.intervals import probability_intervals, score_interval
 from dperm.mechanisms.objective.mechanism import Objective
-from dperm.problem import LogisticLoss, Loss, MultinomialLoss
 from dperm.release.plan import Mechanism
 
 INFORMATION_SHARE = 0.2  # of μ²: the fit keeps 89 % of its μ, and the matrix stands out of its noise for n·μ in the hundreds
@@ -57,10 +56,6 @@ class LogisticRegression(PrivateClassifier):
             return chosen
         return replace(chosen, information_share=INFORMATION_SHARE)
 
-    def _loss(self) -> Loss:
-        K = len(self.classes_)
-        return LogisticLoss() if K == 2 else MultinomialLoss(classes=K)
-
     @overload
     def predict_proba(self, X: object, interval: None = None) -> np.ndarray: ...
     @overload
@@ -76,11 +71,7 @@ class LogisticRegression(PrivateClassifier):
         if interval is not None:
             positive, low, high = (expit(score) for score in score_interval(self, X, interval))
             return np.column_stack([1 - positive, positive]), np.column_stack([low, high])
-        scores = self._scores(X)
-        if scores.ndim == 1:
-            positive = expit(scores)
-            return np.column_stack([1 - positive, positive])
-        return np.asarray(softmax(scores, axis=1))
+        return self._probabilities(X)
 
     def predict_log_proba(self, X: object) -> np.ndarray:
         return np.asarray(np.log(np.maximum(self.predict_proba(X), 1e-300)))

@@ -31,13 +31,11 @@ def read_matrix(
         "ensure_all_finite": False,
         "ensure_min_samples": fewest_rows(estimator) if reset else 0,  # no rows have no predictions, which a score may protect
     }
-    if not named:
-        plain: Matrix = check_array(matrix, estimator=estimator, **limits)
-        return plain
-    if not is_table(X):
+    if named and not is_table(X):
         found: Matrix = validate_data(estimator, matrix, reset=reset, **limits)
         return found
-    validate_data(estimator, X, reset=reset, skip_check_array=True)
+    if named:
+        validate_data(estimator, X, reset=reset, skip_check_array=True)
     found = check_array(matrix, estimator=estimator, **limits)
     return found
 

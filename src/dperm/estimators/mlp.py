@@ -6,14 +6,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from scipy.special import softmax
 
-from dperm.estimators.classifier import PrivateClassifier
+from dperm.estimators.classifier import SoftmaxClassifier
 from dperm.estimators.matrix import row_products
 from dperm.estimators.saving import Extra, NetworkRecord
 from dperm.mechanisms.network import Network
 from dperm.mechanisms.registry import mechanism_of_plan
-from dperm.problem import Interval, Loss, MultinomialLoss
+from dperm.problem import Interval
 from dperm.problem.arrays import dense
 from dperm.release.plan import Mechanism
 from dperm.tables.labels import declared_classes
@@ -22,7 +21,7 @@ from dperm.walk.fitting import Release
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class MLPClassifier(PrivateClassifier):
+class MLPClassifier(SoftmaxClassifier):
     """softmax(tanh(z W₁ + b₁) W₂ + b₂) on private directions z of the rows, released with (ε, δ)-differential privacy.
 
     Full batches are the default: sampling gained nothing in accuracy, and they keep an exact guarantee under every relation.
@@ -68,20 +67,10 @@ class MLPClassifier(PrivateClassifier):
     clip: float | None = None
     sampling_rate: float | None = None
 
-    def _labels(self, y: object) -> tuple[np.ndarray, np.ndarray | None, Interval]:
-        labels, weight, interval = super()._labels(y)
-        if len(self.classes_) == 2:
-            labels = ((labels + 1) / 2).astype(np.int64)
-            interval = Interval(0.0, 1.0)
-        return labels, weight, interval
-
     def _weights(self, known: np.ndarray | None, sample_weight: object, n: int) -> tuple[np.ndarray | None, float | None]:
         if sample_weight is not None:
             raise ValueError("Expected no sample_weight= for a network, found one. Its clip would undo weights; leave it out.")
         return super()._weights(known, None, n)
-
-    def _loss(self) -> Loss:
-        return MultinomialLoss(classes=len(self.classes_))
 
     def _method(self) -> Mechanism | str:
         if isinstance(self.method, Network):
@@ -112,18 +101,18 @@ class MLPClassifier(PrivateClassifier):
         return bool(self.centred_rows)
 
     def _store(self, release: Release) -> None:
-        self.w_ = release.w
         mechanism = mechanism_of_plan(release.plan, Network)
         self._layout = mechanism.layout(release.plan)
-        self._inputs = mechanism.inputs(self._problem(self._interval()), release.released)
-        self._in_callers_units()
+        interval = Interval(0.0, float(len(self.classes_) - 1))
+        self._inputs = mechanism.inputs(self._problem(interval), release.released)
+        super()._store(release)
+
+    def _margins(self) -> tuple[int, ...]:
+        return (-1,)
 
     def _in_callers_units(self) -> None:
         W1, b1, W2, b2 = self._layout.split(self.w_)
         self.coefs_, self.intercepts_ = [W1, W2], [b1, b2]
-
-    def _interval(self) -> Interval:
-        return Interval(0.0, float(len(self.classes_) - 1))
 
     def _extra_record(self) -> Extra:
         inputs = self._inputs
@@ -163,17 +152,3 @@ class MLPClassifier(PrivateClassifier):
         # Not by products of matrices, as `Layout.scores` has it: a paid score must be a function of its row alone.
         hidden = np.tanh(row_products(self._inputs.of(encoded).astype(np.float64), np.ascontiguousarray(W1.T)) + b1)
         return np.asarray(row_products(hidden, np.ascontiguousarray(W2.T)) + b2)
-
-    def decision_function(self, X: object) -> np.ndarray:
-        """Scores before the softmax; for two classes, the difference of the second and the first."""
-        scores = self._scores(X)
-        return np.asarray(scores[:, 1] - scores[:, 0]) if len(self.classes_) == 2 else scores
-
-    def predict(self, X: object) -> np.ndarray:
-        """The class with the largest score."""
-        scores = self._scores(X)
-        return np.asarray(self.classes_[scores.argmax(axis=1)])
-
-    def predict_proba(self, X: object) -> np.ndarray:
-        """Probabilities of the classes, in the order of `classes_`."""
-        return np.asarray(softmax(self._scores(X), axis=1))

@@ -14,7 +14,6 @@ from dperm.mechanisms.scaled.inference import ScaledInference
 from dperm.mechanisms.scaled.poisson import ScaledPoisson
 from dperm.problem import Interval, Loss, PoissonLoss
 from dperm.release.plan import Mechanism, Shape, Target
-from dperm.walk.fitting import Release
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -75,15 +74,6 @@ class PoissonRegressor(CountTarget):
 
     def _loss(self) -> Loss:
         return PoissonLoss(LOWEST, 0.0)
-
-    def _store(self, release: Release) -> None:
-        self.w_ = release.w
-        self._in_callers_units()
-
-    def _in_callers_units(self) -> None:
-        slopes, constant = self._encoding.original(self.w_, 1.0)
-        self.coef_ = slopes
-        self.intercept_ = float(constant + np.log(self._unit))
 
     @overload
     def predict(self, X: object, exposure: object = None, interval: None = None) -> np.ndarray: ...

@@ -348,10 +348,8 @@ class SearchCertificate(Claim):
         given, run = self.record["guarantee"], self.record["run"]
         target = Target.declare(epsilon=given["epsilon"], delta=given["delta"], relation=given["relation"], n=given["n"])
         law, best = self.record["law"], self.record["best"]
-        receipt = None
-        if "ledger" in self.record:
-            planned = search_plan(target, law["runs"], law["expected_runs"], given["n"], best["shape"]["d"])
-            receipt = receipt_again(self.record["ledger"], planned, self.record["noise"]["policy"])
+        planned = search_plan(target, law["runs"], law["expected_runs"], given["n"], best["shape"]["d"])
+        receipt = receipt_again(self.record.get("ledger"), planned, self.record["noise"]["policy"])
         again = _record(
             target, law["runs"], law["expected_runs"], run["score_share"], self.record["settings"], given["n"],
             noise_again(self.record["noise"]), best, receipt,

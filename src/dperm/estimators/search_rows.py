@@ -8,18 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import _num_samples
 
-from dperm.estimators.engines import columns_read, declared_rows, engine_rows, for_executors, read_by
+from dperm.estimators.engines import FromModel, columns_read, declared_rows, engine_rows, for_executors
 from dperm.problem import Interval
 from dperm.rows.base import Block, Rows
 from dperm.rows.exact import Tallied, whole
+from dperm.rows.mapped import MappedFiles
 from dperm.rows.memory import MemoryRows
 from dperm.rows.pieces import Made
 from dperm.rows.spark_made import SparkTable
 from dperm.tables.cells import codes, column, numbers
 from dperm.tables.labels import label_column
 from dperm.tables.persons import person_weights
-from dperm.tables.tables import cells, in_memory_only
+from dperm.tables.tables import in_memory_only
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -67,12 +69,13 @@ class InMemory:
             raise ValueError("Expected y, the labels, for a search on rows in memory, found none. Pass them.")
         self.seen = X
         self.X: object = column(X) if isinstance(X, list | tuple) else X  # one row of it has the shape of the others
-        self.y = y
-        self.n = len(y)
+        self.n: int = _num_samples(self.X)
+        self.y = label_column(y, self.n)
+        self.files = MappedFiles.of(X, y)
 
     def declare(self, model: PrivateEstimator) -> tuple[Interval, float | None]:
         """The model with its encoding built, which follows from declarations alone; its labels' interval, its largest weight."""
-        first, label = (_safe_indexing(part, [0] if self.n else []) for part in (self.X, self.y))
+        first, label = _safe_indexing(self.X, [0] if self.n else []), self.y[:1]
         person_weights(None, model.max_rows_per_person, None, 0)
         model._unpack(first, label, None)
         return model._labels(label)[2], model._weights(None, None, 0)[1]
@@ -85,6 +88,7 @@ class InMemory:
 
     def scored(self, model: PrivateEstimator) -> Rows:
         scores = row_scores(model, self.X, self.y)
+        self.files.check()  # every run reads the rows again
         return MemoryRows(scores.reshape(-1, 1), np.zeros(len(scores)))
 
 
@@ -113,7 +117,7 @@ class OnSpark:
     def scored(self, model: PrivateEstimator) -> Rows:
         target = str(self.rows.recipe.target)
         features, schema = columns_read(model, self.table, (target,))
-        return self.table.rows(RowScores(for_executors(model), features, target, schema))
+        return self.table.rows(RowScores(features, target, for_executors(model), schema))
 
 
 def searched(X: object, y: Sized | None, schema: Schema | None) -> InMemory | OnSpark:
@@ -122,24 +126,11 @@ def searched(X: object, y: Sized | None, schema: Schema | None) -> InMemory | On
 
 
 @dataclass(frozen=True, eq=False)
-class RowScores:
+class RowScores(FromModel):
     """Raw rows of a Spark table → one score a row."""
 
-    model: PrivateEstimator
-    features: tuple[str, ...]
-    target: str
-    schema: Schema | None
-
-    numeric = ()
-    raw = True
     d = 1
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return (*self.features, self.target)
-
     def __call__(self, table: pa.Table) -> Made:
-        y = cells(table, self.target)
-        y = y if self.schema is None else self.schema.labels(y)
-        scores = row_scores(self.model, read_by(self.model, table, self.features), y)
+        scores = row_scores(self.model, *self.read(table))
         return Made(scores.reshape(-1, 1), np.zeros(len(scores)))

@@ -25,7 +25,7 @@ from dperm.pages.subject import subject_of
 from dperm.problem.arrays import is_sparse
 from dperm.release.plan import MECHANISMS, Mechanism
 from dperm.rows.base import Block
-from dperm.rows.gaps import Filling
+from dperm.rows.recoded import Filling
 from dperm.tables.encoding import Encoding
 from dperm.tables.schema import Schema
 from dperm.terms.additive import CELLS, PLACES, cell_numbers
@@ -159,7 +159,6 @@ class Shapes(PrivateEstimator):
         raise ValueError(f"Expected method='auto' or {kind.name!r} for this additive model, found {known}. Leave method= out.")
 
     def _store(self, release: Release) -> None:
-        self.w_ = release.w.reshape(self._margins())
         record = release.certificate.record
         mechanism = additive_of(release.plan)
         self._columns, found = mechanism.curved, mechanism.columns(release.plan, release.released)
@@ -167,11 +166,8 @@ class Shapes(PrivateEstimator):
         self._centre = np.asarray(record["decided"]["shift"], dtype=np.float64)
         self.curves_ = str(record["decided"]["shapes"])
         self._noise = noise_of(record)
-        self._in_callers_units()
-
-    def _margins(self) -> tuple[int, ...]:
-        """The shape of `w_`: one row of coefficients per class where there are several."""
-        return (-1,)
+        self._edited, self.edits_ = None, ()  # of an earlier fit
+        super()._store(release)
 
     def _in_callers_units(self) -> None:
         """`shapes_` and `intercept_` from the coefficients, the released marginals and the encoding."""
@@ -200,13 +196,6 @@ class Shapes(PrivateEstimator):
     def _class_names(self) -> tuple[str, ...]:
         """Names of the classes that have a shape each; none for one margin."""
         return ()
-
-    def _step(self) -> float:
-        """Size of one step of the margin in what a reader sees."""
-        return 1.0
-
-    def _level(self, constant: Any) -> Any:
-        return constant
 
     def _table(self) -> np.ndarray:
         """What every place of every column adds beside its linear part, per class where there are several."""

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 from sklearn import get_config
 from sklearn.utils.validation import check_is_fitted
 
-from dperm.estimators.declaration import declared_unit
+from dperm.estimators.declaration import Budgeted, before_rows, declared_unit
 from dperm.inference.intervals import summary
 from dperm.inference.table import Estimates, estimates, facts_of
 from dperm.pages.page import write_report
+from dperm.release.plan import Plan
 from dperm.walk.certificate import Certificate
 from dperm.words.display import box, budget_chips
 
@@ -21,14 +22,12 @@ if TYPE_CHECKING:
     from dperm.inference.summary import Summary
 
 
-class Shown:
-    """`report()` and the displays; before `BaseEstimator` in the order of bases, whose diagram it keeps."""
+class Shown(Budgeted):
+    """`plan()`, `report()` and the displays; before `BaseEstimator` in the order of bases, whose diagram it keeps."""
 
-    epsilon: float
-    delta: float | None
-    relation: str
-    groups: object
-    max_rows_per_person: int | None
+    def plan(self, n: int, d: int | None = None) -> Plan:
+        """The plan that `fit` makes for n rows of the schema's columns, or of d columns; nothing is read or spent."""
+        return before_rows(self, n, d).plan()
 
     def report(
         self, path: str | Path = "report.html", *, title: str | None = None, data: str | None = None, evaluation: object = None
@@ -39,7 +38,7 @@ class Shown:
         and the evaluation, and may be shared like them.
         """
         check_is_fitted(self, "certificate_")
-        claim = self.certificate_  # type: ignore[attr-defined]
+        claim = self.certificate_
         if claim is None:
             raise ValueError("Expected a model with its certificate, found none. Load it from the folder that the fit wrote.")
         if not isinstance(claim, Certificate):
@@ -56,7 +55,7 @@ class Shown:
         return box(name, f"fitted by {claim.made_by}; certificate {state}", mood=mood, chips=claim.chips, note=claim.statement)
 
     def _repr_html_inner(self) -> str:
-        return self._privacy_box() + str(super()._repr_html_inner())  # type: ignore[misc]
+        return self._privacy_box() + str(super()._repr_html_inner())
 
     def _repr_mimebundle_(self, **options: object) -> dict[str, str]:
         output = {"text/plain": repr(self)}

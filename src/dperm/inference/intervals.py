@@ -32,6 +32,7 @@ from dperm.mechanisms.registry import mechanism_of_plan
 from dperm.mechanisms.scaled.errors import Errors
 from dperm.mechanisms.scaled.inference import ScaledInference
 from dperm.mechanisms.scaled.one_step import OneStep
+from dperm.mechanisms.statistics import Moments
 from dperm.problem import Problem
 from dperm.problem.arrays import Vector, is_sparse
 from dperm.tables.encoding import Encoding
@@ -45,6 +46,7 @@ ROWS_AT_ONCE = 2**21  # numbers of the combinations behind intervals of probabil
 
 def summary(model: Any, level: float = 0.95, *, exponentiate: bool = False) -> Summary:
     """The table for a fitted model, or a refusal that says why there is none."""
+    check_is_fitted(model, "certificate_")
     reach(level)
     if exponentiate and not (hasattr(model, "classes_") or model._loss().name == "poisson"):
         raise ValueError(
@@ -78,9 +80,9 @@ def _units(model: PrivateEstimator, kept: Contrasts) -> tuple[Vector, Vector]:
     """
     columns = kept.places[kept.places < model._encoding.d]
     width, anchor, d = model._encoding.width[columns], model._encoding.anchor[columns], len(columns)
-    half, middle = 1.0, 0.0
+    half, middle = model._step(), 0.0
     if hasattr(model, "_y_low"):
-        half, middle = (model._y_high - model._y_low) / 2, (model._y_high + model._y_low) / 2
+        middle = (model._y_high + model._y_low) / 2
     elif hasattr(model, "_unit"):
         middle = math.log(model._unit)
     lift = np.zeros((d + 1, d + int(model.fit_intercept)))
@@ -92,27 +94,34 @@ def _units(model: PrivateEstimator, kept: Contrasts) -> tuple[Vector, Vector]:
     return lift, np.r_[np.zeros(d), middle]
 
 
-def rows_and_errors(model: PrivateEstimator, X: object) -> tuple[Vector, Errors]:
-    """New rows with their intercept, encoded, and the errors of all encoded coefficients, for a fit by `scaled-inference`."""
+def rows_and_errors(model: PrivateEstimator, X: object) -> tuple[Vector, Errors, np.ndarray]:
+    """New rows with their intercept, encoded; the errors of all encoded coefficients of a fit by `scaled-inference`; and for
+    which rows they hold: those with a level in every column of levels. Levels and intercept are known up to a shift alone: the
+    score of a row with a missing or unknown level is arbitrary, and its error is not among them."""
     check_is_fitted(model, "certificate_")
     if route(model) != "scaled-inference":
         found = model.certificate_.mechanism
         raise ValueError(f"Expected a fit with intervals=True and method='auto' for intervals of predictions, found {found!r}.")
     encoded = model._encoded(X)
     rows = np.asarray(encoded.toarray() if is_sparse(encoded) else encoded, dtype=np.float64)
+    groups = np.array(mechanism_of_plan(model.plan_, ScaledInference).groups, dtype=np.int64)
+    chosen = [np.isclose(rows[:, groups == group].sum(axis=1), 1.0) for group in set(groups[groups >= 0].tolist())]
+    known = np.all(chosen, axis=0) if chosen else np.ones(len(rows), dtype=bool)
     if model.fit_intercept:
         rows = np.column_stack([rows, np.ones(len(rows))])
-    return rows, _one_step(model)[0]
+    return rows, _one_step(model)[0], known
 
 
 def score_interval(model: PrivateEstimator, X: object, level: float) -> tuple[Vector, Vector, Vector]:
     """Scores ⟨encoded x, w⟩ of new rows with the ends of their intervals.
 
-    The score is that of `predict`; the ends are centred at the estimate of the summary, before it is drawn in to predict.
+    The score is that of `predict`; the ends are centred at the estimate of the summary, before it is drawn in to predict. They
+    are infinite for a row with a missing or unknown level.
     """
     width = reach(level)
-    rows, errors = rows_and_errors(model, X)
+    rows, errors, known = rows_and_errors(model, X)
     centre, half = rows @ errors.estimate, width * np.sqrt(np.add(*errors.variances(rows)))
+    half = np.where(known, half, np.inf)
     return rows @ model.w_, centre - half, centre + half
 
 
@@ -120,10 +129,10 @@ def probability_intervals(model: PrivateEstimator, X: object, level: float) -> t
     """Probabilities of several classes as `predict_proba` has them, and low and high of each.
 
     The interval of a class is one of its log-odds against all others, g = η_k - log Σ_{j≠k} exp η_j, whose slope in η_j is 1 for
-    j = k and -p_j/(1 - p_k) otherwise.
+    j = k and -p_j/(1 - p_k) otherwise. It is 0 to 1 for a row with a missing or unknown level.
     """
     width = reach(level)
-    rows, errors = rows_and_errors(model, X)
+    rows, errors, known = rows_and_errors(model, X)
     K = len(errors.estimate) // rows.shape[1]
     scores = rows @ errors.estimate.reshape(K, -1).T
     ends = np.empty((*scores.shape, 2))
@@ -135,7 +144,7 @@ def probability_intervals(model: PrivateEstimator, X: object, level: float) -> t
         odds = scores[:, k] - logsumexp(others, axis=1)
         for part in np.array_split(np.arange(len(rows)), 1 + slopes.size * rows.shape[1] // ROWS_AT_ONCE):
             combinations = (slopes[part, :, None] * rows[part, None, :]).reshape(len(part), -1)
-            half = width * np.sqrt(np.add(*errors.variances(combinations)))
+            half = np.where(known[part], width * np.sqrt(np.add(*errors.variances(combinations))), np.inf)
             ends[part, k] = expit(np.column_stack([odds[part] - half, odds[part] + half]))
     return np.asarray(softmax(rows @ model.w_.T, axis=1)), ends
 
@@ -205,8 +214,7 @@ def target_sentence(model: PrivateEstimator) -> str:
     """What the estimates are of, in one sentence without a full stop."""
     problem, decided = Problem.from_spec(model.certificate_.record["problem"]), model.certificate_.record["decided"]
     loss = problem.loss.name
-    half = (model._y_high - model._y_low) / 2 if hasattr(model, "_y_low") else 1.0
-    clip = f"{half * np.asarray(decided['clip'], dtype=np.float64)[-1]:.3g}"
+    clip = f"{model._step() * np.asarray(decided['clip'], dtype=np.float64)[-1]:.3g}"
     weights = "rows weighted down by min(1, (R/length)²)"
     first = printable(str(next(iter(getattr(model, "classes_", ())), "")))
     sentence = {
@@ -251,8 +259,6 @@ def _weak_directions(model: PrivateEstimator, step: OneStep, lift: Vector) -> st
 
 
 def _statistics(model: PrivateEstimator, kept: Contrasts) -> tuple[Errors, str]:
-    from dperm.mechanisms.statistics import Moments
-
     moments = Moments.of(model.release_)
     chosen = np.r_[kept.places, len(moments.matrix) - 1]
     moments = replace(moments, matrix=moments.matrix[np.ix_(chosen, chosen)])

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import chdtrc, chdtri, ndtr, ndtri
 
-from dperm.inference.table import Facts, Row, table_html, table_text
+from dperm.inference.table import COLUMNS, Facts, Row, Tabled
 from dperm.mechanisms.scaled.errors import Errors
 from dperm.words.wording import printable
 
@@ -90,7 +90,7 @@ class Region:
 
 
 @dataclass(frozen=True, repr=False)
-class Summary:
+class Summary(Tabled):
     """One line per coefficient, in the units of `coef_`, the intercept last.
 
     With `exponentiated`, estimates and intervals are ratios (odds ratios, rate ratios); errors stay on the logarithm's scale.
@@ -163,7 +163,9 @@ class Summary:
         wanted = [chosen] if isinstance(chosen, str) else list(chosen)
         places: list[int] = []
         for word in wanted:
-            found = [j for j, name in enumerate(self.names) if self._is_called(j, name, word)]
+            # A column may be called "a=b": its own name goes before the levels of a column "a".
+            ways = [[j for j in range(len(self.names)) if self._is_called(j, word, of_level)] for of_level in (False, True)]
+            found = ways[0] or ways[1]
             if not found:
                 known = ", ".join(map(printable, self.names[:20]))
                 raise ValueError(f"Expected names of coefficients, found {word!r}. Names: {known}.")
@@ -172,36 +174,20 @@ class Summary:
             raise ValueError("Expected names of coefficients, found none. Pass at least one.")
         return places
 
-    def _is_called(self, place: int, name: str, word: str) -> bool:
-        """Whether a word means this line: its name, its column's, or with several classes either without the class."""
+    def _is_called(self, place: int, word: str, of_level: bool) -> bool:
+        """Whether a word means this line: its name, or its column's; with several classes either without the class."""
+        name = self.names[place]
         own = [name]
         if self.classes:
             label = self.classes[place * len(self.classes) // len(self.names)]
             own.append(name.removeprefix(f"{label}: "))
-        return any(one == word or one.startswith(f"{word}=") for one in own)
+        return any(one.startswith(f"{word}=") if of_level else one == word for one in own)
 
     def rows(self) -> list[Row]:
-        columns = {
-            "estimate": self.estimate,
-            "standard_error": self.standard_error,
-            "sampling_error": self.sampling_error,
-            "privacy_error": self.privacy_error,
-            "z": self.z,
-            "p": self.p,
-            "low": self.interval[:, 0],
-            "high": self.interval[:, 1],
-        }
+        columns = {key: getattr(self, key) for key, _, _ in COLUMNS}
+        columns["low"], columns["high"] = self.interval.T
         return [{"name": name} | {key: float(values[j]) for key, values in columns.items()} for j, name in enumerate(self.names)]
 
-    def __str__(self) -> str:
-        return table_text(self._heading, self.facts, self.rows(), self.level, self.note)
-
-    def __repr__(self) -> str:
-        return str(self)
-
-    def _repr_html_(self) -> str:
-        return table_html(self._heading, self.facts, self.rows(), self.level, self.note)
-
-    @property
-    def _heading(self) -> str:
-        return f"{self.title}: ratios".removeprefix(": ") if self.exponentiated else self.title
+    def _shown(self) -> tuple[str, Facts, Sequence[Row], float, str]:
+        title = f"{self.title}: ratios".removeprefix(": ") if self.exponentiated else self.title
+        return title, self.facts, self.rows(), self.level, self.note

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 MOST_LINES = 200  # of coefficients without intervals: a last layer on embeddings has tens of thousands
 Row = dict[str, Any]  # a name and numbers
 Facts = tuple[tuple[str, str], ...]
-_COLUMNS = (
+COLUMNS = (
     ("estimate", "coef", "{:.4g}"),
     ("standard_error", "std err", "{:.3g}"),
     ("sampling_error", "sampling", "{:.3g}"),
@@ -34,7 +34,7 @@ _COLUMNS = (
 
 def table_cells(rows: Sequence[Row], level: float) -> tuple[list[str], list[list[str]]]:
     """(head, cells) of what the rows have."""
-    shown = [column for column in _COLUMNS if rows and column[0] in rows[0]]
+    shown = [column for column in COLUMNS if rows and column[0] in rows[0]]
     head = ["", *(title for _, title, _ in shown)]
     limits = bool(rows) and "low" in rows[0]
     if limits:
@@ -72,8 +72,25 @@ def table_html(title: str, facts: Facts, rows: Sequence[Row], level: float, note
     return box(title, "coefficients", chips=chips, head=head, rows=cells, note=note)
 
 
+class Tabled:
+    """What a notebook, a terminal and `print` show of a table."""
+
+    def _shown(self) -> tuple[str, Facts, Sequence[Row], float, str]:
+        """Title, facts, rows, level and note."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return table_text(*self._shown())
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        return table_html(*self._shown())
+
+
 @dataclass(frozen=True, repr=False)
-class Estimates:
+class Estimates(Tabled):
     """The coefficients of a fit without intervals, in the units of `coef_`, the intercept last; `note` says why."""
 
     names: tuple[str, ...]
@@ -85,19 +102,10 @@ class Estimates:
     def rows(self) -> list[Row]:
         return [{"name": name, "estimate": float(value)} for name, value in zip(self.names, self.estimate)]
 
-    def __str__(self) -> str:
-        return table_text(self.title, self.facts, self.rows()[:MOST_LINES], 0.95, self._below)
-
-    def __repr__(self) -> str:
-        return str(self)
-
-    def _repr_html_(self) -> str:
-        return table_html(self.title, self.facts, self.rows()[:MOST_LINES], 0.95, self._below)
-
-    @property
-    def _below(self) -> str:
+    def _shown(self) -> tuple[str, Facts, Sequence[Row], float, str]:
         more = len(self.names) - MOST_LINES
-        return self.note if more <= 0 else f"And {more:,} more: `summary().rows()` has all. {self.note}"
+        note = self.note if more <= 0 else f"And {more:,} more: `summary().rows()` has all. {self.note}"
+        return self.title, self.facts, self.rows()[:MOST_LINES], 0.95, note
 
 
 def estimates(model: PrivateEstimator, why: str) -> Estimates:
