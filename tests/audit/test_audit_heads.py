@@ -12,6 +12,7 @@ from dperm.audit.transcript import transcript
 from dperm.privacy import RELATIONS, gaussian_mu
 from dperm.release.noise import SecureNoise
 
+pytestmark = pytest.mark.usefixtures("repeated_keys")
 EPSILON, DELTA, N = 6.0, 1e-2, 12
 Data = tuple[np.ndarray, np.ndarray]
 

@@ -18,6 +18,7 @@ from dperm.audit.trials import distinguish
 from dperm.cli import app
 from dperm.mechanisms import Gradient
 from dperm.privacy import RELATIONS, PureDP
+from dperm.release import driver
 from dperm.release import noise as noise_module
 from dperm.terms.inference import CurvatureMatrix, ScoreMatrix
 
@@ -95,6 +96,19 @@ def test_a_broken_estimator_is_accused(monkeypatch):
     monkeypatch.setattr(noise_module, "gaussian_scale", lambda sensitivity, mu: honest(sensitivity, mu) / 8)
     (result,) = suite.run_suite([quick()], seconds=1.0, trials=200)
     assert result.verdict == "violated" and result.found.epsilon_lower > 0
+
+
+def test_half_the_noise_is_proven_by_the_likelihood_ratio(monkeypatch):
+    """Two hundred fits: most of the claim is seen in the correct one, and half of its noise is a violation."""
+    case = quick(relation="zero-out")
+    observe = case.observer()
+    assert observe.statistic is cases.LIKELIER and observe(case.data)[-1] != 0
+    (kept,) = suite.run_suite([case], seconds=1.0, trials=200)
+    assert kept.verdict == "holds"
+    honest = driver._Run._sensitivity
+    monkeypatch.setattr(driver._Run, "_sensitivity", lambda self, term: honest(self, term) / 2)
+    (result,) = suite.run_suite([case], seconds=1.0, trials=200)
+    assert result.verdict == "violated"
 
 
 def test_verdicts_say_how_much_was_proven():
@@ -179,6 +193,7 @@ def test_sums_are_not_used_where_only_the_best_run_is_published():
     """The sums inside a search belong to runs that stay secret: an audit of them would accuse a correct search."""
     for case in suite.estimator_cases(policies=("secure",), names=("PrivateGridSearch",)):
         assert case.published_only and len(case.observer()(case.data)) == 3  # coefficient, radius, score
+        assert case.observer().statistic == "auto"
 
 
 def test_page_has_all_parts_and_keeps_the_peers(tmp_path):

@@ -8,7 +8,9 @@ from sklearn.linear_model import LogisticRegression as NonPrivate
 
 import dperm
 from dperm.audit import distinguish, exact, one_run, rare_directions
+from dperm.audit.bounds import mu_lower
 from dperm.audit.densities import gaussian_output
+from dperm.audit.scores import Test
 from dperm.audit.trials import as_guarantee
 from dperm.mechanisms import Gradient
 from dperm.privacy import GDP, PureDP
@@ -51,6 +53,35 @@ def test_a_fitted_direction_is_not_chosen_for_fitting_its_own_trials():
 
     found = distinguish(fit, 0, 1, 200, delta=0.0, confidence=0.999)
     assert found.mu_lower > 1.0 and "18" in found.statistics["mu"]  # column 0 counts failures
+
+
+SECOND = Test("the first number", lambda outcomes: outcomes[:, 1], 1.0)  # column 0 counts failures
+
+
+def test_a_test_fixed_beforehand_counts_every_trial_and_shares_the_false_alarms():
+    """Sixty trials among two hundred numbers: what is chosen among them proves little, what was known proves much."""
+    generator = np.random.default_rng(6)
+
+    def fit(side):
+        return np.append(2.0 * side, np.zeros(200)) + generator.normal(size=201)
+
+    claim = GDP(2.0, "replace-one")
+    found = distinguish(fit, 0, 1, 60, statistic=SECOND, claim=claim, confidence=0.99)
+    alone = distinguish(fit, 0, 1, 60, claim=claim, confidence=0.99)
+    assert found.statistics["mu"] == "the first number" and found.confidence == 0.99
+    table, other = found.outcomes
+    errors = int(np.sum(table[:, 1] >= 1.0)), int(np.sum(other[:, 1] < 1.0))
+    assert found.errors["mu"] == errors and found.mu_lower == mu_lower(*errors, 60, confidence=0.995)
+    assert found.mu_lower > max(alone.mu_lower, 0.5) and not found.violates
+
+
+def test_a_test_fixed_beforehand_proves_halved_noise_and_accuses_nobody_else():
+    """Forty correct mechanisms at 99.9 % each: a false alarm among them is at most 4 % likely; seeds fixed."""
+    claim = GDP(2.0, "replace-one")
+    assert distinguish(gaussian(7, 0.5), 0.0, 2.0, 120, statistic=SECOND, claim=claim, confidence=0.999).violates
+    for seed in range(40):
+        found = distinguish(gaussian(seed), 0.0, 2.0, 120, statistic=SECOND, claim=claim, confidence=0.999)
+        assert not found.violates and found.mu_lower <= 2.0
 
 
 def test_the_choosing_share_is_left_out_of_the_counts():

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 import dperm.estimators as estimators
+from dperm.audit.scores import Test
 from dperm.audit.transcript import Fitted, Fitting, Seen, gathered, released_numbers, released_sizes, transcript
 from dperm.estimators import GAMClassifier, GAMRegressor, LogisticRegression
 from dperm.estimators.base import PrivateEstimator
@@ -29,6 +30,7 @@ from dperm.mechanisms.registry import mechanism_from_spec
 from dperm.privacy import RELATIONS
 from dperm.problem.arrays import Vector
 from dperm.release.plan import MECHANISMS, Outcome, Target
+from dperm.rows.base import Rows
 
 N = 12
 EPSILON, DELTA = 6.0, 1e-2  # loose enough that some hundred fits see much of it, tight enough that an error shows
@@ -85,26 +87,41 @@ class Case:
     published_only: bool = False
     unfit: str = ""
 
-    def observer(self) -> Callable[[tuple[object, ...]], Vector]:
+    def observer(self) -> Observer:
         """A function from `data` or `neighbour` to everything that the certificate covers: see `transcript`."""
-        if self.published_only:
-            return lambda data: released_numbers(self.build().fit(*data))
         rows, lengths, values = [], set(), dict[str, int]()
-        for data in (self.data, self.neighbour):
+        for data in () if self.published_only else (self.data, self.neighbour):
             with transcript() as seen:
                 values |= released_sizes(self.build().fit(*data))
-            rows.append(seen.rows)
+            rows += [] if seen.rows is None else [seen.rows]
             lengths |= {len(value) for value in seen.sums}
-        sizes = sorted(lengths)
-        pair = None if rows[0] is None or rows[1] is None else (rows[0], rows[1])
+        return Observer(self, (rows[0], rows[1]) if len(rows) == 2 else None, sorted(lengths), values)
 
-        def observe(data: tuple[object, ...]) -> Vector:
-            with transcript(pair, own=1 if data is self.neighbour else 0) as seen:
-                model = self.build().fit(*data)
-            ratio = [] if pair is None else [seen.ratio]
-            return np.concatenate([released_numbers(model, values), *gathered(seen.sums, sizes), ratio])
 
-        return observe
+@dataclass(frozen=True)
+class Observer:
+    """Fits a case and writes down what its certificate covers; Λ comes last, where there are noisy sums to compute it from."""
+
+    case: Case
+    pair: tuple[Rows, Rows] | None
+    sizes: list[int]
+    values: dict[str, int]
+
+    def __call__(self, data: tuple[object, ...]) -> Vector:
+        if self.case.published_only:
+            return released_numbers(self.case.build().fit(*data))
+        with transcript(self.pair, own=1 if data is self.case.neighbour else 0) as seen:
+            model = self.case.build().fit(*data)
+        ratio = [] if self.pair is None else [seen.ratio]
+        return np.concatenate([released_numbers(model, self.values), *gathered(seen.sums, self.sizes), ratio])
+
+    @property
+    def statistic(self) -> str | Test:
+        """Λ ≥ 0 says "neighbour": known before any fit, so that no fit is spent on choosing it and its threshold."""
+        return "auto" if self.pair is None else LIKELIER
+
+
+LIKELIER = Test("likelihood ratio", lambda outcomes: outcomes[:, -1], 0.0)
 
 
 @dataclass(frozen=True)
@@ -179,12 +196,10 @@ def curve_cases() -> list[Case]:
             y = np.tile(labels if relation == "replace-one" else labels[:1] * 2, CURVED_N // 2)
             y[-1] = label
             options = {"epsilon": CURVED_EPSILON, "delta": CURVED_DELTA, "bounds": (-1, 1), "relation": relation, **own}
-            other = y.copy()
-            other[-1] = changed if relation == "replace-one" else 7.0 if "classes" in own else np.nan
-            neighbour: tuple[object, ...] = (X, other)
             if relation == "add-remove":
-                options["nominal_n"], neighbour = CURVED_N, (X[:-1], y[:-1])
-            found.append(Case(name, "additive curves", relation, "secure", Builder(cls, options), (X, y), neighbour))
+                options["nominal_n"] = CURVED_N
+            pair = neighbouring(relation, X, y, (1.0, changed), 7.0 if "classes" in own else np.nan)
+            found.append(Case(name, "additive curves", relation, "secure", Builder(cls, options), *pair))
     return found
 
 
@@ -250,6 +265,7 @@ def _search_case(cls: type, relation: str, policy: str) -> Case:
 
 
 Record = tuple[float, float]
+Pair = tuple[tuple[Vector, Vector], tuple[Vector, Vector]]
 
 
 def _records(name: str, method: str, low: float, high: float, middle: float | None) -> tuple[Record, Record, Record]:
@@ -269,14 +285,17 @@ def _records(name: str, method: str, low: float, high: float, middle: float | No
     return (0.0, low), (1.0, high), (-1.0, high)
 
 
-def _pair(
-    relation: str, n: int, rest: Record, row: Record, changed: Record, null: float, *, fence: bool = False
-) -> tuple[tuple[object, ...], tuple[object, ...]]:
+def _pair(relation: str, n: int, rest: Record, row: Record, changed: Record, null: float, *, fence: bool = False) -> Pair:
     """n - 1 rows alike and one that is replaced, loses its label, or goes away; on a `fence` half of the rest agrees with it."""
     X, y = np.full((n, 1), rest[0]), np.full(n, rest[1])
     if fence:
         y[: n // 2] = row[1]
     X[-1], y[-1] = row
+    return neighbouring(relation, X, y, changed, null)
+
+
+def neighbouring(relation: str, X: Vector, y: Vector, changed: Record, null: float) -> Pair:
+    """The rows, and the same where the last is `changed`, has the label `null` in place of its own, or goes away."""
     if relation == "add-remove":
         return (X, y), (X[:-1], y[:-1])
     other, labels = X.copy(), y.copy()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 import numpy as np
 
 from dperm.audit import densities
-from dperm.audit.quadrature import Density, ExactProfile, OneColumn, exact, neighbour_pairs
+from dperm.audit.quadrature import ExactProfile, OneColumn, exact, neighbour_pairs
 from dperm.mechanisms.gradient import Gradient
 from dperm.mechanisms.objective.mechanism import Tilted
 from dperm.mechanisms.scaled.poisson_counts import Balance, Caps, ExposedResiduals, SignedHistogram
@@ -21,8 +23,7 @@ from dperm.problem import DataBounds, Interval, LogisticLoss, MultinomialLoss, P
 from dperm.release.noise import gaussian_scale
 from dperm.release.plan import Shape, Target
 from dperm.rows.base import Block, Term
-from dperm.rows.exact import Paired
-from dperm.terms.additive import PLACES, CellFilling, CurveFeatures, Curving, Marginals, Recalibration
+from dperm.terms.additive import PLACES, CellFilling, CurveFeatures, Curving, Level, Marginals, Recalibration
 from dperm.terms.affine import Features
 from dperm.terms.gradient import GradientTerm
 from dperm.terms.heads import Directions, MeanSquare, UnitMoments
@@ -34,6 +35,7 @@ from dperm.walk.fitting import plan
 REST = (np.array([0.7, -0.4, 0.2]), np.array([1.0, 1.0, -1.0]))
 LOGISTIC = Problem(LogisticLoss(), data=DataBounds(1.0, Interval(-1.0, 1.0)))
 DELTA = 1e-3
+D = TypeVar("D")
 
 
 @dataclass(frozen=True)
@@ -100,16 +102,12 @@ def objective_rows(relations: tuple[str, ...] = RELATIONS) -> list[ExactRow]:
             planned = plan(LOGISTIC, Shape(4, 1), Target(1.0, DELTA, relation), mechanism)
             stage = planned.stage("objective")
             settings = planned.settings("objective", Tilted)
+            pure, noise = settings.noise == "pure", settings.noise_scale
             density = partial(
-                densities.objective_perturbation,
-                loss=LogisticLoss(),
-                ridge=settings.ridge,
-                noise=settings.noise_scale,
-                pure=settings.noise == "pure",
+                densities.objective_perturbation, loss=LogisticLoss(), ridge=settings.ridge, noise=noise, pure=pure
             )
             found = exact(density, _pairs(relation), epsilons=np.linspace(0, 2, 41), cells=1024)
-            claim = compose([stage.event], relation)
-            rows.append(ExactRow(f"objective, {kind} noise", relation, claim, found))
+            rows.append(ExactRow(f"objective, {kind} noise", relation, compose([stage.event], relation), found))
     return rows
 
 
@@ -119,21 +117,18 @@ def interval_rows(relations: tuple[str, ...] = RELATIONS) -> list[ExactRow]:
     Rows of x = ±1 have the full length R, residuals reach the clip and more, and for the curvature some are 0.
     """
     features, theta = Features(), np.array([0.3])
-    rows = []
     scores: dict[str, Score | SoftmaxScore] = {
         "log-odds": LogisticScore(features, theta),
         "linear": ResidualScore(features, theta, 0.7),
         "two classes by softmax": SoftmaxScore(features, np.array([0.0]), 2),
     }
+    rows = []
     for relation in relations:
         for model, score in scores.items():
             terms = terms_of(score, 1.0)
             for what, term in (("gradient", terms.gradient), ("curvature", terms.curvature), ("scores", terms.scores)):
-                mu = gaussian_mu(1.0, DELTA)
-                scale = gaussian_scale(term.sensitivity(relation), mu)
-                density = partial(_noisy_number, term=term, scale=scale, labels=(0.0, 1.0) if "softmax" in model else None)
-                found = exact(density, _pairs(relation), epsilons=np.linspace(0, 2, 41), cells=256)
-                rows.append(ExactRow(f"intervals, {what} of {model}", relation, compose([Gaussian(mu)], relation), found))
+                sums = partial(_total, term=term, signed="softmax" not in model)
+                rows.append(_released(f"intervals, {what} of {model}", relation, term, sums, _pairs(relation)))
     return rows
 
 
@@ -152,13 +147,11 @@ def heads_rows(relations: tuple[str, ...] = RELATIONS) -> list[ExactRow]:
         "labels of least-squares": GradientTerm(MultinomialLoss(2), 0.0 * theta, 0.25, Features()),
         "moments of scaled-heads": CentredMoments(Features(), 1.0),
     }
-    mu, rows = gaussian_mu(1.0, DELTA), []
+    rows = []
     for relation in relations:
         for name, term in terms.items():
-            scale = gaussian_scale(term.sensitivity(relation), mu)
-            density = partial(_noisy_head, term=term, scale=scale, white=None if "moments" in name else white)
-            found = exact(density, _pairs(relation), epsilons=np.linspace(0, 2, 41), cells=256)
-            rows.append(ExactRow(f"heads, {name}", relation, compose([Gaussian(mu)], relation), found))
+            sums = partial(_total, term=term, white=None if "moments" in name else white)
+            rows.append(_released(f"heads, {name}", relation, term, sums, _pairs(relation)))
     return rows
 
 
@@ -179,44 +172,48 @@ def additive_rows(relations: tuple[str, ...] = RELATIONS) -> list[ExactRow]:
         "gradient of two classes": GradientTerm(LogisticLoss(), flat, 0.25, features),
         "gradient of three classes": GradientTerm(MultinomialLoss(3), alike, 0.25, features),
         "recalibration": Recalibration(features, steep / 90, 0.0, 0.1, 0.5),
+        "level": Level(features, flat, 0.5),
         "gradient of counts": CountGradient(level, 0.25),
         "signed residuals of counts": SignedHistogram(rising, 20.0),
         "balance of counts": Balance(rising, Caps(7.0, 3.0)),
     }
-    mu, rows = gaussian_mu(1.0, DELTA), []
+    rows = []
     for relation in relations:
         for name, term in terms.items():
-            scale = gaussian_scale(term.sensitivity(relation), mu)
             signed = "counts" not in name and "three" not in name
             farthest = max(_shift(term, pair, signed=signed) for pair in _pairs(relation))
-            density = partial(densities.gaussian_output, scale=scale)
-            found = exact(density, [(0.0, farthest)], epsilons=np.linspace(0, 2, 41), cells=256)
-            rows.append(ExactRow(f"additive curves, {name}", relation, compose([Gaussian(mu)], relation), found))
+            rows.append(_released(f"additive curves, {name}", relation, term, float, [(0.0, farthest)]))
     return rows
 
 
+def _released(name: str, relation: str, term: Term, sums: Callable[[D], object], pairs: Iterable[tuple[D, D]]) -> ExactRow:
+    """A noisy sum at μ(1, δ): a Gaussian around what `sums` makes of the data, as wide as the stated sensitivity asks for."""
+    mu = gaussian_mu(1.0, DELTA)
+    scale = gaussian_scale(term.sensitivity(relation), mu)
+    found = exact(lambda data: densities.gaussian_output(sums(data), scale), pairs, epsilons=np.linspace(0, 2, 41), cells=256)
+    return ExactRow(name, relation, compose([Gaussian(mu)], relation), found)
+
+
+def _total(data: OneColumn, term: Term, signed: bool = False, white: Directions | None = None) -> object:
+    """A sum, in the one direction that rows of one column can move it in."""
+    block = _block(data, signed=signed)
+    total = np.ravel(term(block if white is None else white.block(block)))
+    return (total[0] - total[1]) / np.sqrt(2.0) if len(total) == 2 else total
+
+
+def _block(data: OneColumn, *, signed: bool) -> Block:
+    """Rows of one column; labels are -1 and 1 where they are `signed`, 0 and 1 otherwise."""
+    return Block(data[0].reshape(-1, 1), data[1] if signed else np.where(data[1] > 0, 1.0, 0.0), None, 0)
+
+
 def _shift(term: Term, pair: tuple[OneColumn, OneColumn], *, signed: bool) -> float:
-    """How far apart two tables are in a sum; labels are -1 and 1 where they are `signed`, 0 and 1 otherwise."""
+    """How far apart two tables are in a sum."""
     sums = []
-    for x, y in pair:
-        block = Block(np.asarray(x, dtype=np.float64).reshape(-1, 1), y if signed else np.where(y > 0, 1.0, 0.0), None, 0)
+    for data in pair:
+        block = _block(data, signed=signed)
         seen = Curving().block(CellFilling(np.zeros(1), (0,)).block(block))
         sums.append(np.ravel(term(block if isinstance(term, Marginals) else seen)))
     return float(np.linalg.norm(sums[1] - sums[0]))
-
-
-def _noisy_head(data: OneColumn, term: Term, scale: float, white: Directions | None) -> Density:
-    """The density of a noisy sum, in the one direction that rows of one column can move it in."""
-    block = Block(np.asarray(data[0], dtype=np.float64).reshape(-1, 1), np.where(np.asarray(data[1]) > 0, 1.0, 0.0), None, 0)
-    total = np.ravel(term(block if white is None else white.block(block)))
-    return densities.gaussian_output((total[0] - total[1]) / np.sqrt(2.0) if len(total) == 2 else total, scale)
-
-
-def _noisy_number(data: OneColumn, term: Paired, scale: float, labels: tuple[float, float] | None) -> Density:
-    """The density of a noisy sum of one number; `labels` are what -1 and 1 stand for."""
-    x, y = (np.asarray(part, dtype=np.float64) for part in data)
-    y = y if labels is None else np.where(y > 0, labels[1], labels[0])
-    return densities.gaussian_output(term(Block(x.reshape(-1, 1), y, None, 0)), scale)
 
 
 def exact_rows(only: str = "") -> list[ExactRow]:

@@ -17,9 +17,8 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 import dperm.estimators as estimators
-from dperm.audit.cases import Builder, Case
+from dperm.audit.cases import Builder, Case, Pair, neighbouring
 from dperm.privacy import RELATIONS
-from dperm.problem.arrays import Vector
 
 N = 900
 EPSILON, DELTA = 7.5, 1e-3  # about the μ of the other cases, at a δ that allows as many rows
@@ -39,15 +38,11 @@ class Neighbours:
     changed: tuple[float, float]
     null: float = np.nan
 
-    def pair(self, relation: str, n: int = N) -> tuple[tuple[Vector, Vector], tuple[Vector, Vector]]:
+    def pair(self, relation: str) -> Pair:
         a = self.spread[relation == "replace-one"]
-        X, y = np.resize([a, -a], n)[:, None], np.resize(self.labels, n)
+        X, y = np.resize([a, -a], N)[:, None], np.resize(self.labels, N)
         X[-1], y[-1] = 1.0, self.label
-        if relation == "add-remove":
-            return (X, y), (X[:-1], y[:-1])
-        other, labels = X.copy(), y.copy()
-        other[-1], labels[-1] = self.changed if relation == "replace-one" else (1.0, self.null)
-        return (X, y), (other, labels)
+        return neighbouring(relation, X, y, self.changed, self.null)
 
 
 SMALL = (0.05, 0.05, -0.05, -0.05)  # labels that leave small residuals at both ends of the column

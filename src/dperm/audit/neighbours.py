@@ -98,11 +98,6 @@ def _extremes(
 
 
 def _pair(shared: Data, bounds: DataBounds, xs: list[Vector], ys: list[float], two: bool) -> tuple[Data, Data]:
-    sets: list[Data] = []
-    for x, y in zip(xs, ys):
-        X, labels = bounds.enforce(np.vstack([shared[0], x]), np.r_[shared[1], y])
-        sets.append((np.asarray(X), np.asarray(labels)))
-    if not two:
-        X, labels = bounds.enforce(shared[0], shared[1])
-        sets.append((np.asarray(X), np.asarray(labels)))
-    return sets[0], sets[1]
+    sets = [(np.vstack([shared[0], x]), np.r_[shared[1], y]) for x, y in zip(xs, ys)] + ([] if two else [shared])
+    first, second = ((np.asarray(X), np.asarray(y)) for X, y in (bounds.enforce(*data) for data in sets))
+    return first, second

@@ -76,14 +76,15 @@ def kept_section(page: str) -> str:
 
 def commit(path: Path) -> str:
     """The commit of the working tree, with a mark where tracked files differ from it."""
+
+    def git(*words: str) -> str:
+        folder = path.resolve().parent if path.resolve().parent.is_dir() else Path.cwd()
+        return subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, check=True).stdout.strip()
+
     try:
-        folder = path.resolve().parent
-        folder = folder if folder.is_dir() else Path.cwd()
-        head = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=folder, capture_output=True, text=True, check=True)
-        changed = subprocess.run(["git", "status", "--porcelain", "-uno"], cwd=folder, capture_output=True, text=True, check=True)
+        return git("rev-parse", "--short", "HEAD") + (" with local changes" if git("status", "--porcelain", "-uno") else "")
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
-    return head.stdout.strip() + (" with local changes" if changed.stdout.strip() else "")
 
 
 def summary(exact: list[ExactRow], results: list[Result], examined: list[Examined]) -> str:
@@ -132,8 +133,9 @@ def trial_table(results: list[Result]) -> str:
         "## Statistical audits\n\n"
         "Each row fits the estimator many times on two neighbours that differ in one record at the edge of the bounds, and tests "
         "the whole certified profile on everything the certificate covers: coefficients, released values, and the noisy sums "
-        f"behind them with their log-likelihood ratio. {CHOOSING:.0%} of the fits choose the test, the others count; rows still "
-        "inconclusive after a first round get a second with fresh fits. False alarms: each round of a row has its part of "
+        f"behind them with their log-likelihood ratio. {CHOOSING:.0%} of the fits choose a test, the others count; that the "
+        "ratio is positive is a test known beforehand, for which all fits count. Rows still inconclusive after a first round get "
+        "a second with fresh fits. False alarms: each round of a row has its part of "
         f"{FAMILY:.0%}, so any false accusation in the whole table is at most {FAMILY:.0%} likely, and each bound is above the "
         "truth with no more than its row's part of it.\n\n"
         "- **violated**: the fits prove that the claim is false.\n"

@@ -38,6 +38,7 @@ Data = tuple[Vector, Vector]
 CONFIDENCE = 0.999
 
 LOGISTIC = Problem(LogisticLoss(), data=DataBounds(1.0, Interval(-1.0, 1.0)))
+TARGET = Target(4.0, 1e-3, "replace-one")
 # One step from w = 0 with the clip at the largest gradient there attains its sensitivity, so the claim is tight.
 ONE_STEP = Gradient(steps=1, step_size=1.0, clip=0.5, momentum=0.0, output="last")
 PULL_UP: Data = (np.array([[0.2], [1.0]]), np.array([1.0, 1.0]))
@@ -79,7 +80,7 @@ class HalfNoise(SecureNoise):
 
 
 class RepeatingNoise(SecureNoise):
-    """Every vector of a size is the same one until `renew`."""
+    """Every vector of a size is the same one."""
 
     def __init__(self) -> None:
         self.kept: dict[int | tuple[int, ...], Vector] = {}
@@ -98,14 +99,25 @@ class FrozenNoise(SecureNoise):
 
 
 @dataclass(frozen=True, eq=False)
-class OneSided(TermView):
-    """A term that states its sensitivity for a row nulled, whatever the relation."""
+class Misstated(TermView):
+    """A term that states another sensitivity than its own."""
+
+    stated: Callable[[Term, str], float]
 
     def seen(self, block: Block) -> Block:
         return block
 
     def sensitivity(self, relation: str) -> float:
-        return self.term.sensitivity("zero-out")
+        return self.stated(self.term, relation)
+
+
+def _one_sided(term: Term) -> Term:
+    """Stated for a row nulled, whatever the relation."""
+    return Misstated(term, lambda own, relation: own.sensitivity("zero-out"))
+
+
+def _half_if_curvature(term: Term) -> Term:
+    return Misstated(term, lambda own, relation: own.sensitivity(relation) / 2) if isinstance(term, CurvatureMatrix) else term
 
 
 def _with_terms(honest: Program, change: Callable[[Term], Term]) -> Program:
@@ -124,7 +136,7 @@ class WithoutFactorTwo(Gradient):
     """Scales noise to C where replace-one needs 2C."""
 
     def program(self, plan: Plan, problem: Problem) -> Program:
-        return (yield from _with_terms(super().program(plan, problem), OneSided))
+        return (yield from _with_terms(super().program(plan, problem), _one_sided))
 
 
 @dataclass(frozen=True)
@@ -144,27 +156,12 @@ class AverageAsLast(Gradient):
         return Gradient(output="average", accounting="hidden-state").program(plan, problem)
 
 
-@dataclass(frozen=True, eq=False)
-class HalfSensitive(TermView):
-    """A term that states half of its sensitivity."""
-
-    def seen(self, block: Block) -> Block:
-        return block
-
-    def sensitivity(self, relation: str) -> float:
-        return self.term.sensitivity(relation) / 2
-
-
 @dataclass(frozen=True)
 class HalvedCurvature(ScaledInference):
     """Intervals whose curvature matrix has half of its noise."""
 
     def program(self, plan: Plan, problem: Problem) -> Program:
         return (yield from _with_terms(super().program(plan, problem), _half_if_curvature))
-
-
-def _half_if_curvature(term: Term) -> Term:
-    return HalfSensitive(term) if isinstance(term, CurvatureMatrix) else term
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,32 +211,47 @@ def _exact(term: GradientTerm, n: int, rows: Rows) -> Vector:
 
 def planted() -> list[Plant]:
     """The eleven, in the order of the list in docs/theorems/audit.md."""
-    target = Target(4.0, 1e-3, "replace-one")
-    mu = gaussian_mu(4.0, 1e-3)
-    tight = repeated(LOGISTIC, target, ONE_STEP)
+    calm, tense = ((np.ones((2, 1)), labels) for labels in (PULL_DOWN[1], PULL_UP[1]))
+    two, one = ((np.zeros((n, 1)), np.ones(n)) for n in (2, 1))
+    add_remove, tighter = Target(0.5, 1e-3, "add-remove"), Target(2.0, 1e-3, "replace-one")
+    bounds = DataBounds(1.0, Interval(-1.0, 1.0))
     return [
-        Plant("noise ÷ 2", repeated(LOGISTIC, target, ONE_STEP, noise=HalfNoise()), tight, PULL_UP, PULL_DOWN,
-              GDP(mu, "replace-one"), 2500),
-        Plant("sensitivity without the factor 2", repeated(LOGISTIC, target, WithoutFactorTwo(**vars(ONE_STEP))), tight, PULL_UP,
-              PULL_DOWN, GDP(mu, "replace-one"), 2500),
-        _unclipped(target, mu),
+        _descents("noise ÷ 2", 2500, noise=HalfNoise()),
+        _descents("sensitivity without the factor 2", 2500, WithoutFactorTwo),
+        # Squared loss, |y| ≤ 1: the gradient at 0 is y·x with norm up to 1; a clip of 0.25 halves what a row may do twice.
+        _descents("unclipped row", 1200, Unclipped, problem=Problem(SquaredLoss(), data=bounds), clip=0.25),
         _unregularised_intercept(),
         _linear_curvature(),
-        _average_as_last(),
-        _exact_count(),
-        _reused_noise(target, mu),
-        Plant("seeded noise", repeated(LOGISTIC, target, ONE_STEP, noise=FrozenNoise()), tight, PULL_UP, PULL_DOWN,
-              GDP(mu, "replace-one"), 400),
-        _stopping(),
+        # A strongly contracting descent forgets: its last iterate costs little, but each iterate has fresh noise to average out.
+        _descents("averaged iterate accounted as last iterate", 600, AverageAsLast, target=tighter,
+                  problem=Problem(LogisticLoss(), Ridge(4.0), data=bounds), steps=24, step_size=2 / 4.25,
+                  accounting="hidden-state"),
+        _descents("exact n under add-remove", 1600, ExactCount, (two, one), target=add_remove),
+        _reused_noise(),
+        _descents("seeded noise", 400, noise=FrozenNoise()),
+        _descents("data-dependent stopping", 400, StopsWhenDone, (calm, tense), steps=4),
         _halved_curvature(),
     ]  # fmt: skip
 
 
-def _unclipped(target: Target, mu: float) -> Plant:
-    """Squared loss, |y| ≤ 1: the gradient at 0 is y·x with norm up to 1; a clip of 0.25 halves what a row may do twice."""
-    problem = Problem(SquaredLoss(), data=DataBounds(1.0, Interval(-1.0, 1.0)))
-    honest, broken = (repeated(problem, target, kind(**vars(ONE_STEP) | {"clip": 0.25})) for kind in (Gradient, Unclipped))
-    return Plant("unclipped row", broken, honest, PULL_UP, PULL_DOWN, GDP(mu, "replace-one"), 1200)
+def _descents(
+    name: str,
+    trials: int,
+    kind: type[Gradient] = Gradient,
+    pair: tuple[Data, Data] = (PULL_UP, PULL_DOWN),
+    *,
+    target: Target = TARGET,
+    problem: Problem = LOGISTIC,
+    noise: SecureNoise | None = None,
+    **options: object,
+) -> Plant:
+    """A descent that is broken by its kind or its noise beside the honest one, both with the options of ONE_STEP but for those
+    given; the claim is that of the target."""
+    n = len(pair[0][0]) if target.relation == "add-remove" else None
+    settings = vars(ONE_STEP) | options
+    honest = repeated(problem, target, Gradient(**settings), nominal_n=n)
+    broken = repeated(problem, target, kind(**settings), noise=noise, nominal_n=n)
+    return Plant(name, broken, honest, *pair, GDP(gaussian_mu(target.epsilon, target.delta), target.relation), trials)
 
 
 def _unregularised_intercept() -> Plant:
@@ -254,10 +266,7 @@ def _unregularised_intercept() -> Plant:
     source = SecureNoise()
 
     def version(ridges: Vector) -> Callable[[Data], Vector]:
-        def run(data: Data) -> Vector:
-            return minimise(data[0], data[1], ridges, source.normal(sigma, 2))
-
-        return run
+        return lambda data: minimise(*data, ridges, source.normal(sigma, 2))
 
     two = (np.array([[0.0, 1.0], [0.0, 1.0]]), np.array([1.0, 1.0]))
     one = (two[0][:1], two[1][:1])
@@ -272,11 +281,7 @@ def _linear_curvature() -> Plant:
 
     def version(curvature: float) -> Callable[[Data], Vector]:
         ridge, scale = chaudhuri_calibration(epsilon, norm, curvature, 1.0)
-
-        def run(data: Data) -> Vector:
-            return minimise(data[0], data[1], np.array([ridge]), gamma_norm_vector(1, scale, source))
-
-        return run
+        return lambda data: minimise(*data, np.array([ridge]), gamma_norm_vector(1, scale, source))
 
     labels = np.array([1.0, -1.0])
     quiet, loud = (np.array([[0.0], [0.0]]), labels), (np.array([[0.0], [norm]]), labels)
@@ -284,43 +289,22 @@ def _linear_curvature() -> Plant:
                  PureDP(epsilon, "replace-one"), 24_000, 0.0)  # fmt: skip
 
 
-def _average_as_last() -> Plant:
-    """A strongly contracting descent forgets: its last iterate costs little, but each iterate has fresh noise to average out."""
-    problem = Problem(LogisticLoss(), Ridge(4.0), data=DataBounds(1.0, Interval(-1.0, 1.0)))
-    options = vars(ONE_STEP) | {"steps": 24, "step_size": 2 / 4.25, "accounting": "hidden-state"}
-    target = Target(2.0, 1e-3, "replace-one")
-    honest, broken = (repeated(problem, target, kind(**options)) for kind in (Gradient, AverageAsLast))
-    mu = gaussian_mu(2.0, 1e-3)
-    return Plant("averaged iterate accounted as last iterate", broken, honest, PULL_UP, PULL_DOWN, GDP(mu, "replace-one"), 600)
-
-
-def _exact_count() -> Plant:
-    target = Target(0.5, 1e-3, "add-remove")
-    honest, broken = (repeated(LOGISTIC, target, kind(**vars(ONE_STEP)), nominal_n=2) for kind in (Gradient, ExactCount))
-    two = (np.array([[0.0], [0.0]]), np.array([1.0, 1.0]))
-    one = (two[0][:1], two[1][:1])
-    return Plant("exact n under add-remove", broken, honest, two, one, GDP(gaussian_mu(0.5, 1e-3), "add-remove"), 1600)
-
-
-def _once(target: Target, source: SecureNoise) -> Callable[[Data], Vector]:
-    return repeated(LOGISTIC, target, ONE_STEP, noise=source)
-
-
-def _reused_noise(target: Target, mu: float) -> Plant:
+def _reused_noise() -> Plant:
     """Two fits of two targets (y and -y) on the same rows: √2·μ-GDP with fresh noise; with one noise their difference is bare."""
 
-    def twice(data: Data, sources: tuple[SecureNoise, SecureNoise]) -> Vector:
+    def twice(data: Data, *sources: SecureNoise) -> Vector:
         X, y = data
-        return np.concatenate([_once(target, source)((X, labels)) for source, labels in zip(sources, (y, -y))])
+        fits = [repeated(LOGISTIC, TARGET, ONE_STEP, noise=source) for source in sources]
+        return np.concatenate([fit((X, labels)) for fit, labels in zip(fits, (y, -y))])
 
     def broken(data: Data) -> Vector:
-        source = RepeatingNoise()
-        return twice(data, (source, source))
+        return twice(data, *[RepeatingNoise()] * 2)
 
     def honest(data: Data) -> Vector:
-        return twice(data, (SecureNoise(), SecureNoise()))
+        return twice(data, SecureNoise(), SecureNoise())
 
-    return Plant("reused noise", broken, honest, PULL_UP, PULL_DOWN, GDP(mu * 2**0.5, "replace-one"), 400)
+    claim = GDP(gaussian_mu(TARGET.epsilon, TARGET.delta) * 2**0.5, "replace-one")
+    return Plant("reused noise", broken, honest, PULL_UP, PULL_DOWN, claim, 400)
 
 
 def _halved_curvature() -> Plant:
@@ -339,7 +323,7 @@ def _halved_curvature() -> Plant:
         rows = (MemoryRows(*data).bounded(problem.data), MemoryRows(*neighbour).bounded(problem.data))
 
         def observe(given: Data) -> Vector:
-            with transcript(rows, own=int(given is neighbour), only=(CurvatureMatrix, HalfSensitive)) as seen:
+            with transcript(rows, own=int(given is neighbour), only=(CurvatureMatrix, Misstated)) as seen:
                 run(given)
             return np.array([(seen.ratio + seen.energy / 2) / seen.energy**0.5])
 
@@ -348,12 +332,3 @@ def _halved_curvature() -> Plant:
     claim = compose([mechanism.plan(problem, Shape(n, 1), target).stage("curvature").event], target.relation)
     return Plant("noise of the curvature of intervals ÷ 2", version(HalvedCurvature), version(ScaledInference), data, neighbour,
                  claim, 320)  # fmt: skip
-
-
-def _stopping() -> Plant:
-    target = Target(4.0, 1e-3, "replace-one")
-    honest, broken = (repeated(LOGISTIC, target, kind(**vars(ONE_STEP) | {"steps": 4})) for kind in (Gradient, StopsWhenDone))
-    calm = (np.array([[1.0], [1.0]]), np.array([1.0, -1.0]))
-    tense = (np.array([[1.0], [1.0]]), np.array([1.0, 1.0]))
-    mu = gaussian_mu(4.0, 1e-3)
-    return Plant("data-dependent stopping", broken, honest, calm, tense, GDP(mu, "replace-one"), 400)

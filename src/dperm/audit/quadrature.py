@@ -19,13 +19,14 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from dperm.privacy import Guarantee
 from dperm.problem.arrays import Vector
 
 Box = tuple[tuple[float, float], ...]
 OneColumn = tuple[Vector, Vector]  # x and y of one-dimensional data
+Measured = tuple[Vector, ...]  # of every cell: masses of p and q, their errors, and the range of log p/q
 D = TypeVar("D")
 
 
@@ -73,12 +74,9 @@ class ExactProfile:
 
     def excess(self, guarantee: Guarantee) -> float:
         """The largest low(ε)/δ_claimed(ε) - 1 over points above rounding; positive means violation."""
-        worst = -1.0
-        for epsilon, low in zip(self.epsilons, self.low):
-            claimed = guarantee.delta(float(epsilon))
-            if low > 1e-12:
-                worst = max(worst, (low - 1e-12) / max(claimed, 1e-300) - 1)
-        return worst
+        seen = self.low > 1e-12
+        claimed = np.array([guarantee.delta(float(epsilon)) for epsilon in self.epsilons[seen]])
+        return float(np.max((self.low[seen] - 1e-12) / np.maximum(claimed, 1e-300) - 1, initial=-1.0))
 
 
 def _crossing(epsilons: Vector, deltas: Vector, delta: float, *, first: bool) -> float:
@@ -108,36 +106,30 @@ def profile(p: Density, q: Density, epsilons: ArrayLike, *, cells: int | None = 
     levels = np.atleast_1d(np.asarray(epsilons, dtype=np.float64))
     box = _hull(p.box, q.box)
     count = cells if cells is not None else (4096 if len(box) == 1 else 320)
-    p_mass, q_mass, p_error, q_error, low_ratio, high_ratio = _cells(p, q, box, count)
-    outside = max(0.0, 1.0 - float(p_mass.sum()) + float(p_error.sum())) + 1e-15
+    measured = _cells(p, q, box, count)
+    outside = max(0.0, 1.0 - float(measured[0].sum()) + float(measured[2].sum())) + 1e-15
     lows, highs = np.zeros(len(levels)), np.zeros(len(levels))
-    margin = 0.25 * (high_ratio - low_ratio)
-    floor, ceiling = low_ratio - margin, high_ratio + margin
-    for k, epsilon in enumerate(levels):
-        gain = p_mass - math.exp(epsilon) * q_mass
-        slip = p_error + math.exp(epsilon) * q_error
-        low = np.maximum(gain - slip, 0.0)
-        kept = -np.expm1(np.minimum(epsilon - ceiling, 0.0)) * (p_mass + p_error)
-        high = np.maximum(np.where(floor >= epsilon, gain + slip, np.where(ceiling <= epsilon, 0.0, kept)), 0.0)
-        open_cells = np.flatnonzero((floor < epsilon) & (ceiling > epsilon) & (p_mass > 1e-14))
-        if len(box) == 1 and 0 < len(open_cells) <= 8:  # cut the few cells where the sign changes once more
-            for c in open_cells:
-                low[c], high[c] = _finer(p, q, box, count, int(c), float(epsilon))
+    for k, epsilon in enumerate(levels.tolist()):
+        low, high, unsure = _limits(measured, epsilon)
+        if len(box) == 1 and 0 < len(unsure) <= 8:  # cut the few cells where the sign changes once more, into 16 each
+            width = (box[0][1] - box[0][0]) / count
+            for c in unsure.tolist():
+                inner = _limits(_cells(p, q, ((box[0][0] + c * width, box[0][0] + (c + 1) * width),), 16), epsilon)
+                low[c], high[c] = inner[0].sum(), inner[1].sum()
         lows[k] = max(float(np.sum(low)) - 1e-14, 0.0)
         highs[k] = float(np.sum(high)) + outside + 1e-14
     return lows, np.maximum(highs, lows)
 
 
-def _finer(p: Density, q: Density, box: Box, count: int, cell: int, epsilon: float) -> tuple[float, float]:
-    """Both limits on one cell, from 16 cells inside it."""
-    width = (box[0][1] - box[0][0]) / count
-    inner = ((box[0][0] + cell * width, box[0][0] + (cell + 1) * width),)
-    p_mass, q_mass, p_error, q_error, low_ratio, high_ratio = _cells(p, q, inner, 16)
+def _limits(measured: Measured, epsilon: float) -> tuple[Vector, Vector, NDArray[np.int64]]:
+    """Both limits on every cell, and the cells in which log p/q may pass ε."""
+    p_mass, q_mass, p_error, q_error, low_ratio, high_ratio = measured
     margin = 0.25 * (high_ratio - low_ratio)
+    floor, ceiling = low_ratio - margin, high_ratio + margin
     gain, slip = p_mass - math.exp(epsilon) * q_mass, p_error + math.exp(epsilon) * q_error
-    kept = -np.expm1(np.minimum(epsilon - high_ratio - margin, 0.0)) * (p_mass + p_error)
-    high = np.where(low_ratio - margin >= epsilon, gain + slip, kept)
-    return float(np.sum(np.maximum(gain - slip, 0.0))), float(np.sum(np.maximum(high, 0.0)))
+    kept = -np.expm1(np.minimum(epsilon - ceiling, 0.0)) * (p_mass + p_error)  # nothing where the ratio stays below
+    high = np.maximum(np.where(floor >= epsilon, gain + slip, kept), 0.0)
+    return np.maximum(gain - slip, 0.0), high, np.flatnonzero((floor < epsilon) & (ceiling > epsilon) & (p_mass > 1e-14))
 
 
 def _hull(one: Box, other: Box) -> Box:
@@ -146,7 +138,7 @@ def _hull(one: Box, other: Box) -> Box:
     return tuple((min(a[0], b[0]), max(a[1], b[1])) for a, b in zip(one, other))
 
 
-def _cells(p: Density, q: Density, box: Box, count: int) -> tuple[Vector, Vector, Vector, Vector, Vector, Vector]:
+def _cells(p: Density, q: Density, box: Box, count: int) -> Measured:
     """Masses with their quadrature errors, and the range of log p/q over the nodes and ends of every cell."""
     order = 8 if len(box) == 1 else 4
     fine, fine_weights = np.polynomial.legendre.leggauss(order)
@@ -155,9 +147,7 @@ def _cells(p: Density, q: Density, box: Box, count: int) -> tuple[Vector, Vector
     w_fine = np.r_[fine_weights, np.zeros(len(coarse) + 2)] / 2
     w_coarse = np.r_[np.zeros(order), coarse_weights, 0.0, 0.0] / 2
     widths = [(high - low) / count for low, high in box]
-    axes = [
-        low + width * (np.arange(count)[:, None] + (nodes[None, :] + 1) / 2) for (low, _), width in zip(box, widths)
-    ]
+    axes = [low + width * (np.arange(count)[:, None] + (nodes[None, :] + 1) / 2) for (low, _), width in zip(box, widths)]
     if len(box) == 1:
         parts = [_measure(p, q, axes[0], w_fine * widths[0], w_coarse * widths[0])]
     else:
@@ -168,11 +158,10 @@ def _cells(p: Density, q: Density, box: Box, count: int) -> tuple[Vector, Vector
             second = np.broadcast_to(axes[1][:, None, :], (count, len(nodes), len(nodes)))
             points = np.stack([first, second], axis=-1).reshape(count, -1, 2)
             parts.append(_measure(p, q, points, weights[0], weights[1]))
-    gathered = [np.concatenate(values) for values in zip(*parts)]
-    return gathered[0], gathered[1], gathered[2], gathered[3], gathered[4], gathered[5]
+    return tuple(np.concatenate(values) for values in zip(*parts))
 
 
-def _measure(p: Density, q: Density, points: Vector, fine: Vector, coarse: Vector) -> tuple[Vector, ...]:
+def _measure(p: Density, q: Density, points: Vector, fine: Vector, coarse: Vector) -> Measured:
     flat = points.reshape(-1, *points.shape[2:])
     shape = points.shape[:2]
     log_p, log_q = p.log(flat).reshape(shape), q.log(flat).reshape(shape)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,19 +55,19 @@ def candidates(data: Matrix, neighbour: Matrix, *, columns: int = 12, centers: i
     spread = 0.5 * (data.std(axis=0) + neighbour.std(axis=0))
     strength = np.abs(shift) / np.maximum(spread, 1e-300 + 1e-12 * np.abs(pooled).max(axis=0))
     ranked = moving[np.argsort(-strength[moving], kind="stable")][:columns]
-    found: list[tuple[str, ScoreFunction]] = [(f"column {j}", _along(_unit(len(shift), j))) for j in ranked]
+    found: list[tuple[str, ScoreFunction]] = [(f"column {j}", _column(j)) for j in ranked]
     near: list[tuple[str, ScoreFunction]] = found[:3]
     if len(moving) > 1:
         linear = Fitted.of(_linear, data, neighbour)
         found, near = [*found, ("linear discriminant", linear)], [("linear discriminant", linear), *near]
         if len(moving) <= 16:
-            found.append(("quadratic discriminant", Fitted.of(_quadratic_of(moving), data, neighbour)))
+            found.append(("quadratic discriminant", Fitted.of(partial(_quadratic, moving=moving), data, neighbour)))
     for name, score in near:
         places = np.concatenate(choosing_scores(score, data, neighbour))
         distinct = np.quantile(np.unique(places), [0.1, 0.3, 0.5, 0.7, 0.9])  # where most of the mass sits on a few atoms
         for center in np.unique(np.r_[np.quantile(places, np.linspace(0.02, 0.98, centers)), distinct]):
             found.append((f"distance of {name} from {center:.4g}", _close(score, float(center))))
-    return found + [(f"minus {name}", _negative(score)) for name, score in found if not name.endswith("discriminant")]
+    return found + [(f"minus {name}", _changed(score, np.negative)) for name, score in found if not name.endswith("discriminant")]
 
 
 @dataclass(frozen=True)
@@ -100,26 +101,12 @@ def _linear(data: Matrix, neighbour: Matrix) -> ScoreFunction:
     return lambda outcomes: np.asarray((outcomes @ direction - middle) / spread)
 
 
-def _quadratic_of(moving: NDArray[np.int64]) -> Fit:
-    return lambda data, neighbour: _quadratic(data[:, moving], neighbour[:, moving], moving)
-
-
-def _unit(size: int, j: int) -> Vector:
-    direction = np.zeros(size)
-    direction[j] = 1.0
-    return direction
-
-
-def _along(direction: Vector) -> ScoreFunction:
-    return lambda outcomes: np.asarray(outcomes @ direction)
+def _column(j: int) -> ScoreFunction:
+    return lambda outcomes: np.asarray(outcomes[:, j])
 
 
 def _close(score: ScoreFunction, center: float) -> ScoreFunction:
     return _changed(score, lambda values: -np.abs(values - center))
-
-
-def _negative(score: ScoreFunction) -> ScoreFunction:
-    return _changed(score, np.negative)
 
 
 def _changed(score: ScoreFunction, change: Callable[[Vector], Vector]) -> ScoreFunction:
@@ -145,7 +132,7 @@ def _discriminant(data: Matrix, neighbour: Matrix, shift: Vector) -> Vector:
 def _quadratic(data: Matrix, neighbour: Matrix, moving: NDArray[np.int64]) -> ScoreFunction:
     """log N(outcome; neighbour's mean and covariance) - the same for the data."""
     forms = []
-    for sample in (neighbour, data):
+    for sample in (neighbour[:, moving], data[:, moving]):
         covariance = np.atleast_2d(np.cov(sample.T))
         covariance += 1e-9 * max(float(np.trace(covariance)) / len(covariance), 1e-300) * np.eye(len(covariance))
         forms.append((sample.mean(axis=0), np.linalg.inv(covariance), np.linalg.slogdet(covariance)[1]))

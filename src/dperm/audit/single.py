@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dperm.audit.bounds import check_levels, one_run_epsilon, one_run_tail
-from dperm.audit.trials import coefficients
+from dperm.audit.trials import as_function
 from dperm.problem import Problem
 from dperm.problem.arrays import Vector
 from dperm.release.driver import run, watching
@@ -155,13 +155,8 @@ def _planted(X: Vector, y: Vector, canaries: Canaries, coins: NDArray[np.bool_],
 
 
 def _answer(fit: object, X: Vector, y: np.ndarray) -> Vector:
-    if hasattr(fit, "fit"):
-        from sklearn.base import clone
-
-        return coefficients(clone(fit).fit(X, y))
-    if not callable(fit):
-        raise ValueError(f"Expected a function or an estimator with fit, found {type(fit).__name__}.")
-    found = np.asarray(fit(X, y), dtype=np.float64)
+    outcome = fit(X, y) if callable(fit) and not hasattr(fit, "fit") else as_function(fit)((X, y))
+    found = np.asarray(outcome, dtype=np.float64)
     return found if found.ndim == 2 else found.ravel()
 
 

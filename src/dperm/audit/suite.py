@@ -18,12 +18,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dperm.audit.cases import Case, curve_cases, estimator_cases, mechanism_cases
+from dperm.audit.cases import Case, Observer, curve_cases, estimator_cases, mechanism_cases
 from dperm.audit.intervals import interval_cases
 from dperm.audit.transcript import Fitted
 from dperm.audit.trials import Distinguished, distinguish
 from dperm.privacy import GDP, Guarantee
-from dperm.problem.arrays import Vector
 
 __all__ = ["FAMILY", "Case", "Result", "curve_cases", "estimator_cases", "interval_cases", "mechanism_cases", "run_suite"]
 
@@ -88,7 +87,7 @@ class _Ready:
     """A case that fits: its observer, what it claims, and the seconds of one fit."""
 
     case: Case
-    observe: Callable[[tuple[object, ...]], Vector]
+    observe: Observer
     model: Fitted
     seconds: float
 
@@ -167,8 +166,9 @@ def _fits(seconds: float, each: list[float]) -> int:
 def _audit(ready: _Ready, trials: int, confidence: float, processes: int) -> Result:
     planned, delta = ready.model.plan_, ready.model.certificate_.delta
     found = distinguish(
-        ready.observe, ready.case.data, ready.case.neighbour, trials, claim=planned.guarantee, delta=delta, confidence=confidence,
-        processes=processes, choosing=CHOOSING, chunk=max(5, min(50, trials // (12 * processes))),
+        ready.observe, ready.case.data, ready.case.neighbour, trials, statistic=ready.observe.statistic, claim=planned.guarantee,
+        delta=delta, confidence=confidence, processes=processes, choosing=CHOOSING,
+        chunk=max(5, min(50, trials // (12 * processes))),
     )  # fmt: skip
     return Result(ready.case, planned.guarantee, planned.mechanism, replace(found, outcomes=_NOTHING), fits=trials)
 

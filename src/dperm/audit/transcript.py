@@ -52,12 +52,11 @@ def transcript(
             seen.rows = bottom(drawn.rows)
         if pair is None or not isinstance(drawn.term, only):
             return
-        sampled = isinstance(drawn.term, SampledTerm)
         # Who joined a sample is secret, also from this test.
         query = drawn.term.term if isinstance(drawn.term, SampledTerm) else drawn.term
         step = sum_step(query.row_bound, drawn.n)
         both = [
-            np.ravel(drawn.exact if side == own and not sampled else exchanged(drawn.rows, rows).sum(query, step))
+            np.ravel(drawn.exact if side == own and query is drawn.term else exchanged(drawn.rows, rows).sum(query, step))
             for side, rows in enumerate(pair)
         ]
         shift, middle = (both[1] - both[0]) / drawn.scale, (both[0] + both[1]) / (2 * drawn.scale)

@@ -8,6 +8,7 @@ The test is chosen on the first part of the trials (a half by default); its erro
 from __future__ import annotations
 
 import hashlib
+import itertools
 import pickle
 import time
 from collections.abc import Callable
@@ -19,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dperm.audit.bounds import check_levels, epsilon_lower, limits, mu_lower, profile_gap
-from dperm.audit.scores import Matrix, ScoreFunction, best_tests, candidates
-from dperm.audit.workers import Job, Progress, Rows, run_chunks
+from dperm.audit.scores import Matrix, ScoreFunction, Test, best_tests, candidates
+from dperm.audit.workers import Job, Progress, Rows, as_table, longest, run_chunks
 from dperm.estimators.base import PrivateEstimator
 from dperm.privacy import ApproxDP, Guarantee, PureDP
 from dperm.words.options import spelt_out
@@ -75,7 +76,7 @@ def distinguish(
     neighbour: object,
     trials: int = 1000,
     *,
-    statistic: str | ScoreFunction = "auto",
+    statistic: str | ScoreFunction | Test = "auto",
     confidence: float = 0.99,
     delta: float = 1e-5,
     claim: Guarantee | float | None = None,
@@ -85,7 +86,8 @@ def distinguish(
     """Lower bounds on ε(δ) and μ of `fit` from `trials` runs on each of two neighbouring data sets.
 
     fit        a function data ↦ numbers, or an unfitted estimator (then data is the tuple of arguments of its `fit`, or X alone)
-    statistic  "auto", or a function from outcomes (trials × numbers) to a score that is larger on the neighbour
+    statistic  "auto", or a function from outcomes (trials × numbers) to a score that is larger on the neighbour; or a `Test`
+               that was fixed before any trial, which is tried beside the automatic ones: nothing is chosen, so all trials count
     claim      what the mechanism promises: a guarantee (its whole profile is tested), or a number ε (at `delta`)
     processes  worker processes; global NumPy and Python generators are reseeded in each from the operating system
     resume     a file that keeps finished runs, so that an interrupted audit goes on where it stopped
@@ -126,42 +128,59 @@ def distinguish(
 def _tested(
     outcomes: tuple[Matrix, Matrix],
     half: int,
-    statistic: str | ScoreFunction,
+    statistic: str | ScoreFunction | Test,
     guarantee: Guarantee | None,
     delta: float,
     confidence: float,
 ) -> Distinguished:
-    """The first `half` of the outcomes chooses the tests, the others count."""
+    """The first `half` of the outcomes chooses the tests, the others count; for a test fixed beforehand all of them do."""
     on_data, on_neighbour = outcomes
-    if statistic == "auto":
+    known = statistic if isinstance(statistic, Test) else None
+    each = confidence if known is None else (1 + confidence) / 2  # two tests share the false alarms
+    if known is not None or statistic == "auto":
         scores = candidates(on_data[:half], on_neighbour[:half])
     elif callable(statistic):
         scores = [("given", statistic)]
     else:
-        raise ValueError(f"Expected statistic='auto' or a function, found {statistic!r}.")
-    tests = best_tests(
-        on_data[:half], on_neighbour[:half], scores, delta=delta, confidence=confidence, claim=guarantee
-    )
+        raise ValueError(f"Expected statistic='auto', a function or a test, found {statistic!r}.")
+    tests = best_tests(on_data[:half], on_neighbour[:half], scores, delta=delta, confidence=each, claim=guarantee)
     held = on_data[half:], on_neighbour[half:]
-    sizes = len(held[0]), len(held[1])
-    errors = {aim: test.errors(*held) for aim, test in tests.items()}
-    gap = None
-    if guarantee is not None:
-        gap = float(profile_gap(*limits(*errors["claim"], sizes, confidence), guarantee)[0])
+    best: dict[str, tuple[float, str, tuple[int, int]]] = {}
+    for aim, test in tests.items():
+        proven = []
+        for tried, (one, other) in ((test, held), (known, outcomes)):
+            if tried is not None:
+                errors = tried.errors(one, other)
+                value = _bound(aim, errors, (len(one), len(other)), guarantee, delta, each)
+                proven.append((value, tried.name, errors))
+        best[aim] = max(proven)
+    gap = best["claim"][0] if guarantee is not None else None
     return Distinguished(
-        epsilon_lower=float(epsilon_lower(*errors["epsilon"], sizes, delta=delta, confidence=confidence)),
-        mu_lower=float(mu_lower(*errors["mu"], sizes, confidence=confidence)),
+        epsilon_lower=best["epsilon"][0],
+        mu_lower=best["mu"][0],
         violates=None if gap is None else gap > 0,
         gap=gap,
         delta=delta,
         confidence=confidence,
         trials=len(on_data),
-        statistics={aim: test.name for aim, test in tests.items()},
-        errors=errors,
+        statistics={aim: name for aim, (_, name, _) in best.items()},
+        errors={aim: errors for aim, (_, _, errors) in best.items()},
         repeats=_repeats(on_data) + _repeats(on_neighbour),
         seconds=0.0,
         outcomes=outcomes,
     )
+
+
+def _bound(
+    aim: str, errors: tuple[int, int], sizes: tuple[int, int], guarantee: Guarantee | None, delta: float, confidence: float
+) -> float:
+    """What the errors of a test prove for its aim: of ε, of μ, or by how much the claimed profile is exceeded."""
+    if aim == "epsilon":
+        return float(epsilon_lower(*errors, sizes, delta=delta, confidence=confidence))
+    if aim == "mu":
+        return float(mu_lower(*errors, sizes, confidence=confidence))
+    assert guarantee is not None  # the aim "claim" has one
+    return float(profile_gap(*limits(*errors, sizes, confidence), guarantee)[0])
 
 
 def as_guarantee(claim: Guarantee | float | None, delta: float) -> Guarantee | None:
@@ -203,19 +222,12 @@ def coefficients(model: PrivateEstimator) -> NDArray[np.float64]:
 
 def _table(*outcomes: Rows) -> tuple[Matrix, Matrix]:
     """Outcomes as rows of equal length; the first column is 1 for a run that failed."""
-    width = max((len(row) for part in outcomes for row in part if row is not None), default=0)
-    tables = []
-    for part in outcomes:
-        table = np.zeros((len(part), width + 1))
-        for k, row in enumerate(part):
-            if row is None:
-                table[k, 0] = 1.0
-            elif len(row) != width:
-                raise ValueError(f"Expected outcomes of equal length, found {len(row)} and {width} numbers. Pad them in fit.")
-            else:
-                table[k, 1:] = np.nan_to_num(row, nan=1e300, posinf=1e300, neginf=-1e300)
-        tables.append(table)
-    return tables[0], tables[1]
+    width = longest(*outcomes)
+    for row in itertools.chain(*outcomes):
+        if row is not None and len(row) != width:
+            raise ValueError(f"Expected outcomes of equal length, found {len(row)} and {width} numbers. Pad them in fit.")
+    first, second = (np.nan_to_num(as_table(part, width), nan=1e300, posinf=1e300, neginf=-1e300) for part in outcomes)
+    return first, second
 
 
 def _repeats(table: Matrix) -> int:

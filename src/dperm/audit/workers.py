@@ -103,29 +103,33 @@ def _read(store: tuple[Path, str] | None) -> dict[tuple[int, int], Rows]:
         if str(kept["fingerprint"]) != store[1]:
             raise ValueError(f"Expected {store[0]} to belong to this audit, found another's. Choose another file or remove it.")
         done: dict[tuple[int, int], Rows] = {}
-        for name in kept.files:
-            if name == "fingerprint":
-                continue
+        for name in set(kept.files) - {"fingerprint"}:
             which, start = (int(part) for part in name.split("-"))
-            table = kept[name]
-            done[which, start] = [None if row[0] else row[1:] for row in table]
+            done[which, start] = [None if row[0] else row[1:] for row in kept[name]]
         return done
 
 
 def _write(store: tuple[Path, str], done: dict[tuple[int, int], Rows]) -> None:
     path, fingerprint = store
-    tables = {}
-    for (which, start), rows in done.items():
-        width = max((len(row) for row in rows if row is not None), default=0)
-        table = np.zeros((len(rows), width + 1))
-        for k, row in enumerate(rows):
-            if row is None:
-                table[k, 0] = 1.0
-            else:
-                table[k, 1:] = row
-        tables[f"{which}-{start}"] = table
+    tables = {f"{which}-{start}": as_table(rows, longest(rows)) for (which, start), rows in done.items()}
     temporary = path.with_name(f".{path.name}.part.npz")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         np.savez(temporary, allow_pickle=False, **{"fingerprint": np.array(fingerprint), **tables})
     temporary.replace(path)
+
+
+def longest(*parts: Rows) -> int:
+    """How many numbers the longest outcome has."""
+    return max((len(row) for part in parts for row in part if row is not None), default=0)
+
+
+def as_table(rows: Rows, width: int) -> NDArray[np.float64]:
+    """Outcomes of `width` numbers as rows; the first column is 1 for a run that failed."""
+    table = np.zeros((len(rows), width + 1))
+    for place, row in enumerate(rows):
+        if row is None:
+            table[place, 0] = 1.0
+        else:
+            table[place, 1:] = row
+    return table
