@@ -26,6 +26,7 @@ from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigh
 
 Vector = NDArray[np.float64]
 
@@ -99,8 +100,6 @@ def minimise(
 def _direction(objective: Smooth, w: Vector, gradient: Vector, hessian: Vector | None, tolerance: float) -> Vector:
     """−H⁻¹g, by Cholesky or by conjugate gradients until the residual is below min(0.1, √(‖g‖/‖g₀‖))·‖g‖."""
     if hessian is not None:
-        from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigh
-
         try:
             return np.asarray(-cho_solve(cho_factor(hessian), gradient), dtype=np.float64)
         except LinAlgError:  # rounding hid a tiny ridge: floor the eigenvalues where they have no digits

@@ -76,13 +76,7 @@ def slides_sigma(
 
 
 def claim_sigma(
-    epsilon: float,
-    delta: float,
-    steps: int,
-    rows: int = 1,
-    lipschitz: float = 1.0,
-    *,
-    accept_known_error: bool = False,
+    epsilon: float, delta: float, steps: int, rows: int = 1, lipschitz: float = 1.0, *, accept_known_error: bool = False
 ) -> AsPrinted:
     """σ = 2L√(T ln(1/δ))/(nε), on the gradient *mean*, as the claim prints it: μ = ε/√ln(1/δ) under replace-one.
 

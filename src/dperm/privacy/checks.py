@@ -6,22 +6,18 @@ import math
 import numbers
 
 
-def non_negative(name: str, value: float, *, infinite: bool = False) -> float:
-    """`value` as a float when it is ≥ 0 (and finite, unless `infinite`), else ValueError."""
+def non_negative(name: str, value: float, *, infinite: bool = False, zero: bool = True) -> float:
+    """`value` as a float when it is ≥ 0 (> 0 unless `zero` may be; and finite, unless `infinite`), else ValueError."""
     number = float(value)
-    if math.isnan(number) or number < 0 or (math.isinf(number) and not infinite):
-        kind = f"{name} >= 0" if infinite else f"a finite {name} >= 0"
-        raise ValueError(f"Expected {kind}, found {value!r}. Pass a non-negative number.")
+    if math.isnan(number) or number < 0 or (number == 0 and not zero) or (math.isinf(number) and not infinite):
+        finite, sign, kind = "" if infinite else "a finite ", ">=" if zero else ">", "non-negative" if zero else "positive"
+        raise ValueError(f"Expected {finite}{name} {sign} 0, found {value!r}. Pass a {kind} number.")
     return number
 
 
 def positive(name: str, value: float, *, infinite: bool = False) -> float:
     """`value` as a float when it is > 0 (and finite, unless `infinite`), else ValueError."""
-    number = float(value)
-    if math.isnan(number) or number <= 0 or (math.isinf(number) and not infinite):
-        kind = f"{name} > 0" if infinite else f"a finite {name} > 0"
-        raise ValueError(f"Expected {kind}, found {value!r}. Pass a positive number.")
-    return number
+    return non_negative(name, value, infinite=infinite, zero=False)
 
 
 def probability(name: str, value: float) -> float:

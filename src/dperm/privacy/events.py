@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
+from dperm.privacy import loss_distributions
 from dperm.privacy.checks import non_negative, positive, probability, whole
 from dperm.privacy.relations import RELATIONS, REPLACE_ONE
 
@@ -121,8 +122,6 @@ class Event:
 
         By default the dominating pair of the event's pure, Gaussian or concentrated guarantee, in this order.
         """
-        from dperm.privacy import loss_distributions
-
         pure, mu, rho = self.pure(), self.gdp(), self.zcdp()
         if pure is not None:
             return loss_distributions.approximate(pure, 0.0, 1, discretization)
@@ -145,9 +144,25 @@ class Event:
         return cls(**{name: event_from_spec(value) if isinstance(value := spec[name], Mapping) else value for name in names})
 
 
+class _Normal(Event):
+    """`count` releases, each μ-GDP."""
+
+    mu: float
+    count: int
+
+    def gdp(self) -> float:
+        return self.mu * math.sqrt(self.count)
+
+    def pure(self) -> float | None:
+        return 0.0 if self.mu == 0 else None
+
+    def zcdp(self) -> float:
+        return self.count * self.mu**2 / 2
+
+
 @register_event
 @dataclass(frozen=True)
-class Gaussian(Event):
+class Gaussian(_Normal):
     """`count` releases with N(0, σ²I) noise, each with Δ/σ = μ: together (μ√count)-GDP, exactly.
 
     **Guarantee.** Adaptive composition of μ_i-GDP releases is √(Σμ_i²)-GDP, for the relation that defines
@@ -160,15 +175,6 @@ class Gaussian(Event):
     mu: float
     count: int = 1
     kind: ClassVar[str] = "gaussian"
-
-    def gdp(self) -> float:
-        return self.mu * math.sqrt(self.count)
-
-    def pure(self) -> float | None:
-        return 0.0 if self.mu == 0 else None
-
-    def zcdp(self) -> float:
-        return self.count * self.mu**2 / 2
 
 
 class _Dominated(Event):
@@ -191,8 +197,6 @@ class _Dominated(Event):
         return math.sqrt(2 * self.count * self.epsilon * math.tanh(self.epsilon / 2))
 
     def loss_distribution(self, discretization: float) -> PrivacyLossDistribution:
-        from dperm.privacy import loss_distributions
-
         return loss_distributions.approximate(self.epsilon, self.delta, self.count, discretization)
 
 
@@ -296,9 +300,7 @@ class Sampled(Event):
         return self.event
 
     def scale(self) -> float:
-        from dperm.privacy.loss_distributions import sampled_scale
-
-        return 0.0 if self.pure() == 0 else sampled_scale(self.rate, self.event.mu, self.event.count)
+        return 0.0 if self.pure() == 0 else loss_distributions.sampled_scale(self.rate, self.event.mu, self.event.count)
 
     def relations(self) -> tuple[str, ...]:
         return tuple(relation for relation in RELATIONS if relation != REPLACE_ONE)
@@ -312,14 +314,12 @@ class Sampled(Event):
         )
 
     def loss_distribution(self, discretization: float) -> PrivacyLossDistribution:
-        from dperm.privacy import loss_distributions
-
         return loss_distributions.sampled(self.rate, self.event.mu, self.event.count, discretization)
 
 
 @register_event
 @dataclass(frozen=True)
-class HiddenState(Event):
+class HiddenState(_Normal):
     """The last iterate of `steps` noisy steps, already accounted (see `hidden_state_mu`): one μ-GDP
     release.
 
@@ -329,13 +329,5 @@ class HiddenState(Event):
 
     mu: float
     steps: int
+    count: ClassVar[int] = 1  # type: ignore[misc]  # a field of the other kind
     kind: ClassVar[str] = "hidden-state"
-
-    def gdp(self) -> float:
-        return self.mu
-
-    def pure(self) -> float | None:
-        return 0.0 if self.mu == 0 else None
-
-    def zcdp(self) -> float:
-        return self.mu**2 / 2

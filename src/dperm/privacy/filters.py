@@ -62,6 +62,9 @@ class Cost:
         return {"square": self.square, "curve": list(self.curve), "failure": self.failure, "pure": self.pure}
 
 
+LARGEST = 1e12  # as for a fit: nothing is private there, and Gaussians of that size have no μ in floats
+
+
 @dataclass(frozen=True)
 class Filter:
     """The rule for one budget; orders and limits are fixed by (ε, δ, kind) before anything is spent.
@@ -81,8 +84,8 @@ class Filter:
 
     @classmethod
     def declare(cls, epsilon: float, delta: float, kind: str = "auto") -> Filter:
-        if not (isinstance(epsilon, int | float) and epsilon > 0 and math.isfinite(epsilon)):
-            raise ValueError(f"Expected epsilon > 0 for a ledger, found {epsilon!r}. Pass the whole budget, e.g. 3.")
+        if not (isinstance(epsilon, int | float) and 0 < epsilon <= LARGEST):
+            raise ValueError(f"Expected 0 < epsilon ≤ {LARGEST:g} for a ledger, found {epsilon!r}. Pass all of it, e.g. 3.")
         if not (isinstance(delta, int | float) and 0 <= delta < 1):
             raise ValueError(f"Expected 0 ≤ delta < 1 for a ledger, found {delta!r}. Pass e.g. 1e-6, or 0 for pure privacy.")
         if kind not in SHARES:
@@ -274,5 +277,3 @@ def _moments(event: Event, orders: tuple[float, ...]) -> tuple[tuple[float, ...]
         worst = np.maximum(worst, values)
         failure = max(failure, float(dense._infinity_mass))
     return tuple(float(max(value, 0.0)) for value in worst), failure
-
-

@@ -30,8 +30,8 @@ class Guarantee:
     kind: ClassVar[str] = ""
     relation: str
 
-    def _set(self, **values: object) -> None:
-        for name, value in values.items():
+    def _set(self, relation: str, **values: object) -> None:
+        for name, value in {**values, "relation": check_relation(relation)}.items():
             object.__setattr__(self, name, value)
 
     def __repr__(self) -> str:
@@ -119,7 +119,7 @@ class PureDP(Guarantee):
     value: float
 
     def __init__(self, epsilon: float, relation: str) -> None:
-        self._set(value=non_negative("epsilon", epsilon), relation=check_relation(relation))
+        self._set(relation, value=non_negative("epsilon", epsilon))
 
     def delta(self, epsilon: float) -> float:
         epsilon = non_negative("epsilon", epsilon, infinite=True)
@@ -170,7 +170,7 @@ class GDP(Guarantee):
     mu: float
 
     def __init__(self, mu: float, relation: str) -> None:
-        self._set(mu=non_negative("mu", mu), relation=check_relation(relation))
+        self._set(relation, mu=non_negative("mu", mu))
 
     def delta(self, epsilon: float) -> float:
         return float(gaussian_delta(epsilon, self.mu))
@@ -206,7 +206,7 @@ class ZCDP(Guarantee):
     rho: float
 
     def __init__(self, rho: float, relation: str) -> None:
-        self._set(rho=non_negative("rho", rho), relation=check_relation(relation))
+        self._set(relation, rho=non_negative("rho", rho))
 
     def delta(self, epsilon: float) -> float:
         return conversions.zcdp_delta(self.rho, non_negative("epsilon", epsilon, infinite=True))
@@ -240,11 +240,7 @@ class ApproxDP(Guarantee):
     failure: float
 
     def __init__(self, epsilon: float, delta: float, relation: str) -> None:
-        self._set(
-            value=non_negative("epsilon", epsilon),
-            failure=probability("delta", delta),
-            relation=check_relation(relation),
-        )
+        self._set(relation, value=non_negative("epsilon", epsilon), failure=probability("delta", delta))
 
     def delta(self, epsilon: float) -> float:
         return self.failure + (1 - self.failure) * PureDP(self.value, self.relation).delta(epsilon)
@@ -280,12 +276,7 @@ class PrivacyLoss(Guarantee):
     pld: PrivacyLossDistribution = field(compare=False)
 
     def __init__(self, pld: object, relation: str, discretization: float, floor: float = 1e-13) -> None:
-        self._set(
-            pld=pld,
-            relation=check_relation(relation),
-            discretization=float(discretization),
-            floor=probability("floor", floor),
-        )
+        self._set(relation, pld=pld, discretization=float(discretization), floor=probability("floor", floor))
 
     def delta(self, epsilon: float) -> float:
         epsilon = non_negative("epsilon", epsilon, infinite=True)
@@ -306,7 +297,7 @@ class BesideGaussian(Guarantee):
     def __init__(self, event: Event, mu: float, relation: str) -> None:
         if check_relation(relation) not in event.relations():
             raise ValueError(event.refusal(relation))
-        self._set(event=event, mu=non_negative("mu", mu), relation=relation)
+        self._set(relation, event=event, mu=non_negative("mu", mu))
 
     def _delta(self, epsilon: float) -> float:
         raise NotImplementedError

@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from dperm.privacy import loss_distributions
 from dperm.privacy.checks import probability
 from dperm.privacy.events import Event, register_event
 
@@ -47,8 +48,6 @@ class Levels(Event):
         return self.mu
 
     def loss_distribution(self, discretization: float) -> PrivacyLossDistribution:
-        from dperm.privacy import loss_distributions
-
         hidden = loss_distributions.gaussian(self.mu, discretization)
         return hidden.compose(loss_distributions.approximate(0.0, self.delta, 1, discretization))
 

@@ -162,8 +162,13 @@ def concentrated(rho: float, discretization: float) -> PrivacyLossDistribution:
     log_delta = (alpha - 1) * (alpha * rho - epsilon + np.log1p(-1 / alpha)) - np.log(alpha)
     delta = np.exp(np.minimum(0.0, log_delta.min(axis=0)))
     delta[0] = min(delta[0], math.sqrt(rho / 2), math.sqrt(-math.expm1(-rho)))
-    hull = _lower_hull(np.exp(epsilon), delta)
-    return _symmetric([int(steps[i]) for i in hull], [float(delta[i]) for i in hull], discretization)
+    return from_points(steps, delta, discretization)
+
+
+def from_points(steps: np.ndarray, deltas: np.ndarray, discretization: float) -> PrivacyLossDistribution:
+    """The symmetric pair whose profile is the lower convex hull of the points (e^{step·h}, δ)."""
+    hull = _lower_hull(np.exp(steps * discretization), deltas)
+    return _symmetric([int(steps[i]) for i in hull], [float(deltas[i]) for i in hull], discretization)
 
 
 def _lower_hull(gamma: np.ndarray, delta: np.ndarray) -> list[int]:

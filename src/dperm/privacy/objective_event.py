@@ -23,6 +23,7 @@ import numpy as np
 from dperm.privacy.events import Event, register_event
 from dperm.privacy.gaussian import gaussian_delta, gaussian_mu
 from dperm.privacy.guarantees import BesideGaussian
+from dperm.privacy.loss_distributions import from_points
 from dperm.privacy.objective_loss import discrete_law, expected_delta, hockey_stick, two_sided_delta
 from dperm.privacy.relations import ADD_REMOVE, REPLACE_ONE, ZERO_OUT
 
@@ -188,6 +189,16 @@ def _falling_root(log_excess: Callable[[float], float], low: float, high: float)
     return root
 
 
+def _first_power(log_excess: Callable[[float], float], most: float) -> float | None:
+    """The first power of two from 1 on where the falling function is ≤ 0; None where that is beyond `most`."""
+    high = 1.0
+    while log_excess(high) > 0:
+        high *= 2
+        if high > most:
+            return None
+    return high
+
+
 @functools.lru_cache(maxsize=512)
 def _epsilon(event: ObjectiveEvent, mu: float, delta: float) -> float:
     def log_excess(epsilon: float) -> float:
@@ -195,12 +206,8 @@ def _epsilon(event: ObjectiveEvent, mu: float, delta: float) -> float:
 
     if log_excess(0.0) <= 0:
         return 0.0
-    high = 1.0
-    while log_excess(high) > 0:
-        high *= 2
-        if high > 1e9:
-            return math.inf
-    return _falling_root(log_excess, 0.0, high)
+    high = _first_power(log_excess, 1e9)
+    return math.inf if high is None else _falling_root(log_excess, 0.0, high)
 
 
 @functools.lru_cache(maxsize=512)
@@ -239,14 +246,12 @@ def calibrate_shift(
     def log_excess(smallness: float) -> float:
         return math.log(max(event(ideal / smallness).delta(epsilon, mu_pre), 1e-300) / delta)
 
-    high = 1.0
-    while log_excess(high) > 0:
-        high *= 2
-        if high > 1e6:
-            raise ValueError(
-                f"Expected a larger ridge, found one whose log-determinant alone costs more than epsilon={epsilon:g} "
-                f"(curvature {curvature:g}). Raise the regularization or epsilon."
-            )
+    high = _first_power(log_excess, 1e6)
+    if high is None:
+        raise ValueError(
+            f"Expected a larger ridge, found one whose log-determinant alone costs more than epsilon={epsilon:g} "
+            f"(curvature {curvature:g}). Raise the regularization or epsilon."
+        )
     if high == 1.0:
         return ideal
     return ideal / _falling_root(log_excess, high / 2, high)
@@ -275,14 +280,10 @@ def _pair(event: ObjectiveEvent, discretization: float) -> object:
 
 def _from_profile(event: ObjectiveEvent, discretization: float) -> object:
     """The convex hull of the proven profile; the relation is symmetric, or the bound holds in both directions."""
-    from dperm.privacy.loss_distributions import _lower_hull, _symmetric
-
     reach = 1.0
     while event.delta(reach) > 1e-26 and reach < 600:
         reach *= 1.5
     last = max(1, math.ceil(reach / discretization))
     steps = np.unique(np.round(np.linspace(0, last, 2001)).astype(np.int64))
     deltas = np.array([event.delta(float(step * discretization)) for step in steps])
-    deltas = np.minimum.accumulate(deltas)
-    hull = _lower_hull(np.exp(steps * discretization), deltas)
-    return _symmetric([int(steps[i]) for i in hull], [float(deltas[i]) for i in hull], discretization)
+    return from_points(steps, np.minimum.accumulate(deltas), discretization)

@@ -14,7 +14,6 @@ from dperm.privacy.checks import non_negative, probability, whole
 from dperm.privacy.gaussian import FloatArray, gaussian_epsilon
 from dperm.privacy.guarantees import Guarantee, PureDP
 from dperm.privacy.objective_loss import hockey_stick
-from dperm.privacy.relations import check_relation
 
 LARGEST_SUPPORT = 2048
 _ROUNDING = 1e-11  # relative error of the binomial weights (log-gamma at 2048 terms) with two digits of room
@@ -72,12 +71,8 @@ class ProductDP(Guarantee):
             value = non_negative("epsilon", epsilon)
             merged[value] = merged.get(value, 0) + whole("count", count)
         merged.pop(0.0, None)
-        self._set(
-            mu=non_negative("mu", mu),
-            responses=tuple(sorted(merged.items())),
-            broken=probability("broken", broken),
-            relation=check_relation(relation),
-        )
+        listed, broken = tuple(sorted(merged.items())), probability("broken", broken)
+        self._set(relation, mu=non_negative("mu", mu), responses=listed, broken=broken)
 
     def _total(self) -> float:
         return math.fsum(epsilon * count for epsilon, count in self.responses)
@@ -136,7 +131,7 @@ class Composed(Guarantee):
         relations = {route.relation for route in routes}
         if len(relations) != 1:
             raise ValueError(f"Expected routes for one relation, found {sorted(relations)}. Convert with `under`.")
-        self._set(routes=tuple(routes), relation=relations.pop())
+        self._set(relations.pop(), routes=tuple(routes))
 
     def delta(self, epsilon: float) -> float:
         return min(route.delta(epsilon) for route in self.routes)

@@ -18,23 +18,12 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 from dperm.privacy.checks import positive, probability
 from dperm.privacy.conversions import minimize_order, rdp_epsilon, rdp_log_delta
 from dperm.privacy.events import Event, register_event
 from dperm.privacy.guarantees import GDP, BesideGaussian, Guarantee
-
-
-class Runs(Protocol):
-    """A law of the number of runs."""
-
-    @property
-    def expected(self) -> float: ...
-
-    def rdp(self, base: Guarantee, alpha: float) -> float: ...
-
-    def pure(self, epsilon: float) -> float: ...
 
 
 @dataclass(frozen=True)
@@ -108,7 +97,10 @@ class PoissonRuns:
         return math.inf
 
 
-def law_of(name: str, expected: float) -> TruncatedNegativeBinomial | PoissonRuns:
+Runs = TruncatedNegativeBinomial | PoissonRuns  # a law of the number of runs
+
+
+def law_of(name: str, expected: float) -> Runs:
     """The law of K with the given mean: "logarithmic", "geometric" or "poisson".
 
     >>> law_of("geometric", 10.0)

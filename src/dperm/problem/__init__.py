@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dperm.problem.bounds import DataBounds
+from dperm.problem.bounds import DataBounds, FeatureMap
 from dperm.problem.checks import (
     Check,
     check_convexity,
@@ -14,7 +14,6 @@ from dperm.problem.checks import (
     squared_loss_is_lipschitz,
 )
 from dperm.problem.domains import Ball, Box, Domain, NonNegative, Simplex, WholeSpace
-from dperm.problem.feature_map import FeatureMap
 from dperm.problem.intersections import DOMAINS, Affine, HalfSpace, Intersection, domain_from_spec
 from dperm.problem.intervals import Interval, LossBounds
 from dperm.problem.losses import LOSSES, loss_from_spec

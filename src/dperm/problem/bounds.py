@@ -1,17 +1,19 @@
-"""Declared bounds on the data, and the clipping that turns the declaration into a fact."""
+"""Declared bounds on the data and on public features of it, and the clipping that turns the declaration into a fact."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
-from dperm.problem.arrays import Array, device, namespace, shrink_to_norm
+from dperm.problem.arrays import Array, device, is_sparse, namespace, shrink_to_norm
 from dperm.problem.intervals import Interval
-from dperm.problem.specs import Spec, non_negative, number, plain_spec, vector
+from dperm.problem.specs import Spec, Stated, non_negative, number, positive, vector
 
 if TYPE_CHECKING:
     import numpy as np
+    from scipy import sparse
 
     Ends: TypeAlias = tuple[np.ndarray, np.ndarray]
 
@@ -41,7 +43,7 @@ def squares_hold(target: float, d: int, limits: Any) -> bool:
 
 
 @dataclass(frozen=True)
-class DataBounds:
+class DataBounds(Stated):
     """||x||₂ <= x_norm and y in an interval, for every row; an intercept column of value c counts in:
 
     row_norm = sqrt(x_norm² + c²).
@@ -67,6 +69,8 @@ class DataBounds:
     --------
     >>> DataBounds(x_norm=3.0, y=Interval(-1, 1), intercept=4.0).row_norm
     5.0
+    >>> DataBounds(2.0, Interval(0, 1)).spec()
+    {'x_norm': 2.0, 'y': [0.0, 1.0], 'intercept': 0.0, 'low': None, 'high': None}
     """
 
     x_norm: float
@@ -124,10 +128,12 @@ class DataBounds:
         return math.hypot(self.x_norm, self.intercept)
 
     @overload
+    def enforce(self, X: sparse.csr_array) -> tuple[sparse.csr_array, None]: ...
+    @overload
     def enforce(self, X: Array) -> tuple[Array, None]: ...
     @overload
     def enforce(self, X: Array, y: Array) -> tuple[Array, Array]: ...
-    def enforce(self, X: Array, y: Array | None = None) -> tuple[Array, Array | None]:
+    def enforce(self, X: Array | sparse.csr_array, y: Array | None = None) -> tuple[Array | sparse.csr_array, Array | None]:
         """Every row inside the bounds, dense (any array-API library) or SciPy CSR, which stays sparse.
 
         The fixed rule, row by row: entries that are NaN or ±inf become 0; entries are clipped into their
@@ -143,7 +149,7 @@ class DataBounds:
         """
         if self.low is not None and X.shape[1] != len(self.low):
             raise ValueError(f"Expected {len(self.low)} columns, as declared, found {X.shape[1]}. Check the columns.")
-        rows = self._enforce_sparse(X) if hasattr(X, "tocsr") else self._enforce_dense(X)
+        rows = self._enforce_sparse(X) if is_sparse(X) else self._enforce_dense(X)
         return rows, None if y is None else self._enforce_labels(y)
 
     def _needs_norm(self) -> bool:
@@ -234,14 +240,6 @@ class DataBounds:
         low, high = (float(end) for end in _inwards(low, high, y.dtype == xp.float32))
         return xp.minimum(xp.maximum(y, xp.full_like(y, low)), xp.full_like(y, high))
 
-    def spec(self) -> Spec:
-        """JSON form.
-
-        >>> DataBounds(2.0, Interval(0, 1)).spec()
-        {'x_norm': 2.0, 'y': [0.0, 1.0], 'intercept': 0.0, 'low': None, 'high': None}
-        """
-        return plain_spec(self)
-
     @classmethod
     def from_spec(cls, spec: Spec) -> DataBounds:
         """The bounds whose ``spec()`` is given.
@@ -269,3 +267,60 @@ def _inwards(low: float | np.ndarray, high: float | np.ndarray, single: bool) ->
     first = np.where(first < low, np.nextafter(first, np.float32(np.inf)), first)
     last = np.where(last > high, np.nextafter(last, np.float32(-np.inf)), last)
     return first, last
+
+
+def _absent(X: Array) -> Array:
+    raise ValueError("Expected a feature map with its function, found one read from a spec. Pass the FeatureMap that was fitted.")
+
+
+@dataclass(frozen=True)
+class FeatureMap:
+    """x ↦ clip(function(x)) with ||clip(·)||₂ <= output_norm, applied row by row.
+
+    **Guarantee**: the declared norm is enforced by clipping, so constants derived from it hold whatever the
+    function returns; the function must treat each row alone (a fit tries that on rows of its own) and must be
+    public (fixed before seeing the data). JSON keeps name, norm and dimension, which is all that a certificate's
+    constants need; not the function.
+
+    >>> import numpy as np
+    >>> square = FeatureMap(lambda X: X**2, output_norm=1.0, output_dimension=2, name="square")
+    >>> square(np.array([[2.0, 0.0]])).round(9).tolist()
+    [[1.0, 0.0]]
+    """
+
+    function: Callable[[Array], Array] = field(compare=False)
+    output_norm: float
+    output_dimension: int
+    name: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "output_norm", positive(self.output_norm, "output_norm"))
+        if int(self.output_dimension) != self.output_dimension or self.output_dimension < 1:
+            raise ValueError(f"Expected output_dimension >= 1, found {self.output_dimension!r}. Pass the number of features.")
+
+    def __call__(self, X: Array) -> Array:
+        """The features of every row, clipped to the declared norm."""
+        features = self.function(X)
+        if len(features.shape) != 2 or tuple(features.shape) != (X.shape[0], self.output_dimension):
+            raise ValueError(
+                f"Expected one row of {self.output_dimension} features per input row, found another shape. "
+                "Return one row per input row, output_dimension wide."
+            )
+        return DataBounds(self.output_norm, Interval(0.0, 0.0)).enforce(features)[0]
+
+    def spec(self) -> Spec:
+        """JSON form, without the function.
+
+        >>> FeatureMap(abs, 1.0, 2, "absolute").spec()
+        {'name': 'absolute', 'output_norm': 1.0, 'output_dimension': 2}
+        """
+        return {"name": self.name, "output_norm": self.output_norm, "output_dimension": self.output_dimension}
+
+    @classmethod
+    def from_spec(cls, spec: Spec, function: Callable[[Array], Array] = _absent) -> FeatureMap:
+        """The map whose ``spec()`` is given; calling it needs the function.
+
+        >>> FeatureMap.from_spec({"name": "absolute", "output_norm": 1.0, "output_dimension": 2}).output_norm
+        1.0
+        """
+        return cls(function, spec["output_norm"], spec["output_dimension"], spec["name"])

@@ -11,17 +11,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from dperm.problem.arrays import Array, clip, device, namespace, shrink_to_norm
-from dperm.problem.specs import Spec, field_spec, number, positive, vector
+from dperm.problem.intervals import Interval
+from dperm.problem.specs import Named, number, vector
 
 
-class Domain(ABC):
+class Domain(Named, ABC):
     """A closed convex set C of parameters.
 
     radius    sup of ||w|| over C (exact, or a valid upper bound where the class says so); inf if unbounded
     diameter  sup of ||u - w|| over C, likewise
     """
-
-    name: ClassVar[str] = "domain"
 
     if TYPE_CHECKING:  # plain attributes in some classes, properties in others
 
@@ -74,23 +73,12 @@ class Domain(ABC):
         gap = xp.max(xp.abs(w - self.project(w)))
         return bool(gap <= tolerance * max(1.0, float(xp.max(xp.abs(w)))))
 
-    def spec(self) -> Spec:
-        """JSON form: name and parameters."""
-        return field_spec(self)
-
 
 class Unbounded(Domain):
     """A domain that goes on for ever."""
 
-    @property
-    def radius(self) -> float:
-        """inf."""
-        return math.inf
-
-    @property
-    def diameter(self) -> float:
-        """inf."""
-        return math.inf
+    radius: ClassVar[float] = math.inf
+    diameter: ClassVar[float] = math.inf
 
     def log_volume(self, d: int) -> float:
         """inf."""
@@ -130,9 +118,6 @@ class Ball(Domain):
 
     radius: float
     name: ClassVar[str] = "ball"
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "radius", positive(self.radius, "radius"))
 
     @property
     def diameter(self) -> float:
@@ -178,8 +163,7 @@ class Box(Domain):
             raise ValueError(f"Expected ends of one length, found lengths {sorted(lengths)}. Pass one per parameter.")
         object.__setattr__(self, "dimension", lengths.pop() if lengths else None)
         for low, high in self._ends(self.dimension or 1):
-            if not low <= high or low == math.inf or high == -math.inf:
-                raise ValueError(f"Expected low <= high, found [{low:g}, {high:g}]. Swap the two ends.")
+            Interval(low, high)
 
     def _ends(self, d: int) -> list[tuple[float, float]]:
         low = self.low if isinstance(self.low, tuple) else (self.low,) * d
@@ -256,21 +240,9 @@ class Simplex(Domain):
     """
 
     name: ClassVar[str] = "simplex"
-
-    @property
-    def radius(self) -> float:
-        """1."""
-        return 1.0
-
-    @property
-    def diameter(self) -> float:
-        """√2."""
-        return math.sqrt(2.0)
-
-    @property
-    def flat(self) -> bool:
-        """True: Σw = 1."""
-        return True
+    radius: ClassVar[float] = 1.0
+    diameter: ClassVar[float] = math.sqrt(2.0)
+    flat: ClassVar[bool] = True  # Σw = 1
 
     def project_rows(self, rows: Array) -> Array:
         """max(w - θ, 0)."""

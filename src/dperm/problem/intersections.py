@@ -34,8 +34,7 @@ class HalfSpace(Unbounded):
         length = math.hypot(*self.normal)
         if not 0 < length < math.inf or math.isinf(self.offset):
             raise ValueError(
-                f"Expected a finite offset and a normal that is not zero, found {self.normal}, "
-                f"{self.offset:g}. "
+                f"Expected a finite offset and a normal that is not zero, found {self.normal}, {self.offset:g}. "
                 "Pass the direction and the level of the face."
             )
 
@@ -65,6 +64,7 @@ class Affine(Domain):
     matrix: tuple[tuple[float, ...], ...]
     offset: tuple[float, ...]
     name: ClassVar[str] = "affine"
+    flat: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         import numpy as np
@@ -74,8 +74,7 @@ class Affine(Domain):
         if {len(row) for row in self.matrix} != {len(self.matrix[0])} or len(self.matrix) != len(self.offset):
             raise ValueError(
                 f"Expected a rectangular matrix with one offset per row, found rows of lengths "
-                f"{[len(row) for row in self.matrix]} and {len(self.offset)} offsets. Pass A and b of "
-                "A·w = b."
+                f"{[len(row) for row in self.matrix]} and {len(self.offset)} offsets. Pass A and b of A·w = b."
             )
         matrix, offset = np.asarray(self.matrix), np.asarray(self.offset)
         if not (np.isfinite(matrix).all() and np.isfinite(offset).all()):
@@ -100,11 +99,6 @@ class Affine(Domain):
     def fixed_dimension(self) -> int | None:
         """The number of columns."""
         return len(self.matrix[0])
-
-    @property
-    def flat(self) -> bool:
-        """True."""
-        return True
 
     @property
     def radius(self) -> float:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dperm.problem.specs import encode, number, plain_spec
+from dperm.problem.specs import Stated, encode, number
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Interval:
 
 
 @dataclass(frozen=True)
-class LossBounds:
+class LossBounds(Stated):
     """Suprema over |z| <= z_max and y in the declared interval; ``math.inf`` where there is none.
 
     range      width of the smallest interval that contains 0 and every value of the loss. One record moves a
@@ -102,6 +102,8 @@ class LossBounds:
 
     >>> LossBounds(range=1.0, slope=math.inf, curvature=math.inf).range
     1.0
+    >>> LossBounds(1, 1, math.inf).spec()
+    {'range': 1.0, 'slope': 1.0, 'curvature': 'inf'}
     """
 
     range: float
@@ -114,11 +116,3 @@ class LossBounds:
             if value < 0:
                 raise ValueError(f"Expected {what} >= 0, found {value:g}. Pass the supremum of an absolute value.")
             object.__setattr__(self, what, value)
-
-    def spec(self) -> dict[str, object]:
-        """The three bounds in JSON form.
-
-        >>> LossBounds(1, 1, math.inf).spec()
-        {'range': 1.0, 'slope': 1.0, 'curvature': 'inf'}
-        """
-        return plain_spec(self)

@@ -6,18 +6,17 @@ import math
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from dperm.problem.bounds import DataBounds
+from dperm.problem.bounds import DataBounds, FeatureMap
 from dperm.problem.domains import Domain, WholeSpace
-from dperm.problem.feature_map import FeatureMap
 from dperm.problem.intersections import domain_from_spec
 from dperm.problem.losses import loss_from_spec
 from dperm.problem.losses.base import Loss
 from dperm.problem.regularizers import NoRegularizer, Regularizer, regularizer_from_spec
-from dperm.problem.specs import Spec, plain_spec, product
+from dperm.problem.specs import Spec, Stated, product
 
 
 @dataclass(frozen=True)
-class Constants:
+class Constants(Stated):
     """The constants of one record's loss ℓ(w) = φ(<x, w>; y) over the domain; inf where there is none.
 
     lipschitz          sup ||∇ℓ||           = sup|φ'| · row_norm
@@ -29,6 +28,9 @@ class Constants:
     radius, diameter   of the domain
     hessian_rank       largest rank of ∇²ℓ: 1, or K - 1 for K classes
     margin_max         sup |<x, w>| <= row_norm · radius
+
+    >>> Constants(1, math.inf, 0, 1, 1, 2, 1, 1).spec()["smoothness"]
+    'inf'
     """
 
     lipschitz: float
@@ -40,14 +42,6 @@ class Constants:
     hessian_rank: int
     margin_max: float
 
-    def spec(self) -> Spec:
-        """JSON form.
-
-        >>> Constants(1, math.inf, 0, 1, 1, 2, 1, 1).spec()["smoothness"]
-        'inf'
-        """
-        return plain_spec(self)
-
 
 def _undeclared() -> DataBounds:
     raise ValueError(
@@ -56,7 +50,7 @@ def _undeclared() -> DataBounds:
 
 
 @dataclass(frozen=True)
-class Problem:
+class Problem(Stated):
     """minimise over w in the domain  F(w) = Σ_i φ(<x_i, w>; y_i) + r(w), rows and labels inside the data
     bounds.
 
@@ -83,6 +77,8 @@ class Problem:
     >>> p = Problem(LogisticLoss(), Ridge(2.0), Ball(5.0), DataBounds(1.0, Interval(-1, 1)))
     >>> p.constants.smoothness, p.constants.strong_convexity, p.constants.margin_max
     (0.25, 2.0, 5.0)
+    >>> sorted(p.spec())
+    ['data', 'domain', 'feature_map', 'loss', 'regularizer']
     """
 
     loss: Loss
@@ -120,15 +116,6 @@ class Problem:
             hessian_rank=self.loss.hessian_rank,
             margin_max=margin_max,
         )
-
-    def spec(self) -> Spec:
-        """JSON form of the whole declaration.
-
-        >>> from dperm.problem import DataBounds, Interval, SquaredLoss
-        >>> sorted(Problem(SquaredLoss(), data=DataBounds(1.0, Interval(0, 1))).spec())
-        ['data', 'domain', 'feature_map', 'loss', 'regularizer']
-        """
-        return plain_spec(self)
 
     @classmethod
     def from_spec(cls, spec: Spec) -> Problem:

@@ -8,14 +8,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from dperm.problem.arrays import Array, clip, namespace
-from dperm.problem.specs import Spec, built, field_spec, non_negative, split
+from dperm.problem.specs import Named, built, split
 
 
 @dataclass(frozen=True)
-class Regularizer(ABC):
+class Regularizer(Named, ABC):
     """A convex penalty r(w) with its strong convexity, smoothness and proximal map."""
-
-    name: ClassVar[str] = "regularizer"
 
     @property
     @abstractmethod
@@ -38,10 +36,6 @@ class Regularizer(ABC):
     @abstractmethod
     def prox(self, w: Array, step: float) -> Array:
         """argmin_u step·r(u) + ½||u - w||²."""
-
-    def spec(self) -> Spec:
-        """JSON form: name and strengths."""
-        return field_spec(self)
 
 
 @dataclass(frozen=True)
@@ -96,10 +90,7 @@ class NoRegularizer(_Elastic):
     """
 
     name: ClassVar[str] = "none"
-
-    @property
-    def _strengths(self) -> tuple[float, float]:
-        return 0.0, 0.0
+    _strengths: ClassVar[tuple[float, float]] = (0.0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -115,9 +106,6 @@ class Ridge(_Elastic):
 
     strength: float
     name: ClassVar[str] = "ridge"
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "strength", non_negative(self.strength, "strength"))
 
     @property
     def _strengths(self) -> tuple[float, float]:
@@ -136,9 +124,6 @@ class Lasso(_Elastic):
     strength: float
     name: ClassVar[str] = "lasso"
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "strength", non_negative(self.strength, "strength"))
-
     @property
     def _strengths(self) -> tuple[float, float]:
         return 0.0, self.strength
@@ -155,10 +140,6 @@ class ElasticNet(_Elastic):
     ridge: float
     lasso: float
     name: ClassVar[str] = "elastic-net"
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "ridge", non_negative(self.ridge, "ridge"))
-        object.__setattr__(self, "lasso", non_negative(self.lasso, "lasso"))
 
     @property
     def _strengths(self) -> tuple[float, float]:

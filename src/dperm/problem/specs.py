@@ -6,9 +6,9 @@ Strict JSON has no infinity, and a certificate that another language cannot pars
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import fields
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 Spec = dict[str, Any]
 Kind = TypeVar("Kind")
@@ -91,14 +91,34 @@ def vector(value: object, what: str) -> tuple[float, ...]:
     return result
 
 
-def plain_spec(instance: Any) -> Spec:
-    """Every field of a dataclass in JSON form."""
-    return {f.name: encode(getattr(instance, f.name)) for f in fields(instance)}
+class Stated:
+    """A dataclass that can be written down."""
+
+    def spec(self) -> Spec:
+        """Every field in JSON form."""
+        return {f.name: encode(getattr(self, f.name)) for f in fields(self)}  # type: ignore[arg-type]
 
 
-def field_spec(instance: Any) -> Spec:
-    """{"name": ..., every dataclass field in JSON form}."""
-    return {"name": instance.name, **plain_spec(instance)}
+class Named(Stated):
+    """Something that is declared by a name and parameters, which a dataclass has as fields: checked by what they are called."""
+
+    name: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        for parameter in fields(self):  # type: ignore[arg-type]
+            if parameter.name in CHECKS:
+                found = CHECKS[parameter.name](getattr(self, parameter.name), parameter.name)
+                object.__setattr__(self, parameter.name, found)
+
+    def spec(self) -> Spec:
+        """JSON form: name and parameters."""
+        return {"name": self.name, **super().spec()}
+
+
+CHECKS: dict[str, Callable[[object, str], float]] = {
+    **dict.fromkeys(("factor", "radius", "scale", "threshold", "width"), positive),
+    **dict.fromkeys(("lasso", "ridge", "strength"), non_negative),
+}
 
 
 def split(spec: object, what: str, known: Collection[str]) -> tuple[str, Spec]:

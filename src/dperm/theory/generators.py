@@ -63,15 +63,12 @@ def make_separable(generator: Generator, n: int, d: int, margin: float = 0.05) -
         raise ValueError(
             f"Expected margin <= {float(np.abs(w).sum()) / 4:.3g} for this direction, found {margin}. Pass a smaller margin."
         )
-    kept: list[NDArray[np.float64]] = []
-    have = 0
-    while have < n:
+    kept = np.empty((0, d))
+    while len(kept) < n:
         X = np.asarray(generator.random((2 * n + 64, d)), dtype=float)
         distance = np.abs(X @ w + bias)
-        X = X[(distance >= margin) & (distance > 0)]
-        kept.append(X)
-        have += len(X)
-    X = np.concatenate(kept)[:n]
+        kept = np.concatenate([kept, X[(distance >= margin) & (distance > 0)]])
+    X = kept[:n]
     return Sample(X, np.where(X @ w + bias > 0, 1.0, -1.0), w, bias)
 
 

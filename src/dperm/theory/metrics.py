@@ -94,11 +94,8 @@ def excess_risk_summary(excesses: ArrayLike, beta: float = 0.05, confidence: flo
     spread = float(ndtri(level)) * float(values.std(ddof=1)) / math.sqrt(size)
     quantile = float(values[min(size - 1, math.ceil((1 - tail) * size) - 1)])
     # the k-th smallest lies above the quantile iff fewer than k values are below it: P(Bin(N, 1-β) <= k-1)
-    upper = math.inf
-    for k in range(math.ceil((1 - tail) * size), size + 1):
-        if bdtr(k - 1, size, 1 - tail) >= level:
-            upper = float(values[k - 1])
-            break
+    above = range(math.ceil((1 - tail) * size), size + 1)
+    upper = next((float(values[k - 1]) for k in above if bdtr(k - 1, size, 1 - tail) >= level), math.inf)
     mean = float(values.mean())
     return Summary(mean, mean + spread, quantile, upper, tail, size)
 

@@ -6,6 +6,7 @@ for a ridge (λ/2)‖θ‖² added to the sum (erratum E2: say which function is
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 
@@ -89,16 +90,12 @@ def output_perturbation_risk(
 
     if strong_convexity is None:
         return _best_ridge(risk, radius, lipschitz, least=0.0)
-    if smoothness is not None and radius is None:
-        _same_objective(smoothness, strong_convexity)
-    return risk(strong_convexity)
-
-
-def _same_objective(smoothness: float, curvature: float) -> None:
-    if smoothness < curvature:
+    if smoothness is not None and radius is None and smoothness < strong_convexity:
         raise ValueError(
-            f"Expected smoothness >= strong_convexity, found {smoothness} < {curvature}. Pass both for the same mean objective."
+            f"Expected smoothness >= strong_convexity, found {smoothness} < {strong_convexity}. Pass both for the same mean "
+            "objective."
         )
+    return risk(strong_convexity)
 
 
 @theorem
@@ -281,11 +278,7 @@ def _bias(curvature: float, radius: float | None) -> float:
 
 
 def _best_ridge(
-    risk: Callable[[float], float],
-    radius: float | None,
-    lipschitz: float,
-    least: float,
-    switch: float | None = None,
+    risk: Callable[[float], float], radius: float | None, lipschitz: float, least: float, switch: float | None = None
 ) -> float:
     """Minimise over the ridge on a logarithmic scale; noise falls and bias grows with it: one minimum per
     piece.
@@ -298,14 +291,9 @@ def _best_ridge(
     # a ridge above 2L/B has a bias above L·B, worse than answering without looking at the data
     top = math.log(4 * lipschitz / radius)
     bottom = math.log(least * (1 + 1e-9)) if least > 0 else top - 60.0
-    pieces = [(bottom, top)]
-    if switch is not None:
-        middle = math.log(switch)
-        pieces = [(bottom, middle), (middle, top)]
+    ends = [bottom, top] if switch is None else [bottom, math.log(switch), top]
     found = []
-    for low, high in pieces:
-        if low >= high:
-            continue
+    for low, high in [piece for piece in itertools.pairwise(ends) if piece[0] < piece[1]]:
         best = minimize_scalar(
             lambda t: math.log(risk(math.exp(t))),
             bounds=(low, high),

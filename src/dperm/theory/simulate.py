@@ -87,7 +87,7 @@ def uniform_convergence(
     n = uniform_convergence_sample_size(hypotheses, alpha, beta)
     population = flip + (1 - 2 * flip) * np.abs(thresholds(hypotheses) - 0.5)
     failures = [float(np.max(population - threshold_errors(generator, n, hypotheses, flip) / n) > alpha) for _ in range(repeats)]
-    return Experiment("uniform convergence", beta, np.asarray(failures), frequency=True)
+    return Experiment("Uniform convergence (failures)", beta, np.asarray(failures), frequency=True)
 
 
 def exponential_tail(
@@ -100,7 +100,8 @@ def exponential_tail(
     scores = np.full(hypotheses, -gap)
     scores[0] = 0.0
     noisy = scores * epsilon / 2 + gumbel(generator, (repeats, hypotheses))
-    return Experiment("exponential mechanism tail", beta, (noisy.argmax(axis=1) != 0).astype(float), frequency=True)
+    failures = (noisy.argmax(axis=1) != 0).astype(float)
+    return Experiment("Exponential mechanism tail (failures)", beta, failures, frequency=True)
 
 
 def pac_learner(
@@ -121,7 +122,7 @@ def pac_learner(
         wrong = threshold_errors(generator, n, hypotheses, flip)
         chosen = int(np.argmax(-wrong * epsilon / 2 + gumbel(generator, hypotheses)))
         failures[i] = population[chosen] > population.min() + alpha
-    return Experiment("private PAC learner", beta, failures, frequency=True)
+    return Experiment("Private PAC learner (failures)", beta, failures, frequency=True)
 
 
 def exponential_cone(
@@ -132,11 +133,8 @@ def exponential_cone(
     """
     rate = epsilon * n / (2 * 2 * radius)  # k·n, k = ε/(κ L diam)
     share = gammainc(d, rate * radius) * np.asarray(generator.random(repeats))
-    return Experiment(
-        "exponential mechanism, convex",
-        exponential_erm_risk(n, d, 1.0, radius=radius, epsilon=epsilon, convex=True),
-        np.asarray(gammaincinv(d, share) / rate),
-    )
+    bound = exponential_erm_risk(n, d, 1.0, radius=radius, epsilon=epsilon, convex=True)
+    return Experiment("Exponential mechanism, convex", bound, np.asarray(gammaincinv(d, share) / rate))
 
 
 def output_perturbation(
@@ -151,7 +149,8 @@ def output_perturbation(
     if not smooth:
         released = project_ball(released, 1.0)
     bound = output_perturbation_risk(n, d, 2.0, 1.0, epsilon=epsilon, smoothness=1.0 if smooth else None)
-    return Experiment("output perturbation", bound, np.sum((released - center) ** 2, axis=1) / 2)
+    name = f"Output perturbation, {'smooth' if smooth else 'Lipschitz'}"
+    return Experiment(name, bound, np.sum((released - center) ** 2, axis=1) / 2)
 
 
 def objective_perturbation(
@@ -173,7 +172,7 @@ def objective_perturbation(
     fitted = logistic_newton(X, y, n * strong_convexity, tilts)
     values = logistic_risk(X, y, fitted) + strong_convexity / 2 * np.sum(fitted**2, axis=1)
     bound = objective_perturbation_risk(n, d, 1.0, strong_convexity, epsilon=epsilon, delta=delta, self_bounding=1.0)
-    return Experiment("objective perturbation", bound, values[1:] - values[0])
+    return Experiment("Objective perturbation, logistic", bound, values[1:] - values[0])
 
 
 def projected_gradient(generator: Generator, steps: int = 100, d: int = 5, repeats: int = 50) -> Experiment:
@@ -186,7 +185,7 @@ def projected_gradient(generator: Generator, steps: int = 100, d: int = 5, repea
         away = theta - center
         theta = project_ball(theta - step * away / np.maximum(np.linalg.norm(away, axis=1, keepdims=True), 1e-12), 1.0)
     bound = projected_gradient_risk(steps, 1.0, radius=1.0)
-    return Experiment("projected gradient", bound, np.linalg.norm(total / steps - center, axis=1))
+    return Experiment("Projected gradient, no noise", bound, np.linalg.norm(total / steps - center, axis=1))
 
 
 def gradient_descent(
@@ -215,9 +214,9 @@ def gradient_descent(
         theta = project_ball(theta - plan.step_size * noisy, radius)
     excess = logistic_risk(X, y, total / steps) - logistic_risk(X, y, best)[0]
     if beta is None:
-        return Experiment("noisy gradient descent", plan.risk, excess)
+        return Experiment("Noisy gradient descent, logistic", plan.risk, excess)
     limit = gradient_descent_risk(n, d, 1.0, radius=radius, epsilon=epsilon, delta=delta, steps=steps, beta=beta)
-    return Experiment("noisy gradient descent", beta, (excess > limit).astype(float), frequency=True)
+    return Experiment("Noisy gradient descent, logistic (failures)", beta, (excess > limit).astype(float), frequency=True)
 
 
 def rank(
@@ -245,7 +244,7 @@ def rank(
     mean = _mean_iterate(generator, basis, lambda inside: logistic_gradient(Z, y, inside), (steps, step, noise), repeats)
     excess = logistic_risk(Z, y, mean) - logistic_risk(Z, y, best)[0]
     bound = rank_risk(n, rank, 1.0, size, epsilon, delta, steps=steps)
-    return Experiment("rank theorem", bound, excess)
+    return Experiment(f"Rank theorem, logistic, d = {d:,}", bound, excess)
 
 
 def _mean_iterate(
@@ -284,7 +283,7 @@ def rank_hard(
     goal[0], weight[0] = 1.0, (n - rank + 1) / n
     mean = _mean_iterate(generator, basis, lambda inside: weight * np.sign(inside - goal), (steps, step, noise), repeats)
     bound = rank_risk(n, rank, 1.0, 1.0, epsilon, delta, steps=steps)
-    return Experiment("rank theorem, hard data", bound, np.abs(mean - goal) @ weight)
+    return Experiment(f"Rank theorem, hard data, d = {d:,}", bound, np.abs(mean - goal) @ weight)
 
 
 def composition(
@@ -297,7 +296,7 @@ def composition(
     loss = np.zeros(repeats)
     for _ in range(count):
         loss += rho / 2 + math.sqrt(rho) * np.asarray(generator.standard_normal(repeats))
-    return Experiment(f"composition, {rule}", delta, np.maximum(0.0, -np.expm1(epsilon - loss)))
+    return Experiment(f"{rule.capitalize()} composition", delta, np.maximum(0.0, -np.expm1(epsilon - loss)))
 
 
 def _phases(generator: Generator, plan: PhasedPlan, theta: Array, slope: Callable[[Array], Array]) -> Array:
@@ -325,7 +324,7 @@ def phased_sgd(
         return current - np.where(generator.random(current.shape) < probability, 1.0, -1.0) / math.sqrt(d)
 
     theta = _phases(generator, plan, np.zeros((repeats, d)), slope)
-    return Experiment("phased SGD", plan.risk, np.sum((theta - mean) ** 2, axis=1) / 2)
+    return Experiment("Phased SGD, mean estimation", plan.risk, np.sum((theta - mean) ** 2, axis=1) / 2)
 
 
 def phased_sgd_hard(
@@ -344,13 +343,13 @@ def phased_sgd_hard(
 
     theta = _phases(generator, plan, np.zeros((repeats, d)), falling)
     bound = phased_sgd_risk(n, d, 1.0, 1.0, epsilon=epsilon, delta=delta, smoothness=0.0)
-    return Experiment("phased SGD, hard data", bound, slope * (1 - theta[:, 0]))
+    return Experiment("Phased SGD, hard data", bound, slope * (1 - theta[:, 0]))
 
 
 def generalisation(generator: Generator, n: int = 100, d: int = 10, radius: float = 1.0, repeats: int = 500) -> Experiment:
     """ℓ(θ;x) = ⟨x, θ⟩, x uniform on the sphere: the largest gap over the ball is radius · ‖mean of x‖."""
     gaps = [radius * float(np.linalg.norm(sphere(generator, n, d).mean(axis=0))) for _ in range(repeats)]
-    return Experiment("generalisation gap", generalisation_gap(n, lipschitz=1.0, radius=radius), np.asarray(gaps))
+    return Experiment("Generalisation gap, linear", generalisation_gap(n, lipschitz=1.0, radius=radius), np.asarray(gaps))
 
 
 EXPERIMENTS: Final[dict[str, Callable[..., Experiment]]] = {

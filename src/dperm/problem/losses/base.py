@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from dperm.problem.arrays import Array, prepare
 from dperm.problem.intervals import Interval, LossBounds
-from dperm.problem.specs import Spec, field_spec, number
+from dperm.problem.specs import Named, number
 
 
 def checked_margin(z_max: float) -> float:
@@ -24,7 +24,7 @@ def checked_margin(z_max: float) -> float:
 
 
 @dataclass(frozen=True)
-class Loss(ABC):
+class Loss(Named, ABC):
     """φ(z; y) of the margin z = <x, w>: a record's loss is φ(<x, w>; y) and its gradient φ'(z; y)·x.
 
     A new loss is one frozen dataclass listed in ``LOSSES``: give it ``name``, the flags, ``value``,
@@ -36,7 +36,6 @@ class Loss(ABC):
                     the same bounds, so a label clipped into [-1, 1] cannot break them
     """
 
-    name: ClassVar[str] = "loss"
     convex: ClassVar[bool] = True
     smooth: ClassVar[bool] = True
     classification: ClassVar[bool] = False
@@ -71,10 +70,6 @@ class Loss(ABC):
     @abstractmethod
     def bounds(self, z_max: float, y: Interval) -> LossBounds:
         """Suprema over |z| <= z_max and y in the interval (over the classes, for classification)."""
-
-    def spec(self) -> Spec:
-        """JSON form: name and parameters."""
-        return field_spec(self)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,6 @@ from dperm.problem.arrays import (
 )
 from dperm.problem.intervals import Interval, LossBounds
 from dperm.problem.losses.base import KinkedLoss, Loss, checked_margin
-from dperm.problem.specs import positive
 
 
 @dataclass(frozen=True)
@@ -36,11 +35,7 @@ class LogisticLoss(Loss):
 
     name: ClassVar[str] = "logistic"
     classification: ClassVar[bool] = True
-
-    @property
-    def self_bounding(self) -> float | None:
-        """1: φ'' = s(1 - s) with s = |φ'|."""
-        return 1.0
+    self_bounding: ClassVar[float | None] = 1.0  # φ'' = s(1 - s) with s = |φ'|
 
     def value(self, z: Array, y: Array) -> Array:
         """log(1 + e^{-yz})."""
@@ -109,9 +104,6 @@ class SoftplusHingeLoss(Loss):
     name: ClassVar[str] = "softplus-hinge"
     classification: ClassVar[bool] = True
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "width", positive(self.width, "width"))
-
     @property
     def self_bounding(self) -> float | None:
         """1/h: φ'' = s(1 - s)/h with s = |φ'|."""
@@ -157,9 +149,6 @@ class HuberizedHingeLoss(Loss):
     width: float = 0.5
     name: ClassVar[str] = "huberized-hinge"
     classification: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "width", positive(self.width, "width"))
 
     def value(self, z: Array, y: Array) -> Array:
         """c²/(4h) + max(u - 2h, 0)."""

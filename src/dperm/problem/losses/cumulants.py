@@ -27,9 +27,9 @@ class Cumulant:
     value: ArrayFunction
     first: ArrayFunction
     second: ArrayFunction
-    lowest: float
-    highest: float
-    peak: float
+    lowest: float = -math.inf
+    highest: float = math.inf
+    peak: float = 0.0
 
     def at(self, order: int, z: float) -> float:
         """Φ, Φ' or Φ'' (order 0, 1, 2) at a Python float; limits at ±inf come out as limits.
@@ -47,39 +47,19 @@ class Cumulant:
 
 def _exponential(name: str) -> Cumulant:
     """-log(-z): exponential and gamma families share it (the shape is a dispersion)."""
-    return Cumulant(
-        name,
-        lambda xp, z: -xp.log(-z),
-        lambda xp, z: -1 / z,
-        lambda xp, z: 1 / (z * z),
-        lowest=-math.inf,
-        highest=0.0,
-        peak=0.0,
-    )
+    return Cumulant(name, lambda xp, z: -xp.log(-z), lambda xp, z: -1 / z, lambda xp, z: 1 / (z * z), highest=0.0)
+
+
+def _exp(xp: Namespace, z: Array) -> Array:
+    return xp.exp(z)
 
 
 CUMULANTS: dict[str, Cumulant] = {
     item.name: item
     for item in (
-        Cumulant(
-            "gaussian",
-            lambda xp, z: 0.5 * z * z,
-            lambda xp, z: z,
-            lambda xp, z: xp.ones_like(z),
-            lowest=-math.inf,
-            highest=math.inf,
-            peak=0.0,
-        ),
-        Cumulant("bernoulli", softplus, sigmoid, sigmoid_derivative, lowest=-math.inf, highest=math.inf, peak=0.0),
-        Cumulant(
-            "poisson",
-            lambda xp, z: xp.exp(z),
-            lambda xp, z: xp.exp(z),
-            lambda xp, z: xp.exp(z),
-            lowest=-math.inf,
-            highest=math.inf,
-            peak=math.inf,
-        ),
+        Cumulant("gaussian", lambda xp, z: 0.5 * z * z, lambda xp, z: z, lambda xp, z: xp.ones_like(z)),
+        Cumulant("bernoulli", softplus, sigmoid, sigmoid_derivative),
+        Cumulant("poisson", _exp, _exp, _exp, peak=math.inf),
         _exponential("exponential"),
         _exponential("gamma"),
         Cumulant(
@@ -87,9 +67,7 @@ CUMULANTS: dict[str, Cumulant] = {
             lambda xp, z: -xp.sqrt(-2 * z),
             lambda xp, z: 1 / xp.sqrt(-2 * z),
             lambda xp, z: (-2 * z) ** -1.5,
-            lowest=-math.inf,
             highest=0.0,
-            peak=0.0,
         ),
     )
 }

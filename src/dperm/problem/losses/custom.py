@@ -154,9 +154,8 @@ class CustomLoss(Loss):
             if np.any(failed):
                 i = int(np.argmax(failed))
                 raise ValueError(
-                    f"Expected {expected}, found {float(np.broadcast_to(found, z.shape)[i]):g} at "
-                    f"z={z[i]:g}, "
-                    f"y={y[i]:g}. Correct the loss or declare what it does."
+                    f"Expected {expected}, found {float(np.broadcast_to(found, z.shape)[i]):g} at z={z[i]:g}, y={y[i]:g}. "
+                    "Correct the loss or declare what it does."
                 )
 
         for array, what in ((value, "value"), (slope, "slope"), (curvature, "curvature")):
@@ -169,9 +168,7 @@ class CustomLoss(Loss):
             refuse(np.abs(array) > bound * (1 + SLACK), f"|{what}| <= {bound:g}", array)
         self._check_derivatives(refuse, z, y, slope, curvature)
 
-    def _check_derivatives(
-        self, refuse: Refuse, z: np.ndarray, y: np.ndarray, slope: np.ndarray, curvature: np.ndarray
-    ) -> None:
+    def _check_derivatives(self, refuse: Refuse, z: np.ndarray, y: np.ndarray, slope: np.ndarray, curvature: np.ndarray) -> None:
         """Values and slopes must agree across each step: a convex φ rises by between φ'(z)h and φ'(z +
         h)h."""
         import numpy as np
@@ -184,16 +181,8 @@ class CustomLoss(Loss):
         noise = 1e-10 * (1 + np.abs(before) + np.abs(after)) / np.abs(step) + 1e-9
         if self.convex:
             smaller, larger = np.minimum(slope, later), np.maximum(slope, later)
-            refuse(
-                (rise < smaller - noise) | (rise > larger + noise),
-                "a slope that is the value's derivative",
-                slope,
-            )
-            refuse(
-                (later - slope) * np.sign(step) < -noise,
-                "a slope that never falls (convex loss)",
-                later - slope,
-            )
+            refuse((rise < smaller - noise) | (rise > larger + noise), "a slope that is the value's derivative", slope)
+            refuse((later - slope) * np.sign(step) < -noise, "a slope that never falls (convex loss)", later - slope)
             refuse(curvature < -SLACK, "curvature >= 0 (convex loss)", curvature)
         if self.smooth:
             bend = (later - slope) / step

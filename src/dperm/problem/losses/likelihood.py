@@ -45,9 +45,8 @@ class _ExtendedCumulant(Loss):
         )
         if not inside or self.low == math.inf or self.high == -math.inf:
             raise ValueError(
-                f"Expected a range inside ({family.lowest:g}, {family.highest:g}), where the "
-                f"{family.name} cumulant "
-                f"is finite, found [{self.low:g}, {self.high:g}]. Declare low and high strictly inside."
+                f"Expected a range inside ({family.lowest:g}, {family.highest:g}), where the {family.name} cumulant is finite, "
+                f"found [{self.low:g}, {self.high:g}]. Declare low and high strictly inside."
             )
         if any(math.isfinite(end) and not math.isfinite(family.at(2, end)) for end in (self.low, self.high)):
             raise ValueError(
@@ -184,7 +183,7 @@ class ScaledLoss(Loss):
     name: ClassVar[str] = "scaled"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "factor", positive(self.factor, "factor"))
+        super().__post_init__()
         # The flags belong to the base; a class attribute cannot know them.
         for flag in ("convex", "smooth", "classification"):
             object.__setattr__(self, flag, getattr(self.base, flag))

@@ -9,7 +9,7 @@ from typing import ClassVar
 from dperm.problem.arrays import Array, between, clip, prepare
 from dperm.problem.intervals import Interval, LossBounds
 from dperm.problem.losses.base import KinkedLoss, Loss, checked_margin
-from dperm.problem.specs import number, positive
+from dperm.problem.specs import number
 
 
 def _largest_residual(z_max: float, y: Interval) -> float:
@@ -137,9 +137,6 @@ class HuberLoss(Loss):
     threshold: float = 1.0
     name: ClassVar[str] = "huber"
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "threshold", positive(self.threshold, "threshold"))
-
     def value(self, z: Array, y: Array) -> Array:
         """c(|r| - c/2)."""
         xp, z, y = prepare(z, y)
@@ -177,9 +174,6 @@ class LogCoshLoss(Loss):
 
     scale: float = 1.0
     name: ClassVar[str] = "log-cosh"
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "scale", positive(self.scale, "scale"))
 
     def value(self, z: Array, y: Array) -> Array:
         """τ² log cosh(r/τ)."""
