@@ -287,6 +287,18 @@ def test_audits_end_with_how_many_were_not_run(monkeypatch):
     assert found["not_run"] == 1 and [row["verdict"] for row in found["audits"]] == list(verdicts)
 
 
+@pytest.mark.parametrize(("only", "noise"), [("exact", {"exact"}), ("intervals", {"secure"})])
+def test_a_part_of_the_audits_is_named_by_its_method_or_its_noise(monkeypatch, only, noise):
+    ran = []
+    monkeypatch.setattr("dperm.audit.suite.run_suite", lambda cases, **options: ran.extend(cases) or [])
+    monkeypatch.setattr("dperm.audit.closed_form.exact_rows", lambda only: [])
+    monkeypatch.setattr("dperm.audit.planted.planted", list)
+    assert RUN(app, ["audit", "--suite", "--only", only]).exit_code == 0
+    assert ran and {case.noise for case in ran} == noise
+    said = RUN(app, ["audit", "--suite", "--only", "nothing of that name"])
+    assert "Expected a text that some method holds" in str(said.exception)
+
+
 def test_people_read_six_digits_and_programs_all(capsys):
     shared.show({"epsilon": 0.6999999999999, "noise": "secure"}, as_json=False)
     assert capsys.readouterr().out.split() == ["epsilon", "0.7", "noise", "secure"]

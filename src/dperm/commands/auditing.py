@@ -12,7 +12,6 @@ from dperm.commands.shared import JSON_OPTION, show
 from dperm.commands.shared import say as tell
 
 if TYPE_CHECKING:
-    from dperm.audit.cases import Case
     from dperm.audit.suite import Result
 
 
@@ -24,7 +23,7 @@ def audit(
     minutes: float = typer.Option(1.0, help="Time for the statistical audits."),
     trials: int | None = typer.Option(None, help="Fits on each data set, whatever time they take; by default as many as fit."),
     processes: int = typer.Option(1, help="Worker processes."),
-    only: str = typer.Option("", help="With --suite: only rows whose method, and planted bugs whose name, holds this text."),
+    only: str = typer.Option("", help="With --suite: only rows whose method or noise, and bugs whose name, holds this."),
     out: Path | None = typer.Option(None, help="With --suite: write the page here (docs/audit.md)."),
     as_json: bool = JSON_OPTION,
 ) -> None:
@@ -91,12 +90,6 @@ def _tally(results: list[Result]) -> str:
     return f"{len(results)} audits: {said}{' for want of time: raise --minutes' if counts['not run'] else ''}"
 
 
-def _order(case: Case) -> int:
-    from dperm.privacy import RELATIONS
-
-    return RELATIONS.index(case.relation)
-
-
 def _record(result: Result) -> dict[str, object]:
     case = result.case
     record: dict[str, object] = {
@@ -117,6 +110,7 @@ def _run_suite(minutes: float, processes: int, out: Path | None, as_json: bool, 
     from dperm.audit.page import commit, write_page, write_part
     from dperm.audit.planted import planted
     from dperm.audit.suite import curve_cases, estimator_cases, interval_cases, mechanism_cases, run_suite
+    from dperm.privacy import RELATIONS
 
     started = time.perf_counter()
     at = commit(Path.cwd() / "audit.md")  # of the code that runs; by the end the tree may have moved on
@@ -126,16 +120,17 @@ def _run_suite(minutes: float, processes: int, out: Path | None, as_json: bool, 
         true = f"{row.true[0]:.3f} … {row.true[1]:.3f}"
         say(f"exact: {row.name}, {row.relation}: claimed {row.claimed:.4g}, true {true}: {row.verdict}")
     examined = []
-    for plant in [plant for plant in planted() if only in plant.name]:
+    for plant in (plant for plant in planted() if only in plant.name):
         bad, good = plant.audit(broken=True, processes=processes), plant.audit(broken=False, processes=processes)
         examined.append((plant, bad, good))
         say(f"planted: {plant.name}: reported {bad.violates}, correct version accused {good.violates}, {bad.seconds:.0f} s")
     # The default relation first and the slow exact sampler last: should time run out, the least is lost.
-    first, last = (sorted(estimator_cases(policies=(policy,)), key=_order) for policy in ("secure", "exact"))
+    by_policy = (estimator_cases(policies=(policy,)) for policy in ("secure", "exact"))
+    first, last = (sorted(found, key=lambda case: RELATIONS.index(case.relation)) for found in by_policy)
     named = [*mechanism_cases(), *interval_cases(), *curve_cases()]
-    cases = [case for case in [*first, *named, *last] if only in case.method]
+    cases = [case for case in [*first, *named, *last] if only in case.method or only == case.noise]
     if not cases:
-        raise ValueError(f"Expected a text that some method holds, found {only!r}. Try e.g. --only intervals.")
+        raise ValueError(f"Expected a text that some method holds, or its noise, found {only!r}. Try e.g. --only intervals.")
     results = run_suite(cases, seconds=60 * minutes, processes=processes, progress=None if as_json else _say)
     spent = time.perf_counter() - started
     if out is not None and only:
@@ -146,7 +141,6 @@ def _run_suite(minutes: float, processes: int, out: Path | None, as_json: bool, 
     missed = sum(not bad.violates for _, bad, _ in examined)
     accused = sum(bool(good.violates) for _, _, good in examined)
     counts = {"audits": len(exact) + len(results), "violations": broken, "planted bugs missed": missed}
-    counts["accused wrongly"] = accused
-    counts["not run for want of time"] = _count(results, "not run")
+    counts |= {"accused wrongly": accused, "not run for want of time": _count(results, "not run")}
     show({**counts, "minutes": round(spent / 60, 2), "page": str(out)}, as_json)
     return broken == 0 and missed <= 1 and accused == 0

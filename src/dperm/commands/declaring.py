@@ -125,21 +125,10 @@ def check_in_memory(streamed: bool, weight: str | None, exposure: str | None) ->
             raise ValueError(f"Expected a file that fits into memory for {option}, found one that is read as a stream.")
 
 
-def check_declared_columns(
-    person: str | None,
-    most_rows: int | None,
-    weight: str | None,
-    max_weight: float | None,
-    exposure: str | None,
-    max_exposure: float | None,
-) -> None:
+def check_declared_columns(asked: object) -> None:
     """A column and its declared bound come together; said before the file is opened."""
-    pairs = (
-        ("--person", person, "--max-rows-per-person", most_rows),
-        ("--weight", weight, "--max-weight", max_weight),
-        ("--exposure", exposure, "--max-exposure", max_exposure),
-    )
-    for column, name, limit, bound in pairs:
-        if (name is None) != (bound is None):
-            found, missing = (column, limit) if bound is None else (limit, column)
+    for name, bound in (("person", "max_rows_per_person"), ("weight", "max_weight"), ("exposure", "max_exposure")):
+        column, limit = f"--{name}", f"--{bound.replace('_', '-')}"
+        if (getattr(asked, name) is None) != (getattr(asked, bound) is None):
+            found, missing = (column, limit) if getattr(asked, bound) is None else (limit, column)
             raise ValueError(f"Expected {column} and {limit} together, found {found} without {missing}. Pass both, or neither.")

@@ -132,9 +132,7 @@ def fit(asked: Fit) -> None:
     model_named(asked.model)
     byte_count(asked.memory)  # a mistake in it is said before anything is read, also where the file turns out small
     check_found(asked.schema, asked.bounds, asked.levels, asked.target)
-    check_declared_columns(
-        asked.person, asked.max_rows_per_person, asked.weight, asked.max_weight, asked.exposure, asked.max_exposure
-    )
+    check_declared_columns(asked)
     declared, target, kind = declared_in(asked.schema, asked.target, asked.bounds, asked.levels)
     file, wish, budget = Path(asked.source), asked.wish(), None
     spark = check_engine(asked.engine, declared, asked.exposure, asked.cache)
@@ -227,9 +225,7 @@ def streams(file: Path, cache: Path | None) -> bool:
     return file.exists() and (size > STREAM_BYTES or cache is not None or file.suffix in (".arrow", ".ipc", ".feather"))
 
 
-def open_rows(
-    file: Path, schema: Schema, memory: str, cache: Path | None, *, quiet: bool, extra: list[str] | None = None
-) -> object:
+def open_rows(file: Path, schema: Schema, memory: str, cache: Path | None, *, quiet: bool, extra: list[str]) -> object:
     """A table in memory, or rows that stream."""
     if streams(file, cache):
         from dperm.rows import ArrowRows
@@ -237,7 +233,7 @@ def open_rows(
         return ArrowRows(file, schema, memory=memory, cache=cache, progress=None if quiet else row_printer())
     from dperm.tables.tables import read_table
 
-    return read_table(file, list(dict.fromkeys([*used_columns(schema), *(extra or [])])))
+    return read_table(file, list(dict.fromkeys([*used_columns(schema), *extra])))
 
 
 def predict(
@@ -258,21 +254,18 @@ def predict(
     check_model_first("predict", model, file)
     fitted = load_model(model)
     table = read_table(file) if fitted.reads_schema or file.suffix not in ARRAYS else open_embeddings(file)
-    lines = ["prediction"]
     predicted = fitted.predict(table).tolist()  # numbers, or classes in the type of the schema
-    columns = [[str(value) for value in predicted]]
+    chances: dict[str, list[str]] = {}
     if probabilities:
         if not hasattr(fitted, "predict_proba"):
             raise ValueError("Expected a classifier for --probabilities, found a regression.")
-        lines[0] += "".join("," + csv_cell(f"probability of {label}") for label in fitted.classes_)
-        columns += [[f"{value:.6g}" for value in column] for column in fitted.predict_proba(table).T]
+        columns = zip(fitted.classes_, fitted.predict_proba(table).T)
+        chances = {f"probability of {label}": [f"{value:.6g}" for value in column] for label, column in columns}
     if as_json:
-        named = dict(zip(["predictions", *(f"probability of {label}" for label in getattr(fitted, "classes_", []))], columns))
-        shown = {key: predicted if key == "predictions" else [float(v) for v in values] for key, values in named.items()}
-        show(shown, True)
+        show({"predictions": predicted, **{name: [float(text) for text in column] for name, column in chances.items()}}, True)
         return
-    lines += [",".join(map(csv_cell, row)) for row in zip(*columns)]
-    text = "\n".join(lines) + "\n"
+    lines = [("prediction", *chances), *zip(map(str, predicted), *chances.values())]
+    text = "".join(",".join(map(csv_cell, line)) + "\n" for line in lines)
     if out is None:
         typer.echo(text, nl=False)
     else:
@@ -292,6 +285,7 @@ def csv_cell(value: str) -> str:
     if value.lstrip()[:1] in FORMULA or value[:1] in ("\t", "\r", "\n"):
         value = value if _is_number(value) else "'" + value
     return '"' + value.replace('"', '""') + '"' if any(mark in value for mark in ',"\n\r') else value
+
 
 def _is_number(value: str) -> bool:
     try:

@@ -15,7 +15,7 @@ from dperm.commands.shared import JSON_OPTION, say, show
 from dperm.tables.json_files import read_json, write_whole
 
 if TYPE_CHECKING:
-    from dperm.release.ledger.book import Account
+    from dperm.release.ledger.book import Account, Ledger
 
 ledger = typer.Typer(no_args_is_help=True, help="A durable budget shared by everybody who fits models on one data set.")
 VARIABLE = "DPERM_LEDGER"
@@ -35,6 +35,12 @@ def ledger_file(file: Path | None, command: str) -> Path:
         f"Expected a ledger file, {found}. Pass it, e.g. `dperm ledger {command.format(here[0] if here else 'people.ledger')}`, "
         f"or set {VARIABLE}."
     )
+
+
+def _book(file: Path | None, command: str) -> Ledger:
+    from dperm.release.ledger.book import Ledger
+
+    return Ledger.open(ledger_file(file, command))
 
 
 def file_of(dataset: str) -> Path:
@@ -116,9 +122,7 @@ def account_lines(account: Account) -> dict[str, str]:
 
 def state_line(file: Path) -> str:
     """What is spent and left, in a line for commands that spend."""
-    from dperm.release.ledger.book import Ledger
-
-    account = Ledger.open(file).account()
+    account = _book(file, "").account()
     return f"{file}: {account.spent_share:.0%} spent, about epsilon {account.left_epsilon:.3g} left"
 
 
@@ -132,9 +136,7 @@ def show_command(
 
     Example: dperm ledger show, or dperm ledger show people.ledger
     """
-    from dperm.release.ledger.book import Ledger
-
-    opened = Ledger.open(ledger_file(file, "show {}"))
+    opened = _book(file, "show {}")
     account = opened.account(delta)
     fits = [
         {
@@ -166,10 +168,8 @@ def export(
 
     Example: dperm ledger export people.ledger --out people-ledger.json
     """
-    from dperm.release.ledger.book import Ledger
-
-    opened = Ledger.open(ledger_file(file, "export {}"))
-    entries = [{key: value for key, value in entry.items() if key != "secret"} for entry in opened.entries()]
+    opened = _book(file, "export {}").entries()
+    entries = [{key: value for key, value in entry.items() if key != "secret"} for entry in opened]
     text = json.dumps({"format": "dperm-ledger-export/1", "entries": entries}, indent=1, allow_nan=False)
     if out is None:
         typer.echo(text)
@@ -194,19 +194,16 @@ def verify(
 
     Example: dperm ledger verify people.ledger --certificate model/certificate.json
     """
-    from dperm.release.ledger.book import Ledger
-
-    file = ledger_file(file, "verify {}")
-    allowed = {"allow_seeded": allow_seeded, "accept_assumptions": accept_assumptions}
-    reasons = Ledger.open(file).verify([read_json(path) for path in certificate], **allowed)
+    book, allowed = _book(file, "verify {}"), {"allow_seeded": allow_seeded, "accept_assumptions": accept_assumptions}
+    reasons = book.verify([read_json(path) for path in certificate], **allowed)
     if as_json:
         show({"ok": not reasons, "reasons": reasons}, True)
     elif reasons:
-        say(f"NOT VERIFIED: {file.name}")
+        say(f"NOT VERIFIED: {book.path.name}")
         for reason in reasons:
             say(f"  - {reason}")
     else:
-        say(f"verified: {file.name}")
+        say(f"verified: {book.path.name}")
     if reasons:
         raise typer.Exit(1)
 
@@ -221,11 +218,9 @@ def admit(
 
     Example: dperm ledger admit people.ledger people.parquet
     """
-    from dperm.release.ledger.book import Ledger
-
     if data is None:
         file, data = None, file  # one name alone is the data
     if data is None:
         raise ValueError("Expected the other file with the same people, found none. Run `dperm ledger admit people.ledger FILE`.")
-    Ledger.open(ledger_file(file, "admit {} " + data.name)).admit(data)
+    _book(file, "admit {} " + data.name).admit(data)
     show({"admitted": data.name}, as_json)

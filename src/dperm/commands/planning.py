@@ -204,12 +204,10 @@ def _say_epsilons(fits: list[Declaration], as_json: bool) -> None:
         return
     say("No --epsilon given: what some would give. An even bet about one record stays below the second column.")
     say(f"  {'epsilon':<8} {'even bet':<9} {'mechanism':<17} expected")
-    for row, fit in zip(rows, fits):
-        found = expected_of(fit)
-        words = "not measured for this model" if found is None else found["sentence"].partition(";")[0]
+    for row in rows:
+        words = "not measured for this model" if row["expected"] is None else row["expected"]["sentence"].partition(";")[0]
         words += "; " + str(row["intervals"]["sentence"]).partition(" (")[0] if "intervals" in row else ""
-        bet = percent(odds(fit.target.epsilon)["beliefs"][-1]["after_at_most"])
-        say(f"  {fit.target.epsilon:<8g} {bet:<9} {row['mechanism']!s:<17} {words}")
+        say(f"  {row['epsilon']:<8g} {percent(row['even_bet_at_most']):<9} {row['mechanism']!s:<17} {words}")
     say("Pass --epsilon with one of them for its plan; where the numbers come from: docs/accuracy.md.")
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from dperm.commands.declaring import taken_out
-from dperm.commands.wishes import Wish, known_levels
+from dperm.commands.wishes import Wish, known_levels, model_named
 from dperm.tables.json_files import write_whole
 
 if TYPE_CHECKING:
@@ -107,13 +107,8 @@ def check_paid(out: Path, overwrite: bool) -> None:
 
 def relation_of(model: str | None, relation: str | None) -> str:
     """The relation of both debits: the one asked for, or the named model's own default."""
-    if relation is not None:
-        return relation
-    import dperm.estimators as estimators
-    from dperm.estimators.outlook import MODEL_WORDS
-
-    kind = None if model is None else getattr(estimators, MODEL_WORDS.get(model.lower(), model), None)
-    return "replace-one" if kind is None else str(getattr(kind(), "relation", "replace-one"))
+    kind = model_named(model)
+    return relation if relation is not None else "replace-one" if kind is None else kind().relation
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import typer
 from dperm.commands.earlier import earlier_beside
 from dperm.commands.reporting import certified_model, paid_scores, verified_certificate
 from dperm.commands.shared import JSON_OPTION, show
-from dperm.pages.document import to_html, to_markdown
+from dperm.pages.document import rendered
 from dperm.tables.json_files import in_folder, write_whole
 
 if TYPE_CHECKING:
@@ -32,8 +32,9 @@ def card(
     from dperm.pages.card import card as model_card
 
     subject, found = _subject(model)
-    page = model_card(subject, None if evaluation is None else paid_scores(evaluation, found))
-    write_whole(out.parent, {out.name: to_html(page) if out.suffix == ".html" else to_markdown(page)})
+    beside = certified_model(in_folder(model, "certificate.json").with_name("model.json"), found)
+    page = model_card(subject, None if evaluation is None else paid_scores(evaluation, found, beside))
+    write_whole(out.parent, {out.name: rendered(page, markdown=out.suffix != ".html")})
     show({"card": str(out)}, as_json)
 
 

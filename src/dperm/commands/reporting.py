@@ -35,8 +35,8 @@ def report(
 
     certificate = in_folder(certificate, "certificate.json")
     found = verified_certificate(certificate)
-    scores = None if evaluation is None else paid_scores(evaluation, found)
     model = certified_model(certificate.with_name("model.json"), found)
+    scores = None if evaluation is None else paid_scores(evaluation, found, model)
     earlier = earlier_beside(certificate.parent, found)
     if model is not None:
         write_report(model, out, title=title, evaluation=scores, earlier=earlier)
@@ -69,15 +69,17 @@ def verified_certificate(file: Path) -> Certificate:
     return found
 
 
-def paid_scores(file: Path, certificate: Certificate) -> EvaluationRecord:
-    """The record of an evaluation of this model, if it verifies."""
+def paid_scores(file: Path, certificate: Certificate, model: PrivateEstimator | None) -> EvaluationRecord:
+    """The record of an evaluation of this model, as it predicts, if it verifies."""
     from dperm.evaluation.evaluate import Evaluation
+    from dperm.walk.certificate import coefficient_hash
 
     scores = read_json(file)
     found = Evaluation.stated(scores if isinstance(scores, dict) else {})
     checked = found.verify(allow_seeded=True, accept_assumptions=True)
     if not checked.ok:
         raise ValueError(f"Expected an evaluation that verifies, found: {checked.reasons[0]}.")
-    if found.record["model"]["sha256"] != certificate.record["coefficients"]["sha256"]:
+    predicts = certificate.record["coefficients"]["sha256"] if model is None else coefficient_hash(model._shown)
+    if found.record["model"]["sha256"] != predicts:
         raise ValueError("Expected an evaluation of this model, found one of other coefficients.")
     return found.record

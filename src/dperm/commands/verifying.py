@@ -11,6 +11,7 @@ import typer
 from dperm.commands.earlier import earlier_beside
 from dperm.commands.shared import JSON_OPTION, say, show
 from dperm.tables.json_files import in_folder, read_json
+from dperm.words.wording import printable
 
 if TYPE_CHECKING:
     from dperm.walk.claims import Claim
@@ -59,7 +60,7 @@ def verify(
     elif reasons:
         say(f"NOT VERIFIED: {certificate.name}")
         for reason in reasons[:MOST_REASONS]:
-            say(f"  - {reason}")
+            say(f"  - {printable(reason)}")
         if len(reasons) > MOST_REASONS:
             say(f"  - and {len(reasons) - MOST_REASONS} more that follow from it; --json lists them")
     else:
@@ -76,7 +77,9 @@ def verify(
 
 
 def _is_certified(model: Path, found: Claim) -> bool:
-    """Whether the coefficients of model.json are those that the claim states."""
+    """Whether the coefficients of model.json are those that the claim states: those released, or, for an evaluation, those that
+    predict, which are others where shapes were edited."""
+    from dperm.tables.packed import unpacked
     from dperm.walk.certificate import coefficient_hash
 
     stored = read_json(model)
@@ -84,7 +87,13 @@ def _is_certified(model: Path, found: Claim) -> bool:
     of: Mapping[str, object] = best if isinstance(best, dict) else found.record
     certified = of.get("coefficients") or of.get("model")
     stated = certified.get("sha256") if isinstance(certified, dict) else None
-    return isinstance(stored, dict) and coefficient_hash(stored.get("w", [])) == stated
+    try:
+        w = unpacked(stored["w"])
+        if "coefficients" not in of:
+            w = stored["extra"].get("shapes", {}).get("edited", w)
+        return coefficient_hash(w) == stated
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return False
 
 
 def claim_in(file: Path) -> Claim:

@@ -8,7 +8,7 @@ import subprocess
 from importlib import metadata
 from pathlib import Path
 
-DEPENDENCIES = ("numpy", "scipy", "scikit-learn", "dp-accounting", "randomgen", "pyarrow", "typer", "opendp", "torch")
+DEPENDENCIES = ("numpy", "scipy", "scikit-learn", "dp-accounting", "randomgen", "pyarrow", "typer", "opendp", "numba", "torch")
 
 
 def version_lines() -> list[str]:

@@ -90,10 +90,9 @@ def _scores(evaluation: EvaluationRecord | None) -> list[Block]:
 
 
 def _limits(subject: Subject) -> list[Block]:
-    who = "person" if subject.certificate.unit == "person" else "record"
     blocks: list[Block] = [
         Text(
-            f"Differential privacy limits what the release says about one {who}. It does not hide what is true of the "
+            f"Differential privacy limits what the release says about one {subject.who}. It does not hide what is true of the "
             "population, it does not cover predictions on private rows, and it does not make a model fair."
         )
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from dperm.pages.text import Table, Text, inline, region
@@ -29,6 +29,11 @@ def bar_row(row: tuple[str, float, str], largest: float) -> str:
     return f'<tr><th scope="row">{inline(name)}</th>{drawn}</tr>'
 
 
+def bar_table(caption: str, rows: Iterable[str]) -> str:
+    head = f'<table class="bars"><caption>{inline(caption)}</caption>'
+    return region(caption, f"{head}<tbody>{''.join(rows)}</tbody></table>")
+
+
 @dataclass(frozen=True)
 class Bars:
     """Named numbers as bars around zero, with a text beside each."""
@@ -39,9 +44,7 @@ class Bars:
 
     def html(self) -> str:
         largest = self.largest or max([abs(value) for _, value, _ in self.rows] + [1e-300])
-        lines = [bar_row(row, largest) for row in self.rows]
-        head = f'<table class="bars"><caption>{inline(self.caption)}</caption>'
-        return region(self.caption, f"{head}<tbody>{''.join(lines)}</tbody></table>")
+        return bar_table(self.caption, (bar_row(row, largest) for row in self.rows))
 
     def markdown(self) -> str:
         return Table(("", "value"), [(name, text) for name, _, text in self.rows], self.caption, frozenset({1})).markdown()
@@ -64,12 +67,9 @@ class Panel:
         return max([*heights, *(abs(side) for _, low, high in self.band for side in (low, high)), 0.0])
 
     def html(self, reach: float) -> str:
-        drawn = self._bars(reach) if self.levels else self._lines(reach)
+        bars = "".join(bar_row(row, reach) for row in self.levels)
+        drawn = f"<table><tbody>{bars}</tbody></table>" if self.levels else self._lines(reach)
         return f'<div class="panel"><h3>{inline(self.name)}</h3><p>{inline(self.words)}</p>{drawn}</div>'
-
-    def _bars(self, reach: float) -> str:
-        rows = "".join(bar_row(row, reach) for row in self.levels)
-        return f"<table><tbody>{rows}</tbody></table>"
 
     def _lines(self, reach: float) -> str:
         left, right = self.line[0][0], self.line[-1][0]

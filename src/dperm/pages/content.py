@@ -52,13 +52,12 @@ def sections(
 ) -> list[Section]:
     """The whole report. `table` is a `Summary` with intervals, or `no_table` says why there is none."""
     certificate, scores = subject.certificate, scores or {}
-    who = "person" if certificate.unit == "person" else "record"
     shown = effect_blocks(subject, table)
     return [
         Section("", _opening(subject, scores, evaluation)),
         *([Section("What moves the prediction", shown)] if shown else []),
         Section("How good is it?", _quality(scores, evaluation)),
-        Section(f"What this means for one {who}", _person(subject)),
+        Section(f"What this means for one {subject.who}", _person(subject)),
         Section("Coefficients" if subject.encoding else "What was released", coefficient_blocks(subject, table, no_table)),
         Section("What was declared", declared_blocks(subject)),
         Section("Where the budget went", _budget(subject)),
@@ -100,9 +99,8 @@ def _private(subject: Subject) -> tuple[str, str, str]:
     if subject.seeded:
         return "How private", "Not private", "The noise was seeded, for tests."
     half = odds(subject.epsilon)["beliefs"][-1]["after_at_most"]
-    who = "person" if certificate.unit == "person" else "record"
     of = "The fit alone, without its profile: " if subject.alone else ""
-    words = f"{of}δ = {subject.delta:g}, {certificate.relation}. An even bet about one {who} stays below {percent(half)}."
+    words = f"{of}δ = {subject.delta:g}, {certificate.relation}. An even bet about one {subject.who} stays below {percent(half)}."
     return "How private", f"ε = {upward(subject.epsilon)}", words
 
 
@@ -123,9 +121,8 @@ def _good(scores: Mapping[str, str], evaluation: EvaluationRecord | None) -> tup
         if score is None or score["value"] is None:
             continue
         reach = f"{score['low']:.3g} to {score['high']:.3g} with the noise"
-        if other is not None and other["value"] is not None:
-            return "How good", f"{name} {score['value']:.3f}", f"{reach}; {other['value']:.3f} by {words}."
-        return "How good", f"{name} {score['value']:.3f}", f"{reach}; {words}."
+        beside = "" if other is None or other["value"] is None else f"{other['value']:.3f} by "
+        return "How good", f"{name} {score['value']:.3f}", f"{reach}; {beside}{words}."
     if scores:
         (name, value), *rest = scores.items()
         return "How good", value, "; ".join([name, *(f"{other}: {text}" for other, text in rest)]) + "."
@@ -149,14 +146,13 @@ def _person(subject: Subject) -> list[Block]:
         (percent(row["before"]), f"{percent(row['after_at_least'])} … {percent(row['after_at_most'])}")
         for row in odds(epsilon)["beliefs"]
     ]
-    who = "person" if certificate.unit == "person" else "record"
     return [
         *([Text(ALONE, "warn")] if subject.alone else []),
         Text(odds_sentence(epsilon, subject.delta, certificate.relation, certificate.unit)),
         Table(
             ("believed before", "believed after, at most this far"),
             rows,
-            f"What an attacker who knows every other {who} can come to believe about the last one",
+            f"What an attacker who knows every other {subject.who} can come to believe about the last one",
             frozenset({0, 1}),
         ),
         Text(

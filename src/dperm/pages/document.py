@@ -38,6 +38,10 @@ class Page:
     byline: str = ""
 
 
+def rendered(page: Page, *, markdown: bool) -> str:
+    return to_markdown(page) if markdown else to_html(page)
+
+
 def to_html(page: Page) -> str:
     """One self-contained page: no script, no link to another host."""
     parts, links = [], []

@@ -76,8 +76,9 @@ def effects(subject: Subject, weights: Vector | None = None) -> list[Effect]:
             found.append(_choice(encoding.names, places, weights, mean))
         else:
             line = _line(encoding, places[0], weights, spread, mean)
-            numeric = encoding.kinds[places[0]] != "boolean"
-            found.append(_roughly(line) if numeric and places[0] in hidden else line)
+            if encoding.kinds[places[0]] != "boolean" and places[0] in hidden:
+                line = replace(line, step=f"roughly {line.step}", hidden=True)
+            found.append(line)
     return sorted(found, key=lambda effect: -effect.strength)
 
 
@@ -113,15 +114,13 @@ def hidden_spreads(subject: Subject) -> frozenset[int]:
         return frozenset()
     squares = np.array(record["released"]["squares"], dtype=np.float64)
     # Where all second moments were released the squares are the first of them, and have the same noise.
-    radius = specs.number(record["decided"]["centred_radius"])
-    sensitivity = SquareSum(Features(), radius).sensitivity(record["target"]["relation"])
+    decided = record["decided"]
+    most = specs.number(decided["largest_squares"]) if "largest_squares" in decided else None
+    term = SquareSum(Features(), specs.number(decided["centred_radius"]), most)
+    sensitivity = term.sensitivity(record["target"]["relation"])
     event = next(stage["event"] for stage in record["stages"] if stage["name"] == "squares")
     noise = sensitivity * record["target"]["rows_per_person"] / specs.number(event["mu"])
     return frozenset(np.flatnonzero(squares[: encoding.d] < CLEAR * noise).tolist())
-
-
-def _roughly(effect: Effect) -> Effect:
-    return replace(effect, step=f"roughly {effect.step}", hidden=True)
 
 
 def _column_values(values: object, size: int) -> Vector | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from dperm.inference.intervals import summary as intervals
 from dperm.pages.content import sections
-from dperm.pages.document import Page, Section, to_html, to_markdown
+from dperm.pages.document import Page, Section, rendered
 from dperm.pages.subject import Earlier, Subject, day, from_certificate, subject_of
 from dperm.release.record import EvaluationRecord
 from dperm.tables.json_files import write_whole
@@ -29,13 +29,12 @@ def report_page(
     markdown: bool = False,
     title: str | None = None,
     data: str | None = None,
-    date: str | None = None,
 ) -> str:
     """The page as text. `scores` are shown as given: the caller vouches that they are public or paid for.
 
     `earlier` is what was paid for bounds and levels, `data` the name of the data set.
     """
-    subject = replace(subject_of(model, data=data, date=date), earlier=earlier)
+    subject = replace(subject_of(model, data=data), earlier=earlier)
     table, why = None, ""
     try:
         table = intervals(model)
@@ -68,12 +67,11 @@ def write_report(
     title: str | None = None,
     data: str | None = None,
     evaluation: Any = None,
-    scores: Mapping[str, str] | None = None,
     earlier: Earlier | None = None,
 ) -> Path:
     """Write the page: HTML, or Markdown if the name ends in .md. `evaluation` is what `evaluate` returned, or its record."""
     target, record = Path(path), getattr(evaluation, "record", evaluation)
-    page = report_page(model, scores or {}, record, earlier, markdown=target.suffix == ".md", title=title, data=data)
+    page = report_page(model, {}, record, earlier, markdown=target.suffix == ".md", title=title, data=data)
     write_whole(target.parent, {target.name: page})
     return target
 
@@ -81,4 +79,4 @@ def write_report(
 def _rendered(title: str | None, subject: Subject, parts: Sequence[Section], markdown: bool) -> str:
     what = subject.model or f"a fit by {subject.certificate.mechanism}"
     byline = f"{what} · {subject.size} · {day(subject.date)}"
-    return (to_markdown if markdown else to_html)(Page(title or subject.title, parts, FOOTER, KICKER, byline))
+    return rendered(Page(title or subject.title, parts, FOOTER, KICKER, byline), markdown=markdown)

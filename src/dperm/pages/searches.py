@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from dperm.pages.charts import Cards
 from dperm.pages.coefficients import coefficient_blocks, effect_blocks
-from dperm.pages.document import Page, Section, to_html, to_markdown
+from dperm.pages.document import Page, Section, rendered
 from dperm.pages.page import FOOTER, KICKER
 from dperm.pages.subject import day, from_certificate, today
 from dperm.pages.text import Table, Text
@@ -45,7 +45,7 @@ def search_page(
         Section("Certificate", [Text(check)]),
     ]
     page = Page("A private search", parts, FOOTER, KICKER, f"{given['n']:,} records · {day(today())}")
-    return to_markdown(page) if markdown else to_html(page)
+    return rendered(page, markdown=markdown)
 
 
 def _told(setting: Mapping[str, object]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import ROUND_CEILING, Context, Decimal
 from typing import Any
@@ -85,6 +85,11 @@ class Subject:
         return self.earlier is not None and bool(self.earlier.apart)
 
     @property
+    def who(self) -> str:
+        """Whom the guarantee is about."""
+        return "person" if self.certificate.unit == "person" else "record"
+
+    @property
     def problem(self) -> Problem:
         return Problem.from_spec(self.certificate.record["problem"])
 
@@ -127,9 +132,8 @@ class Subject:
         return f"score (above 0 means {positive})" if len(self.classes) == 2 else "score"
 
 
-def subject_of(model: Any, *, data: str | None = None, date: str | None = None) -> Subject:
+def subject_of(model: Any, *, data: str | None = None) -> Subject:
     """From a fitted model, or one that was loaded; `data` names the data set where the model's schema does not."""
-    certificate = model.certificate_
     schema = model._declared_schema() if hasattr(model, "_declared_schema") else None
     target = getattr(getattr(schema, "target", None), "column", "")
     half = None
@@ -138,14 +142,13 @@ def subject_of(model: Any, *, data: str | None = None, date: str | None = None) 
     elif hasattr(model, "_y_low") and hasattr(model, "curves_"):
         half = model._step()  # 1 where counts are on the scale of their logarithm
     about: Mapping[str, str] = getattr(model, "about_", None) or {}
-    found = from_certificate(certificate, date=date or about.get("date"))
-    return Subject(
-        certificate=certificate,
+    found = from_certificate(model.certificate_, date=about.get("date"))
+    return replace(
+        found,
         model=type(model).__name__,
         target=str(target or ""),
         classes=tuple(str(label) for label in getattr(model, "classes_", ())),
         data=data or about.get("data") or schema_name(model) or found.data,
-        date=found.date,
         half=half,
         slopes=getattr(model, "coef_", None),
         intercept=getattr(model, "intercept_", None),

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from dperm.inference.summary import Summary
+from dperm.pages.charts import bar_table
 from dperm.pages.effects import column_and_levels, effects, spread_and_mean
 from dperm.pages.subject import Subject
-from dperm.pages.text import Table, inline, region
+from dperm.pages.text import Table, inline
 
 
 class Whisker(NamedTuple):
@@ -62,8 +63,7 @@ class Whiskers:
             f'<td class="n i">{inline(_numbers(row))}</td></tr>'
             for row in self.rows
         ]
-        head = f'<table class="bars"><caption>{inline(self.caption)}</caption>'
-        return region(self.caption, f"{head}<tbody>{''.join(lines)}</tbody></table>")
+        return bar_table(self.caption, lines)
 
     def markdown(self) -> str:
         rows = [(f"{row.name} ({row.step})", _numbers(row)) for row in self.rows]

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from dperm.problem.specs import number
-from dperm.report.style import figure, save, styled
+from dperm.report.style import Panel, figure
 
 # the first of these that the caller gives a number for runs along the horizontal axis
 AXES: dict[str, str] = {
@@ -77,9 +77,8 @@ def draw_theorem(name: str, function: Callable[..., float], given: Mapping[str, 
     fixed = [f"{_word(key)} = {value:g}" if isinstance(value, int | float) else f"{_word(key)}: {value}"
              for key, value in given.items() if key != axis]  # fmt: skip
 
-    @styled
-    def drawn(file: Path) -> None:
-        drawing, (panel,) = figure()
+    @figure()
+    def curve(panel: Panel) -> None:
         panel.line(places, values, VALUES.get(name, name))
         panel.dots([centre], [here], [0.0], f"Here: {here:.4g}")
         positive = bool(np.nanmin(np.append(values, here)) > 0)
@@ -90,10 +89,9 @@ def draw_theorem(name: str, function: Callable[..., float], given: Mapping[str, 
         panel.words(_title(name), AXES[axis], VALUES.get(name, name), y_scale=scale)
         panel.axes.legend()
         if fixed:
-            drawing.supxlabel(_lines(fixed), fontsize=8)
-        save(drawing, file)
+            panel.axes.figure.supxlabel(_lines(fixed), fontsize=8)
 
-    drawn(path)
+    curve(path)
 
 
 def _title(name: str) -> str:

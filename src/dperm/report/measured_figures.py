@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 
 from dperm import theory
-from dperm.report.style import COLOURS, figure, folded, save, styled
+from dperm.report.style import COLOURS, Panel, figure, folded
 from dperm.theory import simulate
 
 EPSILON, DELTA = 1.0, 1e-6
@@ -18,53 +17,33 @@ def _seed(number: int) -> np.random.Generator:
     return np.random.default_rng(number)
 
 
-@styled
-def measured_against_n(path: Path) -> None:
+@figure(height=5.6)
+def measured_against_n(panel: Panel) -> None:
     """Measured excess risk (dots, 99.9 % intervals) under its bound (lines) while the number of records grows."""
-    drawing, (panel,) = figure(height=5.6)
     ns = [100, 200, 400, 800, 1600]
-    runs: list[tuple[str, Callable[[int], simulate.Experiment]]] = [
-        ("Exponential mechanism, convex", lambda n: simulate.exponential_cone(_seed(n), n=n)),
-        ("Output perturbation, smooth", lambda n: simulate.output_perturbation(_seed(n), n=n)),
-        ("Objective perturbation, logistic", lambda n: simulate.objective_perturbation(_seed(n), n=n, strong_convexity=0.05)),
-        ("Noisy gradient descent, logistic", lambda n: simulate.gradient_descent(_seed(n), n=n, steps=2 * n, repeats=60)),
-    ]
-    for name, run in runs:
-        found = [run(n) for n in ns]
+    runs: tuple[Callable[[int], simulate.Experiment], ...] = (
+        lambda n: simulate.exponential_cone(_seed(n), n=n),
+        lambda n: simulate.output_perturbation(_seed(n), n=n),
+        lambda n: simulate.objective_perturbation(_seed(n), n=n, strong_convexity=0.05),
+        lambda n: simulate.gradient_descent(_seed(n), n=n, steps=2 * n, repeats=60),
+    )
+    for found in ([run(n) for n in ns] for run in runs):
+        name, errors = found[0].name, [3.29 * e.error() for e in found]
         panel.line(ns, [e.bound for e in found], f"{name}: bound", marks=0)
-        panel.dots(ns, [e.mean for e in found], [3.29 * e.error() for e in found], f"{name}: measured", like=panel.used - 1)
+        panel.dots(ns, [e.mean for e in found], errors, f"{name}: measured", like=panel.used - 1)
     panel.words("Measured under the bound", "Number of records n (ε = 1)", "Excess empirical risk (mean scale)")
     panel.ticks("x", ns)
-    drawing.legend(*panel.axes.get_legend_handles_labels(), loc="outside lower center")
-    save(drawing, path)
+    panel.key_below()
 
 
-@styled
-def measured_ratio(path: Path) -> None:
+@figure(height=6.4)
+def measured_ratio(panel: Panel) -> None:
     """Every experiment at once: measured / bound with a 99.9 % upper limit. Tight theorems sit at 1.
 
     An arrow means that no failure was seen.
     """
-    drawing, (panel,) = figure(height=6.4)
-    names = {
-        "exponential-tail": "Exponential mechanism tail (failures)",
-        "exponential-erm": "Exponential mechanism, convex",
-        "output-perturbation": "Output perturbation, smooth",
-        "objective-perturbation": "Objective perturbation, logistic",
-        "projected-gradient": "Projected gradient, no noise",
-        "gradient-descent": "Noisy gradient descent, logistic",
-        "rank": "Rank theorem, logistic, d = 10,000",
-        "rank-hard": "Rank theorem, hard data, d = 10,000",
-        "composition": "Exact composition",
-        "phased-sgd": "Phased SGD, mean estimation",
-        "phased-sgd-hard": "Phased SGD, hard data",
-        "generalisation-gap": "Generalisation gap, linear",
-        "uniform-convergence": "Uniform convergence (failures)",
-        "pac": "Private PAC learner (failures)",
-    }
-    found = [(name, simulate.EXPERIMENTS[key](_seed(7))) for key, name in names.items()]
-    found.sort(key=lambda pair: pair[1].ratio)
-    for height, (_, experiment) in enumerate(found):
+    found = sorted((run(_seed(7)) for run in simulate.EXPERIMENTS.values()), key=lambda experiment: experiment.ratio)
+    for height, experiment in enumerate(found):
         low, high = experiment.mean / experiment.bound, experiment.upper(0.999) / experiment.bound
         panel.axes.plot([max(low, 1e-3), high], [height, height], color=COLOURS[0], linewidth=2)
         panel.axes.plot(high, height, marker="|", color=COLOURS[0], markersize=9, markeredgewidth=2)
@@ -77,19 +56,17 @@ def measured_ratio(path: Path) -> None:
         "tight", (1.0, 0.4), xytext=(-4, 0), textcoords="offset points", ha="right", va="center", fontsize=9, color=COLOURS[1]
     )
     panel.words("How close each theorem is", "Measured / bound (bar: 99.9 % limit)", "", y_scale="linear")
-    panel.axes.set_yticks(range(len(found)), [folded(name) for name, _ in found])
+    panel.axes.set_yticks(range(len(found)), [folded(experiment.name) for experiment in found])
     panel.axes.set_xlim(8e-4, 2)
-    save(drawing, path)
 
 
-@styled
-def rank_against_dimension(path: Path) -> None:
+@figure(2)
+def rank_against_dimension(left: Panel, right: Panel) -> None:
     """At rank 20 the excess ignores the dimension; with L and ‖θ*‖ fixed, hard data follow √rank and easy data stay below.
 
     Above: logistic rows of rank 20. Below: the hard data (absolute loss) have constant slope towards θ*; isotropic logistic rows
     have curvature 1/rank per direction, which cancels the rank-fold noise, so their excess per unit of ‖θ*‖ does not grow.
     """
-    drawing, (left, right) = figure(2)
     dimensions = [20, 100, 500, 2000, 10_000]
     runs = [simulate.rank(_seed(3), d=d, rank=20, repeats=20) for d in dimensions]
     size = runs[0].bound / theory.rank_risk(400, 20, 1.0, 1.0, EPSILON, DELTA, steps=100)
@@ -118,13 +95,11 @@ def rank_against_dimension(path: Path) -> None:
     right.ticks("x", ranks)
     right.axes.set_ylim(0.005, 0.6)
     right.axes.legend(loc="upper left")
-    save(drawing, path)
 
 
-@styled
-def separator(path: Path) -> None:
+@figure(2, height=4.9)
+def separator(*panels: Panel) -> None:
     """Linear separators in the plane: realisable data with a margin, agnostic data, and what a private learner picks."""
-    drawing, panels = figure(2, height=4.9)
     source = _seed(5)
     samples = (theory.make_separable(source, 150, 2, margin=0.06), theory.make_agnostic(source, 150, 2, flip=0.12))
     for panel, sample, title in zip(panels, samples, ("Realisable, margin 0.06", "Agnostic, 12 % of labels flipped")):
@@ -157,5 +132,4 @@ def separator(path: Path) -> None:
         )
         panel.axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), aspect="equal")
         panel.axes.grid(False)
-    drawing.legend(*panels[0].axes.get_legend_handles_labels(), loc="outside lower center", ncols=2)
-    save(drawing, path)
+    panels[0].key_below(columns=2)

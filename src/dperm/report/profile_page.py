@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dperm.pages.charts import Bars
-from dperm.pages.document import Block, Page, Section, to_html, to_markdown
+from dperm.pages.document import Block, Page, Section, rendered
 from dperm.pages.text import Table, Text
 from dperm.release.record import ColumnRecord, Known, Score
 from dperm.tables.looks import iso
@@ -80,7 +80,7 @@ def profile_page(profile: Profile, *, markdown: bool = False) -> str:
     first.append(Table(("column", "what was found"), lines, "Columns"))
     parts = [Section("", first), *(Section(column["name"], _blocks(column)) for column in told["columns"])]
     page = Page("Profile of a table, released with differential privacy", parts, FOOTER)
-    return (to_markdown if markdown else to_html)(page)
+    return rendered(page, markdown=markdown)
 
 
 def in_words(column: ColumnRecord) -> str:

@@ -14,8 +14,6 @@ from numpy.typing import ArrayLike
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import Locator
 
 # Okabe and Ito's palette without yellow, which does not print
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -78,9 +76,11 @@ class Panel:
 
     def ticks(self, axis: str, values: Sequence[float]) -> None:
         """Plain numbers at these values and nowhere else."""
+        from matplotlib.ticker import NullLocator
+
         labels = [f"{value:,g}" for value in values]
         (self.axes.set_xticks if axis == "x" else self.axes.set_yticks)(values, labels)
-        (self.axes.xaxis if axis == "x" else self.axes.yaxis).set_minor_locator(_no_ticks())
+        (self.axes.xaxis if axis == "x" else self.axes.yaxis).set_minor_locator(NullLocator())
 
     def reference(self, x: ArrayLike, y: ArrayLike, label: str, *, dash: tuple[int, tuple[int, int]] | str = (0, (1, 2))) -> None:
         """A thin grey line without markers: a slope or a limit, not a prediction."""
@@ -89,19 +89,35 @@ class Panel:
     def words(self, title: str, x: str, y: str, *, x_scale: str = "log", y_scale: str = "log") -> None:
         self.axes.set(title=title, xlabel=x, ylabel=y, xscale=x_scale, yscale=y_scale)
 
+    def key_below(self, columns: int = 1) -> None:
+        """The legend under the whole figure, where it hides nothing."""
+        self.axes.figure.legend(*self.axes.get_legend_handles_labels(), loc="outside lower center", ncols=columns)
 
-def figure(panels: int = 1, *, height: float = 3.7) -> tuple[Figure, list[Panel]]:
-    """A figure with `panels` axes of this height, one below the other: a phone that shrinks it leaves words that can be read.
 
-    matplotlib is imported here, when something is drawn.
+def figure(panels: int = 1, *, height: float = 3.7) -> Callable[[Callable[..., None]], Callable[[Path], None]]:
+    """Make a function that draws on `panels` axes one that writes the file: SVG or PNG by its ending, without a date.
+
+    The axes have this height and stand one below the other: a phone that shrinks them leaves words that can be read. Titles,
+    legends and files are all made under SETTINGS. matplotlib is imported when something is drawn.
     """
-    from matplotlib.figure import Figure
 
-    drawing = Figure(figsize=(WIDTH, height * panels), layout="constrained")
-    if panels > 1:  # room between one panel and the title of the next
-        drawing.set_layout_engine("constrained", hspace=0.08)
-    axes = drawing.subplots(panels, 1, squeeze=False)[:, 0]
-    return drawing, [Panel(ax) for ax in axes]
+    def of(draw: Callable[..., None]) -> Callable[[Path], None]:
+        @functools.wraps(draw)
+        def written(path: Path) -> None:
+            import matplotlib
+            from matplotlib.figure import Figure
+
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with matplotlib.rc_context(SETTINGS):
+                drawing = Figure(figsize=(WIDTH, height * panels), layout="constrained")
+                if panels > 1:  # room between one panel and the title of the next
+                    drawing.set_layout_engine("constrained", hspace=0.08)
+                draw(*(Panel(axes) for axes in drawing.subplots(panels, 1, squeeze=False)[:, 0]))
+                drawing.savefig(path, dpi=130, metadata={"Date": None} if path.suffix == ".svg" else {"Software": None})
+
+        return written
+
+    return of
 
 
 def folded(name: str) -> str:
@@ -111,29 +127,3 @@ def folded(name: str) -> str:
     'Projected gradient bound\\n(E15)'
     """
     return "\n".join(textwrap.wrap(name, 26))
-
-
-def save(drawing: Figure, path: str | Path) -> None:
-    """Write SVG or PNG by the file's ending, without a date."""
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    drawing.savefig(path, dpi=130, metadata={"Date": None} if path.suffix == ".svg" else {"Software": None})
-
-
-def styled(draw: Callable[[Path], None]) -> Callable[[Path], None]:
-    """Run a figure function under SETTINGS: titles, legends and files are all made inside it."""
-
-    @functools.wraps(draw)
-    def under_settings(path: Path) -> None:
-        import matplotlib
-
-        with matplotlib.rc_context(SETTINGS):
-            draw(Path(path))
-
-    return under_settings
-
-
-def _no_ticks() -> Locator:
-    from matplotlib.ticker import NullLocator
-
-    return NullLocator()

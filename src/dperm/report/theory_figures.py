@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import numpy as np
 
 from dperm import theory
-from dperm.report.style import COLOURS, figure, folded, save, styled
+from dperm.report.style import COLOURS, Panel, figure, folded
 from dperm.theory import simulate
 
 EPSILON, DELTA = 1.0, 1e-6
@@ -18,82 +18,67 @@ RISK_WORDS = "Excess empirical risk (mean scale, bound)"
 def _mechanisms(n: float, d: float, epsilon: float) -> dict[str, float]:
     """Every mechanism's bound at L = 1 and a ball of radius ½ (diameter 1); not a number where it does not speak."""
 
-    def value(bound: Callable[[], float]) -> float:
-        try:
-            return bound()
-        except theory.ConditionError:
-            return float("nan")
-
-    return {
-        "Exponential mechanism, convex (pure)": value(
-            lambda: theory.exponential_erm_risk(n, d, 1.0, diameter=1.0, epsilon=epsilon, convex=True)
-        ),
-        "Exponential mechanism, Lipschitz (pure)": value(
-            lambda: theory.exponential_erm_risk(n, d, 1.0, diameter=1.0, epsilon=epsilon)
-        ),
-        "Output perturbation, best ridge": value(
-            lambda: theory.output_perturbation_risk(n, d, 1.0, epsilon=epsilon, delta=DELTA, radius=0.5)
-        ),
-        "Objective perturbation, logistic, best ridge": value(
-            lambda: theory.objective_perturbation_risk(n, d, 1.0, epsilon=epsilon, delta=DELTA, radius=0.5, self_bounding=1.0)
-        ),
-        "Noisy gradient descent": value(
-            lambda: theory.gradient_descent_risk(n, d, 1.0, radius=0.5, epsilon=epsilon, delta=DELTA)
-        ),
+    pure, gauss = {"epsilon": epsilon, "diameter": 1.0}, {"epsilon": epsilon, "delta": DELTA, "radius": 0.5}
+    bounds: dict[str, tuple[Callable[..., float], dict[str, float]]] = {
+        "Exponential mechanism, convex (pure)": (theory.exponential_erm_risk, {**pure, "convex": True}),
+        "Exponential mechanism, Lipschitz (pure)": (theory.exponential_erm_risk, pure),
+        "Output perturbation, best ridge": (theory.output_perturbation_risk, gauss),
+        "Objective perturbation, logistic, best ridge": (theory.objective_perturbation_risk, {**gauss, "self_bounding": 1.0}),
+        "Noisy gradient descent": (theory.gradient_descent_risk, gauss),
     }
+    found = dict.fromkeys(bounds, float("nan"))
+    for name, (bound, numbers) in bounds.items():
+        with contextlib.suppress(theory.ConditionError):
+            found[name] = bound(n, d, 1.0, **numbers)
+    return found
 
 
-def _risk_curves(path: Path, xs: Sequence[float], vary: str, words: str, title: str) -> None:
-    drawing, (panel,) = figure(height=5.2)
+def _risk_curves(panel: Panel, xs: Sequence[float], vary: str, words: str, title: str) -> None:
     rows = [_mechanisms(**{"n": 10**4, "d": 50, "epsilon": EPSILON, vary: x}) for x in xs]
     for name in rows[0]:
         panel.line(xs, [row[name] for row in rows], name)
     panel.reference(xs, [0.5] * len(xs), "Answering without data (LR)", dash="-")
     panel.words(title, words, RISK_WORDS)
     panel.axes.set_ylim(1e-5 if vary == "n" else 3e-4, 5)
-    drawing.legend(*panel.axes.get_legend_handles_labels(), loc="outside lower center")
-    save(drawing, path)
+    panel.key_below()
 
 
-@styled
-def risk_against_n(path: Path) -> None:
+@figure(height=5.2)
+def risk_against_n(panel: Panel) -> None:
     """Predicted excess risk of every mechanism against the number of records (d = 50, ε = 1, δ = 10⁻⁶, replace-one).
 
     Objective perturbation at its best ridge and noisy gradient descent have the same worst-case bound, κLB√d/(nμ).
     """
-    _risk_curves(path, np.geomspace(100, 10**7, 41).round().tolist(), "n", "Number of records n", "Risk falls with records")
+    _risk_curves(panel, np.geomspace(100, 10**7, 41).round().tolist(), "n", "Number of records n", "Risk falls with records")
 
 
-@styled
-def risk_against_epsilon(path: Path) -> None:
+@figure(height=5.2)
+def risk_against_epsilon(panel: Panel) -> None:
     """Predicted excess risk of every mechanism against the privacy budget (n = 10,000, d = 50, δ = 10⁻⁶)."""
-    _risk_curves(path, np.geomspace(0.05, 10, 41).tolist(), "epsilon", "Privacy budget ε", "Risk falls with the budget")
+    _risk_curves(panel, np.geomspace(0.05, 10, 41).tolist(), "epsilon", "Privacy budget ε", "Risk falls with the budget")
 
 
-@styled
-def risk_against_dimension(path: Path) -> None:
+@figure(height=5.2)
+def risk_against_dimension(panel: Panel) -> None:
     """Predicted excess risk of every mechanism against the dimension (n = 10,000, ε = 1, δ = 10⁻⁶)."""
     dimensions = sorted({round(x) for x in np.geomspace(1, 1000, 41)})
-    _risk_curves(path, dimensions, "d", "Number of weights d", "Risk grows with dimension")
+    _risk_curves(panel, dimensions, "d", "Number of weights d", "Risk grows with dimension")
 
 
-@styled
-def composition(path: Path) -> None:
+@figure()
+def composition(panel: Panel) -> None:
     """Four ways to add up the privacy of the same Gaussian releases: basic, advanced as the lecture prints it, zCDP, exact."""
-    drawing, (panel,) = figure()
     counts = sorted({round(x) for x in np.geomspace(1, 10_000, 33)})
     names = {"basic": "Basic: ε's add up", "advanced": "Advanced, as printed", "zcdp": "zCDP", "exact": "Exact (Gaussian)"}
     for rule, name in names.items():
         panel.line(counts, [theory.composition_epsilon(1e-3, k, 1e-5, rule) for k in counts], name)
     panel.words("The same noise, four bills", "Number of releases k (noise variance Δ²/0.001 each)", "ε at δ = 10⁻⁵")
     panel.axes.legend()
-    save(drawing, path)
 
 
-@styled
-def accountants(path: Path) -> None:
+@figure(2)
+def accountants(left: Panel, right: Panel) -> None:
     """What the lectures' noise rules for noisy gradient descent really give, and how much noise each sound rule needs."""
-    drawing, (left, right) = figure(2)
     claims = np.geomspace(0.1, 8, 25)
     for rule, steps, name in (
         ("lecture-002", 100, "Lecture 002, any number of steps"),
@@ -113,13 +98,11 @@ def accountants(path: Path) -> None:
         right.line(steps_axis, noise, name)
     right.words("Noise for ε = 1, δ = 10⁻⁵", "Number of steps", "Noise standard deviation / sensitivity")
     right.axes.legend(loc="upper left")
-    save(drawing, path)
 
 
-@styled
-def sample_sizes(path: Path) -> None:
+@figure()
+def sample_sizes(panel: Panel) -> None:
     """Records needed to learn over 1000 hypotheses: below ε = α privacy decides, above it privacy is free."""
-    drawing, (panel,) = figure()
     epsilons = np.geomspace(1e-4, 10, 41)
     for alpha in (0.01, 0.03, 0.1):
         sizes = [theory.pac_sample_size(1000, alpha, 0.05, float(e)) for e in epsilons]
@@ -131,17 +114,15 @@ def sample_sizes(path: Path) -> None:
     panel.axes.plot([], [], color="#666666", linestyle=(0, (1, 2)), label="Without privacy")
     panel.words("Privacy is free above ε = α", "Privacy budget ε (1000 hypotheses, failure β = 0.05)", "Records needed m")
     panel.axes.legend()
-    save(drawing, path)
 
 
 def _printed_ratio(bound: Callable[..., float], numbers: dict[str, float]) -> float:
     return bound(**numbers, as_printed=True) / bound(**numbers)
 
 
-@styled
-def printed_and_corrected(path: Path) -> None:
+@figure(height=4.2)
+def printed_and_corrected(panel: Panel) -> None:
     """The lectures' numbers beside the corrected ones: above 1 the print was too pessimistic, below 1 it promised too much."""
-    drawing, (panel,) = figure(height=4.2)
     erm = {"n": 10**4, "d": 10, "lipschitz": 1.0, "radius": 1.0, "epsilon": 1.0, "beta": 0.05}
     ranks = {"n": 1000, "rank": 20, "lipschitz": 1.0, "seminorm": 1.0, "epsilon": 1.0, "delta": 1e-5}
     learn = {"hypotheses": 1000, "alpha": 0.1, "beta": 0.05, "epsilon": 1.0}
@@ -168,13 +149,11 @@ def printed_and_corrected(path: Path) -> None:
     panel.axes.set_xticks([0.5, 1, 2, 5, 10], ["0.5", "1", "2", "5", "10"])
     panel.axes.set_xlim(0.25, 30)
     panel.axes.minorticks_off()
-    save(drawing, path)
 
 
-@styled
-def steps_against_risk(path: Path) -> None:
+@figure()
+def steps_against_risk(panel: Panel) -> None:
     """The bound of noisy gradient descent against the number of steps: it falls to a floor that only n, ε and d can lower."""
-    drawing, (panel,) = figure()
     steps = sorted({round(x) for x in np.geomspace(1, 10**8, 41)})
     for n in (1000, 10_000, 100_000):
         numbers = {"n": n, "d": 50, "lipschitz": 1.0, "diameter": 1.0, "epsilon": EPSILON, "delta": DELTA}
@@ -185,56 +164,45 @@ def steps_against_risk(path: Path) -> None:
     panel.star([], [], 12, "white", label="Within 5 % of the floor")
     panel.words("More steps, then the floor", "Number of steps T (d = 50, ε = 1, δ = 10⁻⁶)", RISK_WORDS)
     panel.axes.legend()
-    save(drawing, path)
 
 
-@styled
-def lower_bounds(path: Path) -> None:
+@figure(2, height=4.8)
+def lower_bounds(*panels: Panel) -> None:
     """What no private method can beat, as slopes without constants, beside what is achievable.
 
     Coloured lines are bounds, dots are measured: cones and quadratics (pure), hard absolute losses (gradient descent).
     """
-    drawing, panels = figure(2, height=4.8)
-    ns = np.geomspace(100, 10**6, 21).round()
-    cones = [
-        (n, simulate.exponential_cone(np.random.default_rng(n), n=n, d=50, radius=0.5, repeats=500)) for n in (1000, 10**4, 10**5)
-    ]
+    ns, large, small = np.geomspace(100, 10**6, 21).round(), (1000, 10**4, 10**5), (200, 800)
+    cones = [simulate.exponential_cone(np.random.default_rng(n), n=n, d=50, radius=0.5, repeats=500) for n in large]
     # steps enough for the bound's limit: T > (nμ)²/(κ²d)
-    hard = [
-        (n, simulate.rank_hard(np.random.default_rng(n), n=n, d=50, rank=50, steps=steps))
-        for n, steps in ((200, 500), (800, 4000))
-    ]
+    runs = zip(small, (500, 4000))
+    hard = [simulate.rank_hard(np.random.default_rng(n), n=n, d=50, rank=50, steps=steps) for n, steps in runs]
     # the experiment runs on the unit ball, where L = 2; on the ball of diameter 1 every risk is a quarter
-    quadratics = [
-        (n, simulate.output_perturbation(np.random.default_rng(n), n=n, d=50, repeats=500)) for n in (1000, 10**4, 10**5)
-    ]
+    quadratics = [simulate.output_perturbation(np.random.default_rng(n), n=n, d=50, repeats=500) for n in large]
     for panel, kind, title in zip(panels, ("convex", "strongly-convex"), ("Convex losses", "Strongly convex losses")):
         if kind == "convex":
             pure = [theory.exponential_erm_risk(n, 50, 1.0, diameter=1.0, epsilon=EPSILON, convex=True) for n in ns]
             gauss = [theory.gradient_descent_risk(n, 50, 1.0, 1.0, epsilon=EPSILON, delta=DELTA) for n in ns]
-            names = ("Exponential mechanism (pure)", "Noisy gradient descent (δ = 10⁻⁶)")
         else:
             pure = [theory.output_perturbation_risk(n, 50, 1.0, 1.0, epsilon=EPSILON, smoothness=1.0) for n in ns]
             gauss = [theory.gradient_descent_risk(n, 50, 1.0, strong_convexity=1.0, epsilon=EPSILON, delta=DELTA) for n in ns]
-            names = ("Output perturbation, smooth (pure)", "Noisy gradient descent (δ = 10⁻⁶)")
-        panel.line(ns, pure, f"{names[0]}: bound", marks=0)
-        panel.line(ns, gauss, f"{names[1]}: bound", marks=0)
+        name = "Exponential mechanism" if kind == "convex" else "Output perturbation, smooth"
+        panel.line(ns, pure, f"{name} (pure): bound", marks=0)
+        panel.line(ns, gauss, "Noisy gradient descent (δ = 10⁻⁶): bound", marks=0)
         if kind == "convex":
-            panel.dots([n for n, _ in cones], [e.mean for _, e in cones], [0.0] * 3, "Measured, cones", like=0)
-            panel.dots([n for n, _ in hard], [e.mean for _, e in hard], [0.0] * 2, "Measured, hard data", like=1)
+            panel.dots(large, [e.mean for e in cones], [0.0] * 3, "Measured, cones", like=0)
+            panel.dots(small, [e.mean for e in hard], [0.0] * 2, "Measured, hard data", like=1)
         else:
-            panel.dots([n for n, _ in quadratics], [e.mean / 4 for _, e in quadratics], [0.0] * 3, "Measured, quadratics", like=0)
+            panel.dots(large, [e.mean / 4 for e in quadratics], [0.0] * 3, "Measured, quadratics", like=0)
         panel.reference(ns, [theory.lower_bound(kind, n, 50, EPSILON) for n in ns], "Pure lower bound (slope only)", dash="-")
         panel.reference(ns, [theory.lower_bound(kind, n, 50, EPSILON, DELTA) for n in ns], "(ε, δ) lower bound (slope only)")
         panel.words(title, "Number of records n (d = 50, ε = 1)", "Excess empirical risk (L = diameter = 1)")
         panel.axes.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.45, -0.17))
-    save(drawing, path)
 
 
-@styled
-def logistic_sensitivity(path: Path) -> None:
+@figure()
+def logistic_sensitivity(panel: Panel) -> None:
     """How far one record moves the logistic gradient when the weights stay in a ball: less than the usual 2R and R."""
-    drawing, (panel,) = figure()
     reaches = np.geomspace(0.05, 100, 41)
     panel.line(reaches, [theory.gradient_sensitivity(parameter_radius=b) for b in reaches], "Replace-one, exact")
     panel.line(
@@ -248,4 +216,3 @@ def logistic_sensitivity(path: Path) -> None:
     )  # fmt: skip
     panel.axes.set_ylim(0.4, 2.15)
     panel.axes.legend(loc="upper left", bbox_to_anchor=(0.0, 0.9))
-    save(drawing, path)
