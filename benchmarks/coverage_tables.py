@@ -147,11 +147,12 @@ def own_target(name: str, model: Any) -> np.ndarray:
     decided, plan = model.certificate_.record["decided"], model.plan_
     problem = Problem.from_spec(model.certificate_.record["problem"])
     mechanism = mechanism_of_record(plan.mechanism, plan.options)
-    scaled, rate, counts = mechanism._scaled(plan, problem, model.release_.released)
+    known = mechanism._known(mechanism.public(plan, problem), model.release_.released)
+    scaled, features, rate, counts, _ = known
     labels, _, _ = model._labels(y)
     bound = rule.Limits(decided["radius"][-1], decided["clip"][-1], 1.0)
     rows = Mixing(np.asarray(scaled["shift"]), np.asarray(scaled["scale"]), scaled["turn"]).mapped(model._encoded(X))
-    block, features = Block(rows, labels, None, 0), mechanism._features(problem, scaled)
+    block = Block(rows, labels, None, 0)
 
     def score(theta: np.ndarray) -> Any:
         return rule.score_of(problem, features, theta, bound, rate, counts, 1.0)

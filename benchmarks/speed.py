@@ -26,7 +26,7 @@ import numpy as np
 HERE = Path(__file__).resolve().parent
 DATA = Path(os.environ.get("DPERM_DATA", HERE.parents[1] / "shared" / "data"))
 PEERS = {
-    "opacus": ["opacus==1.6.0", "torch"],
+    "opacus": ["opacus==1.6.0", "torch==2.13.0"],
     "diffprivlib": ["diffprivlib==0.6.6", "scikit-learn==1.5.2", "numpy<2.3"],
     "jax": ["jax-privacy", "jax"],
 }
@@ -76,6 +76,26 @@ def term_of(d: int, clip: float = 0.5) -> Any:
     return GradientTerm(LogisticLoss(), np.linspace(-1, 1, d), clip, Features())
 
 
+def without_compiled(run: Callable[[], Any]) -> Any:
+    """A call by BLAS alone, as where Numba is not installed."""
+    from dperm.rows.compiled import LOADER
+
+    kept, LOADER.kernels = LOADER.kernels, None
+    try:
+        return run()
+    finally:
+        LOADER.kernels = kept
+
+
+def compiled_products() -> dict[str, Any]:
+    """Loads the compiled loops, which a process does by itself after some seconds of products, and says how long that took."""
+    from dperm.rows.compiled import LOADER
+
+    began = time.perf_counter()
+    found = LOADER.ready()
+    return {"used": found is not None, "seconds to load": time.perf_counter() - began}
+
+
 def step_against_two_products(n: int, d: int, repeats: int) -> dict[str, Any]:
     """One private gradient (clipped, on the grid) against the usual non-private one: X @ w, then slopes @ X."""
     from dperm.rows import sum_step
@@ -87,12 +107,18 @@ def step_against_two_products(n: int, d: int, repeats: int) -> dict[str, Any]:
     def plain() -> Any:
         return (-labels / (1 + np.exp(labels * (X @ w)))) @ X
 
-    seconds = medians({"two products": plain, "private": lambda: rows.sum(term, step)}, repeats)
+    def private() -> Any:
+        return rows.sum(term, step)
+
+    assert private().tobytes() == without_compiled(private).tobytes()
+    sides = {"two products": plain, "private": private, "without Numba": lambda: without_compiled(private)}
+    seconds = medians(sides, repeats)
     return {
         "n": n,
         "d": d,
         "seconds": seconds,
         "ratio": seconds["private"] / seconds["two products"],
+        "ratio without Numba": seconds["without Numba"] / seconds["two products"],
         "reads of X": {"two products": 2, "private": 1, "best possible": 1},
         "GB/s": X.nbytes / seconds["private"] / 1e9,
         "rows per second": n / seconds["private"],
@@ -316,6 +342,13 @@ def show(found: dict[str, Any]) -> None:
     """The table."""
     step, fit = found["step"], found["fit"]
     lines = [("private step / two BLAS products", f"{step['ratio']:.2f}", "≤ 1.0", f"{step['n']:,} x {step['d']} float32")]
+    for other in (step, *found["other steps"]):
+        shape = f"{other['n']:,} x {other['d']}"
+        if other is not step:
+            lines.append((f"the same, {shape}", f"{other['ratio']:.2f}", "", ""))
+        lines.append((f"the same without Numba, {shape}", f"{other['ratio without Numba']:.2f}", "", ""))
+    loaded = f"{found['compiled']['seconds to load']:.2f} s to load" if found["compiled"]["used"] else "Numba is not installed"
+    lines.append(("compiled products", "used" if found["compiled"]["used"] else "-", "", loaded))
     speed = f"{step['GB/s']:.1f} GB/s, {step['rows per second']:,.0f} rows/s"
     lines.append(("bytes of X per step / best possible", "1.00", "1", speed))
     if "seconds" in fit:
@@ -352,13 +385,15 @@ def main() -> None:
     options = parser.parse_args()
     from speed_since import since
 
-    n, repeats = (200_000, 3) if options.quick else (2_000_000, 9)
-    found: dict[str, Any] = {"machine": machine(), "command": "python benchmarks/speed.py"}
+    n, repeats = (200_000, 3) if options.quick else (1_000_000, 9)
+    found: dict[str, Any] = {"machine": machine(), "command": "python benchmarks/speed.py", "compiled": compiled_products()}
     found["step"] = step_against_two_products(n, 100, repeats)
+    shapes = [(n // 2, 100), (n // 20, 100), (n, 20), (n // 5, 500)]
+    found["other steps"] = [step_against_two_products(*shape, repeats) for shape in shapes]
     found["fit"] = fit_against_sklearn(3)
     found["since"] = since(repeats=2 if options.quick else 9)
     found["peers"] = {} if options.quick else peers(found["fit"])
-    found["engines"] = engines(n // 10, 50, 3)
+    found["engines"] = engines(n // 5, 50, 3)
     found["growth"] = growth(3)
     found["memory"] = peak_memory()
     found["peak MB of this run"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3

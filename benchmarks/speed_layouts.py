@@ -3,7 +3,8 @@
     OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 python benchmarks/speed_layouts.py
 
 All sides take turns and are measured in processor seconds, which a busy machine disturbs less than the clock. The layouts are
-bare NumPy with the same products and slopes; "the library" is a whole step. Prints medians beside those of the plain step.
+bare NumPy with the same products and slopes; "the library" is a whole step, with compiled products where Numba is installed.
+Prints medians beside those of the plain step.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from speed import draw, private_rows, term_of
+from speed import compiled_products, draw, private_rows, term_of, without_compiled
 
 from dperm.rows import BLOCK_ROWS, sum_step
+from dperm.rows.compiled import LOADER
 
 N, D, TURNS = 500_000, 100, 12
 STEPS = 2.0**20
@@ -76,11 +78,13 @@ class Layouts:
 
 def main() -> None:
     layouts = Layouts()
+    compiled_products()
     rows, term, step = private_rows(layouts.X, layouts.y.astype(np.float64)), term_of(D), sum_step(0.5, N)
     ones, wide = np.ones(BLOCK_ROWS), layouts.room
     sides: dict[str, Callable[[], object]] = {
         "two float32 products": layouts.plain,
         "the library": lambda: rows.sum(term, step),
+        "the library without Numba": lambda: without_compiled(lambda: rows.sum(term, step)),
         "whole blocks": lambda: layouts.in_chunks(BLOCK_ROWS),
         **{f"chunks of {k}": lambda k=k: layouts.in_chunks(k) for k in (4096, 2048, 1024, 512)},
         **{f"margins in chunks of {k}": lambda k=k: layouts.margins_in_chunks(k) for k in (4096, 2048, 1024, 512)},
@@ -90,6 +94,9 @@ def main() -> None:
         "slopes alone": lambda: layouts.each(lambda block, part: layouts.slopes(ones[: len(block)], part), layouts.single),
         "product alone": lambda: layouts.each(lambda block, _: ones[: len(block)] @ wide[: len(block)], layouts.single),
     }
+    if (loops := LOADER.kernels) is not None:
+        sides["margins, compiled"] = lambda: layouts.each(lambda rows, _: loops.margins(rows, layouts.w), layouts.single)
+        sides["product, compiled"] = lambda: layouts.each(lambda rows, _: loops.pulled(ones[: len(rows)], rows), layouts.single)
     taken: dict[str, list[float]] = {name: [] for name in sides}
     for turn in range(TURNS):
         for name, run in sides.items():

@@ -1,5 +1,6 @@
 """For the API page: an inspected value has no docstring of its own, and must not show that of `str` or `bool`; and the type of a
-parameter is shown as its docstring has it: read as Python, {"replace-one", …} would be a difference of names."""
+parameter is shown as its docstring has it: read as Python, {"replace-one", …} would be a difference of names. Examples without a
+heading of their own get one: read as Markdown, `>>>` would be a quotation and [0.6, 0.8] a link."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from typing import Any
 import griffe
 
 TYPED = re.compile(r"^(\w+) : (.+?)(?:, default .*)?$", re.M)
+BARE = re.compile(r"(?<!-\n)^(?=>>> )", re.M)  # not below the rule of a heading
 
 
 class OwnDocstrings(griffe.Extension):
@@ -19,6 +21,8 @@ class OwnDocstrings(griffe.Extension):
 
     def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
         for text in docstrings(pkg):
+            if "Examples\n---" not in text.value:
+                text.value = BARE.sub("Examples\n--------\n", text.value, count=1)
             written = {name: words for name, words in TYPED.findall(text.value)}
             if any("," in words for words in written.values()):  # only these are read otherwise than they are written
                 for section in text.parsed:
