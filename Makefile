@@ -16,7 +16,7 @@ $(BIN)/.core: pyproject.toml
 	@touch $@
 
 $(BIN)/.dev: $(BIN)/.core
-	$(BIN)/python -m pip install --quiet --group dev --editable ".[exact,dask,spark]"
+	$(BIN)/python -m pip install --quiet --group dev --editable ".[exact,dask,fast,spark]"
 	@touch $@
 
 demo: $(BIN)/.core

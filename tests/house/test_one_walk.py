@@ -32,7 +32,7 @@ def test_one_place_runs_programs() -> None:
 def test_only_the_driver_and_solves_draw_noise() -> None:
     """`release` adds noise to a value: for sums in the driver, for their values in solves, for its score in a search."""
     assert places(r"(?<![\w.])release\(|GridNoise\.drawn\(") == {
-        "estimators/search.py", "mechanisms/newton.py", "mechanisms/objective/solve.py", "mechanisms/output.py",
+        "estimators/search.py", "mechanisms/newton.py", "mechanisms/objective/solve.py",
         "mechanisms/statistics.py", "release/asks.py", "release/driver.py", "release/noise.py",
     }  # fmt: skip
 

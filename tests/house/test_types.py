@@ -1,11 +1,16 @@
-"""Types say something: `Any` is rare, and no name stands for it."""
+"""Types say something: `Any` is rare, no name stands for it, and mypy and ruff find nothing."""
 
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
-SOURCES = sorted((Path(__file__).resolve().parents[2] / "src" / "dperm").rglob("*.py"))
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = sorted((ROOT / "src" / "dperm").rglob("*.py"))
 
 
 def is_any(node: ast.AST | None) -> bool:
@@ -28,3 +33,12 @@ def test_no_name_stands_for_any() -> None:
             if isinstance(node, ast.Assign | ast.AnnAssign) and is_any(node.value):
                 aliases.append(f"{file.name}:{node.lineno}")
     assert aliases == []
+
+
+@pytest.mark.parametrize("checked", [("mypy", "--strict", "src/dperm"), ("ruff", "check", "src", "tests")])
+def test_what_make_lint_checks_is_clean(checked: tuple[str, ...], tmp_path: Path) -> None:
+    """A name that does not exist is found here where no other test happens to pass by."""
+    pytest.importorskip(checked[0], reason=f"{checked[0]} is not installed: make setup does it")
+    kept = ("--cache-dir", str(tmp_path))
+    said = subprocess.run([sys.executable, "-m", *checked, *kept], cwd=ROOT, capture_output=True, text=True)
+    assert said.returncode == 0, said.stdout + said.stderr
