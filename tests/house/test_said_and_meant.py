@@ -6,6 +6,7 @@ import copy
 import json
 import os
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,9 @@ from typer.testing import CliRunner
 
 import dperm
 from dperm.cli import app
+from dperm.mechanisms import Gradient
+from dperm.mechanisms.hypotheses.classes import HYPOTHESES, Thresholds
+from dperm.mechanisms.scaled.additive import Additive
 from dperm.privacy.filters import Filter
 from dperm.release.ledger.book import Ledger
 from dperm.tables.json_files import read_json
@@ -64,11 +68,58 @@ def test_an_option_that_is_no_truth_value_does_not_pass_for_one(curves: dict[str
     assert not Certificate(altered).verify(allow_seeded=True).ok
 
 
-def test_released_numbers_are_not_stated_as_text(curves: dict[str, Any]) -> None:
+@pytest.mark.parametrize("other", [lambda values: [str(values[0]), *values[1:]], lambda values: [True, *values[1:]]])
+def test_released_numbers_are_numbers(curves: dict[str, Any], other: Callable[[list[float]], object]) -> None:
     for stage in curves["released"]:
         altered = copy.deepcopy(curves)
-        altered["released"][stage][0] = str(altered["released"][stage][0])
+        altered["released"][stage] = other(altered["released"][stage])
         assert not Certificate(altered).verify(allow_seeded=True).ok, stage
+
+
+def test_a_released_sum_is_a_list_of_numbers(curves: dict[str, Any]) -> None:
+    """One that stood a list deeper, or had numbers behind those that are read, verified too."""
+    altered = copy.deepcopy(curves)
+    altered["released"]["radius"] = [altered["released"]["radius"]]
+    assert not Certificate(altered).verify(allow_seeded=True).ok
+    rows = X / np.linalg.norm(X, axis=1, keepdims=True)
+    model = dperm.EmbeddingClassifier(1.0, classes=[0, 1], random_state=0).fit(rows, Y)
+    record = json.loads(model.certificate_.to_json())
+    assert Certificate(record).verify(allow_seeded=True).ok
+    record["released"]["size"].append(1.0)
+    assert not Certificate(record).verify(allow_seeded=True).ok
+
+
+def test_an_option_that_is_no_truth_value_is_refused_before_a_spend(tmp_path: Path) -> None:
+    """The certificate of such a fit would not verify, and an additive model noticed once it was paid for."""
+    book = Ledger.create(tmp_path / "p.ledger", dataset="p", epsilon=3, delta=1e-5)
+    bold = Additive(careful=1)  # type: ignore[arg-type]
+    for made in (dperm.GAMClassifier, dperm.LogisticRegression):
+        method = bold if made is dperm.GAMClassifier else Gradient(accept_known_error=1)  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match="Expected bool for the option"):
+            made(1.0, method=method, ledger=book, **LINE).fit(X, Y)
+    assert book.account().fits == 0
+
+
+def test_a_rule_that_warns_of_a_row_leaves_the_filters_of_the_process_alone() -> None:
+    """Threads that each set and reset them left them set: later warnings of the process were lost, and this one came out."""
+
+    seen: list[Any] = []
+
+    class Warning(Thresholds):
+        def errors(self, X: Any, y: Any, weight: Any) -> Any:
+            seen.append(warnings.filters)
+            warnings.warn("one row", stacklevel=1)
+            return super().errors(X, y, weight)
+
+    rows = np.tile(X, (200, 1))
+    before = list(warnings.filters)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        dperm.FiniteClassLearner(1.0, hypotheses=Warning(-1.0, 1.0, 11), **LINE).fit(rows, np.tile(Y, 200))
+    assert len(seen) > 4 and all(filters is seen[0] for filters in seen)  # set once for the whole sum
+    assert [str(warning.message) for warning in said if "one row" in str(warning.message)] == []
+    assert list(warnings.filters) == before
+    assert HYPOTHESES["thresholds"] is Thresholds  # a subclass without a kind of its own is not found by it
 
 
 def test_a_key_that_stands_twice_is_refused(curves: dict[str, Any], tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from typing import Unpack
 import numpy as np
 
 from dperm.choose.table import choose, pure_advice
-from dperm.mechanisms.registry import mechanism_from_spec
+from dperm.mechanisms.registry import check_types, mechanism_from_spec
 from dperm.privacy import Gaussian, HiddenState, Sampled
 from dperm.problem import Problem
 from dperm.release import driver
@@ -165,7 +165,10 @@ def _named(
         asked_for = "probabilities" if likelihood else "coefficients"
         kinds, gaps = ((), ()) if encoding is None else (encoding.kinds, encoding.gaps)
         return choose("auto", problem, shape, target, asked_for=asked_for, kinds=kinds, gaps=gaps)
-    return mechanism_from_spec(mechanism, {}) if isinstance(mechanism, str) else mechanism
+    if isinstance(mechanism, str):
+        return mechanism_from_spec(mechanism, {})
+    check_types(mechanism.name, vars(mechanism))  # as its record will be read: refused here, nothing is spent
+    return mechanism
 
 
 def rebuilt_plan(record: CertificateRecord) -> tuple[Plan, Problem]:

@@ -57,8 +57,7 @@ class ErrorTerm(Counted):
 
     def tally(self, block: Block) -> Vector:
         weight = whole(np.ones(len(block.y)) if block.weight is None else np.clip(block.weight, 0.0, 1.0), 1.0)
-        with warnings.catch_warnings(), np.errstate(all="ignore"):  # a rule, ours or the caller's, that warns of one row
-            warnings.simplefilter("ignore")
+        with np.errstate(all="ignore"):
             return self.hypotheses.errors(block.X, np.asarray(block.y, dtype=np.float64), weight)
 
     def sensitivity(self, relation: str) -> float:
@@ -145,7 +144,10 @@ class FiniteExponential:
         rate = plan.settings("selection", Choice).rate
 
         def select(secret: Secret) -> int:
-            errors = secret.sum(ErrorTerm(self.hypotheses))
+            # A rule, ours or the caller's, may warn of one row. Filters are those of all threads: they are set once, out here.
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                errors = secret.sum(ErrorTerm(self.hypotheses))
             return draw(-errors, rate, str(self.sampler), secret.noise)
 
         index = yield Solve(("selection",), select, kept="number")

@@ -33,8 +33,8 @@ class Hypotheses(ABC):
     kind: ClassVar[str] = ""
 
     def __init_subclass__(cls) -> None:
-        """Let `hypotheses_from_spec` find the class by its kind, if it has one."""
-        if cls.kind:
+        """Let `hypotheses_from_spec` find the class by its kind, if it has one of its own."""
+        if cls.__dict__.get("kind"):
             HYPOTHESES[cls.kind] = cls
 
     @property
