@@ -14,7 +14,7 @@ import pytest
 
 import dperm
 from dperm.mechanisms import Gradient
-from dperm.release.ledger import book, check
+from dperm.release.ledger import book, check, file
 from dperm.release.ledger.book import Ledger
 
 X = np.linspace(-1, 1, 60).reshape(-1, 1)
@@ -163,6 +163,32 @@ def test_an_entry_altered_between_the_two_looks_of_a_debit_is_found(tmp_path, mo
 
     monkeypatch.setattr(book, "digest", meanwhile)
     with pytest.raises(ValueError, match=r"as it was written.*Nothing was spent"):
+        fit(ledger)
+
+
+def test_a_chain_computed_anew_between_the_two_looks_of_a_debit_is_found(tmp_path, monkeypatch):
+    """Another process drops the last entry and leaves a chain without a fault: what this one saw a moment ago is missing."""
+    ledger = make(tmp_path / "l")
+    fit(ledger), fit(ledger)
+    shorter = make(tmp_path / "m")
+    connection = sqlite3.connect(ledger.path)
+    rows = connection.execute("SELECT * FROM entries ORDER BY number").fetchall()[:2]
+    connection.close()
+    connection = sqlite3.connect(shorter.path)
+    connection.execute("DELETE FROM entries")
+    connection.executemany("INSERT INTO entries VALUES (?, ?, ?, ?)", rows)
+    connection.execute("UPDATE tail SET number = 1, hash = ?", (rows[1][3],))
+    connection.commit()
+    connection.close()
+    digest = book.digest
+
+    def meanwhile(data: object) -> bytes:
+        shutil.copy(shorter.path, ledger.path)
+        return digest(data)
+
+    monkeypatch.setattr(book, "digest", meanwhile)
+    monkeypatch.setattr(file, "_SEEN", {})  # as in a process that wrote none of it
+    with pytest.raises(ValueError, match=r"as it was written.*a moment ago.*Nothing was spent"):
         fit(ledger)
 
 

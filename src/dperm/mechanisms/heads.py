@@ -128,8 +128,10 @@ def first_stages(share: float, shape: Shape, target: Target, floor: float) -> tu
 
 def mean_square(plan: Plan, size: Vector) -> float:
     """Of whitened rows, from the noisy Σ‖u‖²: at least its noise, at most 1."""
-    found = float(np.asarray(size).reshape(-1)[0])
-    return float(min(max(found, plan.stage("size").settings["noise"]) / plan.shape.n, 1.0))
+    found = np.asarray(size, dtype=np.float64).reshape(-1)
+    if len(found) != 1:
+        raise ValueError(f"Expected one number for the size of the whitened rows, found {len(found)}.")
+    return float(min(max(found.item(), plan.stage("size").settings["noise"]) / plan.shape.n, 1.0))
 
 
 def directions_of(plan: Plan, classes: int) -> Asking[Directions | TensorDirections]:

@@ -290,8 +290,8 @@ def replay(program: Program, released: Released) -> Outcome:
         found = waiting.pop(name, None)
         if found is None or (listed and not (isinstance(found, list) and found)):
             raise ValueError(f"the released value {name!r} is missing")
-        if not words and any(isinstance(leaf, str) for leaf in _leaves(found)):
-            raise ValueError(f"the released value {name!r} is stated as text")
+        if not words and any(isinstance(leaf, str | bool) for leaf in _leaves(found)):
+            raise ValueError(f"the released value {name!r} is stated as text or a truth value")
         if not (listed and isinstance(found, list)):
             return found
         first, *rest = found
@@ -305,7 +305,10 @@ def replay(program: Program, released: Released) -> Outcome:
             case Sum() if ask.stage == opened:
                 return np.full(ask.shape or (), np.nan)
             case Sum():
-                return np.asarray(recorded(ask.stage), dtype=np.float64)
+                value = np.asarray(recorded(ask.stage), dtype=np.float64)
+                if value.ndim > 1:
+                    raise ValueError(f"the released value {ask.stage!r} is not a list of numbers")
+                return value
             case Open() | Close():
                 opened = ask.stage if isinstance(ask, Open) else None
             case Solve():

@@ -113,7 +113,10 @@ def stored(connection: sqlite3.Connection, known: Sequence[Row] = ()) -> tuple[l
     rows = connection.execute("SELECT number, body, secret, hash FROM entries ORDER BY number").fetchall()
     tail = connection.execute("SELECT number, hash FROM tail").fetchall()
     reasons: list[str] = []
-    bodies = _chain(rows, reasons, len(known) if rows[: len(known)] == known else 0)
+    same = rows[: len(known)] == list(known)
+    bodies = _chain(rows, reasons, len(known) if same else 0)
+    if not same:  # a chain that was computed anew for other entries has no fault of its own
+        reasons.append("entries that were there a moment ago are gone or were altered")
     if not rows or tail != [(rows[-1][0], rows[-1][3])]:
         reasons.append("the last entries are cut off: the file's own mark of its end names another entry")
     return rows, bodies, reasons
