@@ -69,6 +69,7 @@ W = np.linspace(-1.3, 1.1, D + 1)
 SHIFT, SCALE = np.linspace(-0.3, 0.2, D), np.geomspace(0.3, 40, D)
 MAPPED = Features(1.0, SHIFT, SCALE)
 CENTRED = Features(shift=SHIFT)
+SCALED = Features(shift=SHIFT, scale=SCALE)
 PLAIN = Features(1.0)
 BOUNDS = DataBounds(1.0, Interval(-1.0, 1.0), 1.0)
 INPUTS = Inputs(RowMap(False, 1.0), np.eye(D)[:, :3] * 4, 4.0)
@@ -92,7 +93,9 @@ TERMS: dict[str, Any] = {
     "row sum": RowSum(0.7),
     "square sum": SquareSum(CENTRED, 0.8),
     "square sum of a wide table": SquareSum(CENTRED, 0.8, most=0.3),
+    "square sum in a first scale": SquareSum(SCALED, 5.0, most=9.0),
     "square norms": LogHistogram(SquareNorms(CENTRED, 0.8), 0.64),
+    "square norms in a first scale": LogHistogram(SquareNorms(SCALED, 5.0), 25.0),
     "row norms": LogHistogram(RowNorms(CENTRED), 2.0),
     "residuals": LogHistogram(Residuals(PLAIN, W), 2.0),
     "label sum": LabelSum(-1.0, 1.0),

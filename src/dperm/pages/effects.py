@@ -12,6 +12,7 @@ which. Bounds that are very wide leave the spread itself in the noise: then the 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -115,9 +116,9 @@ def hidden_spreads(subject: Subject) -> frozenset[int]:
     squares = np.array(record["released"]["squares"], dtype=np.float64)
     # Where all second moments were released the squares are the first of them, and have the same noise.
     decided = record["decided"]
-    most = specs.number(decided["largest_squares"]) if "largest_squares" in decided else None
-    term = SquareSum(Features(), specs.number(decided["centred_radius"]), most)
-    sensitivity = term.sensitivity(record["target"]["relation"])
+    most = specs.number(decided["centred_radius"]) ** 2
+    most = specs.number(decided["largest_squares"]) if "largest_squares" in decided else most
+    sensitivity = SquareSum(Features(), math.inf, most).sensitivity(record["target"]["relation"])
     event = next(stage["event"] for stage in record["stages"] if stage["name"] == "squares")
     noise = sensitivity * record["target"]["rows_per_person"] / specs.number(event["mu"])
     return frozenset(np.flatnonzero(squares[: encoding.d] < CLEAR * noise).tolist())

@@ -29,7 +29,7 @@ from dperm.rows.base import Block
 from dperm.rows.exact import MOST_PRODUCT, Pair, Paired
 from dperm.terms.affine import Features, settled
 from dperm.terms.gridded import Grid, Pulled, gridded, scaled
-from dperm.terms.sparse_rows import canonical, centred_fourths, centred_norms
+from dperm.terms.sparse_rows import canonical, centred_fourths, centred_norms, stretched
 
 MOST = 2.0**20
 # Sparse rows are not centred before they are summed, so their entries may be longer than the ball: int64 has room for 2²⁴ steps.
@@ -72,17 +72,18 @@ def square_norms(squares: Vector) -> Vector:
 
 
 def sparse_squares(
-    X: csr_array, weight: Vector, shift: Vector | None, radius: float, most_squares: float | None = None
+    X: csr_array, weight: Vector, features: Features, radius: float, most_squares: float | None = None
 ) -> list[Pair]:
-    """Σ f²x², Σ f²x and Σ f² of rows scaled by f = min(1, r'/‖x - m‖), of which Σ (f(x - m))² is made afterwards.
+    """Σ f²x², Σ f²x and Σ f² of rows scaled by f = min(1, r'/‖x - m‖), of which Σ (f(x - m))² is made afterwards. Rows x and
+    centre m are those that the features' scale makes of the stored ones.
 
     c = round(f·x·2²⁴/reach) and q = round(f·2²⁴) are whole numbers; a row adds (c·reach - m·q)²·2⁻⁴⁸, entry by entry. Rounding
     moves that row by at most (√d·reach + ‖m‖)·2⁻²⁵ in ℓ2, and r' is smaller than r by as much. The squares have the norm
     ‖f(x - m)‖₄², which `most_squares` bounds in the same way: ℓ4 is below ℓ2.
     """
-    X, most = canonical(X), reach(shift, radius)
+    X, shift = stretched(canonical(X), features)
+    data, most = X.data, reach(shift, radius)
     spare = (math.sqrt(X.shape[1]) + 1) * most / MOST_SPARSE
-    data = X.data.astype(np.float64)
     sizes = centred_norms(X, data, np.ones(X.shape[0]), Features(shift=shift))
     bad = ~np.isfinite(sizes)
     share = max(radius - spare, 0.0) / np.maximum(sizes, 1e-200)

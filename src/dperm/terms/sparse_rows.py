@@ -24,6 +24,15 @@ def canonical(X: csr_array) -> csr_array:
     return X
 
 
+def stretched(X: csr_array, features: Features) -> tuple[csr_array, Vector | None]:
+    """The rows in float64 and the centre, both in the map's scale: z = x∘s about m∘s."""
+    data, shift = X.data.astype(np.float64), features.shift
+    if features.scale is not None:
+        data *= features.scale.take(X.indices)
+        shift = None if shift is None else shift * features.scale
+    return csr_array((data, X.indices, X.indptr), shape=X.shape), shift
+
+
 def affine(features: Features) -> bool:
     """Whether the map adds something to a row of zeros."""
     return bool(features.intercept) or features.shift is not None

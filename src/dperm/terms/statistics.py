@@ -7,7 +7,7 @@ Each term clips what one row adds, so that its sensitivity is a fact about the c
 |----------------|--------------------------------|--------------|-----------------|
 | RowSum         | x clipped to norm r            | r            | 2r              |
 | PresentCount   | 1 per present cell, p columns  | √p           | √p              |
-| SquareSum      | (x - m)∘(x - m), norm ≤ q ≤ r² | q            | √2·q            |
+| SquareSum      | z∘z, norm ≤ q ≤ r²             | q            | √2·q            |
 | LogHistogram   | one count of one bin           | 1            | √2              |
 | RowCount       | 1                              | 1            | 1               |
 | PositiveCount  | 1 or 0                         | 1            | 1               |
@@ -39,7 +39,7 @@ from dperm.terms.affine import Features, settled
 from dperm.terms.gradient import GradientTerm
 from dperm.terms.gridded import Grid, Pulled, gridded, scaled, shortened
 from dperm.terms.moments import centred_squares, in_ball, sparse_squares, square_norms
-from dperm.terms.sparse_rows import canonical, centred_fourths, centred_norms
+from dperm.terms.sparse_rows import canonical, centred_fourths, centred_norms, stretched
 
 if TYPE_CHECKING:
     from dperm.rows.device import DeviceRows
@@ -101,9 +101,9 @@ class PresentCount(Counted):
 
 @dataclass(frozen=True, eq=False)
 class SquareSum(Paired):
-    """Σ s_i with s_i = x'_i∘x'_i, x'_i = (x_i - m)·min(1, r/‖x_i - m‖); where `most` is given, s_i·min(1, most/‖s_i‖).
+    """Σ s_i with s_i = z'_i∘z'_i, z'_i = z_i·min(1, r/‖z_i‖), z = scale∘(x - m); where `most` is given, s_i·min(1, most/‖s_i‖).
 
-    **Sensitivity** q = min(r², most): ‖s‖₂ = ‖x'‖₄² ≤ ‖x'‖₂² ≤ r². Between two such vectors √2·q: they are non-negative.
+    **Sensitivity** q = min(r², most): ‖s‖₂ = ‖z'‖₄² ≤ ‖z'‖₂² ≤ r². Between two such vectors √2·q: they are non-negative.
     """
 
     features: Features
@@ -113,7 +113,7 @@ class SquareSum(Paired):
     def factors(self, block: Block) -> list[Pair]:
         """The squares of the whole numbers of every row, or, of a sparse one, what they are made of: see `sparse_squares`."""
         if is_sparse(block.X):
-            return sparse_squares(block.X, present(block), self.features.shift, self.radius, self.most)
+            return sparse_squares(block.X, present(block), self.features, self.radius, self.most)
         squares = squares_in_ball(block, self.features, self.radius)
         if self.most is not None:
             limit = self.row_bound * (MOST_PRODUCT / self.radius**2)
@@ -125,7 +125,8 @@ class SquareSum(Paired):
     def units(self, total: NDArray[np.longdouble]) -> Vector:
         if not total[-1]:
             return np.asarray(total[:-1] * (self.radius**2 / MOST_PRODUCT), dtype=np.float64)
-        return centred_squares(total, self.features.shift, self.radius)
+        shift, scale = self.features.shift, self.features.scale
+        return centred_squares(total, shift if shift is None or scale is None else shift * scale, self.radius)
 
     def sensitivity(self, relation: str) -> float:
         return math.sqrt(kappa(relation)) * self.row_bound
@@ -136,8 +137,9 @@ class SquareSum(Paired):
 
 
 def squares_in_ball(block: Block, features: Features, radius: float) -> Vector:
-    """x'∘x' of dense rows as whole numbers of (radius·2⁻²⁰)²."""
+    """z'∘z' of dense rows as whole numbers of (radius·2⁻²⁰)²."""
     rows = np.array(block.X, dtype=np.float64) if features.shift is None else block.X - features.shift
+    rows = rows if features.scale is None else rows * features.scale
     inside = in_ball(scaled(rows, present(block)), radius)
     return inside * inside
 
@@ -199,7 +201,7 @@ class RowNorms:
 
 @dataclass(frozen=True, eq=False)
 class SquareNorms:
-    """‖x'_i∘x'_i‖₂ of rows cut to a radius around m, which it cannot pass the square of, as the measure of a histogram."""
+    """‖z'_i∘z'_i‖₂ of centred and scaled rows cut to a radius, at most its square, as the measure of a histogram."""
 
     features: Features
     radius: float
@@ -207,10 +209,10 @@ class SquareNorms:
     def __call__(self, block: Block) -> Vector:
         if not is_sparse(block.X):
             return square_norms(squares_in_ball(block, self.features, self.radius)) * (self.radius**2 / MOST_PRODUCT)
-        X = canonical(block.X)
-        data = X.data.astype(np.float64)
-        inside = np.minimum(1.0, self.radius / np.maximum(centred_norms(X, data, np.ones(X.shape[0]), self.features), 1e-200))
-        return (centred_fourths(X, data, self.features.shift, self.radius) * inside) ** 2
+        X, shift = stretched(canonical(block.X), self.features)
+        lengths = centred_norms(X, X.data, np.ones(X.shape[0]), Features(shift=shift))
+        inside = np.minimum(1.0, self.radius / np.maximum(lengths, 1e-200))
+        return (centred_fourths(X, X.data, shift, self.radius) * inside) ** 2
 
 
 @dataclass(frozen=True, eq=False)

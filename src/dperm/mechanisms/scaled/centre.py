@@ -49,11 +49,14 @@ def in_two_steps(names: Sequence[str]) -> list[str]:
     return [*rest[:place], "rough mean", *(["present"] if "present" in names else []), "rough radius", "mean", *rest[place:]]
 
 
-def halved(parts: Mapping[str, float]) -> dict[str, float]:
-    """Shares with those of the mean and of the radius halved between their two steps."""
-    if "rough mean" not in parts:
-        return dict(parts)
-    return {**parts, **{name: parts[name] / 2 for name in ("rough mean", "mean", "rough radius", "radius")}}
+def divided(parts: Mapping[str, float]) -> dict[str, float]:
+    """Shares where a release is made in two steps: those of mean and radius halved, that of the squares less what goes before."""
+    parts = dict(parts)
+    if "rough squares" in parts:
+        parts["squares"] -= parts["rough squares"] + parts["square norms"]
+    if "rough mean" in parts:
+        parts |= {name: parts[name] / 2 for name in ("rough mean", "mean", "rough radius", "radius")}
+    return parts
 
 
 def reach(problem: Problem, shape: Shape, released: Mapping[str, Any]) -> float:

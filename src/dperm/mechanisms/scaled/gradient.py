@@ -73,8 +73,9 @@ class ScaledGradient(ScaledMethod):
         Private ranges keep the rows that noise may hide (`terms/ranges.py`); False, as in versions up to 0.5.0 and wherever no
         column is "private", is bolder.
     wide : bool
-        The squares of a row are cut by their own norm, which is released: in a table of many numeric columns it is far below the
-        square of the row's, and so is their noise. False, as in versions up to 0.7.0, cuts rows alone.
+        Squares are released in two steps, the second in the scale that the first one found, and those of a row are cut by their
+        own norm, which is released too: in a table of many numeric columns that leaves far less noise in the scale of columns
+        that vary little. False, as in versions up to 0.6.0, cuts rows alone.
 
     Examples
     --------
@@ -244,7 +245,13 @@ def scaling_releases(
     missing cells are seen at the centre from then on, through the view that `filled` makes of it. `squares` is the term of the
     stage of that name: sums of squares, or the whole matrix of second moments."""
     released, centred, radius = yield from centred_releases(public, filled)
-    if "square norms" in public.budget:
+    if "rough squares" in public.budget:
+        norms = LogHistogram(statistics.SquareNorms(centred, radius), radius**2)
+        released["rough square norms"] = yield Sum("rough square norms", norms)
+        term = SquareSum(centred, radius, rule.largest_rough_squares(public, released))
+        released["rough squares"] = yield Sum("rough squares", term)
+        scale, radius = 1.0 / np.sqrt(rule.first_variances(public, released)), rule.even_radius(public.shape.d)
+        centred = Features(shift=centred.shift, scale=scale)
         norms = LogHistogram(statistics.SquareNorms(centred, radius), radius**2)
         released["square norms"] = yield Sum("square norms", norms)
         squares = partial(SquareSum, most=rule.largest_squares(public, released))

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike
 
 from dperm.mechanisms.scaled import coordinates
 from dperm.mechanisms.scaled.aims import clip_for_probabilities
-from dperm.mechanisms.scaled.centre import NARROW, believed_step, centring, halved, reach
+from dperm.mechanisms.scaled.centre import NARROW, believed_step, centring, divided, reach
 from dperm.mechanisms.scaled.gaps import PRESENT_SHARE, filling, present_cells
 from dperm.mechanisms.scaled.stages import RELEASES
 from dperm.privacy import Gaussian, gaussian_mu, kappa
@@ -40,6 +40,7 @@ NOISE_LIMIT = 0.06  # share of the residual variance that noise may add to the p
 LABEL_PRIOR = 0.1  # variance of a label mean about the middle of its bounds, in units of half their width squared
 BLIND = 8.0  # the residual scale is taken to be 1/8 of the labels' range where noise hides their histogram
 LONG_ENOUGH = 250.0  # flow time of a binary classification that more noise than the usual is accepted for
+CLEAR = 10.0  # deviations of one count, which the sum of a dozen noisy counts hardly ever reaches
 RARE = 0.25  # a 0/1 column that is 1 less often than this keeps 0 as its centre, which costs no noise
 SHARES = {
     "octaves": 0.03,
@@ -48,14 +49,16 @@ SHARES = {
     "present": PRESENT_SHARE,
     "rough radius": 0.02,
     "radius": 0.02,
+    "rough square norms": 0.01,
+    "rough squares": 0.03,
     "square norms": 0.01,
-    "squares": 0.10,
+    "squares": 0.10,  # less the two before it where there are two steps
     "positives": 0.005,
     "residuals": 0.03,
     "residuals again": 0.03,
     "marginals": 0.05,
     "recalibration": 0.03,
-    "level": 0.0075,  # a sum of half the sensitivity: the level has the noise that the recalibration gives it
+    "level": 0.0075,  # the noise that the recalibration gives the level; √2 times as much where rows are replaced
 }
 
 
@@ -132,7 +135,7 @@ def statistics(
     centred = problem.data.intercept != 0
     names = centring(problem, gaps, edition)
     if wide:
-        names = [*names[:-1], "square norms", names[-1]]
+        names = [*names[:-1], "rough square norms", "rough squares", "square norms", names[-1]]
     flags = has_flags(kinds) and not is_regression(problem)
     if flags and centred:
         names = ["row norms", *names]
@@ -176,7 +179,7 @@ def parts_of(names: Sequence[str], shape: Shape, target: Target, shares: Mapping
     """Shares of μ² of the named statistics."""
     mean = mean_share(shape, target)
     table = {"label mean": label_share(shape, target), **shares, "mean": mean, "rough mean": mean}
-    return halved({name: table[name] for name in names if name in table})
+    return divided({name: table[name] for name in names if name in table})
 
 
 def floors(problem: Problem, kinds: Sequence[str], *, narrow: bool = False) -> Vector:
@@ -225,22 +228,57 @@ def centred_radius(public: Public, released: Mapping[str, ArrayLike]) -> float:
     return upper_quantile(np.asarray(released["radius"]), 2 * public.problem.data.x_norm, public.shape.n, 0.75)
 
 
-def largest_squares(public: Public, released: Mapping[str, ArrayLike]) -> float | None:
-    """Private 75 % quantile of the norm of a row's squares, below the square of its radius; None where it was not asked for.
+def largest_rough_squares(public: Public, released: Mapping[str, Any]) -> float:
+    """Private 75 % quantile of the norm of a row's squares, below the square of its radius.
 
     Squares that are spread evenly over d columns have the norm ‖x - m‖²/√d: in a table of many columns that is what keeps noise
     from hiding the columns that vary little.
     """
-    if "square norms" not in released:
-        return None
-    counts, radius = np.asarray(released["square norms"]), centred_radius(public, released)
+    counts, radius = np.asarray(released["rough square norms"]), centred_radius(public, released)
     return upper_quantile(counts, radius**2, public.shape.n, 0.75)
+
+
+def first_variances(public: Public, released: Mapping[str, Any]) -> Vector:
+    """What the first of two steps believes of every column. The second sees the columns in these units, where none is longer than
+    the others: its noise is a small part even of a variance that the first could not see."""
+    noise = noise_of_squares(public, "rough squares", largest_rough_squares(public, released))
+    return believed_squares(public, released, np.asarray(released["rough squares"], dtype=np.float64), noise) / public.shape.n
+
+
+def even_radius(d: int) -> float:
+    """Where rows are cut in the second step: E‖z‖² is about d there, and rows are long where a rare column is for once not 0."""
+    return 8.0 * math.sqrt(d)
+
+
+def largest_squares(public: Public, released: Mapping[str, Any]) -> float:
+    """Private quantile of the norm of a row's squares in the second step.
+
+    Noise is small there, so 97 %: a tighter cut takes most from the rows in which a rare column is for once not 0, and blows that
+    column up. Less where noise hides 3 % of the rows; where it hides a quarter, 4√d, the norm at a mean fourth power of 16.
+    """
+    n, d = public.shape.n, public.shape.d
+    beyond = max(0.03 * n, CLEAR * public.count_noise("square norms"))
+    if beyond > 0.25 * n:
+        return 4.0 * math.sqrt(d)
+    return upper_quantile(np.asarray(released["square norms"]), even_radius(d) ** 2, n, 1.0 - beyond / n)
+
+
+def noise_of_squares(public: Public, stage: str, bound: float) -> float:
+    """Standard deviation of sums of squares of rows whose squares have at most this norm."""
+    sensitivity = SquareSum(PLAIN, math.inf, bound).sensitivity(public.target.relation)
+    return sensitivity * public.target.rows_per_person / public.budget[stage]
+
+
+def believed_squares(public: Public, released: Mapping[str, Any], squares: Vector, noise: float | Vector) -> Vector:
+    """Sums of squares, or their noise where it is larger, or the floor of the column."""
+    floor = floors(public.problem, public.kinds, narrow="rough mean" in released)
+    return np.maximum(np.maximum(squares, noise), public.shape.n * floor * floor)
 
 
 @dataclass(frozen=True, eq=False)
 class Scaled(StageSettings):
     """Where rows are centred and how they are scaled; `mean_reach` after a mean in two steps, `fill` where cells are missing,
-    `largest_squares` where squares were cut by their own norm."""
+    the norms that squares were cut to where they were released in two steps."""
 
     shift: Vector
     scale: Vector
@@ -248,18 +286,22 @@ class Scaled(StageSettings):
     centred_radius: float
     mean_reach: float | None = None
     fill: Vector | None = None
+    largest_rough_squares: float | None = None
     largest_squares: float | None = None
-    LEFT_OUT: ClassVar[tuple[str, ...]] = ("mean_reach", "fill", "largest_squares")
+    LEFT_OUT: ClassVar[tuple[str, ...]] = ("mean_reach", "fill", "largest_rough_squares", "largest_squares")
 
 
 def centred_and_scaled(public: Public, released: Mapping[str, Any]) -> Scaled:
     """shift m, scale 1/standard deviation, S² = E‖z‖² and the radii, from the released statistics; what missing cells become."""
-    problem, shape, target, shift = public.problem, public.shape, public.target, centre(public, released)
-    radius, most = centred_radius(public, released), largest_squares(public, released)
-    noise = SquareSum(PLAIN, radius, most).sensitivity(target.relation) * target.rows_per_person / public.budget["squares"]
-    squares = np.asarray(released["squares"], dtype=np.float64)
-    floor = floors(problem, public.kinds, narrow="rough mean" in released)
-    believed = np.maximum(np.maximum(squares, noise), shape.n * floor * floor)
+    problem, shape, shift = public.problem, public.shape, centre(public, released)
+    radius, squares = centred_radius(public, released), np.asarray(released["squares"], dtype=np.float64)
+    two_steps = "rough squares" in released
+    most = largest_squares(public, released) if two_steps else radius**2
+    noise: float | Vector = noise_of_squares(public, "squares", most)
+    if two_steps:
+        unit = first_variances(public, released)
+        squares, noise = squares * unit, noise * unit
+    believed = believed_squares(public, released, squares, noise)
     size = max(1.0, float(np.sum(np.maximum(squares, 0.0) / believed)))
     return Scaled(
         shift=shift,
@@ -268,7 +310,8 @@ def centred_and_scaled(public: Public, released: Mapping[str, Any]) -> Scaled:
         centred_radius=radius,
         mean_reach=reach(problem, shape, released) if "rough mean" in released else None,
         fill=filling(shape, public.gaps, shift) if "present" in released else None,
-        largest_squares=most,
+        largest_rough_squares=largest_rough_squares(public, released) if two_steps else None,
+        largest_squares=most if two_steps else None,
     )
 
 
