@@ -28,7 +28,7 @@ from dperm.mechanisms.scaled import inference_settings as rule
 from dperm.mechanisms.scaled import whitening
 from dperm.mechanisms.scaled.errors import Errors, dominating
 from dperm.mechanisms.scaled.one_step import Released, one_step, pastur_shift
-from dperm.mechanisms.scaled.settings import Scaled
+from dperm.mechanisms.scaled.scaling import Scaled
 from dperm.problem import DataBounds, HuberLoss, Interval, LogisticLoss, PoissonLoss, Problem, QuantileLoss, SquaredLoss
 from dperm.release.plan import Shape, Target
 from dperm.rows import ArrowRows

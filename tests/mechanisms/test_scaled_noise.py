@@ -12,6 +12,7 @@ import pytest
 
 import dperm
 from dperm.mechanisms.scaled import poisson_settings as poisson_rule
+from dperm.mechanisms.scaled import scaling
 from dperm.mechanisms.scaled import settings as rule
 from dperm.problem import DataBounds, Interval, LogisticLoss, MultinomialLoss, Problem, SquaredLoss
 from dperm.release.plan import Shape, Target
@@ -142,6 +143,6 @@ def test_a_narrow_column_is_scaled_as_far_as_its_noise_allows():
     radius = 2 * SQUARED.data.x_norm * 2.0**-7
     released = {"mean": np.zeros(1), "radius": counts, "squares": np.array([n * deviation**2])}
     for mu, expected in ((10.0, deviation), (1e-4, math.sqrt(radius**2 / 1e-4 / n))):
-        scaled = rule.centred_and_scaled(rule.Public(SQUARED, Shape(n, 1), target, ("numeric",), {"squares": mu}), released)
+        scaled = scaling.centred_and_scaled(rule.Public(SQUARED, Shape(n, 1), target, ("numeric",), {"squares": mu}), released)
         assert 1 / scaled["scale"][0] == pytest.approx(expected, rel=1e-9)
     assert expected > 1.5 * deviation

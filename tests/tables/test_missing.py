@@ -23,6 +23,7 @@ from scipy import sparse
 import dperm
 from dperm.estimators.model_file import model_from_record
 from dperm.estimators.saving import model_record
+from dperm.mechanisms.scaled import scaling
 from dperm.mechanisms.scaled import settings as rule
 from dperm.problem import DataBounds, Interval, Problem, SquaredLoss
 from dperm.release.plan import Shape, Target
@@ -129,7 +130,7 @@ def settings_for(released, n, gaps=(0,)):
     problem = Problem(SquaredLoss(), data=DataBounds(1.0, Interval(-1, 1), 1.0))
     shape, target = Shape(n, 2), Target.declare(epsilon=1.0, n=n, relation="zero-out")
     budget = rule.shares(problem, shape, target, ("numeric",) * 2, gaps=gaps)
-    return rule.centre(rule.Public(problem, shape, target, ("numeric",) * 2, budget, gaps), released), budget
+    return scaling.centre(rule.Public(problem, shape, target, ("numeric",) * 2, budget, gaps), released), budget
 
 
 def test_the_centre_divides_by_present_cells_only_where_the_count_stands_out_of_its_noise():

@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dperm.mechanisms.conditions import check_options, unmet
-from dperm.mechanisms.scaled import coordinates, settling, smoothness
+from dperm.mechanisms.scaled import coordinates, scaling, settling, smoothness
 from dperm.mechanisms.scaled import settings as rule
 from dperm.mechanisms.scaled.aims import check_aim
 from dperm.mechanisms.scaled.curve_shrinkage import Beside, Wandering, beside_lines, pulled, strengths
@@ -207,7 +207,7 @@ class Additive(Curved):
         released |= yield from self.marginals(public)
         released |= yield from scaling_releases(public, self.filled, self._squares(shape, budget))
         plain = {**released, "squares": np.asarray(released["squares"])[: shape.d]}  # the first of the moments
-        scaled = rule.centred_and_scaled(public, plain)
+        scaled = scaling.centred_and_scaled(public, plain)
         columns = self.columns(plan, released) if "marginals" in budget else []
         choice = choose_smoothness(self._flow(public, plain, scaled), columns)
         tables = choice.tables(columns)
@@ -229,7 +229,7 @@ class Additive(Curved):
             theta, found = yield from levelled(public, theta, features, released)
             settings |= found
         settings |= bounds_settings(public, released)
-        yield Decide({**settings, "mean_radius": rule.mean_radius(public, released), "released": rule.digest(released)})
+        yield Decide({**settings, "mean_radius": scaling.mean_radius(public, released), "released": rule.digest(released)})
         line = coordinates.original_coefficients(theta[..., : shape.d + 1], scaled, problem.data.intercept)
         # Of several classes one after the other.
         return np.concatenate([line, self.shapes(theta, features, shape.d)], axis=-1).reshape(-1)

@@ -23,6 +23,7 @@ import numpy as np
 
 from dperm.mechanisms.registry import mechanism_of_plan
 from dperm.mechanisms.scaled import poisson_settings as poisson_rule
+from dperm.mechanisms.scaled import scaling
 from dperm.mechanisms.scaled import settings as rule
 from dperm.mechanisms.scaled.additive import Additive, Curved
 from dperm.mechanisms.scaled.gradient import scaling_releases
@@ -101,7 +102,7 @@ class AdditivePoisson(Curved, ScaledPoisson):
         return np.concatenate([w, self.shapes(theta, features, public.shape.d)])
 
     def _course(
-        self, public: rule.Public, scaled: rule.Scaled, settings: Settings, released: Released, columns: Sequence[Column]
+        self, public: rule.Public, scaled: scaling.Scaled, settings: Settings, released: Released, columns: Sequence[Column]
     ) -> tuple[Settings, Vector]:
         choice = choose_smoothness(self._flow(public, scaled, settings, released), columns)
         return {**settings, **choice.settings, **in_words(choice)}, choice.tables(columns)

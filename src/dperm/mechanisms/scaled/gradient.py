@@ -24,7 +24,7 @@ import numpy as np
 
 from dperm.mechanisms.conditions import BOUNDED_ROWS, GAUSSIAN, check_options, unmet
 from dperm.mechanisms.scaled import centre as centre_rule
-from dperm.mechanisms.scaled import coordinates, settling
+from dperm.mechanisms.scaled import coordinates, scaling, settling
 from dperm.mechanisms.scaled import gaps as gaps_rule
 from dperm.mechanisms.scaled import settings as rule
 from dperm.mechanisms.scaled.aims import check_aim
@@ -131,12 +131,12 @@ class ScaledGradient(ScaledMethod):
         public = self.public(plan, problem)
         released = yield from known_bounds(public)
         released |= yield from scaling_releases(public)
-        scaled = rule.centred_and_scaled(public, released)
+        scaled = scaling.centred_and_scaled(public, released)
         wishes = rule.Wishes(self.clip_factor, self.horizon, self.max_weight, self.aim)
         settings = rule.descent_settings(public, released, scaled, wishes)
         settings = settings if self.edition == 1 else settling.without_cap(settings)
         theta, clips = yield from self.descended(public, scaled, settings, released)
-        clip, radius = clips[0] if clips[0] == clips[1] else clips, rule.mean_radius(public, released)
+        clip, radius = clips[0] if clips[0] == clips[1] else clips, scaling.mean_radius(public, released)
         decided = {**scaled, **settings, "clip": clip, "mean_radius": radius, **bounds_settings(public, released)}
         w = coordinates.original_coefficients(theta, scaled, problem.data.intercept)
         return np.asarray(problem.domain.project(w.reshape(-1))), decided, released
@@ -248,13 +248,13 @@ def scaling_releases(
     if "rough squares" in public.budget:
         norms = LogHistogram(statistics.SquareNorms(centred, radius), radius**2)
         released["rough square norms"] = yield Sum("rough square norms", norms)
-        term = SquareSum(centred, radius, rule.largest_rough_squares(public, released))
+        term = SquareSum(centred, radius, scaling.largest_rough_squares(public, released))
         released["rough squares"] = yield Sum("rough squares", term)
-        scale, radius = 1.0 / np.sqrt(rule.first_variances(public, released)), rule.even_radius(public.shape.d)
+        scale, radius = 1.0 / np.sqrt(scaling.first_variances(public, released)), scaling.even_radius(public.shape.d)
         centred = Features(shift=centred.shift, scale=scale)
         norms = LogHistogram(statistics.SquareNorms(centred, radius), radius**2)
         released["square norms"] = yield Sum("square norms", norms)
-        squares = partial(SquareSum, most=rule.largest_squares(public, released))
+        squares = partial(SquareSum, most=scaling.largest_squares(public, released))
     released["squares"] = yield Sum("squares", squares(centred, radius))
     if "positives" in public.budget:
         released["positives"] = yield Sum("positives", statistics.PositiveCount())
@@ -274,10 +274,10 @@ def centred_releases(
         released["row norms"] = yield Sum("row norms", LogHistogram(RowNorms(statistics.PLAIN), problem.data.x_norm))
     first = "rough mean" if "rough mean" in budget else "mean"
     if first in budget:
-        released[first] = yield Sum(first, RowSum(rule.mean_radius(public, released)))
+        released[first] = yield Sum(first, RowSum(scaling.mean_radius(public, released)))
     if "present" in budget:
         released["present"] = yield Sum("present", statistics.PresentCount(gaps))
-    shift = rule.centre(public, released)
+    shift = scaling.centre(public, released)
     if "rough mean" in budget:
         near = Features(shift=shift)
         view = Filling(gaps_rule.filling(shape, gaps, shift)) if "present" in budget else None
@@ -285,12 +285,12 @@ def centred_releases(
         released["rough radius"] = yield Sum("rough radius", distances, view=view)
         term = RowSum(centre_rule.reach(problem, shape, released), near)
         released["mean"] = yield Sum("mean", term, view=view)
-        shift = rule.centre(public, released)
+        shift = scaling.centre(public, released)
     if "present" in budget:
         yield See(filled(gaps_rule.filling(shape, gaps, shift)))
     centred = Features(shift=shift)
     released["radius"] = yield Sum("radius", LogHistogram(RowNorms(centred), 2 * problem.data.x_norm))
-    return released, centred, rule.centred_radius(public, released)
+    return released, centred, scaling.centred_radius(public, released)
 
 
 def private_ranges(public: rule.Public, released: Mapping[str, Any]) -> tuple[Vector, Vector]:

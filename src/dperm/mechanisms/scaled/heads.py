@@ -20,7 +20,7 @@ import numpy as np
 
 from dperm.mechanisms import heads as heads_rule
 from dperm.mechanisms.conditions import unmet
-from dperm.mechanisms.scaled import coordinates
+from dperm.mechanisms.scaled import coordinates, scaling
 from dperm.mechanisms.scaled import gaps as gaps_rule
 from dperm.mechanisms.scaled import settings as rule
 from dperm.mechanisms.scaled.centre import reach
@@ -160,7 +160,7 @@ class ScaledHeads(ScaledMethod):
         return {
             "shift": shift,
             "centred_radius": radius,
-            "mean_radius": rule.mean_radius(public, released),
+            "mean_radius": scaling.mean_radius(public, released),
             **({"mean_reach": reach(public.problem, public.shape, released)} if "rough mean" in released else {}),
             **({"fill": gaps_rule.filling(public.shape, self.gaps, shift)} if "present" in released else {}),
         }

@@ -21,7 +21,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from dperm.mechanisms.scaled import coordinates, inference_outlook, poisson_settings, several_classes, stages, whitening
+from dperm.mechanisms.scaled import coordinates, inference_outlook, poisson_settings, scaling, several_classes, stages, whitening
 from dperm.mechanisms.scaled import inference_settings as inference_rule
 from dperm.mechanisms.scaled import settings as rule
 from dperm.mechanisms.scaled.errors import Errors
@@ -153,7 +153,7 @@ class ScaledInference(ScaledMethod):
         """What the scaling releases say."""
         problem, shape, target, heaviest = public.problem, public.shape, public.target, self.heaviest
         moments = np.asarray(released["squares"], dtype=np.float64)  # squares are the first of them
-        scaled = rule.centred_and_scaled(public, {**released, "squares": moments[: shape.d]})
+        scaled = scaling.centred_and_scaled(public, {**released, "squares": moments[: shape.d]})
         if self.whitened:
             of_moments = CentredMoments(Features(), scaled.centred_radius).sensitivity(target.relation)
             noise = gaussian_scale(of_moments * target.rows_per_person, public.budget["squares"])
@@ -201,7 +201,7 @@ class ScaledInference(ScaledMethod):
         several = several_classes.several(problem)
         return w, {
             **{name: value for name, value in scaled.items() if name != "turn"},
-            "mean_radius": rule.mean_radius(public, released),
+            "mean_radius": scaling.mean_radius(public, released),
             **({"class_shares": known.shares} if several else {"positive_rate": known.rate}),
             **known.counts,
             **inference_rule.descent_settings(public, scaled, first),

@@ -24,7 +24,7 @@ import numpy as np
 
 from dperm.mechanisms.conditions import unmet
 from dperm.mechanisms.objective.solve import checked_most_rows, solve_for_minimiser, unbounded_rows, weighted_rows
-from dperm.mechanisms.scaled import coordinates
+from dperm.mechanisms.scaled import coordinates, scaling
 from dperm.mechanisms.scaled import gaps as gaps_rule
 from dperm.mechanisms.scaled import settings as rule
 from dperm.mechanisms.scaled.gradient import bounds_settings, known_bounds, scaling_needs, scaling_releases, start
@@ -144,7 +144,7 @@ class ScaledObjective(ScaledMethod):
         return min(rungs.items(), key=lambda rung: max(2.0 * rung[0] / target.epsilon, 1 / rung[1]))
 
     def _settings(self, public: rule.Public, event: Event, released: Mapping[str, object]) -> Settings:
-        problem, scaled = public.problem, rule.centred_and_scaled(public, released)
+        problem, scaled = public.problem, scaling.centred_and_scaled(public, released)
         assert isinstance(event, ObjectiveEvent)
         size = scaled.size
         radius, cap = (part * size for part in RADII[problem.loss.name])
@@ -153,7 +153,7 @@ class ScaledObjective(ScaledMethod):
         scale, shift = scaled.scale, scaled.shift
         return {
             **scaled,
-            "mean_radius": rule.mean_radius(public, released),
+            "mean_radius": scaling.mean_radius(public, released),
             "positive_rate": rule.positive_rate(public, released),
             "row_radius": radius,
             "row_cap": cap,

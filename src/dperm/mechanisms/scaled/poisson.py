@@ -25,7 +25,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dperm.mechanisms.conditions import BOUNDED_ROWS, GAUSSIAN, check_options, unmet
-from dperm.mechanisms.scaled import coordinates, poisson_counts, settling
+from dperm.mechanisms.scaled import coordinates, poisson_counts, scaling, settling
 from dperm.mechanisms.scaled import poisson_settings as poisson_rule
 from dperm.mechanisms.scaled import settings as rule
 from dperm.mechanisms.scaled.gradient import scaling_releases
@@ -104,8 +104,8 @@ class ScaledPoisson(ScaledMethod):
             own = {**own, "balance_most": self.balance_most}
         return in_stages(self, problem, shape, target, budget, {"descent": self.stated(shape, own)})
 
-    def _settings(self, public: rule.Public, limit: float, released: Mapping[str, Any]) -> tuple[rule.Scaled, Settings]:
-        scaled = rule.centred_and_scaled(public, released)
+    def _settings(self, public: rule.Public, limit: float, released: Mapping[str, Any]) -> tuple[scaling.Scaled, Settings]:
+        scaled = scaling.centred_and_scaled(public, released)
         options = {"clip_factor": self.clip_factor, "horizon": self.horizon}
         if self.counted:
             means = poisson_counts.means(public, released, self.heaviest)
@@ -120,7 +120,7 @@ class ScaledPoisson(ScaledMethod):
         return scaled, poisson_rule.settings(public, scaled, rate, smallest, **options)
 
     def _course(
-        self, public: rule.Public, scaled: rule.Scaled, settings: Settings, released: Released, columns: Sequence[Column]
+        self, public: rule.Public, scaled: scaling.Scaled, settings: Settings, released: Released, columns: Sequence[Column]
     ) -> tuple[Settings, Vector]:
         """(the settings of the descent, tables of the curves of these columns: there are none here)."""
         return settings if self.edition == 1 else settling.without_cap(settings), np.zeros((0, PLACES, 0))
@@ -147,7 +147,7 @@ class ScaledPoisson(ScaledMethod):
         scaled, settings = self._settings(public, limit, released)
         settings, tables = self._course(public, scaled, settings, released, columns)
         theta, features, clips = yield from self._descend(public, scaled, settings, tables, released)
-        own: dict[str, object] = {"mean_radius": rule.mean_radius(public, released), "count_limit": limit, "clip": clips}
+        own: dict[str, object] = {"mean_radius": scaling.mean_radius(public, released), "count_limit": limit, "clip": clips}
         # η is relative to the mean rate: its logarithm belongs to the intercept.
         level = math.log(settings["mean_rate"])
         if self.counted:

@@ -24,7 +24,7 @@ from scipy.special import expit
 
 from dperm.mechanisms.conditions import unmet
 from dperm.mechanisms.scaled import centre as centre_rule
-from dperm.mechanisms.scaled import coordinates, settling
+from dperm.mechanisms.scaled import coordinates, scaling, settling
 from dperm.mechanisms.scaled import settings as rule
 from dperm.mechanisms.scaled.gradient import scaling_needs, scaling_releases, start
 from dperm.mechanisms.scaled.method import ScaledMethod, in_stages
@@ -103,7 +103,7 @@ class ScaledQuantile(ScaledMethod):
         public = self.stated(shape, {"level": problem.loss.level})  # type: ignore[attr-defined]
         return in_stages(self, problem, shape, target, budget, {"descent": public})
 
-    def _settings(self, public: rule.Public, scaled: rule.Scaled, level: float) -> Settings:
+    def _settings(self, public: rule.Public, scaled: scaling.Scaled, level: float) -> Settings:
         """τ = κ/(max(q, 1 - q)·ν): after that time the noise in a flat direction is κ residual scales."""
         mu = public.budget["descent"]
         nu = scaled.size ** 2 / (rule.effective_mu(mu / self.heaviest, public.target) * public.shape.n)
@@ -123,7 +123,7 @@ class ScaledQuantile(ScaledMethod):
     def program(self, plan: Plan, problem: Problem) -> Program:
         public, n, level = self.public(plan, problem), plan.shape.n, problem.loss.level  # type: ignore[attr-defined]
         released = yield from scaling_releases(public)
-        scaled = rule.centred_and_scaled(public, released)
+        scaled = scaling.centred_and_scaled(public, released)
         settings = self._settings(public, scaled, level)
         settings = settings if self.edition == 1 else settling.without_cap(settings)
         features = coordinates.features_of(problem, scaled)
@@ -146,7 +146,8 @@ class ScaledQuantile(ScaledMethod):
             if step >= 3 * steps // 4:
                 kept = kept + theta
         yield Close("descent")
-        found = {"mean_radius": rule.mean_radius(public, released), **settings, "widths": [SMOOTHING * first, SMOOTHING * spread]}
+        widths = [SMOOTHING * first, SMOOTHING * spread]
+        found = {"mean_radius": scaling.mean_radius(public, released), **settings, "widths": widths}
         yield Decide({**scaled, **found, "released": rule.digest(released)})
         w = coordinates.original_coefficients(kept / (steps - 3 * steps // 4), scaled, problem.data.intercept)
         return np.asarray(problem.domain.project(w))

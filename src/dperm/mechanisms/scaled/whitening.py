@@ -17,8 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dperm.mechanisms.scaled import coordinates
-from dperm.mechanisms.scaled import settings as rule
+from dperm.mechanisms.scaled import coordinates, scaling
 from dperm.release.plan import Settings, Vector
 from dperm.terms.moments import smat
 
@@ -26,13 +25,13 @@ CUT, LEAST = 0.25, 0.01  # floors of an eigenvalue of C: in units of the noise e
 
 
 @dataclass(frozen=True, eq=False)
-class Whitened(rule.Scaled):
+class Whitened(scaling.Scaled):
     """Rows that are turned as well, so that their columns are uncorrelated as far as the released moments tell."""
 
     turn: Vector | None = None
 
 
-def whitened(scaled: rule.Scaled, moments: Vector, noise: float, n: int, groups: Sequence[int], intercept: float) -> Whitened:
+def whitened(scaled: scaling.Scaled, moments: Vector, noise: float, n: int, groups: Sequence[int], intercept: float) -> Whitened:
     """`scaled` with `turn` (T) and the size S of the rows in these coordinates.
 
     moments   svec of the released second moments of the centred rows
