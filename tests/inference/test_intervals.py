@@ -22,7 +22,7 @@ from dperm.terms.affine import Features
 from dperm.terms.moments import InformationTerm
 from places import ROOT
 
-SCRIPT = ROOT / "scripts" / "coverage.py"
+SCRIPT = ROOT / "scripts" / "coverage_of_intervals.py"
 spec = importlib.util.spec_from_file_location("coverage_script", SCRIPT)
 simulation = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(simulation)

@@ -1,6 +1,6 @@
 """Coverage of the intervals by simulation; writes the table of docs/intervals.md.
 
-    python scripts/coverage.py --draws 1000 --write
+    python scripts/coverage_of_intervals.py --draws 1000 --write
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 import dperm
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "intervals.md"
-BEGIN, END = "<!-- coverage: written by scripts/coverage.py -->", "<!-- end of coverage -->"
+BEGIN, END = "<!-- coverage: written by scripts/coverage_of_intervals.py -->", "<!-- end of coverage -->"
 LINEAR = np.array([0.5, -0.3, 0.2, 0.1])
 LOGISTIC = np.array([1.0, -0.5, 0.3])
 
