@@ -17,7 +17,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 
-from dperm.tables.cells import objects
+from dperm.tables.containers import objects
 
 
 class Unkind:

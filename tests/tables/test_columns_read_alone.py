@@ -15,7 +15,8 @@ import pytest
 import dperm
 from dperm.release.driver import watching
 from dperm.release.ledger.book import Ledger
-from dperm.tables.cells import codes, column, persons, plain
+from dperm.tables.cells import codes, persons, plain
+from dperm.tables.containers import column
 from dperm.tables.files import Files
 from dperm.tables.fingerprint import digest
 from dperm.tables.tables import read_table

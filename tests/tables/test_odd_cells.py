@@ -20,7 +20,8 @@ import odd_cells
 from dperm.mechanisms.gradient import Gradient
 from dperm.problem import DataBounds, Interval
 from dperm.rows import ArrowRows, DaskRows, MemoryRows
-from dperm.tables.cells import codes, nulls, number, numbers, objects, person, persons, truth, truth_value
+from dperm.tables.cells import codes, nulls, number, numbers, person, persons, truth, truth_value
+from dperm.tables.containers import objects
 from dperm.tables.labels import bounded_labels, classify, label_column
 from dperm.tables.schema import Schema
 from odd_cells import COLUMNS, CONTAINERS, ODD, ROWS, TEXTS, changed, container, usual

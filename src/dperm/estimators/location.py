@@ -21,7 +21,7 @@ from dperm.rows.base import Rows
 from dperm.rows.memory import MemoryRows
 from dperm.rows.spark import SparkRows
 from dperm.rows.spark_made import SparkTable
-from dperm.tables.cells import column
+from dperm.tables.containers import column
 from dperm.tables.declared import declared_bounds
 from dperm.tables.encoding import LEAST, MOST
 from dperm.tables.persons import person_column, person_weights

@@ -18,7 +18,8 @@ from dperm.rows.mapped import MappedFiles
 from dperm.rows.memory import MemoryRows
 from dperm.rows.pieces import Made
 from dperm.rows.spark_made import SparkTable
-from dperm.tables.cells import codes, column, numbers
+from dperm.tables.cells import codes, numbers
+from dperm.tables.containers import column
 from dperm.tables.labels import label_column
 from dperm.tables.persons import person_weights
 from dperm.tables.tables import in_memory_only

@@ -27,7 +27,8 @@ from dperm.rows.labelled import LabelRule, Labels, labelled_by, rule_of_schema
 from dperm.rows.memory import numeric
 from dperm.rows.packed import content_mark
 from dperm.rows.pieces import Cut, Encoded, Made, Recipe
-from dperm.tables.cells import column, numbers
+from dperm.tables.cells import numbers
+from dperm.tables.containers import column
 from dperm.tables.schema import Schema
 from dperm.tables.streams import quiet
 from dperm.tables.tables import columns

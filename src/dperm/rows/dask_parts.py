@@ -10,7 +10,7 @@ import numpy as np
 
 from dperm.problem.arrays import Matrix, is_sparse
 from dperm.rows.base import BLOCK_ROWS
-from dperm.tables.cells import column
+from dperm.tables.containers import column
 from dperm.tables.fingerprint import digest
 from dperm.tables.streams import quiet
 

@@ -26,7 +26,7 @@ from dperm.rows.device_sums import CHUNK_ENTRIES, clipped_rows, device_labels, f
 from dperm.rows.labelled import LabelRule
 from dperm.rows.memory import MemoryRows, cut_block, numeric, tame
 from dperm.rows.recoded import Filling
-from dperm.tables.cells import column
+from dperm.tables.containers import column
 from dperm.tables.gaps import GAP
 from dperm.tables.scale import on_scale
 

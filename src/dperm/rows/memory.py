@@ -15,7 +15,8 @@ from dperm.problem.arrays import Array, Matrix, Vector, is_sparse
 from dperm.problem.bounds import rounding_margin, squares_hold
 from dperm.rows.base import BLOCK_ROWS, ArrayRows, Block, Term, real_sum, total_counts
 from dperm.rows.mapped import MappedFiles
-from dperm.tables.cells import column, numbers
+from dperm.tables.cells import numbers
+from dperm.tables.containers import column
 
 # Starting threads for fewer stored numbers costs more than they save. Bits do not depend on it.
 FEW_NUMBERS = 1 << 18

@@ -21,15 +21,15 @@ import datetime
 import functools
 import math
 import uuid
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable
 from decimal import Decimal
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+
+from dperm.tables.containers import column
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -248,109 +248,6 @@ def persons(values: object) -> NDArray[np.int64]:
     names = [person(cell) for cell in _listed(column(values, exact=True))]
     seen: dict[str | None, int] = {None: -1}
     return np.array([seen.setdefault(name, len(seen)) for name in names], dtype=np.int64)
-
-
-def column(values: object, *, exact: bool = False) -> np.ndarray:
-    """Cells as an array that keeps each one as it is, from a list, an array, or a column of pandas, polars or Arrow.
-
-    A list of lists becomes a matrix; see `shaped`. With `exact`, whole numbers beside a missing one do not become floats.
-    """
-    if isinstance(values, np.ma.MaskedArray):
-        known = np.asarray(values.data).astype(object)
-        known[np.ma.getmaskarray(values)] = None
-        return known
-    if isinstance(values, np.ndarray):
-        return values
-    if isinstance(values, list | tuple):
-        return shaped(values)
-    if hasattr(values, "combine_chunks") or hasattr(values, "dictionary_encode"):
-        return _of_arrow(values, exact)
-    if hasattr(values, "to_numpy"):
-        return _of_series(values, exact)
-    return np.asarray(values)
-
-
-def _of_series(values: Any, exact: bool) -> np.ndarray:
-    """A column of pandas or polars. A missing whole number makes floats of all the others, and a cell that cannot be converted
-    (a string that is no UTF-8, a date beyond Python's years) fails for all of them: such columns are read cell by cell."""
-    if not (exact and _whole_beside_missing(values)):
-        with suppress(Exception):
-            array = np.asarray(values.to_numpy())
-            if not (hasattr(values, "to_list") and hasattr(values, "shape") and array.ndim != len(values.shape)):
-                return array  # lists of one length are a matrix to polars
-    framed = hasattr(values, "iloc")
-    try:
-        return objects(values.astype(object).tolist() if framed else values.to_list())
-    except Exception:
-        place = values.iloc if framed else values
-        return objects(_alone(place, number) for number in range(len(values)))
-
-
-def _whole_beside_missing(values: Any) -> bool:
-    """Whether a column may hold whole numbers and missing ones, by its type."""
-    kind = values.dtype
-    if hasattr(kind, "is_integer"):  # polars, which fails on dates that Python does not have where they are made objects
-        return bool(kind.is_integer())
-    return not isinstance(kind, np.dtype) and (hasattr(kind, "categories") or kind.kind in "iu")
-
-
-def _alone(cells: Any, place: int) -> object:
-    """One cell; one that its own column cannot hand out is missing."""
-    try:
-        return cells[place]
-    except Exception:
-        return None
-
-
-def _of_arrow(values: pa.Array | pa.ChunkedArray, exact: bool) -> np.ndarray:
-    import pyarrow as pa
-
-    try:
-        if pa.types.is_dictionary(values.type):
-            values = values.cast(values.type.value_type)  # to_numpy would turn a null of a dictionary into its last word
-        if not (exact and pa.types.is_integer(values.type)):
-            return np.asarray(values.to_numpy(zero_copy_only=False))
-    except Exception:  # a type that NumPy does not know, or a string that is no UTF-8: each cell is read for itself
-        if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
-            return np.asarray(values.cast(pa.large_binary()).to_numpy(zero_copy_only=False))
-    return objects(values)
-
-
-def objects(cells: Iterable[object]) -> np.ndarray:
-    """Cells as an array of objects, each as it is: one word among numbers must not make text of them."""
-    listed = list(cells)
-    array = np.empty(len(listed), dtype=object)
-    for place, cell in enumerate(listed):
-        array[place] = cell
-    return array
-
-
-def shaped(values: Sequence[object]) -> np.ndarray:
-    """A list as an array of objects: one cell per entry, or a matrix where most entries are rows of the same length.
-
-    A row of another length is a row of missing cells, and a list among cells is a missing cell: one row decides about itself.
-
-    >>> shaped([1, "x", [2, 3]]).shape, shaped([[1, 2], [3, "x"], [4]]).tolist()
-    ((3,), [[1, 2], [3, 'x'], [None, None]])
-    """
-    widths = [_width(entry) for entry in values]
-    width, count = Counter(widths).most_common(1)[0] if widths else (None, 0)
-    if width is None or 2 * count <= len(values):
-        return objects(values)
-    matrix = np.empty((len(values), width), dtype=object)
-    for place, (entry, found) in enumerate(zip(values, widths)):
-        if found == width:
-            with suppress(Exception):  # an object that says one length and has another is a row of missing cells
-                matrix[place] = objects(entry)  # type: ignore[arg-type]
-    return matrix
-
-
-def _width(entry: object) -> int | None:
-    """How many cells an entry has that is a row; None for one cell, such as an object that cannot say it."""
-    try:
-        return len(entry) if isinstance(entry, list | tuple) or getattr(entry, "ndim", None) == 1 else None  # type: ignore[arg-type]
-    except Exception:  # whatever a foreign object raises about itself
-        return None
 
 
 def _floats(array: np.ndarray) -> NDArray[np.float64]:

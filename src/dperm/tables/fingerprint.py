@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from dperm.tables.cells import column, objects
+from dperm.tables.containers import column, objects
 from dperm.tables.tables import cells, column_names, is_table
 
 if TYPE_CHECKING:

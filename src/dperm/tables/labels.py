@@ -9,7 +9,8 @@ import numpy as np
 from sklearn.exceptions import DataConversionWarning
 
 from dperm.problem import Interval
-from dperm.tables.cells import codes, column, key, numbers, plain
+from dperm.tables.cells import codes, key, numbers, plain
+from dperm.tables.containers import column
 from dperm.tables.schema import Schema
 from dperm.tables.tables import columns, is_table
 

@@ -11,7 +11,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from dperm.tables.cells import TRUE_FALSE, WORDS, Plain, column, each_cell, key, number, numbers, plain, truth_value
+from dperm.tables.cells import TRUE_FALSE, WORDS, Plain, each_cell, key, number, numbers, plain, truth_value
+from dperm.tables.containers import column
 
 MISSING, NUMBER, TRUTH, DATE, TEXT, WORD = range(6)  # a WORD is a truth value that is no number, such as "yes"
 LONGEST = 200  # characters of a text that may be a level

@@ -7,7 +7,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dperm.tables.cells import column, persons
+from dperm.tables.cells import persons
+from dperm.tables.containers import column
 from dperm.tables.tables import cells, column_names, is_table, without_column
 from dperm.words.spelling import closest
 

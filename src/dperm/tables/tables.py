@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, TypeAlias, TypeGuard
 
 import numpy as np
 
-from dperm.tables.cells import column, numbers
+from dperm.tables.cells import numbers
+from dperm.tables.containers import column
 from dperm.tables.files import SUFFIXES, Files, as_text, check_different, csv_header, parsing, told_by
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def without_column(table: Table, name: str) -> Table:
 
 
 def cells(table: Table, name: str, *, exact: bool = False) -> np.ndarray:
-    """One column as a NumPy array of cells as they are; see `dperm.tables.cells.column`."""
+    """One column as a NumPy array of cells as they are; see `dperm.tables.containers.column`."""
     return column(stored(table, name), exact=exact)
 
 

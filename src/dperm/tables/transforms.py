@@ -24,7 +24,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dperm.tables.cells import column, each_cell, key, numbers, plain
+from dperm.tables.cells import each_cell, key, numbers, plain
+from dperm.tables.containers import column
 from dperm.tables.looks import moment
 from dperm.words.spelling import closest, finite
 

@@ -15,7 +15,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -29,9 +29,6 @@ from dperm.problem import Problem
 from dperm.release.plan import Plan, Settings, Shape, Target
 from dperm.tables.encoding import KINDS
 from dperm.terms.statistics import upper_quantile
-
-if TYPE_CHECKING:
-    pass
 
 MOMENTUM = 0.9
 NOISE_LIMIT = 0.06  # share of the residual variance that noise may add to the predictions of a regression
