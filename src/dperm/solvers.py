@@ -134,10 +134,7 @@ def _line_search(
         there = float(gradient @ direction)
         if slope / 2 <= there <= 0:
             break
-        if there > 0:
-            high = length
-        else:
-            low = length
+        low, high = (low, length) if there > 0 else (length, high)
         following = (low + high) / 2 if math.isfinite(high) else 2 * length
         if following in (low, high):
             break

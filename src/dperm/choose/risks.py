@@ -170,7 +170,7 @@ def alternatives(
         bound = risks.get(name.removeprefix("scaled-"))
         entry: AlternativeRecord = {"mechanism": name, "needs": [], "passes": None, "predicted_risk": bound}
         try:
-            mechanism = build(name, asked_for=asked_for, kinds=kinds, problem=problem)
+            mechanism = build(name, problem, shape, target, asked_for=asked_for, kinds=kinds)
             entry["needs"] = list(mechanism.missing(problem, target))
             if planned and not entry["needs"]:
                 entry["passes"] = sum(event.total() for event in mechanism.plan(problem, shape, target).events)

@@ -23,7 +23,7 @@ from dperm.mechanisms.conditions import GAUSSIAN, check_options, unmet
 from dperm.mechanisms.scaled import settings as rule
 from dperm.privacy import Gaussian, gaussian_mu
 from dperm.problem import Problem
-from dperm.release.asks import Asking, Close, Decide, Open, Program, See, Sum
+from dperm.release.asks import Asking, Close, Decide, Open, Program, See, Sum, unrecorded
 from dperm.release.noise import gaussian_scale
 from dperm.release.plan import Plan, Settings, Shape, Stage, Target, Vector, options_of, register
 from dperm.terms.affine import Features
@@ -137,9 +137,7 @@ def mean_square(plan: Plan, size: Vector) -> float:
 def directions_of(plan: Plan, classes: int) -> Asking[Directions | TensorDirections]:
     """Release the moments, and see rows in their eigenbasis from here on."""
     d, moments = plan.shape.d, plan.stage("moments")
-    yield Open("moments", sums=1)  # the matrix itself is large, and no decision follows from it
-    noisy = yield Sum("moments", UnitMoments(d), mu=moments.event.gdp(), shape=(d * (d + 1) // 2,))
-    yield Close("moments")
+    noisy = yield from unrecorded("moments", UnitMoments(d), moments.event.gdp(), (d * (d + 1) // 2,))  # no decision follows
     found: Directions | TensorDirections = yield See(Whitening(noisy, d, moments.settings["floor"], classes))
     return found
 
@@ -151,12 +149,12 @@ def check_descent(mechanism: object, steps: int | None) -> None:
         raise ValueError("Expected steps as a whole number ≥ 2, found 1.")
 
 
-def public_settings(steps: int | None, clip: float | None, horizon: float | None) -> Settings:
-    """What a plan says of the descent."""
+def public_settings(steps: int | None, clip: float | None, horizon: float | None, usual: float = HORIZON) -> Settings:
+    """What a plan says of the descent; `usual` is the horizon where none is given."""
     return {
         "steps": STEPS if steps is None else int(steps),
         "clip_factor": CLIP if clip is None else float(clip),
-        "horizon": HORIZON if horizon is None else float(horizon),
+        "horizon": usual if horizon is None else float(horizon),
         "momentum": rule.MOMENTUM,
         "given": ["rule" if value is None else value for value in (steps, clip, horizon)],
     }
@@ -165,11 +163,12 @@ def public_settings(steps: int | None, clip: float | None, horizon: float | None
 def descended(plan: Plan, problem: Problem, settings: Settings, features: Features, theta: Vector) -> Asking[Vector]:
     """Heavy ball from θ; the mean of the second half of the iterates. Where θ is a tensor on a device, so is all the rest."""
     velocity, kept, steps = 0.0 * theta, 0.0 * theta, plan.stage("descent").settings["steps"]
+    momentum = settings.get("momentum", rule.MOMENTUM)
     yield Open("descent", sums=steps)
     for step in range(steps):
         term = GradientTerm(problem.loss, theta.reshape(-1), settings["clip"], features)
         gradient = yield Sum("descent", term, mu=settings["step_mu"], shape=theta.shape)
-        velocity = rule.MOMENTUM * velocity + gradient / plan.shape.n
+        velocity = momentum * velocity + gradient / plan.shape.n
         theta = theta - settings["step_size"] * velocity
         if step >= steps // 2:
             kept = kept + theta
@@ -188,17 +187,18 @@ def largest_moment(plan: Plan, mean_square: float) -> float:
     return float(min(plan.stage("moments").settings["floor"] / plan.shape.n, mean_square))
 
 
-def descent_settings(plan: Plan, size: Vector) -> Settings:
+def descent_settings(plan: Plan, size: Vector, room: float = 1.0) -> Settings:
     """Clip and step size from the noisy Σ‖u‖². Rows with mean square m and flow time τ/m are rows with mean square 1 and τ.
 
-    The step is stable below 3.8/(curvature·largest second moment), which is at most f/n in these coordinates, and at most m.
+    The step is stable below 3.8/(curvature·largest second moment), which is about f/n in these coordinates, and at most m; `room`
+    is how many times that it may be.
     """
     public, n = plan.stage("descent").settings, plan.shape.n
     mu = plan.stage("descent").event.gdp() or 0.0
     square = mean_square(plan, size)
     largest = largest_moment(plan, square)
     flow = public["horizon"] * rule.effective_mu(mu, plan.target) * n / (public["clip_factor"] * square)
-    longest = 0.85 * 2 * (1 + rule.MOMENTUM) / (CURVATURE * largest)
+    longest = 0.85 * 2 * (1 + rule.MOMENTUM) / (CURVATURE * room * largest)
     return {
         "mean_square": square,
         "clip": public["clip_factor"] * math.sqrt(square),

@@ -22,7 +22,7 @@ from dperm.mechanisms import heads as heads_rule
 from dperm.mechanisms.conditions import check_options
 from dperm.privacy import Gaussian
 from dperm.problem import Problem
-from dperm.release.asks import Close, Decide, Open, Program, Sum
+from dperm.release.asks import Decide, Program, Sum, unrecorded
 from dperm.release.plan import Plan, Shape, Stage, Target, options_of, register
 from dperm.terms.affine import Features
 from dperm.terms.gradient import GradientTerm
@@ -77,8 +77,6 @@ class LeastSquares(heads_rule.OnUnitRows):
         # The softmax gradient at 0 is (1/K - e_y) ⊗ u, and ‖e_y - 1/K‖² = 1 - 1/K.
         start = directions.zeros(classes)
         term = GradientTerm(problem.loss, start.reshape(-1), clip, Features())
-        yield Open("labels", sums=1)  # as large as the coefficients, which follow from it
-        gradient = yield Sum("labels", term, mu=labels.event.gdp(), shape=start.shape)
-        yield Close("labels")
+        gradient = yield from unrecorded("labels", term, labels.event.gdp(), start.shape)  # the coefficients follow from it
         theta = gradient * (-classes / floor)
         return np.asarray(directions.back(theta), dtype=np.float32).astype(np.float64).reshape(-1)

@@ -26,8 +26,7 @@ from dperm.problem import Problem
 from dperm.problem.arrays import is_sparse
 from dperm.release.asks import Decide, Program, Secret, Solve, Sum
 from dperm.release.noise import RELEASE_SLACK, Noise, gamma_norm_vector, grid_step
-from dperm.release.plan import Plan, Shape, Stage, Target, Vector, options_of, register
-from dperm.release.settings import StageSettings
+from dperm.release.plan import Plan, Shape, Stage, StageSettings, Target, Vector, options_of, register
 from dperm.rows.base import Block
 from dperm.rows.exact import Pair
 from dperm.terms.affine import Features

@@ -24,9 +24,8 @@ from dperm.mechanisms.sampling import sampled_event, sampling_needs
 from dperm.mechanisms.scaled import settings as rule
 from dperm.privacy import Event, Gaussian, gaussian_mu
 from dperm.problem import Problem
-from dperm.release.asks import Close, Decide, Draw, Open, Program, Publish, Sum
-from dperm.release.plan import Plan, Shape, Stage, Target, options_of, register
-from dperm.release.settings import StageSettings
+from dperm.release.asks import Close, Decide, Draw, Open, Program, Publish, Sum, unrecorded
+from dperm.release.plan import Plan, Shape, Stage, StageSettings, Target, options_of, register
 from dperm.terms.moments import smat
 from dperm.terms.network import Inputs, Layout, NetworkGradient, RowMap, SecondMoments
 
@@ -152,10 +151,8 @@ class Network:
 
     def program(self, plan: Plan, problem: Problem) -> Program:
         layout, settings, d = self.layout(plan), plan.settings("descent", Training), plan.shape.d
-        yield Open("directions", sums=1)  # the matrix itself is large; what the network sees of it is published
-        moments = SecondMoments(RowMap(self.centred_rows, problem.data.x_norm))
-        noisy = yield Sum("directions", moments, mu=plan.stages[0].event.gdp(), shape=(d * (d + 1) // 2,))
-        yield Close("directions")
+        moments = SecondMoments(RowMap(self.centred_rows, problem.data.x_norm))  # what the network sees of them is published
+        noisy = yield from unrecorded("directions", moments, plan.stages[0].event.gdp(), (d * (d + 1) // 2,))
 
         def seen() -> np.ndarray:
             return directions(smat(noisy, d), layout.inputs, plan.shape.n, self.centred_rows)

@@ -25,10 +25,9 @@ from dperm.mechanisms.conditions import BOUNDED_ROWS, GAUSSIAN, check_options, u
 from dperm.mechanisms.objective.solve import declared_rows
 from dperm.privacy import Gaussian, gaussian_mu, kappa
 from dperm.problem import Loss, Problem
-from dperm.release.asks import Close, Decide, Open, Program, Publish, Secret, Solve, Sum
+from dperm.release.asks import Decide, Program, Publish, Secret, Solve, unrecorded
 from dperm.release.noise import release
-from dperm.release.plan import Plan, Shape, Stage, Target, Vector, options_of, register
-from dperm.release.settings import StageSettings
+from dperm.release.plan import Plan, Shape, Stage, StageSettings, Target, Vector, options_of, register
 from dperm.rows.base import Block
 from dperm.solvers import DENSE_LIMIT
 from dperm.terms.objective import CappedGradientTerm, WeightedRows, second_moments
@@ -124,9 +123,7 @@ class Newton:
         w = np.zeros(plan.shape.parameters(problem))
         dampings: list[float] = []
         for number in range(1, self.steps + 1):
-            yield Open(f"gradient {number}", sums=1)
-            noisy = yield Sum(f"gradient {number}", CappedGradientTerm(rows, w), mu=mu_gradient, shape=w.shape)
-            yield Close(f"gradient {number}")
+            noisy = yield from unrecorded(f"gradient {number}", CappedGradientTerm(rows, w), mu_gradient, w.shape)
             gradient = noisy + problem.regularizer.gradient(w)
             norm = yield Publish("gradient_norms", partial(_length, gradient), listed=True)
             dampings.append(self._damping(norm, change, mu_step, w.size, problem.row_norm))

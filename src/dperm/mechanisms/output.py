@@ -35,14 +35,14 @@ from numpy.typing import NDArray
 
 from dperm.mechanisms.conditions import BOUNDED_ROWS, check_options, unmet
 from dperm.mechanisms.objective.accounting import NOISE_KINDS, wants_pure
-from dperm.mechanisms.objective.solve import NumberedTerm, gradient_error, norm_bound, output_noise, solve_objective
+from dperm.mechanisms.objective.solve import Numbered, gradient_error, norm_bound, output_noise, solve_objective
 from dperm.privacy import Gaussian, Pure, gaussian_mu, kappa
 from dperm.problem import ElasticNet, Lasso, Problem, WholeSpace
 from dperm.release.asks import Program, Secret, Solve
 from dperm.release.noise import RELEASE_SLACK
-from dperm.release.plan import Plan, Shape, Stage, Target, Vector, options_of, register
-from dperm.release.settings import StageSettings
+from dperm.release.plan import Plan, Shape, Stage, StageSettings, Target, Vector, options_of, register
 from dperm.rows.base import Rows, RowsView, Term, sum_step
+from dperm.rows.recoded import RecodedTerm
 from dperm.solvers import Solution, minimise_over
 from dperm.terms.affine import Features
 from dperm.terms.objective import MinimiserTerm, WeightedRows
@@ -276,8 +276,8 @@ def balanced_ridge(problem: Problem, n: int, noise: float) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class BatchTerm(NumberedTerm):
-    """Another term on the rows i with i mod `batches` = `batch`: every row joins exactly one batch of a pass."""
+class Batch(Numbered):
+    """The rows i with i mod `batches` = `batch`: every row joins exactly one batch of a pass."""
 
     batch: int
     batches: int
@@ -311,6 +311,6 @@ def permutation_sgd(secret: Secret, problem: Problem, rows: WeightedRows, settin
     for number in range(settings.passes or 0):
         for batch in visit(number, batches):
             step += 1
-            gradient = secret.sum(BatchTerm(MinimiserTerm(rows, w, False), batch, batches)) / share + gamma * w
+            gradient = secret.sum(RecodedTerm(MinimiserTerm(rows, w, False), Batch(batch, batches))) / share + gamma * w
             w = np.asarray(problem.domain.project(w - sgd_step(step, smoothness, gamma) * gradient))
     return w

@@ -29,8 +29,7 @@ from dperm.privacy import Gaussian, gaussian_mu
 from dperm.problem import Problem
 from dperm.release.asks import Decide, Program, Secret, Solve, Sum
 from dperm.release.noise import gaussian_scale, release
-from dperm.release.plan import Plan, Released, Shape, Stage, Target, UnmetNeeds, Vector, options_of, register
-from dperm.release.settings import StageSettings
+from dperm.release.plan import Plan, Released, Shape, Stage, StageSettings, Target, UnmetNeeds, Vector, options_of, register
 from dperm.terms.affine import Features
 from dperm.terms.moments import CrossTerm, GramTerm, smat
 

@@ -28,19 +28,18 @@ from dperm.privacy import Gaussian, gaussian_mu, kappa
 from dperm.problem import Loss, Problem
 from dperm.release.asks import Close, Open, Program, Sum
 from dperm.release.noise import gaussian_scale
-from dperm.release.plan import Plan, Shape, Stage, Target, Vector, options_of, register
-from dperm.release.settings import StageSettings
+from dperm.release.plan import Plan, Shape, Stage, StageSettings, Target, Vector, options_of, register
 from dperm.rows.base import Block
-from dperm.rows.exact import Tallied, whole
 from dperm.terms.affine import Features
 from dperm.terms.gridded import gridded
+from dperm.terms.statistics import SignedAmounts
 
 OUTPUTS = ("tail", "last")
 REACH = 5.0  # nominal norm of the solution, in units of 1/R, where the domain is unbounded
 
 
 @dataclass(frozen=True, eq=False)
-class TwoPointTerm(Tallied):
+class TwoPointTerm(SignedAmounts):
     """Σ clip_C(weight·(φ(z + h·v; y) - φ(z - h·v; y))/(2h)) with margins z = ⟨x, w⟩ and v = ⟨x, u⟩: one number.
 
     **Sensitivity** κC: a sum of numbers in [-C, C].
@@ -53,19 +52,14 @@ class TwoPointTerm(Tallied):
     clip: float
     features: Features
 
-    def tally(self, block: Block) -> Vector:
+    def amounts(self, block: Block) -> Vector:
         shape, grid = (-1,) if self.loss.margins == 1 else (self.loss.margins, -1), gridded(block, self.features)
         base = grid.margins(self.w.reshape(shape))
         side = self.smoothing * grid.margins(self.direction.reshape(shape))
         rise = np.asarray(self.loss.value(base + side, block.y), dtype=np.float64)
         fall = np.asarray(self.loss.value(base - side, block.y), dtype=np.float64)
         change = (rise - fall) / (2 * self.smoothing)
-        if block.weight is not None:
-            change = change * block.weight
-        return np.array([whole(change, self.clip).sum()])
-
-    def sensitivity(self, relation: str) -> float:
-        return kappa(relation) * self.clip
+        return change if block.weight is None else change * block.weight
 
     @property
     def row_bound(self) -> float:

@@ -149,3 +149,22 @@ T = TypeVar("T")
 # A generator that asks and returns a T. What is sent depends on the ask, so its type stays open.
 Asking = Generator[Ask, Any, T]
 Program = Asking[Vector]
+
+
+def returned(program: Generator[Any, Any, Vector], answer: Callable[[Any], object]) -> Vector:
+    """What the program returns once every ask of it is answered."""
+    sent: object = None
+    while True:
+        try:
+            ask = program.send(sent)
+        except StopIteration as end:
+            return np.asarray(end.value)
+        sent = answer(ask)
+
+
+def unrecorded(stage: str, term: Term, mu: float | None, shape: tuple[int, ...]) -> Asking[Any]:
+    """The one noisy sum of a stage that stays out of the record: because it is large, or because a published value follows."""
+    yield Open(stage, sums=1)
+    noisy = yield Sum(stage, term, mu=mu, shape=shape)
+    yield Close(stage)
+    return noisy

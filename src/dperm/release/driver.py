@@ -20,7 +20,7 @@ import numpy as np
 
 from dperm.privacy import Event, Gaussian, Sampled
 from dperm.problem.arrays import Array, Vector, namespace
-from dperm.release.asks import Ask, Close, Decide, Draw, Open, Program, Publish, Secret, See, Solve, Sum
+from dperm.release.asks import Ask, Close, Decide, Draw, Open, Program, Publish, Secret, See, Solve, Sum, returned
 from dperm.release.noise import MANY, GridNoise, Noise, gaussian_scale
 from dperm.release.plan import Outcome, Plan, Released, Stage
 from dperm.rows.base import Rows, Term, one_blas_thread, sum_step
@@ -254,18 +254,7 @@ def run(
     state = _Run(plan, rows, noise, on_book, progress)
     # Threads of BLAS round by their number, and go on spinning for a while on the cores that sum rows next.
     with one_blas_thread() if plan.shape.d < WIDE else contextlib.nullcontext():
-        return state.finished(_returned(program, state.answer))
-
-
-def _returned(program: Program, answer: Callable[[Ask], object]) -> Vector:
-    """What the program returns once every ask of it is answered."""
-    sent: object = None
-    while True:
-        try:
-            ask = program.send(sent)
-        except StopIteration as end:
-            return np.asarray(end.value)
-        sent = answer(ask)
+        return state.finished(returned(program, state.answer))
 
 
 def _leaves(value: object) -> Iterator[object]:
@@ -323,7 +312,7 @@ def replay(program: Program, released: Released) -> Outcome:
                 decided.update(ask.settings)
         return None
 
-    w = _returned(program, answer)
+    w = returned(program, answer)
     if waiting:
         raise ValueError(f"the released value {next(iter(waiting))!r} is not one that the mechanism releases")
     return Outcome(w, released, decided)

@@ -13,9 +13,9 @@ from numpy.typing import ArrayLike
 
 from dperm.privacy import RELATIONS, Event, Guarantee, compose
 from dperm.problem import Problem
-from dperm.problem.arrays import Vector as Vector  # beside a plan's other words, for those who write one
+from dperm.problem.arrays import Vector as Vector  # beside a plan's other words, for those who write one; as are settings
 from dperm.release.record import StageRecord, TargetRecord
-from dperm.release.settings import StageSettings
+from dperm.release.settings import StageSettings as StageSettings
 from dperm.words.display import box, budget_chips
 
 if TYPE_CHECKING:

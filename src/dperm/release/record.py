@@ -68,18 +68,13 @@ class StageRecord(TypedDict):
     settings: Mapping[str, object]
 
 
-class PlanRecord(TypedDict):
+class PlanRecord(TargetRecord):
     """A plan as a ledger keeps it."""
 
     mechanism: str
-    relation: str
-    epsilon: float
-    delta: float
     n: int
     d: int
-    rows_per_person: int
     events: list[Mapping[str, object]]
-    unit: NotRequired[str]
     assumptions: NotRequired[list[str]]
 
 
@@ -147,17 +142,22 @@ class ClaimRecord(TypedDict):
     ledger: NotRequired[ReceiptRecord]
 
 
-class CertificateRecord(ClaimRecord):
-    """The record of a fit."""
+class PlannedRecord(ClaimRecord):
+    """What every record of a plan and its noisy answers states beside."""
 
     target: TargetRecord
     shape: ShapeRecord
+    stages: list[StageRecord]
+    released: Mapping[str, ArrayLike]
+
+
+class CertificateRecord(PlannedRecord):
+    """The record of a fit."""
+
     problem: dict[str, object]  # read by `Problem.from_spec`
     constants: Mapping[str, object]
     mechanism: MechanismRecord
-    stages: list[StageRecord]
     decided: Mapping[str, object]
-    released: Mapping[str, ArrayLike]
     assumptions: list[str]
     encoding: dict[str, object] | None  # read by `Encoding.from_spec`
     declaration: list[str]
@@ -279,15 +279,11 @@ class ModelRecord(TypedDict):
     sha256: str
 
 
-class EvaluationRecord(ClaimRecord):
+class EvaluationRecord(PlannedRecord):
     """The record of an evaluation; the last three are of the first format alone."""
 
-    target: TargetRecord
-    shape: ShapeRecord
     level: float
     model: ModelRecord
-    stages: list[StageRecord]
-    released: Mapping[str, ArrayLike]
     metrics: Metrics
     question: NotRequired[dict[str, object]]
     decided: NotRequired[Mapping[str, object]]
@@ -298,16 +294,12 @@ class EvaluationRecord(ClaimRecord):
     range: NotRequired[tuple[float, float] | None]
 
 
-class ProfileRecord(ClaimRecord):
+class ProfileRecord(PlannedRecord):
     """The record of a profile."""
 
-    target: TargetRecord
-    shape: ShapeRecord
     question: dict[str, object]
     schema: dict[str, object] | None
     level: float
-    stages: list[StageRecord]
-    released: Mapping[str, ArrayLike]
     digest: str
     profile: FoundRecord
 

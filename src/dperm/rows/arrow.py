@@ -85,8 +85,6 @@ class ArrowRows(Copied):
         self.progress = progress
         self.labels = Labels(self.schema, rule or rule_of_schema(self.schema))
         self.n = self._counted()
-        self.data: DataBounds | None = None
-        self.feature_map: FeatureMap | None = None
         self.cache: EncodedCache | None = None
         if cache is not None:
             self.cache = EncodedCache(Path(cache), self.n, self.encoding.d, self.dtype)

@@ -137,7 +137,6 @@ class TermView:
         return self.term.row_bound
 
 
-@dataclass(frozen=True, eq=False)
 class Thinned(TermView):
     """Another term on some of the rows: those that join keep their weight, the others get 0."""
 
@@ -167,6 +166,9 @@ class ArrayRows:
 
 class Copied:
     """Rows of which others are copies with some changes: nothing that is read or made is read or made again."""
+
+    data: DataBounds | None = None
+    feature_map: FeatureMap | None = None
 
     def _copy(self, **changes: object) -> Self:
         other = object.__new__(type(self))

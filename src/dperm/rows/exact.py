@@ -20,7 +20,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -143,13 +143,18 @@ def whole(values: object, bound: float, steps: float = MOST_PRODUCT) -> NDArray[
 class Paired:
     """A term whose rows are pairs of factors on public grids."""
 
+    @property
+    def row_bound(self) -> float:
+        """The largest entry, in absolute value, that one row can contribute."""
+        raise NotImplementedError
+
     def factors(self, block: Block) -> Sequence[Pair]:
         """The factors of every row of the block, as whole numbers."""
         raise NotImplementedError
 
     def units(self, total: np.ndarray) -> NDArray[np.float64]:
-        """The exact total, in whole numbers, in the units of the term; one rounding."""
-        raise NotImplementedError
+        """The exact total, in whole numbers, in the units of the term; one rounding. Here they are of row_bound·2⁻⁴⁰."""
+        return np.asarray(total * (self.row_bound / MOST_PRODUCT), dtype=np.float64)
 
     def __call__(self, block: Block) -> NDArray[np.float64]:
         return self.units(products(self.factors(block)).astype(np.longdouble))
@@ -161,11 +166,6 @@ class Tallied(Paired):
     Rounding to the nearest step moves the ℓ2 distance of two rows by at most √p steps: 10⁻¹² of the bound for each entry.
     """
 
-    @property
-    def row_bound(self) -> float:
-        """The largest entry, in absolute value, that one row can contribute."""
-        raise NotImplementedError
-
     def tally(self, block: Block) -> NDArray[np.float64]:
         """The block's sum in whole numbers of row_bound·2⁻⁴⁰: the caller adds what `whole` gives, and nothing else."""
         raise NotImplementedError
@@ -173,13 +173,25 @@ class Tallied(Paired):
     def factors(self, block: Block) -> Sequence[Pair]:
         return [Pair(self.tally(block)[None, :])]
 
-    def units(self, total: np.ndarray) -> NDArray[np.float64]:
-        return np.asarray(total * (self.row_bound / MOST_PRODUCT), dtype=np.float64)
-
 
 class Counted(Tallied):
     """A term of counts or shares: one row adds at most 1 to every entry, in absolute value."""
 
-    @property
-    def row_bound(self) -> float:
-        return 1.0
+    row_bound: ClassVar[float] = 1.0
+
+
+class Amounts(Tallied):
+    """Σ of one number per row in [0, row_bound].
+
+    **Sensitivity** row_bound under every relation: what a row adds moves within that range, whichever row takes its place.
+    """
+
+    def amounts(self, block: Block) -> NDArray[np.float64]:
+        """The number of every row."""
+        raise NotImplementedError
+
+    def tally(self, block: Block) -> NDArray[np.float64]:
+        return np.array([np.sum(whole(self.amounts(block), self.row_bound))])
+
+    def sensitivity(self, relation: str) -> float:
+        return self.row_bound

@@ -104,8 +104,6 @@ class SparkRows(Copied):
         """Rows of the table, checked by names and types alone, of which nothing was counted or made yet."""
         self.frame, self.maker = frame, maker
         self.recipe = replace(recipe, features=check_frame(frame, recipe, maker))
-        self.data: DataBounds | None = None
-        self.feature_map: FeatureMap | None = None
         self._checked: Checked | None = None
         self._shelf = Shelf()
 

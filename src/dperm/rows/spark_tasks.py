@@ -116,7 +116,7 @@ class CountTerm:
             makers = self.cut.makers(Made(piece.X, piece.values, piece.weight), piece.keys)
             counts = total_counts(makers, self.term, self.step, parallel=False)
             total = counts if total is None else add_limbs(total, counts)
-        yield _record(counts=b"" if total is None else total.reshape(2, -1).tobytes(), rows=rows, mark=_wrapped(mark))
+        yield _record(rows, mark, counts=b"" if total is None else total.reshape(2, -1).tobytes())
 
 
 def add(batches: Batches) -> Batches:
@@ -124,7 +124,7 @@ def add(batches: Batches) -> Batches:
     parts = [part for batch in batches for part in batch.to_pylist()]
     totals = counted(part["counts"] for part in parts)
     rows, mark = (sum(part[name] for part in parts) for name in ("rows", "mark"))
-    yield _record(counts=total_of(totals).tobytes() if totals else b"", rows=rows, mark=_wrapped(mark))
+    yield _record(rows, mark, counts=total_of(totals).tobytes() if totals else b"")
 
 
 def counted(records: Iterable[bytes]) -> list[Limbs]:
@@ -140,7 +140,7 @@ def tally(batches: Batches) -> Batches:
     for batch in batches:
         rows += int(np.sum(batch.column("rows").to_numpy(zero_copy_only=False)))
         mark += int(np.sum(batch.column("mark").to_numpy(zero_copy_only=False)))
-    yield _record(build=f"dperm {dperm.__version__} with NumPy {np.__version__}", rows=rows, mark=_wrapped(mark))
+    yield _record(rows, mark, build=f"dperm {dperm.__version__} with NumPy {np.__version__}")
 
 
 def with_rows(batches: Batches) -> Batches:
@@ -159,12 +159,10 @@ def cell_digests(table: pa.Table, names: Iterable[str]) -> NDArray[np.void]:
     return digests(repr(row).encode() for row in zip(*(table.column(name).to_pylist() for name in names)))
 
 
-def _wrapped(mark: int) -> int:
-    """A sum mod 2⁶⁴, as the signed number that a bigint holds."""
-    return (mark + 2**63) % 2**64 - 2**63
-
-
-def _record(**values: object) -> pa.RecordBatch:
+def _record(rows: int, mark: int, **first: object) -> pa.RecordBatch:
+    """What one task found; the mark is a sum mod 2⁶⁴, as the signed number that a bigint holds."""
     import pyarrow as pa
 
-    return pa.RecordBatch.from_pylist([values])  # bytes, text and whole numbers are binary, string and int64 to Arrow
+    wrapped = (mark + 2**63) % 2**64 - 2**63
+    # Bytes, text and whole numbers are binary, string and int64 to Arrow.
+    return pa.RecordBatch.from_pylist([{**first, "rows": rows, "mark": wrapped}])

@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +32,7 @@ from dperm.tables.gaps import is_gap
 from dperm.terms.affine import Features, settled
 from dperm.terms.gridded import DenseGrid, Grid, SparseGrid, gridded, scaled
 from dperm.terms.sparse_rows import narrowest
-from dperm.terms.statistics import ColumnHistogram, present
+from dperm.terms.statistics import ColumnHistogram, SignedAmounts, present
 
 Cells = NDArray[np.int32]
 CELLS = 256
@@ -120,7 +121,6 @@ class Curved:
         return CurvedGrid.of(self, features)
 
 
-@dataclass(frozen=True, eq=False)
 class Curving(RowView):
     """Rows that hold their cells (`CellFilling`) as `Curved` rows; row by row."""
 
@@ -266,7 +266,7 @@ class Recalibration(Counted):
 
 
 @dataclass(frozen=True, eq=False)
-class Level(Counted):
+class Level(SignedAmounts):
     """Σ u with u = clip((y - f)/B, ±1): the first sum of `Recalibration`, where the level alone is corrected.
 
     **Sensitivity** 1 for a row that is nulled, 2 for one that is replaced: u lies in [-1, 1].
@@ -275,11 +275,8 @@ class Level(Counted):
     features: Features
     w: Vector
     bound: float
+    row_bound: ClassVar[float] = 1.0
 
-    def tally(self, block: Block) -> Vector:
+    def amounts(self, block: Block) -> Vector:
         f = gridded(block, self.features).margins(self.w)
-        u = np.clip(settled((block.y - f) / self.bound), -1.0, 1.0) * present(block)
-        return np.array([np.sum(whole(u, 1.0))])
-
-    def sensitivity(self, relation: str) -> float:
-        return float(kappa(relation))
+        return np.clip(settled((block.y - f) / self.bound), -1.0, 1.0) * present(block)

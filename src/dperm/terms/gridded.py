@@ -299,28 +299,34 @@ def shortened(values: Vector, limit: Vector) -> Vector:
 
 
 def squares(values: Vector) -> Vector:
-    """Σ_k v_k² of every row, column after column: a function of the row alone."""
+    """Σ_k v_k² of every row."""
+    return column_sum(values**2)
+
+
+def column_sum(values: np.ndarray) -> Vector:
+    """Sum of every row, column after column: a function of the row alone."""
     total = np.zeros(len(values))
     for k in range(values.shape[1]):
-        total += values[:, k] ** 2
+        total += values[:, k]
     return total
 
 
 class Pulled(Paired):
     """A term of the form Σ clip_C(slope ⊗ z): one number, or K of them, times the mapped row.
 
-    A subclass says what the slopes of a block are, and the largest norm C that one row may add.
+    A subclass says what the slopes of a block are, and the largest norm C that one row may add, where it is not its `clip`.
 
     **Sensitivity** κC: the left factor is cut so that no row adds more than C; nulling or removing a row moves the sum by one
     such vector, replacing it by the difference of two.
     """
 
     features: Features
+    clip: float
 
     @property
     def longest(self) -> float:
         """C: the largest norm of what one row adds."""
-        raise NotImplementedError
+        return self.clip
 
     def sensitivity(self, relation: str) -> float:
         return kappa(relation) * self.longest

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 from scipy.special import expit
@@ -44,30 +44,59 @@ class Scored(NamedTuple):
     importance: Vector | float = 1.0
 
 
-class Bounded(Protocol):
+class Bounded:
     """A score at θ, with the bounds that it keeps for every row whatever its features and label."""
 
-    @property
-    def features(self) -> Features: ...
+    if TYPE_CHECKING:  # plain attributes in some classes, properties in others
 
-    @property
-    def theta(self) -> Vector: ...
+        @property
+        def features(self) -> Features: ...
 
-    @property
-    def slope_bound(self) -> float: ...
+        @property
+        def slope_bound(self) -> float: ...
 
-    @property
-    def curvature_bound(self) -> float: ...
+        @property
+        def curvature_bound(self) -> float: ...
+
+        @property
+        def outputs(self) -> int: ...
+
+    def slopes(self, block: Block, radius: float) -> Vector:
+        """ω·ψ·r of every row, so that the row adds this times z: one number, or one for each of several outputs."""
+        raise NotImplementedError
+
+    def vectors(self, block: Block, radius: float) -> Vector:
+        """ω·ψ·u of every row, ω·s ⊗ u for several outputs."""
+        return crossed(settled(self.slopes(block, radius)), self.features.dense(block.X))
 
 
-class Score(Bounded, Protocol):
+class Score(Bounded):
     """That of a model with one margin."""
 
-    def rows(self, block: Block) -> Scored: ...
+    outputs: ClassVar[int] = 1
+
+    def rows(self, block: Block) -> Scored:
+        raise NotImplementedError
+
+    def weighted(self, block: Block, radius: float) -> tuple[Scored, Vector]:
+        """The rows' scores and ω = min(1, (R/‖u‖)²), 0 for a null row."""
+        rows = self.rows(block)
+        return rows, weight_of(self, radius, block, rows.stretch)
+
+    def slopes(self, block: Block, radius: float) -> Vector:
+        rows, weight = self.weighted(block, radius)
+        return np.asarray(weight * rows.slope * rows.stretch)
 
 
-def _margins(score: Score, block: Block) -> Vector:
-    return gridded(block, score.features).margins(score.theta)
+@dataclass(frozen=True, eq=False)
+class PlainScore(Score):
+    """One of features and θ, as the descent sees them."""
+
+    features: Features
+    theta: Vector
+
+    def margins(self, block: Block) -> Vector:
+        return gridded(block, self.features).margins(self.theta)
 
 
 def clipped(residual: Vector, bound: float) -> tuple[Vector, Vector]:
@@ -76,39 +105,33 @@ def clipped(residual: Vector, bound: float) -> tuple[Vector, Vector]:
 
 
 @dataclass(frozen=True, eq=False)
-class LogisticScore:
+class LogisticScore(PlainScore):
     """ψ = p - 1{y > 0}, v = min(p(1 - p), v_max): |ψ| ≤ 1, v ≤ v_max ≤ 1/4."""
 
-    features: Features
-    theta: Vector
     curvature_bound: float = 0.25
     slope_bound: ClassVar[float] = 1.0
 
     def rows(self, block: Block) -> Scored:
-        p = expit(_margins(self, block))
+        p = expit(self.margins(block))
         return Scored(np.ones(len(p)), p - (np.asarray(block.y) > 0), np.minimum(p * (1.0 - p), self.curvature_bound))
 
 
 @dataclass(frozen=True, eq=False)
-class ResidualScore:
+class ResidualScore(PlainScore):
     """ψ = residual clipped at ±k, v = 1 where it is not clipped."""
 
-    features: Features
-    theta: Vector
     slope_bound: float  # k
     curvature_bound: ClassVar[float] = 1.0
 
     def rows(self, block: Block) -> Scored:
-        residual = _margins(self, block) - np.asarray(block.y, dtype=np.float64)
+        residual = self.margins(block) - np.asarray(block.y, dtype=np.float64)
         return Scored(np.ones(len(residual)), *clipped(residual, self.slope_bound))
 
 
 @dataclass(frozen=True, eq=False)
-class QuantileScore:
+class QuantileScore(PlainScore):
     """ψ = clip((residual/h + 1)/2, 0, 1) - q, v = 1/(2h) where it is not clipped: |ψ| ≤ max(q, 1 - q)."""
 
-    features: Features
-    theta: Vector
     level: float
     width: float
 
@@ -121,14 +144,14 @@ class QuantileScore:
         return 0.5 / self.width
 
     def rows(self, block: Block) -> Scored:
-        residual = _margins(self, block) - np.asarray(block.y, dtype=np.float64)
+        residual = self.margins(block) - np.asarray(block.y, dtype=np.float64)
         below = np.clip((residual / self.width + 1.0) / 2.0, 0.0, 1.0)
         inside = np.abs(residual) <= self.width
         return Scored(np.ones(len(residual)), below - self.level, np.asarray(inside * self.curvature_bound))
 
 
 @dataclass(frozen=True, eq=False)
-class CountScore:
+class CountScore(PlainScore):
     """u = √(weight·e^η)·z and the Pearson residual √weight·(e^{η/2} - (y/ȳ)·e^{-η/2}), clipped at ±k.
 
     Unclipped and unweighted, ψ·u = weight·(e^η - y/ȳ)·z is the Poisson score and uuᵀ its curvature, in units of the mean rate ȳ.
@@ -136,8 +159,6 @@ class CountScore:
     weight, in units of its released mean. Clip and ω come after it, so no bound depends on it.
     """
 
-    features: Features
-    theta: Vector
     slope_bound: float  # k
     rate: float
     lowest: float
@@ -149,7 +170,7 @@ class CountScore:
 
     def residuals(self, block: Block) -> tuple[Vector, Vector]:
         """(√(weight·e^η), Pearson residual)."""
-        half = np.clip(_margins(self, block), self.lowest, self.highest) / 2.0
+        half = np.clip(self.margins(block), self.lowest, self.highest) / 2.0
         root = np.sqrt(row_weights(block, self.heaviest) / self.unit)
         up = np.exp(half)
         return root * up, root * (up - np.asarray(block.y, dtype=np.float64) / (self.rate * up))
@@ -165,7 +186,7 @@ class CountScore:
 
 
 @dataclass(frozen=True, eq=False)
-class WeightedScore:
+class WeightedScore(Score):
     """Another score on rows with sample or class weights, in units of the largest: a = weight/heaviest, cut into [0, 1].
 
     A weighted row has the score a·ψ·z and the curvature a·v·zzᵀ. With u = √a·z and ψ' = √a·ψ these are ψ'·u and v·uuᵀ, and since
@@ -178,10 +199,6 @@ class WeightedScore:
     @property
     def features(self) -> Features:
         return self.score.features
-
-    @property
-    def theta(self) -> Vector:
-        return self.score.theta
 
     @property
     def slope_bound(self) -> float:
@@ -197,21 +214,21 @@ class WeightedScore:
         return Scored(plain.stretch * root, plain.slope * root, plain.curvature, share)
 
 
-def weighted(score: Score, radius: float, block: Block) -> tuple[Scored, Vector]:
-    """The rows' scores and ω = min(1, (R/‖u‖)²), 0 for a null row."""
-    rows = score.rows(block)
-    return rows, weight_of(score, radius, block, rows.stretch)
-
-
 def weight_of(score: Bounded, radius: float, block: Block, stretch: Vector) -> Vector:
     """ω of rows u = stretch·z."""
     lengths = stretch * gridded(block, score.features).norms
     return np.asarray(present(block) * np.minimum(1.0, radius / np.maximum(lengths, 1e-150)) ** 2)
 
 
+def crossed(left: Vector, rows: Vector) -> Vector:
+    """left ⊗ row of every row."""
+    left = left if left.ndim == 2 else left[:, None]
+    return np.asarray((left[:, :, None] * rows[:, None, :]).reshape(len(rows), left.shape[1] * rows.shape[1]))
+
+
 @dataclass(frozen=True, eq=False)
-class WeightedSum(Pulled):
-    """Σ ω·(score of a row). **Sensitivity** κ·t·R: the left factors are cut so that no row is longer."""
+class ScoreSum(Pulled):
+    """Σ ω·ψ·u. **Sensitivity** κ·t·R: the left factors are cut so that no row is longer."""
 
     score: Bounded
     radius: float
@@ -224,42 +241,26 @@ class WeightedSum(Pulled):
     def longest(self) -> float:
         return self.score.slope_bound * self.radius
 
-
-@dataclass(frozen=True, eq=False)
-class ScoreSum(WeightedSum):
-    """Σ ω·ψ·u. **Sensitivity** κ·t·R."""
-
-    score: Score
+    @property
+    def outputs(self) -> int:
+        return self.score.outputs
 
     def slopes(self, block: Block, grid: Grid) -> Vector:
-        rows, weight = weighted(self.score, self.radius, block)
-        return np.asarray(weight * rows.slope * rows.stretch)
+        return self.score.slopes(block, self.radius)
 
 
+# Both factors of a matrix are the same whole numbers, so what a row adds is positive semidefinite: the √2 of a replaced row
+# rests on it.
 @dataclass(frozen=True, eq=False)
-class MatrixTerm(Moments):
-    """svec(Σ f²·zzᵀ) with f·z in the ball of radius √row_bound.
-
-    Both factors are the same whole numbers, so what a row adds is positive semidefinite: the √2 of a replaced row rests on it.
-    """
+class CurvatureMatrix(Moments):
+    """svec(Σ ω·v·uuᵀ). **Sensitivity** v_max·R², √2 times that for a replaced row."""
 
     score: Score
     radius: float
 
-    def roots(self, rows: Scored, weight: Vector) -> Vector:
-        """f of every row."""
-        raise NotImplementedError
-
     def vectors(self, block: Block) -> Vector:
-        return scaled(self.score.features.dense(block.X), settled(self.roots(*weighted(self.score, self.radius, block))))
-
-
-@dataclass(frozen=True, eq=False)
-class CurvatureMatrix(MatrixTerm):
-    """svec(Σ ω·v·uuᵀ). **Sensitivity** v_max·R², √2 times that for a replaced row."""
-
-    def roots(self, rows: Scored, weight: Vector) -> Vector:
-        return np.asarray(np.sqrt(weight * rows.curvature) * rows.stretch)
+        rows, weight = self.score.weighted(block, self.radius)
+        return crossed(settled(np.sqrt(weight * rows.curvature) * rows.stretch), self.score.features.dense(block.X))
 
     @property
     def row_bound(self) -> float:
@@ -267,15 +268,47 @@ class CurvatureMatrix(MatrixTerm):
 
 
 @dataclass(frozen=True, eq=False)
-class ScoreMatrix(MatrixTerm):
+class ScoreMatrix(Moments):
     """svec(Σ ω²·ψ²·uuᵀ). **Sensitivity** t²R², √2 times that for a replaced row."""
 
-    def roots(self, rows: Scored, weight: Vector) -> Vector:
-        return np.asarray(weight * rows.slope * rows.stretch)
+    score: Bounded
+    radius: float
+
+    def vectors(self, block: Block) -> Vector:
+        return self.score.vectors(block, self.radius)
 
     @property
     def row_bound(self) -> float:
         return (self.score.slope_bound * self.radius) ** 2
+
+
+@dataclass(frozen=True, eq=False)
+class PersonScores(ScoreMatrix):
+    """svec(Σ_persons S·Sᵀ), S = Σ s_i the sum of a person's scores s_i = ω·ψ·u (ω·s ⊗ u for several classes), at most k of them.
+
+    ‖s_i‖ ≤ t·R, so ‖S‖ ≤ k·t·R, where it is cut once more, and ‖SSᵀ‖_F ≤ (k·t·R)²; √2 times that for a person who is replaced.
+    **Sensitivity** is said per row, k·t²R², because a plan multiplies it by the k rows of a person. Blocks hold all rows of their
+    persons (`Block.person`), so what a person adds is a function of that person's rows, wherever they stand.
+    """
+
+    most: int
+
+    def vectors(self, block: Block) -> Vector:
+        if block.person is None:
+            raise ValueError("Expected rows in the order of persons, found rows without owners. Nothing was released.")
+        found = super().vectors(block)  # a row with an entry that is no finite number has no scores
+        sums = scaled(np.nan_to_num(found, posinf=0.0, neginf=0.0), np.all(np.isfinite(found), axis=1).astype(np.float64))
+        if len(sums):
+            first = np.flatnonzero(np.diff(block.person, prepend=block.person[:1] - 1))
+            sums = np.add.reduceat(sums, first, axis=0)
+        return sums
+
+    def sensitivity(self, relation: str) -> float:
+        return super().sensitivity(relation) / self.most
+
+    @property
+    def row_bound(self) -> float:
+        return (self.most * self.score.slope_bound * self.radius) ** 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -287,7 +320,7 @@ class ScaleNumbers(Counted):
     radius: float
 
     def tally(self, block: Block) -> Vector:
-        rows, weight = weighted(self.score, self.radius, block)
+        rows, weight = self.score.weighted(block, self.radius)
         shares = ((rows.slope / self.score.slope_bound) ** 2, rows.curvature / self.score.curvature_bound)
         return np.array([np.sum(whole(weight * rows.importance * share, 1.0)) for share in shares])
 

@@ -17,9 +17,9 @@ import numpy as np
 from dperm.privacy import kappa
 from dperm.problem.arrays import Matrix, Vector, dense
 from dperm.rows.base import Block
-from dperm.rows.exact import MOST_PRODUCT, Pair, Paired, whole, widened
+from dperm.rows.exact import Pair, Paired, whole, widened
 from dperm.terms.affine import Features, settled
-from dperm.terms.gridded import DenseGrid, on_grid, scaled, squares
+from dperm.terms.gridded import DenseGrid, column_sum, on_grid, scaled, squares
 from dperm.terms.moments import Moments
 from dperm.terms.statistics import present
 
@@ -43,14 +43,6 @@ class RowMap:
         rows = rows - (column_sum(rows) / max(rows.shape[1], 1))[:, None]
         size = np.sqrt(squares(rows))[:, None]
         return np.where(size > 1e-9 * self.radius, rows / np.maximum(size, 1e-200), 0.0) * (1 - 1e-6)
-
-
-def column_sum(values: np.ndarray) -> Vector:
-    """Σ_j of every row, column after column: a function of the row alone."""
-    total = np.zeros(len(values))
-    for j in range(values.shape[1]):
-        total += values[:, j]
-    return total
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,9 +157,6 @@ class NetworkGradient(Paired):
         longer = squares(nearest[0]) * grid.norm**2 + squares(nearest[1]) * second > STEPS**2
         back, output = (np.where(longer[:, None], np.trunc(left), near) for left, near in zip(lefts, nearest))
         return [Pair(widened(grid.rows), back), Pair(hidden, output)]
-
-    def units(self, total: np.ndarray) -> Vector:
-        return np.asarray(total * (self.clip / MOST_PRODUCT), dtype=np.float64)
 
     def sensitivity(self, relation: str) -> float:
         return kappa(relation) * self.clip

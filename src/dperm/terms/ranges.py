@@ -39,7 +39,6 @@ HIDDEN = 0.1  # share of the rows that may be cut off because noise hides them
 UNSURE = 2.0  # deviations of noise
 
 
-@dataclass(frozen=True, eq=False)
 class OctaveHistogram(ColumnHistogram):
     """Counts of (sign, octave) for every private column, flattened: negative octaves first, then positive."""
 

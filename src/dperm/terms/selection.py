@@ -23,27 +23,22 @@ from dperm.privacy import kappa
 from dperm.problem import DataBounds, FeatureMap
 from dperm.problem.arrays import Vector, is_sparse
 from dperm.rows.base import Block, Rows
-from dperm.rows.exact import Pair, Paired, Tallied, whole
+from dperm.rows.exact import Pair, Paired, whole
 from dperm.rows.recoded import RecodedRows, RowView
 from dperm.terms.moments import row_weights
 from dperm.terms.sparse_rows import canonical
-from dperm.terms.statistics import present
+from dperm.terms.statistics import SignedAmounts, present
 
 STEPS = 2.0**20  # of each factor of a correlation
 
 
-@dataclass(frozen=True, eq=False)
-class LabelSpread:
+def label_spread(middle: float, block: Block) -> Vector:
     """|y - m|, as the measure of a histogram."""
-
-    middle: float
-
-    def __call__(self, block: Block) -> Vector:
-        return np.abs(np.asarray(block.y, dtype=np.float64) - self.middle)
+    return np.abs(np.asarray(block.y, dtype=np.float64) - middle)
 
 
 @dataclass(frozen=True, eq=False)
-class CentredLabelSum(Tallied):
+class CentredLabelSum(SignedAmounts):
     """Σ clip(y - m, -c, c), null rows left out.
 
     **Sensitivity** κc.
@@ -52,12 +47,8 @@ class CentredLabelSum(Tallied):
     middle: float
     spread: float
 
-    def tally(self, block: Block) -> Vector:
-        cut = np.clip(np.asarray(block.y, dtype=np.float64) - self.middle, -self.spread, self.spread)
-        return np.array([np.sum(whole(present(block) * cut, self.spread))])
-
-    def sensitivity(self, relation: str) -> float:
-        return kappa(relation) * self.spread
+    def amounts(self, block: Block) -> Vector:
+        return present(block) * np.clip(np.asarray(block.y, dtype=np.float64) - self.middle, -self.spread, self.spread)
 
     @property
     def row_bound(self) -> float:

@@ -30,8 +30,8 @@ from dperm.problem.arrays import Vector
 from dperm.rows.base import Block
 from dperm.rows.exact import MOST_PRODUCT, Counted, Pair, whole
 from dperm.terms.affine import Features, settled
-from dperm.terms.gridded import Grid, gridded, scaled
-from dperm.terms.inference import WeightedSum, weight_of
+from dperm.terms.gridded import gridded, scaled
+from dperm.terms.inference import Bounded, ScoreMatrix, ScoreSum, crossed, weight_of
 from dperm.terms.moments import MOST, Moments, in_ball, moments_of, row_weights
 from dperm.terms.statistics import Histogram, present
 
@@ -59,7 +59,7 @@ def _combined(values: Vector, matrix: Vector) -> Vector:
 
 
 @dataclass(frozen=True, eq=False)
-class SoftmaxScore:
+class SoftmaxScore(Bounded):
     """Probabilities, s and M of every row at θ, flattened by combination; `heaviest` is the largest sample or class weight.
 
     A weighted row counts as a = weight/heaviest in [0, 1]: u = √a·z and s' = √a·s, which keeps every bound (`WeightedScore`).
@@ -111,41 +111,16 @@ class SoftmaxScore:
     def slopes(self, block: Block, radius: float) -> Vector:
         """ω·√a·s of every row."""
         root, weight = self.weights(block, radius)
-        return scaled(self.scores(block), weight * root)
-
-    def vectors(self, block: Block, radius: float) -> Vector:
-        """ω·s ⊗ u of every row."""
-        return crossed(settled(self.slopes(block, radius)), self.features.dense(block.X))
-
-
-@dataclass(frozen=True, eq=False)
-class SoftmaxSum(WeightedSum):
-    """Σ ω·s ⊗ u. **Sensitivity** κ·√2·R."""
-
-    score: SoftmaxScore
-
-    @property
-    def outputs(self) -> int:
-        return self.score.outputs
-
-    def slopes(self, block: Block, grid: Grid) -> Vector:
-        slopes = self.score.slopes(block, self.radius)
+        slopes = scaled(self.scores(block), weight * root)
         return slopes if self.outputs > 1 else slopes[:, 0]
 
 
-@dataclass(frozen=True, eq=False)
-class SoftmaxScores(Moments):
+class SoftmaxSum(ScoreSum):
+    """Σ ω·s ⊗ u. **Sensitivity** κ·√2·R."""
+
+
+class SoftmaxScores(ScoreMatrix):
     """svec(Σ ω²·ssᵀ ⊗ uuᵀ). **Sensitivity** 2R², √2 times that for a replaced row."""
-
-    score: SoftmaxScore
-    radius: float
-
-    def vectors(self, block: Block) -> Vector:
-        return self.score.vectors(block, self.radius)
-
-    @property
-    def row_bound(self) -> float:
-        return (self.score.slope_bound * self.radius) ** 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,11 +164,6 @@ class SoftmaxCurvature(Moments):
     @property
     def row_bound(self) -> float:
         return self.score.curvature_bound * self.radius**2
-
-
-def crossed(left: Vector, rows: Vector) -> Vector:
-    """left ⊗ row of every row."""
-    return np.asarray((left[:, :, None] * rows[:, None, :]).reshape(len(rows), left.shape[1] * rows.shape[1]))
 
 
 def _longest(counts: list[Vector], bound: float) -> Vector:

@@ -101,8 +101,12 @@ def _brief(value: object) -> str:
     return f"2**{value.bit_length() - 1}" if isinstance(value, int) and abs(value) > 10**15 else str(value)
 
 
-def _finite(value: float) -> bool:
-    return isinstance(value, int) or (isinstance(value, float) and math.isfinite(value))
+def _checked(value: object, holds: Callable[[float], bool], expected: str, wanted: str) -> float:
+    """The number, if it is finite (a whole one of any size is) and in its range."""
+    number = _scalar(value)
+    if not (isinstance(number, int) or math.isfinite(number)) or not holds(number):
+        raise ValueError(f"Expected {expected}, found {number}. Pass {wanted}.")
+    return number
 
 
 def positive(name: str, value: float) -> float:
@@ -115,18 +119,12 @@ def positive(name: str, value: float) -> float:
         ...
     ValueError: Expected epsilon > 0, found -1. Pass a positive number for epsilon.
     """
-    value = _scalar(value)
-    if not _finite(value) or value <= 0:
-        raise ValueError(f"Expected {name} > 0, found {value}. Pass a positive number for {name}.")
-    return float(value)
+    return float(_checked(value, lambda found: found > 0, f"{name} > 0", f"a positive number for {name}"))
 
 
 def non_negative(name: str, value: float) -> float:
     """Return `value` if it is a finite number >= 0."""
-    value = _scalar(value)
-    if not _finite(value) or value < 0:
-        raise ValueError(f"Expected {name} >= 0, found {value}. Pass a number that is not negative for {name}.")
-    return float(value)
+    return float(_checked(value, lambda found: found >= 0, f"{name} >= 0", f"a number that is not negative for {name}"))
 
 
 def count(name: str, value: float) -> int:
@@ -135,18 +133,15 @@ def count(name: str, value: float) -> int:
     >>> count("n", 1e4)
     10000
     """
-    value = _scalar(value)
-    if not _finite(value) or value < 1 or value != int(value):
-        raise ValueError(f"Expected a whole number {name} >= 1, found {value}. Pass a positive count for {name}.")
-    return int(value)
+    def counts(found: float) -> bool:
+        return found >= 1 and found == int(found)
+
+    return int(_checked(value, counts, f"a whole number {name} >= 1", f"a positive count for {name}"))
 
 
 def fraction(name: str, value: float) -> float:
     """Return `value` if it lies strictly between 0 and 1."""
-    value = _scalar(value)
-    if not _finite(value) or not 0 < value < 1:
-        raise ValueError(f"Expected 0 < {name} < 1, found {value}. Pass {name} strictly between 0 and 1.")
-    return float(value)
+    return float(_checked(value, lambda found: 0 < found < 1, f"0 < {name} < 1", f"{name} strictly between 0 and 1"))
 
 
 # What a number may be, by its name: a theorem gets whole numbers as int and all others as float. A theorem in which a name has

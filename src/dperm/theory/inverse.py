@@ -109,10 +109,7 @@ def required_epsilon(risk_function: Callable[..., float], target: float, *, larg
             low, high = (low, middle) if risk(middle) <= goal else (middle, high)
     while high - low > 1e-9 * high:
         middle = (low + high) / 2
-        if risk(middle) <= goal:
-            high = middle
-        else:
-            low = middle
+        low, high = (low, middle) if risk(middle) <= goal else (middle, high)
     return high
 
 

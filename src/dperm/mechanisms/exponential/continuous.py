@@ -25,8 +25,7 @@ from dperm.mechanisms.exponential import samplers
 from dperm.privacy import Approximate, Event, Gaussian, Pure, gaussian_mu, kappa
 from dperm.problem import Ball, Box, Problem
 from dperm.release.asks import Program, Secret, Solve
-from dperm.release.plan import Plan, Shape, Stage, Target, UnmetNeeds, Vector, options_of, register
-from dperm.release.settings import StageSettings
+from dperm.release.plan import Plan, Shape, Stage, StageSettings, Target, UnmetNeeds, Vector, options_of, register
 from dperm.terms.affine import Features
 from dperm.terms.moments import GramTerm, smat
 
@@ -105,17 +104,20 @@ class Exponential:
             raise ValueError(f"Expected 0 ≤ total_variation < 1, found {self.total_variation}.")
 
     def missing(self, problem: Problem, target: Target) -> list[str]:
-        sampler = self._sampler(problem)
+        sampler, gaussian = self._sampler(problem), self.accounting == "gaussian"
         needs = unmet({
             "a bounded domain: a ball (radius=) or a box with its dimension":
                 not isinstance(problem.domain, Ball | Box) or not math.isfinite(problem.domain.radius),
             "a loss of one margin": problem.loss.margins != 1,
             "a finite loss range over the domain (bounded rows, labels and parameters)":
                 self.accounting == "pure" and not math.isfinite(problem.constants.loss_range),
-        })
-        if self.accounting == "gaussian":
-            needs += self._gaussian_needs(problem, target)
-        needs += unmet({
+            "delta > 0 with accounting='gaussian'": gaussian and target.delta == 0,
+            "a convex loss and a strongly convex regularizer with accounting='gaussian' (regularization=)":
+                gaussian and not (problem.loss.convex and problem.regularizer.strong_convexity > 0),
+            "a finite Lipschitz constant over the domain with accounting='gaussian'":
+                gaussian and not math.isfinite(problem.constants.lipschitz),
+            "sampler='adaptive' or 'langevin' with accounting='gaussian' (a grid density is not log-concave)":
+                gaussian and sampler == "grid",
             "a convex loss for sampler='adaptive' (use sampler='grid')": sampler == "adaptive" and not problem.loss.convex,
             "a smooth loss for sampler='langevin'": sampler == "langevin" and not math.isfinite(problem.constants.smoothness),
             "cells= only with sampler='grid'": self.cells is not None and sampler != "grid",
@@ -130,17 +132,6 @@ class Exponential:
                 f"delta ≥ (1 + e^epsilon)·total_variation = {spent:.3g} (found {target.delta:g})": spent > target.delta,
             })
         return needs
-
-    def _gaussian_needs(self, problem: Problem, target: Target) -> list[str]:
-        return unmet({
-            "delta > 0 with accounting='gaussian'": target.delta == 0,
-            "a convex loss and a strongly convex regularizer with accounting='gaussian' (regularization=)":
-                not problem.loss.convex or not problem.regularizer.strong_convexity > 0,
-            "a finite Lipschitz constant over the domain with accounting='gaussian'":
-                not math.isfinite(problem.constants.lipschitz),
-            "sampler='adaptive' or 'langevin' with accounting='gaussian' (a grid density is not log-concave)":
-                self._sampler(problem) == "grid",
-        })
 
     def _sampler(self, problem: Problem) -> str:
         return self.sampler or ("adaptive" if problem.loss.convex else "grid")

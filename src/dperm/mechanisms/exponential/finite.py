@@ -28,8 +28,7 @@ from dperm.privacy import Concentrated, Event, Pure, calibrate, kappa
 from dperm.problem import Problem
 from dperm.release.asks import Decide, Program, Secret, Solve
 from dperm.release.noise import Noise
-from dperm.release.plan import Plan, Shape, Stage, Target, Vector, register
-from dperm.release.settings import StageSettings
+from dperm.release.plan import Plan, Shape, Stage, StageSettings, Target, Vector, register
 from dperm.rows.base import Block
 from dperm.rows.exact import Counted, whole
 

@@ -24,8 +24,7 @@ from dperm.privacy import Pure, kappa
 from dperm.problem import Problem
 from dperm.problem.arrays import dense
 from dperm.release.asks import Program, Secret, Solve
-from dperm.release.plan import Plan, Shape, Stage, Target, Vector, options_of, register
-from dperm.release.settings import StageSettings
+from dperm.release.plan import Plan, Shape, Stage, StageSettings, Target, Vector, options_of, register
 from dperm.rows.base import Block
 from dperm.rows.exact import whole
 from dperm.terms.moments import row_weights
@@ -114,7 +113,8 @@ class QuantileExponential:
         })
 
     def plan(self, problem: Problem, shape: Shape, target: Target) -> Plan:
-        level, low, high = level_of(problem), problem.data.low or (), problem.data.high or ()
+        level = float(getattr(problem.loss, "level", 0.5))  # the median minimises the absolute loss
+        low, high = problem.data.low or (), problem.data.high or ()
         share = target.epsilon / shape.d
         stages = []
         for column in range(shape.d):
@@ -138,8 +138,3 @@ class QuantileExponential:
 
             answers.append((yield Solve((stage.name,), select)))
         return np.array(answers, dtype=np.float64)
-
-
-def level_of(problem: Problem) -> float:
-    """q of the pinball loss; ½ for the absolute loss."""
-    return float(getattr(problem.loss, "level", 0.5))

@@ -32,8 +32,7 @@ from dperm.privacy import Approximate, Event, Gaussian, ObjectiveEvent, Pure, ca
 from dperm.problem import Problem, WholeSpace
 from dperm.release.asks import Decide, Program, Sum
 from dperm.release.noise import RELEASE_SLACK, gaussian_scale
-from dperm.release.plan import Plan, Shape, Stage, Target, options_of, register
-from dperm.release.settings import StageSettings
+from dperm.release.plan import Plan, Shape, Stage, StageSettings, Target, options_of, register
 from dperm.terms.moments import information_term
 
 # Beyond this ε nothing is private and the accounting has no digits left; meeting a smaller ε is always allowed.

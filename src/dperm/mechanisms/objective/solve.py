@@ -32,7 +32,8 @@ from dperm.problem import Interval, Loss, Problem
 from dperm.release.asks import Secret, Solve
 from dperm.release.noise import RELEASE_SLACK, Noise, gamma_norm_vector, gaussian_scale, release
 from dperm.release.plan import Plan, Vector
-from dperm.rows.base import BLOCK_ROWS, Block, RowsView, Term, TermView
+from dperm.rows.base import BLOCK_ROWS, Block
+from dperm.rows.recoded import RecodedRows
 from dperm.solvers import Solution, minimise
 from dperm.terms.affine import Features
 from dperm.terms.objective import HessianProductTerm, MinimiserTerm, WeightedRows
@@ -82,37 +83,27 @@ def row_limit(declared: object, relation: str, n: int) -> int:
     return n if relation != ADD_REMOVE or not isinstance(declared, int) else declared
 
 
-class NumberedTerm(TermView):
-    """Another term on some of the rows, chosen by their numbers: the others get weight 0."""
+class Numbered:
+    """Some of the rows, chosen by their numbers: the others get weight 0."""
 
     def chosen(self, numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Which rows count."""
         raise NotImplementedError
 
-    def seen(self, block: Block) -> Block:
+    def block(self, block: Block) -> Block:
         counts = self.chosen(block.numbers).astype(np.float64)
         weight = counts if block.weight is None else counts * block.weight
         return Block(block.X, block.y, weight, block.start, block.memory)
 
 
 @dataclass(frozen=True, eq=False)
-class FirstTerm(NumberedTerm):
-    """Another term on the first `limit` rows."""
+class First(Numbered):
+    """The first `limit` rows."""
 
     limit: int
 
     def chosen(self, numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
         return numbers < self.limit
-
-
-@dataclass(frozen=True, eq=False)
-class FirstRows(RowsView):
-    """Rows of which only the first `limit` count."""
-
-    limit: int
-
-    def sum(self, term: Term, step: float) -> Vector:
-        return self.rows.sum(term if self.n <= self.limit else FirstTerm(term, self.limit), step)
 
 
 @dataclass(frozen=True)
@@ -245,8 +236,8 @@ def solve_for_minimiser(
     drawn_scale = scale
 
     def algorithm(secret: Secret) -> Vector:
-        if plan.target.relation == ADD_REMOVE:
-            secret = replace(secret, rows=FirstRows(secret.rows, limit))
+        if plan.target.relation == ADD_REMOVE and secret.rows.n > limit:
+            secret = replace(secret, rows=RecodedRows(secret.rows, First(limit)))
         tilt = gamma_norm_vector(p, drawn_scale, secret.noise) if pure else secret.noise.normal(drawn_scale, p)
         solution = solve_objective(secret, rows, ridge=ridge, tilt=tilt, tolerance=tolerance, centre=start)
         # Both data sets' computed minimisers lie within 2τ/λ of the same exact one, hence twice that apart.

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dperm.problem.arrays import Array, prepare
+from dperm.problem.arrays import Array, Namespace, prepare
 from dperm.problem.intervals import Interval, LossBounds
 from dperm.problem.specs import Named, number
 
@@ -73,12 +73,37 @@ class Loss(Named, ABC):
 
 
 @dataclass(frozen=True)
-class KinkedLoss(Loss):
+class ElementwiseLoss(Loss):
+    """A loss of one margin, said by formulas for arrays that are ready: floats z, and y in their dtype and on their device."""
+
+    def value(self, z: Array, y: Array) -> Array:
+        return self.value_of(*prepare(z, y))
+
+    def slope(self, z: Array, y: Array) -> Array:
+        return self.slope_of(*prepare(z, y))
+
+    def curvature(self, z: Array, y: Array) -> Array:
+        return self.curvature_of(*prepare(z, y))
+
+    @abstractmethod
+    def value_of(self, xp: Namespace, z: Array, y: Array) -> Array:
+        """φ(z; y) in the array library `xp`."""
+
+    @abstractmethod
+    def slope_of(self, xp: Namespace, z: Array, y: Array) -> Array:
+        """∂φ/∂z."""
+
+    @abstractmethod
+    def curvature_of(self, xp: Namespace, z: Array, y: Array) -> Array:
+        """∂²φ/∂z²."""
+
+
+@dataclass(frozen=True)
+class KinkedLoss(ElementwiseLoss):
     """A loss of straight pieces: its slope jumps, so the curvature bound is infinite."""
 
     smooth: ClassVar[bool] = False
 
-    def curvature(self, z: Array, y: Array) -> Array:
+    def curvature_of(self, xp: Namespace, z: Array, y: Array) -> Array:
         """0 almost everywhere."""
-        xp, z, y = prepare(z, y)
         return xp.zeros_like(z - y)

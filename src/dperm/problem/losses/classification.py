@@ -8,10 +8,10 @@ from typing import ClassVar
 
 from dperm.problem.arrays import (
     Array,
+    Namespace,
     between,
     bounded_exp,
     clip,
-    prepare,
     scalar_sigmoid,
     scalar_softplus,
     sigmoid,
@@ -19,11 +19,11 @@ from dperm.problem.arrays import (
     softplus,
 )
 from dperm.problem.intervals import Interval, LossBounds
-from dperm.problem.losses.base import KinkedLoss, Loss, checked_margin
+from dperm.problem.losses.base import ElementwiseLoss, KinkedLoss, checked_margin
 
 
 @dataclass(frozen=True)
-class LogisticLoss(Loss):
+class LogisticLoss(ElementwiseLoss):
     """φ(z; y) = log(1 + e^{-yz}); φ' = -yσ(-yz); φ'' = σ(yz)σ(-yz).
 
     **Bounds** on |z| <= m: range log(1 + e^m), slope σ(m) <= 1, curvature 1/4 (at z = 0).
@@ -37,19 +37,16 @@ class LogisticLoss(Loss):
     classification: ClassVar[bool] = True
     self_bounding: ClassVar[float | None] = 1.0  # φ'' = s(1 - s) with s = |φ'|
 
-    def value(self, z: Array, y: Array) -> Array:
+    def value_of(self, xp: Namespace, z: Array, y: Array) -> Array:
         """log(1 + e^{-yz})."""
-        xp, z, y = prepare(z, y)
         return softplus(xp, -y * z)
 
-    def slope(self, z: Array, y: Array) -> Array:
+    def slope_of(self, xp: Namespace, z: Array, y: Array) -> Array:
         """-yσ(-yz), as y/(-1 - e^{yz}): five operations, since every step takes it of every row."""
-        xp, z, y = prepare(z, y)
         return y / (-1 - bounded_exp(xp, y * z))
 
-    def curvature(self, z: Array, y: Array) -> Array:
+    def curvature_of(self, xp: Namespace, z: Array, y: Array) -> Array:
         """y²σ(yz)σ(-yz)."""
-        xp, z, y = prepare(z, y)
         return y * y * sigmoid_derivative(xp, y * z)
 
     def bounds(self, z_max: float, y: Interval) -> LossBounds:
@@ -71,14 +68,12 @@ class HingeLoss(KinkedLoss):
     name: ClassVar[str] = "hinge"
     classification: ClassVar[bool] = True
 
-    def value(self, z: Array, y: Array) -> Array:
+    def value_of(self, xp: Namespace, z: Array, y: Array) -> Array:
         """max(0, 1 - yz)."""
-        xp, z, y = prepare(z, y)
         return clip(xp, 1 - y * z, 0.0, math.inf)
 
-    def slope(self, z: Array, y: Array) -> Array:
+    def slope_of(self, xp: Namespace, z: Array, y: Array) -> Array:
         """-y where yz < 1, else 0."""
-        xp, z, y = prepare(z, y)
         margin = y * z
         return -y * xp.astype(margin < 1, margin.dtype)
 
@@ -88,7 +83,7 @@ class HingeLoss(KinkedLoss):
 
 
 @dataclass(frozen=True)
-class SoftplusHingeLoss(Loss):
+class SoftplusHingeLoss(ElementwiseLoss):
     """φ(z; y) = h·log(1 + e^{(1 - yz)/h}), the hinge smoothed over a width h.
 
     φ' = -y·s with s = σ((1 - yz)/h); φ'' = s(1 - s)/h: self-bounding with constant 1/h. φ -> hinge as h -> 0.
@@ -109,19 +104,16 @@ class SoftplusHingeLoss(Loss):
         """1/h: φ'' = s(1 - s)/h with s = |φ'|."""
         return 1.0 / self.width
 
-    def value(self, z: Array, y: Array) -> Array:
+    def value_of(self, xp: Namespace, z: Array, y: Array) -> Array:
         """h·log(1 + e^{(1 - yz)/h})."""
-        xp, z, y = prepare(z, y)
         return self.width * softplus(xp, (1 - y * z) / self.width)
 
-    def slope(self, z: Array, y: Array) -> Array:
+    def slope_of(self, xp: Namespace, z: Array, y: Array) -> Array:
         """-yσ((1 - yz)/h)."""
-        xp, z, y = prepare(z, y)
         return -y * sigmoid(xp, (1 - y * z) / self.width)
 
-    def curvature(self, z: Array, y: Array) -> Array:
+    def curvature_of(self, xp: Namespace, z: Array, y: Array) -> Array:
         """y²σ(u)σ(-u)/h with u = (1 - yz)/h."""
-        xp, z, y = prepare(z, y)
         return y * y * sigmoid_derivative(xp, (1 - y * z) / self.width) / self.width
 
     def bounds(self, z_max: float, y: Interval) -> LossBounds:
@@ -133,7 +125,7 @@ class SoftplusHingeLoss(Loss):
 
 
 @dataclass(frozen=True)
-class HuberizedHingeLoss(Loss):
+class HuberizedHingeLoss(ElementwiseLoss):
     """φ = 0 for yz > 1 + h, (1 + h - yz)²/(4h) for |1 - yz| <= h, 1 - yz for yz < 1 - h.
 
     With u = 1 + h - yz and c = clip(u, 0, 2h):  φ = c²/(4h) + max(u - 2h, 0),  φ' = -yc/(2h),
@@ -150,21 +142,18 @@ class HuberizedHingeLoss(Loss):
     name: ClassVar[str] = "huberized-hinge"
     classification: ClassVar[bool] = True
 
-    def value(self, z: Array, y: Array) -> Array:
+    def value_of(self, xp: Namespace, z: Array, y: Array) -> Array:
         """c²/(4h) + max(u - 2h, 0)."""
-        xp, z, y = prepare(z, y)
         u = 1 + self.width - y * z
         c = clip(xp, u, 0.0, 2 * self.width)
         return c * c / (4 * self.width) + clip(xp, u - 2 * self.width, 0.0, math.inf)
 
-    def slope(self, z: Array, y: Array) -> Array:
+    def slope_of(self, xp: Namespace, z: Array, y: Array) -> Array:
         """-yc/(2h)."""
-        xp, z, y = prepare(z, y)
         return -y * clip(xp, 1 + self.width - y * z, 0.0, 2 * self.width) / (2 * self.width)
 
-    def curvature(self, z: Array, y: Array) -> Array:
+    def curvature_of(self, xp: Namespace, z: Array, y: Array) -> Array:
         """y²/(2h) on the parabola, 0 elsewhere."""
-        xp, z, y = prepare(z, y)
         return y * y * between(xp, 1 + self.width - y * z, 0.0, 2 * self.width) / (2 * self.width)
 
     def bounds(self, z_max: float, y: Interval) -> LossBounds:
@@ -190,16 +179,14 @@ class ZeroOneLoss(KinkedLoss):
     convex: ClassVar[bool] = False
     classification: ClassVar[bool] = True
 
-    def value(self, z: Array, y: Array) -> Array:
+    def value_of(self, xp: Namespace, z: Array, y: Array) -> Array:
         """1 where yz <= 0."""
-        xp, z, y = prepare(z, y)
         # Signs are compared, not multiplied: 1e-200 · 1e-200 would underflow to an error that is none.
         right = ((z > 0) & (y > 0 * z)) | ((z < 0) & (y < 0 * z))
         return 1 - xp.astype(right, z.dtype)
 
-    def slope(self, z: Array, y: Array) -> Array:
+    def slope_of(self, xp: Namespace, z: Array, y: Array) -> Array:
         """0 almost everywhere."""
-        xp, z, y = prepare(z, y)
         return xp.zeros_like(y * z)
 
     def bounds(self, z_max: float, y: Interval) -> LossBounds:

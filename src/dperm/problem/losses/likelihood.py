@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dperm.problem.arrays import Array, between, clip, prepare
+from dperm.problem.arrays import Array, Namespace, between, clip
 from dperm.problem.intervals import Interval, LossBounds
-from dperm.problem.losses.base import Loss, checked_margin
+from dperm.problem.losses.base import ElementwiseLoss, Loss, checked_margin
 from dperm.problem.losses.classification import LogisticLoss
 from dperm.problem.losses.cumulants import CUMULANTS, Cumulant
 from dperm.problem.losses.multinomial import MultinomialLoss
@@ -18,7 +18,7 @@ from dperm.problem.losses.regression import AbsoluteLoss, QuantileLoss, SquaredL
 from dperm.problem.specs import number, positive, product
 
 
-class _ExtendedCumulant(Loss):
+class _ExtendedCumulant(ElementwiseLoss):
     """φ(z; y) = Φ̄(z) - yz with Φ̄ = Φ on [low, high] and its tangents outside.
 
     Φ̄(z) = Φ(c) + Φ'(c)(z - c), c = clip(z, low, high). Φ̄' = Φ'(c) is continuous and non-decreasing, so Φ̄
@@ -54,20 +54,17 @@ class _ExtendedCumulant(Loss):
                 f"[{self.low:g}, {self.high:g}]. Declare a smaller range of the linear predictor."
             )
 
-    def value(self, z: Array, y: Array) -> Array:
+    def value_of(self, xp: Namespace, z: Array, y: Array) -> Array:
         """Φ(c) + Φ'(c)(z - c) - yz."""
-        xp, z, y = prepare(z, y)
         c = clip(xp, z, self.low, self.high)
         return self._cumulant.value(xp, c) + self._cumulant.first(xp, c) * (z - c) - y * z
 
-    def slope(self, z: Array, y: Array) -> Array:
+    def slope_of(self, xp: Namespace, z: Array, y: Array) -> Array:
         """Φ'(c) - y."""
-        xp, z, y = prepare(z, y)
         return self._cumulant.first(xp, clip(xp, z, self.low, self.high)) - y
 
-    def curvature(self, z: Array, y: Array) -> Array:
+    def curvature_of(self, xp: Namespace, z: Array, y: Array) -> Array:
         """Φ''(z) on [low, high], 0 outside."""
-        xp, z, y = prepare(z, y)
         inside = between(xp, z, self.low, self.high)
         return inside * self._cumulant.second(xp, clip(xp, z, self.low, self.high)) + 0 * y
 

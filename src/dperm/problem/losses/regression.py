@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dperm.problem.arrays import Array, between, clip, prepare
+from dperm.problem.arrays import Array, Namespace, between, clip
 from dperm.problem.intervals import Interval, LossBounds
-from dperm.problem.losses.base import KinkedLoss, Loss, checked_margin
+from dperm.problem.losses.base import ElementwiseLoss, KinkedLoss, checked_margin
 from dperm.problem.specs import number
 
 
@@ -18,7 +18,7 @@ def _largest_residual(z_max: float, y: Interval) -> float:
 
 
 @dataclass(frozen=True)
-class SquaredLoss(Loss):
+class SquaredLoss(ElementwiseLoss):
     """φ(z; y) = ½(z - y)²; φ' = z - y; φ'' = 1. Its minimiser over a constant is the mean.
 
     **Bounds** on |z| <= m, |y| <= B: range ½(m + B)², slope m + B (infinite unless both are bounded),
@@ -30,19 +30,16 @@ class SquaredLoss(Loss):
 
     name: ClassVar[str] = "squared"
 
-    def value(self, z: Array, y: Array) -> Array:
+    def value_of(self, xp: Namespace, z: Array, y: Array) -> Array:
         """½(z - y)²."""
-        _, z, y = prepare(z, y)
         return 0.5 * (z - y) ** 2
 
-    def slope(self, z: Array, y: Array) -> Array:
+    def slope_of(self, xp: Namespace, z: Array, y: Array) -> Array:
         """z - y."""
-        _, z, y = prepare(z, y)
         return z - y
 
-    def curvature(self, z: Array, y: Array) -> Array:
+    def curvature_of(self, xp: Namespace, z: Array, y: Array) -> Array:
         """1."""
-        xp, z, y = prepare(z, y)
         return xp.ones_like(z - y)
 
     def bounds(self, z_max: float, y: Interval) -> LossBounds:
@@ -64,14 +61,12 @@ class AbsoluteLoss(KinkedLoss):
 
     name: ClassVar[str] = "absolute"
 
-    def value(self, z: Array, y: Array) -> Array:
+    def value_of(self, xp: Namespace, z: Array, y: Array) -> Array:
         """|z - y|."""
-        xp, z, y = prepare(z, y)
         return xp.abs(z - y)
 
-    def slope(self, z: Array, y: Array) -> Array:
+    def slope_of(self, xp: Namespace, z: Array, y: Array) -> Array:
         """sign(z - y)."""
-        xp, z, y = prepare(z, y)
         return xp.sign(z - y)
 
     def bounds(self, z_max: float, y: Interval) -> LossBounds:
@@ -99,16 +94,14 @@ class QuantileLoss(KinkedLoss):
         if not 0 < self.level < 1:
             raise ValueError(f"Expected 0 < level < 1, found {self.level:g}. Pass a quantile, e.g. level=0.5.")
 
-    def value(self, z: Array, y: Array) -> Array:
+    def value_of(self, xp: Namespace, z: Array, y: Array) -> Array:
         """q·(y - z)₊ + (1 - q)·(z - y)₊."""
-        xp, z, y = prepare(z, y)
         above = clip(xp, z - y, 0.0, math.inf)
         below = clip(xp, y - z, 0.0, math.inf)
         return self.level * below + (1 - self.level) * above
 
-    def slope(self, z: Array, y: Array) -> Array:
+    def slope_of(self, xp: Namespace, z: Array, y: Array) -> Array:
         """-q, 0 or 1 - q."""
-        xp, z, y = prepare(z, y)
         residual = z - y
         above, below = xp.astype(residual > 0, z.dtype), xp.astype(residual < 0, z.dtype)
         return (1 - self.level) * above - self.level * below
@@ -122,7 +115,7 @@ class QuantileLoss(KinkedLoss):
 
 
 @dataclass(frozen=True)
-class HuberLoss(Loss):
+class HuberLoss(ElementwiseLoss):
     """φ = r²/2 for |r| <= τ, τ|r| - τ²/2 beyond, with r = z - y: the squared loss with its slope clipped at
     τ.
 
@@ -137,21 +130,18 @@ class HuberLoss(Loss):
     threshold: float = 1.0
     name: ClassVar[str] = "huber"
 
-    def value(self, z: Array, y: Array) -> Array:
+    def value_of(self, xp: Namespace, z: Array, y: Array) -> Array:
         """c(|r| - c/2)."""
-        xp, z, y = prepare(z, y)
         size = xp.abs(z - y)
         c = clip(xp, size, 0.0, self.threshold)
         return c * (size - 0.5 * c)
 
-    def slope(self, z: Array, y: Array) -> Array:
+    def slope_of(self, xp: Namespace, z: Array, y: Array) -> Array:
         """clip(r, -τ, τ)."""
-        xp, z, y = prepare(z, y)
         return clip(xp, z - y, -self.threshold, self.threshold)
 
-    def curvature(self, z: Array, y: Array) -> Array:
+    def curvature_of(self, xp: Namespace, z: Array, y: Array) -> Array:
         """1 where |r| <= τ, else 0."""
-        xp, z, y = prepare(z, y)
         return between(xp, z - y, -self.threshold, self.threshold)
 
     def bounds(self, z_max: float, y: Interval) -> LossBounds:
@@ -162,7 +152,7 @@ class HuberLoss(Loss):
 
 
 @dataclass(frozen=True)
-class LogCoshLoss(Loss):
+class LogCoshLoss(ElementwiseLoss):
     """φ = τ² log cosh(r/τ), r = z - y; φ' = τ tanh(r/τ); φ'' = 1 - (φ'/τ)² = sech²(r/τ).
 
     **Bounds** with ρ = sup |r| and g = inf |r|: φ at ρ, slope τ tanh(ρ/τ) <= τ, curvature sech²(g/τ), which
@@ -175,23 +165,20 @@ class LogCoshLoss(Loss):
     scale: float = 1.0
     name: ClassVar[str] = "log-cosh"
 
-    def value(self, z: Array, y: Array) -> Array:
+    def value_of(self, xp: Namespace, z: Array, y: Array) -> Array:
         """τ² log cosh(r/τ)."""
-        xp, z, y = prepare(z, y)
         a = xp.abs(z - y) / self.scale
         # Near zero a + log1p(e^{-2a}) - log 2 cancels, and τ² would magnify what is left of it.
         near = 0.5 * xp.log1p(xp.sinh(clip(xp, a, 0.0, 1.0)) ** 2)
         far = a + xp.log1p(xp.exp(-2 * a)) - math.log(2.0)
         return self.scale**2 * xp.where(a < 1, near, far)
 
-    def slope(self, z: Array, y: Array) -> Array:
+    def slope_of(self, xp: Namespace, z: Array, y: Array) -> Array:
         """τ tanh(r/τ)."""
-        xp, z, y = prepare(z, y)
         return self.scale * xp.tanh((z - y) / self.scale)
 
-    def curvature(self, z: Array, y: Array) -> Array:
+    def curvature_of(self, xp: Namespace, z: Array, y: Array) -> Array:
         """sech²(r/τ) = 4e^{-2a}/(1 + e^{-2a})²."""
-        xp, z, y = prepare(z, y)
         small = xp.exp(-2 * xp.abs(z - y) / self.scale)
         return 4 * small / (1 + small) ** 2
 

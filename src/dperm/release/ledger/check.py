@@ -187,12 +187,10 @@ def _assumed(bodies: Sequence[EntryRecord]) -> list[str]:
 
 
 def _same(one: CostRecord, other: CostRecord) -> bool:
-    if set(one) != set(other):
+    if set(one) != set(other) or len(one["curve"]) != len(other["curve"]):
         return False
     pairs: list[tuple[float | None, float | None]] = [*zip(one["curve"], other["curve"]), (one["failure"], other["failure"])]
     pairs += [(one["square"], other["square"]), (one["pure"], other["pure"])]
-    if len(one["curve"]) != len(other["curve"]):
-        return False
     return all(a == b or (a is not None and b is not None and math.isclose(a, b, rel_tol=1e-6, abs_tol=1e-20)) for a, b in pairs)
 
 
