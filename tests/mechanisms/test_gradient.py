@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -29,6 +30,7 @@ from dperm.problem import (
 )
 from dperm.release.noise import gaussian_scale
 from dperm.rows import MemoryRows
+from dperm.rows.base import sum_step
 from dperm.walk.fitting import fit, plan
 from small_problems import problem
 
@@ -170,6 +172,29 @@ def test_hidden_state_is_never_more_noise_than_composition_and_less_when_it_pays
     short = {**options, "steps": 2}
     hidden, composed = (plan(p, shape, target, Gradient(**short, accounting=a)) for a in ("hidden-state", "composition"))
     assert hidden.stages[0].settings["noise_of_mean"] <= composed.stages[0].settings["noise_of_mean"] * (1 + 1e-9)
+
+
+def test_a_step_of_the_hidden_state_contracts_as_it_is_computed():
+    """Two million equal rows: where slopes are on a grid, all of them round together, and two parameters that are next to each
+    other end up 1.9 sensitivities apart after one step."""
+    n, clip = 2_000_000, 1.0
+    mechanism = Gradient(steps=10, step_size=0.5, clip=clip, accounting="hidden-state", output="last")
+    p = Problem(LogisticLoss(), Ridge(0.01), Ball(1.0), DataBounds(1.0, Interval(-1, 1)))
+    rows = MemoryRows(np.ones((n, 1)), np.ones(n)).bounded(p.data)
+
+    def slope(w):
+        return rows.sum(mechanism._term(p, np.array([w]), clip), sum_step(clip, n))[0] / n
+
+    low, high = 0.3, 0.3 + 1e-5
+    for _ in range(40):  # halve towards the largest jump
+        middle = (low + high) / 2
+        first, last = slope(middle) - slope(low), slope(high) - slope(middle)
+        low, high = (low, middle) if abs(first) > abs(last) else (middle, high)
+    assert abs(slope(high) - slope(low)) <= 0.25 * (high - low) + 0.001 * clip / n
+    weighted = MemoryRows(np.ones((50, 1)), np.ones(50), np.full(50, 9.0)).bounded(p.data)
+    heavy = replace(mechanism, max_weight=2.0)
+    found = weighted.sum(heavy._term(p, np.array([0.5]), clip), sum_step(clip, 50))[0]
+    assert found == pytest.approx(50 * 2 * max(-1 / (1 + np.exp(0.5)), -clip / 2))  # weights are cut, and act after the clip
 
 
 def test_hidden_state_fit_books_one_event(generator):

@@ -26,12 +26,13 @@ from dperm.mechanisms.schedule import Descent, schedule
 from dperm.privacy import Event, Gaussian, HiddenState, gaussian_mu, hidden_state_mu, kappa
 from dperm.privacy.as_printed import claim_sigma, slides_sigma
 from dperm.problem import Problem
-from dperm.release.asks import Close, Open, Program, Secret, Solve, Sum
+from dperm.release.asks import Close, Open, Program, Secret, Solve, Sum, returned
 from dperm.release.noise import gaussian_scale
 from dperm.release.plan import Plan, Shape, Stage, Target, Vector, options_of, register
+from dperm.rows.base import Term
 from dperm.terms.affine import Features
 from dperm.terms.gradient import GradientTerm, UnclippedGradientTerm
-from dperm.terms.statistics import WeightedGradientTerm
+from dperm.terms.statistics import SmoothGradientTerm
 
 OUTPUTS = ("tail", "average", "last")
 BOUNDS = ("clip", "data", "assumed")
@@ -170,7 +171,7 @@ class Gradient:
         """Noise is what the theorem scales with: solve hidden_state_mu(noise) = μ, which is linear in 1/noise.
 
         The theorem needs the smoothness of the objective that the steps descend, (1/n)·Σ ω_i·φ_i + r/n. With weights
-        ω_i ∈ [0, W] (`WeightedGradientTerm` cuts them) and φ_i, a clipped loss of one margin, β-smooth, that is W·β + β_r/n for
+        ω_i ∈ [0, W] (`SmoothGradientTerm` cuts them) and φ_i, a clipped loss of one margin, β-smooth, that is W·β + β_r/n for
         every data set of n rows. A weight of 0 is a null row, so the weights add no strong convexity: it is the regularizer's.
         """
         sensitivity = kappa(target.relation) * settings.clip * target.rows_per_person / shape.n
@@ -190,15 +191,16 @@ class Gradient:
         """W: no row counts for more."""
         return 1.0 if self.max_weight is None else self.max_weight
 
-    def _term(self, problem: Problem, w: Vector, clip: float) -> GradientTerm:
+    def _term(self, problem: Problem, w: Vector, clip: float) -> Term:
         """What one row adds to a gradient, at most `clip` long.
 
         Weights act before the clip, and may be of any size. In hidden-state accounting they are cut into [0, W] and act after a
-        clip of C/W: the same bound, on the gradient of a loss whose curvature is at most W times that of one row.
+        clip of C/W: the same bound, on the gradient of a loss whose curvature is at most W times that of one row. Its sums are
+        floats, as those of every whole solve: the theorem needs a step that contracts, which rounded slopes do not give.
         """
         features = Features(problem.data.intercept)
         if self.accounting == "hidden-state":
-            return WeightedGradientTerm(problem.loss, w, clip / self.heaviest, features, self.heaviest)
+            return SmoothGradientTerm(problem.loss, w, clip / self.heaviest, features, self.heaviest)
         return (UnclippedGradientTerm if self.bound == "assumed" else GradientTerm)(problem.loss, w, clip, features)
 
     def program(self, plan: Plan, problem: Problem) -> Program:
@@ -213,13 +215,7 @@ class Gradient:
 
     def _hidden(self, plan: Plan, problem: Problem, secret: Secret) -> Vector:
         """The same descent, its sums answered inside the solve."""
-        descent = self._descent(plan, problem)
-        ask = next(descent)
-        while True:
-            try:
-                ask = descent.send(secret.noisy_sum(ask.term, ask.mu or 0.0))
-            except StopIteration as end:
-                return np.asarray(end.value)
+        return returned(self._descent(plan, problem), lambda ask: secret.noisy_sum(ask.term, ask.mu or 0.0))
 
     def _descent(self, plan: Plan, problem: Problem) -> Generator[Sum, Vector, Vector]:
         """The loop. The number of steps is fixed beforehand; nothing in it looks at the data except through the noisy sums."""

@@ -40,10 +40,6 @@ class GradientTerm(Pulled):
     features: Features
 
     @property
-    def longest(self) -> float:
-        return self.clip
-
-    @property
     def outputs(self) -> int:
         return self.loss.margins
 
@@ -63,7 +59,6 @@ class GradientTerm(Pulled):
         return device.integer_sum(rows, self, weight) if found is None else found
 
 
-@dataclass(frozen=True, eq=False)
 class UnclippedGradientTerm(GradientTerm):
     """The gradient as it is, with a bound taken on trust ("by assumption"). A row that breaks the assumption breaks privacy.
 

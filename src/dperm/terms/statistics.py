@@ -23,16 +23,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dperm.privacy import kappa
 from dperm.problem import Loss
-from dperm.problem.arrays import Array, Vector, is_sparse
+from dperm.problem.arrays import Array, Matrix, Vector, is_sparse
 from dperm.rows.base import Block
-from dperm.rows.exact import MOST_PRODUCT, Counted, Pair, Paired, Tallied, whole
+from dperm.rows.exact import MOST_PRODUCT, Amounts, Counted, Pair, Paired, whole
 from dperm.tables.gaps import is_gap
 from dperm.terms import device
 from dperm.terms.affine import Features, settled
@@ -241,39 +241,38 @@ def upper_quantile(counts: Vector, top: float, n: float, level: float) -> float:
     return float(top * 2.0 ** (-place / 2))
 
 
-@dataclass(frozen=True, eq=False)
-class RowCount(Counted):
-    """Number of rows that take part. **Sensitivity** 1 under every relation: one row's indicator is 0 or 1."""
-
-    def counted(self, block: Block) -> Vector:
-        """The indicator of every row."""
-        return present(block)
-
-    def tally(self, block: Block) -> Vector:
-        return np.array([np.sum(whole(self.counted(block), 1.0))])
+class SignedAmounts(Amounts):
+    """Σ of one number per row in [-row_bound, row_bound]. **Sensitivity** κ·row_bound."""
 
     def sensitivity(self, relation: str) -> float:
-        return 1.0
+        return kappa(relation) * self.row_bound
 
 
-@dataclass(frozen=True, eq=False)
+class RowCount(Amounts):
+    """Number of rows that take part. **Sensitivity** 1 under every relation: one row's indicator is 0 or 1."""
+
+    row_bound: ClassVar[float] = 1.0
+
+    def amounts(self, block: Block) -> Vector:
+        return present(block)
+
+
 class PositiveCount(RowCount):
     """Number of rows with label +1, each counted as by `RowCount`."""
 
-    def counted(self, block: Block) -> Vector:
+    def amounts(self, block: Block) -> Vector:
         return present(block) * (np.asarray(block.y) > 0)
 
 
 @dataclass(frozen=True, eq=False)
-class LabelSum(Tallied):
+class LabelSum(Amounts):
     """Σ y_i for labels in [low, high]. **Sensitivity** max(|low|, |high|); high - low when a row is replaced."""
 
     low: float
     high: float
 
-    def tally(self, block: Block) -> Vector:
-        labels = present(block) * np.clip(np.asarray(block.y, dtype=np.float64), self.low, self.high)
-        return np.array([np.sum(whole(labels, self.row_bound))])
+    def amounts(self, block: Block) -> Vector:
+        return present(block) * np.clip(np.asarray(block.y, dtype=np.float64), self.low, self.high)
 
     def sensitivity(self, relation: str) -> float:
         # A null row adds 0, which may lie outside [low, high]: the difference is then one label's size.
@@ -307,6 +306,38 @@ class WeightedGradientTerm(GradientTerm):
 
     def device_sum(self, rows: DeviceRows, weight: Array | None) -> Vector | None:
         return device.fused_sum(rows, self, weight, self.max_weight)
+
+
+@dataclass(frozen=True, eq=False)
+class SmoothGradientTerm:
+    """Σ weight·clip_C(slope·z) in float64, for sums inside a solve: a slope on a grid is a step function, and a step of descent
+    that is made of it does not contract.
+
+    **Sensitivity** κ·W·C, up to the rounding of float64.
+    """
+
+    loss: Loss
+    w: Vector
+    clip: float
+    features: Features
+    max_weight: float
+
+    def __call__(self, block: Block) -> Vector:
+        X: Matrix = block.X.astype(np.float64, copy=False)
+        norms = block.remember((self.features.key, "norms"), lambda: np.sqrt(self.features.squared_norms(X)))
+        slopes = settled(np.asarray(self.loss.slope(self.features.margins(X, self.w), block.y), dtype=np.float64))
+        slopes = shortened(slopes, self.clip / np.maximum(norms, 1e-200))
+        slopes = slopes if block.weight is None else slopes * np.clip(block.weight, 0.0, self.max_weight)
+        return self.features.pull(X, slopes)
+
+    def sensitivity(self, relation: str) -> float:
+        return kappa(relation) * self.row_bound
+
+    @property
+    def row_bound(self) -> float:
+        return self.clip * self.max_weight
+
+    device_pairs = device.weighted
 
 
 def gradient_term(loss: Loss, w: Vector, clip: float, features: Features, max_weight: float | None) -> GradientTerm:
