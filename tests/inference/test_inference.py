@@ -804,3 +804,16 @@ def test_a_row_without_a_level_has_no_narrow_interval(kind: str) -> None:
     ends = np.asarray(ask(new, interval=0.95)[1])
     assert np.all(np.isfinite(ends)) and np.median(ends[0, ..., 1] - ends[0, ..., 0]) < 0.5 * (whole[1] - whole[0])
     assert ends[1:, ..., 0] == pytest.approx(whole[0], abs=1e-3) and ends[1:, ..., 1] == pytest.approx(whole[1])
+
+
+def test_a_nominal_number_of_rows_that_is_far_off_is_said() -> None:
+    """Where far more or fewer rows come than were declared the descent need not settle, and no error tells: the table does."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (4000, 2))
+    y = np.clip(0.2 + X @ [0.5, -0.3] + 0.1 * rng.normal(size=4000), -1, 1)
+    options = {"epsilon": 2, "delta": 1e-6, "bounds": (-1, 1), "y_bounds": (-1, 1), "intervals": True, "random_state": 0}
+    for nominal, said in ((350, True), (1500, False), (4000, False), (9000, False), (24_000, True)):
+        model = dperm.HuberRegressor(relation="add-remove", nominal_n=nominal, **options).fit(X, y)
+        assert ("declare a nearer nominal_n" in model.summary().note) is said, nominal
+        assert f"{nominal:,}, declared" in str(model.summary())
+    assert "nominal_n" not in dperm.HuberRegressor(**options).fit(X, y).summary().note

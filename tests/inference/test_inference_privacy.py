@@ -40,6 +40,7 @@ from dperm.terms.inference import (
     CountScore,
     CurvatureMatrix,
     LogisticScore,
+    PersonScores,
     QuantileScore,
     ResidualScore,
     ScaleNumbers,
@@ -48,7 +49,6 @@ from dperm.terms.inference import (
     WeightedScore,
 )
 from dperm.terms.moments import CentredMoments, smat
-from dperm.terms.person_scores import PersonScores
 from dperm.terms.softmax import (
     ClassCounts,
     SoftmaxCurvature,

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from dperm.estimators.base import PrivateEstimator
 
 ROWS_AT_ONCE = 2**21  # numbers of the combinations behind intervals of probabilities that are in memory together
+NEAR = 3.0  # how many times as many rows, or as few, as were declared leave intervals as they should be
 
 
 def summary(model: Any, level: float = 0.95, *, exponentiate: bool = False) -> Summary:
@@ -207,7 +208,7 @@ def _scaled(model: PrivateEstimator, kept: Contrasts) -> tuple[Errors, str]:
         note += "; to predict, coef_ has them drawn towards 0 by their privacy noise"
     if others := compared_classes(model):  # each class less the first one
         matrix = np.asarray(np.kron(np.column_stack([-np.ones(len(others)), np.eye(len(others))]), matrix))
-    return errors.mapped(matrix), note + _weak_directions(model, step, lift)
+    return errors.mapped(matrix), note + _weak_directions(model, step, lift) + _far_from_nominal(model)
 
 
 def target_sentence(model: PrivateEstimator) -> str:
@@ -256,6 +257,17 @@ def _weak_directions(model: PrivateEstimator, step: OneStep, lift: Vector) -> st
         columns = [names[j] for j in np.flatnonzero(parts > 0.3 * np.linalg.norm(parts))[:6]]
         told.append(f"apart {' and '.join(columns)}" if len(columns) > 1 else f"what {columns[0]} does")
     return f"; the data can hardly tell {'; '.join(told)}: intervals there have no guarantee"
+
+
+def _far_from_nominal(model: PrivateEstimator) -> str:
+    """A warning where the released counts speak of far more or fewer rows than were declared: the descent's steps follow from
+    the declared number, so it may not have settled, and the errors cannot see that."""
+    n, counts = model.plan_.shape.n, np.asarray(model.release_.released["radius"], dtype=np.float64)
+    found = float(np.sum(counts))
+    if model.plan_.target.relation != "add-remove" or n <= NEAR * found <= NEAR**2 * n:
+        return ""
+    found_and_declared = f"about {found:,.0f} rows, and {n:,} were declared"
+    return f"; the released counts speak of {found_and_declared}: intervals have no guarantee, declare a nearer nominal_n"
 
 
 def _statistics(model: PrivateEstimator, kept: Contrasts) -> tuple[Errors, str]:

@@ -130,7 +130,7 @@ def facts_of(model: PrivateEstimator) -> Facts:
     noise = "NOT PRIVATE (seeded)" if certificate.noise == "seeded" else certificate.noise
     return (
         ("Method", str(model.plan_.mechanism) if hasattr(model, "plan_") else ""),
-        ("Records", f"{shape.get('n', 0):,}"),
+        ("Records", f"{shape.get('n', 0):,}{', declared' if certificate.relation == 'add-remove' else ''}"),
         ("Columns", f"{shape.get('d', 0):,}"),
         *((("Classes", ", ".join(classes[:4]) + (" …" if len(classes) > 4 else "")),) if classes else ()),
         ("Epsilon", f"{certificate.epsilon:g}"),
