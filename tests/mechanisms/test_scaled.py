@@ -459,4 +459,5 @@ def test_wide_tables_of_numbers_ask_for_it_and_others_do_not() -> None:
             ("numeric",) * 192 + ("sparse",): False,
             ("private",) * 300: False,
         }.items():
-            assert build(name, asked_for="accuracy", kinds=kinds, problem=problem).wide is wide
+            sizes = Shape(10_000, len(kinds)), Target(1.0, 1e-6, "zero-out")
+            assert build(name, problem, *sizes, asked_for="accuracy", kinds=kinds).wide is wide

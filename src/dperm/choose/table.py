@@ -10,7 +10,8 @@
 | pure privacy (δ = 0)                                  | objective, output, exponential                      |
 
 Whitened descent pays for embeddings of any size, and for tables of 192 to 2,048 columns that are numbers or flags, none declared
-sparse, without weights, where the noise ratio of one class, ν₁ = ν₀/√K (two classes: K = 1), is at least 0.6.
+sparse, without weights, where the noise ratio of one class, ν₁ = ν₀/√K (two classes: K = 1), is at least 0.6. It also pays where
+192 columns are numbers, ν₁ is at most 0.1 and the table has at most 10⁸ numbers: in its `wide` form.
 
 Under add-remove the two objective methods need a declared bound on the number of rows (`most_rows=`): the table passes them over.
 
@@ -40,8 +41,10 @@ from dperm.words.spelling import closest
 # bank_full and synthetic rows (6 and 30 columns, 1,000 to 100,000 rows, both relations, ε from 0.1 to 3).
 QUIET = 0.017
 # Columns, and noise ratio of one class, from which whitened descent pays: measured on 13 tables of 123 to 1,024 columns with two,
-# seven and ten classes (`docs/theorems/scaled-heads.md`).
-WIDE, NOISY = 192, 0.6
+# seven and ten classes (`docs/theorems/scaled-heads.md`). Up to the smaller ratio it pays with scaled columns (`wide`), in
+# tables of at most `MOST_NUMBERS` numbers, whose turned rows are kept.
+WIDE, NOISY, CALM, MOST_NUMBERS = 192, 0.6, 0.1, 10**8
+CLASSES = ("probabilities", "accuracy")
 NUMBERS = ("numeric", "free")  # columns of a wide table whose squares are cut by their own norm
 MOST_ROWS_OF_A_PERSON = 10  # of one person: beyond, the bound on so many Hessians wastes noise
 
@@ -79,7 +82,7 @@ def choose(
         name = automatic(problem, shape, target, asked_for=asked_for, exact=exact, kinds=kinds, weighted=weighted)
     if "private" in kinds and name not in ("scaled-gradient", "scaled-objective"):
         raise ValueError(f"Expected declared bounds for method={name!r}, found bounds='private'. Scaled methods pay for them.")
-    built = build(name, asked_for=asked_for, kinds=kinds, problem=problem)
+    built = build(name, problem, shape, target, asked_for=asked_for, kinds=kinds)
     return _weighed(_with_gaps(built, gaps), problem, max_weight)
 
 
@@ -106,7 +109,7 @@ def automatic(
         row = ["heads"]
     elif target.delta == 0:
         row = list(PURE)
-    elif asked_for == "probabilities" and not weighted and whitened(problem, shape, target, kinds):
+    elif asked_for in CLASSES and not weighted and whitened(problem, shape, target, kinds):
         row = ["scaled-heads", "scaled-gradient", "gradient"]
     elif asked_for == "probabilities" and not exact and quiet(problem, shape, target):  # a tilt is no noisy sum: no exact sampler
         row = ["scaled-objective", "scaled-gradient", "gradient"]
@@ -120,11 +123,28 @@ def automatic(
 
 
 def whitened(problem: Problem, shape: Shape, target: Target, kinds: Sequence[str]) -> bool:
-    """Classes from a table of many columns, each margin under much noise: where whitened coordinates pay."""
-    one_class = expected_noise_ratio(problem, shape, target) / math.sqrt(problem.loss.margins)
-    wide = problem.loss.name in HEADS_LOSSES and WIDE <= shape.d <= HEADS_COLUMNS
+    """Classes from a table of many columns, each margin under much noise or little: where whitened coordinates pay."""
+    many = problem.loss.name in HEADS_LOSSES and WIDE <= shape.d <= HEADS_COLUMNS
     # Rows that are mostly zeros would be held in full, for nothing on w8a.
-    return wide and all(kind in HEADS_KINDS and kind != "sparse" for kind in kinds) and one_class >= NOISY
+    if not many or not all(kind in HEADS_KINDS and kind != "sparse" for kind in kinds):
+        return False
+    little = many_numbers(kinds) and calm(problem, shape, target) and shape.n * shape.d <= MOST_NUMBERS
+    return little or noise_of_one_class(problem, shape, target) >= NOISY
+
+
+def many_numbers(kinds: Sequence[str]) -> bool:
+    """Columns whose squares are released in several steps."""
+    return sum(kind in NUMBERS for kind in kinds) >= WIDE and not set(kinds) & {"sparse", "private"}
+
+
+def noise_of_one_class(problem: Problem, shape: Shape, target: Target) -> float:
+    """ν₁."""
+    return expected_noise_ratio(problem, shape, target) / math.sqrt(problem.loss.margins)
+
+
+def calm(problem: Problem, shape: Shape, target: Target) -> bool:
+    """So little noise that whitened descent scales the columns first."""
+    return noise_of_one_class(problem, shape, target) <= CALM
 
 
 PURE = ("objective", "output", "exponential")
@@ -152,13 +172,15 @@ def quiet(problem: Problem, shape: Shape, target: Target) -> bool:
     return target.rows_per_person <= MOST_ROWS_OF_A_PERSON and expected_noise_ratio(problem, shape, target) <= QUIET
 
 
-def build(name: str, *, asked_for: str, kinds: Sequence[str], problem: Problem) -> Mechanism:
+def build(
+    name: str, problem: Problem, shape: Shape, target: Target, *, asked_for: str, kinds: Sequence[str]
+) -> Mechanism:
     """A mechanism by name, with the declared kinds where it takes them, and what an estimator asks for beyond its defaults."""
     options: dict[str, object] = {}
     fields = {field.name for field in dataclasses.fields(MECHANISMS[name])}
     if "kinds" in fields:
         options["kinds"] = tuple(kinds)
-    if "wide" in fields and sum(kind in NUMBERS for kind in kinds) >= WIDE and not set(kinds) & {"sparse", "private"}:
+    if "wide" in fields and many_numbers(kinds) and (name != "scaled-heads" or calm(problem, shape, target)):
         options["wide"] = True
     if name == "scaled-gradient" and asked_for == "probabilities" and problem.loss.name == "logistic":
         options |= {"aim": "probabilities", "start": "rate"}

@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dperm.problem import Problem
-from dperm.release.plan import Shape
-from dperm.release.settings import StageSettings
+from dperm.release.plan import Shape, StageSettings
 
 if TYPE_CHECKING:
     from dperm.mechanisms.gradient import Gradient

@@ -113,13 +113,13 @@ def hidden_spreads(subject: Subject) -> frozenset[int]:
     record, encoding = subject.certificate.record, subject.encoding
     if encoding is None or "squares" not in record["released"] or "centred_radius" not in record["decided"]:
         return frozenset()
-    squares = np.array(record["released"]["squares"], dtype=np.float64)
     # Where all second moments were released the squares are the first of them, and have the same noise.
-    decided = record["decided"]
-    most = specs.number(decided["centred_radius"]) ** 2
-    most = specs.number(decided["largest_squares"]) if "largest_squares" in decided else most
+    decided, last = record["decided"], "finer squares" if "finer squares" in record["released"] else "squares"
+    squares = np.array(record["released"][last], dtype=np.float64)
+    cut = "largest_" + last.replace(" ", "_")
+    most = specs.number(decided[cut]) if cut in decided else specs.number(decided["centred_radius"]) ** 2
     sensitivity = SquareSum(Features(), math.inf, most).sensitivity(record["target"]["relation"])
-    event = next(stage["event"] for stage in record["stages"] if stage["name"] == "squares")
+    event = next(stage["event"] for stage in record["stages"] if stage["name"] == last)
     noise = sensitivity * record["target"]["rows_per_person"] / specs.number(event["mu"])
     return frozenset(np.flatnonzero(squares[: encoding.d] < CLEAR * noise).tolist())
 

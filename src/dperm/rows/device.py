@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +37,14 @@ if TYPE_CHECKING:
 
 # Blocks that one product step holds in float64 at a time.
 PRODUCT_BYTES = 1 << 28
+
+
+class Turn(Protocol):
+    """A linear map of rows, on the host and on a device."""
+
+    def block(self, block: Block) -> Block: ...
+
+    def on_device(self, X: Array) -> Array: ...
 
 
 class DeviceRows(ArrayRows, Copied):
@@ -91,9 +99,8 @@ class DeviceRows(ArrayRows, Copied):
         self.X, self.y, self.weight = X, y, weight
         self.device = array_device(X) if device is None else present(device)
         self.names, self.encoding, self.host = names, None, host
-        self.data: DataBounds | None = None
-        self.feature_map: FeatureMap | None = None
         self.fill: NDArray[np.float64] | None = None  # what missing cells became, in encoded units
+        self.turn: Turn | None = None  # a released linear map, after all that
         self._encode: Callable[[Array], Array] | None = None
         self.memory: dict[str, Any] = {}  # what a term's kernel keeps of these rows between sums
 
@@ -142,6 +149,13 @@ class DeviceRows(ArrayRows, Copied):
             return self._copy(fill=values)
         with enough_memory():
             return self._copy(X=filled_entries(self.X, values), fill=values)
+
+    def turned(self, turn: Turn) -> DeviceRows:
+        """The same rows through a released linear map: on the device, or piece by piece where X streams."""
+        if self.streams:
+            return self._copy(turn=turn)
+        with enough_memory():
+            return self._copy(X=turn.on_device(self.X), fill=None, turn=turn)
 
     def sum(self, term: Term, step: float) -> NDArray[np.float64]:
         inner = term.term if isinstance(term, Thinned) else term
@@ -198,7 +212,8 @@ class DeviceRows(ArrayRows, Copied):
             if self._encode is not None:
                 X = self._encode(X)
             X = clipped_rows(X, self.data) if self.data is not None else X
-            yield start, X if self.fill is None else filled_entries(X, self.fill)
+            X = X if self.fill is None else filled_entries(X, self.fill)
+            yield start, X if self.turn is None else self.turn.on_device(X)
 
     def host_blocks(self) -> Iterator[Callable[[], Block]]:
         """Blocks on the host, for terms that are written for NumPy."""
@@ -210,10 +225,11 @@ class DeviceRows(ArrayRows, Copied):
             if self.streams and self._encode is not None:
                 X = self._encode(X)
             kept = None if weight is None else np.asarray(weight[part], dtype=np.float64)
-            # Bounds come first, then the filling: rows on the GPU are bounded already, those that stream are not yet.
-            data = self.data if self.fill is None or self.streams else None
+            # Bounds, then the filling, then the map: rows on the GPU have been through all of them, those that stream have not.
+            data = self.data if self.streams or (self.fill is None and self.turn is None) else None
             found = cut_block(to_host(X), y[part], kept, start, data, self.feature_map)
-            return found if self.fill is None else Filling(self.fill).block(found)
+            found = found if self.fill is None else Filling(self.fill).block(found)
+            return self.turn.block(found) if self.turn is not None and self.streams else found
 
         return (partial(block, start) for start in range(0, self.n, BLOCK_ROWS))
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dperm.rows.device import DeviceRows
     from dperm.terms.gradient import GradientTerm
     from dperm.terms.objective import CappedGradientTerm, HessianProductTerm, MinimiserTerm, WeightedRows
-    from dperm.terms.statistics import WeightedGradientTerm
+    from dperm.terms.statistics import SmoothGradientTerm, WeightedGradientTerm
 
 # Rows that one launch of the kernel takes when X streams from the host.
 STREAM_ROWS = 1 << 20
@@ -68,7 +68,7 @@ def between(xp: Namespace, weight: Array, high: float) -> Array:
     return xp.minimum(xp.maximum(weight, xp.zeros_like(weight)), xp.full_like(weight, high))
 
 
-def sloped(term: GradientTerm, xp: Namespace, X: Array, y: Array) -> tuple[Array, Array]:
+def sloped(term: GradientTerm | SmoothGradientTerm, xp: Namespace, X: Array, y: Array) -> tuple[Array, Array]:
     """(φ', z) of every row, before weight and clip."""
     Z = mapped(xp, X, term.features)
     return device_slopes(xp, term.loss, device_margins(xp, term.loss, Z, term.w), y), Z
@@ -85,20 +85,24 @@ def unclipped(term: GradientTerm, xp: Namespace, X: Array, y: Array, weight: Arr
     yield (slopes if weight is None else slopes * weight[:, None]), Z
 
 
-def weighted(term: WeightedGradientTerm, xp: Namespace, X: Array, y: Array, weight: Array | None) -> Pairs:
+def weighted(term: WeightedGradientTerm | SmoothGradientTerm, xp: Namespace, X: Array, y: Array, weight: Array | None) -> Pairs:
     """The weight, at most `max_weight`, acts on the clipped gradient."""
     slopes, Z = sloped(term, xp, X, y)
     slopes = shortened(xp, slopes, Z, term.clip)
     yield (slopes if weight is None else slopes * between(xp, weight, term.max_weight)[:, None]), Z
 
 
-def capped(xp: Namespace, rows: WeightedRows, Z: Array, weight: Array | None) -> tuple[Array, Array]:
-    """(cap factor, weight) of every row: `WeightedRows.factors`. Norms are raised by their rounding."""
+def capped(
+    xp: Namespace, rows: WeightedRows, X: Array, weight: Array | None, w: ArrayLike
+) -> tuple[Array, Array, Array, Array]:
+    """(mapped rows, cap factors, weights, capped margins at w), as `WeightedRows.capped`. Norms are raised by their rounding."""
+    Z = mapped(xp, X, rows.features)
     sizes = xp.sqrt(xp.sum(Z * Z, axis=1)) * (1 + 1e-12)
     sizes = xp.maximum(sizes, xp.full_like(sizes, 1e-300))
     cap = xp.minimum(rows.row_cap / sizes, xp.ones_like(sizes))
     omega = xp.minimum(rows.row_radius / (sizes * cap), xp.ones_like(sizes))
-    return cap, omega if weight is None else omega * between(xp, weight, rows.max_weight)
+    omega = omega if weight is None else omega * between(xp, weight, rows.max_weight)
+    return Z, cap, omega, device_margins(xp, rows.loss, Z, w) * cap[:, None]
 
 
 def device_curvatures(xp: Namespace, loss: Loss, margins: Array, y: Array) -> Array:
@@ -109,10 +113,8 @@ def device_curvatures(xp: Namespace, loss: Loss, margins: Array, y: Array) -> Ar
 
 def minimiser(term: MinimiserTerm | CappedGradientTerm, xp: Namespace, X: Array, y: Array, weight: Array | None) -> Pairs:
     """Σ ω∇φ, then the Hessian row block by row block: for margin k, Zᵀ(φ''_kl·Z) over all l side by side."""
-    rows, loss = term.rows, term.rows.loss
-    Z = mapped(xp, X, rows.features)
-    cap, weight = capped(xp, rows, Z, weight)
-    margins = device_margins(xp, loss, Z, term.w) * cap[:, None]
+    loss = term.rows.loss
+    Z, cap, weight, margins = capped(xp, term.rows, X, weight, term.w)
     yield device_slopes(xp, loss, margins, y) * (weight * cap)[:, None], Z
     if term.hessian:
         curvatures = device_curvatures(xp, loss, margins, y) * (weight * cap * cap)[:, None, None]
@@ -121,10 +123,8 @@ def minimiser(term: MinimiserTerm | CappedGradientTerm, xp: Namespace, X: Array,
 
 
 def hessian_product(term: HessianProductTerm, xp: Namespace, X: Array, y: Array, weight: Array | None) -> Pairs:
-    rows, loss = term.rows, term.rows.loss
-    Z = mapped(xp, X, rows.features)
-    cap, weight = capped(xp, rows, Z, weight)
-    margins = device_margins(xp, loss, Z, term.w) * cap[:, None]
+    loss = term.rows.loss
+    Z, cap, weight, margins = capped(xp, term.rows, X, weight, term.w)
     moved = device_margins(xp, loss, Z, term.direction) * cap[:, None]
     slopes = xp.sum(device_curvatures(xp, loss, margins, y) * moved[:, None, :], axis=2)
     yield slopes * (weight * cap)[:, None], Z

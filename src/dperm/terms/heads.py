@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,7 @@ from dperm.problem.arrays import Matrix, Vector, dense
 from dperm.rows import int8
 from dperm.rows.base import Block, Rows
 from dperm.rows.embeddings import EmbeddingTensors
-from dperm.rows.exact import MOST_PRODUCT, Counted, Pair, Tallied, whole
+from dperm.rows.exact import MOST_PRODUCT, Amounts, Pair, Tallied
 from dperm.rows.recoded import RecodedRows
 from dperm.terms.affine import Features
 from dperm.terms.gridded import DenseGrid, gridded, on_grid, scaled
@@ -84,6 +84,7 @@ class UnitMoments(Tallied):
     """
 
     d: int
+    row_bound: ClassVar[float] = math.sqrt(2.0)
 
     def tally(self, block: Block) -> Vector:
         """Upper triangle of Σ c cᵀ, diagonal first, where c = z in whole numbers of 2⁻²⁰."""
@@ -107,12 +108,7 @@ class UnitMoments(Tallied):
     def sensitivity(self, relation: str) -> float:
         return math.sqrt(2.0) if kappa(relation) == 2 else 1.0
 
-    @property
-    def row_bound(self) -> float:
-        return math.sqrt(2.0)
 
-
-@dataclass(frozen=True, eq=False)
 class WideGrid(DenseGrid):
     """Rows on their grid, multiplied run by run."""
 
@@ -217,11 +213,12 @@ class Whitening:
 
 @dataclass(frozen=True, eq=False)
 class Turning:
-    """See the rows of a table as T·(x - m)/r, T = V diag(√(f/max(λ, f))) Vᵀ of the noisy moments: what `Whitening` does to
+    """See the rows of a table as T·(scale∘(x - m)), T = V diag(√(f/max(λ, f))) Vᵀ of the noisy moments: what `Whitening` does to
     embeddings, in the coordinates that the rows had. Everything in it follows from what was released."""
 
-    moments: Vector  # svec, of rows in the ball of radius r about m, with noise
+    moments: Vector  # svec, of the rows r·scale∘(x - m) in the ball of radius r, with noise
     shift: Vector
+    scale: Vector
     radius: float
     floor: float
 
@@ -229,23 +226,21 @@ class Turning:
         values, vectors = eigh(smat(self.moments / self.radius**2, len(self.shift)), overwrite_a=True, check_finite=False)
         turn = (vectors * np.sqrt(self.floor / np.maximum(values, self.floor))) @ vectors.T
         turn = (turn + turn.T) / 2.0
-        return Mixing(self.shift, np.full(len(self.shift), 1.0 / self.radius), turn).of(rows)[0], turn
+        return Mixing(self.shift, self.scale, turn).of(rows)[0], turn
 
     def unseen(self) -> Vector:
         """A replay has no moments."""
         return np.full((len(self.shift), len(self.shift)), np.nan)
 
 
-@dataclass(frozen=True, eq=False)
-class MeanSquare(Counted):
+class MeanSquare(Amounts):
     """Σ min(‖z‖², 1) of the rows as they are seen. **Sensitivity** 1 under every relation: each row adds a number in [0, 1]."""
 
-    def tally(self, block: Block) -> Vector:
+    row_bound: ClassVar[float] = 1.0
+
+    def amounts(self, block: Block) -> Vector:
         size = np.minimum(gridded(block, Features()).norms, 1.0)
-        return np.asarray(whole(size * size * present(block), 1.0).sum()).reshape(1)
+        return size * size * present(block)
 
     def tensor_sum(self, rows: WhiteTensors) -> Vector:
         return rows.mean_square()
-
-    def sensitivity(self, relation: str) -> float:
-        return 1.0

@@ -17,12 +17,14 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from dperm.problem.arrays import Matrix, Vector, dense
-from dperm.rows.base import Block
+from dperm.problem.arrays import Array, Matrix, Vector, dense, namespace
+from dperm.rows.base import Block, Rows
 from dperm.rows.recoded import RowView
+from dperm.terms.device import like
 from dperm.terms.gridded import BITS, exponents, scaled
 
 MATRIX_BITS = 22
+PIECE_NUMBERS = 1 << 26  # that are widened at a time on a device
 MOST_COLUMNS = 2**11
 
 
@@ -47,6 +49,11 @@ class Mixing(RowView):
         found: Block = kept[1]
         return found
 
+    def of(self, rows: Rows) -> tuple[Rows, None]:
+        """The rows seen so; engines that sum elsewhere than on the host turn them there."""
+        own = getattr(rows, "turned", None)
+        return (super().of(rows)[0] if own is None else own(self)), None
+
     @cached_property
     def key(self) -> bytes:
         return b"".join(part.tobytes() for part in (self.shift, self.scale, self.turn))
@@ -62,6 +69,23 @@ class Mixing(RowView):
         with np.errstate(over="ignore"):  # beyond single precision is infinite, and such a row counts as a row of zeros
             answer = scaled(whole @ matrix, np.ldexp(step, e - BITS)).astype(np.float32)
         return np.where(bad[:, None], np.float32(np.nan), answer) if bad.any() else answer
+
+    def on_device(self, X: Array) -> Array:
+        """The rows mapped where they are, by the same rule: sums of whole numbers that float64 holds, in any order."""
+        xp = namespace(X)
+        whole_matrix, step = self._matrix
+        shift, scale, matrix = (like(xp, X, part) for part in (self.shift, self.scale, whole_matrix))
+        size = max(PIECE_NUMBERS // X.shape[1], 1)
+        turned = xp.empty_like(X, dtype=xp.float32)
+        for start in range(0, X.shape[0], size):
+            rows = (xp.astype(X[start : start + size, :], xp.float64) - shift) * scale
+            largest = xp.max(xp.abs(rows), axis=1, keepdims=True)
+            good = xp.isfinite(largest) & (largest >= 2.0**-900)
+            exponent = xp.floor(xp.log2(xp.where(good, largest, xp.ones_like(largest)))) + 1
+            grid = xp.pow(xp.full_like(exponent, 2.0), BITS - exponent)
+            whole = xp.where(good, xp.round(rows * grid), xp.zeros_like(rows))
+            turned[start : start + size, :] = xp.astype((whole @ matrix) * (step / grid), xp.float32)
+        return turned
 
     @cached_property
     def _matrix(self) -> tuple[Vector, float]:

@@ -141,10 +141,6 @@ class Moments(Paired):
     are positive semidefinite, so that their inner product is not negative.
     """
 
-    @property
-    def row_bound(self) -> float:
-        raise NotImplementedError
-
     def vectors(self, block: Block) -> Vector:
         """The c of every row; one that is longer is cut."""
         raise NotImplementedError
@@ -189,7 +185,8 @@ class GramTerm(Moments):
 
 @dataclass(frozen=True, eq=False)
 class CentredMoments(Moments):
-    """svec(Σ x'x'ᵀ) with x' = (x - m)·min(1, r/‖x - m‖), m the features' shift; its first d coordinates are the sums of squares.
+    """svec(Σ x'x'ᵀ) with x' = z·min(1, r/‖z‖), z = scale∘(x - m) of the features' scale and shift m; its first d coordinates are
+    the sums of squares.
 
     **Sensitivity** r² for one row nulled, ‖x'x'ᵀ‖_F = ‖x'‖²; √2·r² for one replaced: X, Y ≽ 0 have tr(XY) ≥ 0. The squares alone
     have the same: all other products come for nothing.
@@ -202,6 +199,8 @@ class CentredMoments(Moments):
         rows = np.asarray(dense(block.X), dtype=np.float64)
         if self.features.shift is not None:
             rows = rows - self.features.shift
+        if self.features.scale is not None:
+            rows = rows * self.features.scale
         c = in_ball(scaled(rows, np.asarray(row_weights(block) > 0, dtype=np.float64)), self.radius)
         return [Pair(c, c)]
 

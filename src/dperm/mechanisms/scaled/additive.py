@@ -18,10 +18,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dperm.mechanisms.conditions import check_options, unmet
+from dperm.mechanisms.conditions import unmet
 from dperm.mechanisms.scaled import coordinates, scaling, settling, smoothness
 from dperm.mechanisms.scaled import settings as rule
-from dperm.mechanisms.scaled.aims import check_aim
 from dperm.mechanisms.scaled.curve_shrinkage import Beside, Wandering, beside_lines, pulled, strengths
 from dperm.mechanisms.scaled.descent_noise import margin_curvature, share_below, squares_beyond
 from dperm.mechanisms.scaled.gaps import check_gaps
@@ -133,11 +132,6 @@ class Additive(Curved):
     UNSTATED: ClassVar[dict[str, Any]] = {"edition": 1, "products": False, "aim": "accuracy"}
     UNSTATED |= {"careful": False, "nearer": False, "wary": False, "levelled": False}
     name: ClassVar[str] = "additive"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_aim(self.aim)
-        check_options(self, among={"start": ("zero", "rate")})
 
     @property
     def line(self) -> ScaledGradient:

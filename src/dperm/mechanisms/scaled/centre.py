@@ -53,7 +53,7 @@ def divided(parts: Mapping[str, float]) -> dict[str, float]:
     """Shares where a release is made in two steps: those of mean and radius halved, that of the squares less what goes before."""
     parts = dict(parts)
     if "rough squares" in parts:
-        parts["squares"] -= parts["rough squares"] + parts["square norms"]
+        parts["squares"] -= parts["rough squares"] + parts["square norms"] + parts.get("finer squares", 0.0)
     if "rough mean" in parts:
         parts |= {name: parts[name] / 2 for name in ("rough mean", "mean", "rough radius", "radius")}
     return parts

@@ -17,18 +17,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 
-from dperm.mechanisms.conditions import BOUNDED_ROWS, GAUSSIAN, check_options, unmet
+from dperm.mechanisms.conditions import BOUNDED_ROWS, GAUSSIAN, unmet
 from dperm.mechanisms.scaled import centre as centre_rule
 from dperm.mechanisms.scaled import coordinates, scaling, settling
 from dperm.mechanisms.scaled import gaps as gaps_rule
 from dperm.mechanisms.scaled import settings as rule
-from dperm.mechanisms.scaled.aims import check_aim
 from dperm.mechanisms.scaled.method import ScaledMethod, in_stages
+from dperm.mechanisms.scaled.stages import SQUARES
 from dperm.privacy import kappa
 from dperm.problem import Problem
 from dperm.release.asks import Asking, Close, Decide, Open, Program, See, Sum, View
@@ -98,11 +97,6 @@ class ScaledGradient(ScaledMethod):
     # 0.1.0 had none of them.
     UNSTATED: ClassVar[dict[str, Any]] = {"gaps": (), "edition": 1, "aim": "accuracy", "wary": False, "wide": False}
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_aim(self.aim)
-        check_options(self, among={"start": ("zero", "rate")})
-
     def missing(self, problem: Problem, target: Target) -> list[str]:
         return scaling_needs(problem, target) + unmet({
             "a smooth loss whose curvature is bounded (its step size follows from it)":
@@ -114,7 +108,7 @@ class ScaledGradient(ScaledMethod):
         kinds = self.column_kinds(shape)
         budget = rule.shares(
             problem, shape, target, kinds,
-            positives=self.start == "rate", gaps=self.gaps, edition=self.edition, wide=self.wide,
+            positives=self.start == "rate", gaps=self.gaps, edition=self.edition, squares=1 + self.wide,
         )  # fmt: skip
         public = {name: rule.described(name, mu, target) for name, mu in budget.items()}
         aim = {} if self.aim == "accuracy" else {"aim": self.aim}
@@ -246,22 +240,26 @@ def scaling_releases(
     stage of that name: sums of squares, or the whole matrix of second moments."""
     released, centred, radius = yield from centred_releases(public, filled)
     if "rough squares" in public.budget:
-        norms = LogHistogram(statistics.SquareNorms(centred, radius), radius**2)
-        released["rough square norms"] = yield Sum("rough square norms", norms)
-        term = SquareSum(centred, radius, scaling.largest_rough_squares(public, released))
-        released["rough squares"] = yield Sum("rough squares", term)
-        scale, radius = 1.0 / np.sqrt(scaling.first_variances(public, released)), scaling.even_radius(public.shape.d)
-        centred = Features(shift=centred.shift, scale=scale)
-        norms = LogHistogram(statistics.SquareNorms(centred, radius), radius**2)
-        released["square norms"] = yield Sum("square norms", norms)
-        squares = partial(SquareSum, most=scaling.largest_squares(public, released))
-    released["squares"] = yield Sum("squares", squares(centred, radius))
+        yield from squares_in_steps(public, released, centred, radius)
+    else:
+        released["squares"] = yield Sum("squares", squares(centred, radius))
     if "positives" in public.budget:
         released["positives"] = yield Sum("positives", statistics.PositiveCount())
     if "label mean" in public.budget:
         y = public.problem.data.y
         released["label mean"] = yield Sum("label mean", statistics.LabelSum(y.low, y.high))
     return released
+
+
+def squares_in_steps(public: rule.Public, released: dict[str, Any], centred: Features, radius: float) -> Asking[None]:
+    """Release the squares of a wide table: those of every step are cut by their own norm, and seen in the scale found before."""
+    for step, (norms, name) in enumerate(SQUARES[: sum(norms in public.budget for norms, _ in SQUARES)]):
+        if step:
+            scale = 1.0 / np.sqrt(scaling.seen_squares(public, released, step)[1] / public.shape.n)
+            centred, radius = Features(shift=centred.shift, scale=scale), scaling.even_radius(public.shape.d)
+        histogram = LogHistogram(statistics.SquareNorms(centred, radius), radius**2)
+        released[norms] = yield Sum(norms, histogram)
+        released[name] = yield Sum(name, SquareSum(centred, radius, scaling.largest_squares(public, released, norms)))
 
 
 def centred_releases(

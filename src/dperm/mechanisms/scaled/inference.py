@@ -25,7 +25,6 @@ from dperm.mechanisms.scaled import coordinates, inference_outlook, poisson_sett
 from dperm.mechanisms.scaled import inference_settings as inference_rule
 from dperm.mechanisms.scaled import settings as rule
 from dperm.mechanisms.scaled.errors import Errors
-from dperm.mechanisms.scaled.gaps import gaps_in_words
 from dperm.mechanisms.scaled.gradient import bounds_settings, known_bounds, scaling_releases, start
 from dperm.mechanisms.scaled.inference_settings import Limits, needs_of
 from dperm.mechanisms.scaled.method import ScaledMethod, in_stages
@@ -36,7 +35,7 @@ from dperm.release.asks import Asking, Close, Decide, Open, Program, Publish, Se
 from dperm.release.noise import gaussian_scale
 from dperm.release.plan import Plan, Settings, Shape, Target, UnmetNeeds, Vector, register
 from dperm.terms.affine import Features
-from dperm.terms.inference import Score
+from dperm.terms.inference import PersonScores, Score
 from dperm.terms.mixing import Mixing
 from dperm.terms.moments import CentredMoments
 from dperm.terms.softmax import ClassCounts, SoftmaxScore
@@ -130,16 +129,8 @@ class ScaledInference(ScaledMethod):
         }
         if self.whitened:
             public["squares"]["releases"] = "sums of squares and products of the centred columns"
-        public["descent"] |= {
-            "columns": rule.kinds_in_words(kinds),
-            "declared_kinds": len(self.kinds),
-            "groups": len({group for group in self.groups if group >= 0}),
-            "clip_factor": "rule" if self.clip_factor is None else self.clip_factor,
-            "max_weight": "none" if self.max_weight is None else self.max_weight,
-            "momentum": rule.MOMENTUM,
-            "early_share": inference_rule.EARLY_SHARE,
-            **gaps_in_words(self.gaps, shape),
-        }
+        groups = {"groups": len({group for group in self.groups if group >= 0})}
+        public["descent"] |= self.stated(shape, {}, first=groups, last={"early_share": inference_rule.EARLY_SHARE})
         if problem.loss.name == "poisson":
             public["descent"]["declared_range"] = [problem.loss.low, problem.loss.high]  # type: ignore[attr-defined]
         plain = not weighted and "private" not in kinds
@@ -282,8 +273,8 @@ class ScaledInference(ScaledMethod):
         at = self._score(problem, known, self._place(released), bound)
         made = several_classes.terms_of(at, bound.radius)
         released["curvature"] = yield Sum("curvature", made.curvature)
-        summed = plan.target.rows_per_person if self.summed else None
-        released["scores"] = yield Sum("scores", several_classes.score_matrix(at, bound.radius, summed))
+        scores = PersonScores(at, bound.radius, plan.target.rows_per_person) if self.summed else made.scores
+        released["scores"] = yield Sum("scores", scores)
         if "scale numbers" in public.budget:
             released["scale numbers"] = yield Sum("scale numbers", made.numbers)
         w, decided = self._decided(public, known, released)

@@ -6,14 +6,17 @@ from collections.abc import Mapping
 
 from dperm.mechanisms.conditions import check_options
 from dperm.mechanisms.scaled import settings as rule
+from dperm.mechanisms.scaled.aims import check_aim
 from dperm.mechanisms.scaled.centre import EDITION, check_edition
 from dperm.mechanisms.scaled.gaps import check_gaps, gaps_in_words
 from dperm.mechanisms.scaled.noise_ratio import noise_warning
 from dperm.privacy import Gaussian
 from dperm.problem import Problem
 from dperm.release.plan import Mechanism, Plan, Settings, Shape, Stage, Target, options_of
+from dperm.tables.encoding import KINDS
 
 NUMBERS = ("clip_factor", "horizon", "max_weight")
+STARTS = {"start": ("zero", "rate")}
 NOTHING: Settings = {}
 
 
@@ -28,11 +31,16 @@ class ScaledMethod:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kinds", tuple(self.kinds))
-        rule.check_kinds(self.kinds)
+        for kind in self.kinds:
+            if kind not in KINDS:
+                raise ValueError(f"Expected kinds in {KINDS}, found {kind!r}. Declare what each column is.")
         object.__setattr__(self, "gaps", check_gaps(self.gaps))
         object.__setattr__(self, "wary", bool(self.wary) and "private" in self.kinds)
         check_edition(self.edition)
-        check_options(self, positive=[label for label in NUMBERS if hasattr(self, label)])
+        if hasattr(self, "aim"):
+            check_aim(self.aim)
+        words = STARTS if hasattr(self, "start") else {}
+        check_options(self, among=words, positive=[label for label in NUMBERS if hasattr(self, label)])
 
     @property
     def heaviest(self) -> float:
@@ -41,15 +49,19 @@ class ScaledMethod:
 
     def column_kinds(self, shape: Shape) -> tuple[str, ...]:
         """The declared kinds, one per column; all "free" when none were declared."""
-        return rule.column_kinds(self.kinds, shape)
+        if not self.kinds:
+            return ("free",) * shape.d
+        if len(self.kinds) != shape.d:
+            raise ValueError(f"Expected one kind per column ({shape.d}), found {len(self.kinds)}. Correct kinds=.")
+        return self.kinds
 
     def public(self, plan: Plan, problem: Problem) -> rule.Public:
         """What the rule knows of a planned fit before its releases."""
         shape, budget = plan.shape, rule.budget_of(plan)
         return rule.Public(problem, shape, plan.target, self.column_kinds(shape), budget, self.gaps, self.wary)
 
-    def stated(self, shape: Shape, own: Settings, first: Settings = NOTHING) -> Settings:
-        """What a plan says of the columns and weights, beside the mechanism's own words; some of these come first."""
+    def stated(self, shape: Shape, own: Settings, first: Settings = NOTHING, last: Settings = NOTHING) -> Settings:
+        """What a plan says of the columns and weights, beside the mechanism's own words; some come first, some behind."""
         return {
             "columns": rule.kinds_in_words(self.column_kinds(shape)),
             "declared_kinds": len(self.kinds),
@@ -58,6 +70,7 @@ class ScaledMethod:
             **own,
             "max_weight": "none" if self.max_weight is None else self.max_weight,
             "momentum": rule.MOMENTUM,
+            **last,
             **gaps_in_words(self.gaps, shape),
         }
 

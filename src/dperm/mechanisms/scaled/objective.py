@@ -86,7 +86,7 @@ class ScaledObjective(ScaledMethod):
     def plan(self, problem: Problem, shape: Shape, target: Target) -> Plan:
         kinds = self.column_kinds(shape)
         mu = gaussian_mu(target.epsilon, target.delta)
-        names = rule.statistics(problem, kinds, positives=True, gaps=self.gaps, edition=self.edition, wide=self.wide)
+        names = rule.statistics(problem, kinds, positives=True, gaps=self.gaps, edition=self.edition, squares=1 + self.wide)
         parts = rule.parts_of(names, shape, target)
         budget = {name: mu * math.sqrt(parts[name]) for name in names if name in parts}
         stages = [Stage(name, Gaussian(part), rule.described(name, part, target)) for name, part in budget.items()]

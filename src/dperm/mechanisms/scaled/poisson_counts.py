@@ -27,12 +27,12 @@ from numpy.typing import ArrayLike
 from dperm.mechanisms.scaled import poisson_settings as poisson_rule
 from dperm.mechanisms.scaled import settings as rule
 from dperm.privacy import kappa
-from dperm.release.plan import Released, Settings, Shape, Target, Vector
-from dperm.release.settings import StageSettings
+from dperm.release.plan import Released, Settings, Shape, StageSettings, Target, Vector
 from dperm.rows.base import Block
-from dperm.rows.exact import Tallied, whole
+from dperm.rows.exact import Amounts, Tallied, whole
 from dperm.terms.affine import settled
 from dperm.terms.gridded import gridded
+from dperm.terms.moments import row_weights
 from dperm.terms.statistics import BINS, Histogram, present
 
 WANTED = 0.004  # relative standard deviation of the predicted total
@@ -61,7 +61,7 @@ class ExposedResiduals(poisson_rule.Slopes):
     def predictions(self, block: Block) -> Vector:
         """Expected counts in mean counts, in [0, largest]; 0 for a null row."""
         margins = gridded(block, self.features).margins(self.theta)
-        weight = poisson_rule.weights_of(block, self.heaviest)
+        weight = row_weights(block, self.heaviest)
         return np.minimum(weight / self.mean_exposure * np.exp(np.clip(margins, self.lowest, self.highest)), self.largest)
 
     def slopes(self, block: Block) -> Vector:
@@ -70,7 +70,7 @@ class ExposedResiduals(poisson_rule.Slopes):
 
 
 @dataclass(frozen=True, eq=False)
-class BoundedCounts(Tallied):
+class BoundedCounts(Amounts):
     """Σ min(t, limit) over rows that take part.
 
     **Sensitivity** `limit` under every relation: one row's part moves within [0, limit].
@@ -78,12 +78,8 @@ class BoundedCounts(Tallied):
 
     limit: float
 
-    def tally(self, block: Block) -> Vector:
-        counts = present(block) * np.clip(np.asarray(block.y, dtype=np.float64), 0.0, self.limit)
-        return np.array([np.sum(whole(counts, self.limit))])
-
-    def sensitivity(self, relation: str) -> float:
-        return self.limit
+    def amounts(self, block: Block) -> Vector:
+        return present(block) * np.clip(np.asarray(block.y, dtype=np.float64), 0.0, self.limit)
 
     @property
     def row_bound(self) -> float:

@@ -26,9 +26,10 @@ from dperm.problem import Problem
 from dperm.release.asks import Asking, Sum
 from dperm.release.plan import Settings, Shape, Target, Vector
 from dperm.rows.base import Block, Term
-from dperm.rows.exact import Tallied, whole
+from dperm.rows.exact import Amounts
 from dperm.terms.affine import Features
 from dperm.terms.gridded import Grid, Pulled, gridded
+from dperm.terms.moments import row_weights
 from dperm.terms.statistics import LogHistogram, upper_quantile
 
 SHARES = {
@@ -66,7 +67,7 @@ def count_releases(
     public: rule.Public, summed: Callable[[float], Term], heaviest: float, released: dict[str, Any]
 ) -> Asking[float]:
     """Release the size of the counts, their sum, each cut at the limit that follows and is returned, and that of exposures."""
-    released["count scale"] = yield Sum("count scale", LogHistogram(Counts(), public.problem.data.y.high))
+    released["count scale"] = yield Sum("count scale", LogHistogram(labels, public.problem.data.y.high))
     limit = count_limit(public, released)
     released["count sum"] = yield Sum("count sum", summed(limit))
     if "exposure sum" in public.budget:
@@ -181,7 +182,7 @@ class CountResiduals(Slopes):
     def slopes(self, block: Block) -> Vector:
         margins = gridded(block, self.features).margins(self.theta)
         slopes = np.exp(np.clip(margins, self.lowest, self.highest)) - np.asarray(block.y, dtype=np.float64) / self.rate
-        return slopes * weights_of(block, self.heaviest)
+        return slopes * row_weights(block, self.heaviest)
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,21 +200,12 @@ class CountGradient(Pulled):
     def features(self) -> Features:  # type: ignore[override]
         return self.residuals.features
 
-    @property
-    def longest(self) -> float:
-        return self.clip
-
     def slopes(self, block: Block, grid: Grid) -> Vector:
         return self.residuals.slopes(block)
 
 
-def weights_of(block: Block, heaviest: float) -> Vector:
-    """Weights cut into [0, heaviest]; 1 without weights."""
-    return np.ones(len(block.y)) if block.weight is None else np.clip(block.weight, 0.0, heaviest)
-
-
 @dataclass(frozen=True, eq=False)
-class CountSum(Tallied):
+class CountSum(Amounts):
     """Σ weight·min(y, limit) for y ≥ 0.
 
     **Sensitivity** heaviest·limit under every relation: one row's part moves within [0, heaviest·limit].
@@ -222,12 +214,8 @@ class CountSum(Tallied):
     limit: float
     heaviest: float
 
-    def tally(self, block: Block) -> Vector:
-        counts = np.clip(np.asarray(block.y, dtype=np.float64), 0.0, self.limit)
-        return np.array([np.sum(whole(weights_of(block, self.heaviest) * counts, self.row_bound))])
-
-    def sensitivity(self, relation: str) -> float:
-        return self.row_bound
+    def amounts(self, block: Block) -> Vector:
+        return row_weights(block, self.heaviest) * np.clip(np.asarray(block.y, dtype=np.float64), 0.0, self.limit)
 
     @property
     def row_bound(self) -> float:
@@ -235,7 +223,7 @@ class CountSum(Tallied):
 
 
 @dataclass(frozen=True, eq=False)
-class ExposureSum(Tallied):
+class ExposureSum(Amounts):
     """Σ weight, each cut into [0, heaviest].
 
     **Sensitivity** `heaviest` under every relation: one row's exposure moves within [0, heaviest].
@@ -243,20 +231,14 @@ class ExposureSum(Tallied):
 
     heaviest: float
 
-    def tally(self, block: Block) -> Vector:
-        return np.array([np.sum(whole(weights_of(block, self.heaviest), self.heaviest))])
-
-    def sensitivity(self, relation: str) -> float:
-        return self.heaviest
+    def amounts(self, block: Block) -> Vector:
+        return row_weights(block, self.heaviest)
 
     @property
     def row_bound(self) -> float:
         return self.heaviest
 
 
-@dataclass(frozen=True, eq=False)
-class Counts:
-    """The label itself, as the measure of a histogram."""
-
-    def __call__(self, block: Block) -> Vector:
-        return np.asarray(block.y, dtype=np.float64)
+def labels(block: Block) -> Vector:
+    """The measure of a histogram of the labels themselves."""
+    return np.asarray(block.y, dtype=np.float64)

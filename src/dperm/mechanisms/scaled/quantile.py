@@ -28,13 +28,13 @@ from dperm.mechanisms.scaled import coordinates, scaling, settling
 from dperm.mechanisms.scaled import settings as rule
 from dperm.mechanisms.scaled.gradient import scaling_needs, scaling_releases, start
 from dperm.mechanisms.scaled.method import ScaledMethod, in_stages
-from dperm.mechanisms.scaled.poisson_settings import weights_of
 from dperm.problem import Problem
 from dperm.release.asks import Asking, Close, Decide, Open, Program, Sum
 from dperm.release.plan import Plan, Settings, Shape, Target, Vector, register
 from dperm.rows.base import Block
 from dperm.terms.affine import Features
 from dperm.terms.gridded import Grid, Pulled
+from dperm.terms.moments import row_weights
 from dperm.terms.statistics import LogHistogram, Residuals, upper_quantile
 
 SHARES = {**rule.SHARES, "label mean": 0.01, "residuals": 0.02, "residuals again": 0.02}
@@ -63,7 +63,7 @@ class PinballGradient(Pulled):
     def slopes(self, block: Block, grid: Grid) -> Vector:
         slopes = expit((grid.margins(self.theta) - block.y) / self.width) - self.level
         slopes = slopes * np.minimum(1.0, self.reach / np.maximum(grid.norms, 1e-200))
-        return np.asarray(slopes * weights_of(block, self.heaviest))
+        return np.asarray(slopes * row_weights(block, self.heaviest))
 
 
 @register

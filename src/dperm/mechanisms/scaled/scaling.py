@@ -1,6 +1,6 @@
 """Where rows are centred and how they are scaled, from released sums of rows and of squares.
 
-Squares of a wide table are released in two steps: see `first_variances`. Everything here is pure, and `verify` replays it.
+Squares of a wide table are released in several steps: see `seen_squares`. Everything here is pure, and `verify` replays it.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from numpy.typing import ArrayLike
 from dperm.mechanisms.scaled import settings as rule
 from dperm.mechanisms.scaled.centre import NARROW, believed_step, reach
 from dperm.mechanisms.scaled.gaps import filling, present_cells
+from dperm.mechanisms.scaled.stages import SQUARES
 from dperm.problem import Problem
-from dperm.release.plan import Vector
-from dperm.release.settings import StageSettings
+from dperm.release.plan import StageSettings, Vector
 from dperm.terms.statistics import PLAIN, SquareSum, upper_quantile
 
 # A standard deviation below the floor is treated as the floor: a rarer level is not blown up beyond 1/floor.
@@ -74,39 +74,41 @@ def centred_radius(public: rule.Public, released: Mapping[str, ArrayLike]) -> fl
     return upper_quantile(np.asarray(released["radius"]), 2 * public.problem.data.x_norm, public.shape.n, 0.75)
 
 
-def largest_rough_squares(public: rule.Public, released: Mapping[str, Any]) -> float:
-    """Private 75 % quantile of the norm of a row's squares, below the square of its radius.
-
-    Squares that are spread evenly over d columns have the norm ‖x - m‖²/√d: in a table of many columns that is what keeps noise
-    from hiding the columns that vary little.
-    """
-    counts, radius = np.asarray(released["rough square norms"]), centred_radius(public, released)
-    return upper_quantile(counts, radius**2, public.shape.n, 0.75)
-
-
-def first_variances(public: rule.Public, released: Mapping[str, Any]) -> Vector:
-    """What the first of two steps believes of every column. The second sees the columns in these units, where none is longer than
-    the others: its noise is a small part even of a variance that the first could not see."""
-    noise = noise_of_squares(public, "rough squares", largest_rough_squares(public, released))
-    return believed_squares(public, released, np.asarray(released["rough squares"], dtype=np.float64), noise) / public.shape.n
-
-
 def even_radius(d: int) -> float:
-    """Where rows are cut in the second step: E‖z‖² is about d there, and rows are long where a rare column is for once not 0."""
+    """Where rows are cut from the second step on: E‖z‖² is about d there, and rows with a rare entry that is not 0 are long."""
     return 8.0 * math.sqrt(d)
 
 
-def largest_squares(public: rule.Public, released: Mapping[str, Any]) -> float:
-    """Private quantile of the norm of a row's squares in the second step.
+def largest_squares(public: rule.Public, released: Mapping[str, Any], norms: str) -> float:
+    """Private quantile of the norm of a row's squares, from the histogram of that name: where the squares of its step are cut.
 
-    Noise is small there, so 97 %: a tighter cut takes most from the rows in which a rare column is for once not 0, and blows that
-    column up. Less where noise hides 3 % of the rows; where it hides a quarter, 4√d, the norm at a mean fourth power of 16.
+    Squares that are spread evenly over d columns have the norm ‖x - m‖²/√d: in a table of many columns that is what keeps noise
+    from hiding the columns that vary little. The first step takes 75 %. Noise is small in the others, which take 97 %: a tighter
+    cut takes most from the rows in which a rare column is for once not 0, and blows that column up. Less where noise hides 3 % of
+    the rows; where it hides a quarter, 4√d, the norm at a mean fourth power of 16.
     """
-    n, d = public.shape.n, public.shape.d
-    beyond = max(0.03 * n, CLEAR * public.count_noise("square norms"))
+    counts, n, d = np.asarray(released[norms]), public.shape.n, public.shape.d
+    if norms == SQUARES[0][0]:
+        return upper_quantile(counts, centred_radius(public, released) ** 2, n, 0.75)
+    beyond = max(0.03 * n, CLEAR * public.count_noise(norms))
     if beyond > 0.25 * n:
         return 4.0 * math.sqrt(d)
-    return upper_quantile(np.asarray(released["square norms"]), even_radius(d) ** 2, n, 1.0 - beyond / n)
+    return upper_quantile(counts, even_radius(d) ** 2, n, 1.0 - beyond / n)
+
+
+def seen_squares(public: rule.Public, released: Mapping[str, Any], steps: int) -> tuple[Vector, Vector]:
+    """(sums of squares, what is believed of them) after so many of the steps in which those of a wide table are released.
+
+    Every step sees the columns in units of what the one before believed of them, where none is longer than the others: its noise
+    is a small part even of a variance that the one before could not see.
+    """
+    unit: float | Vector = 1.0
+    for norms, name in SQUARES[:steps]:
+        noise = noise_of_squares(public, name, largest_squares(public, released, norms))
+        squares = np.asarray(released[name], dtype=np.float64) * unit
+        believed = believed_squares(public, released, squares, noise * unit)
+        unit = believed / public.shape.n
+    return squares, believed
 
 
 def noise_of_squares(public: rule.Public, stage: str, bound: float) -> float:
@@ -121,10 +123,13 @@ def believed_squares(public: rule.Public, released: Mapping[str, Any], squares: 
     return np.maximum(np.maximum(squares, noise), public.shape.n * floor * floor)
 
 
+CUTS = ("largest_rough_squares", "largest_squares", "largest_finer_squares")
+
+
 @dataclass(frozen=True, eq=False)
 class Scaled(StageSettings):
     """Where rows are centred and how they are scaled; `mean_reach` after a mean in two steps, `fill` where cells are missing,
-    the norms that squares were cut to where they were released in two steps."""
+    the norms that squares were cut to where they were released in several steps."""
 
     shift: Vector
     scale: Vector
@@ -134,21 +139,21 @@ class Scaled(StageSettings):
     fill: Vector | None = None
     largest_rough_squares: float | None = None
     largest_squares: float | None = None
-    LEFT_OUT: ClassVar[tuple[str, ...]] = ("mean_reach", "fill", "largest_rough_squares", "largest_squares")
+    largest_finer_squares: float | None = None
+    LEFT_OUT: ClassVar[tuple[str, ...]] = ("mean_reach", "fill", *CUTS)
 
 
 def centred_and_scaled(public: rule.Public, released: Mapping[str, Any]) -> Scaled:
     """shift m, scale 1/standard deviation, S² = E‖z‖² and the radii, from the released statistics; what missing cells become."""
     problem, shape, shift = public.problem, public.shape, centre(public, released)
-    radius, squares = centred_radius(public, released), np.asarray(released["squares"], dtype=np.float64)
-    two_steps = "rough squares" in released
-    most = largest_squares(public, released) if two_steps else radius**2
-    noise: float | Vector = noise_of_squares(public, "squares", most)
-    if two_steps:
-        unit = first_variances(public, released)
-        squares, noise = squares * unit, noise * unit
-    believed = believed_squares(public, released, squares, noise)
+    radius, steps = centred_radius(public, released), sum(norms in released for norms, _ in SQUARES)
+    if steps:
+        squares, believed = seen_squares(public, released, steps)
+    else:
+        squares = np.asarray(released["squares"], dtype=np.float64)
+        believed = believed_squares(public, released, squares, noise_of_squares(public, "squares", radius**2))
     size = max(1.0, float(np.sum(np.maximum(squares, 0.0) / believed)))
+    cuts = [largest_squares(public, released, norms) for norms, _ in SQUARES[:steps]]
     return Scaled(
         shift=shift,
         scale=np.sqrt(shape.n / believed),
@@ -156,6 +161,5 @@ def centred_and_scaled(public: rule.Public, released: Mapping[str, Any]) -> Scal
         centred_radius=radius,
         mean_reach=reach(problem, shape, released) if "rough mean" in released else None,
         fill=filling(shape, public.gaps, shift) if "present" in released else None,
-        largest_rough_squares=largest_rough_squares(public, released) if two_steps else None,
-        largest_squares=most if two_steps else None,
+        **dict(zip(CUTS, cuts)),
     )

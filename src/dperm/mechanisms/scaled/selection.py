@@ -31,7 +31,7 @@ from dperm.problem import DataBounds, NoRegularizer, Problem, WholeSpace
 from dperm.release.asks import Asking, Decide, Program, Publish, Secret, See, Solve, Sum
 from dperm.release.noise import RELEASE_SLACK
 from dperm.release.plan import Plan, Settings, Shape, Stage, Target, Vector, options_of, register
-from dperm.terms.selection import CentredLabelSum, Columns, CorrelationTerm, LabelSpread, reaches
+from dperm.terms.selection import CentredLabelSum, Columns, CorrelationTerm, label_spread, reaches
 from dperm.terms.statistics import LabelSum, LogHistogram, upper_quantile
 
 # Shares of ρ; the rest is the regression's.
@@ -191,7 +191,7 @@ class Selection(ScaledMethod):
         y, n = problem.data.y, plan.shape.n
         released: dict[str, Any] = {"label centre": (yield Sum("label centre", LabelSum(y.low, y.high)))}
         middle = float(np.ravel(released["label centre"])[0]) / n
-        released["label spread"] = yield Sum("label spread", LogHistogram(LabelSpread(middle), y.width))
+        released["label spread"] = yield Sum("label spread", LogHistogram(partial(label_spread, middle), y.width))
         # Nine labels in ten are nearer to the middle; the others are cut, which costs little signal and saves sensitivity.
         spread = upper_quantile(np.asarray(released["label spread"]), y.width, n, 0.9)
         released["label recentre"] = yield Sum("label recentre", CentredLabelSum(middle, spread))

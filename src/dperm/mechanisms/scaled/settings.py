@@ -23,11 +23,10 @@ from dperm.mechanisms.scaled import coordinates
 from dperm.mechanisms.scaled.aims import clip_for_probabilities
 from dperm.mechanisms.scaled.centre import centring, divided
 from dperm.mechanisms.scaled.gaps import PRESENT_SHARE
-from dperm.mechanisms.scaled.stages import RELEASES
+from dperm.mechanisms.scaled.stages import RELEASES, SQUARES
 from dperm.privacy import Gaussian, gaussian_mu, kappa
 from dperm.problem import Problem
 from dperm.release.plan import Plan, Settings, Shape, Target
-from dperm.tables.encoding import KINDS
 from dperm.terms.statistics import upper_quantile
 
 MOMENTUM = 0.9
@@ -45,7 +44,9 @@ SHARES = {
     "rough square norms": 0.01,
     "rough squares": 0.03,
     "square norms": 0.01,
-    "squares": 0.10,  # less the two before it where there are two steps
+    "squares": 0.10,  # less the two before it where there are several steps, and less the finer ones
+    "finer square norms": 0.01,
+    "finer squares": 0.03,
     "positives": 0.005,
     "residuals": 0.03,
     "residuals again": 0.03,
@@ -101,34 +102,19 @@ def kinds_in_words(kinds: Sequence[str]) -> str:
     return ", ".join(f"{len(list(run))} {kind}" for kind, run in groupby(kinds))
 
 
-def check_kinds(kinds: Sequence[str]) -> None:
-    for kind in kinds:
-        if kind not in KINDS:
-            raise ValueError(f"Expected kinds in {KINDS}, found {kind!r}. Declare what each column is.")
-
-
-def column_kinds(kinds: Sequence[str], shape: Shape) -> tuple[str, ...]:
-    """The declared kinds, one per column; all "free" when none were declared."""
-    if not kinds:
-        return ("free",) * shape.d
-    if len(kinds) != shape.d:
-        raise ValueError(f"Expected one kind per column ({shape.d}), found {len(kinds)}. Correct kinds=.")
-    return tuple(kinds)
-
-
 def effective_mu(mu: float, target: Target) -> float:
     """μ per unit of a clipped row sum: what one row can change is κ clips, and a person owns several rows."""
     return mu / (kappa(target.relation) * target.rows_per_person)
 
 
 def statistics(
-    problem: Problem, kinds: Sequence[str], *, positives: bool, gaps: Sequence[int] = (), edition: int = 1, wide: bool = False
+    problem: Problem, kinds: Sequence[str], *, positives: bool, gaps: Sequence[int] = (), edition: int = 1, squares: int = 1
 ) -> list[str]:
-    """Names of the releases before the fit itself, in order."""
+    """Names of the releases before the fit itself, in order; `squares` are released in so many steps."""
     centred = problem.data.intercept != 0
     names = centring(problem, gaps, edition)
-    if wide:
-        names = [*names[:-1], "rough square norms", "rough squares", "square norms", names[-1]]
+    if squares > 1:
+        names = [*names[:-1], *(name for step in SQUARES[:squares] for name in step)]
     flags = has_flags(kinds) and not is_regression(problem)
     if flags and centred:
         names = ["row norms", *names]
@@ -153,10 +139,10 @@ def label_share(shape: Shape, target: Target) -> float:
 
 def shares(
     problem: Problem, shape: Shape, target: Target, kinds: Sequence[str], *, positives: bool = False,
-    gaps: Sequence[int] = (), edition: int = 1, wide: bool = False,
+    gaps: Sequence[int] = (), edition: int = 1, squares: int = 1,
 ) -> dict[str, float]:  # fmt: skip
     """Stage name → μ of its event; the squares add up to μ(ε, δ)², and the descent has what the others leave."""
-    names = statistics(problem, kinds, positives=positives, gaps=gaps, edition=edition, wide=wide)
+    names = statistics(problem, kinds, positives=positives, gaps=gaps, edition=edition, squares=squares)
     names += ["residuals", "descent", "residuals again"] if is_regression(problem) else ["descent"]
     return budget(names, parts_of(names, shape, target), target)
 

@@ -16,7 +16,6 @@ from dperm.mechanisms.scaled.settings import Public
 from dperm.problem import Problem
 from dperm.release.plan import Shape, Vector
 from dperm.terms.inference import CurvatureMatrix, ScaleNumbers, Score, ScoreMatrix, ScoreSum
-from dperm.terms.person_scores import PersonScores
 from dperm.terms.softmax import SoftmaxCurvature, SoftmaxNumbers, SoftmaxScore, SoftmaxScores, SoftmaxSum, class_basis
 
 CLASS_COUNTS = "class counts"
@@ -26,15 +25,10 @@ CLASS_SHARE = 0.005  # of μ², as for the number of positives
 class Terms(NamedTuple):
     """The four sums of a model's scores with rows weighted down beyond a radius."""
 
-    gradient: ScoreSum | SoftmaxSum
+    gradient: ScoreSum
     curvature: CurvatureMatrix | SoftmaxCurvature
-    scores: ScoreMatrix | SoftmaxScores
+    scores: ScoreMatrix
     numbers: ScaleNumbers | SoftmaxNumbers
-
-
-def score_matrix(score: Score | SoftmaxScore, radius: float, summed: int | None) -> ScoreMatrix | SoftmaxScores | PersonScores:
-    """The matrix of scores: of rows, or of the sums of persons with up to `summed` rows."""
-    return terms_of(score, radius).scores if summed is None else PersonScores(score, radius, summed)
 
 
 def terms_of(score: Score | SoftmaxScore, radius: float) -> Terms:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+# Squares of a wide table, step by step: the norms of the rows' squares, and the squares cut to a quantile of them.
+SQUARES = (("rough square norms", "rough squares"), ("square norms", "squares"), ("finer square norms", "finer squares"))
+
 RELEASES = {
     "octaves": "histogram of signs and magnitudes of each column without declared bounds",
     "cells": "histogram of each such column inside the range that the first one found",
@@ -15,6 +18,8 @@ RELEASES = {
     "rough squares": "sum of squares of each centred column, for a first scale",
     "square norms": "histogram of the norms of the squares of rows in that scale",
     "squares": "sum of squares of each centred column",
+    "finer square norms": "histogram of the norms of the squares of rows in the scale of the second sum",
+    "finer squares": "sum of squares of each column in that scale, for the last one",
     "moments": "second moments of the centred rows",
     "size": "sum of squared norms of the whitened rows",
     "positives": "number of positive labels",
