@@ -31,7 +31,7 @@ from dperm.privacy import RELATIONS
 from dperm.problem import DataBounds, HuberLoss, Interval, LogisticLoss, MultinomialLoss, SquaredLoss
 from dperm.rows import BLOCK_ROWS, ArrowRows, MemoryRows, sum_step
 from dperm.rows.base import Block, block_counts, innermost, real_sum, split_whole, total_counts, total_of
-from dperm.rows.exact import Pair, Paired, product
+from dperm.rows.exact import Amounts, Pair, Paired, product
 from dperm.rows.recoded import RecodedTerm
 from dperm.tables.schema import Schema
 from dperm.terms.additive import PLACES, CellFilling, CurveFeatures, Curving, Level, Marginals, Recalibration
@@ -415,3 +415,16 @@ def test_large_weights_are_kept_once_on_their_grid():
     assert held < 3 * weights.nbytes
     small = np.arange(1.0, 4.0)
     assert on_grid(small, 2.0**30)[0] is on_grid(small.copy(), 2.0**30)[0]
+
+
+def test_amounts_are_not_negative_whatever_a_term_says():
+    """Amounts declare one row_bound under every relation: a number below 0 in place of one above would move the sum by two."""
+
+    class Signed(Amounts):
+        row_bound = 2.0
+
+        def amounts(self, block: Block) -> np.ndarray:
+            return np.asarray(block.y)
+
+    sums = [Signed()(Block(np.zeros((1, 1)), np.array([y]), None, 0)) for y in (-np.inf, -1.5, np.nan, 0.5, np.inf)]
+    np.testing.assert_array_equal(np.concatenate(sums), [0.0, 0.0, 0.0, 0.5, 2.0])

@@ -186,12 +186,14 @@ class Amounts(Tallied):
     **Sensitivity** row_bound under every relation: what a row adds moves within that range, whichever row takes its place.
     """
 
+    lowest: ClassVar[float] = 0.0  # smaller numbers count as this one: the range is a fact, not a promise of `amounts`
+
     def amounts(self, block: Block) -> NDArray[np.float64]:
         """The number of every row."""
         raise NotImplementedError
 
     def tally(self, block: Block) -> NDArray[np.float64]:
-        return np.array([np.sum(whole(self.amounts(block), self.row_bound))])
+        return np.array([np.sum(whole(np.maximum(self.amounts(block), self.lowest), self.row_bound))])
 
     def sensitivity(self, relation: str) -> float:
         return self.row_bound

@@ -244,6 +244,8 @@ def upper_quantile(counts: Vector, top: float, n: float, level: float) -> float:
 class SignedAmounts(Amounts):
     """Σ of one number per row in [-row_bound, row_bound]. **Sensitivity** κ·row_bound."""
 
+    lowest: ClassVar[float] = -np.inf
+
     def sensitivity(self, relation: str) -> float:
         return kappa(relation) * self.row_bound
 
@@ -270,6 +272,7 @@ class LabelSum(Amounts):
 
     low: float
     high: float
+    lowest: ClassVar[float] = -np.inf
 
     def amounts(self, block: Block) -> Vector:
         return present(block) * np.clip(np.asarray(block.y, dtype=np.float64), self.low, self.high)
