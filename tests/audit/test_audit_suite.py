@@ -34,10 +34,17 @@ def quick(name="LogisticRegression", relation="replace-one"):
 def test_every_estimator_relation_and_policy_has_a_case():
     listed = [(case.name, case.relation, case.noise) for case in suite.estimator_cases()]
     assert listed == [(n, r, p) for n in estimators.__all__ for r in RELATIONS for p in ("secure", "exact")]
-    methods = {case.method for case in suite.mechanism_cases()}
+    methods = {case.method for case in suite.mechanism_cases()} - {"scaled-heads, wide"}
     from dperm.release.plan import MECHANISMS
 
     assert methods == set(MECHANISMS)
+
+
+def test_forms_that_few_rows_would_not_take_have_a_case():
+    wide = [case for case in suite.mechanism_cases() if case.method == "scaled-heads, wide"]
+    assert [case.relation for case in wide] == list(RELATIONS)
+    for case in wide:
+        assert "finer squares" in {stage.name for stage in case.build().fit(*case.data).release_.plan.stages}
 
 
 def test_every_estimator_with_intervals_has_a_case_with_them():

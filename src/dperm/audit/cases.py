@@ -42,6 +42,8 @@ FEWER_STEPS: dict[str, dict[str, object]] = {
     "least-squares": {"clip": 0.05},  # which every row reaches, whatever the noisy size is: the labels then move by all they may
     "output": {"ridge": 20.0},  # far above the curvature of two rows: the minimiser then moves by slope/ridge
 }
+# Forms that a mechanism takes by public numbers of a table, which these few rows do not have.
+FORMS: dict[str, dict[str, object]] = {"scaled-heads": {"wide": True}}
 # By public numbers a regression on a few rows is the line, and nothing of curves would be tried.
 WITH_CURVES: dict[str, object] = {"kinds": ("numeric",), "curved": (0,), "careful": False}
 # Where the number of rows is protected, the arithmetic of a minimiser needs a declared bound on it.
@@ -179,6 +181,8 @@ def mechanism_cases() -> list[Case]:
             for relation in RELATIONS:
                 for delta in (DELTA, 0.0) if relation == "replace-one" else (DELTA,):
                     found.append(_case(name, getattr(estimators, name), method, relation, "secure", delta))
+                if method in FORMS:
+                    found.append(_case(name, getattr(estimators, name), method, relation, "secure", DELTA, FORMS[method]))
     return found
 
 
@@ -203,7 +207,9 @@ def curve_cases() -> list[Case]:
     return found
 
 
-def _case(name: str, cls: type, method: str, relation: str, policy: str, delta: float) -> Case:
+def _case(
+    name: str, cls: type, method: str, relation: str, policy: str, delta: float, form: dict[str, object] | None = None
+) -> Case:
     fields = {field.name for field in dataclasses.fields(cls)}
     options: dict[str, object] = {"epsilon": EPSILON, "delta": delta, "bounds": (-1, 1), "relation": relation, "noise": policy}
     n = 2 if method in ONE_DRAW else N
@@ -212,7 +218,7 @@ def _case(name: str, cls: type, method: str, relation: str, policy: str, delta: 
     if relation == "add-remove":
         options["nominal_n"] = n
     if "method" in fields:
-        short = FEWER_STEPS.get(method, {}) | (BOUNDED.get(method, {}) if relation == "add-remove" else {})
+        short = (form or {}) | FEWER_STEPS.get(method, {}) | (BOUNDED.get(method, {}) if relation == "add-remove" else {})
         if (name, method) == ("GAMRegressor", "additive"):
             short = WITH_CURVES
         options["method"] = mechanism_from_spec(method, short) if short else method
@@ -248,7 +254,7 @@ def _case(name: str, cls: type, method: str, relation: str, policy: str, delta: 
     else:
         records = _records(name, method, low, high, middle=None if "y_bounds" not in fields else high if counts else 0.0)
         data, neighbour = _pair(relation, n, *records, null, fence=name == "FiniteClassLearner" and method not in ONE_DRAW)
-    case = Case(name, method, relation, policy, Builder(cls, options), data, neighbour)
+    case = Case(name, ", ".join([method, *(form or {})]), relation, policy, Builder(cls, options), data, neighbour)
     return replace(case, unfit=NO_NULL_ROW) if not labels and relation == "zero-out" else case
 
 
