@@ -344,7 +344,7 @@ def real_sum(term: Term, total: Limbs, step: float) -> NDArray[np.float64]:
     """The sum that the counts stand for, in the units of the term."""
     inner = innermost(term)
     if isinstance(inner, Paired):
-        return inner.units(total[0].astype(np.longdouble) * LIMB + total[1])
+        return inner.units(total[0].astype(inner.precision) * int(LIMB) + total[1])
     return from_counts(total, step)
 
 

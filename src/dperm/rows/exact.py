@@ -143,6 +143,9 @@ def whole(values: object, bound: float, steps: float = MOST_PRODUCT) -> NDArray[
 class Paired:
     """A term whose rows are pairs of factors on public grids."""
 
+    # Of the total that `units` is given. `object` is Python's whole numbers: exact for any n, where large numbers cancel.
+    precision: ClassVar[type] = np.longdouble
+
     @property
     def row_bound(self) -> float:
         """The largest entry, in absolute value, that one row can contribute."""
@@ -157,7 +160,7 @@ class Paired:
         return np.asarray(total * (self.row_bound / MOST_PRODUCT), dtype=np.float64)
 
     def __call__(self, block: Block) -> NDArray[np.float64]:
-        return self.units(products(self.factors(block)).astype(np.longdouble))
+        return self.units(products(self.factors(block)).astype(self.precision))
 
 
 class Tallied(Paired):

@@ -34,6 +34,7 @@ from dperm.terms.sparse_rows import canonical, centred_fourths, centred_norms, s
 MOST = 2.0**20
 # Sparse rows are not centred before they are summed, so their entries may be longer than the ball: int64 has room for 2²⁴ steps.
 MOST_SPARSE = 2.0**24
+CENTRE_STEPS = 2.0**60
 
 
 def in_ball(rows: Vector, radius: float) -> Vector:
@@ -98,14 +99,18 @@ def sparse_squares(
     return [Pair(np.ones_like(q), squares), Pair(q, entries), Pair(q * q), Pair(np.ones(1))]
 
 
-def centred_squares(total: NDArray[np.longdouble], shift: Vector | None, radius: float) -> Vector:
-    """Σ (f(x - m))² for every column, from the exact totals of `sparse_squares`."""
+def centred_squares(total: NDArray[np.object_], shift: Vector | None, radius: float) -> Vector:
+    """Σ (f(x - m))² for every column, from the exact totals of `sparse_squares`.
+
+    A column far from its centre leaves little of three large totals, so they are subtracted as whole numbers, with m in steps of
+    reach·2⁻⁶⁰, which moves a row by √d·2⁻⁶¹ of the reach: far less than `sparse_squares` leaves free.
+    """
     d = (len(total) - 2) // 2
     most = reach(shift, radius)
-    squares = total[:d] * most**2
-    if shift is not None:
-        squares = squares - 2 * most * shift * total[d : 2 * d] + shift**2 * total[2 * d]
-    return np.maximum(np.asarray(squares / MOST_SPARSE**2, dtype=np.float64), 0.0)
+    centre = [0] * d if shift is None else [int(step) for step in np.rint(shift * (CENTRE_STEPS / most))]
+    steps = int(CENTRE_STEPS)
+    squares = [(own * steps - 2 * m * cross) * steps + m * m * total[2 * d] for own, cross, m in zip(total, total[d:], centre)]
+    return np.maximum(np.array(squares, dtype=np.float64) * (most / (CENTRE_STEPS * MOST_SPARSE)) ** 2, 0.0)
 
 
 def svec(matrix: Vector) -> Vector:

@@ -109,6 +109,7 @@ class SquareSum(Paired):
     features: Features
     radius: float
     most: float | None = None
+    precision: ClassVar[type] = object
 
     def factors(self, block: Block) -> list[Pair]:
         """The squares of the whole numbers of every row, or, of a sparse one, what they are made of: see `sparse_squares`."""
@@ -122,9 +123,9 @@ class SquareSum(Paired):
             squares = np.where((norms > limit)[:, None], shorter, squares)
         return [Pair(squares), Pair(np.zeros(1))]
 
-    def units(self, total: NDArray[np.longdouble]) -> Vector:
+    def units(self, total: NDArray[np.object_]) -> Vector:
         if not total[-1]:
-            return np.asarray(total[:-1] * (self.radius**2 / MOST_PRODUCT), dtype=np.float64)
+            return np.asarray(total[:-1].astype(np.longdouble) * (self.radius**2 / MOST_PRODUCT), dtype=np.float64)
         shift, scale = self.features.shift, self.features.scale
         return centred_squares(total, shift if shift is None or scale is None else shift * scale, self.radius)
 
