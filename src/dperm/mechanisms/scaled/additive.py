@@ -105,6 +105,7 @@ class Additive(Curved):
     nearer     of a careful fit: a flow and a clip still nearer to the line's where noise allows (`Flow.as_long`,
                `grown_clip`), and the level of a line corrected; False is how version 0.5.0 fitted
     levelled   that level has a stage of its own, at a quarter of the price; False is how version 0.6.0 paid for it
+    smoother   a careful regression tries smoother curves where rough ones would be too noisy; False is how version 0.7.0 chose
     The other options are those of `ScaledGradient`.
 
     **Guarantee**: μ(ε, δ)-GDP in stages, for the target's relation.
@@ -127,10 +128,12 @@ class Additive(Curved):
     nearer: bool = True
     wary: bool = True
     levelled: bool = True
+    smoother: bool = True
 
-    # Versions 0.2.0 and 0.3.0 had no such options, 0.4.0 was not careful, 0.5.0 no nearer and not wary, 0.6.0 not levelled.
+    # Versions 0.2.0 and 0.3.0 had no such options, 0.4.0 was not careful, 0.5.0 no nearer and not wary, 0.6.0 not levelled,
+    # 0.7.0 not smoother.
     UNSTATED: ClassVar[dict[str, Any]] = {"edition": 1, "products": False, "aim": "accuracy"}
-    UNSTATED |= {"careful": False, "nearer": False, "wary": False, "levelled": False}
+    UNSTATED |= {"careful": False, "nearer": False, "wary": False, "levelled": False, "smoother": False}
     name: ClassVar[str] = "additive"
 
     @property
@@ -242,10 +245,11 @@ class Additive(Curved):
             return rule.descent_settings(replace(public, shape=wide), released, resized, wishes, most)
 
         regression, linear = rule.is_regression(problem), smoothness.linear_variances(shape, released, scaled)
+        careful = smoothness.CAREFUL_LIMITS[: 2 + self.smoother]
         return Flow(
             settings, shape, scaled["size"], linear, self._mu(public), curvature, cost,
             refined=regression and self.clip_factor is None,
-            limits=smoothness.CAREFUL_LIMITS if self.careful and regression else smoothness.LIMITS,
+            limits=careful if self.careful and regression else smoothness.LIMITS,
             careful=self.careful,
             nearer=self.careful and self.nearer and self.aim == "probabilities",
         )  # fmt: skip

@@ -29,11 +29,13 @@ MIDDLES = (np.arange(CELLS) + 0.5) / CELLS - 0.5  # encoded numbers in the middl
 FUNCTIONS = 32  # eigenfunctions that are kept; more only cost time
 EQUAL_WIDTH = 0.1  # part of a cell's position that is its place between the bounds rather than its quantile
 UNIFORM = 0.01  # part of p̃ that is spread over all cells: eigenfunctions stay bounded where no row was seen
-# (A, q), from rough to smooth, and the largest extra noise of each in units of the loss. A careful regression tries two alone:
-# smoother ones are for budgets at which a line with its larger clip does better. Chosen on tables that docs/accuracy.md names.
+# (A, q), from rough to smooth, and the largest extra noise of each in units of the loss. A careful regression tries three alone,
+# the third where the line has little noise: else a line with its larger clip does better. Chosen on tables that docs/accuracy.md
+# names.
 LADDER = ((1.0, 0.25), (1.0, 0.5), (1.0, 1.0), (0.5, 1.5), (0.1, 1.5))
 LIMITS = (0.01, 0.05, 0.05, 0.05, 0.05)
-CAREFUL_LIMITS = (0.01, 0.03)
+CAREFUL_LIMITS = (0.01, 0.03, 0.025)
+QUIET = 0.035  # noise ratio of the line above which a careful regression does not try its third rung
 SHORTER, SETTLED = 0.4, 10.0  # a flow shorter than the line's by this factor must still be this long in units of 1/h
 HOPELESS = 0.2  # noise ratio of the line above which no curve is tried
 MOST_STEPS = 1000
@@ -246,6 +248,8 @@ def choose_smoothness(flow: Flow, columns: Sequence[Column]) -> Choice:
     least = flow.noise(np.zeros(0), line)
     tried = zip(LADDER, flow.limits) if columns and line["noise_ratio"] <= flow.hopeless else ()
     for rung, ((scale, power), limit) in enumerate(tried):
+        if rung == 2 and flow.careful and flow.refined and line["noise_ratio"] > QUIET:
+            break
         curves = np.concatenate([column.spectrum(scale, power) for column in columns])
         found = flow.with_curves(curves)
         added, tau = flow.noise(curves, found), found["flow_time"]
