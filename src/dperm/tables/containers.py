@@ -83,6 +83,22 @@ def _of_arrow(values: pa.Array | pa.ChunkedArray, exact: bool) -> np.ndarray:
     return objects(values)
 
 
+def as_python(values: pa.Array | pa.ChunkedArray) -> list[object]:
+    """The cells of an Arrow column as Python has them; one that Python cannot hold (a text that is no UTF-8, a date beyond its
+    years) as it is stored, in bytes or as a whole number. `to_pylist` would fail for all cells of the column."""
+    try:
+        return list(values.to_pylist())
+    except Exception:
+        return [_as_python(cell) for cell in values]
+
+
+def _as_python(cell: pa.Scalar) -> object:
+    try:
+        return cell.as_py()
+    except Exception:
+        return cell.as_buffer().to_pybytes() if hasattr(cell, "as_buffer") else cell.value
+
+
 def objects(cells: Iterable[object]) -> np.ndarray:
     """Cells as an array of objects, each as it is: one word among numbers must not make text of them."""
     listed = list(cells)
