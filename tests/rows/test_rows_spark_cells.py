@@ -75,6 +75,29 @@ def test_odd_cells_are_read_as_in_memory_and_alone(spark, kind):
         assert X[np.argsort(X[:, 0])].tobytes() == alone.tobytes(), name
 
 
+def test_moments_are_read_by_the_clock_of_the_session(spark):
+    """As `toPandas()` hands them out, for which a model predicts; one at the end of Spark's range fails no cast."""
+    moments = ["TIMESTAMP'2020-01-01 00:30:00'", "TIMESTAMP'2020-07-31 23:30:00.5'", "TIMESTAMP_MICROS(9223372036854775807)"]
+    parts = {"type": "datetime", "parts": ["month", "hour"]}
+    columns = {"age": {"type": "numeric", "low": 0, "high": 20}, "cell": parts}
+    schema = dperm.Schema.from_dict({"columns": columns, "target": TARGET})
+    clock = spark.conf.get("spark.sql.session.timeZone")
+    try:
+        spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+        frame = column_of(spark, moments)
+        X = dense(packed(dperm.SparkRows(frame, schema)).X)
+        memory = dense(schema.encoded(frame.where("age < 2").toPandas()))
+        profiles = [
+            dperm.profile(table.where("age < 2").select("cell"), epsilon=50.0, random_state=1).record
+            for table in (frame, column_of(spark, ["'2020-01-01 00:30:00'", "'2020-07-31 23:30:00.5'"]))
+        ]
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", clock)
+    X = X[np.argsort(X[:, 0])]
+    assert X[:2].tobytes() == memory.tobytes() and not X[2, 1:].any()
+    assert profiles[0] == profiles[1]
+
+
 # -- who a row belongs to ----------------------------------------------------------------------------------------------
 
 
