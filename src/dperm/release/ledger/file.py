@@ -52,7 +52,7 @@ def opened(path: Path, so_far: str = UNSPENT) -> Iterator[sqlite3.Connection]:
 
 
 def _names(path: Path) -> set[Path]:
-    """The file, and the symbolic link by which it was named: a link that is bent to an older copy has the older copy's account."""
+    """The file, and the symbolic link by which it was named: a link that is bent to an older copy has its account."""
     return {path.absolute(), path.resolve()}
 
 
