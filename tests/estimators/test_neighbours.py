@@ -15,6 +15,7 @@ import pytest
 
 import dperm
 from dperm.estimators import base, embedding
+from dperm.mechanisms import ScaledHeads
 from dperm.privacy import RELATIONS
 from dperm.release import driver
 from dperm.rows.embeddings import EmbeddingRows
@@ -80,6 +81,7 @@ def twins(monkeypatch: pytest.MonkeyPatch) -> Twins:
 Make = Callable[..., Any]
 INSIDE = {"bounds": (-1, 1)}
 COUNTS = {"y_bounds": (0, 20), "max_exposure": 2.0}
+WIDE = ScaledHeads(kinds=("numeric",) * 3, gaps=(0, 1, 2), steps=20, wide=True)
 CASES: dict[str, tuple[Make, dict[str, Any], tuple[float, float], str]] = {
     "curves and weights": (dperm.GAMClassifier, {**INSIDE, "classes": [0, 1], "max_weight": 2.0}, (1, 0), "weight"),
     "curves of three classes": (dperm.GAMClassifier, {**INSIDE, "classes": [0, 1, 2]}, (2, 0), ""),
@@ -91,6 +93,8 @@ CASES: dict[str, tuple[Make, dict[str, Any], tuple[float, float], str]] = {
     ),
     "intervals of a number": (dperm.LinearRegression, {**INSIDE, "y_bounds": (-3, 3), "intervals": True}, (-3, 1e300), ""),
     "private bounds": (dperm.LogisticRegression, {"bounds": "private", "classes": [0, 1]}, (1, 0), ""),
+    "wide": (dperm.LogisticRegression, {**INSIDE, "classes": [0, 1], "method": WIDE}, (1, 0), ""),
+    "wide, three classes": (dperm.LogisticRegression, {**INSIDE, "classes": [0, 1, 2], "method": WIDE}, (2, 0), ""),
     "embeddings": (dperm.EmbeddingClassifier, {"classes": [0, 1, 2], "steps": 3}, (2, 0), ""),
     "a network": (dperm.MLPClassifier, {**INSIDE, "classes": [0, 1, 2]}, (2, 0), ""),
 }  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn import config_context
 
@@ -93,3 +94,11 @@ def test_every_word_in_a_box_is_escaped():
     bad = "<script>alert(1)</script>\x1b[2J"
     shown = box(bad, bad, chips=[bad], rows=[(bad, bad)], head=(bad, bad), note=bad)
     assert "<script" not in shown and "\x1b" not in shown and shown.count("&lt;script&gt;") == 8
+
+
+def test_no_name_of_a_column_turns_the_box_of_an_estimator_around():
+    """scikit-learn's diagram lists the names of the fit, and a right-to-left mark would turn around what follows."""
+    bad = "age\u202e\x1b[2J</td>"
+    table = pd.DataFrame({bad: np.linspace(-1, 1, 200)})
+    shown = dperm.LogisticRegression(bounds=(-1, 1), classes=[0, 1], method="gradient").fit(table, [0, 1] * 100)._repr_html_()
+    assert "\u202e" not in shown and "\x1b" not in shown and r"age\u202e\x1b[2J&lt;/td&gt;" in shown

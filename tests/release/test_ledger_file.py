@@ -245,6 +245,20 @@ def test_a_symbolic_link_is_the_ledger_that_it_names(tmp_path):
         fit(ledger)
 
 
+def test_a_symbolic_link_that_is_bent_to_an_older_copy_is_refused(tmp_path):
+    """Within a process, the account of a name never shrinks, whatever the name leads to."""
+    ledger = make(tmp_path / "l")
+    shutil.copy(ledger.path, tmp_path / "older")
+    (tmp_path / "link").symlink_to("l")
+    fit(tmp_path / "link")
+    (tmp_path / "link").unlink()
+    (tmp_path / "link").symlink_to("older")
+    with pytest.raises(ValueError, match="older copy"):
+        fit(tmp_path / "link")
+    fit(ledger)
+    assert ledger.account().fits == 2
+
+
 RACE = """
 import sys
 import numpy as np

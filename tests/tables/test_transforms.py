@@ -243,3 +243,16 @@ def test_a_profile_leaves_transforms_as_declared() -> None:
         assert found["columns"][name] == Schema.from_dict(SPEC).spec()["columns"][name]
     assert found["columns"]["age"]["bins"] == [0, 18, 65, 120] and found["interactions"] == SPEC["interactions"]
     assert found["columns"]["income"]["high"] <= 100
+
+
+def test_moments_with_a_time_zone_are_read_by_their_own_clock():
+    """In pandas, Arrow and polars alike, with and without a fraction of a second, west and east of Greenwich."""
+    for zone, hours in (("America/New_York", [5.0, 1.0]), ("Asia/Tokyo", [19.0, 14.0])):
+        utc = pd.Series(pd.to_datetime(["2020-01-01 10:30:00.500000", "2020-07-01 05:00:00.000000"])).dt.tz_localize("UTC")
+        moments = utc.dt.tz_convert(zone)
+        arrow = pa.Array.from_pandas(moments)
+        for values in (moments, moments.astype(object), arrow, pa.chunked_array([arrow]), pl.from_arrow(arrow)):
+            assert DatePart("hour")(values).tolist() == hours, (zone, type(values))
+    far = pa.array([0, 2**62, None], type=pa.int64()).cast(pa.timestamp("us", tz="Asia/Tokyo"))  # one cell stops no other
+    for values in (far, pl.from_arrow(far)):
+        assert DatePart("hour")(values).tolist() == [9.0, -1.0, -1.0]

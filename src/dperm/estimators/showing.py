@@ -16,6 +16,7 @@ from dperm.pages.page import write_report
 from dperm.release.plan import Plan
 from dperm.walk.certificate import Certificate
 from dperm.words.display import box, budget_chips
+from dperm.words.wording import printable
 
 if TYPE_CHECKING:
     from dperm.estimators.base import PrivateEstimator
@@ -55,7 +56,8 @@ class Shown(Budgeted):
         return box(name, f"fitted by {claim.made_by}; certificate {state}", mood=mood, chips=claim.chips, note=claim.statement)
 
     def _repr_html_inner(self) -> str:
-        return self._privacy_box() + str(super()._repr_html_inner())
+        diagram = str(super()._repr_html_inner())  # scikit-learn escapes marks of HTML in names, but none that turn text around
+        return self._privacy_box() + printable(diagram, keep="\n\t")
 
     def _repr_mimebundle_(self, **options: object) -> dict[str, str]:
         output = {"text/plain": repr(self)}

@@ -20,7 +20,7 @@ from dperm.profiles.terms import PER_COLUMN
 from dperm.rows.base import Rows
 from dperm.rows.memory import MemoryRows
 from dperm.rows.pieces import Made
-from dperm.rows.spark_frames import in_words, quoted
+from dperm.rows.spark_frames import as_read, in_words
 from dperm.rows.spark_made import SparkTable
 from dperm.rows.spark_tasks import digests
 from dperm.tables.looks import in_order, levels_of
@@ -76,9 +76,9 @@ def _on_spark(table: SparkTable, rows: SparkRows, question: Question) -> tuple[R
     listed = question.unlisted
     found: dict[int, set[float | str]] = {j: set() for j in listed}
     if listed:
-        read = [quoted(question.columns[j].name) for j in listed]
         with in_words():
-            told = table.frame.select(*read).mapInArrow(Words(listed), "place int, word string").distinct().collect()
+            read = [f"{as_read(table.frame, question.columns[j].name)} AS c{j}" for j in listed]
+            told = table.frame.selectExpr(*read).mapInArrow(Words(listed), "place int, word string").distinct().collect()
         for row in told:
             found[row.place].add(json.loads(row.word))
     words = {j: in_order(levels) for j, levels in found.items()}

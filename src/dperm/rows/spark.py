@@ -32,7 +32,7 @@ from dperm.rows.base import Copied, Term, block_counts, real_sum, total_of
 from dperm.rows.labelled import LabelRule, Labels, RowRule, rule_of_schema
 from dperm.rows.packed import KEY_BYTES, SPARK_TYPES, Layout
 from dperm.rows.pieces import Cut, Encoded, Recipe, RowEncoding, TableMaker
-from dperm.rows.spark_frames import Checked, check_frame, check_unique, checksums, in_words, quoted
+from dperm.rows.spark_frames import Checked, as_read, check_frame, check_unique, checksums, in_words, quoted
 from dperm.rows.spark_tasks import ADDED, COUNTED, OWNED, CountTerm, Encode, Settle, add, counted, tally
 from dperm.tables.schema import Schema
 
@@ -226,7 +226,9 @@ class SparkRows(Copied):
 
     def _cells(self, encode: Encode) -> DataFrame:
         """The packed frame. Persons and contents bring equal rows together first, one row a cell."""
-        read = [f"{quoted(name)} AS c{place}" for place, name in enumerate(self.recipe.columns)]
+        ids = {self.recipe.person, self.recipe.row_id}  # no clock may make two of them one
+        read = [quoted(name) if name in ids else as_read(self.frame, name) for name in self.recipe.columns]
+        read = [f"{cell} AS c{place}" for place, cell in enumerate(read)]
         marked = f"xxhash64({', '.join(map(quoted, self.recipe.columns))}) AS mark"
         raw = self.frame.selectExpr(*read, marked)
         if not self.recipe.gathers:

@@ -41,6 +41,18 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
+def as_read(frame: DataFrame, name: str) -> str:
+    """A column in Spark SQL as its cells are read: a moment by the clock of the session, as `toPandas()` and Spark's own
+    functions show it. Arrow would hand it out by that of UTC, and the hours of a model would not be those of its table.
+
+    A moment so far away that the shift of the clock leaves Spark's range is missing: the cast would fail for everybody.
+    """
+    if kind_of(frame, name) != "timestamp":
+        return quoted(name)
+    near = f"{quoted(name)} BETWEEN TIMESTAMP'-290000-01-01' AND TIMESTAMP'+290000-01-01'"
+    return f"CAST(IF({near}, {quoted(name)}, NULL) AS TIMESTAMP_NTZ)"
+
+
 def kind_of(frame: DataFrame, name: str) -> str:
     """The storage type of a column, without its parameters."""
     return str(dict(frame.dtypes)[name]).split("(")[0].split("<")[0].split(" ")[0]

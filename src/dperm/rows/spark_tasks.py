@@ -17,6 +17,7 @@ from dperm.rows.base import Limbs, Term, add_limbs, total_counts, total_of
 from dperm.rows.packed import KEY_BYTES, SPARK_TYPES, Layout, Piece, row_digests
 from dperm.rows.pieces import Cut, Made, Recipe
 from dperm.tables.cells import numbers, person
+from dperm.tables.containers import as_python
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,7 +56,8 @@ class Encode:
     def _keys(self, columns: dict[str, pa.Array]) -> NDArray[np.void] | None:
         if self.recipe.row_id is None or self.recipe.by_content:
             return None
-        return digests(str(cell).encode() for cell in columns[self.recipe.row_id].to_pylist())
+        told = as_python(columns[self.recipe.row_id])  # bytes that are no text are no text's bytes, so that keys stay different
+        return digests(cell if isinstance(cell, bytes) else str(cell).encode() for cell in told)
 
     def _owners(self, columns: dict[str, pa.Array], digested: NDArray[np.void]) -> dict[str, pa.Array]:
         """Who a row belongs to, the digest of what it holds, and its turn among the rows of its owner.
@@ -69,7 +71,7 @@ class Encode:
         owned = [True] * len(content)
         owners = [""] * len(content)
         if self.recipe.person is not None:
-            names = [person(cell) for cell in columns[self.recipe.person].to_pylist()]
+            names = [person(cell) for cell in as_python(columns[self.recipe.person])]
             owned = [name is not None for name in names]
             owners = [digest.hex() if name is None else name for name, digest in zip(names, content)]
         turns = [turn.tobytes() for turn in digests(owner.encode() + digest for owner, digest in zip(owners, content))]
@@ -156,7 +158,7 @@ def digests(texts: Iterable[bytes]) -> NDArray[np.void]:
 
 def cell_digests(table: pa.Table, names: Iterable[str]) -> NDArray[np.void]:
     """16 bytes of every row's cells as they are stored: where the numbers made of a row may owe their last bits to others."""
-    return digests(repr(row).encode() for row in zip(*(table.column(name).to_pylist() for name in names)))
+    return digests(repr(row).encode() for row in zip(*(as_python(table.column(name)) for name in names)))
 
 
 def _record(rows: int, mark: int, **first: object) -> pa.RecordBatch:

@@ -108,11 +108,11 @@ def _unusual(cell: object) -> Plain:
 def _moment(text: str) -> str:
     """ISO text of a date and time; a column of dates becomes one of midnights when one cell has a time.
 
-    >>> _moment("2020-01-02T00:00:00.000"), _moment("2020-01-02T10:30:00.500")
-    ('2020-01-02', '2020-01-02 10:30:00.5')
+    >>> _moment("2020-01-02T00:00:00.000"), _moment("2020-01-02T10:30:00.500"), _moment("2020-01-02T10:30:00.500-05:00")
+    ('2020-01-02', '2020-01-02 10:30:00.5', '2020-01-02 10:30:00.500-05:00')
     """
     text = text.replace("T", " ")
-    if "." in text and "+" not in text:
+    if "." in text and not set("+-") & set(text.partition(".")[2]):  # zeros of an offset are not those of a fraction
         text = text.rstrip("0").rstrip(".")
     return text.removesuffix(" 00:00:00")
 

@@ -42,6 +42,8 @@ def _of_series(values: Any, exact: bool) -> np.ndarray:
     (a string that is no UTF-8, a date beyond Python's years) fails for all of them: such columns are read cell by cell."""
     if not (exact and _whole_beside_missing(values)):
         with suppress(Exception):
+            if getattr(values.dtype, "time_zone", None) is not None:  # of polars, which has the clock of UTC in its arrays
+                return np.asarray(_own_clock(values.to_arrow()).to_numpy(zero_copy_only=False))
             array = np.asarray(values.to_numpy())
             if not (hasattr(values, "to_list") and hasattr(values, "shape") and array.ndim != len(values.shape)):
                 return array  # lists of one length are a matrix to polars
@@ -76,11 +78,36 @@ def _of_arrow(values: pa.Array | pa.ChunkedArray, exact: bool) -> np.ndarray:
         if pa.types.is_dictionary(values.type):
             values = values.cast(values.type.value_type)  # to_numpy would turn a null of a dictionary into its last word
         if not (exact and pa.types.is_integer(values.type)):
-            return np.asarray(values.to_numpy(zero_copy_only=False))
+            return np.asarray(_own_clock(values).to_numpy(zero_copy_only=False))
     except Exception:  # a type that NumPy does not know, or a string that is no UTF-8: each cell is read for itself
         if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
             return np.asarray(values.cast(pa.large_binary()).to_numpy(zero_copy_only=False))
     return objects(values)
+
+
+def _own_clock(values: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Moments with a time zone by the clock of that zone, as pandas has them; NumPy would be given those of UTC."""
+    if getattr(values.type, "tz", None) is None:
+        return values
+    import pyarrow.compute
+
+    return pyarrow.compute.local_timestamp(values)
+
+
+def as_python(values: pa.Array | pa.ChunkedArray) -> list[object]:
+    """The cells of an Arrow column as Python has them; one that Python cannot hold (a text that is no UTF-8, a date beyond its
+    years) as it is stored, in bytes or as a whole number. `to_pylist` would fail for all cells of the column."""
+    try:
+        return list(values.to_pylist())
+    except Exception:
+        return [_as_python(cell) for cell in values]
+
+
+def _as_python(cell: pa.Scalar) -> object:
+    try:
+        return cell.as_py()
+    except Exception:
+        return cell.as_buffer().to_pybytes() if hasattr(cell, "as_buffer") else cell.value
 
 
 def objects(cells: Iterable[object]) -> np.ndarray:

@@ -51,14 +51,20 @@ def opened(path: Path, so_far: str = UNSPENT) -> Iterator[sqlite3.Connection]:
         connection.close()
 
 
+def _names(path: Path) -> set[Path]:
+    """The file, and the symbolic link by which it was named: a link that is bent to an older copy has its account."""
+    return {path.absolute(), path.resolve()}
+
+
 def remember(path: Path, head: str) -> None:
     """This process wrote the entry with this hash."""
-    _SEEN[path.resolve()] = head
+    for name in _names(path):
+        _SEEN[name] = head
 
 
 def check_seen(path: Path, hashes: Collection[str]) -> None:
     """Refuse a file that lacks what this process wrote into it."""
-    if _SEEN.get(path.resolve(), "") not in ("", *hashes):
+    if any(_SEEN.get(name, "") not in ("", *hashes) for name in _names(path)):
         raise ValueError(
             f"Expected the entries of ledger {path.name} that this process wrote, found the last one gone: an older copy or "
             "another file was put in its place. Put the newest file back. Nothing was released."
