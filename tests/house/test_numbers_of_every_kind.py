@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 
 from dperm.mechanisms.registry import check_types
+from dperm.privacy import Gaussian, Pure
+from dperm.problem import Ball, Box, DataBounds, FeatureMap, HuberLoss, Interval, MultinomialLoss, QuantileLoss, Ridge
 from dperm.release.plan import MECHANISMS, options_of
 
 KINDS: dict[str, Any] = {
@@ -90,3 +92,37 @@ def test_text_is_no_truth_value(name: str) -> None:
     made = MECHANISMS[name](wary=np.True_, kinds=("private",))
     assert made.wary is True
     check_types(name, vars(made))
+
+
+DECLARED: dict[str, Any] = {
+    "Ridge": Ridge,
+    "Ball": Ball,
+    "Huber": HuberLoss,
+    "quantile": QuantileLoss,
+    "Interval": lambda value: Interval(value, 4.0),
+    "DataBounds": lambda value: DataBounds(value, Interval(-1, 1)),
+    "column": lambda value: DataBounds.box([value], [4.0], Interval(-1, 1)),
+    "Box": lambda value: Box(value, 4.0, dimension=2),
+    "classes": MultinomialLoss,
+    "features": lambda value: FeatureMap(abs, 1.0, value, "absolute"),
+    "Gaussian": Gaussian,
+    "Pure": lambda value: Pure(0.5, value),
+}
+
+
+@pytest.mark.parametrize("name", DECLARED)
+def test_parameters_of_declarations(name: str) -> None:
+    make, number = DECLARED[name], 0.25 if name == "quantile" else 3
+    for kind in KINDS:
+        if (pair := same(kind, number)) is None:
+            continue
+        odd, own = pair
+        try:
+            stated = make(own).spec()
+        except ValueError:  # a whole number as a float
+            refused(lambda odd=odd: make(odd))
+            continue
+        assert json.dumps(make(odd).spec()) == json.dumps(stated)
+    for value in NO_NUMBERS:
+        if not (name in ("Box", "classes") and value == [1]):
+            refused(lambda value=value: make(value))
