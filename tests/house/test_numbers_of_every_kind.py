@@ -13,10 +13,25 @@ from typing import Any
 import numpy as np
 import pytest
 
+import dperm
 from dperm.mechanisms.registry import check_types
 from dperm.privacy import Gaussian, Pure
-from dperm.problem import Ball, Box, DataBounds, FeatureMap, HuberLoss, Interval, MultinomialLoss, QuantileLoss, Ridge
-from dperm.release.plan import MECHANISMS, options_of
+from dperm.problem import (
+    Ball,
+    Box,
+    DataBounds,
+    FeatureMap,
+    HuberLoss,
+    Interval,
+    LogisticLoss,
+    MultinomialLoss,
+    Problem,
+    QuantileLoss,
+    Ridge,
+)
+from dperm.release.plan import MECHANISMS, Shape, Target, options_of
+from dperm.rows import MemoryRows
+from dperm.words.notices import PrivacyWarning
 
 KINDS: dict[str, Any] = {
     **{kind.__name__: kind for kind in (np.int64, np.int16, np.uint8, np.float16, np.float32, np.float64, np.longdouble)},
@@ -126,3 +141,158 @@ def test_parameters_of_declarations(name: str) -> None:
     for value in NO_NUMBERS:
         if not (name in ("Box", "classes") and value == [1]):
             refused(lambda value=value: make(value))
+
+
+X = np.linspace(-1, 1, 240).reshape(-1, 2)
+Y = np.linspace(-1, 1, 120)
+LINE: dict[str, Any] = {"bounds": (-1, 1), "y_bounds": (-1, 1), "random_state": 0}
+COUNTS: dict[str, Any] = {"bounds": (-1, 1), "y_bounds": (0, 4), "random_state": 0}
+PARTED: dict[str, Any] = {"relation": "add-remove", "method": "gradient"}
+
+
+def fitted(kind: type = dperm.LinearRegression, base: dict[str, Any] = LINE, name: str = "", **options: Any) -> Any:
+    """A fit by one odd parameter: its record, and its coefficients by the same seed."""
+
+    def make(value: Any) -> tuple[str, list[Any]]:
+        asked = (-1.0, value) if name == "y_bounds" and base is LINE else value
+        given = {} if "max_weight" not in (name, *options) else {"sample_weight": np.linspace(0, 3, 120)}
+        given |= {"exposure": np.linspace(0, 3, 120)} if name == "max_exposure" else {}
+        given |= {"groups": np.arange(120) // 2} if name == "max_rows_per_person" else {}
+        labels = (Y > 0).astype(int) if "classes" in base else np.abs(Y) if base is COUNTS else Y
+        model = kind(**base | options | {name: asked}).fit(X, labels, **given)
+        return json.dumps(model.certificate_.record), np.ravel(getattr(model, "w_", 0)).tolist()
+
+    return make
+
+
+def bounded(form: Any) -> Any:
+    """A fit with one odd end of a column, in each of the forms of bounds=."""
+
+    def make(value: Any) -> tuple[str, list[Any]]:
+        model = dperm.LinearRegression(**LINE | {"bounds": form(value)}).fit(X, Y)
+        return json.dumps(model.certificate_.record), model.w_.tolist()
+
+    return make
+
+
+def weighed(value: Any) -> tuple[str, list[Any]]:
+    model = dperm.LogisticRegression(bounds=(-1, 1), classes=[0, 1], class_weight={0: value}, random_state=0).fit(X, Y > 0)
+    return json.dumps(model.certificate_.record), model.w_.tolist()
+
+
+def searched(name: str) -> Any:
+    def make(value: Any) -> tuple[str, list[Any]]:
+        base = dperm.LogisticRegression(bounds=(-1, 1), classes=[0, 1], method="gradient")
+        options = {"epsilon": 20.0, "expected_runs": 2, "random_state": 0} | {name: value}
+        search = dperm.PrivateGridSearch(base, {"radius": [1.0, 2.0]}, **options).fit(X, (Y > 0).astype(int))
+        return json.dumps(search.certificate_.record), search.best_estimator_.w_.tolist()
+
+    return make
+
+
+def planned(name: str) -> Any:
+    def make(value: Any) -> str:
+        sizes = {"n": 120, "d": 2} | {name: value}
+        return str(dperm.LinearRegression(**LINE).plan(**sizes).explain())
+
+    return make
+
+
+def asked(name: str) -> Any:
+    """An evaluation."""
+
+    def make(value: Any) -> str:
+        model = dperm.LogisticRegression(20.0, bounds=(-1, 1), classes=[0, 1], random_state=0).fit(X, (Y > 0).astype(int))
+        options = {"epsilon": 1.0, "random_state": 0} | {name: value}
+        return json.dumps(dperm.evaluate(model, X, (Y > 0).astype(int), **options).record)
+
+    return make
+
+
+def directly(name: str) -> Any:
+    """`dperm.fit`, with a shape and a target of one's own."""
+
+    def make(value: Any) -> str:
+        sizes = {"epsilon": 1.0, "n": 120, "rows_per_person": 1} | {name: value}
+        problem = Problem(LogisticLoss(), data=DataBounds(1.0, Interval(-1, 1)))
+        target = Target.declare(**sizes, relation="add-remove")
+        size = {"n": sizes["n"], "d": 2}
+        rows = MemoryRows(X, np.sign(Y))
+        found = dperm.fit(problem, rows, target, nominal_n=size["n"], random_state=0)
+        return json.dumps(found.certificate.record) + str(Shape(**size))
+
+    return make
+
+
+# Each parameter with a function of its value, and a number for it.
+PARAMETERS: dict[str, tuple[Any, float]] = {
+    "epsilon": (fitted(name="epsilon"), 2),
+    "delta": (fitted(name="delta"), 1 / 1024),
+    "nominal_n": (fitted(name="nominal_n", **PARTED), 120),
+    "max_rows_per_person": (fitted(name="max_rows_per_person"), 2),
+    "x_norm": (fitted(name="x_norm", bounds=None), 1.1),
+    "x_norm beside bounds": (fitted(name="x_norm"), 1.1),
+    "radius": (fitted(name="radius"), 1.1),
+    "missing": (fitted(name="missing"), 0.1),
+    "regularization": (fitted(name="regularization"), 3.3),
+    "lasso": (fitted(dperm.Lasso, LINE, "regularization", method="gradient"), 3.3),
+    "n_nonzero_coefs": (fitted(dperm.Lasso, LINE, "n_nonzero_coefs"), 1),
+    "max_weight": (fitted(name="max_weight"), 2),
+    "random_state": (fitted(name="random_state"), 7),
+    "y_bounds": (fitted(name="y_bounds"), 1.1),
+    "y_max": (fitted(dperm.PoissonRegressor, COUNTS, "y_bounds"), 4),
+    "max_exposure": (fitted(dperm.PoissonRegressor, COUNTS, "max_exposure"), 2),
+    "threshold": (fitted(dperm.HuberRegressor, LINE, "threshold"), 0.3),
+    "quantile": (fitted(dperm.QuantileRegressor, LINE, "quantile"), 0.3),
+    "width": (fitted(dperm.LinearSVC, {"bounds": (-1, 1), "classes": [0, 1], "random_state": 0}, "width"), 0.3),
+    "class_weight": (weighed, 1.1),
+    "bounds": (bounded(lambda value: (-1, value)), 1.1),
+    "bounds of columns": (bounded(lambda value: [(-1, 1), (-1.5, value)]), 1.1),
+    "bounds by name": (bounded(lambda value: {"x0": (-1, 1), 1: (-1.5, value)}), 1.1),
+    "expected_runs": (searched("expected_runs"), 2.2),
+    "score_share": (searched("score_share"), 0.2),
+    "epsilon of a search": (searched("epsilon"), 20),
+    "n": (planned("n"), 120),
+    "d": (planned("d"), 2),
+    "level": (asked("level"), 0.9),
+    "bins": (asked("bins"), 10),
+    "epsilon of an evaluation": (asked("epsilon"), 2),
+    "epsilon of a target": (directly("epsilon"), 2),
+    "n of a target": (directly("n"), 120),
+    "rows_per_person": (directly("rows_per_person"), 2),
+}
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_a_parameter_of_another_kind_is_the_same_number(name: str) -> None:
+    make, number = PARAMETERS[name]
+    seen = 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PrivacyWarning)  # of small tables
+        for kind in KINDS:
+            if (same_number := same(kind, number, whole=isinstance(number, int))) is None:
+                continue
+            odd, own = same_number
+            if name in ("epsilon", "epsilon of a search") and isinstance(odd, Fraction | Decimal):
+                own = float(own)
+            if name == "random_state" and isinstance(odd, Fraction | Decimal):
+                refused(lambda odd=odd: make(odd))
+                continue
+            try:
+                stated = make(own)
+            except ValueError:  # a whole number as a float
+                refused(lambda odd=odd: make(odd))
+                continue
+            assert make(odd) == stated, kind
+            seen += 1
+    assert seen >= 3
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_a_parameter_that_is_no_number_is_refused(name: str) -> None:
+    make = PARAMETERS[name][0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PrivacyWarning)
+        for value in NO_NUMBERS:
+            if not (name == "bounds" and value == [1]):  # highs of all columns
+                refused(lambda value=value: make(value))

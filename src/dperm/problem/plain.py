@@ -8,7 +8,7 @@ number (text, a truth value, a length of time, a complex number) is refused.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import fields
 from decimal import Decimal
 from numbers import Integral, Rational, Real
@@ -106,11 +106,12 @@ def _has_ends(pair: object) -> bool:
     return getattr(pair, "shape", (2,)) != ()
 
 
-def plain_fields(declared: object) -> None:
+def plain_fields(declared: object, said: Collection[str] = ()) -> None:
     """Every field of a dataclass that is a number by its annotation, as a plain one in its place.
 
     NumPy's truth values become Python's too. A field that may be something else as well (None, a word, an object) is left alone
-    where it is. What range a number may have is said by whoever declares it.
+    where it is; so is one of `said` that is no number, of which the caller speaks in its own words. What range a number may have
+    is said by whoever declares it.
     """
     for field in fields(declared):  # type: ignore[arg-type]
         kinds, value = set(str(field.type).split(" | ")), getattr(declared, field.name)
@@ -120,6 +121,8 @@ def plain_fields(declared: object) -> None:
             continue
         if kinds - {"int", "float", "str", "None"} and hasattr(value, "spec"):
             continue  # an object that the annotation names
+        if field.name in said and not is_number(value):
+            continue
         plain = plain_number(value, field.name, whole="float" not in kinds)
         if plain is not value:
             object.__setattr__(declared, field.name, plain)
