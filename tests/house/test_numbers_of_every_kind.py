@@ -14,8 +14,11 @@ import numpy as np
 import pytest
 
 import dperm
+from dperm.mechanisms.gradient import Gradient
+from dperm.mechanisms.hypotheses.classes import Thresholds
 from dperm.mechanisms.registry import check_types
 from dperm.privacy import Gaussian, Pure
+from dperm.privacy.filters import Filter
 from dperm.problem import (
     Ball,
     Box,
@@ -31,6 +34,8 @@ from dperm.problem import (
 )
 from dperm.release.plan import MECHANISMS, Shape, Target, options_of
 from dperm.rows import MemoryRows
+from dperm.rows.pieces import Recipe
+from dperm.walk.fitting import check_magnitudes
 from dperm.words.notices import PrivacyWarning
 
 KINDS: dict[str, Any] = {
@@ -224,6 +229,47 @@ def directly(name: str) -> Any:
     return make
 
 
+def located(kind: type, name: str, **options: Any) -> Any:
+    def make(value: Any) -> tuple[str, list[float]]:
+        model = kind(**{"bounds": (-1, 1), "random_state": 0} | options | {name: value}).fit(X)
+        return json.dumps(model.certificate_.record), model.location_.tolist()
+
+    return make
+
+
+def columns(name: str) -> Any:
+    """A schema with one odd number."""
+
+    def make(value: Any) -> str:
+        column: dict[str, Any] = {"type": "numeric", "low": 0, "high": 1}
+        target: dict[str, Any] = {"column": "t", "type": "numeric", "low": -1, "high": 1}
+        top: dict[str, Any] = {"columns": {"a": column}, "target": target}
+        {"low": column, "high": target, "row_norm": top}[name][name] = value
+        return json.dumps(dperm.Schema.of(top).spec())
+
+    return make
+
+
+def rules(name: str) -> Any:
+    return lambda value: json.dumps(Thresholds(**{"low": 0.0, "high": 1.0, "count": 11} | {name: value}).spec())
+
+
+def budget(name: str) -> Any:
+    return lambda value: Filter.declare(**{"epsilon": 3.0, "delta": 1e-5} | {name: value})
+
+
+def intervals(value: Any) -> str:
+    model = dperm.LinearRegression(20.0, intervals=True, **LINE).fit(X, Y)
+    return str(model.summary(value)) + str(model.predict(X[:2], interval=value))
+
+
+def clipped(value: Any) -> str:
+    """What says whether floats keep a number."""
+    made = Gradient(clip=value)
+    check_magnitudes(Problem(LogisticLoss(), data=DataBounds(1.0, Interval(-1, 1))), made)
+    return str(made)
+
+
 # Each parameter with a function of its value, and a number for it.
 PARAMETERS: dict[str, tuple[Any, float]] = {
     "epsilon": (fitted(name="epsilon"), 2),
@@ -260,6 +306,21 @@ PARAMETERS: dict[str, tuple[Any, float]] = {
     "epsilon of a target": (directly("epsilon"), 2),
     "n of a target": (directly("n"), 120),
     "rows_per_person": (directly("rows_per_person"), 2),
+    "x_norm of a mean": (located(dperm.MeanEstimator, "x_norm", bounds=None), 1.1),
+    "quantile of a column": (located(dperm.MedianEstimator, "quantile"), 0.3),
+    "cells": (located(dperm.MedianEstimator, "cells"), 100),
+    "low of a schema": (columns("low"), 0.25),
+    "high of a target": (columns("high"), 0.25),
+    "row_norm": (columns("row_norm"), 0.25),
+    "low of rules": (rules("low"), 0.3),
+    "count of rules": (rules("count"), 11),
+    "column of rules": (rules("column"), 1),
+    "epsilon of a ledger": (budget("epsilon"), 3),
+    "delta of a ledger": (budget("delta"), 1 / 1024),
+    "level of intervals": (intervals, 0.9),
+    "max_weight of Spark rows": (lambda value: str(Recipe(None, (), weight="w", max_weight=value)), 1.1),
+    "persons of Spark rows": (lambda value: str(vars(Recipe(None, (), person="p", max_rows_per_person=value))), 2),
+    "clip": (clipped, 1.1),
 }
 
 
@@ -296,3 +357,8 @@ def test_a_parameter_that_is_no_number_is_refused(name: str) -> None:
         for value in NO_NUMBERS:
             if not (name == "bounds" and value == [1]):  # highs of all columns
                 refused(lambda value=value: make(value))
+
+
+def test_a_number_that_overflows_is_said_in_any_kind() -> None:
+    for value in (np.longdouble("1e200"), Decimal("1e200"), Fraction(10**200), 10**200, 1e200):
+        refused(lambda value=value: clipped(value))

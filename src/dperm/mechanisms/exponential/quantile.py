@@ -101,6 +101,7 @@ class QuantileExponential:
         plain_fields(self)
         if not (1 <= self.cells <= 2**24 and int(self.cells) == self.cells):
             raise ValueError(f"Expected 1 ≤ cells ≤ 2^24, found {shown(self.cells)}. Leave it out to take 65536.")
+        object.__setattr__(self, "cells", int(self.cells))
 
     def missing(self, problem: Problem, target: Target) -> list[str]:
         sides = list(zip(problem.data.low or (), problem.data.high or ()))
