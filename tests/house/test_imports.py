@@ -13,7 +13,7 @@ from places import SOURCE
 PURE = ["problem", "privacy", "theory", "solvers.py"]
 PURE += ["mechanisms/scaled/errors.py", "mechanisms/scaled/one_step.py", "inference/summary.py"]
 ALLOWED = {"problem": {"problem"}, "privacy": {"privacy", "problem"}, "theory": {"theory", "privacy", "problem"}}
-ALLOWED |= {"mechanisms": {"mechanisms"}, "inference": {"inference", "mechanisms", "words"}}
+ALLOWED |= {"mechanisms": {"mechanisms"}, "inference": {"inference", "mechanisms", "problem", "words"}}
 FORBIDDEN = {
     "os", "io", "sys", "pathlib", "json", "tomllib", "sqlite3", "socket", "subprocess", "shutil", "tempfile", "csv", "pickle",
     "random", "secrets", "randomgen", "sklearn", "pyarrow", "pandas", "polars", "torch", "dask", "matplotlib", "typer", "rich",

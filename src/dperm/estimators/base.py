@@ -22,6 +22,7 @@ from dperm.estimators.showing import Shown
 from dperm.mechanisms.scaled.inference import ScaledInference
 from dperm.problem import Ball, DataBounds, Interval, Loss, NoRegularizer, Problem, Regularizer, Ridge, WholeSpace
 from dperm.problem.arrays import Matrix, dense, is_sparse
+from dperm.problem.plain import is_number, plain_float, shown
 from dperm.release.plan import MECHANISMS, Mechanism
 from dperm.rows.base import Rows
 from dperm.rows.labelled import LabelRule, RowRule
@@ -37,6 +38,7 @@ from dperm.words.notices import repeated_fits, speak
 from dperm.words.progress import step_printer
 
 INTERCEPT = 1.0
+NO_REGULARIZER = "Expected regularization='auto', a number or a regularizer, found {found}. Pass one of them."
 Margin = TypeVar("Margin", float, np.ndarray)
 
 
@@ -296,10 +298,13 @@ class PrivateEstimator(Shown, Inferred):
     def _regularizer(self) -> Regularizer:
         if isinstance(self.regularization, str):
             if self.regularization != "auto":
-                raise ValueError(f"Expected regularization='auto', a number or a regularizer, found {self.regularization!r}.")
+                raise ValueError(NO_REGULARIZER.format(found=repr(self.regularization)))
             return NoRegularizer()
-        if isinstance(self.regularization, int | float):
-            return Ridge(float(self.regularization)) if self.regularization else NoRegularizer()
+        if is_number(self.regularization):
+            strength = plain_float(self.regularization, "regularization")
+            return Ridge(strength) if strength else NoRegularizer()
+        if not isinstance(self.regularization, Regularizer):
+            raise ValueError(NO_REGULARIZER.format(found=shown(self.regularization)))
         return self.regularization
 
     def _truth(self, X: object, y: object) -> object:

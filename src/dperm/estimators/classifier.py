@@ -12,6 +12,7 @@ from sklearn.base import ClassifierMixin
 from dperm.estimators.base import PrivateEstimator
 from dperm.estimators.saving import Extra
 from dperm.problem import Interval, LogisticLoss, Loss, MultinomialLoss
+from dperm.problem.plain import plain_float, shown
 from dperm.tables.labels import classify, declared_classes
 
 
@@ -51,9 +52,12 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
         if unknown:
             known = self.classes_.tolist()
             raise ValueError(f"Expected class_weight= for declared classes, found {unknown!r}. Classes: {known}.")
-        weights = {label: float(self.class_weight.get(label, 1.0)) for label in self.classes_.tolist()}
+        weights = {
+            label: plain_float(self.class_weight.get(label, 1.0), "class_weight") for label in self.classes_.tolist()
+        }
         if not all(np.isfinite(value) and value >= 0 for value in weights.values()) or not any(weights.values()):
-            raise ValueError(f"Expected class weights ≥ 0, one of them positive, found {dict(self.class_weight)!r}.")
+            found = shown(dict(self.class_weight))
+            raise ValueError(f"Expected class weights ≥ 0, one of them positive, found {found}. Correct them.")
         return weights
 
     def _loss(self) -> Loss:

@@ -14,9 +14,11 @@ from sklearn.utils import Tags
 from dperm.estimators.alone import one_at_a_time
 from dperm.estimators.base import Margin, PrivateEstimator
 from dperm.estimators.declaration import Declaration
+from dperm.estimators.declared import check_declared
 from dperm.estimators.saving import Extra
 from dperm.problem import Interval
 from dperm.problem.arrays import Vector
+from dperm.problem.plain import is_number, plain_pair, shown
 from dperm.rows.labelled import LabelRule, RowRule
 from dperm.tables.cells import numbers
 
@@ -66,6 +68,7 @@ class CountTarget(RegressorMixin, PrivateEstimator):
         """
         if exposure is not None and offset is not None:
             raise ValueError("Expected exposure= or offset= (its logarithm), found both. Pass one.")
+        check_declared(self)  # before exposures are cut at a number that may be of any kind
         given, logs = offset if exposure is None else exposure, offset is not None
         self._check_exposure(given is not None)
         during: dict[str, object] = {"_logs": logs, "_weighed": sample_weight if self._counting else None}
@@ -146,14 +149,14 @@ class CountTarget(RegressorMixin, PrivateEstimator):
         schema = self._declared_schema()
         if declared is None and schema is not None and schema.target is not None:
             declared = (schema.target.low or 0.0, schema.target.high)
-        if isinstance(declared, int | float):
+        if is_number(declared):
             declared = (0.0, declared)
         try:
-            low, high = np.array(declared, dtype=np.float64).tolist()
+            low, high = plain_pair(declared, "y_bounds")
         except (TypeError, ValueError) as error:
             raise ValueError(
-                f"Expected y_bounds=(0, y_max) for counts, found {declared!r}. Pass the largest count a row may have; it must "
-                "not be computed from the data."
+                f"Expected y_bounds=(0, y_max) for counts, found {shown(declared)}. Pass the largest count a row may have; it "
+                "must not be computed from the data."
             ) from error
         if low < 0 or not (np.isfinite(high) and low < high):
             raise ValueError(f"Expected y_bounds=(0, y_max) with y_max > 0, found {declared!r}. Counts are never negative.")

@@ -7,7 +7,6 @@ ledger's check and `model.plan(n, d)` plan by `before_rows`, which calls the sam
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from numbers import Integral
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -18,6 +17,7 @@ from dperm.choose.table import choose
 from dperm.estimators.declared import check_declared
 from dperm.inference.outlook import Outlook, outlook
 from dperm.problem import Interval, Problem
+from dperm.problem.plain import plain_whole, shown
 from dperm.release.ledger.book import LedgerPlace
 from dperm.release.plan import Mechanism, Plan, Shape, Target
 from dperm.tables.encoding import Encoding
@@ -162,13 +162,14 @@ def before_rows(estimator: Budgeted, n: int, d: int | None = None) -> Declaratio
     What only `fit` is given counts as given where its bound is declared: sample weights with `max_weight`, exposures with
     `max_exposure`, persons with `max_rows_per_person`.
     """
-    if not (isinstance(n, Integral) and n >= 1 and (d is None or (isinstance(d, Integral) and 1 <= d <= 10**6))):
-        raise ValueError(f"Expected whole numbers n ≥ 1 and 1 ≤ d ≤ 1,000,000, found n={n!r} and d={d!r}.")
+    n, d = plain_whole(n, "n"), None if d is None else plain_whole(d, "d")
+    if not (n >= 1 and (d is None or 1 <= d <= 10**6)):
+        raise ValueError(f"Expected whole numbers n ≥ 1 and 1 ≤ d ≤ 1,000,000, found n={shown(n)} and d={shown(d)}. Pass others.")
     probe: Budgeted = clone(estimator)
     if probe.relation == "add-remove" and probe.nominal_n is None:
         probe.nominal_n = n
     check_declared(probe)
-    return probe._before_rows(probe.nominal_n if probe.nominal_n is not None else int(n), d)
+    return probe._before_rows(probe.nominal_n if probe.nominal_n is not None else n, d)
 
 
 def declared_encoding(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from numbers import Integral, Real
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dperm.problem.plain import is_number, plain_fields, shown
 from dperm.walk.options import check_nominal
 
 if TYPE_CHECKING:
@@ -31,12 +32,13 @@ def check_declared(estimator: Budgeted) -> None:
     >>> from dperm import LogisticRegression
     >>> check_declared(LogisticRegression(bounds=(0, 1), classes=[0, 1]))
     """
+    plain_fields(estimator, said=("epsilon", "delta", "verbose", *POSITIVE, *WHOLE))  # of any kind, to Python's own
     given = {name: getattr(estimator, name) for name in (*POSITIVE, *WHOLE) if getattr(estimator, name, None) is not None}
     for name, value in given.items():
-        if name in POSITIVE and not (is_real(value) and 0 < value < math.inf):
-            raise ValueError(f"Expected {name} > 0, found {value!r}. Pass {POSITIVE[name]}, or leave it out.")
-        if name in WHOLE and not (is_real(value) and isinstance(value, Integral) and int(value) >= 1):
-            raise ValueError(f"Expected {name} ≥ 1, a whole number, found {value!r}. Pass {WHOLE[name]}, or leave it out.")
+        if name in POSITIVE and not (is_number(value) and 0 < value < math.inf):
+            raise ValueError(f"Expected {name} > 0, found {shown(value)}. Pass {POSITIVE[name]}, or leave it out.")
+        if name in WHOLE and not (is_number(value) and isinstance(value, Integral) and int(value) >= 1):
+            raise ValueError(f"Expected {name} ≥ 1, a whole number, found {shown(value)}. Pass {WHOLE[name]}, or leave it out.")
     # Before anything is computed from the number of rows: an error about delta would state it.
     check_nominal({"relation": estimator.relation, "nominal_n": estimator.nominal_n})
     intercept = getattr(estimator, "fit_intercept", True)
@@ -82,11 +84,6 @@ def check_one_declaration(estimator: object, other: str) -> None:
     twice += ["missing"] if getattr(estimator, "missing", "mean") != "mean" else []
     if twice:
         raise ValueError(f"Expected columns declared once, by {other}, found {twice[0]}= as well. Leave one of the two out.")
-
-
-def is_real(value: object) -> bool:
-    """A real number, Python's or NumPy's, and not a truth value."""
-    return isinstance(value, Real) and not isinstance(value, bool | np.bool_)
 
 
 def asked_intervals(kind: type, intervals: bool) -> dict[str, bool]:

@@ -16,6 +16,7 @@ from dperm.mechanisms.schedule import MOMENTUM, schedule
 from dperm.privacy import gaussian_mu, kappa
 from dperm.problem import DataBounds, Interval, Loss, NoRegularizer, Problem, Regularizer, SquaredLoss
 from dperm.problem import Lasso as LassoPenalty
+from dperm.problem.plain import is_number, plain_float
 from dperm.release.plan import Mechanism, Shape
 
 PROXIMAL = Gradient(momentum=MOMENTUM, output="last")  # an average of sparse iterates would not be sparse
@@ -84,8 +85,8 @@ class Lasso(PrivateRegressor):
             return NoRegularizer()
         if isinstance(self.regularization, str) and self.regularization == "auto":
             return LassoPenalty(self._default_strength())
-        if isinstance(self.regularization, int | float):
-            return LassoPenalty(float(self.regularization))
+        if is_number(self.regularization):
+            return LassoPenalty(plain_float(self.regularization, "regularization"))
         return super()._regularizer()
 
     def _default_strength(self) -> float:

@@ -36,6 +36,7 @@ from dperm.estimators.search_rows import InMemory, OnSpark, ScoreSum, searched
 from dperm.pages.searches import search_page
 from dperm.privacy import GDP, PoissonRuns, SelectionEvent, TruncatedNegativeBinomial, gaussian_epsilon, law_of, selection_epsilon
 from dperm.problem import DataBounds, FeatureMap
+from dperm.problem.plain import plain_fields
 from dperm.release.asks import Program, Secret, Solve
 from dperm.release.ledger.book import LedgerPlace, receipt_again
 from dperm.release.noise import Noise, SeededNoise, noise_source, release
@@ -162,6 +163,7 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):
         return self
 
     def _checked(self) -> PrivateEstimator:
+        plain_fields(self, said=("epsilon", "delta"))  # of any kind, to Python's own
         base = self.estimator
         if not isinstance(base, PrivateEstimator):
             raise ValueError(
@@ -174,7 +176,7 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):
             raise ValueError("Expected ledger= on the search, which is debited as a whole, found it on the estimator. Move it.")
         check_declared(base)  # before n is looked at: a ledger would keep a number of rows that is protected
         if not 0 < self.score_share < 1:
-            raise ValueError(f"Expected 0 < score_share < 1, found {self.score_share}.")
+            raise ValueError(f"Expected 0 < score_share < 1, found {self.score_share}. Leave it out to take 0.1.")
         for settings in ParameterGrid(self.param_grid):
             if found := sorted(FORBIDDEN & set(settings)):
                 raise ValueError(f"Expected settings that leave privacy alone, found {found} in the grid. Take them out.")

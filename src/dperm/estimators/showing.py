@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dperm.estimators.declaration import Budgeted, before_rows, declared_unit
 from dperm.inference.intervals import summary
+from dperm.inference.summary import reach
 from dperm.inference.table import Estimates, estimates, facts_of
 from dperm.pages.page import write_report
 from dperm.release.plan import Plan
@@ -68,8 +69,8 @@ class Shown(Budgeted):
 
 def coefficient_summary(model: PrivateEstimator, level: float, *, exponentiate: bool = False) -> Summary | Estimates:
     """With intervals where the fit has them, without where it has none; the note then says why."""
-    if not 0 < level < 1:
-        raise ValueError(f"Expected 0 < level < 1, found {level}. Pass e.g. 0.95.")
+    reach(level)  # refuses what is no level
+    level = float(level)
     if not hasattr(model, "coef_"):
         advice = "plot() for its curves, shapes_ for their numbers, or report()" if hasattr(model, "curves_") else "report()"
         raise ValueError(

@@ -28,6 +28,7 @@ from dperm.evaluation.first import plan_first, record_first
 from dperm.evaluation.held import Asked, held_rows, ready
 from dperm.evaluation.metrics import NUMBERS, Context, answers, scores
 from dperm.evaluation.plan import BINS, Question, arrays, decide, in_units, noise_scales, plan_evaluation, term_of
+from dperm.problem.plain import plain_float, plain_whole
 from dperm.release.asks import Decide, Program, Sum
 from dperm.release.driver import replay
 from dperm.release.ledger.book import receipt_again
@@ -37,7 +38,7 @@ from dperm.release.record import EvaluationRecord, Metrics, ModelRecord, NoiseRe
 from dperm.walk.certificate import coefficient_hash, noise_stated, promised, target_spec
 from dperm.walk.claims import Claim, differences, noise_again, plain
 from dperm.walk.fitting import execute
-from dperm.walk.options import Spending, check_nominal, spends, spent_target
+from dperm.walk.options import Spending, check_spending, checked_level, spends, spent_target
 from dperm.words.notices import scores_of_rows
 
 FORMAT, UNBOUND = "dperm-evaluation/3", "dperm-evaluation/2"
@@ -173,9 +174,9 @@ def evaluate(
     >>> found.metrics["accuracy"]["value"] > 0.9, found.verify(allow_seeded=True).ok
     (True, True)
     """
-    if not 0.5 <= level < 1:
-        raise ValueError(f"Expected 0.5 ≤ level < 1, found {level}. Pass e.g. 0.95.")
-    check_nominal(spending)
+    level, bins = checked_level(level), plain_whole(bins, "bins")
+    check_spending(spending)
+    max_exposure = None if max_exposure is None else plain_float(max_exposure, "max_exposure")
     if exposure is not None and max_exposure is None:
         raise ValueError("Expected max_exposure= with exposure=, found none. Declare the largest exposure a row may have.")
     scored = model.best_estimator_ if isinstance(model, PrivateGridSearch) else model  # a search answers as its best model does

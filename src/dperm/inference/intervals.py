@@ -49,6 +49,7 @@ def summary(model: Any, level: float = 0.95, *, exponentiate: bool = False) -> S
     """The table for a fitted model, or a refusal that says why there is none."""
     check_is_fitted(model, "certificate_")
     reach(level)
+    level = float(level)
     if exponentiate and not (hasattr(model, "classes_") or model._loss().name == "poisson"):
         raise ValueError(
             "Expected a logistic or a Poisson regression for exponentiate=True, whose coefficients are logarithms of ratios, "

@@ -12,6 +12,7 @@ from scipy.special import chdtrc, chdtri, ndtr, ndtri
 
 from dperm.inference.table import COLUMNS, Facts, Row, Tabled
 from dperm.mechanisms.scaled.errors import Errors
+from dperm.problem.plain import is_number, plain_float, shown
 from dperm.words.wording import printable
 
 Vector = NDArray[np.float64]
@@ -23,9 +24,9 @@ def reach(level: float) -> float:
     >>> round(reach(0.95), 3)
     1.96
     """
-    if isinstance(level, bool) or not (isinstance(level, int | float | np.number) and 0 < level < 1):
-        raise ValueError(f"Expected 0 < level < 1, found {level}. Pass e.g. 0.95.")
-    return float(ndtri((1 + level) / 2))
+    if not (is_number(level) and 0 < plain_float(level, "level") < 1):
+        raise ValueError(f"Expected 0 < level < 1, found {shown(level)}. Pass e.g. 0.95.")
+    return float(ndtri((1 + plain_float(level, "level")) / 2))
 
 
 @dataclass(frozen=True)

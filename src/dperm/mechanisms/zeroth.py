@@ -132,7 +132,7 @@ class Zeroth:
 
     def __post_init__(self) -> None:
         check_options(self, among={"output": OUTPUTS}, positive=["steps", "step_size", "clip", "smoothing"])
-        if int(self.seed) != self.seed or self.seed < 0:
+        if not (0 <= self.seed < math.inf and int(self.seed) == self.seed):
             raise ValueError(f"Expected a whole number seed ≥ 0, found {self.seed!r}.")
 
     def missing(self, problem: Problem, target: Target) -> list[str]:

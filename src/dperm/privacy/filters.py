@@ -35,6 +35,7 @@ from typing import TypedDict
 import numpy as np
 
 from dperm.privacy import Concentrated, Event, Gaussian, PureDP, Sampled, compose, gaussian_epsilon, gaussian_mu
+from dperm.problem.plain import is_number, plain_number, shown
 
 SHARES = {"auto": (0.75, 0.20, 0.05), "gaussian": (1.0, 0.0, 0.0), "renyi": (0.0, 0.95, 0.05)}
 _SPREAD = (0, -0.5, 0.5, 1, 2)  # orders 1 + (α* - 1)·2^j around the best one, which has half of the weight
@@ -84,10 +85,12 @@ class Filter:
 
     @classmethod
     def declare(cls, epsilon: float, delta: float, kind: str = "auto") -> Filter:
-        if not (isinstance(epsilon, int | float) and 0 < epsilon <= LARGEST):
-            raise ValueError(f"Expected 0 < epsilon ≤ {LARGEST:g} for a ledger, found {epsilon!r}. Pass all of it, e.g. 3.")
-        if not (isinstance(delta, int | float) and 0 <= delta < 1):
-            raise ValueError(f"Expected 0 ≤ delta < 1 for a ledger, found {delta!r}. Pass e.g. 1e-6, or 0 for pure privacy.")
+        epsilon = plain_number(epsilon, "epsilon") if is_number(epsilon) else epsilon
+        delta = plain_number(delta, "delta") if is_number(delta) else delta
+        if not (is_number(epsilon) and 0 < epsilon <= LARGEST):
+            raise ValueError(f"Expected 0 < epsilon ≤ {LARGEST:g} for a ledger, found {shown(epsilon)}. Pass all of it, e.g. 3.")
+        if not (is_number(delta) and 0 <= delta < 1):
+            raise ValueError(f"Expected 0 ≤ delta < 1 for a ledger, found {shown(delta)}. Pass e.g. 1e-6, or 0 for pure privacy.")
         if kind not in SHARES:
             raise ValueError(f"Expected filter in {tuple(SHARES)}, found {kind!r}. Most ledgers want 'auto'.")
         if delta == 0:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 from dperm.problem.arrays import Array, device, is_sparse, namespace, shrink_to_norm
 from dperm.problem.intervals import Interval
-from dperm.problem.specs import Spec, Stated, non_negative, number, positive, vector
+from dperm.problem.specs import Spec, Stated, count, non_negative, number, positive, vector
 
 if TYPE_CHECKING:
     import numpy as np
@@ -295,8 +295,7 @@ class FeatureMap:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "output_norm", positive(self.output_norm, "output_norm"))
-        if int(self.output_dimension) != self.output_dimension or self.output_dimension < 1:
-            raise ValueError(f"Expected output_dimension >= 1, found {self.output_dimension!r}. Pass the number of features.")
+        object.__setattr__(self, "output_dimension", count(self.output_dimension, "output_dimension"))
 
     def __call__(self, X: Array) -> Array:
         """The features of every row, clipped to the declared norm."""

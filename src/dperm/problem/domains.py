@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from dperm.problem.arrays import Array, clip, device, namespace, shrink_to_norm
 from dperm.problem.intervals import Interval
-from dperm.problem.specs import Named, number, vector
+from dperm.problem.specs import Named, count, number, vector
 
 
 class Domain(Named, ABC):
@@ -154,11 +154,11 @@ class Box(Domain):
     def __post_init__(self) -> None:
         for what in ("low", "high"):
             value = getattr(self, what)
-            plain = isinstance(value, (int, float, str))
-            object.__setattr__(self, what, number(value, what) if plain else vector(value, what))
+            many = hasattr(value, "__iter__") and not isinstance(value, str) and getattr(value, "shape", (1,)) != ()
+            object.__setattr__(self, what, vector(value, what) if many else number(value, what))
         lengths = {len(end) for end in (self.low, self.high) if isinstance(end, tuple)}
         if self.dimension is not None:
-            lengths.add(int(self.dimension))
+            lengths.add(count(self.dimension, "dimension"))
         if len(lengths) > 1:
             raise ValueError(f"Expected ends of one length, found lengths {sorted(lengths)}. Pass one per parameter.")
         object.__setattr__(self, "dimension", lengths.pop() if lengths else None)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from dperm.problem.arrays import Array, clip, namespace
 from dperm.problem.domains import Ball, Box, Domain, NonNegative, Simplex, Unbounded, WholeSpace, _like
-from dperm.problem.specs import built, number, split, vector
+from dperm.problem.specs import built, count, number, split, vector
 
 if TYPE_CHECKING:
     import numpy as np
@@ -142,11 +142,9 @@ class Intersection(Domain):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parts", tuple(self.parts))
-        if not self.parts or self.cycles < 1:
-            raise ValueError(
-                f"Expected one domain or more and cycles >= 1, found {len(self.parts)} and {self.cycles}. "
-                "Pass the domains to intersect."
-            )
+        object.__setattr__(self, "cycles", count(self.cycles, "cycles"))
+        if not self.parts:
+            raise ValueError("Expected one domain or more, found none. Pass the domains to intersect.")
         dimensions = {part.fixed_dimension for part in self.parts} - {None}
         if len(dimensions) > 1:
             raise ValueError(f"Expected parts of one dimension, found {sorted(map(str, dimensions))}. Make them agree.")

@@ -10,6 +10,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import fields
 from typing import Any, ClassVar, TypeVar
 
+from dperm.problem.plain import is_number, plain_float, plain_number, shown
+
 Spec = dict[str, Any]
 Kind = TypeVar("Kind")
 
@@ -30,15 +32,16 @@ def encode(value: object) -> object:
 
 
 def number(value: object, what: str = "a number") -> float:
-    """float(value), reading "inf" back; NaN and non-numbers are refused.
+    """A number of any kind as a float, reading "inf" back; NaN and non-numbers are refused.
 
-    >>> number("inf")
-    inf
+    >>> number("inf"), number(2)
+    (inf, 2.0)
     """
-    try:
-        result = float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        raise ValueError(f"Expected {what} to be a number, found {value!r}. Pass a float.") from None
+    if isinstance(value, str) and value in ("inf", "-inf"):  # as records have it
+        return float(value)
+    if not is_number(value):
+        raise ValueError(f"Expected {what} to be a number, found {shown(value)}. Pass a float.")
+    result = plain_float(value, what)
     if math.isnan(result):
         raise ValueError(f"Expected {what} to be a number, found NaN. Pass a float.")
     return result
@@ -68,6 +71,18 @@ def non_negative(value: object, what: str) -> float:
     return result
 
 
+def count(value: object, what: str, least: int = 1) -> int:
+    """A whole number of any kind, at least so large.
+
+    >>> count(3.0, "classes", 2)
+    3
+    """
+    found = plain_number(value, what)
+    if not (least <= found < math.inf and found == int(found)):
+        raise ValueError(f"Expected {what} >= {least}, a whole number, found {shown(value)}. Pass an int.")
+    return int(found)
+
+
 def product(first: float, second: float) -> float:
     """first·second with 0·inf = 0: a bound on a product whose one factor is always zero.
 
@@ -84,7 +99,7 @@ def vector(value: object, what: str) -> tuple[float, ...]:
     (1.0, 2.0)
     """
     if isinstance(value, (str, bytes)) or not hasattr(value, "__iter__"):
-        raise ValueError(f"Expected {what} to be a sequence of numbers, found {value!r}. Pass a list.")
+        raise ValueError(f"Expected {what} to be a sequence of numbers, found {shown(value)}. Pass a list.")
     result = tuple(number(item, what) for item in value)
     if not result:
         raise ValueError(f"Expected {what} to have at least one entry, found none. Pass one per column.")

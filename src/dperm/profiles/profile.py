@@ -38,7 +38,7 @@ from dperm.tables.schema import Schema
 from dperm.walk.certificate import noise_stated, promised, target_spec
 from dperm.walk.claims import Claim, differences, noise_again, plain
 from dperm.walk.fitting import execute
-from dperm.walk.options import Spending, check_nominal, spends, spent_target
+from dperm.walk.options import Spending, check_spending, checked_level, spends, spent_target
 
 FORMAT = "dperm-profile/1"
 
@@ -170,9 +170,8 @@ def profile(
     >>> found.columns["smokes"]["kind"], 44 < found.columns["age"]["mean"]["value"] < 45, found.verify(allow_seeded=True).ok
     ('boolean', True, True)
     """
-    if not 0.5 <= level < 1:
-        raise ValueError(f"Expected 0.5 ≤ level < 1, found {level}. Pass e.g. 0.95.")
-    check_nominal(spending)
+    level = checked_level(level)
+    check_spending(spending)
     groups, most = spending["groups"], spending["max_rows_per_person"]
     names, known = names_of(table, groups, most)
     said = known if schema is None else schema

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dperm.problem.arrays import Array, namespace
+from dperm.problem.plain import is_number, plain_whole
 from dperm.release.record import NoiseRecord
 from dperm.rows.base import one_blas_thread
 from dperm.rows.device_sums import beside
@@ -147,12 +148,12 @@ def noise_source(policy: str = "secure", random_state: object = None) -> Noise:
             return SeededNoise(int(random_state.integers(2**62)))
         if isinstance(random_state, np.random.RandomState):
             return SeededNoise(int(random_state.randint(2**31)))
-        if not isinstance(random_state, Integral):
+        if not (is_number(random_state) and isinstance(random_state, Integral)):
             raise ValueError(
                 f"Expected random_state= as a whole number or a NumPy generator, found {type(random_state).__name__}. Leave it "
                 "out for a private fit."
             )
-        return SeededNoise(int(random_state))
+        return SeededNoise(plain_whole(random_state, "random_state"))
     if policy == "seeded":
         raise ValueError("Expected random_state= with noise='seeded', found none. Pass random_state=0, or noise='secure'.")
     return ExactNoise() if policy == "exact" else SecureNoise()

@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import Field, asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar, cast
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from dperm.privacy import RELATIONS, Event, Guarantee, compose
 from dperm.problem import Problem
 from dperm.problem.arrays import Vector as Vector  # beside a plan's other words, for those who write one; as are settings
+from dperm.problem.plain import is_number, plain_fields, plain_number, plain_whole, shown
 from dperm.release.record import StageRecord, TargetRecord
 from dperm.release.settings import StageSettings as StageSettings
 from dperm.words.display import box, budget_chips
@@ -66,6 +66,7 @@ class Target:
     unit: str = ""
 
     def __post_init__(self) -> None:
+        plain_fields(self)
         if not self.unit:
             object.__setattr__(self, "unit", "person" if self.rows_per_person > 1 else "row")
 
@@ -84,10 +85,11 @@ class Target:
         unit: str = "",
     ) -> Target:
         """Check the declaration; `delta=None` means min(1e-6, 0.1/n) from the public n."""
-        truth = bool | np.bool_
-        if isinstance(epsilon, truth) or not (isinstance(epsilon, int | float | np.number) and 0 < epsilon < math.inf):
-            found = f"the text {epsilon[:40]!r}" if isinstance(epsilon, str) else epsilon
+        epsilon = plain_number(epsilon, "epsilon") if is_number(epsilon) else epsilon
+        if not (is_number(epsilon) and 0 < epsilon < math.inf):
+            found = f"the text {epsilon[:40]!r}" if isinstance(epsilon, str) else shown(epsilon)
             raise ValueError(f"Expected epsilon > 0, found {found}. Pass a positive privacy budget, e.g. epsilon=1.0.")
+        n, rows_per_person = plain_whole(n, "n"), plain_whole(rows_per_person, "max_rows_per_person")
         if not n >= 1:
             raise ValueError(f"Expected at least one row (n ≥ 1), found {n}. Pass the public number of rows.")
         if epsilon < LEAST_EPSILON:
@@ -102,8 +104,9 @@ class Target:
             raise ValueError(f"Expected unit in {UNITS}, and 'person' where several rows count, found {unit!r}.")
         if delta is None:
             delta = min(1e-6, 0.1 / n)
-        if isinstance(delta, truth) or not (isinstance(delta, int | float | np.number) and 0 <= delta < 1):
-            raise ValueError(f"Expected 0 ≤ delta < 1, found {delta}. Pass e.g. delta=1e-6, or delta=0 for pure privacy.")
+        delta = plain_number(delta, "delta") if is_number(delta) else delta
+        if not (is_number(delta) and 0 <= delta < 1):
+            raise ValueError(f"Expected 0 ≤ delta < 1, found {shown(delta)}. Pass e.g. delta=1e-6, or delta=0 for pure privacy.")
         if 0 < delta < LEAST_DELTA:
             raise ValueError(
                 f"Expected delta = 0 or delta ≥ {LEAST_DELTA:g}, found {delta:g}: floats cannot keep its tail. Pass delta=0 for "
@@ -133,6 +136,11 @@ class Shape:
     d: int
 
     def __post_init__(self) -> None:
+        plain_fields(self)
+        for name, size in (("n", self.n), ("d", self.d)):
+            if size != int(size):
+                raise ValueError(f"Expected {name} as a whole number, found {size}. Pass the public size of the data.")
+            object.__setattr__(self, name, int(size))
         if self.d > MOST_COLUMNS:
             raise ValueError(f"Expected at most {MOST_COLUMNS:,} columns, found {self.d:,}.")
 

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dperm.problem import DataBounds, FeatureMap
+from dperm.problem.plain import plain_fields
 from dperm.rows.base import BLOCK_ROWS, Block
 from dperm.rows.labelled import LabelRule, Labels, RowRule, labelled_by, target_cells
 from dperm.rows.memory import cut_block
@@ -44,6 +45,7 @@ class Recipe:
     dtype: str = "float64"
 
     def __post_init__(self) -> None:
+        plain_fields(self)
         for one, other in (("weight", "max_weight"), ("person", "max_rows_per_person")):
             if (getattr(self, one) is None) != (getattr(self, other) is None):
                 raise ValueError(f"Expected {one}= and {other}= together, found one of them. Pass both, or neither.")

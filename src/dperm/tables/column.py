@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from dperm.problem.plain import plain_fields, shown
 from dperm.tables.cells import Level, Plain, codes, nulls, numbers, truth
 from dperm.tables.encoding import missing_value
 from dperm.tables.transforms import (
@@ -69,6 +70,7 @@ class Column:
 
     def __post_init__(self) -> None:
         where = f"column {self.name!r}"
+        plain_fields(self, said=("low", "high", "hash", "bins"))
         if self.type is None:  # as drafted from a CSV
             raise ValueError(
                 f"Expected a type of {where}, found none yet. Write what it is: numeric with low and high, categorical or "
@@ -86,7 +88,7 @@ class Column:
             for side in ("low", "high"):
                 value = getattr(self, side)
                 if not finite(value):
-                    found = "nothing" if value is None else repr(value)
+                    found = "nothing" if value is None else shown(value)
                     quotes = " Write it without quotes." if isinstance(value, str) else ""
                     private = ' Or write "bounds": "private" instead, and it is found and paid for.' if value is None else ""
                     private = private if self.type == "numeric" else ""
@@ -290,10 +292,11 @@ class TargetColumn:
                 f"Expected at least two classes for target {self.column!r}, found {found}. List every label that may occur, the "
                 'positive one last, e.g. "classes": ["no", "yes"].'
             )
+        plain_fields(self, said=("low", "high"))
         if self.type == "count" and self.low is None:
             object.__setattr__(self, "low", 0.0)  # a count is never negative
         if self.type != "classes" and not (finite(self.low) and finite(self.high) and self.low < self.high):
-            sides = " and ".join("nothing" if side is None else repr(side) for side in (self.low, self.high))
+            sides = " and ".join("nothing" if side is None else shown(side) for side in (self.low, self.high))
             raise ValueError(
                 f"Expected numbers low < high for target {self.column!r}, found {sides}. Fill in the range that it can have; do "
                 "not compute it from the data."

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from dperm.problem.arrays import Vector
+from dperm.problem.plain import is_number, plain_float, plain_number, plain_whole, shown
 from dperm.words.spelling import closest
 
 FORMS = (
@@ -43,7 +44,8 @@ def _by_name(bounds: Mapping[object, object], names: Sequence[str], others: Sequ
     low, high = np.zeros(len(names)), np.ones(len(names))
     open_columns = set(range(len(names))) - set(others)
     for name, pair in bounds.items():
-        j = name if isinstance(name, int) and not isinstance(name, bool) and 0 <= name < len(names) else places.get(str(name))
+        number = plain_number(name, "a column") if is_number(name) else -1
+        j = int(number) if isinstance(number, int) and 0 <= number < len(names) else places.get(str(name))
         if j is None:
             raise ValueError(
                 f"Expected bounds= to name columns of X, found {str(name)[:60]!r}.{closest(str(name), names)} Columns: "
@@ -51,7 +53,9 @@ def _by_name(bounds: Mapping[object, object], names: Sequence[str], others: Sequ
             )
         found = _numbers(pair)
         if found is None or found.shape != (2,):
-            raise ValueError(f"Expected a pair (low, high) as bounds of column {names[j]!r}, found {pair!r}.")
+            raise ValueError(
+                f"Expected a pair (low, high) as bounds of column {names[j]!r}, found {shown(pair)}. Write two numbers."
+            )
         low[j], high[j] = found
         open_columns.discard(j)
     if open_columns:
@@ -65,9 +69,11 @@ def _by_place(bounds: object, d: int, names: Sequence[str]) -> tuple[Vector, Vec
     if table is not None and table.shape == (d, 2) and d != 2:
         return table[:, 0].copy(), table[:, 1].copy()
     try:
-        low, high = (np.broadcast_to(np.asarray(side, dtype=np.float64), (d,)).copy() for side in _pair(bounds))
+        low, high = (np.broadcast_to(_real(side), (d,)).copy() for side in _pair(bounds))
     except (TypeError, ValueError) as error:
-        raise ValueError(f"Expected bounds= as {FORMS}; X has {d} columns. Found {bounds!r}.") from error
+        raise ValueError(
+            f"Expected bounds= as {FORMS}; X has {d} columns. Found {shown(bounds)}. Write numbers, in one of these forms."
+        ) from error
     # Nobody writes a pair as an array.
     arrays = isinstance(bounds, tuple) and all(isinstance(side, np.ndarray) for side in bounds)
     if d == 2 and not arrays and table is not None and table.shape == (2, 2):
@@ -100,9 +106,24 @@ def _pair(bounds: object) -> tuple[object, object]:
 def _numbers(values: object) -> Vector | None:
     """As an array of numbers, or None for what is none (words, ragged lists)."""
     try:
-        return None if isinstance(values, str) else np.asarray(values, dtype=np.float64)
+        return _real(values)
     except (TypeError, ValueError):
         return None
+
+
+def _real(values: object) -> Vector:
+    """Numbers of every kind, in lists or arrays, as floats; text, truth values and ragged lists are refused."""
+    if is_number(values):
+        return np.asarray(plain_float(values, "a bound"))
+    array = values if isinstance(values, list | tuple) else np.asarray(values)
+    if isinstance(array, np.ndarray) and array.dtype.kind in "iuf" and array.dtype.itemsize <= 8:
+        return array.astype(np.float64)
+    if isinstance(array, np.ndarray) and array.ndim == 0:
+        raise TypeError("no number")
+    sides = [_real(side) for side in array]
+    if len({side.shape for side in sides}) > 1:
+        raise ValueError("lists of different lengths")
+    return np.array(sides, dtype=np.float64)
 
 
 def listed_columns(declared: object, labels: tuple[str, ...], kind: str) -> list[int]:
@@ -112,7 +133,7 @@ def listed_columns(declared: object, labels: tuple[str, ...], kind: str) -> list
     if isinstance(declared, str) and declared == "all":
         return list(range(len(labels)))
     if isinstance(declared, str) or not isinstance(declared, Iterable):
-        raise ValueError(f'Expected {kind}= as a list of columns or "all", found {declared!r}.')
+        raise ValueError(f'Expected {kind}= as a list of columns or "all", found {shown(declared)}. Pass one of them.')
     found = []
     for item in declared:
         if isinstance(item, str):
@@ -120,9 +141,10 @@ def listed_columns(declared: object, labels: tuple[str, ...], kind: str) -> list
                 raise ValueError(f"Expected {kind}= to name columns of X, found {item!r}. Columns: {', '.join(labels[:20])}.")
             found.append(labels.index(item))
         else:
-            if not -len(labels) <= int(item) < len(labels):
-                raise ValueError(f"Expected {kind}= column numbers below {len(labels)}, found {item}.")
-            found.append(int(item) % len(labels))
+            place = plain_whole(item, f"a column of {kind}=")
+            if not -len(labels) <= place < len(labels):
+                raise ValueError(f"Expected {kind}= column numbers below {len(labels)}, found {place}. Pass others.")
+            found.append(place % len(labels))
     return found
 
 

@@ -33,13 +33,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dperm.problem.arrays import Matrix, Vector, is_sparse
+from dperm.problem.plain import is_number, plain_float, shown
 from dperm.tables.declared import declared_bounds, grouped_columns, listed_columns
 from dperm.tables.gaps import GAP, with_gaps_stored
 from dperm.tables.scale import stored
@@ -286,10 +286,11 @@ class Encoding:
         labels = tuple(str(name) for name in names) if names is not None else tuple(f"x{j}" for j in range(d))
         if len(set(labels)) != len(labels):
             raise ValueError("Expected column names that differ, found a name twice. Rename the columns.")
-        if x_norm is not None and not (isinstance(x_norm, Real) and LEAST < x_norm < MOST):
+        x_norm = plain_float(x_norm, "x_norm") if is_number(x_norm) else x_norm
+        if x_norm is not None and not (is_number(x_norm) and LEAST < x_norm < MOST):
             raise ValueError(
-                f"Expected x_norm > 0, between {LEAST:g} and {MOST:g}, found {x_norm!r}. Pass the largest Euclidean norm that a "
-                "row may have."
+                f"Expected x_norm > 0, between {LEAST:g} and {MOST:g}, found {shown(x_norm)}. Pass the largest Euclidean norm "
+                "that a row may have."
             )
         asked = isinstance(bounds, str)
         if asked and x_norm is not None:
@@ -358,9 +359,11 @@ def _missing_rule(missing: object) -> tuple[str, float | None]:
             'Expected missing="mean", "middle" or a number for arrays, found "indicator", which adds a column. Declare it in a '
             'schema: {"type": "numeric", ..., "missing": "indicator"}.'
         )
-    missing = missing.item() if isinstance(missing, np.generic) else missing
+    missing = plain_float(missing, "missing") if is_number(missing) else missing
     if not finite(missing):
-        raise ValueError(f'Expected missing="mean", "middle" or a number, found {missing!r}. Write what a missing cell becomes.')
+        raise ValueError(
+            f'Expected missing="mean", "middle" or a number, found {shown(missing)}. Write what a missing cell becomes.'
+        )
     return "value", float(missing)
 
 

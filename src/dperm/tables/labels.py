@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.exceptions import DataConversionWarning
 
 from dperm.problem import Interval
+from dperm.problem.plain import plain_pair, shown
 from dperm.tables.cells import codes, key, numbers, plain
 from dperm.tables.containers import column
 from dperm.tables.schema import Schema
@@ -103,12 +104,9 @@ def bounded_labels(y: object, y_bounds: object) -> tuple[np.ndarray, np.ndarray 
             "Expected y_bounds=(low, high), found none. Pass the range that the target can have; it must not be computed "
             "from the data."
         )
-    try:
-        low, high = (float(side) for side in y_bounds)  # type: ignore[attr-defined]
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"Expected y_bounds=(low, high), found {y_bounds!r}.") from error
+    low, high = plain_pair(y_bounds, "y_bounds")
     if not (np.isfinite([low, high]).all() and low < high):
-        raise ValueError(f"Expected finite y_bounds with low < high, found {y_bounds!r}.")
+        raise ValueError(f"Expected finite y_bounds with low < high, found {shown(y_bounds)}. Correct y_bounds=.")
     values = numbers(y)
     known = np.isfinite(values)
     scaled = (np.clip(np.where(known, values, low), low, high) - (low + high) / 2) / ((high - low) / 2)

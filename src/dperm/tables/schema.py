@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dperm.problem.plain import is_number, plain_number, shown
 from dperm.tables.cells import codes, numbers
 from dperm.tables.column import Column, TargetColumn, described, scaled
 from dperm.tables.drafts import Draft, column_types, drafted
@@ -134,8 +135,9 @@ class Schema:
                 target.get("high"),
             )
         norm = spec.get("row_norm")
-        if norm is not None and not (isinstance(norm, int | float) and 0 < norm < math.inf):
-            raise ValueError(f"Expected row_norm > 0, the largest Euclidean norm of a row, found {norm!r}. Correct the schema.")
+        norm = plain_number(norm, "row_norm") if is_number(norm) else norm
+        if norm is not None and not (is_number(norm) and 0 < norm < math.inf):
+            raise ValueError(f"Expected row_norm > 0, the largest norm of a row, found {shown(norm)}. Correct the schema.")
         name, norm = str(spec.get("name", "table")), None if norm is None else float(norm)
         return cls(tuple(columns), declared, name, norm, declared_pairs(spec.get("interactions")))
 

@@ -8,11 +8,13 @@ import functools
 import inspect
 import math
 from collections.abc import Callable
+from numbers import Integral
 from typing import Any, Final, ParamSpec, TypeVar
 
 import numpy as np
 
 from dperm.privacy.relations import kappa
+from dperm.problem.plain import is_number, plain_number, shown
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -189,8 +191,8 @@ def declared_diameter(radius: float | None, diameter: float | None) -> float:
 
 
 def _scalar(value: object, name: str = "") -> float:
-    """Numpy scalars become Python numbers; anything else that is no number becomes a clear error."""
-    plain = value.item() if hasattr(value, "item") and getattr(value, "size", 0) == 1 else value
-    if isinstance(plain, bool) or not isinstance(plain, int | float):
-        raise ValueError(f"Expected a number{' for ' + name if name else ''}, found {value!r}. Pass an int or a float.")
-    return plain
+    """Numbers of every kind become Python's, whole ones of any size; anything else that is no number becomes a clear error."""
+    plain = value.reshape(-1)[0] if isinstance(value, np.ndarray) and value.size == 1 else value
+    if not is_number(plain):
+        raise ValueError(f"Expected a number{' for ' + name if name else ''}, found {shown(value)}. Pass an int or a float.")
+    return int(plain) if isinstance(plain, Integral) else plain_number(plain, name or "a theorem")

@@ -20,6 +20,7 @@ from dperm.choose.table import choose, pure_advice
 from dperm.mechanisms.registry import check_types, mechanism_from_spec
 from dperm.privacy import Gaussian, HiddenState, Sampled
 from dperm.problem import Problem
+from dperm.problem.plain import is_number, plain_number, plain_whole
 from dperm.release import driver
 from dperm.release.asks import Program
 from dperm.release.ledger.book import Ledger
@@ -100,10 +101,10 @@ def check_magnitudes(problem: Problem, mechanism: Mechanism) -> None:
     """Every declared number can be squared and divided by: said before a plan is made, because later it would be an overflow."""
     for part in (problem.domain, problem.regularizer, mechanism):
         for name, value in getattr(part, "__dict__", {}).items():
-            size = abs(value) if isinstance(value, float) else 1.0
+            size = abs(plain_number(value, name)) if is_number(value) else 1.0
             if size and math.isfinite(size) and not LEAST <= size <= MOST:
                 raise ValueError(
-                    f"Expected {name} of {part.name!r} between {LEAST:g} and {MOST:g}, found {value:g}: floats overflow "
+                    f"Expected {name} of {part.name!r} between {LEAST:g} and {MOST:g}, found {size:g}: floats overflow "
                     "with it. Declare the data in another unit, or leave the option out."
                 )
 
@@ -248,6 +249,7 @@ def fit(
     progress : callable or None, default None
         Called with (done, planned) while the fit runs.
     """
+    nominal_n = None if nominal_n is None else plain_whole(nominal_n, "nominal_n")
     check_number(target, rows, nominal_n)
     shape = Shape(nominal_n if nominal_n is not None else rows.n, rows.d)
     chosen = _named(mechanism, problem, shape, target, encoding)

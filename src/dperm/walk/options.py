@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TypedDict
 
 from dperm.privacy import Event
+from dperm.problem.plain import is_number, plain_float, plain_whole, shown
 from dperm.release.driver import Progress
 from dperm.release.ledger.book import LedgerPlace
 from dperm.release.noise import RandomState
@@ -71,6 +72,26 @@ def check_nominal(spending: Spending) -> None:
             "Expected nominal_n= (--nominal-n) under relation='add-remove', where the number of rows is protected, found none. "
             "Pass a public round number, or use relation='zero-out' if n is public."
         )
+
+
+def check_spending(spending: Spending) -> None:
+    """Whole numbers of every kind as Python's own, in place, and a nominal number of rows where one is needed."""
+    if (nominal := spending["nominal_n"]) is not None:
+        spending["nominal_n"] = plain_whole(nominal, "nominal_n")
+    if (most := spending["max_rows_per_person"]) is not None:
+        spending["max_rows_per_person"] = plain_whole(most, "max_rows_per_person")
+    check_nominal(spending)
+
+
+def checked_level(level: object) -> float:
+    """The coverage of intervals that a paid question states.
+
+    >>> checked_level(0.95)
+    0.95
+    """
+    if not (is_number(level) and 0.5 <= plain_float(level, "level") < 1):
+        raise ValueError(f"Expected 0.5 ≤ level < 1, found {shown(level)}. Pass e.g. 0.95.")
+    return plain_float(level, "level")
 
 
 def spent_target(spending: Spending, epsilon: float, rows: int, per_person: int, unit: str) -> tuple[Target, int]:

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dperm.problem.arrays import Matrix, Vector, dense
+from dperm.problem.plain import plain_fields, plain_float, plain_whole, shown
 from dperm.tables.declared import declared_bounds
 from dperm.words.spelling import closest
 
@@ -68,8 +69,8 @@ class Hypotheses(ABC):
 def declared_grid(low: float, high: float, count: int) -> None:
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
         raise ValueError(f"Expected finite low < high, found {low} and {high}. Declare the range of the grid.")
-    if int(count) != count or count < 1:
-        raise ValueError(f"Expected a whole number count ≥ 1, found {count!r}. Pass how many grid points to use.")
+    if not (isinstance(count, int) and count >= 1):
+        raise ValueError(f"Expected a whole number count ≥ 1, found {shown(count)}. Pass how many grid points to use.")
 
 
 def limited(size: int, what: str) -> None:
@@ -109,6 +110,8 @@ class Thresholds(Hypotheses):
     kind: ClassVar[str] = "thresholds"
 
     def __post_init__(self) -> None:
+        plain_fields(self)
+        object.__setattr__(self, "column", plain_whole(self.column, "column"))
         declared_grid(self.low, self.high, self.count)
         limited(self.size, "thresholds")
 
@@ -146,7 +149,8 @@ class ColumnGrids(Hypotheses):
 
     def __post_init__(self) -> None:
         for label in ("low", "high"):
-            object.__setattr__(self, label, tuple(float(v) for v in getattr(self, label)))
+            object.__setattr__(self, label, tuple(plain_float(v, label) for v in getattr(self, label)))
+        plain_fields(self)
         if len(self.low) != len(self.high) or not self.low:
             raise ValueError(f"Expected one low and one high per column, found {len(self.low)} and {len(self.high)}.")
         limited(self.size, self.kind)
@@ -268,6 +272,7 @@ class Separators(Hypotheses):
     kind: ClassVar[str] = "separators"
 
     def __post_init__(self) -> None:
+        plain_fields(self)
         if self.dimension not in (1, 2, 3):
             raise ValueError(f"Expected dimension 1, 2 or 3, found {self.dimension!r}. Pass a callable for other classes.")
         if self.dimension == 1 and self.directions != 1:

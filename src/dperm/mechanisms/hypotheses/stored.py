@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from dperm.mechanisms.hypotheses.classes import HYPOTHESES, Hypotheses, declared_grid, limited
 from dperm.problem.arrays import Matrix, Vector, dense
+from dperm.problem.plain import plain_fields
 from dperm.tables.cells import codes
 
 ENTRIES_AT_A_TIME = 1 << 22  # predictions held at once: 4 million
@@ -56,6 +57,7 @@ class Rules(Streamed):
     kind: ClassVar[str] = "rules"
 
     def __post_init__(self) -> None:
+        plain_fields(self)
         object.__setattr__(self, "classes", tuple(self.classes))
         if self.functions is not None and not callable(self.functions):
             object.__setattr__(self, "functions", tuple(self.functions))
@@ -100,6 +102,7 @@ class Predictions(Streamed):
     kind: ClassVar[str] = "predictions"
 
     def __post_init__(self) -> None:
+        plain_fields(self)
         declared_grid(0.0, 1.0, self.count)
         limited(self.size, "hypotheses")
 

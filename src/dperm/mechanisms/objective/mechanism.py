@@ -85,9 +85,9 @@ class Objective:
     UNSTATED: ClassVar[Mapping[str, object]] = {"information_share": None, "most_rows": "nominal"}
 
     def __post_init__(self) -> None:
-        solve.checked_most_rows(self.most_rows)
         words = {"noise_kind": theorems.NOISE_KINDS, "accounting": theorems.ACCOUNTING}
         check_options(self, among=words, positive=["ridge", "max_weight"])
+        solve.checked_most_rows(self.most_rows)
         if self.output_share is not None and not 0 < self.output_share <= 0.5:
             raise ValueError(f"Expected 0 < output_share ≤ 0.5, found {self.output_share}.")
         if self.information_share is not None and not 0 < self.information_share <= 0.9:

@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from dperm.privacy import Event, Gaussian, ObjectiveEvent, Pure
 from dperm.privacy.relations import ADD_REMOVE
 from dperm.problem import Interval, Loss, Problem
+from dperm.problem.plain import shown
 from dperm.release.asks import Secret, Solve
 from dperm.release.noise import RELEASE_SLACK, Noise, gamma_norm_vector, gaussian_scale, release
 from dperm.release.plan import Plan, Vector
@@ -65,7 +66,7 @@ def checked_most_rows(declared: object) -> None:
     """A whole number, "nominal", or None where n is public."""
     whole = isinstance(declared, int) and not isinstance(declared, bool) and declared >= 1
     if not (declared is None or declared == "nominal" or whole):
-        raise ValueError(f"Expected most_rows= as a whole number ≥ 1, or 'nominal', found {declared!r}.")
+        raise ValueError(f"Expected most_rows= as a whole number ≥ 1, or 'nominal', found {shown(declared)}. Pass one of them.")
 
 
 def unbounded_rows(declared: object, relation: str) -> list[str]:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dperm.problem.plain import plain_whole, shown
 from dperm.release.noise import RELEASE_SLACK
 from dperm.release.plan import Settings, Shape, Target, Vector
 
@@ -20,10 +21,10 @@ PRESENT_SHARE = 0.005  # of μ²: at ε = 1 a tenth of the cells missing stands 
 
 def check_gaps(gaps: Sequence[int]) -> tuple[int, ...]:
     """Columns that may have missing cells, in order and once each."""
-    whole = all(isinstance(j, int | np.integer) and not isinstance(j, bool) and j >= 0 for j in gaps)
-    if not whole or list(gaps) != sorted(set(gaps)):
-        raise ValueError(f"Expected gaps= as different column numbers in ascending order, found {gaps!r}.")
-    return tuple(int(j) for j in gaps)
+    columns = [plain_whole(j, "gaps") for j in gaps]
+    if columns != sorted({j for j in columns if j >= 0}):
+        raise ValueError(f"Expected gaps= as different column numbers in ascending order, found {shown(gaps)}.")
+    return tuple(columns)
 
 
 def gaps_in_words(gaps: Sequence[int], shape: Shape) -> Settings:

@@ -12,6 +12,7 @@ from dperm.mechanisms.scaled.gaps import check_gaps, gaps_in_words
 from dperm.mechanisms.scaled.noise_ratio import noise_warning
 from dperm.privacy import Gaussian
 from dperm.problem import Problem
+from dperm.problem.plain import shown
 from dperm.release.plan import Mechanism, Plan, Settings, Shape, Stage, Target, options_of
 from dperm.tables.encoding import KINDS
 
@@ -35,12 +36,14 @@ class ScaledMethod:
             if kind not in KINDS:
                 raise ValueError(f"Expected kinds in {KINDS}, found {kind!r}. Declare what each column is.")
         object.__setattr__(self, "gaps", check_gaps(self.gaps))
-        object.__setattr__(self, "wary", bool(self.wary) and "private" in self.kinds)
+        words = STARTS if hasattr(self, "start") else {}
+        check_options(self, among=words, positive=[label for label in NUMBERS if hasattr(self, label)])
+        if not isinstance(self.wary, bool):
+            raise ValueError(f"Expected wary=True or False, found {shown(self.wary)}. Pass one of them.")
+        object.__setattr__(self, "wary", self.wary and "private" in self.kinds)
         check_edition(self.edition)
         if hasattr(self, "aim"):
             check_aim(self.aim)
-        words = STARTS if hasattr(self, "start") else {}
-        check_options(self, among=words, positive=[label for label in NUMBERS if hasattr(self, label)])
 
     @property
     def heaviest(self) -> float:

@@ -70,7 +70,7 @@ class Selection(ScaledMethod):
         super().__post_init__()
         check_options(self, whole=["keep", "candidates"])
         if self.candidates is not None and self.candidates < self.keep:
-            raise ValueError(f"Expected candidates ≥ keep = {self.keep}, found {self.candidates}.")
+            raise ValueError(f"Expected candidates ≥ keep = {self.keep}, found {self.candidates}. Pass more, or leave it out.")
 
     def size(self, d: int) -> int:
         """How many columns the regression sees."""

@@ -9,6 +9,7 @@ from typing import ClassVar
 from dperm.problem.arrays import Array, Namespace, device, prepare, row_largest, row_total
 from dperm.problem.intervals import Interval, LossBounds
 from dperm.problem.losses.base import Loss, checked_margin
+from dperm.problem.specs import count
 
 
 @dataclass(frozen=True)
@@ -35,9 +36,7 @@ class MultinomialLoss(Loss):
     classification: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if int(self.classes) != self.classes or self.classes < 2:
-            raise ValueError(f"Expected classes >= 2, found {self.classes!r}. Pass the number of classes.")
-        object.__setattr__(self, "classes", int(self.classes))
+        object.__setattr__(self, "classes", count(self.classes, "classes", 2))
 
     @property
     def margins(self) -> int:
