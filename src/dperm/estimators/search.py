@@ -337,6 +337,7 @@ class SearchCertificate(Claim):
     """
 
     FORMAT: ClassVar[str] = FORMAT
+    PARTS: ClassVar[type] = SearchRecord
 
     record: SearchRecord
 
@@ -360,7 +361,7 @@ class SearchCertificate(Claim):
         yield from (f"best: {reason}" for reason in Certificate(best).verify(allow_seeded=True, accept_assumptions=True).reasons)
         if best["noise"]["policy"] != self.record["noise"]["policy"]:
             yield "the published run was fitted with another kind of noise than the search states"
-        if type(given["n"]) is not int or given["n"] != best["shape"]["n"]:
+        if given["n"] != best["shape"]["n"]:
             yield f"guarantee.n says {given['n']!r}, and the published run was fitted for n = {best['shape']['n']!r}"
         stated = best["target"]
         if not math.isclose(stated["epsilon"], again["run"]["fit_epsilon"], rel_tol=1e-6) or stated["delta"] != target.delta:

@@ -37,7 +37,7 @@ from dperm.release.record import EvaluationRecord, Metrics, ModelRecord, NoiseRe
 from dperm.walk.certificate import coefficient_hash, noise_stated, promised, target_spec
 from dperm.walk.claims import Claim, differences, noise_again, plain
 from dperm.walk.fitting import execute
-from dperm.walk.options import Spending, check_nominal, spends, spent_target
+from dperm.walk.options import Spending, check_level, check_nominal, spends, spent_target
 from dperm.words.notices import scores_of_rows
 
 FORMAT, UNBOUND = "dperm-evaluation/3", "dperm-evaluation/2"
@@ -60,6 +60,7 @@ class Evaluation(Claim):
     """
 
     FORMAT: ClassVar[str] = FORMAT
+    PARTS: ClassVar[type] = EvaluationRecord
     OLDER: ClassVar[tuple[str, ...]] = (FIRST, UNBOUND)
 
     record: EvaluationRecord
@@ -94,6 +95,7 @@ def listed_scores(metrics: Metrics) -> list[tuple[str, Score]]:
 
 def _again(record: EvaluationRecord) -> EvaluationRecord:
     """The record that follows from the stated releases, in the format that it states."""
+    check_level(record["level"])
     target = Target.declare(n=record["shape"]["n"], **record["target"])
     shape = Shape(record["shape"]["n"], record["shape"]["d"])
     noise = noise_again(record["noise"])
@@ -173,8 +175,7 @@ def evaluate(
     >>> found.metrics["accuracy"]["value"] > 0.9, found.verify(allow_seeded=True).ok
     (True, True)
     """
-    if not 0.5 <= level < 1:
-        raise ValueError(f"Expected 0.5 ≤ level < 1, found {level}. Pass e.g. 0.95.")
+    check_level(level)
     check_nominal(spending)
     if exposure is not None and max_exposure is None:
         raise ValueError("Expected max_exposure= with exposure=, found none. Declare the largest exposure a row may have.")

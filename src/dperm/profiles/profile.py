@@ -38,7 +38,7 @@ from dperm.tables.schema import Schema
 from dperm.walk.certificate import noise_stated, promised, target_spec
 from dperm.walk.claims import Claim, differences, noise_again, plain
 from dperm.walk.fitting import execute
-from dperm.walk.options import Spending, check_nominal, spends, spent_target
+from dperm.walk.options import Spending, check_level, check_nominal, spends, spent_target
 
 FORMAT = "dperm-profile/1"
 
@@ -73,6 +73,7 @@ class Profile(Claim):
     """
 
     FORMAT: ClassVar[str] = FORMAT
+    PARTS: ClassVar[type] = ProfileRecord
 
     record: ProfileRecord
 
@@ -107,11 +108,28 @@ def _planned(record: ProfileRecord) -> Plan:
 def _again(record: ProfileRecord) -> ProfileRecord:
     """The record that follows from the stated releases."""
     plan, question = _planned(record), Question.from_spec(record["question"])
+    _check_schema(question, record["schema"])
+    check_level(record["level"])
     noise = noise_again(record["noise"])
     receipt = receipt_again(record.get("ledger"), plan, noise["policy"])
     outcome = replay(program(plan, question), record["released"])
     _check_shown(plan, record["released"])
     return _record(plan, question, outcome, noise, record["level"], record["schema"], receipt)
+
+
+def _check_schema(question: Question, stated: dict[str, Any] | None) -> None:
+    """The question must be the one that the schema leads to; a target that it leaves open is asked for last."""
+    if stated is None:
+        if any(column.kind != "unknown" for column in question.columns):
+            raise ValueError("the question declares columns, and the record states no schema that does")
+        return
+    schema = Schema.from_dict(stated)
+    asked = asked_by_schema(schema)
+    open_target = schema.target is None and len(question.columns) == len(asked) + 1 and question.columns[-1].target
+    columns = question.columns[:-1] if open_target else question.columns
+    again = {"schema": plain(schema.spec()), "columns": [plain(column.spec()) for column in asked]}
+    for reason in differences(again, {"schema": stated, "columns": [plain(column.spec()) for column in columns]}):
+        raise ValueError(f"the question does not follow from the schema: {reason}")
 
 
 def _check_shown(plan: Plan, released: Mapping[str, Any]) -> None:
@@ -170,8 +188,7 @@ def profile(
     >>> found.columns["smokes"]["kind"], 44 < found.columns["age"]["mean"]["value"] < 45, found.verify(allow_seeded=True).ok
     ('boolean', True, True)
     """
-    if not 0.5 <= level < 1:
-        raise ValueError(f"Expected 0.5 ≤ level < 1, found {level}. Pass e.g. 0.95.")
+    check_level(level)
     check_nominal(spending)
     groups, most = spending["groups"], spending["max_rows_per_person"]
     names, known = names_of(table, groups, most)

@@ -135,6 +135,8 @@ class Shape:
     def __post_init__(self) -> None:
         if self.d > MOST_COLUMNS:
             raise ValueError(f"Expected at most {MOST_COLUMNS:,} columns, found {self.d:,}.")
+        if self.d < 1:
+            raise ValueError(f"Expected at least one column, found {self.d}.")
 
     def parameters(self, problem: Problem) -> int:
         """Number of coefficients: margins × (columns + intercept)."""

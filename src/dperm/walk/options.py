@@ -73,6 +73,12 @@ def check_nominal(spending: Spending) -> None:
         )
 
 
+def check_level(level: float) -> None:
+    """Refuse a coverage of intervals that is no chance, or below one half."""
+    if not 0.5 <= level < 1:
+        raise ValueError(f"Expected 0.5 ≤ level < 1, found {level}. Pass e.g. 0.95.")
+
+
 def spent_target(spending: Spending, epsilon: float, rows: int, per_person: int, unit: str) -> tuple[Target, int]:
     """The declared budget, and the number of rows that it is declared for: the nominal one where there is one."""
     n = rows if spending["nominal_n"] is None else spending["nominal_n"]
