@@ -94,6 +94,12 @@ def test_an_option_of_another_type_is_refused_before_a_spend_and_by_verify(optio
     assert "option" in reason and "belongs" in reason
 
 
+def test_options_that_numpy_counted_are_whole_numbers() -> None:
+    """A network reads its options again after the spend: a type that is refused there would lose what was paid for."""
+    assert fitted("network", hidden=np.int64(3), steps=np.int64(5)).verify(allow_seeded=True).reasons == ()
+    assert fitted("logistic", method=Gradient(steps=np.int64(5), clip=np.float64(1))).verify(allow_seeded=True).reasons == ()
+
+
 @pytest.mark.parametrize("place", ["n", "d", "level"])
 @pytest.mark.parametrize("value", [30.7, "x", True, -1, 0, None, [2]])
 def test_a_table_of_an_evaluation_has_whole_numbers_of_rows_and_columns_and_a_level(place: str, value: object) -> None:

@@ -13,6 +13,8 @@ from functools import lru_cache
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
 
+import numpy as np
+
 WORDS: dict[object, str] = {
     int: "a whole number", float: "a number", bool: "true or false", str: "a text", NoneType: "null", dict: "an object",
     list: "a list", tuple: "a list",
@@ -87,6 +89,7 @@ def _listed(value: object, parts: Sequence[Any], where: str, fixed: bool) -> Ite
 
 
 def _fits(value: object, hint: Any) -> bool:
+    value = value.item() if isinstance(value, np.generic) else value  # options of a run, which a record states as plain numbers
     if get_origin(hint) is Literal:
         return value in get_args(hint) and type(value) in {type(word) for word in get_args(hint)}
     if hint is float:

@@ -104,7 +104,7 @@ def _record(
         "statement": statement(guarantee, plan, noise["policy"], older=older),
         "guarantee": guarantee,
         "target": target_spec(target, older),
-        "shape": {"n": shape.n, "d": shape.d, "parameters": released_size(plan, problem)},
+        "shape": {"n": shape.n, "d": shape.d, "parameters": int(released_size(plan, problem))},
         "problem": problem.spec(),
         "constants": _constants(problem, older),
         "mechanism": {"name": plan.mechanism, "options": plain(dict(plan.options))},
