@@ -45,4 +45,4 @@ def check_types(name: str, options: Mapping[str, object]) -> None:
     """Refuse options of another type than their fields have, text or half a number for a whole one: "False" counts as true."""
     if name in MECHANISMS:
         for reason in mistyped_fields(options, MECHANISMS[name], "option"):
-            raise ValueError(reason)
+            raise ValueError(f"Expected options of {name!r} in their own types, found another: {reason}. Correct it.")
