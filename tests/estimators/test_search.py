@@ -101,6 +101,24 @@ def test_certificate_notices_changes() -> None:
         assert not SearchCertificate(altered).verify(allow_seeded=True).ok, path
 
 
+@pytest.mark.parametrize("n", [301, 300.0, 299.7, True, "300"])
+def test_a_search_states_the_number_of_rows_of_its_published_run(n: object) -> None:
+    record = json.loads(search().fit(*threshold(300)).certificate_.to_json())
+    assert record["guarantee"]["n"] == record["best"]["shape"]["n"] == 300
+    record["guarantee"]["n"] = n
+    verdict = SearchCertificate(record).verify(allow_seeded=True)
+    assert not verdict.ok
+    words = "n = 300" if n == 301 else "a whole number belongs"
+    assert any("guarantee.n says" in reason and words in reason for reason in verdict.reasons)
+
+
+def test_a_nominal_number_beside_a_public_one_is_refused_before_the_debit(ledger) -> None:
+    base = LogisticRegression(bounds=(-1, 1), classes=[0, 1], relation="zero-out", method="gradient", nominal_n=200)
+    with pytest.raises(ValueError, match="Expected nominal_n= to be left out, or 300"):
+        search(ledger=ledger).set_params(estimator=base).fit(*threshold(300))
+    assert ledger.account().fits == 0
+
+
 def test_row_scores_stay_in_the_unit_interval() -> None:
     """The sensitivity of a score is 1 because of it, whatever the labels and rows are."""
     X, y = threshold(200)

@@ -49,3 +49,39 @@ def unnoticed(certificate: Certificate, allowed: tuple[str, ...] = ()) -> set[st
         if Certificate(altered).verify(allow_seeded=True, accept_assumptions=True).ok:
             found.add(".".join(str(part) for part in path if not isinstance(part, int)))
     return {path for path in found if not path.startswith(allowed)}
+
+
+def parts(value: Any, path: tuple[Any, ...] = ()) -> Any:
+    """(path, value) of everything in a record, objects and lists included; of long lists the first two entries."""
+    yield path, value
+    items = value.items() if isinstance(value, dict) else enumerate(value[:2]) if isinstance(value, list) else ()
+    for key, item in items:
+        yield from parts(item, (*path, key))
+
+
+def retypings(value: Any) -> list[Any]:
+    """The same, or nothing, in another type."""
+    if isinstance(value, bool):
+        return [int(value), None, str(value).lower(), [value]]
+    if isinstance(value, int):
+        truth = [bool(value)] if value in (0, 1) else []
+        return [value + 0.7, float(value), str(value), None, [value], *truth]
+    if isinstance(value, float):
+        return [str(value), None, [value], *([bool(value)] if value in (0, 1) else [])]
+    if isinstance(value, str):
+        return [None, [value], 0, {}]
+    if value is None:
+        return [0, False, {}, [], ""]
+    return [[value], None, "x", 0, {} if isinstance(value, list) else []]
+
+
+def retyped(record: Any) -> Any:
+    """(where, what, record) with one part in another type."""
+    for path, value in parts(record):
+        for changed in retypings(value) if path else ():
+            altered = copy.deepcopy(record)
+            place = altered
+            for part in path[:-1]:
+                place = place[part]
+            place[path[-1]] = changed
+            yield ".".join(str(part) for part in path), f"{value!r} as {changed!r}"[:80], altered

@@ -95,7 +95,7 @@ def test_an_option_that_is_no_truth_value_is_refused_before_a_spend(tmp_path: Pa
     bold = Additive(careful=1)  # type: ignore[arg-type]
     for made in (dperm.GAMClassifier, dperm.LogisticRegression):
         method = bold if made is dperm.GAMClassifier else Gradient(accept_known_error=1)  # type: ignore[arg-type]
-        with pytest.raises(ValueError, match="Expected bool for the option"):
+        with pytest.raises(ValueError, match="where true or false belongs"):
             made(1.0, method=method, ledger=book, **LINE).fit(X, Y)
     assert book.account().fits == 0
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +21,7 @@ MOST_REASONS = 3  # on the screen: one number that was changed changes others
 
 def verify(
     certificate: Path = typer.Argument(..., help="certificate.json, evaluation.json or profile.json, or the folder it is in."),
-    model: Path | None = typer.Option(None, help="model.json, to check that its coefficients are the certified ones."),
+    model: Path | None = typer.Option(None, help="model.json, to check that it says what the certificate says."),
     allow_seeded: bool = typer.Option(False, "--allow-seeded", help="Accept reproducible noise, which is NOT private."),
     accept_assumptions: bool = typer.Option(
         False, "--accept-assumptions", help="Take on trust what the guarantee rests on and no code enforces."
@@ -45,9 +44,13 @@ def verify(
     model = None if model is None else in_folder(model, "model.json")
     found = claim_in(certificate)
     verdict = found.verify(allow_seeded=allow_seeded, accept_assumptions=accept_assumptions)
-    reasons = list(verdict.reasons)
-    if model is not None and not _is_certified(model, found):
-        reasons.append("the model's coefficients are not the certified ones")
+    reasons, edits = list(verdict.reasons), list[str]()
+    if model is not None:
+        from dperm.commands.agreeing import model_disagreements
+        from dperm.commands.editing import stated_edits
+
+        reasons += model_disagreements(model, found)
+        edits = stated_edits(read_json(model))
     earlier, unseen = None, folder is None and certificate.name == "certificate.json"
     if folder is not None and certificate.name != "profile.json" and (folder / "profile.json").is_file():
         profile = claim_in(folder / "profile.json")
@@ -68,32 +71,14 @@ def verify(
         assumptions = found.record.get("assumptions")
         for assumption in assumptions if isinstance(assumptions, list) else []:
             say(f"  assumes: {assumption}")
+        for edit in edits:
+            say(f"  edited after the release: {printable(edit)}")
         if earlier is not None:
             say(f"  epsilon: {earlier.words} (profile.json, verified too)")
         elif unseen and certificate.with_name("profile.json").is_file():
             say(f"  A profile found its bounds and levels: `dperm verify {certificate.parent}` adds what that cost.")
     if reasons:
         raise typer.Exit(1)
-
-
-def _is_certified(model: Path, found: Claim) -> bool:
-    """Whether the coefficients of model.json are those that the claim states: those released, or, for an evaluation, those that
-    predict, which are others where shapes were edited."""
-    from dperm.tables.packed import unpacked
-    from dperm.walk.certificate import coefficient_hash
-
-    stored = read_json(model)
-    best = found.record.get("best")
-    of: Mapping[str, object] = best if isinstance(best, dict) else found.record
-    certified = of.get("coefficients") or of.get("model")
-    stated = certified.get("sha256") if isinstance(certified, dict) else None
-    try:
-        w = unpacked(stored["w"])
-        if "coefficients" not in of:
-            w = stored["extra"].get("shapes", {}).get("edited", w)
-        return coefficient_hash(w) == stated
-    except (KeyError, TypeError, ValueError, AttributeError):
-        return False
 
 
 def claim_in(file: Path) -> Claim:

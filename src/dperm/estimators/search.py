@@ -46,7 +46,7 @@ from dperm.rows.base import Rows, Term, sum_step
 from dperm.tables.json_files import write_whole
 from dperm.walk.certificate import Certificate
 from dperm.walk.claims import Claim, differences, noise_again
-from dperm.walk.fitting import execute
+from dperm.walk.fitting import check_number, execute
 from dperm.words.notices import speak
 
 FORMAT = "dperm-search/1"
@@ -122,6 +122,7 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):
         source = noise_source(self.noise, self.random_state)
         source.generator()  # the exact sampler has none: it refuses here, before the debit
         planned = search_plan(target, self.runs, self.expected_runs, n, d)
+        check_number(target, Unread(data.n, d), base.nominal_n)  # as every run does, but before the debit
         data.ready()
         found: list[Run | None] = []
 
@@ -338,6 +339,7 @@ class SearchCertificate(Claim):
     """
 
     FORMAT: ClassVar[str] = FORMAT
+    PARTS: ClassVar[type] = SearchRecord
 
     record: SearchRecord
 
@@ -361,6 +363,8 @@ class SearchCertificate(Claim):
         yield from (f"best: {reason}" for reason in Certificate(best).verify(allow_seeded=True, accept_assumptions=True).reasons)
         if best["noise"]["policy"] != self.record["noise"]["policy"]:
             yield "the published run was fitted with another kind of noise than the search states"
+        if given["n"] != best["shape"]["n"]:
+            yield f"guarantee.n says {given['n']!r}, and the published run was fitted for n = {best['shape']['n']!r}"
         stated = best["target"]
         if not math.isclose(stated["epsilon"], again["run"]["fit_epsilon"], rel_tol=1e-6) or stated["delta"] != target.delta:
             yield "the published run was fitted with another budget than the search allows"

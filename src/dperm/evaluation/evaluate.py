@@ -61,6 +61,7 @@ class Evaluation(Claim):
     """
 
     FORMAT: ClassVar[str] = FORMAT
+    PARTS: ClassVar[type] = EvaluationRecord
     OLDER: ClassVar[tuple[str, ...]] = (FIRST, UNBOUND)
 
     record: EvaluationRecord
@@ -95,6 +96,7 @@ def listed_scores(metrics: Metrics) -> list[tuple[str, Score]]:
 
 def _again(record: EvaluationRecord) -> EvaluationRecord:
     """The record that follows from the stated releases, in the format that it states."""
+    checked_level(record["level"])
     target = Target.declare(n=record["shape"]["n"], **record["target"])
     shape = Shape(record["shape"]["n"], record["shape"]["d"])
     noise = noise_again(record["noise"])

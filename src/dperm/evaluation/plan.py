@@ -15,6 +15,7 @@ from dperm.privacy import Gaussian, gaussian_mu
 from dperm.problem.specs import number
 from dperm.release.noise import gaussian_scale
 from dperm.release.plan import Plan, Shape, Stage, Target, Vector
+from dperm.release.typed import mistyped_fields
 
 QUESTIONS = ("binary", "multiclass", "regression", "counts")
 USED = {
@@ -98,6 +99,8 @@ class Question:
 
     @classmethod
     def from_spec(cls, spec: Mapping[str, object]) -> Question:
+        for reason in mistyped_fields(spec, cls, "question"):
+            raise ValueError(reason)
         given: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in spec.items()}
         return cls(**given)
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import TypeVar
 
 from dperm.release.plan import MECHANISMS, MOST_RELEASES, Mechanism, Plan
+from dperm.release.typed import mistyped_fields
 
 Kind = TypeVar("Kind")
 
@@ -42,9 +42,7 @@ def mechanism_of_record(name: str, options: Mapping[str, object]) -> Mechanism:
 
 
 def check_types(name: str, options: Mapping[str, object]) -> None:
-    """Refuse text where a number or a truth value belongs, and anything else for a truth value: "False" counts as true."""
-    for field in fields(MECHANISMS[name]) if name in MECHANISMS else ():
-        value, wanted = options.get(field.name), str(field.type)
-        text = isinstance(value, str) and "str" not in wanted
-        if text or (wanted == "bool" and field.name in options and not isinstance(value, bool)):
-            raise ValueError(f"Expected {wanted} for the option {field.name!r}, found {value!r}.")
+    """Refuse options of another type than their fields have, text or half a number for a whole one: "False" counts as true."""
+    if name in MECHANISMS:
+        for reason in mistyped_fields(options, MECHANISMS[name], "option"):
+            raise ValueError(f"Expected options of {name!r} in their own types, found another: {reason}. Correct it.")

@@ -73,6 +73,7 @@ class Profile(Claim):
     """
 
     FORMAT: ClassVar[str] = FORMAT
+    PARTS: ClassVar[type] = ProfileRecord
 
     record: ProfileRecord
 
@@ -107,11 +108,28 @@ def _planned(record: ProfileRecord) -> Plan:
 def _again(record: ProfileRecord) -> ProfileRecord:
     """The record that follows from the stated releases."""
     plan, question = _planned(record), Question.from_spec(record["question"])
+    _check_schema(question, record["schema"])
+    checked_level(record["level"])
     noise = noise_again(record["noise"])
     receipt = receipt_again(record.get("ledger"), plan, noise["policy"])
     outcome = replay(program(plan, question), record["released"])
     _check_shown(plan, record["released"])
     return _record(plan, question, outcome, noise, record["level"], record["schema"], receipt)
+
+
+def _check_schema(question: Question, stated: dict[str, Any] | None) -> None:
+    """The question must be the one that the schema leads to; a target that it leaves open is asked for last."""
+    if stated is None:
+        if any(column.kind != "unknown" for column in question.columns):
+            raise ValueError("the question declares columns, and the record states no schema that does")
+        return
+    schema = Schema.from_dict(stated)
+    asked = asked_by_schema(schema)
+    open_target = schema.target is None and len(question.columns) == len(asked) + 1 and question.columns[-1].target
+    columns = question.columns[:-1] if open_target else question.columns
+    again = {"schema": plain(schema.spec()), "columns": [plain(column.spec()) for column in asked]}
+    for reason in differences(again, {"schema": stated, "columns": [plain(column.spec()) for column in columns]}):
+        raise ValueError(f"the question does not follow from the schema: {reason}")
 
 
 def _check_shown(plan: Plan, released: Mapping[str, Any]) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dperm.release.typed import mistyped_fields
 from dperm.tables.schema import Schema
 from dperm.words.spelling import closest, finite, scalars
 
@@ -78,7 +79,11 @@ class Question:
     @classmethod
     def from_spec(cls, spec: Mapping[str, Any]) -> Question:
         columns = []
-        for entry in spec["columns"]:
+        for reason in mistyped_fields({name: item for name, item in spec.items() if name != "columns"}, cls, "question"):
+            raise ValueError(reason)
+        for place, entry in enumerate(spec["columns"]):
+            for reason in mistyped_fields(entry, Asked, f"question.columns[{place}]"):
+                raise ValueError(reason)
             levels = entry["levels"]
             listed = None if levels is None else scalars(levels, f"levels of column {entry['name']!r}")
             columns.append(Asked(**{**entry, "levels": listed}))

@@ -102,12 +102,14 @@ class Solve:
 class Publish:
     """Put a value that follows from unrecorded answers (a norm, a basis) into the record; the answer is that value.
 
-    `make` is called in a run only: a replay has no such answers. `listed` adds the value to a list, for one of every step.
+    `make` is called in a run only: a replay has no such answers. `listed` adds the value to a list, for one of every step. A
+    record that states it in another `shape` is refused, where one is given: a list in a list has the same numbers.
     """
 
     name: str
     make: Callable[[], object]
     listed: bool = False
+    shape: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True)

@@ -303,7 +303,10 @@ def replay(program: Program, released: Released) -> Outcome:
             case Solve():
                 return np.full(ask.shape, np.nan) if ask.kept is None else recorded(ask.kept, words=ask.words)
             case Publish():
-                return recorded(ask.name, ask.listed)
+                stated: Any = recorded(ask.name, ask.listed)
+                if ask.shape is not None and np.shape(stated) != ask.shape:
+                    raise ValueError(f"the released value {ask.name!r} does not have the shape of what is released")
+                return stated
             case Draw():
                 return np.full(ask.shape, np.nan)
             case See():

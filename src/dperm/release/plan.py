@@ -143,6 +143,8 @@ class Shape:
             object.__setattr__(self, name, int(size))
         if self.d > MOST_COLUMNS:
             raise ValueError(f"Expected at most {MOST_COLUMNS:,} columns, found {self.d:,}.")
+        if self.d < 1:
+            raise ValueError(f"Expected at least one column, found {self.d}.")
 
     def parameters(self, problem: Problem) -> int:
         """Number of coefficients: margins × (columns + intercept)."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 
 def read_json(path: str | Path, *, limit: int = 256 * 2**20) -> Any:
-    """A JSON file of reasonable size; NaN and Infinity, deep nesting and broken text are refused."""
+    """A JSON file of reasonable size; NaN, Infinity and numbers beyond floats, deep nesting and broken text are refused."""
     file = Path(path)
     if file.is_dir():
         held = ", ".join(sorted(path.name for path in file.glob("*.json"))[:5])
@@ -28,11 +29,18 @@ def read_json(path: str | Path, *, limit: int = 256 * 2**20) -> Any:
 
 def parsed_json(text: str) -> Any:
     """JSON text as Python has it. A key that stands twice is refused: a reader may take the first for true, and we the last."""
-    return json.loads(text, parse_constant=_refuse, object_pairs_hook=_once)
+    return json.loads(text, parse_constant=_refuse, parse_float=_finite, object_pairs_hook=_once)
 
 
 def _refuse(name: str) -> float:
     raise ValueError(f"{name} is not a JSON number")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text[:40]} is larger than any number that a float holds (1.8e308)")
+    return number
 
 
 def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:

@@ -52,6 +52,7 @@ class Certificate(Claim):
     """
 
     FORMAT: ClassVar[str] = FORMAT
+    PARTS: ClassVar[type] = CertificateRecord
 
     record: CertificateRecord
 
@@ -103,7 +104,7 @@ def _record(
         "statement": statement(guarantee, plan, noise["policy"], older=older),
         "guarantee": guarantee,
         "target": target_spec(target, older),
-        "shape": {"n": shape.n, "d": shape.d, "parameters": released_size(plan, problem)},
+        "shape": {"n": shape.n, "d": shape.d, "parameters": int(released_size(plan, problem))},
         "problem": problem.spec(),
         "constants": _constants(problem, older),
         "mechanism": {"name": plan.mechanism, "options": plain(dict(plan.options))},
@@ -266,6 +267,7 @@ def _recompute(record: CertificateRecord) -> CertificateRecord:
     if encoding is not None:
         if encoding.d != shape.d:
             raise ValueError(f"the encoding has {encoding.d} features and the shape says {shape.d}")
+        _check_kinds(encoding, mechanism)
         if not math.isclose(encoding.norm, problem.data.x_norm, rel_tol=TOLERANCE):
             raise ValueError("the declared columns imply another bound on the rows than the problem states")
     plan = mechanism.plan(problem, shape, target)
@@ -288,6 +290,16 @@ def _check_gaps(encoding: Encoding, mechanism: Mechanism, decided: Mapping[str, 
     counted = tuple(getattr(mechanism, "gaps", ())) if "fill" in decided else ()
     if counted != tuple(j for j, rule in enumerate(encoding.rules) if rule == "released"):
         raise ValueError("the columns whose missing cells take the centre are not those whose present cells were counted")
+
+
+def _check_kinds(encoding: Encoding, mechanism: Mechanism) -> None:
+    """The kinds that a mechanism was planned for are those of the columns; bounds that were private are known by now."""
+    planned = tuple("numeric" if kind == "private" else kind for kind in getattr(mechanism, "kinds", ()))
+    if planned and planned != tuple("numeric" if kind == "private" else kind for kind in encoding.kinds):
+        raise ValueError(f"the mechanism was planned for columns of the kinds {planned}, and the encoding has {encoding.kinds}")
+    for j in getattr(mechanism, "curved", ()):
+        if j >= encoding.d or encoding.kinds[j] not in ("numeric", "private") or not encoding.centred:
+            raise ValueError(f"column {j} of the encoding has a shape, and only numeric columns between their bounds can")
 
 
 def released_size(plan: Plan, problem: Problem) -> int:

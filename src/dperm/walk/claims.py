@@ -13,6 +13,7 @@ import numpy as np
 
 from dperm.release.plan import UnmetNeeds
 from dperm.release.record import ClaimRecord, NoiseRecord
+from dperm.release.typed import mistyped, unwritable
 from dperm.tables.json_files import parsed_json
 from dperm.words.display import box, budget_chips
 from dperm.words.wording import printable
@@ -42,6 +43,7 @@ class Claim:
 
     FORMAT: ClassVar[str] = ""
     OLDER: ClassVar[tuple[str, ...]] = ()  # formats that are no longer written but still read
+    PARTS: ClassVar[type] = ClaimRecord  # the types of what it states
 
     record: ClaimRecord
 
@@ -139,8 +141,9 @@ class Claim:
         """Compute everything again and compare; seeded noise, and assumptions, are refused unless allowed."""
         found: list[str] = []
         try:
+            found.extend((*unwritable(self.record), *mistyped(self.record, self.PARTS, "")))
             with np.errstate(all="ignore"):  # a hostile number shows as a disagreement, not as a warning
-                found.extend(self.disagreements())
+                found.extend(() if found else self.disagreements())
         except UnmetNeeds as error:
             found.append(f"the mechanism does not cover the stated problem: {error}")
         except HOSTILE as error:
@@ -200,7 +203,7 @@ def _compare(path: str, expected: object, found: object, reasons: list[str]) -> 
             reasons.append(f"{where} has {len(found)} entries, recomputed {len(expected)}")
         for number, (one, other) in enumerate(zip(expected, found)):
             _compare(f"{path}[{number}]", one, other, reasons)
-    elif is_number(expected) and is_number(found):
+    elif is_number(expected) and is_number(found) and not (isinstance(expected, int) and isinstance(found, float)):
         if not math.isclose(expected, found, rel_tol=TOLERANCE, abs_tol=0.0):
             reasons.append(f"{where} says {found}, recomputed {expected}")
     elif expected != found or type(expected) is not type(found):

@@ -30,6 +30,7 @@ from dperm.release.record import CertificateRecord, ReceiptRecord
 from dperm.rows.base import Rows
 from dperm.tables.encoding import Encoding
 from dperm.walk.certificate import Certificate, certify, declared_by
+from dperm.walk.claims import plain
 from dperm.walk.functions import check_functions
 from dperm.walk.options import Running, check_nominal, runs
 from dperm.words.notices import speak
@@ -168,7 +169,7 @@ def _named(
         return choose("auto", problem, shape, target, asked_for=asked_for, kinds=kinds, gaps=gaps)
     if isinstance(mechanism, str):
         return mechanism_from_spec(mechanism, {})
-    check_types(mechanism.name, vars(mechanism))  # as its record will be read: refused here, nothing is spent
+    check_types(mechanism.name, plain(vars(mechanism)))  # as its record will be read: refused here, nothing is spent
     return mechanism
 
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from dperm.mechanisms.hypotheses.classes import HYPOTHESES, Hypotheses, declared_grid, limited
 from dperm.problem.arrays import Matrix, Vector, dense
 from dperm.problem.plain import plain_fields
+from dperm.release.typed import mistyped_fields
 from dperm.tables.cells import codes
 
 ENTRIES_AT_A_TIME = 1 << 22  # predictions held at once: 4 million
@@ -142,4 +143,6 @@ def hypotheses_from_spec(spec: Mapping[str, object]) -> Hypotheses:
     kind = values.pop("kind", None)
     if kind not in HYPOTHESES:
         raise ValueError(f"Expected a class of hypotheses among {sorted(HYPOTHESES)}, found {kind!r}.")
+    for reason in mistyped_fields(values, HYPOTHESES[kind], "hypotheses"):
+        raise ValueError(reason)
     return HYPOTHESES[kind](**values)

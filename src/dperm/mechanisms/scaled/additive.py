@@ -37,6 +37,7 @@ from dperm.terms.affine import Features
 from dperm.terms.moments import CentredMoments
 from dperm.terms.statistics import LogHistogram, Residuals, SquareSum, gradient_term
 
+CURVED_KINDS = ("numeric", "private")  # encoded between -1/2 and 1/2
 LOSSES = ("logistic", "multinomial", "squared", "huber")
 MOST_COLUMNS = 256  # a basis of 256 cells is computed for each
 MOST_PRODUCTS = 128  # columns whose second moments are all released: some 8,000 numbers in the record
@@ -59,6 +60,9 @@ class Curved(ScaledMethod):
     def check_columns(self, shape: Shape) -> None:
         if self.curved and self.curved[-1] >= shape.d:
             raise ValueError(f"Expected curved= below the number of columns ({shape.d}), found {self.curved[-1]}.")
+        odd = [f"{j} ({kind})" for j, kind in enumerate(self.kinds) if j in self.curved and kind not in CURVED_KINDS]
+        if odd:  # a flag has no cells between its bounds, and a histogram of it is another release
+            raise ValueError(f"Expected curved= among the numeric columns, found {', '.join(odd)}.")
 
     def columns(self, plan: Plan, released: Mapping[str, object]) -> list[Column]:
         """The released histograms as densities and bases (even ones if none was paid for); none where no column has a shape."""

@@ -317,10 +317,11 @@ class ScaledInference(ScaledMethod):
             theta = theta - settings["step_size"] * unit * velocity
         yield Close("descent")
         # Sums of the descent are not in the record; errors and estimate follow from their means, which are.
-        released["window mean"] = yield Publish("window mean", partial(np.asarray, mean / (steps - window)))
-        released["window gradient"] = yield Publish("window gradient", partial(np.asarray, total / (steps - window)))
+        means = {"window mean": mean / (steps - window), "window gradient": total / (steps - window)}
         if self.whitened:  # nearer to the root than the whole window's mean, which matters where log-odds are steep
-            released["last mean"] = yield Publish("last mean", partial(np.asarray, late / (steps - last)))
+            means["last mean"] = late / (steps - last)
+        for name, value in means.items():
+            released[name] = yield Publish(name, partial(np.asarray, value), shape=value.shape)
         return bound
 
     def _residuals(self, problem: Problem, known: Known, theta: Vector) -> LogHistogram:

@@ -197,7 +197,7 @@ class ScaledPoisson(ScaledMethod):
             released["signed residuals"] = yield Sum("signed residuals", poisson_counts.SignedHistogram(residuals, top))
             balance = poisson_counts.Balance(residuals, poisson_counts.caps(public, settings, released))
             sums = yield Sum("descent", balance, mu=settings["balance_mu"], shape=(2,))
-            released["balance"] = yield Publish("balance", partial(np.asarray, sums))
+            released["balance"] = yield Publish("balance", partial(np.asarray, sums), shape=(2,))
         yield Close("descent")
         return theta, features, [first, clip]
 
