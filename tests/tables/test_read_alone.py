@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from dperm import LogisticRegression, MeanEstimator
@@ -15,7 +16,7 @@ from dperm.rows.device import DeviceRows
 from dperm.rows.memory import MemoryRows
 from dperm.tables.cells import Places, codes, nulls, plain
 from dperm.tables.labels import classify, label_column
-from dperm.tables.persons import person_weights
+from dperm.tables.persons import person_column, person_weights
 from dperm.tables.tables import parsed
 from dperm.terms.affine import Features
 from dperm.terms.gradient import GradientTerm
@@ -112,6 +113,48 @@ def test_ids_are_compared_as_they_are() -> None:
 
     column = pa.array([2**60 + 1, None, 2**60 + 2])  # to NumPy: floats, which are equal
     assert person_weights(column, 1, None, 3)[0].tolist() == [1.0, 0.0, 1.0]
+
+
+class Named(pa.ExtensionType):
+    """A type with a name, as other programs write them into files."""
+
+    def __init__(self, stored: pa.DataType) -> None:
+        super().__init__(stored, "test.named")
+
+    def __arrow_ext_serialize__(self) -> bytes:
+        return b""
+
+    @classmethod
+    def __arrow_ext_deserialize__(cls, stored: pa.DataType, _: bytes) -> Named:
+        return cls(stored)
+
+
+def named(stored: pa.Array) -> pa.Array:
+    return pa.ExtensionArray.from_storage(Named(stored.type), stored)
+
+
+WRAPPED = {
+    "named": named,
+    "runs": pc.run_end_encode,
+    "words": lambda array: array.dictionary_encode(),
+    "named runs": lambda array: named(pc.run_end_encode(array)),
+    "named words": lambda array: named(array.dictionary_encode()),
+    "runs of words": lambda array: pa.RunEndEncodedArray.from_arrays([1, 2, 3], array.dictionary_encode()),
+    "runs of a named type": lambda array: pa.RunEndEncodedArray.from_arrays([1, 2, 3], named(array)),
+}
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+@pytest.mark.parametrize("made", WRAPPED.values(), ids=WRAPPED)
+def test_a_missing_id_leaves_large_ids_as_they_are(made, chunked: bool) -> None:
+    """However Arrow wraps whole numbers: a null beside them made floats, which are equal, of all."""
+    values = made(pa.array([2**60 + 1, None, 2**60 + 2]))
+    values = pa.chunked_array([values]) if chunked else values
+    assert person_weights(values, 1, None, 3)[0].tolist() == [1.0, 0.0, 1.0]
+    table = pa.table({"a": [0.1, 0.2, 0.3], "p": values})
+    assert person_weights(person_column(table, "p")[1], 1, None, 3)[0].tolist() == [1.0, 0.0, 1.0]
+    labels = made(pa.array(["a", None, "b"]))
+    assert codes(pa.chunked_array([labels]) if chunked else labels, ["a", "b"]).tolist() == [0, -1, 1]
 
 
 def test_whole_numbers_that_can_be_no_class_are_refused_by_their_type(tmp_path) -> None:

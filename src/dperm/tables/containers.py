@@ -73,14 +73,33 @@ def _of_arrow(values: pa.Array | pa.ChunkedArray, exact: bool) -> np.ndarray:
     import pyarrow as pa
 
     try:
-        if pa.types.is_dictionary(values.type):
-            values = values.cast(values.type.value_type)  # to_numpy would turn a null of a dictionary into its last word
+        values = _decoded(values)
         if not (exact and pa.types.is_integer(values.type)):
             return np.asarray(values.to_numpy(zero_copy_only=False))
     except Exception:  # a type that NumPy does not know, or a string that is no UTF-8: each cell is read for itself
         if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
             return np.asarray(values.cast(pa.large_binary()).to_numpy(zero_copy_only=False))
     return objects(values)
+
+
+def _decoded(values: Any) -> Any:
+    """The cells under a named type, runs and a dictionary, which may lie in each other: `to_numpy` makes floats of whole numbers
+    that are stored there beside a null, and the last word of a dictionary of a null."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    while True:
+        kind = values.type
+        if isinstance(kind, pa.BaseExtensionType):
+            chunked = isinstance(values, pa.ChunkedArray)
+            parts = [part.storage for part in values.chunks] if chunked else []
+            values = pa.chunked_array(parts, type=kind.storage_type) if chunked else values.storage
+        elif pa.types.is_dictionary(kind):
+            values = values.cast(kind.value_type)
+        elif pa.types.is_run_end_encoded(kind):
+            values = pc.run_end_decode(values)  # or raises, where the runs are of a named type or words of a dictionary
+        else:
+            return values
 
 
 def objects(cells: Iterable[object]) -> np.ndarray:
