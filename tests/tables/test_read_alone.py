@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+import dperm
 from dperm import LogisticRegression, MeanEstimator
 from dperm.problem import DataBounds, Interval, LogisticLoss
 from dperm.release.ledger.book import Ledger
@@ -15,6 +16,7 @@ from dperm.rows.base import sum_step
 from dperm.rows.device import DeviceRows
 from dperm.rows.memory import MemoryRows
 from dperm.tables.cells import Places, codes, nulls, plain
+from dperm.tables.declared import declared_width
 from dperm.tables.labels import classify, label_column
 from dperm.tables.persons import person_column, person_weights
 from dperm.tables.tables import parsed
@@ -180,7 +182,6 @@ def test_bytes_are_labels_and_levels(tmp_path) -> None:
 @pytest.mark.parametrize("kind", ["dask frame", "dask array", "memory rows", "csv"])
 def test_no_error_after_a_debit_quotes_a_cell(kind: str, tmp_path) -> None:
     """One word, or bytes that are no text, among numbers: the fit goes on, and the cell is missing."""
-    import dperm
     from dperm.rows import ArrowRows, DaskRows
 
     ledger = Ledger.create(tmp_path / "l", dataset="x", epsilon=50, delta=1e-5, relation="zero-out")
@@ -218,9 +219,47 @@ def test_a_row_of_another_length_is_a_missing_row() -> None:
     """Not an error that tells of it, and not everybody's shape."""
     whole = [[0.1, 0.2], [0.3, 0.4], [0.5, 0.6]]
     for odd in (7, [1.0], [1, 2, 3], None, "ab", [[1], [2]]):
-        found = parsed([whole[0], odd, whole[2]])
+        found = parsed([whole[0], odd, whole[2]], 2)
         assert found.shape == (3, 2) and found[[0, 2]].tolist() == [whole[0], whole[2]] and np.isnan(found[1]).all()
     assert MeanEstimator(1.0, bounds=(0, 1), random_state=0).fit([0.5, [3, 4], 0.5]).location_ >= 0
+
+
+MODELS_OF_ROWS = {
+    "weights": lambda bounds: LogisticRegression(5.0, bounds=bounds, classes=[0, 1], method="gradient", random_state=0),
+    "rules": lambda bounds: dperm.FiniteClassLearner(5.0, bounds=bounds, classes=[0, 1], random_state=0),
+    "mean": lambda bounds: MeanEstimator(5.0, bounds=bounds, random_state=0),
+    "search": lambda bounds: dperm.PrivateGridSearch(MODELS_OF_ROWS["weights"](bounds), {"radius": [1.0]}, random_state=0),
+}
+
+
+@pytest.mark.parametrize("made", MODELS_OF_ROWS.values(), ids=MODELS_OF_ROWS)
+def test_no_vote_of_the_rows_says_how_many_columns_a_list_has(made) -> None:
+    """Of four rows, two of either length: one more of one kind used to decide about everybody's."""
+    labels = [0, 1, 0, 1, 0, 1]
+    for others in ([[1.0, 2.0]] * 3, [[1.0]] * 3):
+        rows = [[0.1, 0.2], [0.3, 0.4], *others, [0.5]]
+        assert made([(0, 1), (0, 2)]).fit(rows, labels)
+        if made is not MODELS_OF_ROWS["mean"]:
+            with pytest.raises(ValueError, match=r"the length of one row could decide it. Pass numpy.array\(X\)"):
+                made((0, 1)).fit(rows, labels)
+    mean = MeanEstimator(1.0, bounds=(0, 1), random_state=0)
+    assert mean.fit([[0.2], [0.3, 1], 0.4]).location_ == mean.fit([0.2, None, 0.4]).location_  # one pair: one column
+
+
+def test_rows_in_a_list_are_predicted_by_the_columns_of_the_fit() -> None:
+    two = np.c_[X, X]
+    model = base(random_state=0).fit(two, Y)
+    odd = model.decision_function([[0.1, 0.2], [0.3], [0.1], 7])
+    assert odd[0] == model.decision_function(np.array([[0.1, 0.2]]))[0] and len(set(odd[1:])) == 1
+    assert classify(label_column([[0], [1], [0, 1]], 3), np.array([0, 1]))[1].tolist() == [1, 1, 0]
+
+
+def test_how_many_columns_bounds_speak_of() -> None:
+    forms = [((0, 1), None), ([(0, 1)] * 3, 3), ([(0, 1), (0, 2)], 2), (([0, 0, 0], [1, 1, 1]), 3), ((0, [1, 2, 3]), 3)]
+    forms += [({"x0": (0, 1), 2: (0, 1)}, 3), ({"age": (0, 1)}, None), ("private", None), (None, None), ([(0, 1)], 1)]
+    for bounds, width in forms:
+        assert declared_width(bounds) == width
+    assert declared_width({"x0": (0, 1)}, [[1, 2], [3, 4]], None) == 5 and declared_width({"x0": (0, 1)}, "all") is None
 
 
 @pytest.mark.parametrize("odd", [None, b"\xff\xfe", b"nan", b"1.0", b"Yes", b"a\0", b""])

@@ -26,7 +26,7 @@ from dperm.rows.spark_made import SparkTable
 from dperm.tables.encoding import Encoding
 from dperm.tables.labels import declared_classes, label_column
 from dperm.tables.persons import person_weights, unit_of
-from dperm.tables.tables import cells, parsed
+from dperm.tables.tables import cells, listed, parsed
 from dperm.terms.heads import unit_rows
 from dperm.words.notices import repeated_fits
 
@@ -185,7 +185,7 @@ class EmbeddingClassifier(SoftmaxClassifier):
         length) are whole numbers whose products add up exactly, as in training.
         """
         check_is_fitted(self, "certificate_")
-        rows = matrix_of(X)
+        rows = matrix_of(listed(X, self.n_features_in_) if isinstance(X, list | tuple) else X)
         if rows.shape[1] != self.n_features_in_:
             raise ValueError(
                 f"X has {rows.shape[1]} features, but EmbeddingClassifier is expecting {self.n_features_in_} features as input."

@@ -6,7 +6,6 @@ in a way in which one cell changes or forbids the others, its cells are taken on
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -20,7 +19,8 @@ if TYPE_CHECKING:
 def column(values: object, *, exact: bool = False) -> np.ndarray:
     """Cells as an array that keeps each one as it is, from a list, an array, or a column of pandas, polars or Arrow.
 
-    A list of lists becomes a matrix; see `shaped`. With `exact`, whole numbers beside a missing one do not become floats.
+    A list is a column of as many cells, whatever they are; `listed_rows` reads rows in a list. With `exact`, whole numbers beside
+    a missing one do not become floats.
     """
     if isinstance(values, np.ma.MaskedArray):
         known = np.asarray(values.data).astype(object)
@@ -29,7 +29,7 @@ def column(values: object, *, exact: bool = False) -> np.ndarray:
     if isinstance(values, np.ndarray):
         return values
     if isinstance(values, list | tuple):
-        return shaped(values)
+        return objects(values)
     if hasattr(values, "combine_chunks") or hasattr(values, "dictionary_encode"):
         return _of_arrow(values, exact)
     if hasattr(values, "to_numpy"):
@@ -111,24 +111,29 @@ def objects(cells: Iterable[object]) -> np.ndarray:
     return array
 
 
-def shaped(values: Sequence[object]) -> np.ndarray:
-    """A list as an array of objects: one cell per entry, or a matrix where most entries are rows of the same length.
+def listed_rows(values: Sequence[object], width: int) -> np.ndarray:
+    """A list as a matrix of objects with a *declared* number of columns, one row per entry.
 
-    A row of another length is a row of missing cells, and a list among cells is a missing cell: one row decides about itself.
+    An entry that is no row of so many cells is a row of missing cells: it decides about itself. Of one column an entry may be the
+    cell itself.
 
-    >>> shaped([1, "x", [2, 3]]).shape, shaped([[1, 2], [3, "x"], [4]]).tolist()
-    ((3,), [[1, 2], [3, 'x'], [None, None]])
+    >>> listed_rows([[1, 2], [3, "x"], [4], 5], 2).tolist(), listed_rows([[1], 2], 1).tolist()
+    ([[1, 2], [3, 'x'], [None, None], [None, None]], [[1], [2]])
     """
-    widths = [_width(entry) for entry in values]
-    width, count = Counter(widths).most_common(1)[0] if widths else (None, 0)
-    if width is None or 2 * count <= len(values):
-        return objects(values)
     matrix = np.empty((len(values), width), dtype=object)
-    for place, (entry, found) in enumerate(zip(values, widths)):
+    for place, entry in enumerate(values):
+        found = _width(entry)
         if found == width:
             with suppress(Exception):  # an object that says one length and has another is a row of missing cells
                 matrix[place] = objects(entry)  # type: ignore[arg-type]
+        elif found is None and width == 1:
+            matrix[place, 0] = entry
     return matrix
+
+
+def unwrapped(values: object) -> object:
+    """A list of cells in which a cell may stand alone in a list of its own, as in [[0], [1]]; anything else as it is."""
+    return listed_rows(values, 1)[:, 0] if isinstance(values, list | tuple) else values
 
 
 def _width(entry: object) -> int | None:

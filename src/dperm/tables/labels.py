@@ -10,7 +10,7 @@ from sklearn.exceptions import DataConversionWarning
 
 from dperm.problem import Interval
 from dperm.tables.cells import codes, key, numbers, plain
-from dperm.tables.containers import column
+from dperm.tables.containers import column, unwrapped
 from dperm.tables.schema import Schema
 from dperm.tables.tables import columns, is_table
 
@@ -52,7 +52,7 @@ def label_column(y: object, n: int) -> np.ndarray:
     if isinstance(y, np.ndarray) and y.dtype.kind == "c":  # one cell makes a complex column of a table: there each is read alone
         raise ValueError("Complex data not supported: expected real labels, found complex ones. Pass real numbers.")
     tables = columns(y) if is_table(y) else []
-    labels = column(y) if not tables else tables[0][:, None] if len(tables) == 1 else np.stack(tables, axis=1)
+    labels = column(unwrapped(y)) if not tables else tables[0][:, None] if len(tables) == 1 else np.stack(tables, axis=1)
     if labels.ndim == 2 and labels.shape[1] == 1:
         warnings.warn(
             "A column-vector y was passed when a 1d array was expected. Pass one label per row, e.g. y.ravel().",
