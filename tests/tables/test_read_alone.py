@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from array import array
+from collections import deque
+
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -16,6 +20,7 @@ from dperm.rows.base import sum_step
 from dperm.rows.device import DeviceRows
 from dperm.rows.memory import MemoryRows
 from dperm.tables.cells import Places, codes, nulls, plain
+from dperm.tables.containers import column
 from dperm.tables.declared import declared_width
 from dperm.tables.labels import classify, label_column
 from dperm.tables.persons import person_column, person_weights
@@ -170,6 +175,42 @@ def test_whole_numbers_that_can_be_no_class_are_refused_by_their_type(tmp_path) 
         words.fit(da.from_array(X, chunks=30), da.from_array(Y, chunks=30))
     assert ledger.account().fits == 0
     words.fit(X, Y.tolist())  # each cell of a list is read alone: they are null rows
+
+
+NULLABLE = {
+    "arrow": pa.array,
+    "arrow in chunks": lambda cells: pa.chunked_array([pa.array(cells)]),
+    "arrow dictionary": lambda cells: pa.array(cells).dictionary_encode(),
+    "arrow runs": lambda cells: pc.run_end_encode(pa.array(cells)),
+    "arrow named": lambda cells: named(pa.array(cells)),
+    "arrow truth": lambda cells: pa.array([None if cell is None else bool(cell) for cell in cells]),
+    "pandas": lambda cells: pd.Series(cells, dtype="Int64"),
+    "pandas array": lambda cells: pd.array(cells, dtype="Int64"),
+    "pandas table": lambda cells: pd.DataFrame({"t": pd.array(cells, dtype="Int64")}),
+    "polars": lambda cells: pl.Series(cells, dtype=pl.Int64),
+    "polars truth": lambda cells: pl.Series([None if cell is None else bool(cell) for cell in cells]),
+}
+
+
+@pytest.mark.filterwarnings("ignore:A column-vector y was passed")
+@pytest.mark.parametrize("made", NULLABLE.values(), ids=NULLABLE)
+def test_one_missing_label_does_not_decide_whether_a_fit_is_refused(made) -> None:
+    """A null made floats of whole numbers, and floats are not refused: the column's own type says what it holds."""
+    whole, odd = Y.tolist(), [None, *Y.tolist()[1:]]
+    for labels in (whole, odd):
+        with pytest.raises(ValueError, match=r"the classes \['no', 'yes'\], found an array of type"):
+            base(classes=["no", "yes"]).fit(X, made(labels))
+        assert label_column(made(labels), 60).dtype.kind in "fO"
+    assert np.array_equal(base(random_state=0).fit(X, made(odd)).w_, base(random_state=0).fit(X, odd).w_)
+    assert np.array_equal(base(random_state=0).fit(X, made(whole)).w_, base(random_state=0).fit(X, whole).w_)
+
+
+def test_labels_in_any_sequence_are_read_alone() -> None:
+    """In a deque as in a list: NumPy makes text of all labels where one is text."""
+    words = base(classes=["no", "yes"], random_state=0)
+    for odd in (0, None, "x", [1, 2]):
+        assert np.array_equal(words.fit(X, deque([odd, *Y.tolist()[1:]])).w_, words.fit(X, [odd, *Y.tolist()[1:]]).w_)
+    assert column(range(3)).tolist() == [0, 1, 2] and column(array("d", [1.5])).dtype == np.float64
 
 
 def test_bytes_are_labels_and_levels(tmp_path) -> None:

@@ -102,7 +102,9 @@ class EmbeddingClassifier(SoftmaxClassifier):
             raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required. Pass at least one embedding.")
         self.n_features_in_ = rows.shape[1]
         self._encoding = columns_of(rows.shape[1])
-        labels, weight, interval = self._labels(label_column(to_host(y) if is_torch(y) else y, len(rows)))
+        y = to_host(y) if is_torch(y) else y
+        self._check_labels(y)
+        labels, weight, interval = self._labels(label_column(y, len(rows)))
         owners = self.groups if groups is None else groups
         weight, per_person = person_weights(owners, self.max_rows_per_person, weight, len(rows))
         seen = None if self.ledger is None else to_host(rows)

@@ -28,13 +28,49 @@ def column(values: object, *, exact: bool = False) -> np.ndarray:
         return known
     if isinstance(values, np.ndarray):
         return values
-    if isinstance(values, list | tuple):
+    if isinstance(values, Sequence) and not isinstance(values, str | bytes) and not _typed(values):
         return objects(values)
     if hasattr(values, "combine_chunks") or hasattr(values, "dictionary_encode"):
         return _of_arrow(values, exact)
     if hasattr(values, "to_numpy"):
         return _of_series(values, exact)
     return np.asarray(values)
+
+
+def _typed(values: Sequence[object]) -> bool:
+    """Whether a sequence says itself what its cells are, as arrays and buffers do: in a list or deque each cell is what it is."""
+    if isinstance(values, list | tuple):
+        return False
+    if hasattr(values, "__array__") or hasattr(values, "to_numpy"):
+        return True
+    try:
+        return memoryview(values).ndim > 0  # type: ignore[arg-type]
+    except TypeError:
+        return False
+
+
+def stored_kind(values: object) -> str:
+    """What a column holds by its type alone, in NumPy's letters: "i", "u" and "b" are whole numbers and truth values; else "O".
+
+    An array that is made of the column may say something else: a missing cell turns whole numbers into floats, or objects.
+
+    >>> stored_kind(np.zeros(2, np.int8)), stored_kind([1, 2])
+    ('i', 'O')
+    """
+    kind: Any = getattr(values, "dtype", None)
+    if kind is None and (hasattr(values, "combine_chunks") or hasattr(values, "dictionary_encode")):
+        return _arrow_kind(values.type)  # type: ignore[attr-defined]
+    if hasattr(kind, "is_integer"):  # of polars
+        return "i" if kind.is_integer() else "b" if str(kind) == "Boolean" else "O"
+    return str(getattr(kind, "kind", "O"))
+
+
+def _arrow_kind(kind: Any) -> str:
+    from pyarrow import types
+
+    while hasattr(kind, "storage_type") or types.is_dictionary(kind) or types.is_run_end_encoded(kind):
+        kind = kind.storage_type if hasattr(kind, "storage_type") else kind.value_type
+    return "i" if types.is_integer(kind) else "b" if types.is_boolean(kind) else "O"
 
 
 def _of_series(values: Any, exact: bool) -> np.ndarray:

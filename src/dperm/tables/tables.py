@@ -54,9 +54,14 @@ def stored(table: Table, name: str) -> object:
 
 def columns(table: Table) -> list[np.ndarray]:
     """Every column of a table, in order, whatever its name is."""
+    return [column(values) for values in stored_columns(table)]
+
+
+def stored_columns(table: Table) -> list[object]:
+    """Every column as the table stores it."""
     if hasattr(table, "iloc"):
-        return [column(table.iloc[:, place]) for place in range(table.shape[1])]
-    return [cells(table, name) for name in column_names(table)]
+        return [table.iloc[:, place] for place in range(table.shape[1])]
+    return [stored(table, name) for name in column_names(table)]
 
 
 def in_memory_only(X: object) -> None:
