@@ -23,6 +23,7 @@ from dperm.rows.embeddings import EmbeddingRows, EmbeddingTensors
 from dperm.rows.int8 import MOST_CLASSES
 from dperm.rows.pieces import Made
 from dperm.rows.spark_made import SparkTable
+from dperm.tables.cells import sparse_numbers
 from dperm.tables.encoding import Encoding
 from dperm.tables.labels import declared_classes, label_column
 from dperm.tables.persons import person_weights, unit_of
@@ -236,7 +237,7 @@ def matrix_of(X: Any) -> np.ndarray:
         X = (X.float() if str(X.dtype).startswith(("torch.bfloat16", "torch.float8")) else X).numpy()
     # A type is public and cells are not: in lists, objects and tables each cell is read alone, and one that is no number is 0.
     typed = isinstance(X, np.ndarray) and not isinstance(X, np.ma.MaskedArray) and X.dtype.kind != "O"
-    found: np.ndarray = np.asanyarray(X if typed else parsed(X.toarray() if hasattr(X, "toarray") else X))
+    found: np.ndarray = np.asanyarray(X if typed else parsed(sparse_numbers(X).toarray() if hasattr(X, "toarray") else X))
     if found.ndim != 2 or found.dtype.kind not in "fiub":
         about = "Complex data not supported" if found.dtype.kind == "c" else "Reshape your data, e.g. images to rows"
         raise ValueError(

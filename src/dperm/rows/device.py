@@ -26,6 +26,7 @@ from dperm.rows.device_sums import CHUNK_ENTRIES, clipped_rows, device_labels, f
 from dperm.rows.labelled import LabelRule
 from dperm.rows.memory import MemoryRows, cut_block, numeric, tame
 from dperm.rows.recoded import Filling
+from dperm.tables.cells import numbers
 from dperm.tables.containers import column
 from dperm.tables.gaps import GAP
 from dperm.tables.scale import on_scale
@@ -124,7 +125,7 @@ class DeviceRows(ArrayRows, Copied):
         """The same rows with labels by a public rule; labels are read on the host once."""
         labels, weight = rule(to_host(self.y))[:2]
         # Weights that are all 1 stay too: dropping them would let one row's label choose the precision of every other row.
-        weights = [np.asarray(to_host(given), dtype=np.float64) for given in (weight, self.weight) if given is not None]
+        weights = [tame(to_host(given)) for given in (weight, self.weight) if given is not None]
         return self._copy(y=np.asarray(labels), weight=np.prod(weights, axis=0) if weights else None)
 
     def bounded(self, data: DataBounds, feature_map: FeatureMap | None = None) -> DeviceRows | MemoryRows:
@@ -224,7 +225,7 @@ class DeviceRows(ArrayRows, Copied):
             X = self.X[part]
             if self.streams and self._encode is not None:
                 X = self._encode(X)
-            kept = None if weight is None else np.asarray(weight[part], dtype=np.float64)
+            kept = None if weight is None else numbers(weight[part])
             # Bounds, then the filling, then the map: rows on the GPU have been through all of them, those that stream have not.
             data = self.data if self.streams or (self.fill is None and self.turn is None) else None
             found = cut_block(to_host(X), y[part], kept, start, data, self.feature_map)

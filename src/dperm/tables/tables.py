@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypeGuard
 
 import numpy as np
 
-from dperm.tables.cells import numbers
+from dperm.tables.cells import numbers, sparse_numbers
 from dperm.tables.containers import column, listed_rows
 from dperm.tables.files import SUFFIXES, Files, as_text, check_different, csv_header, parsing, told_by
 
@@ -95,8 +95,7 @@ def parsed(X: object, width: int | None = None) -> object:
     if is_table(X):
         found = [numbers(values) for values in columns(X)]
         return np.stack(found, axis=1) if found else np.zeros((len(X), 0))
-    if not hasattr(X, "tocsr"):
-        X = column(X)
+    X = sparse_numbers(X) if hasattr(X, "tocsr") else column(X)
     _check_matrix(X)
     if isinstance(X, np.ndarray) and X.dtype not in (np.float32, np.float64):
         return numbers(X)
