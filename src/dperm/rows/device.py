@@ -24,6 +24,7 @@ from dperm.rows.base import BLOCK_ROWS, ArrayRows, Block, Copied, Term, Thinned,
 from dperm.rows.device_products import DeviceTerm, has_kernel, has_pairs, is_torch, product_counts
 from dperm.rows.device_sums import CHUNK_ENTRIES, clipped_rows, device_labels, filled_entries
 from dperm.rows.labelled import LabelRule
+from dperm.rows.mapped import MappedFiles
 from dperm.rows.memory import MemoryRows, cut_block, numeric, tame
 from dperm.rows.recoded import Filling
 from dperm.tables.cells import numbers
@@ -98,6 +99,7 @@ class DeviceRows(ArrayRows, Copied):
         if y is None or len(y) != X.shape[0]:
             raise ValueError("Expected as many labels as rows, found another number of them. Pass one label for every row.")
         self.X, self.y, self.weight = X, y, weight
+        self._files = MappedFiles.of(X, y, weight)
         self.device = array_device(X) if device is None else present(device)
         self.names, self.encoding, self.host = names, None, host
         self.fill: NDArray[np.float64] | None = None  # what missing cells became, in encoded units
@@ -115,7 +117,7 @@ class DeviceRows(ArrayRows, Copied):
         transform = partial(transform_rows, encoding)
         if self.streams:
             return self._copy(encoding=encoding, _encode=transform)
-        return self._copy(X=transform(self.X), encoding=encoding)
+        return self._copy(X=transform(self.X), encoding=encoding, _files=MappedFiles(()))  # which are read no more
 
     def recognised_by(self) -> np.ndarray:
         """What a ledger recognises the data set by: the array, as the same array in the host's memory would be."""
@@ -161,7 +163,9 @@ class DeviceRows(ArrayRows, Copied):
     def sum(self, term: Term, step: float) -> NDArray[np.float64]:
         inner = term.term if isinstance(term, Thinned) else term
         if self.data is None or self.feature_map is not None or not has_pairs(inner):  # such terms see blocks on the host
-            return real_sum(term, total_counts(self.host_blocks(), term, step), step)
+            counts = total_counts(self.host_blocks(), term, step)
+            self._files.check()
+            return real_sum(term, counts, step)
         weight = self.weight
         if isinstance(term, Thinned):
             starts = range(0, self.n, BLOCK_ROWS)
@@ -169,7 +173,9 @@ class DeviceRows(ArrayRows, Copied):
             weight = device_labels(joined if weight is None else joined * to_host(weight), self)
         with enough_memory():
             found = inner.device_sum(self, weight) if has_kernel(inner) else None
-            return self._products(inner, weight, step) if found is None else found
+            found = self._products(inner, weight, step) if found is None else found
+        self._files.check()
+        return found
 
     def _products(self, term: DeviceTerm, weight: Array | None, step: float) -> NDArray[np.float64]:
         """Products per block in float64, several blocks at once."""
