@@ -125,3 +125,54 @@ def test_a_masked_cell_in_a_list_is_digested_in_silence() -> None:
     assert not heard and found == [digest(list(cells)), digest([list(row) for row in rows])]
     assert found[0] != digest([1.0, 2.0, 3.0]) and found[1] != digest([[1.0, 2.0], [2.0, 3.0]])
     assert dperm.MeanEstimator(1.0, bounds=(0, 3), random_state=0).fit(cells).location_ >= 0
+
+
+LAYOUTS = {
+    "columns first": np.asfortranarray,
+    "every second column": lambda rows: np.repeat(rows, 2, axis=1)[:, ::2],
+    "columns from behind": lambda rows: np.ascontiguousarray(rows[:, ::-1])[:, ::-1],
+}
+
+
+@pytest.mark.parametrize("laid", LAYOUTS.values(), ids=LAYOUTS)
+@pytest.mark.parametrize("missing", [False, True])
+def test_no_bit_of_a_fit_depends_on_how_the_array_is_laid_out(laid, missing: bool) -> None:
+    """Of columns first, norms of rows had other last bits, and one missing cell in the table gave everybody the usual ones."""
+    rows = np.random.default_rng(3).normal(size=(400, 17))
+    labels = (rows[:, 0] > 0).astype(int)
+    if missing:
+        rows[5, 2] = np.nan
+    options = {"epsilon": 1.0, "classes": [0, 1], "random_state": 0}
+    models = [
+        dperm.LogisticRegression(x_norm=1.0, method="gradient", **options),
+        dperm.LogisticRegression(bounds=(-2, 2), x_norm=2.0, **options),
+        dperm.MLPClassifier(bounds=(-2, 2), hidden=3, steps=3, **options),
+        dperm.EmbeddingClassifier(steps=3, **options),
+    ]
+    for fitted in models:
+        plain, expected = fitted.fit(rows, labels).w_, fitted.decision_function(rows)
+        assert np.array_equal(fitted.fit(laid(rows), labels).w_, plain)
+        assert np.array_equal(fitted.decision_function(laid(rows)), expected)
+    encoding = models[0]._encoding
+    encoded = encoding.transform(laid(rows))
+    assert np.array_equal(encoded, encoding.transform(rows), equal_nan=True)
+    other = rows.copy()
+    other[7, 3] = np.nan  # the others are encoded as before
+    assert np.array_equal(np.delete(encoding.transform(laid(other)), 7, axis=0), np.delete(encoded, 7, axis=0), equal_nan=True)
+    mean = dperm.MeanEstimator(1.0, x_norm=1.0, random_state=0)
+    assert np.array_equal(mean.fit(laid(rows)).location_, mean.fit(rows).location_)
+
+
+@pytest.mark.parametrize("kind", ["torch.float32", "torch.float64"])
+def test_rows_of_a_turned_tensor_have_the_bits_of_rows(kind: str) -> None:
+    torch = pytest.importorskip("torch")
+    rows = torch.tensor(np.random.default_rng(3).normal(size=(400, 17))).to(getattr(torch, kind.removeprefix("torch.")))
+    turned = rows.T.contiguous().T
+    assert not turned.is_contiguous()
+    labels = (rows[:, 0].numpy() > 0).astype(int)
+    fitted = dperm.LogisticRegression(1.0, x_norm=1.0, classes=[0, 1], method="gradient", random_state=0)
+    for host in (True, False):
+        first, second = (fitted.fit(DeviceRows(one, labels, host=host)).w_ for one in (rows, turned))
+        assert np.array_equal(first, second)
+    data = DataBounds(1.0, Interval(-1, 1))
+    assert torch.equal(data.enforce(rows)[0], data.enforce(turned)[0])

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dperm.problem import DataBounds, FeatureMap
-from dperm.problem.arrays import Array, namespace
+from dperm.problem.arrays import Array, namespace, row_by_row
 from dperm.problem.arrays import device as array_device
 from dperm.rows.base import BLOCK_ROWS, ArrayRows, Block, Copied, Term, Thinned, add_limbs, from_counts, real_sum, total_counts
 from dperm.rows.device_products import DeviceTerm, has_kernel, has_pairs, is_torch, product_counts
@@ -310,7 +310,7 @@ def transform_rows(encoding: Encoding, X: Array) -> Array:
         X = xp.minimum(xp.maximum(X, vector(encoding.low)), vector(encoding.high))
     gap = ~known & xp.asarray(encoding.gap_columns, device=array_device(X))
     if encoding.x_norm is not None:
-        wide = xp.astype(xp.where(gap, xp.zeros_like(X), X), xp.float64)
+        wide = row_by_row(xp.astype(xp.where(gap, xp.zeros_like(X), X), xp.float64))
         norms = xp.sqrt(xp.sum(wide * wide, axis=1))
         factor = encoding.x_norm / xp.maximum(norms, xp.full_like(norms, encoding.x_norm))
         X = X * xp.astype(factor, X.dtype)[:, None]
