@@ -19,6 +19,7 @@ from dperm.features import open_embeddings
 from dperm.mechanisms import Heads, UnmetNeeds
 from dperm.privacy import RELATIONS
 from dperm.rows.embeddings import EmbeddingRows
+from dperm.tables.containers import listed_rows
 from dperm.tables.fingerprint import digest
 from dperm.tables.packed import packed, unpacked
 
@@ -72,7 +73,6 @@ def test_containers_give_the_same_model_and_share_their_memory(tmp_path: Path) -
         pa.chunked_array([arrow]),
         pa.chunked_array([arrow.slice(0, 100), arrow.slice(100)]),
         X.astype(np.float64),
-        X.tolist(),
     ):
         assert np.array_equal(model().fit(rows, y).w_, expected)
     assert np.shares_memory(matrix_of(arrow), np.asarray(arrow.values))
@@ -258,11 +258,14 @@ def test_a_cell_of_a_list_or_a_table_is_read_alone(odd: Any) -> None:
     listed = X.tolist()
     listed[2][1] = odd
     table = pd.DataFrame({str(j): [row[j] for row in listed] for j in range(3)})
-    for stored in (listed, np.array([[*row] for row in listed], dtype=object), table):
+    for stored in (listed_rows(listed, 3), np.array([[*row] for row in listed], dtype=object), table):
         found = np.nan_to_num(matrix_of(stored), nan=0.0, posinf=0.0)
         assert np.array_equal(np.delete(found, 2, axis=0), np.delete(X, 2, axis=0))
     assert np.array_equal(matrix_of(pa.table({str(j): X[:, j] for j in range(3)})), X)
-    assert matrix_of([[1.0, 2.0], [3.0], [5.0, 6.0]]).shape == (3, 2)
+    with pytest.raises(ValueError, match=r"found a list.*Pass numpy.array\(X\)"):
+        model().fit(listed, [0, 1, 0, 1])
+    fitted = model().fit(X, [0, 1, 0, 1])
+    assert np.array_equal(fitted.predict(listed)[[0, 1, 3]], fitted.predict(X)[[0, 1, 3]])
 
 
 @pytest.mark.parametrize("kind", [pa.bool_(), pa.int64(), pa.float16(), pa.float32()], ids=str)

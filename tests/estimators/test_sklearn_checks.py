@@ -49,6 +49,8 @@ WEIGHTS = {
 WEIGHTLESS = "the clip of a gradient would undo weights, so they are refused"
 CELL = "a cell that is no number is missing by a public rule; an error would quote one person's cell"
 LABELS = {"check_supervised_y_no_nan": NULL_LABEL, "check_dtype_object": CELL}
+LIST = "rows in a list need bounds of every column: a number of columns read off the rows would turn with one of them"
+REGRESSOR = WEIGHTS | LABELS | {"check_regressors_train": LIST}
 CLASSIFIER = LABELS | {
     "check_classifiers_classes": CLASSES,
     "check_classifiers_train": CLASSES,
@@ -70,13 +72,13 @@ INSTANCES: list[tuple[Any, dict[str, str]]] = [
         GAMClassifier(1e4, classes=[0, 1], **COMMON),
         WEIGHTED_CLASSIFIER | FOUR_CLASSES | {"check_class_weight_classifiers": CLASSES},
     ),
-    (GAMRegressor(1e4, **REGRESSION), WEIGHTS | LABELS),
-    (LinearRegression(1e4, **REGRESSION), WEIGHTS | LABELS),
-    (Ridge(1e4, regularization=0.01, **REGRESSION), WEIGHTS | LABELS),
-    (Lasso(1e4, **REGRESSION), WEIGHTS | LABELS),
-    (HuberRegressor(1e4, **REGRESSION), WEIGHTS | LABELS),
-    (QuantileRegressor(1e4, **REGRESSION), WEIGHTS | LABELS),
-    (PoissonRegressor(1e4, y_bounds=(0, 300), **COMMON), WEIGHTS | LABELS),
+    (GAMRegressor(1e4, **REGRESSION), REGRESSOR),
+    (LinearRegression(1e4, **REGRESSION), REGRESSOR),
+    (Ridge(1e4, regularization=0.01, **REGRESSION), REGRESSOR),
+    (Lasso(1e4, **REGRESSION), REGRESSOR),
+    (HuberRegressor(1e4, **REGRESSION), REGRESSOR),
+    (QuantileRegressor(1e4, **REGRESSION), REGRESSOR),
+    (PoissonRegressor(1e4, y_bounds=(0, 300), **COMMON), REGRESSOR),
     (
         MLPClassifier(1e4, classes=[0, 1, 2], hidden=4, steps=10, **COMMON),
         WEIGHTED_CLASSIFIER

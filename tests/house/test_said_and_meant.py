@@ -204,7 +204,13 @@ def test_errors_of_a_dask_table_quote_no_cell() -> None:
     target = {"column": "y", "type": "classes", "classes": ["p", "q"]}
     schema = {"columns": {"c": {"type": "categorical", "levels": ["x", "y"]}}, "target": target}
     words = pd.Series(["x", "y"] * 29 + ["x", b"SECRET\xff"], dtype=object)
-    table = frames.from_pandas(pd.DataFrame({"c": words, "y": pd.Series(["p", "q"] * 30, dtype=object)}), npartitions=2)
+    plain = frames.from_pandas(pd.DataFrame({"c": words, "y": pd.Series(["p", "q"] * 30, dtype=object)}), npartitions=2)
+    dperm.LogisticRegression(1.0, schema=schema).fit(plain)  # of a pandas frame each cell is read alone
+
+    def quoting(part: pd.DataFrame) -> pd.DataFrame:
+        raise ValueError(f"could not decode {part.iloc[-1, 0]!r}")
+
+    table = plain.map_partitions(quoting, meta=plain._meta)
     with pytest.raises(ValueError, match="Its message may quote a record") as found:
         dperm.LogisticRegression(1.0, schema=schema).fit(table)
     assert "SECRET" not in repr(vars(found.value))  # what it carries

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
+from scipy import sparse
 
 import dperm
 from dperm.estimators import search_rows
 from dperm.problem import DataBounds, Interval, LogisticLoss, Problem
 from dperm.problem.regularizers import Ridge
 from dperm.release.driver import watching
-from dperm.rows import MemoryRows
+from dperm.rows import DeviceRows, MemoryRows
 from dperm.rows.base import total_counts
+from dperm.rows.mapped import MappedFiles
 
 WRITES = """
 import sys
@@ -89,6 +95,84 @@ def test_a_search_fits_one_table(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="written meanwhile"):
         search.fit(X, y)
     assert not hasattr(search, "best_estimator_")
+
+
+def tensor(X: np.memmap) -> object:
+    torch = pytest.importorskip("torch")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the map is read only
+        return torch.from_numpy(X)
+
+
+def arrow(X: np.memmap) -> pa.ChunkedArray:
+    cells = pa.Array.from_buffers(pa.float64(), X.size, [None, pa.py_buffer(X)])
+    return pa.chunked_array([cells.slice(0, 600), cells.slice(600)])
+
+
+HOLDERS = {
+    "tensor": tensor,
+    "array of a tensor": lambda X: tensor(X).numpy(),
+    "part of a tensor": lambda X: tensor(X)[200:, 1],
+    "buffer": lambda X: np.asarray(memoryview(X)),
+    "memoryview": memoryview,
+    "pandas": lambda X: pd.DataFrame(X, columns=list("abc"), copy=False),
+    "pandas column": lambda X: pd.Series(X[:, 1], copy=False),
+    "pandas over arrow": lambda X: pd.DataFrame({"a": pd.arrays.ArrowExtensionArray(arrow(X))}),
+    "arrow": arrow,
+    "arrow table": lambda X: pa.table({"a": arrow(X)}),
+    "polars": lambda X: pl.DataFrame({"a": pl.from_arrow(arrow(X))}),
+    "sparse": lambda X: sparse.csr_array((X.ravel(), np.tile(np.arange(3), 400), np.arange(0, 1201, 3)), shape=(400, 3)),
+    "sparse columns": lambda X: sparse.csc_array((X.ravel(), np.tile(np.arange(400), 3), 400 * np.arange(4)), shape=(400, 3)),
+}
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="the system does not tell which files are mapped")
+@pytest.mark.parametrize("held", HOLDERS.values(), ids=HOLDERS)
+def test_the_file_under_a_container_is_found_whatever_holds_it(tmp_path, held):
+    X, _, write = mapped(tmp_path)
+    copied, holder = held(np.array(X)), held(X)
+    assert MappedFiles.of(copied, None, [1.0], "x").state == ()
+    found = MappedFiles.of(None, holder)
+    assert [name for name, *_ in found.state] == [str((tmp_path / "rows.npy").resolve())]
+    found.check()
+    write()
+    with pytest.raises(ValueError, match="written meanwhile"):
+        found.check()
+
+
+@pytest.mark.parametrize("kind", ["pandas", "sparse"])
+def test_a_search_on_a_container_over_a_map_fits_one_table(tmp_path, monkeypatch, kind):
+    X, y, write = mapped(tmp_path)
+    scores = search_rows.row_scores
+
+    def scored(*given: object) -> np.ndarray:
+        write()
+        return scores(*given)
+
+    monkeypatch.setattr(search_rows, "row_scores", scored)
+    base = dperm.LogisticRegression(bounds=(-1, 1), classes=[0, 1])
+    search = dperm.PrivateGridSearch(base, {"regularization": [0.1, 1.0]}, epsilon=3.0, runs="logarithmic")
+    with pytest.raises(ValueError, match="written meanwhile"):
+        search.fit(HOLDERS[kind](X), y)
+    assert not hasattr(search, "best_estimator_")
+
+
+@pytest.mark.parametrize("host", [True, False])
+def test_rows_of_a_tensor_over_a_map_are_one_table(tmp_path, host):
+    X, y, write = mapped(tmp_path)
+    problem = Problem(LogisticLoss(), Ridge(0.1), data=DataBounds(1.0, Interval(-1.0, 1.0)))
+    target = dperm.mechanisms.Target.declare(epsilon=1.0, delta=1e-6, relation="zero-out", n=len(y))
+    drawn: list[object] = []
+
+    def see(one: object) -> None:
+        drawn.append(one)
+        if len(drawn) == 1:
+            write()
+
+    rows = DeviceRows(tensor(X), 2.0 * y - 1.0, host=host)
+    with watching(see), pytest.raises(ValueError, match="written meanwhile"):
+        dperm.fit(problem, rows, target, "gradient")
+    assert len(drawn) == 1
 
 
 def test_a_map_that_nobody_writes_is_fitted_as_the_array_is(tmp_path):

@@ -21,7 +21,7 @@ from dperm.mechanisms.gradient import Gradient
 from dperm.problem import DataBounds, Interval
 from dperm.rows import ArrowRows, DaskRows, MemoryRows
 from dperm.tables.cells import codes, nulls, number, numbers, person, persons, truth, truth_value
-from dperm.tables.containers import objects
+from dperm.tables.containers import listed_rows, objects
 from dperm.tables.labels import bounded_labels, classify, label_column
 from dperm.tables.schema import Schema
 from odd_cells import COLUMNS, CONTAINERS, ODD, ROWS, TEXTS, changed, container, usual
@@ -271,7 +271,8 @@ def test_odd_cells_of_a_matrix_change_their_own_rows(name: str) -> None:
     }
 
     def encoded(columns: dict[str, list[Any]]) -> np.ndarray:
-        model = dperm.LogisticRegression(bounds=(-1, 2), classes=[0, 1])
+        bounds = [(-1, 2)] * len(columns)
+        model = dperm.LogisticRegression(bounds=bounds, classes=[0, 1])
         X, y = makers[name](columns), np.arange(ROWS) % 2
         if name == "dask array":
             from dperm.estimators.engines import declared_rows, engine_rows
@@ -352,7 +353,7 @@ def people(place: int = -1, column: str = "", odd: Any = None) -> dict[str, list
 
 
 def weights(data: Any, y: Any = None, **options: Any) -> np.ndarray:
-    settings = {"schema": SCHEMA} if y is None else {"bounds": (0, 10), "classes": ["no", "yes"]}
+    settings = {"schema": SCHEMA} if y is None else {"bounds": [(0, 10)], "classes": ["no", "yes"]}
     model = dperm.LogisticRegression(1.0, delta=1e-6, method=STEP, random_state=0, **settings, **options)
     return model.fit(data, y).w_ if y is not None else model.fit(data).w_
 
@@ -395,7 +396,7 @@ def test_no_estimator_stops_at_an_odd_cell(place: int, tmp_path: Any) -> None:
         rows, labels, extra = [list(row) for row in X], list(y), [1.0] * N
         rows[place][turn % 2] = labels[place] = odd
         extra[place] = ODD[(7 * turn + 3) % len(ODD)]
-        seeded = {"random_state": 0, "bounds": (0, 1)}
+        seeded = {"random_state": 0, "bounds": [(0, 1)] * 2}
         debited = dict(seeded)
         if turn % 4 == 0:
             ledger = dperm.Ledger.create(tmp_path / f"{place}-{turn}", dataset="x", epsilon=9, delta=1e-4)
@@ -407,5 +408,6 @@ def test_no_estimator_stops_at_an_odd_cell(place: int, tmp_path: Any) -> None:
             learner = dperm.FiniteClassLearner(1.0, classes=[0, 1], max_rows_per_person=60, **seeded)
             assert len(learner.fit(rows, labels, groups=extra).predict(rows)) == N
         else:
-            dperm.MedianEstimator(1.0, **seeded).fit(extra)
-            dperm.FiniteClassLearner(1.0, hypotheses="predictions", classes=[0, 1], random_state=0).fit(rows, labels)
+            dperm.MedianEstimator(1.0, random_state=0, bounds=(0, 1)).fit(extra)
+            said = listed_rows(rows, 2)
+            dperm.FiniteClassLearner(1.0, hypotheses="predictions", classes=[0, 1], random_state=0).fit(said, labels)

@@ -73,7 +73,8 @@ def test_one_word_does_not_change_how_other_cells_read() -> None:
         assert np.array_equal(first[0][:2], second[0][:2]) and second[1].tolist() == [1, 1, 0]
     assert codes(label_column([0.0, 1.0, "x"], 3), [0, 1]).tolist() == [0, 1, -1]
     assert numbers([True, 0.5, "x"])[:2].tolist() == numbers([True, 0.5])[:2].tolist() == [1.0, 0.5]
-    assert parsed([[True, 1.5], [False, "x"]])[:, 0].tolist() == parsed([[True, 1.5], [False, 2.0]])[:, 0].tolist() == [1.0, 0.0]
+    first, second = (parsed([[True, 1.5], [False, cell]], 2) for cell in ("x", 2.0))
+    assert first[:, 0].tolist() == second[:, 0].tolist() == [1.0, 0.0]
 
 
 @pytest.mark.parametrize("odd", [1j, [1, 2], np.array([1, 2]), pd.NA, Decimal("sNaN"), {"a": 1}, 10**400, "x"])

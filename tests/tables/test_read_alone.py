@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from array import array
+from collections import deque
+
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
+import dperm
 from dperm import LogisticRegression, MeanEstimator
 from dperm.problem import DataBounds, Interval, LogisticLoss
 from dperm.release.ledger.book import Ledger
@@ -14,8 +20,10 @@ from dperm.rows.base import sum_step
 from dperm.rows.device import DeviceRows
 from dperm.rows.memory import MemoryRows
 from dperm.tables.cells import Places, codes, nulls, plain
+from dperm.tables.containers import column
+from dperm.tables.declared import declared_width
 from dperm.tables.labels import classify, label_column
-from dperm.tables.persons import person_weights
+from dperm.tables.persons import person_column, person_weights
 from dperm.tables.tables import parsed
 from dperm.terms.affine import Features
 from dperm.terms.gradient import GradientTerm
@@ -114,6 +122,48 @@ def test_ids_are_compared_as_they_are() -> None:
     assert person_weights(column, 1, None, 3)[0].tolist() == [1.0, 0.0, 1.0]
 
 
+class Named(pa.ExtensionType):
+    """A type with a name, as other programs write them into files."""
+
+    def __init__(self, stored: pa.DataType) -> None:
+        super().__init__(stored, "test.named")
+
+    def __arrow_ext_serialize__(self) -> bytes:
+        return b""
+
+    @classmethod
+    def __arrow_ext_deserialize__(cls, stored: pa.DataType, _: bytes) -> Named:
+        return cls(stored)
+
+
+def named(stored: pa.Array) -> pa.Array:
+    return pa.ExtensionArray.from_storage(Named(stored.type), stored)
+
+
+WRAPPED = {
+    "named": named,
+    "runs": pc.run_end_encode,
+    "words": lambda array: array.dictionary_encode(),
+    "named runs": lambda array: named(pc.run_end_encode(array)),
+    "named words": lambda array: named(array.dictionary_encode()),
+    "runs of words": lambda array: pa.RunEndEncodedArray.from_arrays([1, 2, 3], array.dictionary_encode()),
+    "runs of a named type": lambda array: pa.RunEndEncodedArray.from_arrays([1, 2, 3], named(array)),
+}
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+@pytest.mark.parametrize("made", WRAPPED.values(), ids=WRAPPED)
+def test_a_missing_id_leaves_large_ids_as_they_are(made, chunked: bool) -> None:
+    """However Arrow wraps whole numbers: a null beside them made floats, which are equal, of all."""
+    values = made(pa.array([2**60 + 1, None, 2**60 + 2]))
+    values = pa.chunked_array([values]) if chunked else values
+    assert person_weights(values, 1, None, 3)[0].tolist() == [1.0, 0.0, 1.0]
+    table = pa.table({"a": [0.1, 0.2, 0.3], "p": values})
+    assert person_weights(person_column(table, "p")[1], 1, None, 3)[0].tolist() == [1.0, 0.0, 1.0]
+    labels = made(pa.array(["a", None, "b"]))
+    assert codes(pa.chunked_array([labels]) if chunked else labels, ["a", "b"]).tolist() == [0, -1, 1]
+
+
 def test_whole_numbers_that_can_be_no_class_are_refused_by_their_type(tmp_path) -> None:
     ledger = Ledger.create(tmp_path / "l", dataset="x", epsilon=5, delta=1e-5, relation="zero-out")
     words = base(classes=["no", "yes"], ledger=ledger)
@@ -127,6 +177,42 @@ def test_whole_numbers_that_can_be_no_class_are_refused_by_their_type(tmp_path) 
     words.fit(X, Y.tolist())  # each cell of a list is read alone: they are null rows
 
 
+NULLABLE = {
+    "arrow": pa.array,
+    "arrow in chunks": lambda cells: pa.chunked_array([pa.array(cells)]),
+    "arrow dictionary": lambda cells: pa.array(cells).dictionary_encode(),
+    "arrow runs": lambda cells: pc.run_end_encode(pa.array(cells)),
+    "arrow named": lambda cells: named(pa.array(cells)),
+    "arrow truth": lambda cells: pa.array([None if cell is None else bool(cell) for cell in cells]),
+    "pandas": lambda cells: pd.Series(cells, dtype="Int64"),
+    "pandas array": lambda cells: pd.array(cells, dtype="Int64"),
+    "pandas table": lambda cells: pd.DataFrame({"t": pd.array(cells, dtype="Int64")}),
+    "polars": lambda cells: pl.Series(cells, dtype=pl.Int64),
+    "polars truth": lambda cells: pl.Series([None if cell is None else bool(cell) for cell in cells]),
+}
+
+
+@pytest.mark.filterwarnings("ignore:A column-vector y was passed")
+@pytest.mark.parametrize("made", NULLABLE.values(), ids=NULLABLE)
+def test_one_missing_label_does_not_decide_whether_a_fit_is_refused(made) -> None:
+    """A null made floats of whole numbers, and floats are not refused: the column's own type says what it holds."""
+    whole, odd = Y.tolist(), [None, *Y.tolist()[1:]]
+    for labels in (whole, odd):
+        with pytest.raises(ValueError, match=r"the classes \['no', 'yes'\], found an array of type"):
+            base(classes=["no", "yes"]).fit(X, made(labels))
+        assert label_column(made(labels), 60).dtype.kind in "fO"
+    assert np.array_equal(base(random_state=0).fit(X, made(odd)).w_, base(random_state=0).fit(X, odd).w_)
+    assert np.array_equal(base(random_state=0).fit(X, made(whole)).w_, base(random_state=0).fit(X, whole).w_)
+
+
+def test_labels_in_any_sequence_are_read_alone() -> None:
+    """In a deque as in a list: NumPy makes text of all labels where one is text."""
+    words = base(classes=["no", "yes"], random_state=0)
+    for odd in (0, None, "x", [1, 2]):
+        assert np.array_equal(words.fit(X, deque([odd, *Y.tolist()[1:]])).w_, words.fit(X, [odd, *Y.tolist()[1:]]).w_)
+    assert column(range(3)).tolist() == [0, 1, 2] and column(array("d", [1.5])).dtype == np.float64
+
+
 def test_bytes_are_labels_and_levels(tmp_path) -> None:
     y = np.where(Y, b"yes", b"no")  # dtype S
     for labels in (y, y.astype(object), y.tolist(), pd.Series(y)):
@@ -137,7 +223,6 @@ def test_bytes_are_labels_and_levels(tmp_path) -> None:
 @pytest.mark.parametrize("kind", ["dask frame", "dask array", "memory rows", "csv"])
 def test_no_error_after_a_debit_quotes_a_cell(kind: str, tmp_path) -> None:
     """One word, or bytes that are no text, among numbers: the fit goes on, and the cell is missing."""
-    import dperm
     from dperm.rows import ArrowRows, DaskRows
 
     ledger = Ledger.create(tmp_path / "l", dataset="x", epsilon=50, delta=1e-5, relation="zero-out")
@@ -175,9 +260,47 @@ def test_a_row_of_another_length_is_a_missing_row() -> None:
     """Not an error that tells of it, and not everybody's shape."""
     whole = [[0.1, 0.2], [0.3, 0.4], [0.5, 0.6]]
     for odd in (7, [1.0], [1, 2, 3], None, "ab", [[1], [2]]):
-        found = parsed([whole[0], odd, whole[2]])
+        found = parsed([whole[0], odd, whole[2]], 2)
         assert found.shape == (3, 2) and found[[0, 2]].tolist() == [whole[0], whole[2]] and np.isnan(found[1]).all()
     assert MeanEstimator(1.0, bounds=(0, 1), random_state=0).fit([0.5, [3, 4], 0.5]).location_ >= 0
+
+
+MODELS_OF_ROWS = {
+    "weights": lambda bounds: LogisticRegression(5.0, bounds=bounds, classes=[0, 1], method="gradient", random_state=0),
+    "rules": lambda bounds: dperm.FiniteClassLearner(5.0, bounds=bounds, classes=[0, 1], random_state=0),
+    "mean": lambda bounds: MeanEstimator(5.0, bounds=bounds, random_state=0),
+    "search": lambda bounds: dperm.PrivateGridSearch(MODELS_OF_ROWS["weights"](bounds), {"radius": [1.0]}, random_state=0),
+}
+
+
+@pytest.mark.parametrize("made", MODELS_OF_ROWS.values(), ids=MODELS_OF_ROWS)
+def test_no_vote_of_the_rows_says_how_many_columns_a_list_has(made) -> None:
+    """Of four rows, two of either length: one more of one kind used to decide about everybody's."""
+    labels = [0, 1, 0, 1, 0, 1]
+    for others in ([[1.0, 2.0]] * 3, [[1.0]] * 3):
+        rows = [[0.1, 0.2], [0.3, 0.4], *others, [0.5]]
+        assert made([(0, 1), (0, 2)]).fit(rows, labels)
+        if made is not MODELS_OF_ROWS["mean"]:
+            with pytest.raises(ValueError, match=r"the length of one row could decide it. Pass numpy.array\(X\)"):
+                made((0, 1)).fit(rows, labels)
+    mean = MeanEstimator(1.0, bounds=(0, 1), random_state=0)
+    assert mean.fit([[0.2], [0.3, 1], 0.4]).location_ == mean.fit([0.2, None, 0.4]).location_  # one pair: one column
+
+
+def test_rows_in_a_list_are_predicted_by_the_columns_of_the_fit() -> None:
+    two = np.c_[X, X]
+    model = base(random_state=0).fit(two, Y)
+    odd = model.decision_function([[0.1, 0.2], [0.3], [0.1], 7])
+    assert odd[0] == model.decision_function(np.array([[0.1, 0.2]]))[0] and len(set(odd[1:])) == 1
+    assert classify(label_column([[0], [1], [0, 1]], 3), np.array([0, 1]))[1].tolist() == [1, 1, 0]
+
+
+def test_how_many_columns_bounds_speak_of() -> None:
+    forms = [((0, 1), None), ([(0, 1)] * 3, 3), ([(0, 1), (0, 2)], 2), (([0, 0, 0], [1, 1, 1]), 3), ((0, [1, 2, 3]), 3)]
+    forms += [({"x0": (0, 1), 2: (0, 1)}, 3), ({"age": (0, 1)}, None), ("private", None), (None, None), ([(0, 1)], 1)]
+    for bounds, width in forms:
+        assert declared_width(bounds) == width
+    assert declared_width({"x0": (0, 1)}, [[1, 2], [3, 4]], None) == 5 and declared_width({"x0": (0, 1)}, "all") is None
 
 
 @pytest.mark.parametrize("odd", [None, b"\xff\xfe", b"nan", b"1.0", b"Yes", b"a\0", b""])

@@ -114,6 +114,9 @@ class PrivateEstimator(Shown, Inferred):
         """Encoded labels, row weights (0 for a label outside the declaration), and their interval."""
         raise NotImplementedError
 
+    def _check_labels(self, y: object) -> None:
+        """Refuse a column of labels by its type, before it is made an array, whose type its cells may change."""
+
     def _rule_of_rows(self) -> LabelRule | RowRule:
         """The labels of rows that are not in memory, by a rule that travels."""
         return self._labels
@@ -270,6 +273,7 @@ class PrivateEstimator(Shown, Inferred):
             name = type(self).__name__
             raise ValueError(f"This {name} estimator requires y to be passed, but the target y is None. Pass the labels.")
         X = read_matrix(self, X, sparse=True)
+        self._check_labels(y)
         y = label_column(y, X.shape[0])
         if schema is None:
             names = getattr(self, "feature_names_in_", None)

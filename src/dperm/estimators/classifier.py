@@ -13,7 +13,7 @@ from dperm.estimators.base import PrivateEstimator
 from dperm.estimators.saving import Extra
 from dperm.problem import Interval, LogisticLoss, Loss, MultinomialLoss
 from dperm.problem.plain import plain_float, shown
-from dperm.tables.labels import classify, declared_classes
+from dperm.tables.labels import check_label_type, classify, declared_classes
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -39,6 +39,9 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
             index = ((labels + 1) / 2).astype(np.int64) if len(self.classes_) == 2 else labels
             weight = weight * np.array([declared[label] for label in self.classes_.tolist()])[index]
         return labels, weight, interval
+
+    def _check_labels(self, y: object) -> None:
+        check_label_type(y, declared_classes(self.classes, self._declared_schema()))
 
     def _class_weights(self) -> dict[object, float] | None:
         if self.class_weight is None:

@@ -23,10 +23,11 @@ from dperm.rows.embeddings import EmbeddingRows, EmbeddingTensors
 from dperm.rows.int8 import MOST_CLASSES
 from dperm.rows.pieces import Made
 from dperm.rows.spark_made import SparkTable
+from dperm.tables.cells import sparse_numbers
 from dperm.tables.encoding import Encoding
 from dperm.tables.labels import declared_classes, label_column
 from dperm.tables.persons import person_weights, unit_of
-from dperm.tables.tables import cells, parsed
+from dperm.tables.tables import cells, listed, parsed
 from dperm.terms.heads import unit_rows
 from dperm.words.notices import repeated_fits
 
@@ -102,7 +103,9 @@ class EmbeddingClassifier(SoftmaxClassifier):
             raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required. Pass at least one embedding.")
         self.n_features_in_ = rows.shape[1]
         self._encoding = columns_of(rows.shape[1])
-        labels, weight, interval = self._labels(label_column(to_host(y) if is_torch(y) else y, len(rows)))
+        y = to_host(y) if is_torch(y) else y
+        self._check_labels(y)
+        labels, weight, interval = self._labels(label_column(y, len(rows)))
         owners = self.groups if groups is None else groups
         weight, per_person = person_weights(owners, self.max_rows_per_person, weight, len(rows))
         seen = None if self.ledger is None else to_host(rows)
@@ -185,7 +188,7 @@ class EmbeddingClassifier(SoftmaxClassifier):
         length) are whole numbers whose products add up exactly, as in training.
         """
         check_is_fitted(self, "certificate_")
-        rows = matrix_of(X)
+        rows = matrix_of(listed(X, self.n_features_in_) if isinstance(X, list | tuple) else X)
         if rows.shape[1] != self.n_features_in_:
             raise ValueError(
                 f"X has {rows.shape[1]} features, but EmbeddingClassifier is expecting {self.n_features_in_} features as input."
@@ -234,7 +237,7 @@ def matrix_of(X: Any) -> np.ndarray:
         X = (X.float() if str(X.dtype).startswith(("torch.bfloat16", "torch.float8")) else X).numpy()
     # A type is public and cells are not: in lists, objects and tables each cell is read alone, and one that is no number is 0.
     typed = isinstance(X, np.ndarray) and not isinstance(X, np.ma.MaskedArray) and X.dtype.kind != "O"
-    found: np.ndarray = np.asanyarray(X if typed else parsed(X.toarray() if hasattr(X, "toarray") else X))
+    found: np.ndarray = np.asanyarray(X if typed else parsed(sparse_numbers(X).toarray() if hasattr(X, "toarray") else X))
     if found.ndim != 2 or found.dtype.kind not in "fiub":
         about = "Complex data not supported" if found.dtype.kind == "c" else "Reshape your data, e.g. images to rows"
         raise ValueError(

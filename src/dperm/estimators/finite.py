@@ -14,7 +14,7 @@ from dperm.estimators.alone import one_at_a_time
 from dperm.estimators.declaration import Budgeted, Declaration, target_of
 from dperm.estimators.declared import check_declared, check_lists
 from dperm.estimators.engines import FromColumns
-from dperm.estimators.matrix import read_matrix
+from dperm.estimators.matrix import read_matrix, width_of
 from dperm.mechanisms.exponential.finite import FiniteExponential
 from dperm.mechanisms.hypotheses.classes import GRIDS, Hypotheses, on_grid
 from dperm.mechanisms.hypotheses.stored import Predictions, Rules, class_numbers
@@ -27,7 +27,7 @@ from dperm.rows.pieces import Made
 from dperm.rows.spark_made import SparkTable
 from dperm.tables.labels import declared_classes, label_column
 from dperm.tables.persons import person_column, person_weights, unit_of, without_person
-from dperm.tables.tables import cells, columns, is_table
+from dperm.tables.tables import cells, columns, is_table, listed
 from dperm.words.notices import repeated_fits
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class FiniteClassLearner(ClassifierMixin, Budgeted):
         if y is None:
             raise ValueError(f"This {type(self).__name__} requires y to be passed, but the target y is None. Pass the labels.")
         X, groups = person_column(X, named)
-        X = read_matrix(self, self._raw(X))
+        X = read_matrix(self, self._raw(X, reset=True))
         y = label_column(y, X.shape[0])
         labels = class_numbers(y, self.classes_.tolist())
         weight, per_person = person_weights(groups, self.max_rows_per_person, (labels >= 0).astype(np.float64), len(labels))
@@ -128,8 +128,10 @@ class FiniteClassLearner(ClassifierMixin, Budgeted):
         self.rule_ = self.hypotheses_.describe(self.index_)
         return self
 
-    def _raw(self, X: object) -> object:
+    def _raw(self, X: object, *, reset: bool) -> object:
         """X as it is, or predicted labels turned into class numbers."""
+        if isinstance(X, list | tuple):
+            X = listed(X, width_of(self, reset=reset))
         if isinstance(self.hypotheses, str) and self.hypotheses == "predictions":
             classes = self.classes_.tolist()
             parts = [class_numbers(part, classes) for part in columns(X)] if is_table(X) else None
@@ -163,7 +165,7 @@ class FiniteClassLearner(ClassifierMixin, Budgeted):
     def predict(self, X: object) -> np.ndarray:
         """The label that the released rule gives."""
         check_is_fitted(self, "certificate_")
-        matrix = read_matrix(self, self._raw(without_person(X, self._person)), reset=False)
+        matrix = read_matrix(self, self._raw(without_person(X, self._person), reset=False), reset=False)
         numbers = self.hypotheses_.predict(self.index_, np.nan_to_num(dense(matrix), posinf=0.0, neginf=0.0))
         return np.asarray(self.classes_[np.clip(numbers, 0, len(self.classes_) - 1)])
 

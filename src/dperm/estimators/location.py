@@ -11,7 +11,7 @@ from sklearn.utils import Tags
 from dperm.estimators.alone import one_at_a_time
 from dperm.estimators.declaration import Declaration, declared_unit, target_of
 from dperm.estimators.declared import check_declared, check_lists
-from dperm.estimators.matrix import read_matrix
+from dperm.estimators.matrix import read_matrix, width_of
 from dperm.estimators.showing import Shown
 from dperm.mechanisms.exponential.quantile import QuantileExponential
 from dperm.mechanisms.mean import Mean
@@ -21,7 +21,7 @@ from dperm.rows.base import Rows
 from dperm.rows.memory import MemoryRows
 from dperm.rows.spark import SparkRows
 from dperm.rows.spark_made import SparkTable
-from dperm.tables.containers import column
+from dperm.tables.containers import column, unwrapped
 from dperm.tables.declared import declared_bounds
 from dperm.tables.encoding import LEAST, MOST
 from dperm.tables.persons import person_column, person_weights
@@ -85,8 +85,10 @@ class _Location(Shown):
             return self._fit_on_spark(table, X)
         seen = X
         X, groups = person_column(X, self.groups if groups is None else groups)
-        if not is_table(X) and not hasattr(X, "tocsr") and not hasattr(X, "bounded"):  # the reader takes or refuses those
-            X = column(X)
+        if self._in_a_list(X):
+            X = column(unwrapped(X))
+        elif not (is_table(X) or isinstance(X, list | tuple) or hasattr(X, "tocsr") or hasattr(X, "bounded")):
+            X = column(X)  # the reader takes or refuses the others
         flat = getattr(X, "ndim", 2) == 1
         if not flat:  # an empty list is one of numbers
             check_lists(self, seen)
@@ -95,6 +97,11 @@ class _Location(Shown):
         self._run(MemoryRows(X, np.zeros(len(X)), weight), per_person, groups is not None, seen)
         self.location_ = float(self.release_.w[0]) if flat else self.release_.w
         return self
+
+    def _in_a_list(self, X: object) -> bool:
+        """Whether X is a list of the numbers of one column: by what is declared, because one entry must not decide it."""
+        width = width_of(self, reset=True)
+        return isinstance(X, list | tuple) and (width == 1 or (width is None and self.bounds is not None))
 
     def _fit_on_spark(self, table: SparkTable, source: object) -> Self:
         """The same on a Spark table, all of whose columns are numbers but those that name the person and the labels."""

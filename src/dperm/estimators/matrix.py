@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_array, validate_data
 
 from dperm.estimators.declared import fewest_rows
 from dperm.problem.arrays import Matrix, is_sparse
+from dperm.tables.declared import declared_width
 from dperm.tables.tables import is_table, parsed
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ def read_matrix(
     scikit-learn sees numbers only, and the names of a table's columns: its own reading of cells raises errors that quote them.
     `named=False` leaves names and number of columns unchecked, for columns that are encoded already.
     """
-    matrix = parsed(X)
+    matrix = parsed(X, width_of(estimator, reset=reset) if isinstance(X, list | tuple) else None)
     limits: dict[str, object] = {
         "accept_sparse": "csr" if sparse else False,
         "dtype": [np.float64, np.float32],
@@ -38,6 +39,17 @@ def read_matrix(
         validate_data(estimator, X, reset=reset, skip_check_array=True)
     found = check_array(matrix, estimator=estimator, **limits)
     return found
+
+
+def width_of(estimator: Any, *, reset: bool) -> int | None:
+    """How many columns rows in a list have: those of the schema or of the fit, or those that bounds speak of one by one."""
+    schema = estimator._declared_schema() if hasattr(estimator, "_declared_schema") else None
+    if schema is not None:
+        return int(schema.encoding().d)
+    if not reset:
+        return int(estimator.n_features_in_)
+    others = (getattr(estimator, name, None) for name in ("categorical", "boolean", "sparse"))
+    return declared_width(getattr(estimator, "bounds", None), *others)
 
 
 def row_products(X: Any, w: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -19,7 +19,6 @@ from dperm.rows.memory import MemoryRows
 from dperm.rows.pieces import Made
 from dperm.rows.spark_made import SparkTable
 from dperm.tables.cells import codes, numbers
-from dperm.tables.containers import column
 from dperm.tables.labels import label_column
 from dperm.tables.persons import person_weights
 from dperm.tables.tables import in_memory_only
@@ -69,7 +68,7 @@ class InMemory:
         if y is None:
             raise ValueError("Expected y, the labels, for a search on rows in memory, found none. Pass them.")
         self.seen = X
-        self.X: object = column(X) if isinstance(X, list | tuple) else X  # one row of it has the shape of the others
+        self.X = X
         self.n: int = _num_samples(self.X)
         self.y = label_column(y, self.n)
         self.files = MappedFiles.of(X, y)

@@ -206,6 +206,7 @@ def shrink_to_norm(xp: Namespace, rows: Array, limit: float, margin: float) -> A
     target = limit * (1.0 - margin)
     if rows.shape[-1] == 0 or math.isinf(target):
         return rows
+    rows = row_by_row(rows)
     largest = xp.max(xp.abs(rows), axis=-1, keepdims=True)
     if target <= 0:
         return xp.zeros_like(rows)
@@ -234,6 +235,15 @@ def scalar_sigmoid(t: float) -> float:
     """
     small = math.exp(-abs(t))
     return (1.0 if t >= 0 else small) / (1.0 + small)
+
+
+def row_by_row(X: Array) -> Array:
+    """X with the entries of a row side by side: sums along a row have other last bits in another layout."""
+    made: Callable[[Array], Array] | None = getattr(namespace(X), "ascontiguousarray", None)
+    if made is not None:  # of NumPy and CuPy
+        return made(X)
+    found: Array = X.contiguous() if hasattr(X, "contiguous") else X
+    return found
 
 
 def is_sparse(X: object) -> TypeIs[sparse.csr_array]:

@@ -27,7 +27,7 @@ from dperm.rows.labelled import LabelRule, Labels, labelled_by, rule_of_schema
 from dperm.rows.memory import numeric
 from dperm.rows.packed import content_mark
 from dperm.rows.pieces import Cut, Encoded, Made, Recipe
-from dperm.tables.cells import numbers
+from dperm.tables.cells import numbers, sparse_numbers
 from dperm.tables.containers import column
 from dperm.tables.schema import Schema
 from dperm.tables.streams import quiet
@@ -55,8 +55,8 @@ class Arrays:
         X, y, weight = partition
         if hasattr(X, "iloc"):
             X = np.stack([numbers(part) for part in columns(X)], axis=1)
-        elif not is_sparse(X):
-            X = numeric(X)
+        else:
+            X = sparse_numbers(X) if is_sparse(X) else numeric(X)
         X = X if self.encoding is None else self.encoding.transform(X)
         y, weight = column(y), None if weight is None else numbers(weight)
         if y.dtype.kind != self.label_kind:  # a rule may refuse a type

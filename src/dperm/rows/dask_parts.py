@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -36,6 +36,7 @@ def partitions_of(
 
     join = dask.delayed(lambda *parts: parts, pure=False)
     if hasattr(X, "columns"):
+        X, y = unconverted(X), None if y is None else unconverted(y)
         with quiet(WHERE):  # Dask converts text as soon as it is asked
             parts, labels = X.to_delayed(), [None] * X.npartitions if y is None else y.to_delayed()
         if len(labels) != X.npartitions or weight is not None:
@@ -61,6 +62,25 @@ def partitions_of(
             raise ValueError("Expected one label and one weight per row, found another number of them. Pass one for every row.")
         columns.append(list(values.rechunk((X.chunks[0],)).to_delayed()))
     return [join(*parts) for parts in zip(*columns)], [int(length) for length in X.chunks[0]]
+
+
+def unconverted(X: Any) -> Any:
+    """A frame that was made of a pandas one, with the cells of that one.
+
+    By default Dask turns a column of objects into text: bytes become their spelling, and one cell that cannot be written, such as
+    half a surrogate pair, is an error. Frames that are computed from others in ways that Dask cannot redo stay as they are.
+    """
+    try:
+        from dask.dataframe.dask_expr import new_collection
+        from dask.dataframe.dask_expr.io.io import FromPandas
+
+        found = X.expr
+        for made in list(found.find_operations(FromPandas)):
+            if made.pyarrow_strings_enabled:
+                found = found.substitute(made, made.substitute_parameters({"pyarrow_strings_enabled": False}))
+        return X if found is X.expr else new_collection(found)
+    except Exception:
+        return X
 
 
 def regroup(lengths: list[int]) -> list[list[tuple[int, int, int]]]:

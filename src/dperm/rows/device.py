@@ -18,14 +18,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dperm.problem import DataBounds, FeatureMap
-from dperm.problem.arrays import Array, namespace
+from dperm.problem.arrays import Array, namespace, row_by_row
 from dperm.problem.arrays import device as array_device
 from dperm.rows.base import BLOCK_ROWS, ArrayRows, Block, Copied, Term, Thinned, add_limbs, from_counts, real_sum, total_counts
 from dperm.rows.device_products import DeviceTerm, has_kernel, has_pairs, is_torch, product_counts
 from dperm.rows.device_sums import CHUNK_ENTRIES, clipped_rows, device_labels, filled_entries
 from dperm.rows.labelled import LabelRule
+from dperm.rows.mapped import MappedFiles
 from dperm.rows.memory import MemoryRows, cut_block, numeric, tame
 from dperm.rows.recoded import Filling
+from dperm.tables.cells import numbers
 from dperm.tables.containers import column
 from dperm.tables.gaps import GAP
 from dperm.tables.scale import on_scale
@@ -97,6 +99,7 @@ class DeviceRows(ArrayRows, Copied):
         if y is None or len(y) != X.shape[0]:
             raise ValueError("Expected as many labels as rows, found another number of them. Pass one label for every row.")
         self.X, self.y, self.weight = X, y, weight
+        self._files = MappedFiles.of(X, y, weight)
         self.device = array_device(X) if device is None else present(device)
         self.names, self.encoding, self.host = names, None, host
         self.fill: NDArray[np.float64] | None = None  # what missing cells became, in encoded units
@@ -114,7 +117,7 @@ class DeviceRows(ArrayRows, Copied):
         transform = partial(transform_rows, encoding)
         if self.streams:
             return self._copy(encoding=encoding, _encode=transform)
-        return self._copy(X=transform(self.X), encoding=encoding)
+        return self._copy(X=transform(self.X), encoding=encoding, _files=MappedFiles(()))  # which are read no more
 
     def recognised_by(self) -> np.ndarray:
         """What a ledger recognises the data set by: the array, as the same array in the host's memory would be."""
@@ -124,7 +127,7 @@ class DeviceRows(ArrayRows, Copied):
         """The same rows with labels by a public rule; labels are read on the host once."""
         labels, weight = rule(to_host(self.y))[:2]
         # Weights that are all 1 stay too: dropping them would let one row's label choose the precision of every other row.
-        weights = [np.asarray(to_host(given), dtype=np.float64) for given in (weight, self.weight) if given is not None]
+        weights = [tame(to_host(given)) for given in (weight, self.weight) if given is not None]
         return self._copy(y=np.asarray(labels), weight=np.prod(weights, axis=0) if weights else None)
 
     def bounded(self, data: DataBounds, feature_map: FeatureMap | None = None) -> DeviceRows | MemoryRows:
@@ -160,7 +163,9 @@ class DeviceRows(ArrayRows, Copied):
     def sum(self, term: Term, step: float) -> NDArray[np.float64]:
         inner = term.term if isinstance(term, Thinned) else term
         if self.data is None or self.feature_map is not None or not has_pairs(inner):  # such terms see blocks on the host
-            return real_sum(term, total_counts(self.host_blocks(), term, step), step)
+            counts = total_counts(self.host_blocks(), term, step)
+            self._files.check()
+            return real_sum(term, counts, step)
         weight = self.weight
         if isinstance(term, Thinned):
             starts = range(0, self.n, BLOCK_ROWS)
@@ -168,7 +173,9 @@ class DeviceRows(ArrayRows, Copied):
             weight = device_labels(joined if weight is None else joined * to_host(weight), self)
         with enough_memory():
             found = inner.device_sum(self, weight) if has_kernel(inner) else None
-            return self._products(inner, weight, step) if found is None else found
+            found = self._products(inner, weight, step) if found is None else found
+        self._files.check()
+        return found
 
     def _products(self, term: DeviceTerm, weight: Array | None, step: float) -> NDArray[np.float64]:
         """Products per block in float64, several blocks at once."""
@@ -224,7 +231,7 @@ class DeviceRows(ArrayRows, Copied):
             X = self.X[part]
             if self.streams and self._encode is not None:
                 X = self._encode(X)
-            kept = None if weight is None else np.asarray(weight[part], dtype=np.float64)
+            kept = None if weight is None else numbers(weight[part])
             # Bounds, then the filling, then the map: rows on the GPU have been through all of them, those that stream have not.
             data = self.data if self.streams or (self.fill is None and self.turn is None) else None
             found = cut_block(to_host(X), y[part], kept, start, data, self.feature_map)
@@ -303,7 +310,7 @@ def transform_rows(encoding: Encoding, X: Array) -> Array:
         X = xp.minimum(xp.maximum(X, vector(encoding.low)), vector(encoding.high))
     gap = ~known & xp.asarray(encoding.gap_columns, device=array_device(X))
     if encoding.x_norm is not None:
-        wide = xp.astype(xp.where(gap, xp.zeros_like(X), X), xp.float64)
+        wide = row_by_row(xp.astype(xp.where(gap, xp.zeros_like(X), X), xp.float64))
         norms = xp.sqrt(xp.sum(wide * wide, axis=1))
         factor = encoding.x_norm / xp.maximum(norms, xp.full_like(norms, encoding.x_norm))
         X = X * xp.astype(factor, X.dtype)[:, None]

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dperm.problem import DataBounds
-from dperm.problem.arrays import Array, device, namespace, shrink_to_norm
+from dperm.problem.arrays import Array, device, namespace, row_by_row, shrink_to_norm
 from dperm.problem.bounds import rounding_margin, squares_hold
 from dperm.rows.device_products import is_torch
 
@@ -61,7 +61,7 @@ def clipped_rows(X: Array, data: DataBounds) -> Array:
     copy = None
     for start in range(0, n, size):
         part = X[start : start + size, :]
-        wide = part if part.dtype == xp.float64 else xp.astype(part, xp.float32)
+        wide = row_by_row(part if part.dtype == xp.float64 else xp.astype(part, xp.float32))
         slack = 1.0 - 4 * (d + 4) * float(xp.finfo(wide.dtype).eps)
         sums = xp.sum(wide * wide, axis=1)  # infinite where an entry is, which no bound lets pass
         holds = math.isinf(target) or squares_hold(target, d, xp.finfo(wide.dtype))

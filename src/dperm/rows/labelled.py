@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dperm.problem.arrays import Vector
+from dperm.rows.memory import tame
 from dperm.tables.cells import codes, numbers
 from dperm.tables.schema import Schema
 from dperm.tables.tables import cells
@@ -42,6 +43,8 @@ class RowRule:
 def labelled_by(rule: LabelRule, y: object, weight: Vector | None) -> tuple[np.ndarray, Vector | None]:
     """Labels by the rule, and the weights times those that the rule gives; None where neither has any."""
     labels, known = rule(y)[:2]
+    if weight is not None:
+        weight = tame(weight)  # an infinite one times 0 would be a warning about one row
     return labels, known if weight is None else weight if known is None else known * weight
 
 

@@ -15,7 +15,7 @@ from dperm.problem.arrays import Array, Matrix, Vector, is_sparse
 from dperm.problem.bounds import rounding_margin, squares_hold
 from dperm.rows.base import BLOCK_ROWS, ArrayRows, Block, Term, real_sum, total_counts
 from dperm.rows.mapped import MappedFiles
-from dperm.tables.cells import numbers
+from dperm.tables.cells import numbers, sparse_numbers
 from dperm.tables.containers import column
 
 # Starting threads for fewer stored numbers costs more than they save. Bits do not depend on it.
@@ -62,7 +62,7 @@ class MemoryRows(ArrayRows):
         feature_map: FeatureMap | None = None,
         person: NDArray[np.int64] | None = None,
     ) -> None:
-        self.X: Matrix = X.tocsr() if is_sparse(X) else numeric(X)
+        self.X: Matrix = sparse_numbers(X).tocsr() if is_sparse(X) else numeric(X)
         if self.X.ndim != 2:
             raise ValueError(f"Expected X with two dimensions, found {self.X.ndim}. Reshape it to (rows, columns).")
         self.y = column(y)

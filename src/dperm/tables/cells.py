@@ -17,6 +17,7 @@ A missing cell is no level and no class, also where one is named "None" or "nan"
 
 from __future__ import annotations
 
+import copy
 import datetime
 import functools
 import math
@@ -24,7 +25,7 @@ import uuid
 from collections.abc import Callable, Iterable
 from decimal import Decimal
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -222,6 +223,18 @@ def numbers(values: object) -> NDArray[np.float64]:
     if array.dtype.kind in "fiub":
         return _floats(array)
     return _numbers_of_objects(array)
+
+
+def sparse_numbers(X: Any) -> Any:
+    """A sparse matrix whose stored cells are floats: of objects each is read alone, and one beyond float64 is infinite.
+
+    SciPy's own conversions quote the cell that they cannot read, and warn of one that is too large.
+    """
+    if X.dtype.kind != "O" and not (X.dtype.kind == "f" and X.dtype.itemsize > 8):
+        return X
+    found = copy.copy(X if X.format in ("csr", "csc", "coo", "bsr") else X.tocoo())  # the caller keeps its own cells
+    found.data = numbers(found.data)
+    return found
 
 
 def truth(values: object) -> NDArray[np.float64]:

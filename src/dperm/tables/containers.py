@@ -6,7 +6,6 @@ in a way in which one cell changes or forbids the others, its cells are taken on
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -20,7 +19,8 @@ if TYPE_CHECKING:
 def column(values: object, *, exact: bool = False) -> np.ndarray:
     """Cells as an array that keeps each one as it is, from a list, an array, or a column of pandas, polars or Arrow.
 
-    A list of lists becomes a matrix; see `shaped`. With `exact`, whole numbers beside a missing one do not become floats.
+    A list is a column of as many cells, whatever they are; `listed_rows` reads rows in a list. With `exact`, whole numbers beside
+    a missing one do not become floats.
     """
     if isinstance(values, np.ma.MaskedArray):
         known = np.asarray(values.data).astype(object)
@@ -28,13 +28,49 @@ def column(values: object, *, exact: bool = False) -> np.ndarray:
         return known
     if isinstance(values, np.ndarray):
         return values
-    if isinstance(values, list | tuple):
-        return shaped(values)
+    if isinstance(values, Sequence) and not isinstance(values, str | bytes) and not _typed(values):
+        return objects(values)
     if hasattr(values, "combine_chunks") or hasattr(values, "dictionary_encode"):
         return _of_arrow(values, exact)
     if hasattr(values, "to_numpy"):
         return _of_series(values, exact)
     return np.asarray(values)
+
+
+def _typed(values: Sequence[object]) -> bool:
+    """Whether a sequence says itself what its cells are, as arrays and buffers do: in a list or deque each cell is what it is."""
+    if isinstance(values, list | tuple):
+        return False
+    if hasattr(values, "__array__") or hasattr(values, "to_numpy"):
+        return True
+    try:
+        return memoryview(values).ndim > 0  # type: ignore[arg-type]
+    except TypeError:
+        return False
+
+
+def stored_kind(values: object) -> str:
+    """What a column holds by its type alone, in NumPy's letters: "i", "u" and "b" are whole numbers and truth values; else "O".
+
+    An array that is made of the column may say something else: a missing cell turns whole numbers into floats, or objects.
+
+    >>> stored_kind(np.zeros(2, np.int8)), stored_kind([1, 2])
+    ('i', 'O')
+    """
+    kind: Any = getattr(values, "dtype", None)
+    if kind is None and (hasattr(values, "combine_chunks") or hasattr(values, "dictionary_encode")):
+        return _arrow_kind(values.type)  # type: ignore[attr-defined]
+    if hasattr(kind, "is_integer"):  # of polars
+        return "i" if kind.is_integer() else "b" if str(kind) == "Boolean" else "O"
+    return str(getattr(kind, "kind", "O"))
+
+
+def _arrow_kind(kind: Any) -> str:
+    from pyarrow import types
+
+    while hasattr(kind, "storage_type") or types.is_dictionary(kind) or types.is_run_end_encoded(kind):
+        kind = kind.storage_type if hasattr(kind, "storage_type") else kind.value_type
+    return "i" if types.is_integer(kind) else "b" if types.is_boolean(kind) else "O"
 
 
 def _of_series(values: Any, exact: bool) -> np.ndarray:
@@ -75,8 +111,7 @@ def _of_arrow(values: pa.Array | pa.ChunkedArray, exact: bool) -> np.ndarray:
     import pyarrow as pa
 
     try:
-        if pa.types.is_dictionary(values.type):
-            values = values.cast(values.type.value_type)  # to_numpy would turn a null of a dictionary into its last word
+        values = _decoded(values)
         if not (exact and pa.types.is_integer(values.type)):
             return np.asarray(_own_clock(values).to_numpy(zero_copy_only=False))
     except Exception:  # a type that NumPy does not know, or a string that is no UTF-8: each cell is read for itself
@@ -110,6 +145,26 @@ def _as_python(cell: pa.Scalar) -> object:
         return cell.as_buffer().to_pybytes() if hasattr(cell, "as_buffer") else cell.value
 
 
+def _decoded(values: Any) -> Any:
+    """The cells under a named type, runs and a dictionary, which may lie in each other: `to_numpy` makes floats of whole numbers
+    that are stored there beside a null, and the last word of a dictionary of a null."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    while True:
+        kind = values.type
+        if isinstance(kind, pa.BaseExtensionType):
+            chunked = isinstance(values, pa.ChunkedArray)
+            parts = [part.storage for part in values.chunks] if chunked else []
+            values = pa.chunked_array(parts, type=kind.storage_type) if chunked else values.storage
+        elif pa.types.is_dictionary(kind):
+            values = values.cast(kind.value_type)
+        elif pa.types.is_run_end_encoded(kind):
+            values = pc.run_end_decode(values)  # or raises, where the runs are of a named type or words of a dictionary
+        else:
+            return values
+
+
 def objects(cells: Iterable[object]) -> np.ndarray:
     """Cells as an array of objects, each as it is: one word among numbers must not make text of them."""
     listed = list(cells)
@@ -119,24 +174,29 @@ def objects(cells: Iterable[object]) -> np.ndarray:
     return array
 
 
-def shaped(values: Sequence[object]) -> np.ndarray:
-    """A list as an array of objects: one cell per entry, or a matrix where most entries are rows of the same length.
+def listed_rows(values: Sequence[object], width: int) -> np.ndarray:
+    """A list as a matrix of objects with a *declared* number of columns, one row per entry.
 
-    A row of another length is a row of missing cells, and a list among cells is a missing cell: one row decides about itself.
+    An entry that is no row of so many cells is a row of missing cells: it decides about itself. Of one column an entry may be the
+    cell itself.
 
-    >>> shaped([1, "x", [2, 3]]).shape, shaped([[1, 2], [3, "x"], [4]]).tolist()
-    ((3,), [[1, 2], [3, 'x'], [None, None]])
+    >>> listed_rows([[1, 2], [3, "x"], [4], 5], 2).tolist(), listed_rows([[1], 2], 1).tolist()
+    ([[1, 2], [3, 'x'], [None, None], [None, None]], [[1], [2]])
     """
-    widths = [_width(entry) for entry in values]
-    width, count = Counter(widths).most_common(1)[0] if widths else (None, 0)
-    if width is None or 2 * count <= len(values):
-        return objects(values)
     matrix = np.empty((len(values), width), dtype=object)
-    for place, (entry, found) in enumerate(zip(values, widths)):
+    for place, entry in enumerate(values):
+        found = _width(entry)
         if found == width:
             with suppress(Exception):  # an object that says one length and has another is a row of missing cells
                 matrix[place] = objects(entry)  # type: ignore[arg-type]
+        elif found is None and width == 1:
+            matrix[place, 0] = entry
     return matrix
+
+
+def unwrapped(values: object) -> object:
+    """A list of cells in which a cell may stand alone in a list of its own, as in [[0], [1]]; anything else as it is."""
+    return listed_rows(values, 1)[:, 0] if isinstance(values, list | tuple) else values
 
 
 def _width(entry: object) -> int | None:

@@ -39,6 +39,45 @@ def declared_bounds(
     return low, high
 
 
+def declared_width(bounds: object, *others: object) -> int | None:
+    """How many columns bounds speak of, by their structure alone; None where they say one thing of any number of columns.
+
+    A dict speaks of the columns up to the last that it, or one of the `others` (lists of columns), names: by its place, or as x0.
+
+    >>> declared_width((0, 1)), declared_width([(0, 1)] * 3), declared_width((0, [1, 2])), declared_width({"x0": (0, 1)}, [3])
+    (None, 3, 2, 4)
+    """
+    if isinstance(bounds, Mapping):
+        places = [_place(name) for name in [*bounds, *(item for listed in others for item in _flat(listed))]]
+        return None if not places or None in places else 1 + max(place for place in places if place is not None)
+    table = _numbers(bounds)
+    if table is not None and table.ndim == 2 and 2 in table.shape:
+        return int(table.shape[1] if table.shape[0] == 2 else table.shape[0])
+    if table is not None:
+        return None
+    try:
+        sides = np.broadcast_shapes(*(np.shape(side) for side in _pair(bounds)))  # type: ignore[call-overload]
+    except (TypeError, ValueError):
+        return None
+    return int(sides[0]) if len(sides) == 1 else None
+
+
+def _place(name: object) -> int | None:
+    """The place of a column without a name of its own."""
+    if isinstance(name, str) and name[:1] == "x" and name[1:].isdecimal():
+        name = int(name[1:])
+    return int(name) if isinstance(name, int | np.integer) and not isinstance(name, bool) and name >= 0 else None
+
+
+def _flat(listed: object) -> list[object]:
+    """The columns in a list, or in a list of groups."""
+    if listed is None:
+        return []
+    if isinstance(listed, str) or not isinstance(listed, Iterable):
+        return [None]
+    return [item for group in listed for item in (group if isinstance(group, list | tuple) else [group])]
+
+
 def _by_name(bounds: Mapping[object, object], names: Sequence[str], others: Sequence[int]) -> tuple[Vector, Vector]:
     places = {name: j for j, name in enumerate(names)}
     low, high = np.zeros(len(names)), np.ones(len(names))

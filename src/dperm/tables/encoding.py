@@ -159,7 +159,8 @@ class Encoding:
         return self._transform_sparse(X) if is_sparse(X) else self._transform_dense(np.asarray(X))
 
     def _transform_dense(self, X: np.ndarray) -> np.ndarray:
-        X = X.astype(np.float64) if X.dtype != np.float32 else X
+        # The last bit of a row's norm depends on the layout, which a missing cell of somebody else would change.
+        X = np.ascontiguousarray(X if X.dtype == np.float32 else X.astype(np.float64))
         known = np.isfinite(X)
         gap = None if known.all() else ~known & self.gap_columns
         if gap is not None:

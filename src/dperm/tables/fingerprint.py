@@ -71,11 +71,13 @@ def _feed(found: Digest, data: object) -> None:
         _feed(found, (np.array(rows.shape), rows.indptr, rows.indices, rows.data))
     else:
         try:
-            array = np.ascontiguousarray(np.asarray(data))
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")  # a masked cell in a list
+                array = np.ascontiguousarray(np.asarray(data))
         except Exception:  # a list among numbers: the cells stay as they are
             array = column(data)
         found.update(f"array {array.dtype.str} {array.shape}".encode())
-        found.update(_written(array.tolist(), array.ndim) if array.dtype.hasobject else _bytes(array))
+        found.update(_written(array.tolist(), array.ndim + isinstance(data, list)) if array.dtype.hasobject else _bytes(array))
 
 
 def _bytes(array: np.ndarray) -> ReadableBuffer:

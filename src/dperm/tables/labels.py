@@ -11,9 +11,9 @@ from sklearn.exceptions import DataConversionWarning
 from dperm.problem import Interval
 from dperm.problem.plain import plain_pair, shown
 from dperm.tables.cells import codes, key, numbers, plain
-from dperm.tables.containers import column
+from dperm.tables.containers import column, stored_kind, unwrapped
 from dperm.tables.schema import Schema
-from dperm.tables.tables import columns, is_table
+from dperm.tables.tables import is_table, stored_columns
 
 
 def declared_classes(classes: object, schema: Schema | None) -> np.ndarray:
@@ -52,8 +52,8 @@ def label_column(y: object, n: int) -> np.ndarray:
     """
     if isinstance(y, np.ndarray) and y.dtype.kind == "c":  # one cell makes a complex column of a table: there each is read alone
         raise ValueError("Complex data not supported: expected real labels, found complex ones. Pass real numbers.")
-    tables = columns(y) if is_table(y) else []
-    labels = column(y) if not tables else tables[0][:, None] if len(tables) == 1 else np.stack(tables, axis=1)
+    tables = [_one_kind(part) for part in stored_columns(y)] if is_table(y) else []
+    labels = _one_kind(y) if not tables else tables[0][:, None] if len(tables) == 1 else np.stack(tables, axis=1)
     if labels.ndim == 2 and labels.shape[1] == 1:
         warnings.warn(
             "A column-vector y was passed when a 1d array was expected. Pass one label per row, e.g. y.ravel().",
@@ -71,17 +71,29 @@ def label_column(y: object, n: int) -> np.ndarray:
     return labels
 
 
-def check_label_type(y: object, classes: np.ndarray) -> None:
-    """Refuse an array of numbers where no class is a number: the type is public, and every row would be a null row.
+def _one_kind(y: object) -> np.ndarray:
+    """A column of labels whose array has a type that follows from the column's, whether or not a label is missing.
 
-    In lists and arrays of objects each label is read alone, so nothing is refused there.
+    A missing label makes floats of the whole numbers of a nullable column; without one they are floats here too.
     """
-    stored = getattr(y, "dtype", None)
-    kind = getattr(stored, "kind", "O")
+    labels = column(unwrapped(y))
+    own = isinstance(y, np.ndarray) or isinstance(getattr(y, "dtype", None), np.dtype)
+    return labels if own or labels.dtype.kind not in "iub" else labels.astype(np.float64)
+
+
+def check_label_type(y: object, classes: np.ndarray) -> None:
+    """Refuse a column of whole numbers where no class is a number: its type is public, and every row would be a null row.
+
+    The type is that of the column as it is stored: an array that is made of it depends on whether a label is missing. In lists
+    and arrays of objects each label is read alone, so nothing is refused there.
+    """
+    if is_table(y) and len(parts := stored_columns(y)) == 1:
+        y = parts[0]
+    found, kind = getattr(y, "dtype", getattr(y, "type", None)), stored_kind(y)
     comparable = [isinstance(key(plain(label)), float) for label in classes.tolist()]
     if kind in "iub" and not any(comparable):  # floats may be the missing ones of a column of words
         raise ValueError(
-            f"Expected labels among the classes {classes.tolist()!r}, found an array of type {stored}, which holds none of "
+            f"Expected labels among the classes {classes.tolist()!r}, found an array of type {found}, which holds none of "
             "them. Pass the labels themselves, or declare the numbers that stand for them, e.g. "
             f"classes={list(range(len(classes)))}."
         )

@@ -6,13 +6,14 @@ one person's row. A broken file (ragged lines, wrong columns, nothing in it) is 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, TypeGuard
 
 import numpy as np
 
-from dperm.tables.cells import numbers
-from dperm.tables.containers import column
+from dperm.tables.cells import numbers, sparse_numbers
+from dperm.tables.containers import column, listed_rows
 from dperm.tables.files import SUFFIXES, Files, as_text, check_different, csv_header, parsing, told_by
 
 if TYPE_CHECKING:
@@ -53,9 +54,14 @@ def stored(table: Table, name: str) -> object:
 
 def columns(table: Table) -> list[np.ndarray]:
     """Every column of a table, in order, whatever its name is."""
+    return [column(values) for values in stored_columns(table)]
+
+
+def stored_columns(table: Table) -> list[object]:
+    """Every column as the table stores it."""
     if hasattr(table, "iloc"):
-        return [column(table.iloc[:, place]) for place in range(table.shape[1])]
-    return [cells(table, name) for name in column_names(table)]
+        return [table.iloc[:, place] for place in range(table.shape[1])]
+    return [stored(table, name) for name in column_names(table)]
 
 
 def in_memory_only(X: object) -> None:
@@ -72,26 +78,41 @@ def in_memory_only(X: object) -> None:
         )
 
 
-def parsed(X: object) -> object:
+def parsed(X: object, width: int | None = None) -> object:
     """A matrix of numbers: float32 and float64 arrays and sparse matrices as they are, of anything else every cell read alone.
 
     One person's cell must never become an error that quotes it, so text is read cell by cell instead of being refused. Tables
     become float64: one odd cell would make such a column of a float32 one, and the others must not round differently for it.
+    Rows in a list need a declared `width`, their number of columns.
 
     >>> parsed(np.array([["1.5", "x"]], dtype=object)).tolist()
     [[1.5, nan]]
     """
     in_memory_only(X)
+    if isinstance(X, list | tuple):
+        X = listed(X, width)
     _check_types(X)
     if is_table(X):
         found = [numbers(values) for values in columns(X)]
         return np.stack(found, axis=1) if found else np.zeros((len(X), 0))
-    if not hasattr(X, "tocsr"):
-        X = column(X)
+    X = sparse_numbers(X) if hasattr(X, "tocsr") else column(X)
     _check_matrix(X)
     if isinstance(X, np.ndarray) and X.dtype not in (np.float32, np.float64):
         return numbers(X)
     return X
+
+
+def listed(X: Sequence[object], width: int | None) -> np.ndarray:
+    """Rows in a list as a matrix of declared width; refused without one, whatever is in the list.
+
+    A vote of the rows on their length would turn with one row where it is close, and so would a refusal of uneven rows.
+    """
+    if width is None:
+        raise ValueError(
+            "Expected X as an array or a table, found a list, which has no number of columns of its own: the length of one row "
+            "could decide it. Pass numpy.array(X), or, where the estimator takes bounds=, one pair for every column."
+        )
+    return listed_rows(X, width)
 
 
 def _check_types(X: object) -> None:

@@ -1,0 +1,178 @@
+"""What a container does to its cells by itself: nothing that one person's cell decides, warns of or raises may be left of it."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+
+import dperm
+from dperm.problem import DataBounds, Interval
+from dperm.rows import DaskRows, DeviceRows
+from dperm.rows.memory import MemoryRows
+from dperm.tables.fingerprint import digest
+from dperm.tables.tables import parsed
+
+N = 60
+X = np.random.default_rng(0).uniform(0, 1, (N, 3)) * (np.random.default_rng(1).uniform(0, 1, (N, 3)) < 0.5)
+Y = np.arange(N) % 2
+
+
+def model(**options: object) -> dperm.LogisticRegression:
+    return dperm.LogisticRegression(1.0, bounds=(0, 1), classes=[0, 1], method="gradient", random_state=0, **options)
+
+
+def unlabelled() -> np.ndarray:
+    """Labels of which one is no class, on a row that has an infinite weight."""
+    labels = Y.astype(object)
+    labels[3] = "neither"
+    return labels
+
+
+def weights(odd: object) -> np.ndarray:
+    found = np.ones(N) if isinstance(odd, float) else np.ones(N, dtype=object)
+    found[3] = odd
+    return found
+
+
+@pytest.mark.parametrize("odd", [np.inf, -np.inf, np.nan, 1e300, "secret", 10**400])
+@pytest.mark.parametrize("kind", ["torch", "torch products", "numpy", "dask"])
+def test_a_weight_of_a_row_that_does_not_count_is_heard_of_nowhere(kind: str, odd: object) -> None:
+    """0 · inf is a warning, and a word an error that quotes it."""
+    import dask.array as da
+
+    torch = pytest.importorskip("torch")
+
+    def rows(weight: np.ndarray) -> object:
+        if kind == "dask":
+            return DaskRows(*(da.from_array(part, chunks=30) for part in (X, unlabelled(), weight)))
+        if kind == "numpy":
+            return DeviceRows(X, unlabelled(), weight)
+        weight = weight if weight.dtype == object else torch.tensor(weight)
+        return DeviceRows(torch.tensor(X), unlabelled(), weight, host=kind == "torch")
+
+    assert np.array_equal(model().fit(rows(weights(odd))).w_, model().fit(rows(weights(0.0))).w_)
+
+
+def stored(kind: str, odd: object) -> sparse.csr_array:
+    found = sparse.csr_array(X).asformat(kind)
+    found.data = found.data.astype(object if isinstance(odd, str) else np.longdouble)
+    found.data.reshape(-1)[5] = odd
+    return found
+
+
+@pytest.mark.parametrize("odd", ["secret", np.longdouble(0.5), np.ldexp(np.longdouble(1.0), 12_000)])
+@pytest.mark.parametrize("kind", ["csr", "csc", "coo", "bsr"])
+def test_a_stored_cell_of_a_sparse_matrix_is_read_alone(kind: str, odd: object) -> None:
+    """SciPy's conversions quote a cell that is no number, and warn of one beyond float64."""
+    rows = stored(kind, odd)
+    value = np.nan if isinstance(odd, str) else float(odd) if odd < 1e300 else np.inf
+    plain = sparse.csr_array(X).asformat(kind)
+    plain.data.reshape(-1)[5] = value
+    found = parsed(rows)
+    assert found.dtype == np.float64 and np.array_equal(found.toarray(), plain.toarray(), equal_nan=True)
+    fitted = model().fit(rows, Y)
+    assert np.array_equal(fitted.w_, model().fit(plain, Y).w_)
+    assert np.array_equal(fitted.decision_function(rows), fitted.decision_function(plain))
+    data = DataBounds(1.0, Interval(-1, 1))
+    held, other = (MemoryRows(one, 2.0 * Y - 1).bounded(data).block(0).X.toarray() for one in (rows, plain))
+    assert np.array_equal(held, other)
+    embedded = dperm.EmbeddingClassifier(1.0, classes=[0, 1], steps=3, random_state=0)
+    assert np.array_equal(embedded.fit(rows, Y).w_, embedded.fit(plain, Y).w_)
+
+
+class Unwritable:
+    def __str__(self) -> str:
+        raise RuntimeError("secret")
+
+    __repr__ = __str__
+
+
+SCHEMA = {
+    "columns": {"a": {"type": "numeric", "low": 0, "high": 1}, "c": {"type": "categorical", "levels": ["x", "y"]}},
+    "target": {"column": "t", "type": "classes", "classes": [0, 1]},
+}
+
+
+@pytest.mark.parametrize("odd", ["\ud800", b"\xff", b"y", Unwritable(), [1, 2], None, 10**400], ids=str.__name__.format)
+@pytest.mark.parametrize("named", ["a", "c"])
+def test_dask_hands_out_the_cells_of_its_pandas_frame(named: str, odd: object) -> None:
+    """Its default makes text of objects, which failed for everybody at a cell that cannot be written."""
+    dask = pytest.importorskip("dask")
+    import dask.dataframe as dd
+
+    cells = {"a": [0.1, np.float32(0.7)] * 20, "c": ["x", b"y"] * 20, "t": [0, 1] * 20}
+    cells[named][4] = odd
+    frame = pd.DataFrame({name: pd.Series(column, dtype=object) for name, column in cells.items()})
+    fitted = dperm.LogisticRegression(1.0, schema=SCHEMA, method="gradient", random_state=0)
+    expected = fitted.fit(frame).w_
+    for converting in (True, False):
+        with dask.config.set({"dataframe.convert-string": converting}):
+            made = dd.from_pandas(frame, npartitions=2)
+            assert np.array_equal(fitted.fit(DaskRows(made, schema=SCHEMA)).w_, expected)
+            assert np.array_equal(fitted.fit(DaskRows(made[["t", "c", "a"]], schema=SCHEMA)).w_, expected)
+
+
+def test_a_masked_cell_in_a_list_is_digested_in_silence() -> None:
+    """NumPy warns of it where warnings are no errors, as they are for users."""
+    cells, rows = [1.0, 2.0, np.ma.masked], [[1.0, np.ma.masked], [2.0, 3.0]]
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        found = [digest(cells), digest(rows)]
+    assert not heard and found == [digest(list(cells)), digest([list(row) for row in rows])]
+    assert found[0] != digest([1.0, 2.0, 3.0]) and found[1] != digest([[1.0, 2.0], [2.0, 3.0]])
+    assert dperm.MeanEstimator(1.0, bounds=(0, 3), random_state=0).fit(cells).location_ >= 0
+
+
+LAYOUTS = {
+    "columns first": np.asfortranarray,
+    "every second column": lambda rows: np.repeat(rows, 2, axis=1)[:, ::2],
+    "columns from behind": lambda rows: np.ascontiguousarray(rows[:, ::-1])[:, ::-1],
+}
+
+
+@pytest.mark.parametrize("laid", LAYOUTS.values(), ids=LAYOUTS)
+@pytest.mark.parametrize("missing", [False, True])
+def test_no_bit_of_a_fit_depends_on_how_the_array_is_laid_out(laid, missing: bool) -> None:
+    """Of columns first, norms of rows had other last bits, and one missing cell in the table gave everybody the usual ones."""
+    rows = np.random.default_rng(3).normal(size=(400, 17))
+    labels = (rows[:, 0] > 0).astype(int)
+    if missing:
+        rows[5, 2] = np.nan
+    options = {"epsilon": 1.0, "classes": [0, 1], "random_state": 0}
+    models = [
+        dperm.LogisticRegression(x_norm=1.0, method="gradient", **options),
+        dperm.LogisticRegression(bounds=(-2, 2), x_norm=2.0, **options),
+        dperm.MLPClassifier(bounds=(-2, 2), hidden=3, steps=3, **options),
+        dperm.EmbeddingClassifier(steps=3, **options),
+    ]
+    for fitted in models:
+        plain, expected = fitted.fit(rows, labels).w_, fitted.decision_function(rows)
+        assert np.array_equal(fitted.fit(laid(rows), labels).w_, plain)
+        assert np.array_equal(fitted.decision_function(laid(rows)), expected)
+    encoding = models[0]._encoding
+    encoded = encoding.transform(laid(rows))
+    assert np.array_equal(encoded, encoding.transform(rows), equal_nan=True)
+    other = rows.copy()
+    other[7, 3] = np.nan  # the others are encoded as before
+    assert np.array_equal(np.delete(encoding.transform(laid(other)), 7, axis=0), np.delete(encoded, 7, axis=0), equal_nan=True)
+    mean = dperm.MeanEstimator(1.0, x_norm=1.0, random_state=0)
+    assert np.array_equal(mean.fit(laid(rows)).location_, mean.fit(rows).location_)
+
+
+@pytest.mark.parametrize("kind", ["torch.float32", "torch.float64"])
+def test_rows_of_a_turned_tensor_have_the_bits_of_rows(kind: str) -> None:
+    torch = pytest.importorskip("torch")
+    rows = torch.tensor(np.random.default_rng(3).normal(size=(400, 17))).to(getattr(torch, kind.removeprefix("torch.")))
+    turned = rows.T.contiguous().T
+    assert not turned.is_contiguous()
+    labels = (rows[:, 0].numpy() > 0).astype(int)
+    fitted = dperm.LogisticRegression(1.0, x_norm=1.0, classes=[0, 1], method="gradient", random_state=0)
+    for host in (True, False):
+        first, second = (fitted.fit(DeviceRows(one, labels, host=host)).w_ for one in (rows, turned))
+        assert np.array_equal(first, second)
+    data = DataBounds(1.0, Interval(-1, 1))
+    assert torch.equal(data.enforce(rows)[0], data.enforce(turned)[0])
