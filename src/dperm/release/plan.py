@@ -93,9 +93,9 @@ class Target:
         if not n >= 1:
             raise ValueError(f"Expected at least one row (n ≥ 1), found {n}. Pass the public number of rows.")
         if epsilon < LEAST_EPSILON:
-            raise ValueError(f"Expected epsilon ≥ {LEAST_EPSILON:g}, found {epsilon:g}: that is noise alone. Pass more.")
+            raise ValueError(f"Expected epsilon ≥ {LEAST_EPSILON:g}, found {epsilon:g}: all would be noise. Pass more.")
         if epsilon > 1e12:
-            raise ValueError(f"Expected epsilon ≤ 1e12, found {epsilon:g}: nothing is private there. Use a non-private library.")
+            raise ValueError(f"Expected epsilon ≤ 1e12, found {epsilon:g}, which protects nobody. Use a non-private library.")
         if relation not in RELATIONS:
             raise ValueError(f"Expected relation in {RELATIONS}, found {relation!r}. Most users want 'replace-one'.")
         if rows_per_person < 1:
