@@ -62,7 +62,7 @@ def _row(line: str) -> str:
 
 def _words(text: str) -> bool:
     text = re.sub(r"[_^]\{[^}]*\}", "", text)  # what stands in an index is part of its formula
-    return any(word.lower() not in FUNCTIONS for word in re.findall(r"(?<![\w_^])[A-Za-z]{3,}(?![\w_(])", text))
+    return any(word.lower() not in FUNCTIONS for word in re.findall(r"(?<![\w_^])(?:[A-Za-z]{3,}|is|at)(?![\w_(])", text))
 
 
 def _prose(line: str) -> str:
