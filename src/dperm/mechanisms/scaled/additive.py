@@ -22,9 +22,17 @@ from dperm.mechanisms.conditions import unmet
 from dperm.mechanisms.scaled import coordinates, scaling, settling, smoothness
 from dperm.mechanisms.scaled import settings as rule
 from dperm.mechanisms.scaled.curve_shrinkage import Beside, Wandering, beside_lines, pulled, strengths
-from dperm.mechanisms.scaled.descent_noise import margin_curvature, share_below, squares_beyond
+from dperm.mechanisms.scaled.descent_noise import margin_curvature, mean_square, share_below, squares_beyond
 from dperm.mechanisms.scaled.gaps import check_gaps
-from dperm.mechanisms.scaled.gradient import ScaledGradient, bounds_settings, known_bounds, scaling_needs, scaling_releases, start
+from dperm.mechanisms.scaled.gradient import (
+    ScaledGradient,
+    bounds_settings,
+    known_bounds,
+    residual_scale,
+    scaling_needs,
+    scaling_releases,
+    start,
+)
 from dperm.mechanisms.scaled.method import ScaledMethod, in_stages
 from dperm.mechanisms.scaled.recalibration import levelled, recalibrated
 from dperm.mechanisms.scaled.smoothness import Choice, Column, Flow, choose_smoothness, columns_of
@@ -35,7 +43,7 @@ from dperm.release.plan import Plan, Settings, Shape, Target, Vector, register
 from dperm.terms.additive import PLACES, CellFilling, CurveFeatures, Curving, Marginals
 from dperm.terms.affine import Features
 from dperm.terms.moments import CentredMoments
-from dperm.terms.statistics import LogHistogram, Residuals, SquareSum, gradient_term
+from dperm.terms.statistics import SquareSum, gradient_term
 
 CURVED_KINDS = ("numeric", "private")  # encoded between -1/2 and 1/2
 LOSSES = ("logistic", "multinomial", "squared", "huber")
@@ -109,7 +117,9 @@ class Additive(Curved):
     nearer     of a careful fit: a flow and a clip still nearer to the line's where noise allows (`Flow.as_long`,
                `grown_clip`), and the level of a line corrected; False is how version 0.5.0 fitted
     levelled   that level has a stage of its own, at a quarter of the price; False is how version 0.6.0 paid for it
-    smoother   a careful regression tries smoother curves where rough ones would be too noisy; False is how version 0.7.0 chose
+    choosier   of a careful fit: a regression tries smoother curves where rough ones would be too noisy, gives curves up where
+               most of its squares lie in tails, and counts in the pull that rows are a sample; classes try the three roughest
+               curves alone, and none where public numbers promise none; False is how version 0.7.0 chose
     The other options are those of `ScaledGradient`.
 
     **Guarantee**: μ(ε, δ)-GDP in stages, for the target's relation.
@@ -132,12 +142,12 @@ class Additive(Curved):
     nearer: bool = True
     wary: bool = True
     levelled: bool = True
-    smoother: bool = True
+    choosier: bool = True
 
     # Versions 0.2.0 and 0.3.0 had no such options, 0.4.0 was not careful, 0.5.0 no nearer and not wary, 0.6.0 not levelled,
-    # 0.7.0 not smoother.
+    # 0.7.0 not choosier.
     UNSTATED: ClassVar[dict[str, Any]] = {"edition": 1, "products": False, "aim": "accuracy"}
-    UNSTATED |= {"careful": False, "nearer": False, "wary": False, "levelled": False, "smoother": False}
+    UNSTATED |= {"careful": False, "nearer": False, "wary": False, "levelled": False, "choosier": False}
     name: ClassVar[str] = "additive"
 
     @property
@@ -162,7 +172,8 @@ class Additive(Curved):
             return self._shared(problem, shape, target, kinds, curves=bool(self.curved), corrected="recalibration")
         corrected = "recalibration" if self.curved else ""
         budget = self._shared(problem, shape, target, kinds, curves=bool(self.curved), corrected=corrected)
-        if rule.is_regression(problem) and not self._promising(rule.Public(problem, shape, target, kinds, budget)):
+        gated = self.choosier or rule.is_regression(problem)
+        if gated and not self._promising(rule.Public(problem, shape, target, kinds, budget)):
             corrected = "level" if corrected and self.levelled else corrected
             budget = self._shared(problem, shape, target, kinds, curves=False, corrected=corrected if self.nearer else "")
         return budget
@@ -211,6 +222,8 @@ class Additive(Curved):
         scaled = scaling.centred_and_scaled(public, plain)
         columns = self.columns(plan, released) if "marginals" in budget else []
         choice = choose_smoothness(self._flow(public, plain, scaled), columns)
+        if self.careful and self.choosier and problem.loss.name == "squared":  # Huber's mean has no tails to lose
+            choice = yield from self._despite_tails(public, plain, scaled, choice, released)
         tables = choice.tables(columns)
         if self.careful and choice.rung is None:  # no curves: the descent of the line, to its end
             features = coordinates.features_of(problem, scaled)
@@ -249,11 +262,12 @@ class Additive(Curved):
             return rule.descent_settings(replace(public, shape=wide), released, resized, wishes, most)
 
         regression, linear = rule.is_regression(problem), smoothness.linear_variances(shape, released, scaled)
-        careful = smoothness.CAREFUL_LIMITS[: 2 + self.smoother]
+        careful = smoothness.CAREFUL_LIMITS if self.choosier else smoothness.CAREFUL_LIMITS[:2]
+        of_classes = smoothness.LIMITS[:3] if self.careful and self.choosier else smoothness.LIMITS
         return Flow(
             settings, shape, scaled["size"], linear, self._mu(public), curvature, cost,
             refined=regression and self.clip_factor is None,
-            limits=careful if self.careful and regression else smoothness.LIMITS,
+            limits=careful if self.careful and regression else of_classes,
             careful=self.careful,
             nearer=self.careful and self.nearer and self.aim == "probabilities",
         )  # fmt: skip
@@ -283,8 +297,7 @@ class Additive(Curved):
         def clip(name: str, seen: Features, size: float) -> Asking[float]:
             if name not in public.budget:
                 return float(settings["clip_factor"] * size)
-            released[name] = yield Sum(name, LogHistogram(Residuals(seen, theta), problem.data.y.width))
-            scale = rule.residual_scale(public, released, name)
+            scale = yield from residual_scale(public, released, name, seen, theta)
             return float(self._clip_factor(public, choice, released, scale) * size * scale)
 
         first = limit = yield from clip("residuals", line, scaled["size"])
@@ -317,8 +330,25 @@ class Additive(Curved):
         name, factor = "residuals again", float(choice.settings["clip_factor"])
         if name not in released or choice.rung is None or not (self.careful and self.nearer and self.clip_factor is None):
             return factor
-        width, noise = public.problem.data.y.width, public.count_noise(name)
-        return smoothness.grown_clip(choice, squares_beyond(np.asarray(released[name]), width, factor * scale, noise))
+        return smoothness.grown_clip(choice, self._beyond(public, released, name, factor * scale))
+
+    def _beyond(self, public: rule.Public, released: Mapping[str, Any], name: str, limit: float) -> float:
+        """Share of the squares of the residuals in a released histogram that lies beyond the clip of a row of length 1."""
+        return squares_beyond(np.asarray(released[name]), public.problem.data.y.width, limit, public.count_noise(name))
+
+    def _despite_tails(
+        self, public: rule.Public, plain: Mapping[str, object], scaled: Settings, choice: Choice, released: dict[str, Any]
+    ) -> Asking[Choice]:
+        """The same choice, or the line where the first residuals have tails that the clip of curves would cut off."""
+        if choice.rung is None:
+            return choice
+        theta = start(public, released, choice.settings["positive_rate"])
+        features = coordinates.features_of(public.problem, scaled)
+        scale = yield from residual_scale(public, released, "residuals", features, theta)
+        beyond = self._beyond(public, released, "residuals", float(choice.settings["clip_factor"]) * scale)
+        if not smoothness.gives_up(choice, beyond):
+            return choice
+        return replace(choose_smoothness(self._flow(public, plain, scaled), []), reason=smoothness.TOO_SKEWED)
 
     def _pulled(
         self, plan: Plan, problem: Problem, scaled: Settings, choice: Choice, clip: float, theta: Vector, released: dict[str, Any]
@@ -327,28 +357,31 @@ class Additive(Curved):
         d, settings = plan.shape.d, choice.settings
         limit = clip / settings["size_of_all"]
 
-        def curvature() -> float:
-            if rule.is_regression(problem):
-                within = min(limit, getattr(problem.loss, "threshold", math.inf))
-                return share_below(np.asarray(released["residuals again"]), problem.data.y.width, within)
-            variance = float(np.sum(np.delete(theta, d) ** 2 * choice.spectrum))  # if columns were independent
-            return margin_curvature(float(theta[d]), variance, limit)
+        def curvature() -> list[float]:
+            """h, and in a regression the variance of the mean slope: rows are a sample. For classes that was no gain."""
+            if not rule.is_regression(problem):
+                variance = float(np.sum(np.delete(theta, d) ** 2 * choice.spectrum))  # if columns were independent
+                return [margin_curvature(float(theta[d]), variance, limit)]
+            counts, within = np.asarray(released["residuals again"]), min(limit, getattr(problem.loss, "threshold", math.inf))
+            width = problem.data.y.width
+            found = [share_below(counts, width, within), mean_square(counts, width, within) / plan.shape.n]
+            return found if self.choosier else found[:1]
 
-        released["curvature"] = yield Publish("curvature", lambda: [curvature()])
-        kernel, (steepness,) = choice.kernel, released["curvature"]
-        beside = self.beside(plan, {**scaled, **settings, "clips": [clip, clip]}, kernel, float(steepness), released)
+        released["curvature"] = yield Publish("curvature", curvature)
+        beside = self.beside(plan, {**scaled, **settings, "clips": [clip, clip]}, choice.kernel, released)
         m = (len(theta) - d - 1) // len(self.curved)
         places = [[j, *range(d + 1 + m * place, d + 1 + m * (place + 1))] for place, j in enumerate(self.curved)]
         released["pull"] = yield Publish("pull", lambda: strengths(theta, beside, places))
         return pulled(theta, beside, places, released["pull"], d)
 
     def beside(
-        self, plan: Plan, decided: Mapping[str, Any], kernel: tuple[float, float], curvature: float, released: Mapping[str, Any]
+        self, plan: Plan, decided: Mapping[str, Any], kernel: tuple[float, float], released: Mapping[str, Any]
     ) -> list[Beside]:
         """What of each curve no line explains, with its noise (`curve_shrinkage.py`), from what was decided and released."""
         columns, places = self.columns(plan, released), list(self.curved)
         mu = rule.effective_mu(decided["step_mu"] / self.heaviest, plan.target)
-        unit = decided["clips"][1] / (mu * plan.shape.n)
+        unit, (curvature, *slope) = decided["clips"][1] / (mu * plan.shape.n), released["curvature"]
         shift, scale = (np.asarray(decided[name])[places, None] for name in ("shift", "scale"))
         lines = np.column_stack([(smoothness.MIDDLES - shift) * scale, np.zeros(len(places))])  # a missing cell is at the centre
-        return beside_lines(columns, smoothness.tables_of(columns, kernel), lines, Wandering(unit, curvature, decided))
+        noise = Wandering(unit, float(curvature), decided, *slope)
+        return beside_lines(columns, smoothness.tables_of(columns, kernel), lines, noise)

@@ -30,18 +30,21 @@ FAINTEST = 1e-6  # components of r smaller than this part of the largest are rou
 @dataclass(frozen=True)
 class Wandering:
     """The noise of one descent: `unit` standard deviation of a step's mean gradient, `curvature` h of the loss, and its settings
-    (steps, step size, when curves begin)."""
+    (steps, step size, when curves begin); `slope` variance of the mean slope, because the rows are a sample (0: not counted)."""
 
     unit: float
     curvature: float
     settings: Settings
+    slope: float = 0.0
 
     def variances(self, curvatures: Vector) -> Vector:
-        """Of the kept mean, along directions of that curvature."""
+        """Of the kept mean, along directions with that mean square of the features: noise is drawn at every step, the sample
+        once for all, and a direction sees it in proportion to its mean square."""
         steps, step, first = (self.settings[name] for name in ("steps", "step_size", "second_clip_at"))
         stable = 2.0 * (1.0 + MOMENTUM) / step
         unit = min(max(self.unit, 1e-60), 1e60)  # squares of squares stay numbers
-        return np.asarray(unit**2 * moved_by(np.clip(self.curvature * curvatures, 0.0, stable), steps, step, first or 0)[2])
+        moved = moved_by(np.clip(self.curvature * curvatures, 0.0, stable), steps, step, first or 0)
+        return np.asarray(unit**2 * moved.squares + self.slope * np.maximum(curvatures, 0.0) * moved.sums**2)
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,6 +10,7 @@ over rows that are not clipped (`share_below`, `margin_curvature`).
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import expit
@@ -19,23 +20,33 @@ from dperm.mechanisms.scaled import settling
 from dperm.problem.arrays import Vector
 
 
-def moved_by(curvature: Vector, steps: int, step: float, first: int, late: float = 1.0) -> tuple[Vector, Vector, Vector]:
-    """What the mean of the second half of the iterates moves by, for each curvature: per unit of θ and of v as step `first`
-    begins, and the sum of squares per unit of noise in each step from there. `late` is the part of that mean in what is kept; the
-    rest is the mean of all with growing weights (`settling.py`).
+class Moved(NamedTuple):
+    """What the mean of the second half of the iterates moves by, for each curvature: per unit of θ (`place`) and of v
+    (`velocity`) as the first step begins; `sums` per unit that all later slopes have in common, and `squares`, the sum of squares
+    per unit of noise in each of them."""
+
+    place: Vector
+    velocity: Vector
+    squares: Vector
+    sums: Vector
+
+
+def moved_by(curvature: Vector, steps: int, step: float, first: int, late: float = 1.0) -> Moved:
+    """From step `first` on. `late` is the part of the mean of the second half in what is kept; the rest is the mean of all with
+    growing weights (`settling.py`).
 
     Backwards: α is the derivative by θ after a step, β that by v.
 
-    >>> [round(float(part[0]), 9) for part in moved_by(np.zeros(1), 2, 1.0, 0)]  # noise of two steps: 1.9² and 1
-    [1.0, -1.71, 4.61]
+    >>> [round(float(part[0]), 9) for part in moved_by(np.zeros(1), 2, 1.0, 0)]  # of two steps: 1.9² + 1 and -(1.9 + 1)
+    [1.0, -1.71, 4.61, -2.9]
     """
     weight = late * settling.weights(steps, growing=False) + (1.0 - late) * settling.weights(steps, growing=True)
-    alpha, beta, squares = np.zeros_like(curvature), np.zeros_like(curvature), np.zeros_like(curvature)
+    alpha, beta, squares, sums = (np.zeros_like(curvature) for _ in range(4))
     for k in range(steps - 1, first - 1, -1):
         alpha = alpha + curvature * beta + weight[k]
         beta = rule.MOMENTUM * beta - step * alpha
-        squares = squares + beta * beta
-    return alpha + curvature * beta, rule.MOMENTUM * beta, squares
+        squares, sums = squares + beta * beta, sums + beta
+    return Moved(alpha + curvature * beta, rule.MOMENTUM * beta, squares, sums)
 
 
 def state_noise(curvature: Vector, steps: int, step: float) -> Vector:
@@ -57,6 +68,21 @@ def share_below(counts: Vector, top: float, limit: float) -> float:
     return float(share @ below)
 
 
+def mean_square(counts: Vector, top: float, limit: float) -> float:
+    """Of the magnitudes of a `LogHistogram`, each cut at `limit`; counts cut at 0.
+
+    >>> mean_square(np.array([1.0, 0.0, 1.0]), 2.0, 0.5)
+    0.25
+    """
+    share = np.maximum(counts, 0.0) / max(float(np.maximum(counts, 0.0).sum()), 1e-12)
+    return float(share @ np.minimum(middles(len(counts), top), limit) ** 2)
+
+
+def middles(bins: int, top: float) -> Vector:
+    """The magnitudes in the middle of the bins of a `LogHistogram`, by logarithm."""
+    return np.asarray(top * 2.0 ** (-(np.arange(bins) + 0.5) / 2.0))
+
+
 def squares_beyond(counts: Vector, top: float, limit: float, noise: float) -> float:
     """Share of the squares of the magnitudes of a `LogHistogram` that lies beyond `limit`: Σ(r - limit)₊² of Σr². Counts of less
     than two standard deviations of their `noise` are 0, or noise in the widest bins would pass for tails.
@@ -65,7 +91,7 @@ def squares_beyond(counts: Vector, top: float, limit: float, noise: float) -> fl
     (True, 0.0)
     """
     kept = np.where(counts > 2.0 * noise, counts, 0.0)
-    middle = top * 2.0 ** (-(np.arange(len(kept)) + 0.5) / 2.0)
+    middle = middles(len(kept), top)
     whole = float(kept @ middle**2)
     return float(kept @ np.maximum(middle - limit, 0.0) ** 2) / whole if whole > 0 else 0.0
 

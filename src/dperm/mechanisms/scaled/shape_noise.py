@@ -75,7 +75,7 @@ def seen_curves(
     if "pull" not in released:
         return blocks.seen
     kernel = (decided["kernel_scale"], decided["kernel_power"])
-    beside = mechanism.beside(plan, decided, kernel, float(released["curvature"][0]), released)
+    beside = mechanism.beside(plan, decided, kernel, released)
     part_of_pull = 1.0 if rule.is_regression(problem) else 0.5
     return [seen @ part.kept(float(pull), part_of_pull) for seen, part, pull in zip(blocks.seen, beside, released["pull"])]
 
@@ -104,13 +104,13 @@ def kept_covariance(blocks: Blocks, steepness: float, plan: Plan, decided: Recor
     # The step keeps the descent stable on every row that counts, so what lies above 2(1 + β)/η is noise of the squares.
     stable = 2.0 * (1.0 + rule.MOMENTUM) / step
     lowered = np.clip(steepness * (values - blocks.unsure(vectors)), 0.0, stable)
-    place, velocity, squares = moved_by(lowered, steps, step, first, late)
-    covariance = noise[1] ** 2 * (vectors * squares) @ vectors.T
+    moved = moved_by(lowered, steps, step, first, late)
+    covariance = noise[1] ** 2 * (vectors * moved.squares) @ vectors.T
     if first:  # the line alone moved until then: what its noise had done by that time decays in all directions
         line = blocks.line
         values, own = np.linalg.eigh((vectors[line] * lowered) @ vectors[line].T)
         turned = vectors[line].T @ own
-        ends = vectors @ (place[:, None] * turned), vectors @ (velocity[:, None] * turned)
+        ends = vectors @ (moved.place[:, None] * turned), vectors @ (moved.velocity[:, None] * turned)
         state = state_noise(np.maximum(values, 0.0), first, step)
         for a, b in np.ndindex(2, 2):
             covariance += noise[0] ** 2 * (ends[a] * state[a, b]) @ ends[b].T
