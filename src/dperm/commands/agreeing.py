@@ -34,7 +34,9 @@ from dperm.walk.fitting import Release, rebuilt_plan
 
 OTHER = "the model's coefficients are not the certified ones"
 REWRITTEN = ("format", "estimator", "encoding", "fit_intercept", "w", "parameters")  # as a fit of this record would write them
-DESCENT = ("hidden", "components", "steps", "clip", "sampling_rate")  # options of a mechanism that estimators have as well
+# Parameters of estimators that are options of their mechanism, or of the loss, and what they are called there.
+OPTIONS = {name: name for name in ("hidden", "components", "steps", "clip", "sampling_rate")} | {"n_nonzero_coefs": "keep"}
+OF_LOSS = {"quantile": "level"}
 
 
 def model_disagreements(file: Path, claim: Claim) -> list[str]:
@@ -109,12 +111,12 @@ def _loss(model: PrivateEstimator, stated: Mapping[str, object], problem: Proble
     if "radius" not in stated:
         again.radius = problem.domain.radius if math.isfinite(problem.domain.radius) else None
     found, certified = again._loss().spec(), problem.loss.spec()
-    known = {"name", "classes", *stated}
+    known = {"name", "classes", *(OF_LOSS.get(name, name) for name in stated)}
     if "loss" in model.get_params(deep=False) and "loss" not in stated and isinstance(model, PrivateClassifier):
         known -= {"name"}  # files of version 0.1.0 leave it out; classes follow from the scores alike
     if any(found.get(key) != certified.get(key) for key in known):
         yield f"estimator and its parameters lead to the loss {found}, and the certificate states {certified}"
-    domain = (WholeSpace() if again.radius is None else Ball(float(again.radius))).spec()
+    domain = (WholeSpace() if again.radius is None else Ball(again.radius)).spec()
     if domain != problem.domain.spec():
         yield f"parameters.radius says {again.radius}, and the certificate states the domain {problem.domain.spec()}"
     again._size = (record["shape"]["n"], target["rows_per_person"])
@@ -128,8 +130,8 @@ def _aim(again: PrivateEstimator, stated: Mapping[str, object], options: Mapping
     """What a mechanism by name was asked for; one that was passed as an object is not in a model's file."""
     if "method" not in stated:
         return
-    same = [name for name in DESCENT if name in stated and options.get(name) is not None]
-    yield from (f"parameters.{reason}" for reason in differences({k: options[k] for k in same}, {k: stated[k] for k in same}))
+    same = {name: options[own] for name, own in OPTIONS.items() if name in stated and options.get(own) is not None}
+    yield from (f"parameters.{reason}" for reason in differences(same, {name: stated[name] for name in same}))
     asked = getattr(again, "_options", None)
     if asked is not None and "loss" in stated and "aim" in options:
         aim = asked().get("aim", "accuracy")
