@@ -208,6 +208,14 @@ def test_scores_belong_to_the_model_as_it_predicts(tmp_path: Path) -> None:
         (tmp_path / "m.json").write_text(json.dumps(altered))
         code, text = said(*asked)
         assert code == 1 and words in text, (path, text)
+    model.save(tmp_path / "m")  # the same where the certificate lies beside the model
+    file = tmp_path / "m" / "model.json"
+    assert said(tmp_path / "e.json", "--model", str(file))[0] == 0
+    altered = json.loads(file.read_text())
+    place(altered, "encoding.high.0", 1000.0)
+    file.write_text(json.dumps(altered))
+    code, text = said(tmp_path / "e.json", "--model", str(file))
+    assert code == 1 and "encoding.high[0] says 1000.0" in text
 
 
 OLD = sorted((Path(__file__).parents[1] / "fixtures").glob("0.[234].0/*.json"))

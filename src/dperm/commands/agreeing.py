@@ -52,15 +52,16 @@ def _disagreements(stored: Any, claim: Claim, file: Path) -> Iterator[str]:
     record: Any = claim.record
     certified = record.get("best", record)
     own = stored.get("certificate") if isinstance(stored, dict) else None
+    beside = file.with_name("certificate.json")
     if "coefficients" in certified:
         yield from (f"model.json: {reason}" for reason in _of_fit(stored, certified))
-        beside = file.with_name("certificate.json")
         if own is not None:
             yield from (f"model.json: certificate.{reason}" for reason in differences(record, own))
         elif beside.is_file() and differences(record, read_json(beside)):
             yield "certificate.json beside the model is another one than was verified, and loading the model would take it"
     elif "question" in record or "kind" in record:
         yield from (f"model.json: {reason}" for reason in _of_scores(stored, record))
+        own = read_json(beside) if own is None and beside.is_file() else own
         if isinstance(own, dict):  # the scores say nothing of how it was fitted, its own certificate does
             kind = SearchCertificate if own.get("format") == SearchCertificate.FORMAT else Certificate
             verdict = kind.stated(own).verify(allow_seeded=True, accept_assumptions=True)
