@@ -1,6 +1,7 @@
 """For the API page: an inspected value has no docstring of its own, and must not show that of `str` or `bool`; and the type of a
 parameter is shown as its docstring has it: read as Python, {"replace-one", …} would be a difference of names. Examples without a
-heading of their own get one: read as Markdown, `>>>` would be a quotation and [0.6, 0.8] a link."""
+heading of their own get one: read as Markdown, `>>>` would be a quotation and [0.6, 0.8] a link. A module shows what it defines,
+and not what it imports."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import griffe
+import numpy as np
 
 TYPED = re.compile(r"^(\w+) : (.+?)(?:, default .*)?$", re.M)
 BARE = re.compile(r"(?<!-\n)^(?=>>> )", re.M)  # not below the rule of a heading
@@ -19,7 +21,14 @@ class OwnDocstrings(griffe.Extension):
         if "property" not in attr.labels:
             attr.docstring = None
 
+    def on_instance(self, *, node: Any, obj: griffe.Object, **_: Any) -> None:
+        if isinstance(getattr(node, "obj", None), np.ufunc):  # it does not say where it is from
+            obj.docstring = None
+
     def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
+        for module in modules(pkg):
+            for name in [name for name, member in module.members.items() if member.is_alias]:
+                del module.members[name]
         for text in docstrings(pkg):
             if "Examples\n---" not in text.value:
                 text.value = BARE.sub("Examples\n--------\n", text.value, count=1)
@@ -29,6 +38,13 @@ class OwnDocstrings(griffe.Extension):
                     if section.kind is griffe.DocstringSectionKind.parameters:
                         for parameter in section.value:
                             parameter.annotation = in_words(written.get(parameter.name), parameter.annotation)
+
+
+def modules(package: griffe.Module) -> Iterator[griffe.Module]:
+    yield package
+    for member in package.members.values():
+        if not member.is_alias and member.is_module:
+            yield from modules(member)  # type: ignore[arg-type]
 
 
 def docstrings(place: griffe.Object) -> Iterator[griffe.Docstring]:

@@ -62,7 +62,7 @@ def _row(line: str) -> str:
 
 def _words(text: str) -> bool:
     text = re.sub(r"[_^]\{[^}]*\}", "", text)  # what stands in an index is part of its formula
-    return any(word.lower() not in FUNCTIONS for word in re.findall(r"(?<![\w_^])[A-Za-z]{3,}(?![\w_(])", text))
+    return any(word.lower() not in FUNCTIONS for word in re.findall(r"(?<![\w_^])(?:[A-Za-z]{3,}|is|at)(?![\w_(])", text))
 
 
 def _prose(line: str) -> str:
@@ -122,7 +122,7 @@ def _end(tokens: list[str], start: int) -> int:
 def _trimmed(run: str) -> str:
     """Punctuation at the end, and brackets that were opened or closed elsewhere, stay outside."""
     head, tail = "", ""
-    while run and ((run[-1] in ".;:,*" and not run.endswith("\\*")) or (run[-1] in ")]" and _unbalanced(run) < 0)):
+    while run and ((run[-1] in ".;:,?*" and not run.endswith("\\*")) or (run[-1] in ")]" and _unbalanced(run) < 0)):
         run, tail = run[:-1], run[-1] + tail
     while run and (run[0] in "*" or (run[0] in "([" and _unbalanced(run) > 0)):
         head, run = head + run[0], run[1:]

@@ -2,7 +2,7 @@
 
 Every test here fails on the source of 0.1.0 (commit 45fc070; run the file with `PYTHONPATH` at that source): by what that version
 does, but for two that need a name it lacks (`dperm.load`, `plan` of a model). The cases of 2,047 and 300 rows are controls, which
-passed. The changelog of 0.2.0 names the tests. Seeds are fixed, so nothing fails by chance.
+passed. The changelog of 0.2.0 points here. Seeds are fixed, so nothing fails by chance.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ def audit(
     minutes: float = typer.Option(1.0, help="Time for the statistical audits."),
     trials: int | None = typer.Option(None, help="Fits on each data set, whatever time they take; by default as many as fit."),
     processes: int = typer.Option(1, help="Worker processes."),
-    only: str = typer.Option("", help="With --suite: only rows whose method or noise, and bugs whose name, holds this."),
+    only: str = typer.Option("", help="With --suite: only rows whose method or noise, and bugs whose name, contain this text."),
     out: Path | None = typer.Option(None, help="With --suite: write the page here (docs/audit.md)."),
     as_json: bool = JSON_OPTION,
 ) -> None:

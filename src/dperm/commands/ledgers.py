@@ -184,7 +184,7 @@ def verify(
     certificate: list[Path] = typer.Option([], help="A certificate that this ledger was debited for; repeat for more."),
     allow_seeded: bool = typer.Option(False, "--allow-seeded", help="Accept reproducible noise, which is NOT private."),
     accept_assumptions: bool = typer.Option(
-        False, "--accept-assumptions", help="Take on trust what the fits rest on and no code enforces."
+        False, "--accept-assumptions", help="Accept assumptions that the fits rest on and no code enforces."
     ),
     as_json: bool = JSON_OPTION,
 ) -> None:

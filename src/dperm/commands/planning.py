@@ -202,7 +202,7 @@ def _say_epsilons(fits: list[Declaration], as_json: bool) -> None:
     if as_json:
         show({"epsilons": rows}, True)
         return
-    say("No --epsilon given: what some would give. An even bet about one record stays below the second column.")
+    say("No --epsilon given: here is what some values give. An even bet about one record stays below the second column.")
     say(f"  {'epsilon':<8} {'even bet':<9} {'mechanism':<17} expected")
     for row in rows:
         words = "not measured for this model" if row["expected"] is None else row["expected"]["sentence"].partition(";")[0]

@@ -94,7 +94,7 @@ def _written(found: Profile, out: Path, out_schema: Path | None) -> dict[str, st
         told["target"] = "none: every column is described as a feature; a model needs --target"
     if out_schema is not None:  # after the profile is safe: a target without classes that stand out ends here, in a sentence
         write_whole(out_schema.parent, {out_schema.name: json.dumps(found.schema().spec(), indent=1, ensure_ascii=False)})
-        told |= {"schema": str(out_schema), "cost": "this profile; a fit with its schema is paid for beside it"}
+        told |= {"schema": str(out_schema), "cost": "this profile alone; a fit with its schema is paid for in addition"}
     return told
 
 

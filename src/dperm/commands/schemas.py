@@ -51,4 +51,4 @@ def schema(
         if any(column["type"] is None for column in found["columns"].values()):
             say("A CSV states no types: fill them in too or pass --types. `dperm profile` finds them for a part of the budget.")
         say('A missing number counts as the private mean of its column; "missing" in a column says otherwise.')
-        say('Mark columns that are no features (a number of a person, a name) as {"type": "ignored"}.')
+        say('Mark columns that are not features (such as an id or a name) as {"type": "ignored"}.')

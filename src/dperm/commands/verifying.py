@@ -24,7 +24,7 @@ def verify(
     model: Path | None = typer.Option(None, help="model.json, to check that it says what the certificate says."),
     allow_seeded: bool = typer.Option(False, "--allow-seeded", help="Accept reproducible noise, which is NOT private."),
     accept_assumptions: bool = typer.Option(
-        False, "--accept-assumptions", help="Take on trust what the guarantee rests on and no code enforces."
+        False, "--accept-assumptions", help="Accept assumptions that the guarantee rests on and no code enforces."
     ),
     as_json: bool = JSON_OPTION,
 ) -> None:

@@ -52,7 +52,7 @@ class EmbeddingClassifier(SoftmaxClassifier):
     tensor on a GPU is fitted there, on integer matrix units. In a Spark table every entry is a column of numbers, and y names
     the labels. There may be up to 10,000 classes. Ids of persons are passed to `fit`, one per row, with max_rows_per_person.
 
-    Every row is brought to length 1, so nothing needs to be declared of its numbers; an entry that is no finite number counts as
+    Every row is brought to length 1, so nothing needs to be declared of its numbers; an entry that is not finite counts as
     0. There is no intercept: a direction that all rows share takes its place. Bounds, schemas, weights and δ = 0 are refused by
     name.
 

@@ -45,7 +45,9 @@ def engine_rows(X: Any, y: Any, schema: Any = None) -> object:
         return SparkRows(X, schema, target=y)
     if kind in ("duckdb", "_duckdb") or type(X).__name__ == "LazyFrame":
         if schema is None or y is not None:
-            raise ValueError("Expected schema= with a target, and no y, for a query of another engine, found another. Write one.")
+            raise ValueError(
+                "Expected schema= with a target, and no y, for a query of another engine, found no schema or a y. Write a schema."
+            )
         return rows_from(X, schema)
     if not is_rows(X):
         return None
@@ -109,7 +111,7 @@ def declared_rows(estimator: Any, rows: Any, sample_weight: object, groups: obje
     if getattr(estimator, "_given", None) is not None and not (named is not None and hasattr(rows, "declared")):
         raise ValueError(
             "Expected counts without exposure= or offset= on rows that are not in memory, or the name of a column of a Spark "
-            "table, found another. Pass a table or arrays in memory, or the name."
+            "table, found something else. Pass a table or arrays in memory, or the name of the column."
         )
     if hasattr(rows, "declared"):
         rows = _with_columns(estimator, rows, sample_weight, groups, named)
@@ -159,14 +161,14 @@ def _with_columns(estimator: Any, rows: Any, sample_weight: object, groups: obje
         limit = estimator.max_weight if recipe.max_weight is None else recipe.max_weight
         if limit is None or estimator.max_weight != limit:
             raise ValueError(
-                "Expected max_weight= > 0 of the estimator with weights, and no other one in SparkRows, found another. Declare "
+                "Expected max_weight= > 0 on the estimator, and no other value in SparkRows, found something else. Declare "
                 "the largest weight a row may have; it must not be computed from the data."
             )
         asked["max_weight"] = limit
     if "person" in asked or recipe.person is not None or estimator.max_rows_per_person is not None:
         most = estimator.max_rows_per_person if recipe.max_rows_per_person is None else recipe.max_rows_per_person
         if most is None or estimator.max_rows_per_person not in (None, most):
-            raise ValueError("Expected max_rows_per_person= with groups=, found none or two. Pass how many rows may count, once.")
+            raise ValueError("Expected max_rows_per_person= with groups=, found none or two. Pass it once.")
         asked["max_rows_per_person"] = most
     return rows.declared(**asked) if asked else rows
 

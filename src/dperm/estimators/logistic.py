@@ -29,7 +29,7 @@ class LogisticRegression(PrivateClassifier):
     ----------
     intervals : bool, default False
         Pay, out of the same epsilon, for what `summary()`, `confidence_interval()` and `predict_proba(X, interval=0.95)`
-        need. A fit of several classes is told by the log-odds of each class against the first of `classes`. With
+        need. With several classes, they speak of the log-odds of each class against the first of `classes`. With
         `method="objective"` (two classes, no weights) intervals rest on its curvature matrix instead. Otherwise `coef_` is the
         summary's estimate drawn towards 0 by its privacy noise, which predicts better.
 

@@ -247,7 +247,7 @@ def epsilon_of_width(fit: Declaration, width: float | None) -> float:
     found = foreseen_intervals(fit, fit.plan(), width).get("intervals", {}).get("epsilon_needed")
     if not isinstance(found, float):
         raise ValueError(
-            f"Expected a width that some epsilon reaches with n = {fit.shape.n:,}, found {width}. Pass a larger n or a wider one."
+            f"Expected a width that some epsilon reaches with n = {fit.shape.n:,}, found {width}. Pass a larger n or width."
         )
     return math.ceil(100 * found) / 100
 

@@ -15,7 +15,7 @@ LOSSES = ("auto", "clipped-logistic", "softplus-hinge", "huberized-hinge", "hing
 class LinearSVC(PrivateClassifier):
     """A large-margin linear classifier, sign(⟨x, w⟩), released with (ε, δ)-differential privacy. Made for accuracy.
 
-    Scores are margins and no log-odds: for probabilities use `LogisticRegression`. More than two classes use the softmax form.
+    Scores are margins, not log-odds: for probabilities use `LogisticRegression`. More than two classes use the softmax form.
 
     **Guarantee**: that of `certificate_`, for rows clipped into the declared bounds.
 

@@ -133,11 +133,11 @@ def evaluate(
 
     Two classes: accuracy, log-loss, AUC, calibration, thresholds; several classes: accuracy, log-loss, confusion matrix, recall
     and precision of every class, macro F1; regressions: R², root mean squared, mean absolute and mean error; counts: Poisson
-    deviance and balance. What guessing without the row would score stands beside.
+    deviance and balance. Each score stands beside that of guessing without the row.
     `exposure` (an array or a column's name) is for counts, with the declared `max_exposure`. `by` names a column whose declared
     levels (of the schema, or `levels`) are scored apart.
 
-    **Guarantee**: (ε, δ)-differential privacy for the rows of X, the composition of one to four Gaussian releases. The model
+    **Guarantee**: (ε, δ)-differential privacy for the rows of X, the composition of two to six Gaussian releases. The model
     must not have been fitted on these rows, or its guarantee and this one add up for them: use one ledger.
 
     Parameters

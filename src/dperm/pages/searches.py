@@ -25,7 +25,7 @@ def search_page(
     subject = from_certificate(Certificate(record["best"]))
     promise = f"δ = {given['delta']:g}, {given['relation']}, for the search as a whole."
     promise += "" if record["noise"]["private"] else " NOT PRIVATE: the noise was seeded."
-    runs = f"A secret number of runs, {law['expected_runs']:g} in the mean."
+    runs = f"A secret number of runs, {law['expected_runs']:g} on average."
     good = "The noisy score by which the published run was chosen, on the rows of the fit."
     cards = Cards([
         ("What was searched", f"{record['settings']} settings", runs),

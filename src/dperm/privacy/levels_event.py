@@ -53,7 +53,7 @@ class Levels(Event):
 
 
 def levels_threshold(scale: float, delta: float, columns: int, rows_per_person: int = 1) -> float:
-    """T such that no person's own levels pass, in any of the columns, but with probability δ in all.
+    """T such that a person's own levels pass it, in any of the columns, with a probability of at most δ in all.
 
         p·max(k·Φ̄((T-1)/σ), Φ̄((T-k)/σ)) ≤ δ    for p columns and k rows of a person
 

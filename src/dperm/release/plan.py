@@ -37,7 +37,7 @@ class Target:
     """How much privacy to spend, against which neighbour.
 
     `unit` says what one neighbour differs by: a "row", or a "person" with all their rows, of which at most `rows_per_person`
-    count. A person with one row is no row: whoever replaces a row together with its id also decides which of *other* rows count.
+    count. A person with one row is not a row: replacing a row together with its id also changes which of the *other* rows count.
     Left out (as older records do), it is a person where several rows count.
 
     Parameters
@@ -93,9 +93,9 @@ class Target:
         if not n >= 1:
             raise ValueError(f"Expected at least one row (n ≥ 1), found {n}. Pass the public number of rows.")
         if epsilon < LEAST_EPSILON:
-            raise ValueError(f"Expected epsilon ≥ {LEAST_EPSILON:g}, found {epsilon:g}: that is noise alone. Pass more.")
+            raise ValueError(f"Expected epsilon ≥ {LEAST_EPSILON:g}, found {epsilon:g}: all would be noise. Pass more.")
         if epsilon > 1e12:
-            raise ValueError(f"Expected epsilon ≤ 1e12, found {epsilon:g}: nothing is private there. Use a non-private library.")
+            raise ValueError(f"Expected epsilon ≤ 1e12, found {epsilon:g}, which protects nobody. Use a non-private library.")
         if relation not in RELATIONS:
             raise ValueError(f"Expected relation in {RELATIONS}, found {relation!r}. Most users want 'replace-one'.")
         if rows_per_person < 1:
@@ -189,7 +189,7 @@ class Plan:
     most_rows : int or None
         The largest table that the guarantee speaks of, where it was declared (add-remove).
     notes : tuple of str
-        What a reader should know and nobody need be warned of.
+        What a reader should know, where no warning is needed.
     """
 
     mechanism: str

@@ -213,7 +213,7 @@ class SparkRows(Copied):
             found = cells.mapInArrow(tally, ADDED).collect()
         builds = sorted({part.build for part in found})
         if len(builds) > 1:
-            raise ValueError(f"Expected one build on all executors, found {' and '.join(builds)}. Install the same everywhere.")
+            raise ValueError(f"Expected one build on all executors, found {' and '.join(builds)}. Install one version on all.")
         if Checked.of(found) != expected:
             raise ValueError(
                 "Expected a Spark table that gives the same rows whenever it is computed, found one that does not: two passes "

@@ -74,13 +74,13 @@ class Column:
         if self.type is None:  # as drafted from a CSV
             raise ValueError(
                 f"Expected a type of {where}, found none yet. Write what it is: numeric with low and high, categorical or "
-                "ordinal with levels, boolean, sparse with high, datetime, ignored; private has it found and paid for."
+                "ordinal with levels, boolean, sparse with high, datetime, ignored; with private it is found and paid for."
             )
         if self.type not in COLUMN_TYPES:
             hint = type_hint(self.type)
             raise ValueError(f"Expected the type of {where} in {COLUMN_TYPES}, found {self.type!r}.{hint} Correct the schema.")
         if self.bounds is not None and (self.type != "numeric" or self.bounds != "private" or self.low is not None):
-            raise ValueError(f'Expected bounds="private" on a numeric column without low and high, found another for {where}.')
+            raise ValueError(f'Expected bounds="private" on a numeric column without low and high, found them on {where}.')
         self._check_transform(where)
         if (self.type in ("numeric", "sparse") and self.bounds is None) or "year" in self.parts:
             if self.type == "sparse" and self.low is None:
@@ -133,7 +133,7 @@ class Column:
             raise ValueError(f"Expected no bins on a column that is {self.shape!r}, found them for {where}. Leave one out.")
         if self.log and not (self.type == "numeric" and self.bins is None and finite(self.low) and self.low > 0):
             raise ValueError(
-                f"Expected log only on a numeric column with 0 < low and no bins, found it for {where}. Less counts as low."
+                f"Expected log only on a numeric column with 0 < low and no bins, found it for {where}. Give it a low > 0."
             )
         if self.bins is None:
             return

@@ -184,7 +184,7 @@ def bin_edges(bins: object, low: float | None, high: float | None, where: str) -
     if not rising or not 3 <= len(listed) <= MOST_BINS + 1:
         raise ValueError(
             f"Expected bins of {where} as a whole number from 2 to {MOST_BINS}, or a list of at least three rising edges, found "
-            'another. Write e.g. "bins": 10, or "bins": [0, 18, 65, 120].'
+            'something else. Write e.g. "bins": 10, or "bins": [0, 18, 65, 120].'
         )
     return tuple(float(edge) for edge in listed)
 
@@ -213,5 +213,7 @@ def check_parts(parts: object, where: str) -> tuple[str, ...]:
 
 def check_hash(levels: object, where: str) -> int:
     if not isinstance(levels, int) or isinstance(levels, bool) or not 2 <= levels <= MOST_HASHED:
-        raise ValueError(f"Expected hash of {where} as a number of levels from 2 to {MOST_HASHED}, found another. Write e.g. 64.")
+        raise ValueError(
+            f"Expected hash of {where} as a number of levels from 2 to {MOST_HASHED}, found something else. Write e.g. 64."
+        )
     return levels

@@ -44,7 +44,7 @@ def theorem(function: Callable[P, R]) -> Callable[P, R]:
     >>> half(1, rounded="no")
     Traceback (most recent call last):
         ...
-    ValueError: Expected True or False for rounded, found 'no'. Pass a switch.
+    ValueError: Expected True or False for rounded, found 'no'. Pass one of them.
     >>> half(10)
     Traceback (most recent call last):
         ...
@@ -83,7 +83,7 @@ def _plain(name: str, value: object, kinds: list[str]) -> object:
         return None
     if "bool" in kinds:
         if type(value).__name__ not in ("bool", "bool_"):
-            raise ValueError(f"Expected True or False for {name}, found {value!r}. Pass a switch.")
+            raise ValueError(f"Expected True or False for {name}, found {value!r}. Pass one of them.")
         return bool(value)
     if "float" in kinds:
         return _scalar(value, name)

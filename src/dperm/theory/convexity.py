@@ -74,7 +74,7 @@ def subgradient_gap(function: Function, subgradient: ArrayLike, at: ArrayLike, p
     """
     w, g, others = _numbers("at", at), _numbers("subgradient", subgradient), _numbers("points", points)
     if g.shape != w.shape or others.shape[1:] != w.shape:
-        raise ValueError("Expected subgradient and points of the shape of at, found others. Pass vectors of one length.")
+        raise ValueError("Expected subgradient and points with the shape of `at`, found others. Pass vectors of one length.")
     base = float(function(w if w.ndim else float(w)))
     gaps = [float(function(u)) - base - float(np.sum(g * (u - w))) for u in others]
     return float(min(gaps))

@@ -205,7 +205,7 @@ def objective_noise(
     if left <= 0 and math.isinf(sharper):
         raise ConditionError(
             f"Expected ln(1 + M/(n*strong_convexity)) < epsilon, found {epsilon - left:g} >= {epsilon:g}. "
-            "Raise n or strong_convexity: the determinant eats the whole budget."
+            "Raise n or strong_convexity: the determinant takes the whole budget."
         )
     if left <= 0:
         return lipschitz * sharper

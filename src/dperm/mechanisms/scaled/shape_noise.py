@@ -36,7 +36,7 @@ ALLOWANCE = 1.25
 MOST_COORDINATES = 1200  # a matrix of so many takes a second or two
 BAND = (
     "Bands: 95 % of the noise that was added for privacy, point by point; "
-    "that other rows would give another curve is not counted."
+    "how much other rows would change the curve is not counted."
 )
 FAINT = "Beyond the middle 99 % of the released marginal a curve is drawn faint: few rows or none hold it there."
 
