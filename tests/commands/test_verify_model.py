@@ -44,6 +44,8 @@ def edited() -> dperm.GAMRegressor:
 MODELS: dict[str, Callable[[], Any]] = {
     "classes of a table": lambda: dperm.LogisticRegression(schema=SCHEMA, **USUAL).fit(TABLE),
     "numbers": lambda: dperm.LinearRegression(y_bounds=(-1, 1), radius=2.0, **PLACED).fit(X, X[:, 0]),
+    "quantile": lambda: dperm.QuantileRegressor(y_bounds=(-1, 1), quantile=0.8, **PLACED).fit(X, X[:, 0]),
+    "two columns": lambda: dperm.Lasso(y_bounds=(-1, 1), n_nonzero_coefs=1, **PLACED).fit(X, X[:, 0]),
     "counts": lambda: dperm.PoissonRegressor(y_bounds=(0, 20), **PLACED).fit(X, COUNTS),
     "edited curves": edited,
     "network": lambda: dperm.MLPClassifier(classes=[0, 1], hidden=2, steps=3, components=2, **PLACED).fit(X, X[:, 0] > 0),
@@ -77,7 +79,8 @@ def test_every_altered_leaf_of_a_model_is_found(name: str, tmp_path: Path) -> No
         place[path[-1]] = other(value)
         if not reasons(altered, model, tmp_path):
             passed.add(".".join(str(part) for part in path if not isinstance(part, int)))
-    assert {path for path in passed if not path.startswith((*UNSTATED, *UNREAD))} == set()
+    unread = UNREAD + (("parameters.regularization",) if name == "two columns" else ())  # a selection of columns has none
+    assert {path for path in passed if not path.startswith((*UNSTATED, *unread))} == set()
 
 
 def said(folder: Path, *more: str) -> tuple[int, str]:
@@ -119,6 +122,25 @@ def test_the_field_that_was_altered_is_named(path: str, value: object, words: st
     file.write_text(json.dumps(record))
     code, text = said(tmp_path / "m")
     assert code == 1 and words in text
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "value", "words"),
+    [
+        ("quantile", "parameters.quantile", 0.2, "lead to the loss {'name': 'quantile', 'level': 0.2}"),
+        ("two columns", "parameters.n_nonzero_coefs", 7, "parameters.n_nonzero_coefs says 7"),
+        ("numbers", "parameters.radius", "2.0", "cannot be compared"),
+        ("numbers", "extra.y_bounds", [1.0, -1.0], "a range of the target that is none"),
+        ("edited curves", "extra.shapes.edited.0", "0.5", "edited shapes that do not fit"),
+    ],
+)
+def test_what_a_parameter_means_is_compared_and_what_is_no_number_refused(
+    name: str, path: str, value: object, words: str, tmp_path: Path
+) -> None:
+    model = MODELS[name]()
+    record = json.loads(json.dumps(model_record(model)))
+    place(record, path, value)
+    assert any(words in reason for reason in reasons(record, model, tmp_path))
 
 
 @pytest.mark.parametrize(("kind", "words"), [("HuberRegressor", "lead to the loss"), ("LinearRegression", "verified")])
@@ -186,6 +208,14 @@ def test_scores_belong_to_the_model_as_it_predicts(tmp_path: Path) -> None:
         (tmp_path / "m.json").write_text(json.dumps(altered))
         code, text = said(*asked)
         assert code == 1 and words in text, (path, text)
+    model.save(tmp_path / "m")  # the same where the certificate lies beside the model
+    file = tmp_path / "m" / "model.json"
+    assert said(tmp_path / "e.json", "--model", str(file))[0] == 0
+    altered = json.loads(file.read_text())
+    place(altered, "encoding.high.0", 1000.0)
+    file.write_text(json.dumps(altered))
+    code, text = said(tmp_path / "e.json", "--model", str(file))
+    assert code == 1 and "encoding.high[0] says 1000.0" in text
 
 
 OLD = sorted((Path(__file__).parents[1] / "fixtures").glob("0.[234].0/*.json"))

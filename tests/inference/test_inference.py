@@ -817,3 +817,16 @@ def test_a_nominal_number_of_rows_that_is_far_off_is_said() -> None:
         assert ("declare a nearer nominal_n" in model.summary().note) is said, nominal
         assert f"{nominal:,}, declared" in str(model.summary())
     assert "nominal_n" not in dperm.HuberRegressor(**options).fit(X, y).summary().note
+
+
+def test_noise_alone_does_not_speak_of_another_number_of_rows() -> None:
+    """At n = 200 and ε = 1 the counts add up to 200 ± 300: as declared, a tenth of the fits said otherwise."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (200, 3))
+    options = {"epsilon": 1.0, "bounds": (-1, 1), "classes": [0, 1], "intervals": True, "relation": "add-remove"}
+    found = []
+    for seed in range(20):
+        model = dperm.LogisticRegression(nominal_n=200, random_state=seed, **options).fit(X, X[:, 0] > 0)
+        found.append(float(np.sum(model.release_.released["radius"])))
+        assert "nominal_n" not in model.summary().note
+    assert min(found) < 200 / 3

@@ -31,6 +31,7 @@ from dperm.terms.statistics import (
     Residuals,
     RowNorms,
     RowSum,
+    SmoothGradientTerm,
     SquareNorms,
     SquareSum,
     WeightedGradientTerm,
@@ -60,6 +61,8 @@ TERMS = {
     "label sum": LabelSum(-1.0, 1.0),
     "weighted gradient": WeightedGradientTerm(LogisticLoss(), W, 0.4, AFFINE, 3.0),
     "weighted squares": WeightedGradientTerm(SquaredLoss(), W, 0.4, AFFINE, 3.0),
+    "smooth gradient": SmoothGradientTerm(LogisticLoss(), W, 0.4, AFFINE, 3.0),
+    "smooth squares": SmoothGradientTerm(SquaredLoss(), W, 0.4, AFFINE, 3.0),
     "weighted softmax": WeightedGradientTerm(MultinomialLoss(classes=3), np.tile(W, 3), 0.4, AFFINE, 2.0),
 }
 # Neighbours (x, y, weight) → (x', y', weight') that reach the bound when a row is replaced; the first alone when it is nulled.
@@ -78,6 +81,8 @@ EXTREME = {
     "label sum": (([0, 0, 0], 1), ([0, 0, 0], -1)),
     "weighted gradient": (([0.2, 90, 0.3], 1), ([0.2, 90, 0.3], -1)),
     "weighted squares": (([0.2, 90, 0.3], 1), ([0.2, 90, 0.3], -1)),
+    "smooth gradient": (([0.2, 90, 0.3], 1), ([0.2, 90, 0.3], -1)),
+    "smooth squares": (([0.2, 90, 0.3], 1), ([0.2, 90, 0.3], -1)),
 }
 
 

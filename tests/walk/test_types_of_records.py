@@ -144,9 +144,23 @@ def test_a_curve_of_a_column_that_is_no_number_is_refused(kind: str) -> None:
     for kinds in (encoding["kinds"], []):  # a mechanism that was told no kinds plans for any: the encoding says them
         options["kinds"] = kinds
         found = Certificate(record).verify(allow_seeded=True).reasons
-        assert any("column 0 of the encoding has a shape, and only numeric columns" in reason for reason in found)
+        assert any("numeric columns" in reason and ("found column 0" in reason or "found 0" in reason) for reason in found)
     with pytest.raises(ValueError, match="Expected curved= among the numeric columns, found 0"):
         build("curves", method=Additive(kinds=(kind, "numeric", "numeric"), curved=(0,))).fit(*rows("curves"))
+
+
+@pytest.mark.parametrize("groups", [[-2, -2, -2], [0, 0, 1]])
+def test_groups_that_a_mechanism_states_are_those_of_the_columns(groups: list[int]) -> None:
+    record = json.loads(fitted("linear", intervals=True).to_json())
+    record["mechanism"]["options"]["groups"] = groups
+    record["stages"][-1]["settings"] |= {"groups": len({group for group in groups if group >= 0})}
+    assert any("columns of the groups" in reason for reason in Certificate(record).verify(allow_seeded=True).reasons)
+
+
+def test_a_sum_is_stated_as_a_list() -> None:
+    record = json.loads(fitted("logistic", method="scaled-gradient").to_json())
+    (record["released"]["positives"],) = record["released"]["positives"]
+    assert any("not a list of numbers" in reason for reason in Certificate(record).verify(allow_seeded=True).reasons)
 
 
 def test_a_profile_asks_what_its_schema_leads_to() -> None:

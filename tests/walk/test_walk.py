@@ -6,9 +6,13 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 import dperm
 from dperm.mechanisms import Gradient, Newton, Target
+from dperm.mechanisms.scaled.additive import Additive
+from dperm.mechanisms.scaled.gradient import ScaledGradient
+from dperm.mechanisms.scaled.inference import ScaledInference
 from dperm.privacy import Gaussian, Pure
 from dperm.problem import DataBounds, FeatureMap, Interval, LogisticLoss, Problem
 from dperm.release.asks import Close, Decide, Open, Solve, Sum
@@ -266,3 +270,33 @@ def test_a_callers_function_of_each_row_is_fitted():
     rules = [lambda X: X[:, 0] > 0, lambda X: X[:, 1] > 0]
     learner = dperm.FiniteClassLearner(20.0, hypotheses=rules, bounds=(-1, 1), classes=[False, True], random_state=0)
     assert learner.fit(X, X[:, 1] > 0).index_ == 1
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize(
+    ("mechanism", "what"),
+    [
+        (ScaledGradient(kinds=("boolean", "boolean")), "kinds"),
+        (ScaledGradient(kinds=("private", "private")), "kinds"),
+        (ScaledGradient(gaps=(0,)), "gaps"),
+        (ScaledInference(groups=(0, 0)), "groups"),
+    ],
+)
+def test_a_mechanism_for_other_columns_is_refused_before_the_debit(mechanism, what, sparse, tmp_path):
+    """Its certificate would not verify, and what the fit costs would be spent."""
+    ledger = dperm.Ledger.create(tmp_path / "people.ledger", dataset="people", epsilon=9.0, delta=1e-5)
+    X = np.random.default_rng(0).uniform(-1, 1, (50, 2))
+    model = dperm.LogisticRegression(3.0, bounds=(-1, 1), classes=[0, 1], missing=0.0, method=mechanism, ledger=ledger)
+    for made in (lambda: model.plan(50, 2), lambda: model.fit(csr_array(X) if sparse else X, X[:, 0] > 0)):
+        with pytest.raises(ValueError, match=rf"Leave {what}= out"):
+            made()
+    assert ledger.account().fits == 0
+
+
+def test_curves_of_columns_that_are_not_centred_are_refused_before_the_debit(tmp_path):
+    ledger = dperm.Ledger.create(tmp_path / "people.ledger", dataset="people", epsilon=9.0, delta=1e-5)
+    X = np.random.default_rng(0).uniform(-1, 1, (50, 2))
+    model = dperm.GAMClassifier(3.0, bounds=(-1, 1), classes=[0, 1], method=Additive(curved=(0,)), ledger=ledger)
+    with pytest.raises(ValueError, match=r"found column 0\. Leave curved= out"):
+        model.fit(csr_array(X), X[:, 0] > 0)
+    assert ledger.account().fits == 0

@@ -34,7 +34,9 @@ from dperm.walk.fitting import Release, rebuilt_plan
 
 OTHER = "the model's coefficients are not the certified ones"
 REWRITTEN = ("format", "estimator", "encoding", "fit_intercept", "w", "parameters")  # as a fit of this record would write them
-DESCENT = ("hidden", "components", "steps", "clip", "sampling_rate")  # options of a mechanism that estimators have as well
+# Parameters of estimators that are options of their mechanism, or of the loss, and what they are called there.
+OPTIONS = {name: name for name in ("hidden", "components", "steps", "clip", "sampling_rate")} | {"n_nonzero_coefs": "keep"}
+OF_LOSS = {"quantile": "level"}
 
 
 def model_disagreements(file: Path, claim: Claim) -> list[str]:
@@ -50,15 +52,16 @@ def _disagreements(stored: Any, claim: Claim, file: Path) -> Iterator[str]:
     record: Any = claim.record
     certified = record.get("best", record)
     own = stored.get("certificate") if isinstance(stored, dict) else None
+    beside = file.with_name("certificate.json")
     if "coefficients" in certified:
         yield from (f"model.json: {reason}" for reason in _of_fit(stored, certified))
-        beside = file.with_name("certificate.json")
         if own is not None:
             yield from (f"model.json: certificate.{reason}" for reason in differences(record, own))
         elif beside.is_file() and differences(record, read_json(beside)):
             yield "certificate.json beside the model is another one than was verified, and loading the model would take it"
     elif "question" in record or "kind" in record:
         yield from (f"model.json: {reason}" for reason in _of_scores(stored, record))
+        own = read_json(beside) if own is None and beside.is_file() else own
         if isinstance(own, dict):  # the scores say nothing of how it was fitted, its own certificate does
             kind = SearchCertificate if own.get("format") == SearchCertificate.FORMAT else Certificate
             verdict = kind.stated(own).verify(allow_seeded=True, accept_assumptions=True)
@@ -109,12 +112,12 @@ def _loss(model: PrivateEstimator, stated: Mapping[str, object], problem: Proble
     if "radius" not in stated:
         again.radius = problem.domain.radius if math.isfinite(problem.domain.radius) else None
     found, certified = again._loss().spec(), problem.loss.spec()
-    known = {"name", "classes", *stated}
+    known = {"name", "classes", *(OF_LOSS.get(name, name) for name in stated)}
     if "loss" in model.get_params(deep=False) and "loss" not in stated and isinstance(model, PrivateClassifier):
         known -= {"name"}  # files of version 0.1.0 leave it out; classes follow from the scores alike
     if any(found.get(key) != certified.get(key) for key in known):
         yield f"estimator and its parameters lead to the loss {found}, and the certificate states {certified}"
-    domain = (WholeSpace() if again.radius is None else Ball(float(again.radius))).spec()
+    domain = (WholeSpace() if again.radius is None else Ball(again.radius)).spec()
     if domain != problem.domain.spec():
         yield f"parameters.radius says {again.radius}, and the certificate states the domain {problem.domain.spec()}"
     again._size = (record["shape"]["n"], target["rows_per_person"])
@@ -128,8 +131,8 @@ def _aim(again: PrivateEstimator, stated: Mapping[str, object], options: Mapping
     """What a mechanism by name was asked for; one that was passed as an object is not in a model's file."""
     if "method" not in stated:
         return
-    same = [name for name in DESCENT if name in stated and options.get(name) is not None]
-    yield from (f"parameters.{reason}" for reason in differences({k: options[k] for k in same}, {k: stated[k] for k in same}))
+    same = {name: options[own] for name, own in OPTIONS.items() if name in stated and options.get(own) is not None}
+    yield from (f"parameters.{reason}" for reason in differences(same, {name: stated[name] for name in same}))
     asked = getattr(again, "_options", None)
     if asked is not None and "loss" in stated and "aim" in options:
         aim = asked().get("aim", "accuracy")

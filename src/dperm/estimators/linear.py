@@ -62,6 +62,8 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):
 
     def _restore(self, extra: Extra) -> None:
         self._y_low, self._y_high = (float(side) for side in extra["y_bounds"])
+        if not (self._y_low < self._y_high and np.isfinite(self._step())):
+            raise ValueError("a range of the target that is none")
 
     def score(self, X: object, y: object = None, sample_weight: object = None) -> float:
         """R², on public rows: on private ones it leaks. Without y, the target is the schema's column of X."""

@@ -288,10 +288,10 @@ class Shapes(PrivateEstimator):
         self.curves_ = str(shapes["curves"])
         self._noise = stored_noise(shapes, self._shares.shape)
         if "edited" in shapes:
-            edited = np.array(shapes["edited"], dtype=np.float64)
-            if edited.shape != self.w_.shape or not np.isfinite(edited).all():
+            edited = np.array(shapes["edited"])
+            if edited.dtype.kind not in "if" or edited.shape != self.w_.shape or not np.isfinite(edited).all():
                 raise ValueError("edited shapes that do not fit the released ones")
-            self._edited, self.edits_ = edited, tuple(str(edit) for edit in shapes["edits"])
+            self._edited, self.edits_ = edited.astype(np.float64), tuple(str(edit) for edit in shapes["edits"])
 
 
 def straight_features(schema: Schema | None) -> set[str]:

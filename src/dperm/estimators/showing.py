@@ -28,7 +28,11 @@ class Shown(Budgeted):
     """`plan()`, `report()` and the displays; before `BaseEstimator` in the order of bases, whose diagram it keeps."""
 
     def plan(self, n: int, d: int | None = None) -> Plan:
-        """The plan that `fit` makes for n rows of the schema's columns, or of d columns; nothing is read or spent."""
+        """The plan that `fit` makes for n rows of the schema's columns, or of d columns; nothing is read or spent.
+
+        Of a SciPy matrix, whose columns are not centred, a fit has another bound on the rows where bounds are not symmetric, and
+        no curves: its `plan_` says them.
+        """
         return before_rows(self, n, d).plan()
 
     def report(

@@ -32,6 +32,7 @@ from dperm.mechanisms.registry import mechanism_of_plan
 from dperm.mechanisms.scaled.errors import Errors
 from dperm.mechanisms.scaled.inference import ScaledInference
 from dperm.mechanisms.scaled.one_step import OneStep
+from dperm.mechanisms.scaled.settings import budget_of
 from dperm.mechanisms.statistics import Moments
 from dperm.problem import Problem
 from dperm.problem.arrays import Vector, is_sparse
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from dperm.estimators.base import PrivateEstimator
 
 ROWS_AT_ONCE = 2**21  # numbers of the combinations behind intervals of probabilities that are in memory together
+CLEAR = 3.0  # deviations of noise
 NEAR = 3.0  # how many times as many rows, or as few, as were declared leave intervals as they should be
 
 
@@ -261,11 +263,13 @@ def _weak_directions(model: PrivateEstimator, step: OneStep, lift: Vector) -> st
 
 
 def _far_from_nominal(model: PrivateEstimator) -> str:
-    """A warning where the released counts speak of far more or fewer rows than were declared: the descent's steps follow from
-    the declared number, so it may not have settled, and the errors cannot see that."""
-    n, counts = model.plan_.shape.n, np.asarray(model.release_.released["radius"], dtype=np.float64)
-    found = float(np.sum(counts))
-    if model.plan_.target.relation != "add-remove" or n <= NEAR * found <= NEAR**2 * n:
+    """A warning where the released counts speak of far more or fewer rows than were declared, and not by their noise alone: the
+    descent's steps follow from the declared number, so it may not have settled, and the errors cannot see that."""
+    plan, counts = model.plan_, np.asarray(model.release_.released["radius"], dtype=np.float64)
+    n, found = plan.shape.n, float(np.sum(counts))
+    noise = plan.target.rows_per_person / budget_of(plan)["radius"] * math.sqrt(len(counts))
+    near = n <= NEAR * (found + CLEAR * noise) and found - CLEAR * noise <= NEAR * n
+    if plan.target.relation != "add-remove" or near:
         return ""
     found_and_declared = f"about {found:,.0f} rows, and {n:,} were declared"
     return f"; the released counts speak of {found_and_declared}: intervals have no guarantee, declare a nearer nominal_n"

@@ -295,7 +295,7 @@ def replay(program: Program, released: Released) -> Outcome:
                 return np.full(ask.shape or (), np.nan)
             case Sum():
                 value = np.asarray(recorded(ask.stage), dtype=np.float64)
-                if value.ndim > 1:
+                if value.ndim != 1:
                     raise ValueError(f"the released value {ask.stage!r} is not a list of numbers")
                 return value
             case Open() | Close():

@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike
 
 from dperm.mechanisms.registry import mechanism_of_record
 from dperm.problem import Problem
+from dperm.problem.plain import shown
 from dperm.release.driver import replay
 from dperm.release.ledger.book import receipt_again
 from dperm.release.noise import Noise
@@ -264,20 +265,18 @@ def _recompute(record: CertificateRecord) -> CertificateRecord:
     if needs:
         raise UnmetNeeds(mechanism.name, needs)
     encoding = None if record["encoding"] is None else Encoding.from_spec(record["encoding"])
+    if encoding is not None and encoding.d != shape.d:
+        raise ValueError(f"the encoding has {encoding.d} features and the shape says {shape.d}")
+    plan = mechanism.plan(problem, shape, target)
     if encoding is not None:
-        if encoding.d != shape.d:
-            raise ValueError(f"the encoding has {encoding.d} features and the shape says {shape.d}")
-        _check_kinds(encoding, mechanism)
+        check_columns(encoding, mechanism, plan, fitted=True)
         if not math.isclose(encoding.norm, problem.data.x_norm, rel_tol=TOLERANCE):
             raise ValueError("the declared columns imply another bound on the rows than the problem states")
-    plan = mechanism.plan(problem, shape, target)
     w = unpacked(record["coefficients"]["encoded"])
     if w.size != released_size(plan, problem):  # before the replay, which would make as many
         raise ValueError(f"{w.size} coefficients are stated where the problem has {released_size(plan, problem)}")
     decided = replay(mechanism.program(plan, problem), record["released"]).decided
-    if encoding is not None:
-        _check_gaps(encoding, mechanism, decided)
-        encoding = encoding.resolved(decided)
+    encoding = None if encoding is None else encoding.resolved(decided)
     _check_coefficients(decided, w)
     noise = noise_again(record["noise"])
     receipt = receipt_again(record.get("ledger"), plan, noise["policy"])
@@ -285,21 +284,27 @@ def _recompute(record: CertificateRecord) -> CertificateRecord:
     return _record(problem, plan, Outcome(w, record["released"], decided), noise, encoding, receipt, older=older, listed=listed)
 
 
-def _check_gaps(encoding: Encoding, mechanism: Mechanism, decided: Mapping[str, object]) -> None:
-    """Columns said to take the released centre are those whose present cells were counted, and there are none without a count."""
-    counted = tuple(getattr(mechanism, "gaps", ())) if "fill" in decided else ()
-    if counted != tuple(j for j, rule in enumerate(encoding.rules) if rule == "released"):
-        raise ValueError("the columns whose missing cells take the centre are not those whose present cells were counted")
-
-
-def _check_kinds(encoding: Encoding, mechanism: Mechanism) -> None:
-    """The kinds that a mechanism was planned for are those of the columns; bounds that were private are known by now."""
-    planned = tuple("numeric" if kind == "private" else kind for kind in getattr(mechanism, "kinds", ()))
-    if planned and planned != tuple("numeric" if kind == "private" else kind for kind in encoding.kinds):
-        raise ValueError(f"the mechanism was planned for columns of the kinds {planned}, and the encoding has {encoding.kinds}")
+def check_columns(encoding: Encoding, mechanism: Mechanism, planned: Plan, *, fitted: bool = False) -> None:
+    """The columns that a mechanism was planned for are the declared ones: a fit refuses others before it spends, and so does
+    `verify`. Of a `fitted` model private bounds are known, and so is the centre that missing cells took."""
+    kinds = tuple("numeric" if fitted and kind == "private" else kind for kind in getattr(mechanism, "kinds", ()))
+    groups = getattr(mechanism, "groups", ())
+    for what, own, declared in (("kinds", kinds, encoding.kinds), ("groups", groups, encoding.groups)):
+        if own and own != declared:
+            found = f"{shown(declared)}, found {shown(own)}"
+            raise ValueError(f"Expected a mechanism planned for columns of the {what} {found}. Leave {what}= out.")
     for j in getattr(mechanism, "curved", ()):
         if j >= encoding.d or encoding.kinds[j] not in ("numeric", "private") or not encoding.centred:
-            raise ValueError(f"column {j} of the encoding has a shape, and only numeric columns between their bounds can")
+            raise ValueError(
+                f"Expected curves of numeric columns that are centred between their bounds, found column {j}. Leave curved= out."
+            )
+    centred = tuple(j for j, rule in enumerate(encoding.rules) if rule == ("released" if fitted else "mean"))
+    counted = tuple(getattr(mechanism, "gaps", ())) if any(stage.name == "present" for stage in planned.stages) else ()
+    if (fitted or counted) and counted != centred:
+        raise ValueError(
+            f"Expected the present cells of columns {shown(centred)} to be counted, whose missing cells take the centre, found "
+            f"those of {shown(counted)}. Leave gaps= out."
+        )
 
 
 def released_size(plan: Plan, problem: Problem) -> int:

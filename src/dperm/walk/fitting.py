@@ -29,7 +29,7 @@ from dperm.release.plan import Mechanism, Outcome, Plan, Released, Shape, Target
 from dperm.release.record import CertificateRecord, ReceiptRecord
 from dperm.rows.base import Rows
 from dperm.tables.encoding import Encoding
-from dperm.walk.certificate import Certificate, certify, declared_by
+from dperm.walk.certificate import Certificate, certify, check_columns, declared_by
 from dperm.walk.claims import plain
 from dperm.walk.functions import check_functions
 from dperm.walk.options import Running, check_nominal, runs
@@ -93,6 +93,8 @@ def plan(
         if target.delta or not getattr(chosen, "linear", True):
             raise
         raise UnmetNeeds(error.mechanism, error.needs, pure_advice(error.mechanism, problem, shape, target)) from error
+    if encoding is not None:
+        check_columns(encoding, chosen, planned)
     if encoding is None or not encoding.gaps or any(stage.name == "present" for stage in planned.stages):
         return planned
     return replace(planned, notes=(*planned.notes, NO_CENTRE))
