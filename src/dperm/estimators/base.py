@@ -29,7 +29,7 @@ from dperm.rows.labelled import LabelRule, RowRule
 from dperm.rows.memory import MemoryRows
 from dperm.tables.cells import numbers
 from dperm.tables.encoding import Encoding
-from dperm.tables.labels import label_column
+from dperm.tables.labels import known_labels, label_column
 from dperm.tables.persons import person_column, person_order, person_weights, unit_of, without_person
 from dperm.tables.schema import Schema
 from dperm.tables.tables import cells, column_names, is_table
@@ -311,15 +311,18 @@ class PrivateEstimator(Shown, Inferred):
             raise ValueError(NO_REGULARIZER.format(found=shown(self.regularization)))
         return self.regularization
 
-    def _truth(self, X: object, y: object) -> object:
-        """The labels to score against: y, or the target column of the schema where `fit` took it from there too."""
+    def _truth(self, X: object, y: object, weight: object) -> tuple[object, object]:
+        """(labels, weights) to score against: y, or the target column of the schema where `fit` took it from there too.
+
+        A row whose cell there is no label has weight 0, as in the fit and in a paid evaluation.
+        """
         if y is None:
             parts_of(X)  # refuses tables of a cluster, whose cells are not here
         schema = self._declared_schema()
         if y is not None or schema is None or schema.target is None or not is_table(X):
-            return y
+            return y, weight
         schema.check(column_names(X))
-        return schema.labels(cells(X, schema.target.column))
+        return known_labels(schema.labels(cells(X, schema.target.column)), weight)
 
     def _scores(self, X: object) -> np.ndarray:
         """⟨encoded x, w⟩ for new rows, encoded by the same public rule as the training rows; rows on disk part by part."""

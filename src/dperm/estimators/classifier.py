@@ -90,7 +90,7 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
 
     def score(self, X: object, y: object = None, sample_weight: object = None) -> float:
         """Accuracy, on public rows: on private ones it leaks. Without y, the target is the schema's column of X."""
-        return float(super().score(X, self._truth(X, y), sample_weight))
+        return float(super().score(X, *self._truth(X, y, sample_weight)))
 
     def predict(self, X: object) -> np.ndarray:
         """The class with the largest score."""

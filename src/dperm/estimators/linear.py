@@ -65,7 +65,7 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):
 
     def score(self, X: object, y: object = None, sample_weight: object = None) -> float:
         """R², on public rows: on private ones it leaks. Without y, the target is the schema's column of X."""
-        return float(super().score(X, self._truth(X, y), sample_weight))
+        return float(super().score(X, *self._truth(X, y, sample_weight)))
 
     @overload
     def predict(self, X: object, interval: None = None) -> np.ndarray: ...
