@@ -138,7 +138,7 @@ class PrivateEstimator(Shown, Inferred):
     def _in_callers_units(self) -> None:
         """`coef_` and `intercept_` from `w_` and the encoding."""
         slopes, constant = self._encoding.original(self.w_, INTERCEPT if self.fit_intercept else 0.0)
-        self.coef_ = self._step() * slopes
+        self.coef_ = self._step() * slopes + 0.0  # no -0.0, which tables would show
         self.intercept_: float | np.ndarray = self._level(float(constant))
 
     def _step(self) -> float:

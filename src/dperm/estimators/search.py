@@ -218,7 +218,8 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):
         check_is_fitted(self, "certificate_")
         target, grid = Path(path), list(ParameterGrid(self.param_grid))
         known = (self.certificate_.record, self.best_params_, grid, self.best_score_)
-        write_whole(target.parent, {target.name: search_page(*known, markdown=target.suffix == ".md")})
+        classes = tuple(map(str, getattr(self, "classes_", ())))
+        write_whole(target.parent, {target.name: search_page(*known, classes=classes, markdown=target.suffix == ".md")})
         return target
 
 
