@@ -86,8 +86,8 @@ def test_row_2_one_word_leaves_truth_values_as_they_were():
         lists = [True] * 999 + ["x"], [True] * 1000
         found = [estimator(epsilon=50.0, bounds=(0, 1), random_state=0).fit(v).location_ for v in lists]
         assert abs(found[0] - found[1]) < 0.01
-    rows = [[True, False]] * 400 + [[False, True]] * 100
-    odd = [["x", "x"], *rows[1:]]
+    rows = np.array([[True, False]] * 400 + [[False, True]] * 100, dtype=object)
+    odd = np.array([["x", "x"], *rows[1:]], dtype=object)
     learner = {"hypotheses": "predictions", "classes": [False, True], "random_state": 0}
     assert [dperm.FiniteClassLearner(50.0, **learner).fit(P, [True] * 500).index_ for P in (rows, odd)] == [0, 0]
 
