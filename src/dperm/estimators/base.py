@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from dperm.estimators.alone import one_at_a_time
 from dperm.estimators.declaration import NO_ROWS, Declaration, declaration, declared_encoding, declared_unit, encoding_before_rows
 from dperm.estimators.declared import check_declared, check_shape
-from dperm.estimators.engines import declared_rows, engine_rows, in_memory, parts_of
+from dperm.estimators.engines import declared_rows, engine_rows, in_memory, labels_of, parts_of
 from dperm.estimators.inferred import Inferred
 from dperm.estimators.matrix import read_matrix, row_products
 from dperm.estimators.saving import save
@@ -306,6 +307,8 @@ class PrivateEstimator(Shown, Inferred):
             return NoRegularizer()
         if is_number(self.regularization):
             strength = plain_float(self.regularization, "regularization")
+            if not 0 <= strength < math.inf:
+                raise ValueError(f"Expected regularization ≥ 0 and finite, found {strength:g}. Pass a ridge λ on the sum scale.")
             return Ridge(strength) if strength else NoRegularizer()
         if not isinstance(self.regularization, Regularizer):
             raise ValueError(NO_REGULARIZER.format(found=shown(self.regularization)))
@@ -318,11 +321,8 @@ class PrivateEstimator(Shown, Inferred):
         """
         if y is None:
             parts_of(X)  # refuses tables of a cluster, whose cells are not here
-        schema = self._declared_schema()
-        if y is not None or schema is None or schema.target is None or not is_table(X):
-            return y, weight
-        schema.check(column_names(X))
-        return known_labels(schema.labels(cells(X, schema.target.column)), weight)
+            return known_labels(labels_of(X, self._declared_schema()), weight)
+        return y, weight
 
     def _scores(self, X: object) -> np.ndarray:
         """⟨encoded x, w⟩ for new rows, encoded by the same public rule as the training rows; rows on disk part by part."""

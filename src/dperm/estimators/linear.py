@@ -54,7 +54,7 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):
         if threshold is None:
             return HuberLoss(0.2)
         if not threshold > 0:
-            raise ValueError(f"Expected threshold > 0 in units of the target, found {threshold}.")
+            raise ValueError(f"Expected threshold > 0 in units of the target, found {threshold}. Pass a positive number.")
         return HuberLoss(float(threshold) / self._step())
 
     def _extra_record(self) -> Extra:

@@ -103,7 +103,10 @@ def rows_and_errors(model: PrivateEstimator, X: object) -> tuple[Vector, Errors,
     check_is_fitted(model, "certificate_")
     if route(model) != "scaled-inference":
         found = model.certificate_.mechanism
-        raise ValueError(f"Expected a fit with intervals=True and method='auto' for intervals of predictions, found {found!r}.")
+        raise ValueError(
+            f"Expected a fit with intervals=True and method='auto' for intervals of predictions, found {found!r}. "
+            "Fit one."
+        )
     encoded = model._encoded(X)
     rows = np.asarray(encoded.toarray() if is_sparse(encoded) else encoded, dtype=np.float64)
     groups = np.array(mechanism_of_plan(model.plan_, ScaledInference).groups, dtype=np.int64)
