@@ -157,7 +157,7 @@ FIRST = (["fit", "--schema", "schema.json"], ["profile", "--target", "risk"])
 @pytest.mark.parametrize("words", FIRST)
 def test_no_refusal_quotes_a_first_line_that_is_a_record(headless: Path, words: list[str]) -> None:
     said = told(words[0], headless, *words[1:], "--epsilon", 1)
-    assert "found others, some of them numbers: if the first line of a file is a record, write a line of names above it" in said
+    assert "others, some of them numbers: if the first line of a file is a record, write a line of names above it" in said
     assert not re.search(r"\b41\b|7\.5", said)
     with pytest.raises(ValueError, match="if the first line of a file is a record"):
         dperm.ArrowRows(headless, json.loads(SCHEMA))

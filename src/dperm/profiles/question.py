@@ -126,11 +126,8 @@ def asked_by_schema(schema: Schema) -> tuple[Asked, ...]:
 def asked_by_names(names: Sequence[str], target: str | None, wanted: str | None = None) -> tuple[Asked, ...]:
     """Every column by its name alone."""
     if target is not None and target not in names:
-        found = "none" if closest(target, names) else quoted(names, 20)
-        raise ValueError(
-            f" "
-            f"xpected the target {target!r} among the columns, found {found}.{closest(target, names)} Correct the name."
-        )
+        hint = closest(target, names) or f" Columns: {quoted(names, 20)}."
+        raise ValueError(f"Expected the target {target!r} among the columns, found none.{hint} Correct the name.")
     if wanted is not None and target is None:
         raise ValueError("Expected a target for its type, found none. Pass target=.")
     return tuple(Asked(name, "unknown", target=name == target, wanted=wanted if name == target else None) for name in names)
