@@ -218,7 +218,7 @@ def test_other_files_than_the_expected_one_are_named(folder):
         (["fit", "people.csv", "--schema", "people.csv", "--epsilon", "1", "--out", "o"], "Check the path"),
         (["theory", "gradient-descnt"], "Did you mean 'gradient-descent'?"),
         (["theory", "gradient-descent", "n=many"], "a number for n of gradient-descent, found 'many'"),
-        (["theory", "gradient-descent", "n=10000"], "found no d, lipschitz, epsilon, delta. Example: dperm theory"),
+        (["theory", "gradient-descent", "n=10000"], "found no d, lipschitz, epsilon, delta. Write `dperm theory"),
         (["plan", "--schema", "people.json", "--n", "0", "--epsilon", "1"], "n ≥ 1"),
         (["plan", "--schema", "people.json", "--n", "-3", "--epsilon", "1"], "n ≥ 1"),
     ):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -376,6 +377,36 @@ def test_score_takes_the_target_from_the_schema_as_fit_does():
     for name in ("LinearRegression", "QuantileRegressor", "PoissonRegressor"):
         fitted = getattr(dperm, name)(5.0, schema=counts).fit(frame)
         assert fitted.score(frame) == pytest.approx(fitted.score(frame[["a", "b"]], frame.c))
+
+
+@pytest.mark.parametrize("classes", [[0, 1], [False, True], ["no", "yes"]])
+@pytest.mark.parametrize("name", ["LogisticRegression", "LinearSVC", "GAMClassifier"])
+def test_score_of_a_table_takes_classes_of_every_type_and_leaves_out_rows_without_a_label(name: str, classes: list[Any]) -> None:
+    frame = pd.DataFrame({"a": np.linspace(0, 1, 2000)})
+    frame["t"] = pd.Series([classes[int(value > 0.3)] for value in frame.a], dtype=object)
+    target = {"column": "t", "type": "classes", "classes": classes}
+    schema = {"columns": {"a": {"type": "numeric", "low": 0, "high": 1}}, "target": target}
+    model = getattr(dperm, name)(5.0, schema=schema, random_state=0).fit(frame)
+    right = np.asarray(model.predict(frame)) == np.array(frame.t.tolist())
+    assert model.score(frame) == pytest.approx(right.mean()) and model.score(frame) > 0.9
+    gaps, weight = frame.copy(), np.linspace(1, 2, 2000)
+    gaps.loc[100:900, "t"] = [None, "another", np.nan] * 267
+    known = np.r_[0:100, 901:2000]
+    assert model.score(gaps) == pytest.approx(right[known].mean())
+    assert model.score(gaps, sample_weight=weight) == pytest.approx(np.average(right[known], weights=weight[known]))
+    with pytest.raises(ValueError, match="Expected rows with a label to score, found none"):
+        model.score(gaps[100:900])
+
+
+@pytest.mark.parametrize("name", ["LinearRegression", "QuantileRegressor", "PoissonRegressor", "GAMRegressor"])
+def test_score_of_a_table_of_numbers_leaves_out_rows_without_a_number(name: str) -> None:
+    frame = pd.DataFrame({"a": np.linspace(0, 1, 2000), "t": np.arange(2000) % 4})
+    target = {"column": "t", "type": "numeric", "low": 0, "high": 4}
+    schema = {"columns": {"a": {"type": "numeric", "low": 0, "high": 1}}, "target": target}
+    gaps, known = frame.astype({"t": object}), np.r_[0:100, 900:2000]
+    gaps.loc[100:899, "t"] = ["n/a", None] * 400
+    model = getattr(dperm, name)(5.0, schema=schema, random_state=0).fit(gaps)
+    assert model.score(gaps) == pytest.approx(model.score(frame.iloc[known]))
 
 
 def test_a_summary_says_what_other_labels_count_as_whatever_the_labels_are() -> None:

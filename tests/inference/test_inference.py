@@ -601,6 +601,15 @@ def test_a_direction_of_one_column_is_not_told_apart_from_nothing():
     assert "can hardly tell what x0 does: intervals there have no guarantee" in model.summary().note
 
 
+def test_a_direction_that_many_columns_share_is_said_in_words():
+    """Twenty shares of a whole: their sum cannot be told, and none of them has three tenths of that direction."""
+    X = np.random.default_rng(0).uniform(-1, 1, (2000, 20))
+    X -= X.mean(axis=1, keepdims=True)
+    model = dperm.LinearRegression(3.0, bounds=(-1, 1), y_bounds=(-1, 1), intervals=True, random_state=0).fit(X, X[:, 0])
+    note = "the data can hardly tell apart many columns that go together: intervals there have no guarantee"
+    assert model.summary().note.count("many columns that go together") == 1 and note in model.summary().note
+
+
 def test_sample_and_class_weights_have_their_sandwich():
     """Without privacy noise: scikit-learn's weighted fit, the sandwich of its scores, and nothing moved by the weights' unit."""
     from sklearn.linear_model import LogisticRegression

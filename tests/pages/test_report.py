@@ -6,6 +6,7 @@ import html.parser
 import io
 import json
 import re
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +19,10 @@ from dperm.choose.risks import compare_accounting
 from dperm.estimators.outlook import advise, declared
 from dperm.evaluation.evaluate import evaluate
 from dperm.mechanisms import Gradient
+from dperm.pages.card import card
+from dperm.pages.charts import Panel
 from dperm.pages.content import budget_parts
+from dperm.pages.document import rendered
 from dperm.pages.effects import effects
 from dperm.pages.page import certificate_page, report_page
 from dperm.pages.shapes import lines_beside
@@ -334,3 +338,64 @@ def test_coefficients_are_drawn_with_their_intervals():
     with pytest.raises(ValueError, match="intervals=True"):
         without.plot()
     assert "with their 95% intervals" not in report_page(without, {})
+
+
+# -- figures ------------------------------------------------------------------------------------------------------------
+
+
+def test_no_label_of_an_axis_is_cut_off():
+    """A label of eleven signs begins inside the figure; the middle of an axis is left out where its labels would meet."""
+    for reach, ends in ((0.00387, (0.0, 1.0)), (1_234_567.0, (100_000_000.0, 900_000_000.0)), (3.0, (-1.0, 1.0))):
+        panel = Panel("x", "", [(ends[0], -reach), (ends[1], reach)])
+        found = re.findall(r'<text x="([\d.]+)" y="(\d+)" text-anchor="(\w+)">([^<]*)</text>', panel.html(reach))
+        spans = {"start": (0, 1), "middle": (-0.5, 0.5), "end": (-1, 0)}
+        parts = [(int(y), *(float(x) + 7 * len(text) * side for side in spans[anchor])) for x, y, anchor, text in found]
+        assert all(left >= 0 and right <= 252 for _, left, right in parts)
+        below = sorted(part[1:] for part in parts if part[0] == 130)
+        assert all(one[1] < other[0] for one, other in pairwise(below)) and len(below) == (2 if reach > 1e6 else 3)
+
+
+def test_a_model_that_nothing_moves_has_zeros_and_no_tiny_numbers():
+    fitted = dperm.LinearRegression(epsilon=1, bounds=(-1, 1), y_bounds=(0, 1), random_state=0).fit(X, X[:, 0])
+    fitted.w_[:-1] = -0.0
+    fitted.certificate_.record["coefficients"]["encoded"] = fitted.w_.tolist()
+    fitted._in_callers_units()
+    for page in (report_page(fitted, {}), report_page(fitted, {}, markdown=True)):
+        assert "e-300" not in page and "+0<" not in page and "-0<" not in page and "| -0 |" not in page
+
+
+def test_levels_of_a_small_target_keep_their_digits():
+    table = pa.table({"job": RNG.choice(["cook", "smith"], 3000)})
+    pay = pa.array(np.where(np.array(table["job"]) == "cook", 0.001, 0.002))
+    schema = {"columns": {"job": {"type": "categorical", "levels": ["cook", "smith"]}}}
+    schema["target"] = {"column": "y", "type": "numeric", "low": 0, "high": 0.003}
+    page = report_page(dperm.LinearRegression(20, schema=schema, random_state=0).fit(table.append_column("y", pay)), {})
+    assert re.search(r'<td class="n">\+0\.000[45]\d', page)
+
+
+def test_curves_that_were_edited_after_the_release_are_said(tmp_path):
+    """The page shows what was released; the model predicts with something else."""
+    fitted = dperm.GAMRegressor(20, bounds=(-1, 1), y_bounds=(-1, 1), random_state=0).fit(X, X[:, 0])
+    words = "curves that were edited after the release (x0: never rises)"
+    assert words not in report_page(fitted, {})
+    edited = fitted.monotone("x0", increasing=False)
+    assert words in report_page(edited, {}) and words in report_page(dperm.load(edited.save(tmp_path / "model.json")), {})
+    assert "x0: never rises" in rendered(card(subject_of(edited)), markdown=True)
+
+
+def test_classes_are_no_target_with_a_range_where_the_page_does_not_know_their_names(tmp_path):
+    base = dperm.LinearSVC(epsilon=1, bounds=(-1, 1), classes=["no", "yes"], method="gradient", loss="hinge", random_state=0)
+    page = certificate_page(base.fit(X, np.array(["no", "yes"])[Y]).certificate_)
+    assert "score (above 0 means the second class)" in page and "in halves of its declared range" not in page
+    base.set_params(loss="auto", random_state=None)
+    search = dperm.PrivateGridSearch(base, {"radius": [1.0, 9.0]}, epsilon=20, expected_runs=2, random_state=0)
+    page = search.fit(X, np.array(["no", "yes"])[Y]).report(tmp_path / "search.html").read_text(encoding="utf-8")
+    assert "score (above 0 means yes)" in page and "in halves of its declared range" not in page
+
+
+def test_no_class_turns_the_words_of_a_figure_around():
+    labels = ["a", "b\u202ec"]
+    fitted = dperm.LogisticRegression(epsilon=3, bounds=(-1, 1), classes=labels, random_state=0).fit(X, np.array(labels)[Y])
+    found = evaluate(fitted, X, np.array(labels)[Y], epsilon=5, random_state=2)
+    page = report_page(fitted, {}, json.loads(json.dumps(found.record)))
+    assert "Precision against recall of b\\u202ec" in page and "\u202e" not in page

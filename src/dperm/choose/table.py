@@ -69,6 +69,9 @@ def choose(
     releases one.
     """
     if not isinstance(method, str):
+        if isinstance(method, type) or not hasattr(method, "program"):
+            told = f"the class {method.__name__}" if isinstance(method, type) else type(method).__name__
+            raise ValueError(f"Expected method= as a name or a mechanism, found {told}. Pass e.g. 'auto' or Gradient(steps=100).")
         if "private" in kinds and "private" not in getattr(method, "kinds", ()):
             raise ValueError("Expected a method that pays for bounds, found one that does not. Use 'auto', or declare bounds.")
         return _weighed(_with_gaps(method, gaps), problem, max_weight)

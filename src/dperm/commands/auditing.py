@@ -34,9 +34,15 @@ def audit(
     Examples: dperm audit LogisticRegression --minutes 2; dperm audit model/certificate.json; dperm audit --suite
     """
     if minutes <= 0 or processes < 1 or (trials is not None and trials < 20):
-        raise ValueError(f"Expected minutes > 0, processes ≥ 1 and trials ≥ 20, found {minutes}, {processes} and {trials}.")
+        raise ValueError(
+            f"Expected minutes > 0, processes ≥ 1 and trials ≥ 20, found {minutes}, {processes} and {trials}. "
+            "Pass others."
+        )
     if suite == bool(models):
-        raise ValueError("Expected estimator names or certificates, or --suite alone, found both or neither.")
+        raise ValueError(
+            "Expected estimator names or certificates, or --suite alone, found both or neither. Write e.g. "
+            "`dperm audit LinearSVC`."
+        )
     if suite:
         clean = _run_suite(minutes, processes, out, as_json, only)
     else:
@@ -59,7 +65,7 @@ def _run_models(
 
         cases += [certificate_case(Path(path)) for path in certificates]
     if not cases:
-        raise ValueError(f"Expected a relation that the estimator has a test for, found {relation!r}.")
+        raise ValueError(f"Expected a relation that the estimator has a test for, found {relation!r}. Pass another --relation.")
     said = None if as_json else _say
     results = run_suite(cases, seconds=60 * minutes, processes=processes, trials=trials, progress=said)
     if as_json:

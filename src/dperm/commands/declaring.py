@@ -122,7 +122,10 @@ def check_in_memory(streamed: bool, weight: str | None, exposure: str | None) ->
     """Columns beside features are read from memory only; said before anything is read or spent."""
     for option, column in (("--weight", weight), ("--exposure", exposure)):
         if streamed and column is not None:
-            raise ValueError(f"Expected a file that fits into memory for {option}, found one that is read as a stream.")
+            raise ValueError(
+                f"Expected a file that fits into memory for {option}, found one that is read as a stream. "
+                "Pass a smaller file, or leave it out."
+            )
 
 
 def check_declared_columns(asked: object) -> None:

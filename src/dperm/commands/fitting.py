@@ -258,7 +258,7 @@ def predict(
     chances: dict[str, list[str]] = {}
     if probabilities:
         if not hasattr(fitted, "predict_proba"):
-            raise ValueError("Expected a classifier for --probabilities, found a regression.")
+            raise ValueError("Expected a classifier for --probabilities, found a regression. Leave it out.")
         columns = zip(fitted.classes_, fitted.predict_proba(table).T)
         chances = {f"probability of {label}": [f"{value:.6g}" for value in column] for label, column in columns}
     if as_json:

@@ -297,8 +297,7 @@ def theory(
     given = _numbers(name, function, numbers or [])
     if absent := [key for key in needed if key not in given]:
         raise ValueError(
-            f"Expected {', '.join(f'{key}=' for key in needed)} for {name}, found no {', '.join(absent)}. "
-            f"Example: dperm theory {name} {example}"
+            f"Expected {', '.join(needed)} for {name}, found no {', '.join(absent)}. Write `dperm theory {name} {example}`."
         )
     try:
         value = function(**given)
@@ -309,7 +308,7 @@ def theory(
 
         plot = plot / f"{name}.svg" if plot.is_dir() else plot
         if plot.suffix not in (".svg", ".png"):
-            raise ValueError(f"Expected a file that ends in .svg or .png for --plot, found {str(plot)!r}.")
+            raise ValueError(f"Expected a file that ends in .svg or .png for --plot, found {str(plot)!r}. Rename it.")
         draw_theorem(name, function, given, plot)
     plain = float(value) if not isinstance(value, int) else int(value)
     if as_json:
@@ -328,7 +327,10 @@ def _numbers(name: str, function: Callable[..., object], words: list[str]) -> di
         key, sign, text = word.partition("=")
         key = key.strip().lstrip("-").replace("-", "_")
         if not sign or key not in known:
-            raise ValueError(f"Expected name=value with a name in {', '.join(known)} for {name}, found {word!r}.")
+            raise ValueError(
+                f"Expected name=value with a name in {', '.join(known)} for {name}, found {word!r}. Write e.g. "
+                "n=1000."
+            )
         try:
             found[key] = json.loads(PLAIN.get(text, text if text[:1] != "." else f"0{text}"))
         except ValueError:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from dperm.commands.declaring import taken_out
+from dperm.commands.shared import notices_said
 from dperm.commands.wishes import Wish, known_levels, model_named
 from dperm.tables.json_files import write_whole
 
@@ -268,9 +269,10 @@ def prepared(fit: Open, wish: Wish, spending: Spending) -> tuple[Schema, Budget]
     types = list(possible)
     spending["delta"] = whole.delta
     kind = None if len(types) > 1 else "classes" if types == ["classes"] else "numeric"
-    found = profile(
-        table, epsilon=budget.paid, schema=fit.schema, target=fit.target, target_type=kind, parts="schema", **spending
-    )
+    with notices_said():
+        found = profile(
+            table, epsilon=budget.paid, schema=fit.schema, target=fit.target, target_type=kind, parts="schema", **spending
+        )
     texts = {"profile.json": found.to_json(), "schema.json": _text(found.schema(target=False))}
     write_whole(fit.out, texts)  # kept also where the fit is refused: they are paid for
     with budget.kept(fit.out, wish):

@@ -12,7 +12,7 @@ import typer
 from dperm.commands.declaring import DELTA, MAX_ROWS, NOISE, NOMINAL_N, PERSON, RANDOM_STATE, RELATION, spent
 from dperm.commands.ledgers import state_line
 from dperm.commands.preparing import declared_in
-from dperm.commands.shared import JSON_OPTION, ledger_with_room, show
+from dperm.commands.shared import JSON_OPTION, ledger_with_room, notices_said, show
 from dperm.tables.json_files import check_room, write_whole
 
 if TYPE_CHECKING:
@@ -71,10 +71,11 @@ def profile(asked: Profiled) -> None:
             asked.ledger, asked.file, asked.epsilon, spending, lambda n, budget: plan_profile(question, Shape(n, d), budget)
         )
     wanted = asked.target_type or ("numeric" if kind == "count" else kind)
-    found = profiled(
-        read_table(asked.file), epsilon=asked.epsilon, schema=declared, target=target, target_type=wanted,
-        correlations=asked.correlations, level=asked.level, **spending,
-    )  # fmt: skip
+    with notices_said():
+        found = profiled(
+            read_table(asked.file), epsilon=asked.epsilon, schema=declared, target=target, target_type=wanted,
+            correlations=asked.correlations, level=asked.level, **spending,
+        )  # fmt: skip
     told = _written(found, asked.out, asked.out_schema) | ({} if asked.ledger is None else {"ledger": state_line(asked.ledger)})
     if asked.as_json:
         show({"epsilon": asked.epsilon, "statement": found.statement, **told, **found.record["profile"]}, True)

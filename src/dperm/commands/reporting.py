@@ -78,8 +78,11 @@ def paid_scores(file: Path, certificate: Certificate, model: PrivateEstimator | 
     found = Evaluation.stated(scores if isinstance(scores, dict) else {})
     checked = found.verify(allow_seeded=True, accept_assumptions=True)
     if not checked.ok:
-        raise ValueError(f"Expected an evaluation that verifies, found: {checked.reasons[0]}.")
+        raise ValueError(
+            f"Expected an evaluation that verifies, found: {checked.reasons[0]}. "
+            "Pass the file that `dperm evaluate` wrote."
+        )
     predicts = certificate.record["coefficients"]["sha256"] if model is None else coefficient_hash(model._shown)
     if found.record["model"]["sha256"] != predicts:
-        raise ValueError("Expected an evaluation of this model, found one of other coefficients.")
+        raise ValueError("Expected an evaluation of this model, found one of other coefficients. Evaluate this model.")
     return found.record

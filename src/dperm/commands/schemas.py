@@ -7,7 +7,7 @@ from pathlib import Path
 
 import typer
 
-from dperm.commands.shared import JSON_OPTION, say, show
+from dperm.commands.shared import JSON_OPTION, notices_said, say, show
 from dperm.tables.json_files import check_room, write_whole
 
 
@@ -31,10 +31,13 @@ def schema(
     from dperm.tables.drafts import declared, with_drafted_target
     from dperm.tables.schema import Schema
     from dperm.tables.tables import storage_types
+    from dperm.words.notices import names_of_records
 
     if out is not None:  # a schema that a profile has filled in was paid for
         check_room(out.parent, [out.name], overwrite=overwrite)
     stored = storage_types(file)
+    with notices_said():
+        names_of_records(stored)
     found = Schema.draft(stored, file.stem)
     found["columns"] |= declared(types, list(stored))
     found = found if target is None else with_drafted_target(found, target)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from dperm.estimators.alone import one_at_a_time
 from dperm.estimators.declaration import NO_ROWS, Declaration, declaration, declared_encoding, declared_unit, encoding_before_rows
 from dperm.estimators.declared import check_declared, check_shape
-from dperm.estimators.engines import declared_rows, engine_rows, in_memory, parts_of
+from dperm.estimators.engines import declared_rows, engine_rows, in_memory, labels_of, parts_of
 from dperm.estimators.inferred import Inferred
 from dperm.estimators.matrix import read_matrix, row_products
 from dperm.estimators.saving import save
@@ -29,7 +30,7 @@ from dperm.rows.labelled import LabelRule, RowRule
 from dperm.rows.memory import MemoryRows
 from dperm.tables.cells import numbers
 from dperm.tables.encoding import Encoding
-from dperm.tables.labels import label_column
+from dperm.tables.labels import known_labels, label_column
 from dperm.tables.persons import person_column, person_order, person_weights, unit_of, without_person
 from dperm.tables.schema import Schema
 from dperm.tables.tables import cells, column_names, is_table
@@ -138,7 +139,7 @@ class PrivateEstimator(Shown, Inferred):
     def _in_callers_units(self) -> None:
         """`coef_` and `intercept_` from `w_` and the encoding."""
         slopes, constant = self._encoding.original(self.w_, INTERCEPT if self.fit_intercept else 0.0)
-        self.coef_ = self._step() * slopes
+        self.coef_ = self._step() * slopes + 0.0  # no -0.0, which tables would show
         self.intercept_: float | np.ndarray = self._level(float(constant))
 
     def _step(self) -> float:
@@ -306,20 +307,22 @@ class PrivateEstimator(Shown, Inferred):
             return NoRegularizer()
         if is_number(self.regularization):
             strength = plain_float(self.regularization, "regularization")
+            if not 0 <= strength < math.inf:
+                raise ValueError(f"Expected regularization ≥ 0 and finite, found {strength:g}. Pass a ridge λ on the sum scale.")
             return Ridge(strength) if strength else NoRegularizer()
         if not isinstance(self.regularization, Regularizer):
             raise ValueError(NO_REGULARIZER.format(found=shown(self.regularization)))
         return self.regularization
 
-    def _truth(self, X: object, y: object) -> object:
-        """The labels to score against: y, or the target column of the schema where `fit` took it from there too."""
+    def _truth(self, X: object, y: object, weight: object) -> tuple[object, object]:
+        """(labels, weights) to score against: y, or the target column of the schema where `fit` took it from there too.
+
+        A row whose cell there is no label has weight 0, as in the fit and in a paid evaluation.
+        """
         if y is None:
             parts_of(X)  # refuses tables of a cluster, whose cells are not here
-        schema = self._declared_schema()
-        if y is not None or schema is None or schema.target is None or not is_table(X):
-            return y
-        schema.check(column_names(X))
-        return schema.labels(cells(X, schema.target.column))
+            return known_labels(labels_of(X, self._declared_schema()), weight)
+        return y, weight
 
     def _scores(self, X: object) -> np.ndarray:
         """⟨encoded x, w⟩ for new rows, encoded by the same public rule as the training rows; rows on disk part by part."""

@@ -72,7 +72,7 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
 
     def _in_callers_units(self) -> None:
         slopes, constant = self._encoding.original(self.w_, 1.0 if self.fit_intercept else 0.0)
-        self.coef_ = np.atleast_2d(slopes)
+        self.coef_ = np.atleast_2d(slopes) + 0.0
         self.intercept_ = np.atleast_1d(constant)
 
     def _extra_record(self) -> Extra:
@@ -90,7 +90,7 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
 
     def score(self, X: object, y: object = None, sample_weight: object = None) -> float:
         """Accuracy, on public rows: on private ones it leaks. Without y, the target is the schema's column of X."""
-        return float(super().score(X, self._truth(X, y), sample_weight))
+        return float(super().score(X, *self._truth(X, y, sample_weight)))
 
     def predict(self, X: object) -> np.ndarray:
         """The class with the largest score."""

@@ -24,7 +24,7 @@ def draw_coefficients(rows: Sequence[Whisker], names: str | Sequence[str] | None
             raise ValueError(f"Expected names of coefficients, found {word!r}.{closest(word, known)} Names: {', '.join(known)}.")
     chosen = [row for row in rows if wanted is None or row.name in wanted]
     if not chosen:
-        raise ValueError("Expected at least one coefficient beside the intercept, found none.")
+        raise ValueError("Expected at least one coefficient beside the intercept, found none. Fit a column.")
     from dperm.estimators.shown_figure import ShownFigure  # a second of start-up that only a picture should cost
 
     figure = ShownFigure(figsize=(6.4, 1.0 + 0.32 * len(chosen)), layout="constrained")

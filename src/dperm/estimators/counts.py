@@ -211,7 +211,8 @@ class CountTarget(RegressorMixin, PrivateEstimator):
             if exposure is not None:
                 raise ValueError("Expected exposures only for counts, found some for another target. Leave them out.")
             return float(super().score(X, y, sample_weight))
-        return float(d2_tweedie_score(self._truth(X, y), self.predict(X, exposure), sample_weight=sample_weight, power=1))
+        truth, weight = self._truth(X, y, sample_weight)
+        return float(d2_tweedie_score(truth, self.predict(X, exposure), sample_weight=weight, power=1))
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -23,6 +23,7 @@ POSITIVE = {
     "max_weight": "the largest weight a row may have",
 }
 WHOLE = {"max_rows_per_person": "how many rows of a person may count", "nominal_n": "a public round number of rows"}
+WHOLE |= {"n_nonzero_coefs": "how many coefficients may differ from 0"}
 OF_COLUMNS = ("bounds", "x_norm", "categorical", "boolean", "sparse")
 
 
@@ -41,9 +42,9 @@ def check_declared(estimator: Budgeted) -> None:
             raise ValueError(f"Expected {name} ≥ 1, a whole number, found {shown(value)}. Pass {WHOLE[name]}, or leave it out.")
     # Before anything is computed from the number of rows: an error about delta would state it.
     check_nominal({"relation": estimator.relation, "nominal_n": estimator.nominal_n})
-    intercept = getattr(estimator, "fit_intercept", True)
-    if not isinstance(intercept, bool | np.bool_):
-        raise ValueError(f"Expected fit_intercept=True or False, found {intercept!r}. Pass one of them.")
+    for name in ("fit_intercept", "intervals"):
+        if not isinstance(value := getattr(estimator, name, True), bool | np.bool_):
+            raise ValueError(f"Expected {name}=True or False, found {shown(value)}. Pass one of them.")
     if getattr(estimator, "schema", None) is not None:
         check_one_declaration(estimator, "the schema")
 

@@ -17,6 +17,7 @@ from dperm.estimators.engines import FromColumns, for_executors
 from dperm.estimators.saving import Extra
 from dperm.mechanisms.heads import Heads
 from dperm.mechanisms.least_squares import LeastSquares
+from dperm.problem.arrays import offers
 from dperm.rows.device import present, to_host
 from dperm.rows.device_products import is_torch
 from dperm.rows.embeddings import EmbeddingRows, EmbeddingTensors
@@ -228,7 +229,7 @@ def columns_of(d: int) -> Encoding:
 
 def matrix_of(X: Any) -> np.ndarray:
     """The embeddings as a NumPy matrix over the same memory: arrays and memory maps, Arrow fixed-size lists, torch tensors."""
-    if hasattr(X, "dictionary_encode"):  # a column; tables of columns are read below
+    if offers(X, "dictionary_encode"):  # a column; tables of columns are read below
         X = _of_arrow(X)
     elif is_torch(X):
         if not plain(X):
@@ -237,7 +238,7 @@ def matrix_of(X: Any) -> np.ndarray:
         X = (X.float() if str(X.dtype).startswith(("torch.bfloat16", "torch.float8")) else X).numpy()
     # A type is public and cells are not: in lists, objects and tables each cell is read alone, and one that is no number is 0.
     typed = isinstance(X, np.ndarray) and not isinstance(X, np.ma.MaskedArray) and X.dtype.kind != "O"
-    found: np.ndarray = np.asanyarray(X if typed else parsed(sparse_numbers(X).toarray() if hasattr(X, "toarray") else X))
+    found: np.ndarray = np.asanyarray(X if typed else parsed(sparse_numbers(X).toarray() if offers(X, "toarray") else X))
     if found.ndim != 2 or found.dtype.kind not in "fiub":
         about = "Complex data not supported" if found.dtype.kind == "c" else "Reshape your data, e.g. images to rows"
         raise ValueError(

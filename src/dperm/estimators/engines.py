@@ -10,13 +10,14 @@ import numpy as np
 
 from dperm.estimators.declaration import declared_encoding
 from dperm.estimators.declared import check_one_declaration
+from dperm.problem.arrays import offers
 from dperm.rows.dask import DaskRows
 from dperm.rows.device import DeviceRows, to_host
 from dperm.rows.memory import MemoryRows
 from dperm.rows.spark import SparkRows
 from dperm.rows.streams import rows_from
 from dperm.tables.cells import numbers
-from dperm.tables.tables import cells
+from dperm.tables.tables import cells, column_names, is_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -53,7 +54,7 @@ def engine_rows(X: Any, y: Any, schema: Any = None) -> object:
         return None
     if y is not None:
         raise ValueError("Expected no y with rows, which carry their labels, found one. Call fit(rows).")
-    if not hasattr(X, "labelled"):
+    if not offers(X, "labelled"):
         raise ValueError(
             f"Expected MemoryRows, ArrowRows, DeviceRows, DaskRows or SparkRows, found {type(X).__name__}. Pass the arrays "
             "themselves, or use dperm.fit(problem, rows, target) with rows that are encoded already."
@@ -63,7 +64,7 @@ def engine_rows(X: Any, y: Any, schema: Any = None) -> object:
 
 def is_rows(X: object) -> bool:
     """Rows of an engine, rather than an array or a table (a frame has sums too, and no bounds)."""
-    return hasattr(X, "bounded") and hasattr(X, "sum")
+    return offers(X, "bounded") and offers(X, "sum")
 
 
 def in_memory(X: object, y: object, sample_weight: object) -> tuple[object, object, object]:
@@ -75,14 +76,14 @@ def in_memory(X: object, y: object, sample_weight: object) -> tuple[object, obje
     return X.X, X.y, X.weight
 
 
-def parts_of(X: object) -> Any:
+def parts_of(X: Any) -> Any:
     """What predictions are made for, part by part, where X is rows or an array on a device; None for arrays and tables."""
     kind = type(X).__module__.split(".")[0]
     if isinstance(X, MemoryRows):
         return [X.X]
-    if kind in ("torch", "cupy") or (is_rows(X) and hasattr(X, "host_blocks")):
+    if kind in ("torch", "cupy") or (is_rows(X) and offers(X, "host_blocks")):
         return [to_host(getattr(X, "X", X))]
-    if hasattr(X, "tables") and is_rows(X):
+    if offers(X, "tables") and is_rows(X):
         return X.tables()
     if is_rows(X) or kind in ("dask", "pyspark"):
         raise ValueError(
@@ -91,6 +92,17 @@ def parts_of(X: object) -> Any:
             "table as it is; of Dask, collect rows that the fit did not use, with compute()."
         )
     return None
+
+
+def labels_of(X: Any, schema: Schema | None) -> np.ndarray:
+    """The labels to score against: those that rows carry, or the target column of the schema."""
+    if is_rows(X) and hasattr(X, "y"):
+        return to_host(X.y)
+    if schema is None or schema.target is None or not (is_table(X) or offers(X, "tables")):
+        raise ValueError("Expected y, or a table with the schema's target column, found neither. Pass the labels.")
+    parts = list(X.tables()) if is_rows(X) else [X]
+    schema.check(column_names(parts[0]))
+    return np.concatenate([schema.labels(cells(part, schema.target.column)) for part in parts])
 
 
 @dataclass(frozen=True)

@@ -56,13 +56,16 @@ class GAMClassifier(Shapes, PrivateClassifier):
 
     def _loss(self) -> Loss:
         if self.loss not in ("logistic", "hinge"):
-            raise ValueError(f"Expected loss='logistic' or 'hinge', found {self.loss!r}.")
+            raise ValueError(f"Expected loss='logistic' or 'hinge', found {self.loss!r}. Pass one of them.")
         return super()._loss()
 
     def predict_proba(self, X: object) -> np.ndarray:
         """Probabilities of the classes, in the order of `classes_`; for loss="logistic"."""
         if self.loss != "logistic":
-            raise ValueError("Expected loss='logistic' for probabilities, found 'hinge', whose scores are no log-odds.")
+            raise ValueError(
+                "Expected loss='logistic' for probabilities, found 'hinge', whose scores are no log-odds. "
+                "Fit with loss='logistic'."
+            )
         return self._probabilities(X)
 
     def predict_log_proba(self, X: object) -> np.ndarray:
@@ -113,7 +116,7 @@ class GAMRegressor(Shapes, CountTarget, PrivateRegressor):
 
     def _loss(self) -> Loss:
         if self.loss not in ("squared", "huber", "poisson"):
-            raise ValueError(f"Expected loss='squared', 'huber' or 'poisson', found {self.loss!r}.")
+            raise ValueError(f"Expected loss='squared', 'huber' or 'poisson', found {self.loss!r}. Pass one of them.")
         if self._counting:
             return PoissonLoss(LOWEST, 0.0)
         return SquaredLoss() if self.loss == "squared" else self._huber(self.threshold)

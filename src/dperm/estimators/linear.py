@@ -54,7 +54,7 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):
         if threshold is None:
             return HuberLoss(0.2)
         if not threshold > 0:
-            raise ValueError(f"Expected threshold > 0 in units of the target, found {threshold}.")
+            raise ValueError(f"Expected threshold > 0 in units of the target, found {threshold}. Pass a positive number.")
         return HuberLoss(float(threshold) / self._step())
 
     def _extra_record(self) -> Extra:
@@ -67,7 +67,7 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):
 
     def score(self, X: object, y: object = None, sample_weight: object = None) -> float:
         """R², on public rows: on private ones it leaks. Without y, the target is the schema's column of X."""
-        return float(super().score(X, self._truth(X, y), sample_weight))
+        return float(super().score(X, *self._truth(X, y, sample_weight)))
 
     @overload
     def predict(self, X: object, interval: None = None) -> np.ndarray: ...

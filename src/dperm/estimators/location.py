@@ -16,6 +16,8 @@ from dperm.estimators.showing import Shown
 from dperm.mechanisms.exponential.quantile import QuantileExponential
 from dperm.mechanisms.mean import Mean
 from dperm.problem import DataBounds, Interval, Loss, Problem, QuantileLoss, SquaredLoss
+from dperm.problem.arrays import offers
+from dperm.problem.plain import is_number, shown
 from dperm.release.plan import Mechanism, Shape
 from dperm.rows.base import Rows
 from dperm.rows.memory import MemoryRows
@@ -87,7 +89,7 @@ class _Location(Shown):
         X, groups = person_column(X, self.groups if groups is None else groups)
         if self._in_a_list(X):
             X = column(unwrapped(X))
-        elif not (is_table(X) or isinstance(X, list | tuple) or hasattr(X, "tocsr") or hasattr(X, "bounded")):
+        elif not (is_table(X) or isinstance(X, list | tuple) or offers(X, "tocsr") or offers(X, "bounded")):
             X = column(X)  # the reader takes or refuses the others
         flat = getattr(X, "ndim", 2) == 1
         if not flat:  # an empty list is one of numbers
@@ -218,6 +220,8 @@ class MedianEstimator(_Location):
     delta: float | None = field(default=0.0, kw_only=False)  # second, as in every other estimator
 
     def _loss(self) -> Loss:
+        if not (is_number(self.quantile) and 0 < self.quantile < 1):
+            raise ValueError(f"Expected 0 < quantile < 1, found {shown(self.quantile)}. Pass e.g. quantile=0.9.")
         return QuantileLoss(self.quantile)
 
     def _mechanism(self, grouped: bool) -> Mechanism:

@@ -94,7 +94,7 @@ class MLPClassifier(SoftmaxClassifier):
         """Whether rows hold like things, by declaration alone."""
         if isinstance(self.centred_rows, str):
             if self.centred_rows != "auto":
-                raise ValueError(f"Expected centred_rows='auto', True or False, found {self.centred_rows!r}.")
+                raise ValueError(f"Expected centred_rows='auto', True or False, found {self.centred_rows!r}. Pass one of them.")
             encoding = self._encoding
             same = len(set(zip(encoding.kinds, encoding.low.tolist(), encoding.high.tolist()))) == 1
             return bool(same and encoding.d >= 32 and encoding.kinds[0] in ("numeric", "free", "sparse"))

@@ -26,7 +26,10 @@ def model_from_record(record: object) -> PrivateEstimator:
         raise ValueError(f"Expected a model with format {FORMAT!r}, found another file. Pass model.json.")
     names = set(estimators.__all__)
     if not isinstance(record.get("estimator"), str) or record["estimator"] not in names:
-        raise ValueError(f"Expected an estimator in {sorted(names)}, found {str(record.get('estimator'))[:60]!r}.")
+        raise ValueError(
+            f"Expected an estimator in {sorted(names)}, found {str(record.get('estimator'))[:60]!r}. "
+            "Pass a model that dperm wrote."
+        )
     # A schema that is a word would be taken for the path of a file: a stranger's model must not name one.
     schema, intercept = record.get("schema"), record.get("fit_intercept")
     if not (schema is None or isinstance(schema, dict)) or not isinstance(intercept, bool):

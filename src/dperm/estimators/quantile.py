@@ -51,4 +51,5 @@ class QuantileRegressor(PrivateRegressor):
 
     def score(self, X: object, y: object = None, sample_weight: object = None) -> float:
         """D² of the pinball loss at this quantile, on public rows."""
-        return float(d2_pinball_score(self._truth(X, y), self.predict(X), sample_weight=sample_weight, alpha=self.quantile))
+        truth, weight = self._truth(X, y, sample_weight)
+        return float(d2_pinball_score(truth, self.predict(X), sample_weight=weight, alpha=self.quantile))

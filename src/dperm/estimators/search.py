@@ -30,6 +30,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dperm.estimators.alone import one_at_a_time
 from dperm.estimators.base import PrivateEstimator
+from dperm.estimators.counts import CountTarget
 from dperm.estimators.declaration import declaration
 from dperm.estimators.declared import check_declared, check_lists
 from dperm.estimators.search_rows import InMemory, OnSpark, ScoreSum, searched
@@ -104,7 +105,10 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):
 
     @one_at_a_time
     def fit(self, X: object, y: Sized | None = None) -> PrivateGridSearch:
-        """Draw K, fit and score K times, keep the best. For a Spark table y is the name of a column, if no schema says it."""
+        """Draw K, fit and score K times, keep the best.
+
+        Without y, the target is the schema's column of X; for a Spark table y is the name of a column.
+        """
         base = self._checked()
         check_lists(base, X)
         data = searched(X, y, base._declared_schema())
@@ -171,6 +175,11 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):
                 f"Expected estimator= as a regression or classifier of this library, found {type(base).__name__}. Pass e.g. "
                 "LinearSVC(bounds=...)."
             )
+        if base.asked_for == "embeddings":
+            raise ValueError(
+                f"Expected an estimator of declared columns in a search, found {type(base).__name__}. Fit it alone: its rule has "
+                "nothing to tune."
+            )
         if base.groups is not None:
             raise ValueError("Expected an estimator without groups= in a search, found them. Fit one setting instead.")
         if base.ledger is not None:
@@ -190,6 +199,8 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):
         said: dict[str, None] = {}
         for model in models:
             check_declared(model)
+            if isinstance(model, CountTarget):
+                model._check_exposure(given=False)  # as its fit does, but before the debit
             interval, heaviest = data.declare(model)
             declared = declaration(model, interval, n, 1, heaviest, "row")
             planned, expected = declared.plan(), declared.intervals()
@@ -209,7 +220,7 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):
         check_is_fitted(self, "certificate_")
         return np.asarray(self.best_estimator_.predict(X))
 
-    def score(self, X: object, y: object) -> float:
+    def score(self, X: object, y: object = None) -> float:
         check_is_fitted(self, "certificate_")
         return float(self.best_estimator_.score(X, y))
 
@@ -218,7 +229,8 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):
         check_is_fitted(self, "certificate_")
         target, grid = Path(path), list(ParameterGrid(self.param_grid))
         known = (self.certificate_.record, self.best_params_, grid, self.best_score_)
-        write_whole(target.parent, {target.name: search_page(*known, markdown=target.suffix == ".md")})
+        classes = tuple(map(str, getattr(self, "classes_", ())))
+        write_whole(target.parent, {target.name: search_page(*known, classes=classes, markdown=target.suffix == ".md")})
         return target
 
 

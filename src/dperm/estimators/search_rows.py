@@ -21,7 +21,7 @@ from dperm.rows.spark_made import SparkTable
 from dperm.tables.cells import codes, numbers
 from dperm.tables.labels import label_column
 from dperm.tables.persons import person_weights
-from dperm.tables.tables import in_memory_only
+from dperm.tables.tables import cells, column_names, in_memory_only, is_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -63,10 +63,16 @@ def row_scores(model: PrivateEstimator, X: object, y: object) -> np.ndarray:
 class InMemory:
     """Arrays or a table, and labels beside them."""
 
-    def __init__(self, X: object, y: Sized | None) -> None:
+    def __init__(self, X: object, y: object, schema: Schema | None) -> None:
         in_memory_only(X)
+        if y is None and schema is not None and schema.target is not None and is_table(X):
+            schema.check(column_names(X))
+            y = schema.labels(cells(X, schema.target.column))
         if y is None:
-            raise ValueError("Expected y, the labels, for a search on rows in memory, found none. Pass them.")
+            raise ValueError(
+                "Expected y, the labels, for a search on rows in memory, found none. Pass them, or a table with the target of "
+                "the estimator's schema."
+            )
         self.seen = X
         self.X = X
         self.n: int = _num_samples(self.X)
@@ -122,7 +128,7 @@ class OnSpark:
 
 def searched(X: object, y: Sized | None, schema: Schema | None) -> InMemory | OnSpark:
     table = SparkTable.of(X)
-    return InMemory(X, y) if table is None else OnSpark(table, X, y, schema)
+    return InMemory(X, y, schema) if table is None else OnSpark(table, X, y, schema)
 
 
 @dataclass(frozen=True, eq=False)

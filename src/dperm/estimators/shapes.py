@@ -68,7 +68,10 @@ class Shapes(PrivateEstimator):
         old = shape.value[margin]
         value = np.asarray(change(shape.grid.copy(), old.copy()), dtype=np.float64)
         if value.shape != old.shape or not np.isfinite(value).all():
-            raise ValueError(f"Expected {len(old)} finite numbers as the shape of {column!r}, found something else.")
+            raise ValueError(
+                f"Expected {len(old)} finite numbers as the shape of {column!r}, found something else. "
+                "Return as many as the grid has."
+            )
         model, d, place = copy(self), self._encoding.d, list(self.shapes_).index(column)
         j, changed = self._columns[place], self._shown.copy()
         w = changed[margin]

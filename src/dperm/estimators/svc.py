@@ -44,7 +44,7 @@ class LinearSVC(PrivateClassifier):
 
     def _loss(self) -> Loss:
         if self.loss not in LOSSES:
-            raise ValueError(f"Expected loss in {LOSSES}, found {self.loss!r}.")
+            raise ValueError(f"Expected loss in {LOSSES}, found {self.loss!r}. Pass one of them.")
         if len(self.classes_) > 2:
             if self.loss not in ("auto", "clipped-logistic"):
                 raise ValueError(f"Expected two classes for loss={self.loss!r}, found {len(self.classes_)}. Leave loss='auto'.")

@@ -11,6 +11,7 @@ import numpy as np
 from dperm.estimators.engines import FromModel, columns_read, for_executors
 from dperm.evaluation.plan import Question
 from dperm.evaluation.rows import Groups, groups_of, question_of, scored_rows
+from dperm.problem.arrays import offers
 from dperm.rows.base import Rows
 from dperm.rows.memory import MemoryRows
 from dperm.rows.pieces import Made
@@ -61,7 +62,7 @@ def held_rows(
         question, apart = asked.about(table.frame)
         spread = table.rows(scoring(asked.model, question, table, y, exposure, apart))
         return question, Held(spread, spread.n, table.per_person, table.unit, spread)
-    if not hasattr(X, "bounded"):  # rows are scored part by part
+    if not offers(X, "bounded"):  # rows are scored part by part
         in_memory_only(X)
     question, apart = asked.about(X)
     held, people = person_column(X, groups)

@@ -77,11 +77,14 @@ class Question:
     def __post_init__(self) -> None:
         whole = all(isinstance(v, int) and not isinstance(v, bool) for v in (self.bins, self.classes))
         if self.kind not in QUESTIONS or not whole or not 2 <= self.bins <= 200:
-            raise ValueError(f"Expected a kind in {QUESTIONS} and 2 ≤ bins ≤ 200, found {self.kind!r} and {self.bins!r}.")
+            raise ValueError(
+                f"Expected a kind in {QUESTIONS} and 2 ≤ bins ≤ 200, found {self.kind!r} and {self.bins!r}. Pass e.g. "
+                "bins=20."
+            )
         if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
             raise ValueError(f"Expected a finite range of the target, found {self.low} to {self.high}.")
         if not (math.isfinite(self.max_exposure) and self.max_exposure > 0):
-            raise ValueError(f"Expected max_exposure > 0, found {self.max_exposure}.")
+            raise ValueError(f"Expected max_exposure > 0, found {self.max_exposure}. Pass the largest exposure.")
         if (self.classes < 3 if self.kind == "multiclass" else self.classes != (2 if self.kind == "binary" else 0)):
             raise ValueError(f"Expected as many classes as a {self.kind} model has, found {self.classes}.")
         unused = [f for f in fields(self) if f.name not in ("kind", *USED[self.kind]) and getattr(self, f.name) != f.default]

@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import expit
+from sklearn.utils.validation import check_is_fitted
 
 from dperm.estimators.base import PrivateEstimator
 from dperm.estimators.counts import CountTarget
+from dperm.estimators.engines import labels_of
 from dperm.evaluation.plan import BINS, Question
 from dperm.evaluation.terms import tidy
 from dperm.problem.arrays import Vector
@@ -74,7 +76,8 @@ def question_of(
 
 def _question(model: PrivateEstimator, bins: int, max_exposure: float | None) -> Question:
     if not isinstance(model, PrivateEstimator):
-        raise ValueError(f"Expected a fitted classifier or regression of dperm, found {type(model).__name__}.")
+        raise ValueError(f"Expected a fitted classifier or regression of dperm, found {type(model).__name__}. Pass one of those.")
+    check_is_fitted(model, "certificate_")
     if isinstance(model, CountTarget) and model._counting:
         most = 1.0 if max_exposure is None else float(max_exposure)
         # A count is at most the largest count, or, where the fit read rates, the largest rate times the largest exposure.
@@ -90,7 +93,10 @@ def _question(model: PrivateEstimator, bins: int, max_exposure: float | None) ->
             return Question("binary", 2, chances, bins, labels=labels)
         return Question("multiclass", K, chances, labels=labels)
     if not hasattr(model, "_y_low"):
-        raise ValueError(f"Expected a classifier, a bounded regression or counts, found {type(model).__name__}.")
+        raise ValueError(
+            f"Expected a classifier, a bounded regression or counts, found {type(model).__name__}. "
+            "Pass one of those."
+        )
     return Question("regression", low=float(model._y_low), high=float(model._y_high))
 
 
@@ -132,12 +138,7 @@ def _places(model: PrivateEstimator, predicted: np.ndarray) -> np.ndarray:
 
 def _labels(model: PrivateEstimator, X: object, y: object, n: int) -> np.ndarray:
     if y is None:
-        schema = model._declared_schema()
-        if schema is None or schema.target is None or not is_table(X):
-            raise ValueError("Expected y, or a table with the schema's target column, found neither. Pass the labels.")
-        if schema.target.column not in column_names(X):
-            raise ValueError(f"Expected the target column {schema.target.column!r} in the data, found none. Scores need it.")
-        y = schema.labels(cells(X, schema.target.column))
+        y = labels_of(X, model._declared_schema())
     if hasattr(model, "classes_"):
         check_label_type(y, model.classes_)
     return label_column(y, n)

@@ -105,7 +105,10 @@ def rows_and_errors(model: PrivateEstimator, X: object) -> tuple[Vector, Errors,
     check_is_fitted(model, "certificate_")
     if route(model) != "scaled-inference":
         found = model.certificate_.mechanism
-        raise ValueError(f"Expected a fit with intervals=True and method='auto' for intervals of predictions, found {found!r}.")
+        raise ValueError(
+            f"Expected a fit with intervals=True and method='auto' for intervals of predictions, found {found!r}. "
+            "Fit one."
+        )
     encoded = model._encoded(X)
     rows = np.asarray(encoded.toarray() if is_sparse(encoded) else encoded, dtype=np.float64)
     groups = np.array(mechanism_of_plan(model.plan_, ScaledInference).groups, dtype=np.int64)
@@ -258,8 +261,9 @@ def _weak_directions(model: PrivateEstimator, step: OneStep, lift: Vector) -> st
     for direction in weak:
         parts = np.linalg.norm((lift @ direction).reshape(-1, len(scale)) / scale, axis=0)
         columns = [names[j] for j in np.flatnonzero(parts > 0.3 * np.linalg.norm(parts))[:6]]
-        told.append(f"apart {' and '.join(columns)}" if len(columns) > 1 else f"what {columns[0]} does")
-    return f"; the data can hardly tell {'; '.join(told)}: intervals there have no guarantee"
+        several = " and ".join(columns) or "many columns that go together"  # none has much of a direction that all share
+        told.append(f"what {columns[0]} does" if len(columns) == 1 else f"apart {several}")
+    return f"; the data can hardly tell {'; '.join(dict.fromkeys(told))}: intervals there have no guarantee"
 
 
 def _far_from_nominal(model: PrivateEstimator) -> str:

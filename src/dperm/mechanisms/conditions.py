@@ -35,7 +35,7 @@ def check_options(
     plain_fields(mechanism)
     for label, allowed in among.items():
         if (word := getattr(mechanism, label)) not in allowed:
-            raise ValueError(f"Expected {label} in {tuple(filter(None, allowed))}, found {shown(word)}.")
+            raise ValueError(f"Expected {label} in {tuple(filter(None, allowed))}, found {shown(word)}. Pass one of them.")
     given = {label: getattr(mechanism, label) for label in (*positive, *whole, *parts)}
     for label, number in given.items():
         unstated = getattr(mechanism, "UNSTATED", NOTHING)  # what records of older versions mean, which may be None

@@ -102,9 +102,9 @@ class Gradient:
         words = {"output": OUTPUTS, "bound": BOUNDS, "accounting": ACCOUNTING, "calibration": CALIBRATIONS}
         check_options(self, among=words, positive=["steps", "step_size", "clip", "max_weight"])
         if self.sampling_rate is not None and not 0 < self.sampling_rate <= 1:
-            raise ValueError(f"Expected 0 < sampling_rate ≤ 1, found {self.sampling_rate}.")
+            raise ValueError(f"Expected 0 < sampling_rate ≤ 1, found {self.sampling_rate}. Pass e.g. 0.01.")
         if self.momentum is not None and not 0 <= self.momentum < 1:
-            raise ValueError(f"Expected 0 ≤ momentum < 1, found {self.momentum}.")
+            raise ValueError(f"Expected 0 ≤ momentum < 1, found {self.momentum}. Pass e.g. 0.9.")
 
     def missing(self, problem: Problem, target: Target) -> list[str]:
         needs = unmet({

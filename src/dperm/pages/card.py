@@ -45,6 +45,7 @@ def _model(subject: Subject) -> list[Block]:
         *((("classes", ", ".join(subject.classes)),) if subject.classes else ()),
         ("fitted by", subject.certificate.mechanism),
         ("released numbers", f"{subject.weights.size:,} coefficients"),
+        *((("edited after the release", "; ".join(subject.edits)),) if subject.edits else ()),
         ("columns after encoding", f"{shape['d']:,}"),
         ("day", day(subject.date)),
     ]

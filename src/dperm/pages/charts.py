@@ -60,6 +60,7 @@ class Panel:
     band: Sequence[tuple[float, float, float]] = ()  # x, low, high
     levels: Sequence[tuple[str, float, str]] = ()
     sure: tuple[int, int] | None = None  # points of the line that rows hold; the rest is drawn faint, and cut at the frame
+    ends: tuple[float, float] | None = None  # of the axis; those of the line by default
 
     @property
     def reach(self) -> float:
@@ -72,10 +73,13 @@ class Panel:
         return f'<div class="panel"><h3>{inline(self.name)}</h3><p>{inline(self.words)}</p>{drawn}</div>'
 
     def _lines(self, reach: float) -> str:
-        left, right = self.line[0][0], self.line[-1][0]
+        left, right = self.ends or (self.line[0][0], self.line[-1][0])
+        top = f"+{number(reach)}"
+        start = max(46, 12 + 7 * len(top))  # a label that is wider than its margin would lose its first digits
+        width = 246 - start
 
         def at(x: float, y: float) -> str:
-            return f"{46 + 200 * (x - left) / (right - left):.1f},{62 - 50 * min(max(y / reach, -1.0), 1.0):.1f}"
+            return f"{start + width * (x - left) / (right - left):.1f},{62 - 50 * min(max(y / reach, -1.0), 1.0):.1f}"
 
         band = [at(x, high) for x, _, high in self.band] + [at(x, low) for x, low, _ in reversed(self.band)]
         shaded = f'<polygon points="{" ".join(band)}" fill="var(--bar)" opacity=".22"/>' if band else ""
@@ -86,22 +90,33 @@ class Panel:
             held = " ".join(at(x, y) for x, y in self.line[slice(*self.sure)])
             drawn = f'{stroke} stroke-width="1.2" stroke-dasharray="2 3" opacity=".6" points="{path}"/>'
             drawn += f'{stroke} stroke-width="2.5" points="{held}"/>'
-        places = ((46, "start"), (146, "middle"), (246, "end"))
-        ticks = "".join(
-            f'<text x="{place}" y="130" text-anchor="{anchor}">{text}</text>'
-            for (place, anchor), text in zip(places, ticks_of(left, (left + right) / 2, right))
-        )
-        sides = "".join(
-            f'<text x="40" y="{y + 4}" text-anchor="end">{text}</text>'
-            for y, text in ((12, f"+{number(reach)}"), (62, "0"), (112, f"−{number(reach)}"))
-        )
         label = html.escape(printable(f"{self.name}: {self.words}"), quote=True)
         return (
             f'<svg class="small" viewBox="0 0 252 136" role="img" aria-label="{label}">'
-            '<rect x="46" y="12" width="200" height="100" fill="none" stroke="var(--line)"/>'
-            '<line x1="46" x2="246" y1="62" y2="62" stroke="var(--soft)" stroke-dasharray="3 3"/>'
-            f"{shaded}{drawn}{ticks}{sides}</svg>"
+            f'<rect x="{start}" y="12" width="{width}" height="100" fill="none" stroke="var(--line)"/>'
+            f'<line x1="{start}" x2="246" y1="62" y2="62" stroke="var(--soft)" stroke-dasharray="3 3"/>'
+            f"{shaded}{drawn}{_ticks(start, left, right)}{_sides(start - 6, top)}</svg>"
         )
+
+
+def _ticks(start: int, left: float, right: float) -> str:
+    """Both ends of the horizontal axis, and its middle where there is room."""
+    places = ((start, "start"), ((start + 246) / 2, "middle"), (246, "end"))
+    texts = ticks_of(left, (left + right) / 2, right)
+    room = 7 * (len(texts[1]) + 2 + 2 * max(len(texts[0]), len(texts[2]))) <= 246 - start
+    return "".join(
+        f'<text x="{place:g}" y="130" text-anchor="{anchor}">{text}</text>'
+        for (place, anchor), text in zip(places, texts)
+        if room or anchor != "middle"
+    )
+
+
+def _sides(place: int, top: str) -> str:
+    """The reach of the vertical axis, upwards and downwards, and its 0."""
+    return "".join(
+        f'<text x="{place}" y="{y + 4}" text-anchor="end">{text}</text>'
+        for y, text in ((12, top), (62, "0"), (112, f"−{top[1:]}"))
+    )
 
 
 @dataclass(frozen=True)
@@ -112,9 +127,10 @@ class Panels:
     caption: str
 
     def html(self) -> str:
-        reach = max([panel.reach for panel in self.panels] + [1e-300])
+        reach = max(panel.reach for panel in self.panels) or 1.0  # where nothing moves the prediction
         drawn = "".join(panel.html(reach) for panel in self.panels)
-        return f'<p class="soft">{inline(self.caption)}</p><div class="panels">{drawn}</div>'
+        kind = "panels" if any(panel.levels for panel in self.panels) else "panels even"  # in rows, read from left to right
+        return f'<p class="soft">{inline(self.caption)}</p><div class="{kind}">{drawn}</div>'
 
     def markdown(self) -> str:
         return Table(("", ""), [(panel.name, panel.words) for panel in self.panels], self.caption).markdown()
@@ -194,7 +210,7 @@ class Curve:
             f'<text x="52" y="{at(0, t)[1] + 4:.0f}" text-anchor="end">{t:g}</text>'
             for t in (0, 0.5, 1)
         )
-        label = html.escape(self.description, quote=True)
+        label = html.escape(printable(self.description), quote=True)
         guess = '<line x1="60" y1="310" x2="340" y2="30" stroke="var(--soft)" stroke-dasharray="4 4"/>' if self.diagonal else ""
         return (
             f"<figure><figcaption>{label}</figcaption>"
@@ -218,6 +234,15 @@ def number(value: float) -> str:
     """
     rounded = float(f"{value:.3g}")
     return f"{rounded:,.0f}" if 1000 <= abs(rounded) < 1e9 else f"{rounded:g}"
+
+
+def signed(value: float, digits: int = 3) -> str:
+    """A change, with its sign: nothing is 0.
+
+    >>> signed(0.012345), signed(-3.0), signed(-0.0)
+    ('+0.0123', '-3', '0')
+    """
+    return f"{value:+.{digits}g}" if value else "0"
 
 
 def ticks_of(*values: float) -> list[str]:

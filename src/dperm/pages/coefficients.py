@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from dperm.inference.summary import Summary
-from dperm.pages.charts import Bars, Panel, Panels
+from dperm.pages.charts import Bars, Panel, Panels, signed
 from dperm.pages.document import Block
 from dperm.pages.effects import Effect, effects, spread_and_mean
 from dperm.pages.shapes import lines_beside, shape_blocks
@@ -56,14 +56,14 @@ def _of_hidden(shown: list[Effect]) -> str:
 
 
 def _signed(effect: Effect) -> str:
-    return f"±{effect.size[0]:.3g}" if effect.levels else f"{effect.size[0]:+.3g}"
+    return f"±{effect.size[0]:.3g}" if effect.levels else signed(effect.size[0])
 
 
 def _panel(subject: Subject, effect: Effect, table: Summary | None) -> Panel | None:
     if effect.level_effects is not None:
         pairs = sorted(zip(effect.levels, effect.level_effects[0]), key=lambda pair: -abs(pair[1]))[:MOST_LEVELS]
         falling = sorted(pairs, key=lambda pair: -pair[1])
-        rows = [(level, float(value), f"{value:+.2f}".replace("-0.00", "+0.00")) for level, value in falling]
+        rows = [(level, float(value), signed(value)) for level, value in falling]
         most = f"the {len(rows)} strongest of {len(effect.levels)} levels" if len(effect.levels) > len(rows) else "all levels"
         return Panel(effect.name, f"{most}, from their average", levels=rows)
     if not effect.high > effect.low:
@@ -113,15 +113,15 @@ def _words(subject: Subject, effect: Effect) -> str:
     if subject.problem.loss.name in MULTIPLES and abs(size) < 50:
         thing = "odds" if subject.problem.loss.name == "logistic" else "expectation"
         return f"{what}: {thing} × {math.exp(size):.3g}"
-    return f"{what}: {size:+.3g}"
+    return f"{what}: {signed(size)}"
 
 
 def _by_class(subject: Subject, found: list[Effect]) -> Table:
     names = subject.classes or tuple(f"class {k}" for k in range(len(found[0].size)))
     rows = []
     for effect in found[:MOST_BARS]:
-        form = "±{:.3g}" if effect.levels else "{:+.3g}"
-        rows.append((f"{effect.name} ({effect.step})", *(form.format(value) for value in effect.size)))
+        sizes = (f"±{value:.3g}" if effect.levels else signed(value) for value in effect.size)
+        rows.append((f"{effect.name} ({effect.step})", *sizes))
     moved = "one released standard deviation" if spread_and_mean(subject)[0] is not None else "the whole declared range"
     caption = f"Change of each class's score when a column moves by {moved}, the strongest columns first."
     caption += _of_hidden(found[:MOST_BARS])

@@ -6,6 +6,7 @@ The inner certificate of the chosen run speaks of one run alone, so no guarantee
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from dperm.pages.charts import Cards
 from dperm.pages.coefficients import coefficient_blocks, effect_blocks
@@ -18,11 +19,17 @@ from dperm.walk.certificate import Certificate
 
 
 def search_page(
-    record: SearchRecord, chosen: Mapping[str, object], grid: Sequence[Mapping[str, object]], score: float, markdown: bool
+    record: SearchRecord,
+    chosen: Mapping[str, object],
+    grid: Sequence[Mapping[str, object]],
+    score: float,
+    *,
+    classes: tuple[str, ...] = (),
+    markdown: bool,
 ) -> str:
-    """From the search's record, its choice and released score, and the public list of settings."""
+    """From the search's record, its choice and released score, the public list of settings and the declared classes."""
     given, law, run = record["guarantee"], record["law"], record["run"]
-    subject = from_certificate(Certificate(record["best"]))
+    subject = replace(from_certificate(Certificate(record["best"])), classes=classes)
     promise = f"δ = {given['delta']:g}, {given['relation']}, for the search as a whole."
     promise += "" if record["noise"]["private"] else " NOT PRIVATE: the noise was seeded."
     runs = f"A secret number of runs, {law['expected_runs']:g} on average."

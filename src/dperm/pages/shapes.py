@@ -8,13 +8,15 @@ from dperm.mechanisms.scaled.additive import Additive
 from dperm.mechanisms.scaled.additive_poisson import AdditivePoisson, additive_of
 from dperm.mechanisms.scaled.shape_noise import BAND, FAINT, NORMAL, crowded, shape_noise
 from dperm.mechanisms.scaled.smoothness import shape_values
-from dperm.pages.charts import Panel, Panels
+from dperm.pages.charts import Panel, Panels, signed
 from dperm.pages.document import Block
 from dperm.pages.subject import Subject
 from dperm.pages.text import Text
 from dperm.problem.arrays import Vector
 from dperm.terms.additive import CELLS
 from dperm.walk.fitting import rebuilt_plan
+
+EDITED = "The model predicts with curves that were edited after the release ({}). Those below are the released ones."
 
 
 def shape_blocks(subject: Subject) -> list[Block]:
@@ -37,17 +39,17 @@ def shape_blocks(subject: Subject) -> list[Block]:
         grid = low + (high - low) * (np.arange(CELLS) + 0.5) / CELLS
         for margin, values in enumerate(found):
             curve, sure = values[place, :CELLS] * unit, crowded(shares[place])
-            words = f"from {curve[sure].min():+.2g} to {curve[sure].max():+.2g}"
+            words = f"from {signed(curve[sure].min(), 2)} to {signed(curve[sure].max(), 2)}"
             name = encoding.names[j] + (f", {_label(subject, margin)}" if margins > 1 else "")
             line = list(zip(grid.tolist(), curve.tolist()))
             reach = None if noise is None else NORMAL * unit * noise[place, :CELLS]
             band = [] if reach is None else list(zip(*(part[sure].tolist() for part in (grid, curve - reach, curve + reach))))
-            panels.append(Panel(name, words, line, band, sure=(sure.start, sure.stop)))
+            panels.append(Panel(name, words, line, band, sure=(sure.start, sure.stop), ends=(low, high)))
     caption = (
         f"Change of the {subject.outcome} along each numeric column, all else equal, counted from its average under the released "
         f"marginals. {'' if noise is None else BAND + ' '}{FAINT}{_smoothness(str(record['decided']['shapes']))}"
     )
-    return [Panels(panels, caption)]
+    return [*([Text(EDITED.format("; ".join(subject.edits)), "warn")] if subject.edits else []), Panels(panels, caption)]
 
 
 def lines_beside(subject: Subject) -> tuple[Vector, frozenset[int]] | None:

@@ -61,6 +61,7 @@ class Subject:
     slopes: np.ndarray | None = None  # coef_ and intercept_, in the caller's units, where the model has them
     intercept: np.ndarray | float | None = None
     columns: tuple[str, ...] = ()  # of the input, where the certificate holds no encoding (means and medians)
+    edits: tuple[str, ...] = ()  # what was changed of its curves after the release
     earlier: Earlier | None = None  # what found its bounds and levels, where that was paid for
 
     @property
@@ -126,10 +127,10 @@ class Subject:
             return "score of a class (log-odds against the others)"
         if name == "poisson":
             return f"logarithm of the expected {self.target or 'count'}"
-        if self.problem.loss.margins == 1 and not self.classes:
+        if not (self.problem.loss.classification or self.classes):
             unit = self.target or "target"
             return unit if self.half is not None else f"{unit}, in halves of its declared range"
-        return f"score (above 0 means {positive})" if len(self.classes) == 2 else "score"
+        return f"score (above 0 means {positive})" if self.problem.loss.margins == 1 else "score"
 
 
 def subject_of(model: Any, *, data: str | None = None) -> Subject:
@@ -153,6 +154,7 @@ def subject_of(model: Any, *, data: str | None = None) -> Subject:
         slopes=getattr(model, "coef_", None),
         intercept=getattr(model, "intercept_", None),
         columns=tuple(map(str, getattr(model, "feature_names_in_", ()))),
+        edits=tuple(getattr(model, "edits_", ())),
     )
 
 

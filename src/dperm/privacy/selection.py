@@ -113,7 +113,7 @@ def law_of(name: str, expected: float) -> Runs:
     if name == "geometric":
         return TruncatedNegativeBinomial(1.0, 1.0 / expected)
     if name != "logarithmic":
-        raise ValueError(f"Expected runs in ('geometric', 'logarithmic', 'poisson'), found {name!r}.")
+        raise ValueError(f"Expected runs in ('geometric', 'logarithmic', 'poisson'), found {name!r}. Pass one of them.")
     low, high = -700.0, math.log(1 - 1e-12)  # log of the stopping parameter: the mean falls as it grows
     for _ in range(200):
         middle = (low + high) / 2

@@ -248,9 +248,18 @@ def row_by_row(X: Array) -> Array:
 
 def is_sparse(X: object) -> TypeIs[sparse.csr_array]:
     """Without importing SciPy for people who never use it."""
-    return hasattr(X, "tocsr")
+    return offers(X, "tocsr")
 
 
 def dense(X: Matrix) -> np.ndarray:
     """The rows as an array; a sparse matrix is written out."""
     return X.toarray() if is_sparse(X) else X
+
+
+def offers(thing: Any, name: str) -> bool:
+    """Whether things of this type have an attribute: a data frame has one for every column too, whatever the column is called.
+
+    >>> offers([], "append"), offers([], "columns")
+    (True, False)
+    """
+    return hasattr(type(thing), name)

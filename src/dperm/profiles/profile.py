@@ -39,6 +39,7 @@ from dperm.walk.certificate import noise_stated, promised, target_spec
 from dperm.walk.claims import Claim, differences, noise_again, plain
 from dperm.walk.fitting import execute
 from dperm.walk.options import Spending, check_spending, checked_level, spends, spent_target
+from dperm.words.notices import names_of_records
 
 FORMAT = "dperm-profile/1"
 
@@ -193,6 +194,8 @@ def profile(
     groups, most = spending["groups"], spending["max_rows_per_person"]
     names, known = names_of(table, groups, most)
     said = known if schema is None else schema
+    if said is None:
+        names_of_records(names)
     question, declared = question_about(names, said, target, parts, correlations, target_type=target_type)
     held = held_by(table, question, groups, most)
     asked, n = spent_target(spending, epsilon, held.n, held.per_person, held.unit)

@@ -9,7 +9,7 @@ from typing import Any
 
 from dperm.release.typed import mistyped_fields
 from dperm.tables.schema import Schema
-from dperm.words.spelling import closest, finite, scalars
+from dperm.words.spelling import closest, finite, quoted, scalars
 
 LOOKED_FOR = ("numeric", "levels", "boolean", "unknown")
 PARTS = ("all", "schema")
@@ -126,7 +126,7 @@ def asked_by_schema(schema: Schema) -> tuple[Asked, ...]:
 def asked_by_names(names: Sequence[str], target: str | None, wanted: str | None = None) -> tuple[Asked, ...]:
     """Every column by its name alone."""
     if target is not None and target not in names:
-        hint = closest(target, names) or f" Columns: {', '.join(map(repr, names[:20]))}."
+        hint = closest(target, names) or f" Columns: {quoted(names, 20)}."
         raise ValueError(f"Expected the target {target!r} among the columns, found none.{hint} Correct the name.")
     if wanted is not None and target is None:
         raise ValueError("Expected a target for its type, found none. Pass target=.")

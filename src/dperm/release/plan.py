@@ -88,7 +88,8 @@ class Target:
         epsilon = plain_number(epsilon, "epsilon") if is_number(epsilon) else epsilon
         if not (is_number(epsilon) and 0 < epsilon < math.inf):
             found = f"the text {epsilon[:40]!r}" if isinstance(epsilon, str) else shown(epsilon)
-            raise ValueError(f"Expected epsilon > 0, found {found}. Pass a positive privacy budget, e.g. epsilon=1.0.")
+            finite = "a finite " if epsilon == math.inf else ""
+            raise ValueError(f"Expected {finite}epsilon > 0, found {found}. Pass a positive privacy budget, e.g. epsilon=1.0.")
         n, rows_per_person = plain_whole(n, "n"), plain_whole(rows_per_person, "max_rows_per_person")
         if not n >= 1:
             raise ValueError(f"Expected at least one row (n ≥ 1), found {n}. Pass the public number of rows.")

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
+from dperm.problem.arrays import offers
 from dperm.tables.tables import is_table, stored_columns
 
 
@@ -67,16 +68,16 @@ def _pieces(holder: object) -> Iterator[np.ndarray | tuple[int, int]]:
     part: Any = holder
     if isinstance(part, np.ndarray):
         yield part
-    elif hasattr(part, "untyped_storage"):
+    elif offers(part, "untyped_storage"):
         if str(part.device) == "cpu" and str(part.layout) == "torch.strided":
             start = int(part.data_ptr())
             yield start, start + int(part.untyped_storage().nbytes() - part.storage_offset() * part.element_size())
-    elif hasattr(part, "tocsr"):
+    elif offers(part, "tocsr"):
         stored = (getattr(part, name, None) for name in ("data", "indices", "indptr", "row", "col"))
         yield from (one for one in stored if isinstance(one, np.ndarray))
-    elif hasattr(part, "buffers"):  # of an Arrow array
+    elif offers(part, "buffers"):  # of an Arrow array
         yield from ((one.address, one.address + one.size) for one in part.buffers() if one is not None)
-    elif hasattr(part, "chunks") and hasattr(part, "combine_chunks"):
+    elif offers(part, "chunks") and offers(part, "combine_chunks"):
         for one in part.chunks:
             yield from _pieces(one)
     elif is_table(part):

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dperm.problem.arrays import offers
 from dperm.rows.pieces import Recipe, TableMaker
 from dperm.tables.files import check_different
 from dperm.tables.streams import check_names
@@ -60,7 +61,7 @@ def kind_of(frame: DataFrame, name: str) -> str:
 
 def check_frame(frame: DataFrame, recipe: Recipe, maker: TableMaker | None = None) -> tuple[str, ...]:
     """Refuse what is no table to fit on, by names and types alone; returns the features, or what a maker reads."""
-    if not hasattr(frame, "mapInArrow"):
+    if not offers(frame, "mapInArrow"):
         raise ValueError(f"Expected a Spark DataFrame, found {type(frame).__name__}. Pass e.g. spark.read.parquet(...).")
     if frame.isStreaming:
         raise ValueError(

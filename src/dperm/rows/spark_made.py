@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dperm.problem.arrays import offers
 from dperm.rows.pieces import TableMaker
 from dperm.rows.spark import SparkRows
 from dperm.tables.persons import check_limit
@@ -28,7 +29,7 @@ class SparkTable:
     def of(cls, source: object, owners: object = None, max_rows_per_person: int | None = None) -> SparkTable | None:
         """The table behind a Spark `DataFrame` or `SparkRows`; None for anything else."""
         rows = source if isinstance(source, SparkRows) else None
-        if rows is None and not hasattr(source, "mapInArrow"):
+        if rows is None and not offers(source, "mapInArrow"):
             return None
         if not (owners is None or isinstance(owners, str)):
             raise ValueError("Expected groups= as the name of a column of the Spark table, found something else. Pass the name.")

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import vstack
 
-from dperm.problem.arrays import is_sparse
+from dperm.problem.arrays import is_sparse, offers
 from dperm.rows.arrow import ArrowRows, Declared
 from dperm.rows.arrow_cache import Piece
 from dperm.rows.base import Rows, Term
@@ -118,7 +118,7 @@ def rows_from(source: Any, schema: Any = None, **options: Any) -> Rows:
     options : keywords
         Options of the engine: those of `ArrowRows`, `SparkRows` or `DaskRows`.
     """
-    if hasattr(source, "bounded") and hasattr(source, "sum"):
+    if offers(source, "bounded") and offers(source, "sum"):
         found: Rows = source
         return found
     if isinstance(source, str | Path):

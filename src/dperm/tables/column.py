@@ -123,7 +123,10 @@ class Column:
         if self.hash is not None and (self.type != "categorical" or self.levels or self.private_levels):
             raise ValueError(f'Expected hash only on a categorical column without levels, found it for {where}. Drop "levels".')
         if self.shape not in SHAPES or (self.shape != "auto" and self.type not in ("numeric", "ordinal")):
-            raise ValueError(f"Expected shape in {SHAPES} on a numeric or ordinal column, found {self.shape!r} for {where}.")
+            raise ValueError(
+                f"Expected shape in {SHAPES} on a numeric or ordinal column, found {self.shape!r} for {where}. "
+                "Leave it out."
+            )
         if self.shape in ("smooth", "steps") and (self.type != "numeric" or self.bounds is not None):
             raise ValueError(
                 f"Expected shape {self.shape!r} on a numeric column with low and high, between which it is drawn, found it for "
@@ -138,7 +141,9 @@ class Column:
         if self.bins is None:
             return
         if self.type != "numeric" or self.bounds is not None:
-            raise ValueError(f"Expected bins only on a numeric column with declared bounds, found them for {where}.")
+            raise ValueError(
+                f"Expected bins only on a numeric column with declared bounds, found them for {where}. Declare low and high."
+            )
         if self.low is None and self.high is None and isinstance(self.bins, tuple):  # the edges are bounds
             object.__setattr__(self, "low", self.bins[0])
             object.__setattr__(self, "high", self.bins[-1])

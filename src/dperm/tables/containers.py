@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dperm.problem.arrays import offers
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -30,7 +32,7 @@ def column(values: object, *, exact: bool = False) -> np.ndarray:
         return values
     if isinstance(values, Sequence) and not isinstance(values, str | bytes) and not _typed(values):
         return objects(values)
-    if hasattr(values, "combine_chunks") or hasattr(values, "dictionary_encode"):
+    if offers(values, "combine_chunks") or offers(values, "dictionary_encode"):
         return _of_arrow(values, exact)
     if hasattr(values, "to_numpy"):
         return _of_series(values, exact)
@@ -58,7 +60,7 @@ def stored_kind(values: object) -> str:
     ('i', 'O')
     """
     kind: Any = getattr(values, "dtype", None)
-    if kind is None and (hasattr(values, "combine_chunks") or hasattr(values, "dictionary_encode")):
+    if kind is None and (offers(values, "combine_chunks") or offers(values, "dictionary_encode")):
         return _arrow_kind(values.type)  # type: ignore[attr-defined]
     if hasattr(kind, "is_integer"):  # of polars
         return "i" if kind.is_integer() else "b" if str(kind) == "Boolean" else "O"

@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from dperm.problem.arrays import offers
 from dperm.tables.column import COLUMN_TYPES, type_hint
 from dperm.words.spelling import closest
 
@@ -78,7 +79,7 @@ def drafted(name: str, storage: str | None) -> dict[str, object]:
 
 def column_types(table: Table) -> dict[str, str]:
     """Names and storage types of a pandas, polars or Arrow table."""
-    kinds = table.schema if hasattr(table, "schema") else table.dtypes
+    kinds = table.schema if offers(table, "schema") else table.dtypes
     if hasattr(kinds, "names") and hasattr(kinds, "field"):  # Arrow
         return {field.name: str(field.type) for field in kinds}
     return {str(name): f"ordered {kind}" if getattr(kind, "ordered", False) else str(kind) for name, kind in kinds.items()}

@@ -297,7 +297,7 @@ class Encoding:
         if asked and x_norm is not None:
             raise ValueError("Expected x_norm= without bounds='private', found both. Drop x_norm=.")
         if asked and bounds != "private":
-            raise ValueError(f'Expected bounds=(low, high) or "private", found {bounds!r}.')
+            raise ValueError(f'Expected bounds=(low, high) or "private", found {bounds!r}. Pass one of them.')
         usual = "private" if asked else "numeric" if bounds is not None else "free"
         kinds, groups = _declared_kinds(labels, usual, categorical, {"boolean": boolean, "sparse": sparse})
         low, high = np.full(d, -np.inf), np.full(d, np.inf)

@@ -16,6 +16,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dperm.words.spelling import quoted
+
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.csv
@@ -89,7 +91,7 @@ class Files:
             if missing:
                 raise ValueError(
                     f"Expected the declared columns {', '.join(map(repr, missing))} in {Path(name).name}, found "
-                    f"{', '.join(map(repr, list(types)[:30]))}. Correct the names in the schema, or mark a column as ignored."
+                    f"{quoted(list(types))}. Correct the names in the schema, or mark a column as ignored."
                 )
             for column in self.columns:
                 if types[column] == pa.null():

@@ -10,10 +10,11 @@ from __future__ import annotations
 import hashlib
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from dperm.problem.arrays import offers
 from dperm.tables.containers import column, objects
 from dperm.tables.tables import cells, column_names, is_table
 
@@ -40,13 +41,13 @@ def digest(data: object) -> bytes:
 
 def recognisable(data: object) -> bool:
     """Whether `digest` has a rule for it."""
-    if hasattr(data, "recognised_by"):
+    if offers(data, "recognised_by"):
         return True
     known = isinstance(data, (bytes, str, Path, tuple, list, np.ndarray))
-    return known or (data is not None and (is_table(data) or hasattr(data, "tocsr")))
+    return known or (data is not None and (is_table(data) or offers(data, "tocsr")))
 
 
-def _feed(found: Digest, data: object) -> None:
+def _feed(found: Digest, data: Any) -> None:
     if isinstance(data, bytes):
         found.update(b"bytes" + data)
     elif isinstance(data, str | Path):
@@ -54,7 +55,7 @@ def _feed(found: Digest, data: object) -> None:
     elif isinstance(data, tuple):
         for part in data:
             _feed(found, part)
-    elif hasattr(data, "recognised_by"):
+    elif offers(data, "recognised_by"):
         _feed(found, data.recognised_by())
     elif data is None:
         found.update(b"none")
@@ -66,7 +67,7 @@ def _feed(found: Digest, data: object) -> None:
                 warnings.simplefilter("ignore")  # what an object says of itself would tell that it is there
                 values = values if values.dtype.kind in "fiub" else objects(map(_present, values))
             _feed(found, values)
-    elif hasattr(data, "tocsr"):
+    elif offers(data, "tocsr"):
         rows = data.tocsr()
         _feed(found, (np.array(rows.shape), rows.indptr, rows.indices, rows.data))
     else:

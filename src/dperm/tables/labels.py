@@ -71,6 +71,21 @@ def label_column(y: object, n: int) -> np.ndarray:
     return labels
 
 
+def known_labels(labels: np.ndarray, weight: object) -> tuple[np.ndarray, object]:
+    """(labels, weights) for a score of public rows: where there is no label, any other stands with weight 0.
+
+    They have the type that the labels have by themselves: scikit-learn scores no numbers in an array of objects.
+    """
+    given = labels.tolist()
+    known = np.array([label is not None and label == label for label in given], dtype=bool)
+    if known.all():
+        return np.array(given), weight
+    if not known.any():
+        raise ValueError("Expected rows with a label to score, found none. Check the schema's target against the column.")
+    labels = np.where(known, labels, given[int(known.argmax())])
+    return np.array(labels.tolist()), np.where(known, 1.0 if weight is None else numbers(weight), 0.0)
+
+
 def _one_kind(y: object) -> np.ndarray:
     """A column of labels whose array has a type that follows from the column's, whether or not a label is missing.
 

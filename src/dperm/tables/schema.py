@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dperm.problem.arrays import offers
 from dperm.problem.plain import is_number, plain_number, shown
 from dperm.tables.cells import codes, numbers
 from dperm.tables.column import Column, TargetColumn, described, scaled
@@ -113,13 +114,13 @@ class Schema:
         if mistakes:
             raise ValueError("\n".join(_said_once(mistakes)))
         if all(column.type == "ignored" for column in columns):
-            raise ValueError("Expected at least one column that is not ignored, found none.")
+            raise ValueError("Expected at least one column that is not ignored, found none. Declare the features.")
         target = spec.get("target")
         declared = None
         # A draft's target that was left empty is no target: --target names one.
         if target is not None and not (isinstance(target, Mapping) and target.get("column") == ""):
             if not isinstance(target, Mapping) or not isinstance(target.get("column"), str):
-                raise ValueError('Expected "target": {"column": ..., "type": ...}, found something else.')
+                raise ValueError('Expected "target": {"column": ..., "type": ...}, found something else. Write it so.')
             classes = target.get("classes")
             if "private" in (classes, target.get("bounds")):
                 raise ValueError(
@@ -146,6 +147,11 @@ class Schema:
         """A schema in any form: itself, its JSON form, or the path of a file."""
         if isinstance(declared, Schema):
             return declared
+        if not isinstance(declared, Mapping | str | Path):
+            raise ValueError(
+                f"Expected schema= as a Schema, a dict or a path, found {type(declared).__name__}. Pass e.g. "
+                '{"columns": {...}, "target": {...}}.'
+            )
         return cls.from_dict(declared) if isinstance(declared, Mapping) else cls.load(declared)
 
     @property
@@ -253,7 +259,7 @@ class Schema:
         descent over Adult reads 13 numbers per row where the dense form has 107.
         """
         encoding = self.encoding() if encoding is None else encoding
-        take = stored if hasattr(table, "combine_chunks") else cells  # text that Arrow stores is read as it lies there
+        take = stored if offers(table, "combine_chunks") else cells  # text that Arrow stores is read as it lies there
         found = {column.name: take(table, column.name) for column in self.columns if column.type != "ignored"}
         if not encoding.mostly_zero:
             return encoding.transform(self.features(found))

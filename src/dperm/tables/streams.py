@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dperm.words.spelling import closest
+from dperm.problem.arrays import offers
+from dperm.words.spelling import closest, quoted
 
 if TYPE_CHECKING:
     import polars as pl
@@ -58,7 +59,7 @@ def check_names(needed: Sequence[str], found: list[str]) -> None:
     absent = [name for name in needed if name not in found]
     if absent:
         raise ValueError(
-            f"Expected the declared columns {', '.join(map(repr, absent))}, found {', '.join(map(repr, found[:30]))}."
+            f"Expected the declared columns {', '.join(map(repr, absent))}, found {quoted(found)}."
             f"{closest(absent[0], found)} Correct the names in the schema, or mark a column as ignored."
         )
 
@@ -76,7 +77,7 @@ def open_stream(source: object, columns: list[str]) -> Stream | None:
 
 def _opened(source: Any) -> tuple[str, list[str] | None, Opened] | None:
     module, kind = type(source).__module__.split(".")[0].strip("_"), type(source).__name__
-    if module == "duckdb" and hasattr(source, "to_arrow_reader"):
+    if module == "duckdb" and offers(source, "to_arrow_reader"):
         quote = lambda name: '"' + name.replace('"', '""') + '"'  # noqa: E731
         return (
             "a DuckDB relation",
@@ -85,7 +86,7 @@ def _opened(source: Any) -> tuple[str, list[str] | None, Opened] | None:
         )
     if module == "polars" and kind == "LazyFrame":
         return "a polars scan", list(source.collect_schema().names()), lambda columns, size: _of_polars(source, columns, size)
-    if module == "pyarrow" and hasattr(source, "to_batches") and hasattr(source, "get_fragments"):
+    if module == "pyarrow" and offers(source, "to_batches") and offers(source, "get_fragments"):
         return (
             "an Arrow dataset",
             list(source.schema.names),
@@ -96,7 +97,7 @@ def _opened(source: Any) -> tuple[str, list[str] | None, Opened] | None:
             "Expected batches that can be read again, found a reader, which passes once. Pass a function that opens it, e.g. "
             "lambda: scan.to_arrow_batch_reader()."
         )
-    if callable(source) and not hasattr(source, "columns") and not hasattr(source, "bounded"):
+    if callable(source) and not offers(source, "columns") and not offers(source, "bounded"):
         return "a function", None, lambda columns, size: source()
     return None
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypeGuard
 
 import numpy as np
 
+from dperm.problem.arrays import offers
 from dperm.tables.cells import numbers, sparse_numbers
 from dperm.tables.containers import column, listed_rows
 from dperm.tables.files import SUFFIXES, Files, as_text, check_different, csv_header, parsing, told_by
@@ -27,19 +28,19 @@ SPREADSHEETS = (".xlsx", ".xls", ".ods")
 
 def is_table(X: object) -> TypeGuard[Table]:
     """A data frame or Arrow table, rather than an array."""
-    return hasattr(X, "columns") or hasattr(X, "column_names")
+    return offers(X, "columns") or offers(X, "column_names")
 
 
 def column_names(table: Table) -> list[str]:
-    names = table.column_names if hasattr(table, "column_names") else table.columns
+    names = table.column_names if offers(table, "column_names") else table.columns
     return [str(name) for name in names]
 
 
 def without_column(table: Table, name: str) -> Table:
     """The table without one column: pandas, polars or Arrow."""
-    if hasattr(table, "drop_columns"):
+    if offers(table, "drop_columns"):
         return table.drop_columns([name])
-    return table.drop(columns=[name]) if hasattr(table, "assign") else table.drop(name)
+    return table.drop(columns=[name]) if offers(table, "assign") else table.drop(name)
 
 
 def cells(table: Table, name: str, *, exact: bool = False) -> np.ndarray:
@@ -59,19 +60,19 @@ def columns(table: Table) -> list[np.ndarray]:
 
 def stored_columns(table: Table) -> list[object]:
     """Every column as the table stores it."""
-    if hasattr(table, "iloc"):
+    if offers(table, "iloc"):
         return [table.iloc[:, place] for place in range(table.shape[1])]
     return [stored(table, name) for name in column_names(table)]
 
 
 def in_memory_only(X: object) -> None:
     """Refuse rows and tables that are elsewhere, where all rows are looked at together."""
-    if hasattr(X, "bounded") and hasattr(X, "sum"):  # the reader's own message would print the rows' parts
+    if offers(X, "bounded") and offers(X, "sum"):  # the reader's own message would print the rows' parts
         raise ValueError(
             f"Expected an array or a table, found {type(X).__name__}. Pass the arrays that the rows were made from, or the table "
             "(Spark: toPandas())."
         )
-    if hasattr(X, "mapInArrow") or type(X).__name__ in ("LazyFrame", "DuckDBPyRelation"):
+    if offers(X, "mapInArrow") or type(X).__name__ in ("LazyFrame", "DuckDBPyRelation"):
         raise ValueError(
             f"Expected an array or a table in memory, found a {type(X).__name__} of another engine. Collect it, or a random part "
             "of it, first (Spark: toPandas(), polars: collect(), DuckDB: df()). Estimators with a schema fit it as it is."
@@ -95,7 +96,7 @@ def parsed(X: object, width: int | None = None) -> object:
     if is_table(X):
         found = [numbers(values) for values in columns(X)]
         return np.stack(found, axis=1) if found else np.zeros((len(X), 0))
-    X = sparse_numbers(X) if hasattr(X, "tocsr") else column(X)
+    X = sparse_numbers(X) if offers(X, "tocsr") else column(X)
     _check_matrix(X)
     if isinstance(X, np.ndarray) and X.dtype not in (np.float32, np.float64):
         return numbers(X)
@@ -125,7 +126,7 @@ def _check_types(X: object) -> None:
         if getattr(kind, "kind", "-") in "mMV":
             raise ValueError(f"Expected an array of numbers, found the type {kind}. Pass numbers, e.g. days since a date.")
         return
-    found = X.schema.types if hasattr(X, "column_names") else getattr(X, "dtypes", ())
+    found = X.schema.types if offers(X, "column_names") else getattr(X, "dtypes", ())
     check_different(column_names(X))
     for name, kind in zip(column_names(X), found):
         if not _is_numeric(kind):

@@ -6,6 +6,8 @@ import sys
 import warnings
 from collections.abc import Iterable
 
+from dperm.words.spelling import headless
+
 LOUD = "LITTLE CAN BE LEARNT"
 UNSURE = "INTERVALS MAY NOT COME OUT"
 BUDGET = "EPSILON IS PRIVACY"
@@ -31,6 +33,12 @@ ROWS_ONLY = (
 )
 
 
+HEADLESS = (
+    "names of columns are public, and some here are numbers: if the first line of the file is a record, it was read as names, "
+    "and will be published. Write a line of names above it."
+)
+
+
 class PrivacyWarning(UserWarning):
     """Something about the budget, or what it can buy, that the caller should know."""
 
@@ -40,6 +48,12 @@ def speak(texts: Iterable[str]) -> None:
     for text in texts:
         if text.startswith((LOUD, UNSURE, BUDGET)):
             warnings.warn(text, PrivacyWarning, stacklevel=_caller())
+
+
+def names_of_records(names: Iterable[str]) -> None:
+    """Warn where names that nobody declared may be those of a file without a line of names."""
+    if headless(names):
+        warnings.warn(HEADLESS, PrivacyWarning, stacklevel=_caller())
 
 
 def scores_of_rows(claim: object, owners: object) -> None:

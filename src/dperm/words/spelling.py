@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from typing import TypeGuard
 
 
@@ -18,6 +19,22 @@ def closest(word: object, known: Iterable[str]) -> str:
     """
     found = difflib.get_close_matches(str(word)[:200], [str(name) for name in known], n=1, cutoff=0.6)
     return f" Did you mean {found[0]!r}?" if found else ""
+
+
+def headless(names: Iterable[str]) -> bool:
+    """Whether a name is a number, as where the first line of a file is a record and was read as names.
+
+    >>> headless(["age", "income"]), headless(["41", "low"])
+    (False, True)
+    """
+    return any(re.fullmatch(r"[-+]?[\d.,]*\d[\d.,]*([eE][-+]?\d+)?", str(name).strip()) for name in names)
+
+
+def quoted(names: Sequence[str], most: int = 30) -> str:
+    """Names of columns for an error; not where they may be somebody's record."""
+    if headless(names):
+        return "others, some of them numbers: if the first line of a file is a record, write a line of names above it"
+    return ", ".join(map(repr, names[:most]))
 
 
 def scalars(values: object, what: str) -> tuple[str | int | float, ...]:

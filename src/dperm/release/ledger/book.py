@@ -164,7 +164,7 @@ class Ledger:
             return ledger
         if isinstance(ledger, str | Path):
             return cls(ledger)
-        raise ValueError(f"Expected ledger= as a path or a Ledger, found {type(ledger).__name__}.")
+        raise ValueError(f"Expected ledger= as a path or a Ledger, found {type(ledger).__name__}. Pass one of them.")
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
