@@ -15,7 +15,7 @@ from dperm.evaluation.terms import tidy
 from dperm.problem.arrays import Vector
 from dperm.tables.cells import numbers, truth
 from dperm.tables.column import Column
-from dperm.tables.labels import check_label_type, classify, label_column
+from dperm.tables.labels import classify, label_column
 from dperm.tables.tables import cells, column_names, is_table
 from dperm.words.spelling import closest, scalars
 
@@ -138,8 +138,6 @@ def _labels(model: PrivateEstimator, X: object, y: object, n: int) -> np.ndarray
         if schema.target.column not in column_names(X):
             raise ValueError(f"Expected the target column {schema.target.column!r} in the data, found none. Scores need it.")
         y = schema.labels(cells(X, schema.target.column))
-    if hasattr(model, "classes_"):
-        check_label_type(y, model.classes_)
     return label_column(y, n)
 
 

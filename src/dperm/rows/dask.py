@@ -49,7 +49,6 @@ class Arrays:
 
     encoding: Encoding | None = None
     rule: LabelRule | None = None
-    label_kind: str = "O"  # of all labels, which is public; that of a partition may follow from its cells
 
     def __call__(self, partition: Partition) -> Made:
         X, y, weight = partition
@@ -59,8 +58,6 @@ class Arrays:
             X = sparse_numbers(X) if is_sparse(X) else numeric(X)
         X = X if self.encoding is None else self.encoding.transform(X)
         y, weight = column(y), None if weight is None else numbers(weight)
-        if y.dtype.kind != self.label_kind:  # a rule may refuse a type
-            y = y.astype(object)
         return Made(X, *((y, weight) if self.rule is None else labelled_by(self.rule, y, weight)))
 
 
@@ -121,7 +118,7 @@ class DaskRows(Copied):
         else:
             if y is None:
                 raise ValueError("Expected y, or a dataframe with a schema, found neither. Pass the labels.")
-            self.make, self.cut = Arrays(label_kind=self.label_type.kind), Cut()
+            self.make, self.cut = Arrays(), Cut()
         self.partitions, self.lengths = partitions_of(X, y, weight, self._compute)
         self.n = sum(self.lengths)
         self.d = self.encoding.d if self.encoding is not None else int(X.shape[1])

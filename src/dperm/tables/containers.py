@@ -30,6 +30,8 @@ def column(values: object, *, exact: bool = False) -> np.ndarray:
         return values
     if isinstance(values, Sequence) and not isinstance(values, str | bytes) and not _typed(values):
         return objects(values)
+    if hasattr(values, "columns") or hasattr(values, "column_names"):  # its rows would be read as cells: all of them missing
+        raise ValueError("Expected one column, found a table. Pass the column itself, e.g. table['name'].")
     if hasattr(values, "combine_chunks") or hasattr(values, "dictionary_encode"):
         return _of_arrow(values, exact)
     if hasattr(values, "to_numpy"):
