@@ -256,10 +256,14 @@ def as_text(columns: Sequence[str]) -> pyarrow.csv.ConvertOptions:
 
 
 def parsing(names: Sequence[str]) -> pyarrow.csv.ParseOptions:
-    """How lines become rows: in a file of one column an empty line is a row whose cell is missing, and counts."""
+    """How lines become rows: in a file of one column an empty line is a row whose cell is missing, and counts.
+
+    Quoted cells may have line breaks, wherever they stand. Arrow would take them for ends of rows where it cuts a file into
+    pieces, and after a quote that never closes its threads leave out the rest of the piece, thousands of rows, without a word.
+    """
     import pyarrow.csv
 
-    return pyarrow.csv.ParseOptions(ignore_empty_lines=len(names) > 1)
+    return pyarrow.csv.ParseOptions(ignore_empty_lines=len(names) > 1, newlines_in_values=True)
 
 
 def check_different(names: Sequence[str]) -> None:
