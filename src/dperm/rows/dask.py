@@ -28,7 +28,7 @@ from dperm.rows.memory import numeric
 from dperm.rows.packed import content_mark
 from dperm.rows.pieces import Cut, Encoded, Made, Recipe
 from dperm.tables.cells import numbers, sparse_numbers
-from dperm.tables.containers import column
+from dperm.tables.labels import label_column
 from dperm.tables.schema import Schema
 from dperm.tables.streams import quiet
 from dperm.tables.tables import columns
@@ -49,6 +49,7 @@ class Arrays:
 
     encoding: Encoding | None = None
     rule: LabelRule | None = None
+    label_kind: str = "O"  # of all labels, which is public; that of a partition may follow from its cells
 
     def __call__(self, partition: Partition) -> Made:
         X, y, weight = partition
@@ -57,7 +58,9 @@ class Arrays:
         else:
             X = sparse_numbers(X) if is_sparse(X) else numeric(X)
         X = X if self.encoding is None else self.encoding.transform(X)
-        y, weight = column(y), None if weight is None else numbers(weight)
+        y, weight = label_column(y, X.shape[0]), None if weight is None else numbers(weight)
+        if y.dtype.kind != self.label_kind:  # whole numbers stay whole, and others do not
+            y = y.astype(object)
         return Made(X, *((y, weight) if self.rule is None else labelled_by(self.rule, y, weight)))
 
 
@@ -118,7 +121,7 @@ class DaskRows(Copied):
         else:
             if y is None:
                 raise ValueError("Expected y, or a dataframe with a schema, found neither. Pass the labels.")
-            self.make, self.cut = Arrays(), Cut()
+            self.make, self.cut = Arrays(label_kind=self.label_type.kind), Cut()
         self.partitions, self.lengths = partitions_of(X, y, weight, self._compute)
         self.n = sum(self.lengths)
         self.d = self.encoding.d if self.encoding is not None else int(X.shape[1])
