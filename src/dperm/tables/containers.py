@@ -15,6 +15,8 @@ import numpy as np
 if TYPE_CHECKING:
     import pyarrow as pa
 
+UUIDS = "extension<arrow.uuid>"
+
 
 def column(values: object, *, exact: bool = False) -> np.ndarray:
     """Cells as an array that keeps each one as it is, from a list, an array, or a column of pandas, polars or Arrow.
@@ -114,6 +116,8 @@ def _of_arrow(values: pa.Array | pa.ChunkedArray, exact: bool) -> np.ndarray:
 
     try:
         values = _decoded(values)
+        if str(values.type) == UUIDS:
+            return objects(as_python(values))
         if not (exact and pa.types.is_integer(values.type)):
             return np.asarray(_own_clock(values).to_numpy(zero_copy_only=False))
     except Exception:  # a type that NumPy does not know, or a string that is no UTF-8: each cell is read for itself
@@ -155,6 +159,8 @@ def _decoded(values: Any) -> Any:
 
     while True:
         kind = values.type
+        if str(kind) == UUIDS:  # in storage 16 bytes that are no text: every id would be missing
+            return values
         if isinstance(kind, pa.BaseExtensionType):
             chunked = isinstance(values, pa.ChunkedArray)
             parts = [part.storage for part in values.chunks] if chunked else []
