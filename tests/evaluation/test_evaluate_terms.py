@@ -210,7 +210,8 @@ def test_bins_hold_equally_many_rows_where_they_can():
 
 def turns(model, X, y, people) -> list[bytes]:
     """The turn of every row among those of its person, as an executor of Spark decides it for one batch of rows."""
-    table = SparkTable(SimpleNamespace(columns=[*map(str, range(X.shape[1])), "t", "who"]), None, "t", "who", 2)
+    types = [*((str(place), "double") for place in range(X.shape[1])), ("t", "bigint"), ("who", "bigint")]
+    table = SparkTable(SimpleNamespace(columns=[name for name, _ in types], dtypes=types), None, "t", "who", 2)
     made = scoring(model, question_of(model), table, "t", None, None)
     recipe = Recipe(None, made.columns, person="who", max_rows_per_person=2)
     columns = [*X.T, y, people, np.zeros(len(y), dtype=np.int64)]

@@ -324,6 +324,29 @@ def test_not_even_the_traceback_of_a_ragged_line_holds_the_record_or_its_number(
     assert "HIV" not in told and "412" not in told and "413" not in told
 
 
+@pytest.mark.parametrize("read", [lambda file: ArrowRows(file, SCHEMA).n, lambda file: read_table(file).num_rows])
+def test_a_quote_in_one_line_takes_no_other_line_with_it(read, tmp_path):
+    """Arrow's threads left out what stood behind a quote that never closes, to the end of a piece of 1 MB, and said nothing."""
+    file = tmp_path / "people.csv"
+    columns = [*SCHEMA["columns"], SCHEMA["target"]["column"]]
+    header, good = ",".join(["remark", *columns, "end"]), ",".join(["1"] * (len(columns) + 1))
+    for length in (30_000, 60_000):
+        for place in (7, 20_000):
+            lines = [f"{number:040d},{good}" for number in range(length)]
+            for opened in (f'"never closed,{good}', f'1,{good[:-1]}"never closed'):  # at the end of a line the rest is one cell
+                lines[place] = opened
+                file.write_text("\n".join([header, *lines]) + "\n")
+                with pytest.raises(ValueError, match=r"broken file|a line that is too long|does not read"):
+                    read(file)
+            lines[place] = lines[-1] = f'"two\nlines",{good[:-1]}"two\nlines"'
+            file.write_text("\n".join([header, *lines]) + "\n")
+            assert read(file) == length
+    for before in range(0, 40, 4):  # a cell with a line break is one wherever the file is cut, which is at 1 MB
+        filler = "x" * (2**20 - len(header) - len(good) - 3 - before)
+        file.write_text("\n".join([header, f"{filler},{good}", f'"two\nlines, or\n\nthree",{good}', f"end,{good}"]) + "\n")
+        assert read(file) == 3
+
+
 def test_folder_without_files_or_of_two_formats(source, tmp_path):
     fails(tmp_path / "nowhere", "found none")
     (tmp_path / "empty").mkdir()

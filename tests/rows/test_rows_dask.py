@@ -207,6 +207,19 @@ def test_how_a_partition_stores_its_labels_decides_nothing():
         return dperm.LogisticRegression(5.0, 1e-6, bounds=(0, 1), classes=["no", "yes"], random_state=0).fit(X, y)
 
     assert fitted(1).w_.tobytes() == fitted("x").w_.tobytes()  # neither is a class
+    frame = dd.from_pandas(pd.DataFrame({"a": np.linspace(0, 1, 60)}), npartitions=3)
+    for first in (1, None):
+        labels = dd.from_pandas(pd.Series([first, *[0, 1] * 29, 1], dtype="Int64"), npartitions=3)
+        blocks = [block for part in DaskRows(frame, labels).parts() for block in part.compute().blocks]
+        assert {str(block.y.dtype) for block in blocks} == {"float64"}
+
+
+def test_labels_in_a_frame_of_one_column_are_read():
+    """They were all missing, and the fit that of no rows."""
+    frame, y = pd.DataFrame({"a": np.linspace(0, 1, 60)}), pd.DataFrame({"t": [0, 1] * 30})
+    model = dperm.LogisticRegression(5.0, 1e-6, bounds=(0, 1), classes=[0, 1], random_state=0)
+    apart = [dd.from_pandas(part, npartitions=3) for part in (frame, y)]
+    assert model.fit(*apart).w_.tobytes() == model.fit(frame, y["t"]).w_.tobytes()
 
 
 @pytest.fixture(scope="module")

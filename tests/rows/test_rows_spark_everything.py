@@ -337,3 +337,19 @@ def test_the_table_is_encoded_once_for_rows_that_are_encoded_alike(frame):
     first = rows.labelled(lambda y: (np.ones(len(y)), None)).ready()
     assert rows.ready() is first
     assert rows.encoded(rows.encoding).bounded(DataBounds(1.0, Interval(-1, 1))).sum(RowCount(), 1.0) > 0
+
+
+def test_one_missing_label_does_not_decide_whether_a_type_of_labels_is_refused(spark):
+    """A null makes floats of the whole numbers of its batch, and objects of truth values, which are no type to refuse."""
+    refused = r"the classes \['no', 'yes'\], found an array of type (int64|bool)"
+    model = dperm.LogisticRegression(bounds=(0, 1), classes=["no", "yes"], random_state=0).fit(np.eye(2), ["no", "yes"])
+    for kind in ("int", "boolean"):
+        for first in ("NULL", "1"):
+            labels = f"CAST(CASE id WHEN 0 THEN {first} ELSE id % 2 END AS {kind}) AS t"
+            frame = spark.range(40).selectExpr("id / 40.0D AS a", "id / 80.0D AS b", labels).coalesce(1)
+            with pytest.raises(ValueError, match=refused):
+                dperm.LogisticRegression(bounds=(0, 1), classes=["no", "yes"]).fit(frame, "t")
+            with pytest.raises(ValueError, match=refused):
+                dperm.EmbeddingClassifier(classes=["no", "yes"]).fit(frame, "t")
+            with pytest.raises(ValueError, match=refused):
+                dperm.evaluate(model, frame, "t", epsilon=1.0)

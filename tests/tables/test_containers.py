@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import uuid
 import warnings
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from scipy import sparse
 
@@ -13,6 +15,7 @@ import dperm
 from dperm.problem import DataBounds, Interval
 from dperm.rows import DaskRows, DeviceRows
 from dperm.rows.memory import MemoryRows
+from dperm.tables.cells import codes, persons
 from dperm.tables.fingerprint import digest
 from dperm.tables.tables import parsed
 
@@ -114,6 +117,15 @@ def test_dask_hands_out_the_cells_of_its_pandas_frame(named: str, odd: object) -
             made = dd.from_pandas(frame, npartitions=2)
             assert np.array_equal(fitted.fit(DaskRows(made, schema=SCHEMA)).w_, expected)
             assert np.array_equal(fitted.fit(DaskRows(made[["t", "c", "a"]], schema=SCHEMA)).w_, expected)
+
+
+def test_ids_that_arrow_stores_as_uuids_are_read_as_their_text() -> None:
+    """Their 16 bytes are no text: every row belonged to nobody, and a fit of persons was one of no rows."""
+    ids = [None, *(uuid.UUID(int=number) for number in (1, 2**127, 1))]
+    stored = pa.array([None if one is None else one.bytes for one in ids], type=pa.uuid())
+    for column in (stored, pa.chunked_array([stored[:2], stored[2:]]), pd.Series(ids), ids):
+        assert persons(column).tolist() == [-1, 1, 2, 1]
+        assert codes(column, [str(ids[2])]).tolist() == [-1, -1, 0, -1]
 
 
 def test_a_masked_cell_in_a_list_is_digested_in_silence() -> None:

@@ -80,6 +80,16 @@ def test_one_hot_arrays_are_stored_sparsely_by_declaration_and_fit_the_same():
     assert model.w_ == pytest.approx(dense.w, rel=1e-4, abs=2e-5)  # dense and sparse rows have different grids
 
 
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_a_long_row_is_encoded_alike_alone_and_among_others(kind):
+    """The last block of a stream may have one row. einsum takes such a row whole, and others in pieces of 8,192."""
+    rows = np.random.default_rng(0).normal(size=(7, 9000)).astype(kind)
+    for bounds in (None, (-1, 1)):
+        encoding = Encoding.from_declaration(9000, bounds=bounds, x_norm=1.7)
+        alone = [encoding.transform(rows[i : i + 1]) for i in range(7)]
+        assert encoding.transform(rows).tobytes() == np.concatenate(alone).tobytes()
+
+
 def test_spec_round_trip():
     for encoding in (mixed(), Encoding.from_declaration(2, x_norm=3.0), Encoding.from_declaration(2, bounds="private")):
         again = Encoding.from_spec(encoding.spec())

@@ -7,6 +7,7 @@ from decimal import Decimal
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from dperm import FiniteClassLearner, LinearRegression, LogisticRegression, MeanEstimator
@@ -120,6 +121,21 @@ def test_a_protected_number_of_rows_is_in_no_error(kind: type) -> None:
 def test_weights_of_another_shape_are_refused() -> None:
     with pytest.raises(ValueError, match="one weight per row"):
         MemoryRows(X, Y, np.ones((60, 1)))
+
+
+def test_weights_and_ids_in_a_table_are_refused_and_in_lists_of_their_own_read() -> None:
+    """All of them were missing cells, and the fit that of no rows."""
+    weighed = base(max_weight=2.0, random_state=0)
+    persons = base(max_rows_per_person=1, random_state=0)
+    values = np.arange(60) / 30
+    for table in (pd.DataFrame({"w": values}), pa.table({"w": values})):
+        with pytest.raises(ValueError, match="one column, found a table"):
+            weighed.fit(X, Y, table)
+        with pytest.raises(ValueError, match="one column, found a table"):
+            persons.fit(X, Y, groups=table)
+    nested = [[value] for value in values.tolist()]
+    assert np.array_equal(weighed.fit(X, Y, nested).w_, weighed.fit(X, Y, values).w_)
+    assert np.array_equal(persons.fit(X, Y, groups=nested).w_, persons.fit(X, Y, groups=values).w_)
 
 
 def test_a_finite_class_forgets_who_its_rows_belong_to() -> None:

@@ -173,6 +173,11 @@ def test_whole_numbers_that_can_be_no_class_are_refused_by_their_type(tmp_path) 
     da = pytest.importorskip("dask.array")
     with pytest.raises(ValueError, match="labels among the classes"):
         words.fit(da.from_array(X, chunks=30), da.from_array(Y, chunks=30))
+    with pytest.raises(ValueError, match="labels among the classes"):
+        words.fit(DeviceRows(X, Y))
+    tabled = dperm.LogisticRegression(schema={"columns": {"a": {"type": "numeric", "low": -1, "high": 1}}}, classes=["no", "yes"])
+    with pytest.raises(ValueError, match="labels among the classes"):
+        tabled.fit(pd.DataFrame({"a": X[:, 0]}), pd.Series(Y, dtype="Int64"))
     assert ledger.account().fits == 0
     words.fit(X, Y.tolist())  # each cell of a list is read alone: they are null rows
 

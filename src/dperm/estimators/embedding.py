@@ -130,6 +130,7 @@ class EmbeddingClassifier(SoftmaxClassifier):
         target = table.labels(y)
         features = tuple(name for name in table.names if name != target)
         self.n_features_in_, self._encoding = len(features), columns_of(len(features))
+        self._check_labels(np.empty(0, dtype=table.label_type(target)))
         interval = self._labels(NO_ROWS)[2]
         rows = table.rows(Embedded(features, target, for_executors(self)))
         return self._run(rows, interval, None, table.per_person, table.unit, rows)

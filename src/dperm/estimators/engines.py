@@ -151,7 +151,9 @@ def declared_rows(estimator: Any, rows: Any, sample_weight: object, groups: obje
     estimator.n_features_in_ = rows.d
     if schema is not None:
         estimator.feature_names_in_ = np.array([c.name for c in schema.columns if c.type != "ignored"], dtype=object)
-    interval = estimator._labels(np.empty(0, dtype=getattr(rows, "label_type", object)))[2]
+    none = np.empty(0, dtype=getattr(rows, "label_type", object))  # of the whole column: that of a part may follow from its cells
+    estimator._check_labels(none)
+    interval = estimator._labels(none)[2]
     recipe = getattr(rows, "recipe", None)
     weighted = getattr(recipe, "weight", None) is not None
     _, heaviest = estimator._weights(None, np.zeros(0) if weighted else None, 0)

@@ -17,6 +17,7 @@ from dperm.rows.memory import MemoryRows
 from dperm.rows.pieces import Made
 from dperm.rows.spark_made import SparkTable
 from dperm.rows.spark_tasks import cell_digests
+from dperm.tables.labels import check_label_type
 from dperm.tables.persons import person_column, person_weights, unit_of
 from dperm.tables.tables import cells, in_memory_only
 
@@ -66,6 +67,8 @@ def held_rows(
         in_memory_only(X)
     question, apart = asked.about(X)
     held, people = person_column(X, groups)
+    if y is not None and hasattr(asked.model, "classes_"):
+        check_label_type(y, asked.model.classes_)
     rows, known = scored_rows(asked.model, question, held, y, exposure)
     if apart is not None:
         rows = np.column_stack([rows, apart.of(X)])
@@ -120,4 +123,6 @@ def scoring(
     named = None if schema is None or schema.target is None else schema.target.column
     target = table.labels(named if y is None and named is not None else y)
     features, reader = columns_read(model, table, (target, exposure, None if apart is None else apart.column.name))
+    if reader is None and hasattr(model, "classes_"):
+        check_label_type(np.empty(0, dtype=table.label_type(target)), model.classes_)
     return Scoring(features, target, for_executors(model), reader, question, exposure, apart, table.person is not None)

@@ -28,7 +28,7 @@ from dperm.rows.memory import numeric
 from dperm.rows.packed import content_mark
 from dperm.rows.pieces import Cut, Encoded, Made, Recipe
 from dperm.tables.cells import numbers, sparse_numbers
-from dperm.tables.containers import column
+from dperm.tables.labels import label_column
 from dperm.tables.schema import Schema
 from dperm.tables.streams import quiet
 from dperm.tables.tables import columns
@@ -58,8 +58,8 @@ class Arrays:
         else:
             X = sparse_numbers(X) if is_sparse(X) else numeric(X)
         X = X if self.encoding is None else self.encoding.transform(X)
-        y, weight = column(y), None if weight is None else numbers(weight)
-        if y.dtype.kind != self.label_kind:  # a rule may refuse a type
+        y, weight = label_column(y, X.shape[0]), None if weight is None else numbers(weight)
+        if y.dtype.kind != self.label_kind:  # whole numbers stay whole, and others do not
             y = y.astype(object)
         return Made(X, *((y, weight) if self.rule is None else labelled_by(self.rule, y, weight)))
 

@@ -108,6 +108,11 @@ class DeviceRows(ArrayRows, Copied):
         self.memory: dict[str, Any] = {}  # what a term's kernel keeps of these rows between sums
 
     @property
+    def label_type(self) -> np.dtype:
+        """The type of the labels, which is public: a fit may refuse it."""
+        return to_host(self.y[:0]).dtype
+
+    @property
     def streams(self) -> bool:
         """X waits on the host and goes to the GPU piece by piece."""
         return str(array_device(self.X)) == "cpu" and str(self.device) != "cpu"

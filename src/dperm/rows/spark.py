@@ -32,7 +32,7 @@ from dperm.rows.base import Copied, Term, block_counts, real_sum, total_of
 from dperm.rows.labelled import LabelRule, Labels, RowRule, rule_of_schema
 from dperm.rows.packed import KEY_BYTES, SPARK_TYPES, Layout
 from dperm.rows.pieces import Cut, Encoded, Recipe, RowEncoding, TableMaker
-from dperm.rows.spark_frames import Checked, as_read, check_frame, check_unique, checksums, in_words, quoted
+from dperm.rows.spark_frames import Checked, as_read, check_frame, check_unique, checksums, in_words, label_type, quoted
 from dperm.rows.spark_tasks import ADDED, COUNTED, OWNED, CountTerm, Encode, Settle, add, counted, tally
 from dperm.tables.schema import Schema
 
@@ -124,6 +124,12 @@ class SparkRows(Copied):
         if self.maker is not None:
             return self.maker.d
         return len(self.recipe.features) if self.encoding is None else int(self.encoding.d)
+
+    @property
+    def label_type(self) -> np.dtype:
+        """The type of the labels, which is public: a fit may refuse it. Those of a schema are read cell by cell."""
+        read = self.schema is not None or self.recipe.target is None
+        return np.dtype(object) if read else label_type(self.frame, str(self.recipe.target))
 
     @property
     def keyed(self) -> bool:

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from dperm.problem.arrays import offers
 from dperm.rows.pieces import Recipe, TableMaker
 from dperm.tables.files import check_different
@@ -57,6 +59,12 @@ def as_read(frame: DataFrame, name: str) -> str:
 def kind_of(frame: DataFrame, name: str) -> str:
     """The storage type of a column, without its parameters."""
     return str(dict(frame.dtypes)[name]).split("(")[0].split("<")[0].split(" ")[0]
+
+
+def label_type(frame: DataFrame, name: str) -> np.dtype:
+    """The type of a column of labels, which a fit may refuse, by its storage type alone: a null makes floats of a batch."""
+    kind = kind_of(frame, name)
+    return np.dtype({"boolean": bool, **dict.fromkeys(NUMBERS[:4], np.int64)}.get(kind, object))
 
 
 def check_frame(frame: DataFrame, recipe: Recipe, maker: TableMaker | None = None) -> tuple[str, ...]:

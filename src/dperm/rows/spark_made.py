@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from dperm.problem.arrays import offers
 from dperm.rows.pieces import TableMaker
 from dperm.rows.spark import SparkRows
+from dperm.rows.spark_frames import label_type
 from dperm.tables.persons import check_limit
 from dperm.tables.schema import Schema
 
@@ -66,6 +69,10 @@ class SparkTable:
         if found is None:
             raise ValueError("Expected y, the name of the column of the labels, found none. Pass it.")
         return found
+
+    def label_type(self, name: str) -> np.dtype:
+        """The type of a column of labels, which is public."""
+        return label_type(self.frame, name)
 
     def rows(self, maker: TableMaker) -> SparkRows:
         return SparkRows.made_by(maker, self.frame, self.person, self.max_rows_per_person)

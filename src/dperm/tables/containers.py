@@ -17,6 +17,8 @@ from dperm.problem.arrays import offers
 if TYPE_CHECKING:
     import pyarrow as pa
 
+UUIDS = "extension<arrow.uuid>"
+
 
 def column(values: object, *, exact: bool = False) -> np.ndarray:
     """Cells as an array that keeps each one as it is, from a list, an array, or a column of pandas, polars or Arrow.
@@ -32,6 +34,8 @@ def column(values: object, *, exact: bool = False) -> np.ndarray:
         return values
     if isinstance(values, Sequence) and not isinstance(values, str | bytes) and not _typed(values):
         return objects(values)
+    if offers(values, "columns") or offers(values, "column_names"):  # its rows would be read as cells: all of them missing
+        raise ValueError("Expected one column, found a table. Pass the column itself, e.g. table['name'].")
     if offers(values, "combine_chunks") or offers(values, "dictionary_encode"):
         return _of_arrow(values, exact)
     if hasattr(values, "to_numpy"):
@@ -114,6 +118,8 @@ def _of_arrow(values: pa.Array | pa.ChunkedArray, exact: bool) -> np.ndarray:
 
     try:
         values = _decoded(values)
+        if str(values.type) == UUIDS:
+            return objects(as_python(values))
         if not (exact and pa.types.is_integer(values.type)):
             return np.asarray(_own_clock(values).to_numpy(zero_copy_only=False))
     except Exception:  # a type that NumPy does not know, or a string that is no UTF-8: each cell is read for itself
@@ -155,6 +161,8 @@ def _decoded(values: Any) -> Any:
 
     while True:
         kind = values.type
+        if str(kind) == UUIDS:  # in storage 16 bytes that are no text: every id would be missing
+            return values
         if isinstance(kind, pa.BaseExtensionType):
             chunked = isinstance(values, pa.ChunkedArray)
             parts = [part.storage for part in values.chunks] if chunked else []

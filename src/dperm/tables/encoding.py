@@ -174,7 +174,9 @@ class Encoding:
             X = np.clip(X, self.low.astype(X.dtype), self.high.astype(X.dtype))
         if self.x_norm is not None:
             counted = X if gap is None else np.where(gap, X.dtype.type(0), X)  # a missing cell has no length
-            norms = np.sqrt(np.einsum("ij,ij->i", counted, counted, dtype=np.float64))
+            # A row that stands alone is taken twice: einsum adds one of more than 8,192 numbers in another order there.
+            pair = np.repeat(counted, 2, axis=0) if len(counted) == 1 else counted
+            norms = np.sqrt(np.einsum("ij,ij->i", pair, pair, dtype=np.float64))[: len(counted)]
             X = X * (self.x_norm / np.maximum(norms, self.x_norm)).astype(X.dtype)[:, None]  # no row divides by 0, or warns of it
         X = ((X - self.anchor.astype(X.dtype)) / self.width.astype(X.dtype)).astype(X.dtype, copy=False)
         X += X.dtype.type(0)  # -0.0 means missing: a present cell has the other zero

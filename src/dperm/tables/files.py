@@ -160,12 +160,24 @@ class Files:
 
         with readable(self.root.name):
             if self.format == "csv":
-                rows = sum(batch.num_rows for batch in self._scan(self.columns[:1], 1 << 16))
+                rows = sum(map(self._csv_rows, self.dataset.get_fragments()))
             elif self.format == "parquet":
                 rows = sum(pq.read_metadata(name).num_rows for name in self.names)
             else:
                 rows = self.dataset.count_rows()
         return int(rows)
+
+    def _csv_rows(self, fragment: ds.Fragment) -> int:
+        """Rows of one CSV file, which is read once to its end."""
+        last = csv_header(Path(fragment.path))[-1]
+        last = last if last in self.dataset.schema.names else self.columns[0]
+        rows, end = 0, None
+        for batch in fragment.to_batches(
+            self.dataset.schema, columns=[last], batch_size=1 << 16, fragment_scan_options=csv_options((last,))
+        ):
+            rows, end = rows + batch.num_rows, batch.column(0)[-1] if batch.num_rows else end
+        check_closed(Path(fragment.path), end)
+        return rows
 
     def batches(self, size: int) -> Iterator[pa.RecordBatch]:
         """Record batches of at most `size` rows, in file order, with the needed columns only."""
@@ -191,13 +203,7 @@ class Files:
                     yield batch
 
     def _scan(self, columns: tuple[str, ...], size: int) -> Iterator[pa.RecordBatch]:
-        import pyarrow.csv
-        import pyarrow.dataset as ds
-
-        options = None
-        if self.format == "csv":
-            read = pyarrow.csv.ReadOptions(block_size=1 << 20)
-            options = ds.CsvFragmentScanOptions(convert_options=as_text(columns), read_options=read)
+        options = csv_options(columns) if self.format == "csv" else None
         yield from self.dataset.to_batches(
             columns=list(columns),
             batch_size=size,
@@ -257,11 +263,40 @@ def as_text(columns: Sequence[str]) -> pyarrow.csv.ConvertOptions:
     )
 
 
+def csv_options(columns: Sequence[str]) -> ds.CsvFragmentScanOptions:
+    """How a CSV is streamed: in pieces of 1 MB."""
+    import pyarrow.csv
+    import pyarrow.dataset as ds
+
+    return ds.CsvFragmentScanOptions(convert_options=as_text(columns), read_options=pyarrow.csv.ReadOptions(block_size=1 << 20))
+
+
+def check_closed(file: Path, last: pa.Scalar | None) -> None:
+    """Refuse a file that ends inside quotes: all lines behind the quote would be one cell, its last (`last`), and Arrow takes it.
+
+    Such a cell holds line breaks, and no quote stands at the end of the file. What has too few cells is refused by Arrow.
+    """
+    if last is None or not last.is_valid or not set(b"\r\n") & set(last.as_buffer().to_pybytes()):
+        return
+    with file.open("rb") as handle:
+        handle.seek(max(file.stat().st_size - 4096, 0))
+        end = handle.read().rstrip(b"\r\n")
+    if not end.endswith(b'"'):
+        raise ValueError(
+            f"Expected a table that reads to its end in {file.name}, found a broken file: a quote that never closes. Write the "
+            "file again; nothing was released."
+        )
+
+
 def parsing(names: Sequence[str]) -> pyarrow.csv.ParseOptions:
-    """How lines become rows: in a file of one column an empty line is a row whose cell is missing, and counts."""
+    """How lines become rows: in a file of one column an empty line is a row whose cell is missing, and counts.
+
+    Quoted cells may have line breaks, wherever they stand. Arrow would take them for ends of rows where it cuts a file into
+    pieces, and after a quote that never closes its threads leave out the rest of the piece, thousands of rows, without a word.
+    """
     import pyarrow.csv
 
-    return pyarrow.csv.ParseOptions(ignore_empty_lines=len(names) > 1)
+    return pyarrow.csv.ParseOptions(ignore_empty_lines=len(names) > 1, newlines_in_values=True)
 
 
 def check_different(names: Sequence[str]) -> None:

@@ -99,8 +99,8 @@ def _one_kind(y: object) -> np.ndarray:
 def check_label_type(y: object, classes: np.ndarray) -> None:
     """Refuse a column of whole numbers where no class is a number: its type is public, and every row would be a null row.
 
-    The type is that of the column as it is stored: an array that is made of it depends on whether a label is missing. In lists
-    and arrays of objects each label is read alone, so nothing is refused there.
+    The type is that of the column as it is stored: an array that is made of it, or of a part of it, depends on whether a label is
+    missing there. In lists and arrays of objects each label is read alone, so nothing is refused there.
     """
     if is_table(y) and len(parts := stored_columns(y)) == 1:
         y = parts[0]
@@ -116,7 +116,6 @@ def check_label_type(y: object, classes: np.ndarray) -> None:
 
 def classify(y: object, classes: np.ndarray) -> tuple[np.ndarray, np.ndarray | None, Interval]:
     """(-1/+1 or class numbers, weights, interval). A label outside the classes gets weight 0: a public rule, no error."""
-    check_label_type(y, classes)
     place = codes(y, classes.tolist())
     index, weight = np.maximum(place, 0), (place >= 0).astype(np.float64)
     if len(classes) == 2:

@@ -15,7 +15,7 @@ import numpy as np
 from dperm.problem.arrays import offers
 from dperm.tables.cells import numbers, sparse_numbers
 from dperm.tables.containers import column, listed_rows
-from dperm.tables.files import SUFFIXES, Files, as_text, check_different, csv_header, parsing, told_by
+from dperm.tables.files import SUFFIXES, Files, as_text, check_closed, check_different, csv_header, parsing, told_by
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -247,4 +247,6 @@ def _read_csv(file: Path) -> pa.Table:
 
     names = csv_header(file)
     _check_separator(file, names)
-    return pyarrow.csv.read_csv(file, convert_options=as_text(names), parse_options=parsing(names))
+    table = pyarrow.csv.read_csv(file, convert_options=as_text(names), parse_options=parsing(names))
+    check_closed(file, table.column(-1)[-1] if table.num_rows else None)
+    return table
