@@ -14,7 +14,7 @@ from dperm.mechanisms.scaled.curve_shrinkage import Wandering, beside_lines, mos
 from dperm.mechanisms.scaled.curve_shrinkage import pulled as pulled_to_lines
 from dperm.mechanisms.scaled.gradient import ScaledGradient
 from dperm.mechanisms.scaled.smoothness import CELLS, columns_of, tables_of
-from dperm.problem import DataBounds, HuberLoss, Interval, LogisticLoss, Problem, SquaredLoss
+from dperm.problem import DataBounds, HuberLoss, Interval, LogisticLoss, MultinomialLoss, Problem, SquaredLoss
 from dperm.release.plan import Shape, Target
 from dperm.terms.additive import PLACES
 from dperm.walk.fitting import plan
@@ -164,7 +164,7 @@ def test_the_gate_looks_at_public_numbers_alone_and_opens_with_more_rows_or_budg
     assert paid(2_000, 0.1, careful=False)
 
 
-def test_classes_are_gated_as_numbers_are_and_no_curve_means_no_recalibration() -> None:
+def test_two_classes_are_gated_as_numbers_are_and_no_curve_means_no_recalibration() -> None:
     data = DataBounds(1.0, Interval(-1, 1), 1.0)
     kinds = ("numeric",) * 3
 
@@ -176,6 +176,7 @@ def test_classes_are_gated_as_numbers_are_and_no_curve_means_no_recalibration() 
     assert "marginals" in names_of(LogisticLoss(), curves)
     assert names_of(LogisticLoss(), curves, 2_000) == names_of(LogisticLoss(), curves.line, 2_000)
     assert "marginals" in names_of(LogisticLoss(), replace(curves, choosier=False), 2_000)  # as version 0.7.0 planned it
+    assert "marginals" in names_of(MultinomialLoss(3), curves, 2_000)  # the smoothest kernels are worth their noise there
     names = names_of(SquaredLoss(), Additive(kinds))
     assert "marginals" not in names and "recalibration" not in names
 

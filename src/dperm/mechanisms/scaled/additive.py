@@ -118,8 +118,8 @@ class Additive(Curved):
                `grown_clip`), and the level of a line corrected; False is how version 0.5.0 fitted
     levelled   that level has a stage of its own, at a quarter of the price; False is how version 0.6.0 paid for it
     choosier   of a careful fit: a regression tries smoother curves where rough ones would be too noisy, gives curves up where
-               most of its squares lie in tails, and counts in the pull that rows are a sample; classes try the three roughest
-               curves alone, and none where public numbers promise none; False is how version 0.7.0 chose
+               most of its squares lie in tails, and counts in the pull that rows are a sample; two classes try the three
+               roughest curves alone, and none where public numbers promise none; False is how version 0.7.0 chose
     The other options are those of `ScaledGradient`.
 
     **Guarantee**: μ(ε, δ)-GDP in stages, for the target's relation.
@@ -172,7 +172,7 @@ class Additive(Curved):
             return self._shared(problem, shape, target, kinds, curves=bool(self.curved), corrected="recalibration")
         corrected = "recalibration" if self.curved else ""
         budget = self._shared(problem, shape, target, kinds, curves=bool(self.curved), corrected=corrected)
-        gated = self.choosier or rule.is_regression(problem)
+        gated = rule.is_regression(problem) or (self.choosier and problem.loss.margins == 1)
         if gated and not self._promising(rule.Public(problem, shape, target, kinds, budget)):
             corrected = "level" if corrected and self.levelled else corrected
             budget = self._shared(problem, shape, target, kinds, curves=False, corrected=corrected if self.nearer else "")
@@ -263,7 +263,8 @@ class Additive(Curved):
 
         regression, linear = rule.is_regression(problem), smoothness.linear_variances(shape, released, scaled)
         careful = smoothness.CAREFUL_LIMITS if self.choosier else smoothness.CAREFUL_LIMITS[:2]
-        of_classes = smoothness.LIMITS[:3] if self.careful and self.choosier else smoothness.LIMITS
+        of_two = smoothness.LIMITS[:3] if self.careful and self.choosier else smoothness.LIMITS
+        of_classes = of_two if problem.loss.margins == 1 else smoothness.LIMITS
         return Flow(
             settings, shape, scaled["size"], linear, self._mu(public), curvature, cost,
             refined=regression and self.clip_factor is None,
