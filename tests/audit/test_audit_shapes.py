@@ -7,9 +7,10 @@ import pytest
 
 import dperm
 from dperm.audit import closed_form
-from dperm.audit.cases import CURVED, DELTA, ESTIMATORS_OF, Case, curve_cases, mechanism_cases
+from dperm.audit.cases import CURVED, DELTA, ESTIMATORS_OF, WITH_CURVES, Case, curve_cases, mechanism_cases
 from dperm.audit.suite import run_suite
 from dperm.audit.transcript import Fitted, released_numbers, released_sizes, transcript
+from dperm.mechanisms.registry import mechanism_from_spec
 from dperm.privacy import RELATIONS
 from dperm.release import driver
 from dperm.rows.base import Rows
@@ -66,8 +67,9 @@ def test_a_pair_uses_much_of_its_claim_and_no_more(case: Case) -> None:
 
 def test_what_a_released_choice_leaves_out_counts_as_zeros() -> None:
     """On a few rows noise decides between line and curves: with the line there is no pull, and the lengths must agree."""
-    line = dperm.GAMClassifier(0.1, bounds=(-1, 1), classes=[0, 1], delta=1e-2, random_state=0)
-    curves = dperm.GAMClassifier(50.0, bounds=(-1, 1), classes=[0, 1], delta=1e-2, random_state=0)
+    rule = mechanism_from_spec("additive", WITH_CURVES["GAMClassifier"])
+    line = dperm.GAMClassifier(0.1, bounds=(-1, 1), classes=[0, 1], delta=1e-2, random_state=0, method=rule)
+    curves = dperm.GAMClassifier(50.0, bounds=(-1, 1), classes=[0, 1], delta=1e-2, random_state=0, method=rule)
     X, y = np.linspace(-1, 1, 60).reshape(-1, 1), np.tile([0, 1], 30)
     with pytest.warns(dperm.PrivacyWarning):
         fits = [model.fit(X, y) for model in (line, curves)]

@@ -142,7 +142,7 @@ def test_inert_options_are_refused() -> None:
     for options, message in (
         ({"regularization": 1.0}, "n_nonzero_coefs"),
         ({"method": "gradient", "n_nonzero_coefs": 3}, "regularization"),
-        ({"n_nonzero_coefs": 0}, "keep"),
+        ({"n_nonzero_coefs": 0}, "Expected n_nonzero_coefs"),
         ({"delta": 0.0}, "delta"),
     ):
         with pytest.raises(ValueError, match=message):

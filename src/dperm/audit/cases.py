@@ -44,8 +44,11 @@ FEWER_STEPS: dict[str, dict[str, object]] = {
 }
 # Forms that a mechanism takes by public numbers of a table, which these few rows do not have.
 FORMS: dict[str, dict[str, object]] = {"scaled-heads": {"wide": True}}
-# By public numbers a regression on a few rows is the line, and nothing of curves would be tried.
-WITH_CURVES: dict[str, object] = {"kinds": ("numeric",), "curved": (0,), "careful": False}
+# By public numbers a fit of a few rows is the line, and nothing of curves would be tried.
+WITH_CURVES: dict[str, dict[str, object]] = {
+    "GAMRegressor": {"kinds": ("numeric",), "curved": (0,), "careful": False},
+    "GAMClassifier": {"kinds": ("numeric",), "curved": (0,), "choosier": False, "aim": "probabilities"},
+}
 # Where the number of rows is protected, the arithmetic of a minimiser needs a declared bound on it.
 BOUNDED = {"objective": {"most_rows": 100}, "scaled-objective": {"most_rows": 100}}
 ONE_DRAW = ("exponential", "objective", "output")
@@ -219,8 +222,8 @@ def _case(
         options["nominal_n"] = n
     if "method" in fields:
         short = (form or {}) | FEWER_STEPS.get(method, {}) | (BOUNDED.get(method, {}) if relation == "add-remove" else {})
-        if (name, method) == ("GAMRegressor", "additive"):
-            short = WITH_CURVES
+        if method == "additive":
+            short = WITH_CURVES[name]
         options["method"] = mechanism_from_spec(method, short) if short else method
     if "classes" in fields:
         options["classes"] = [0, 1]
