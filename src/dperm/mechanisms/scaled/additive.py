@@ -24,15 +24,7 @@ from dperm.mechanisms.scaled import settings as rule
 from dperm.mechanisms.scaled.curve_shrinkage import Beside, Wandering, beside_lines, pulled, strengths
 from dperm.mechanisms.scaled.descent_noise import margin_curvature, mean_square, share_below, squares_beyond
 from dperm.mechanisms.scaled.gaps import check_gaps
-from dperm.mechanisms.scaled.gradient import (
-    ScaledGradient,
-    bounds_settings,
-    known_bounds,
-    residual_scale,
-    scaling_needs,
-    scaling_releases,
-    start,
-)
+from dperm.mechanisms.scaled.gradient import ScaledGradient, bounds_settings, known_bounds, scaling_needs, scaling_releases, start
 from dperm.mechanisms.scaled.method import ScaledMethod, in_stages
 from dperm.mechanisms.scaled.recalibration import levelled, recalibrated
 from dperm.mechanisms.scaled.smoothness import Choice, Column, Flow, choose_smoothness, columns_of
@@ -43,7 +35,7 @@ from dperm.release.plan import Plan, Settings, Shape, Target, Vector, register
 from dperm.terms.additive import PLACES, CellFilling, CurveFeatures, Curving, Marginals
 from dperm.terms.affine import Features
 from dperm.terms.moments import CentredMoments
-from dperm.terms.statistics import SquareSum, gradient_term
+from dperm.terms.statistics import LogHistogram, Residuals, SquareSum, gradient_term
 
 CURVED_KINDS = ("numeric", "private")  # encoded between -1/2 and 1/2
 LOSSES = ("logistic", "multinomial", "squared", "huber")
@@ -117,9 +109,9 @@ class Additive(Curved):
     nearer     of a careful fit: a flow and a clip still nearer to the line's where noise allows (`Flow.as_long`,
                `grown_clip`), and the level of a line corrected; False is how version 0.5.0 fitted
     levelled   that level has a stage of its own, at a quarter of the price; False is how version 0.6.0 paid for it
-    choosier   of a careful fit: a regression tries smoother curves where rough ones would be too noisy, gives curves up where
-               most of its squares lie in tails, and counts in the pull that rows are a sample; two classes try the three
-               roughest curves alone, and none where public numbers promise none; False is how version 0.7.0 chose
+    choosier   of a careful fit: a regression tries smoother curves where rough ones would be too noisy, and counts in the pull
+               that rows are a sample; two classes try the three roughest curves alone, and none where public numbers promise
+               none; False is how version 0.7.0 chose
     The other options are those of `ScaledGradient`.
 
     **Guarantee**: μ(ε, δ)-GDP in stages, for the target's relation.
@@ -222,8 +214,6 @@ class Additive(Curved):
         scaled = scaling.centred_and_scaled(public, plain)
         columns = self.columns(plan, released) if "marginals" in budget else []
         choice = choose_smoothness(self._flow(public, plain, scaled), columns)
-        if self.careful and self.choosier and problem.loss.name == "squared":  # Huber's mean has no tails to lose
-            choice = yield from self._despite_tails(public, plain, scaled, choice, released)
         tables = choice.tables(columns)
         if self.careful and choice.rung is None:  # no curves: the descent of the line, to its end
             features = coordinates.features_of(problem, scaled)
@@ -298,7 +288,8 @@ class Additive(Curved):
         def clip(name: str, seen: Features, size: float) -> Asking[float]:
             if name not in public.budget:
                 return float(settings["clip_factor"] * size)
-            scale = yield from residual_scale(public, released, name, seen, theta)
+            released[name] = yield Sum(name, LogHistogram(Residuals(seen, theta), problem.data.y.width))
+            scale = rule.residual_scale(public, released, name)
             return float(self._clip_factor(public, choice, released, scale) * size * scale)
 
         first = limit = yield from clip("residuals", line, scaled["size"])
@@ -331,25 +322,8 @@ class Additive(Curved):
         name, factor = "residuals again", float(choice.settings["clip_factor"])
         if name not in released or choice.rung is None or not (self.careful and self.nearer and self.clip_factor is None):
             return factor
-        return smoothness.grown_clip(choice, self._beyond(public, released, name, factor * scale))
-
-    def _beyond(self, public: rule.Public, released: Mapping[str, Any], name: str, limit: float) -> float:
-        """Share of the squares of the residuals in a released histogram that lies beyond the clip of a row of length 1."""
-        return squares_beyond(np.asarray(released[name]), public.problem.data.y.width, limit, public.count_noise(name))
-
-    def _despite_tails(
-        self, public: rule.Public, plain: Mapping[str, object], scaled: Settings, choice: Choice, released: dict[str, Any]
-    ) -> Asking[Choice]:
-        """The same choice, or the line where the first residuals have tails that the clip of curves would cut off."""
-        if choice.rung is None:
-            return choice
-        theta = start(public, released, choice.settings["positive_rate"])
-        features = coordinates.features_of(public.problem, scaled)
-        scale = yield from residual_scale(public, released, "residuals", features, theta)
-        beyond = self._beyond(public, released, "residuals", float(choice.settings["clip_factor"]) * scale)
-        if not smoothness.gives_up(choice, beyond):
-            return choice
-        return replace(choose_smoothness(self._flow(public, plain, scaled), []), reason=smoothness.TOO_SKEWED)
+        width, noise = public.problem.data.y.width, public.count_noise(name)
+        return smoothness.grown_clip(choice, squares_beyond(np.asarray(released[name]), width, factor * scale, noise))
 
     def _pulled(
         self, plan: Plan, problem: Problem, scaled: Settings, choice: Choice, clip: float, theta: Vector, released: dict[str, Any]

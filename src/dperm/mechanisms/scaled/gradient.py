@@ -147,7 +147,10 @@ class ScaledGradient(ScaledMethod):
         def residual_clip(name: str) -> Asking[float]:
             """C = c·S, times the private scale of the residuals in a regression."""
             own: float = settings["clip_factor"] * scaled["size"]
-            return own * (yield from residual_scale(public, released, name, features, theta)) if name in public.budget else own
+            if name not in public.budget:
+                return own
+            released[name] = yield Sum(name, LogHistogram(statistics.Residuals(features, theta), problem.data.y.width))
+            return own * rule.residual_scale(public, released, name)
 
         clip = first = yield from residual_clip("residuals")
         momentum, weight = settings.get("momentum", rule.MOMENTUM), settling.weights(steps, growing=growing)
@@ -179,13 +182,6 @@ class ScaledGradient(ScaledMethod):
         kept, variance = settling.blended(kept, late, last, first / unit, clip / unit)
         flat = 0.6 * (settings["flow_time"] * max(first, clip) / unit) ** 2
         return settling.pulled(kept, min(variance, flat), intercept=intercept), [first, clip]
-
-
-def residual_scale(public: rule.Public, released: dict[str, Any], name: str, features: Features, theta: Vector) -> Asking[float]:
-    """Private scale of the residuals at θ; their histogram is asked for unless it was released already."""
-    if name not in released:
-        released[name] = yield Sum(name, LogHistogram(statistics.Residuals(features, theta), public.problem.data.y.width))
-    return rule.residual_scale(public, released, name)
 
 
 def scaling_needs(problem: Problem, target: Target) -> list[str]:

@@ -42,9 +42,6 @@ MOST_STEPS = 1000
 # A clip beyond which lies more than this part of the residuals' squares grows while predicted noise is this little, up to the
 # largest clip of a line.
 TAILS, LITTLE, LARGEST_CLIP = 0.15, 0.0022, 5.0
-MOSTLY_TAILS = 0.6  # where more of the squares lies beyond the clip and it cannot grow, curves are given up
-TOO_NOISY = "curves would add more noise than they are worth at this budget"
-TOO_SKEWED = "most of the squares of the residuals lie beyond the clip that curves would need"
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +72,6 @@ class Choice:
     line: float
     settings: Settings
     spectrum: Vector  # variance of every feature: linear columns, then those of shapes
-    reason: str = TOO_NOISY  # where it is the line
 
     @property
     def kernel(self) -> tuple[float, float]:
@@ -280,20 +276,10 @@ def grown_clip(choice: Choice, beyond: float) -> float:
     return max(factor, min(factor * math.sqrt(LITTLE / max(choice.noise, 1e-12)), LARGEST_CLIP))
 
 
-def gives_up(choice: Choice, beyond: float) -> bool:
-    """Whether a regression takes the line after all, because its clip would flatten what the target's tails hold.
-
-    >>> found = [Choice(0, noise, 0.0, {}, np.ones(1)) for noise in (0.001, 0.01)]
-    >>> [gives_up(choice, beyond) for choice in found for beyond in (0.5, 0.7)]
-    [False, False, False, True]
-    """
-    return choice.rung is not None and choice.noise >= LITTLE and beyond > MOSTLY_TAILS
-
-
 def in_words(choice: Choice) -> Settings:
     """The choice of smoothness, for the record."""
     found = {"predicted_noise": choice.noise, "predicted_noise_of_line": choice.line}
     if choice.rung is None:
-        return {**found, "shapes": f"the line: {choice.reason}"}
+        return {**found, "shapes": "the line: curves would add more noise than they are worth at this budget"}
     scale, power = choice.kernel
     return {**found, "shapes": "curves", "kernel_scale": scale, "kernel_power": power}
