@@ -92,10 +92,11 @@ def run(folder: Path, names: list[str], epsilons: list[float], seeds: int) -> No
 
 
 def differences(done: dict[str, Any], name: str, what: str, epsilon: float) -> dict[str, np.ndarray]:
-    """What each rule of curves has above the line, by seed; and "line", the line's own score."""
+    """What each rule of curves has above the line, by seed, where it was measured; and "line", the line's own score."""
     seeds = [key.rpartition("|")[2] for key in done if key.startswith(f"{what}|{name}|line|{epsilon:g}|")]
-    of = {model: np.array([done[f"{what}|{name}|{model}|{epsilon:g}|{seed}"][what] for seed in seeds]) for model in MODELS}
-    return {"line": of["line"], "gam": of["gam"] - of["line"], "before": of["before"] - of["line"]}
+    keys = {model: [f"{what}|{name}|{model}|{epsilon:g}|{seed}" for seed in seeds] for model in MODELS}
+    of = {model: np.array([done[key][what] for key in own]) for model, own in keys.items() if all(key in done for key in own)}
+    return {model: values if model == "line" else values - of["line"] for model, values in of.items()}
 
 
 def below(change: np.ndarray, what: str) -> bool:
@@ -112,18 +113,19 @@ def lines() -> list[str]:
     done, out = json.loads(RESULTS.read_text()), []
     for title, names in (("chosen on", list(CHOSEN)), ("not chosen on", list(JUDGED))):
         cells = [(name, what, epsilon) for name, what in jobs(names) for epsilon in EPSILONS]
-        found = {cell: differences(done, *cell) for cell in cells if f"{cell[1]}|{cell[0]}|before|{cell[2]:g}|0" in done}
+        found = {cell: differences(done, *cell) for cell in cells if f"{cell[1]}|{cell[0]}|line|{cell[2]:g}|0" in done}
         out += ["", f"| {title}: cells below the line | ε | line | curves - line | by the rule of 0.7.0 |", "|---" * 5 + "|"]
         for (name, what, epsilon), part in found.items():
-            if below(part["gam"], what) or below(part["before"], what):
-                shown = [with_error(part[rule]) + (" **below**" if below(part[rule], what) else "") for rule in MODELS[1:]]
+            low = {rule: rule in part and below(part[rule], what) for rule in MODELS[1:]}
+            if any(low.values()):
+                shown = [with_error(part[rule]) + " **below**" * low[rule] if rule in part else "–" for rule in MODELS[1:]]
                 out.append(f"| {WORDS[what]}, {name} | {epsilon:g} | {part['line'].mean():.4f} | {' | '.join(shown)} |")
         budgets = " | ".join(f"ε = {e:g}" for e in EPSILONS)
         out += ["", f"| {title}: mean of curves - line | cells | below the line | {budgets} |"]
         out.append("|---" * (len(EPSILONS) + 3) + "|")
         for what in LIMITS:
             for rule, words in (("gam", "now"), ("before", "0.7.0")):
-                of = {cell: part[rule] for cell, part in found.items() if cell[1] == what}
+                of = {cell: part[rule] for cell, part in found.items() if cell[1] == what and rule in part}
                 parts = [[change.mean() for cell, change in of.items() if cell[2] == e] for e in EPSILONS]
                 shown = " | ".join(f"{np.mean(values):+.4f}" if values else "–" for values in parts)
                 low = sum(below(change, what) for change in of.values())
