@@ -102,9 +102,11 @@ def test_a_line_has_its_level_corrected_and_its_slopes_left() -> None:
     problem, X, y, target, own = skewed()
     n, d = X.shape
     now, before = (fit(problem, MemoryRows(X, y), target, replace(own, nearer=b), random_state=0) for b in (True, False))
-    straight = plan(problem, Shape(n, d), target, ScaledGradient(kinds=("numeric",) * d))
-    assert before.plan.events == straight.events
+    line = ScaledGradient(kinds=("numeric",) * d)
+    levelled, straight = (plan(problem, Shape(n, d), target, replace(line, levelled=b)) for b in (True, False))
+    assert before.plan.events == straight.events and now.plan.events == levelled.events
     assert [stage.name for stage in now.plan.stages] == [stage.name for stage in straight.stages] + ["level"]
+    np.testing.assert_allclose(now.w[: d + 1], fit(problem, MemoryRows(X, y), target, line, random_state=0).w, rtol=1e-12)
     assert now.plan.stages[-1].event.mu ** 2 == pytest.approx(0.0075 * gaussian_mu(0.1, 1e-6) ** 2)
     decided = now.certificate.record["decided"]
     assert decided["recalibrated_factor"] == 1.0 and decided["recalibrated_level"] > 0.01

@@ -26,9 +26,9 @@ from dperm.mechanisms.scaled.descent_noise import margin_curvature, mean_square,
 from dperm.mechanisms.scaled.gaps import check_gaps
 from dperm.mechanisms.scaled.gradient import ScaledGradient, bounds_settings, known_bounds, scaling_needs, scaling_releases, start
 from dperm.mechanisms.scaled.method import ScaledMethod, in_stages
-from dperm.mechanisms.scaled.recalibration import levelled, recalibrated
+from dperm.mechanisms.scaled.recalibration import FAR, affordable, levelled, recalibrated
 from dperm.mechanisms.scaled.smoothness import Choice, Column, Flow, choose_smoothness, columns_of
-from dperm.privacy import gaussian_mu, kappa
+from dperm.privacy import kappa
 from dperm.problem import Problem
 from dperm.release.asks import Asking, Close, Decide, Open, Program, Publish, See, Sum
 from dperm.release.plan import Plan, Settings, Shape, Target, Vector, register
@@ -41,7 +41,6 @@ CURVED_KINDS = ("numeric", "private")  # encoded between -1/2 and 1/2
 LOSSES = ("logistic", "multinomial", "squared", "huber")
 MOST_COLUMNS = 256  # a basis of 256 cells is computed for each
 MOST_PRODUCTS = 128  # columns whose second moments are all released: some 8,000 numbers in the record
-ENOUGH = 80.0  # μn of the recalibration below which its noise would do more harm than good
 
 
 class Curved(ScaledMethod):
@@ -186,8 +185,7 @@ class Additive(Curved):
             place = 2 if names[0] == "octaves" else 0
             names = [*names[:place], "marginals", *names[place:]]
         names += ["residuals", "descent", "residuals again"] if rule.is_regression(problem) else ["descent"]
-        own = rule.effective_mu(gaussian_mu(target.epsilon, target.delta) * math.sqrt(rule.SHARES["recalibration"]), target)
-        if corrected and problem.loss.name == "squared" and self.max_weight is None and own * shape.n >= ENOUGH:
+        if corrected and self.max_weight is None and affordable(problem, shape, target):
             names.append(corrected)
         return rule.budget(names, rule.parts_of(names, shape, target), target)
 
@@ -195,6 +193,8 @@ class Additive(Curved):
         self.check_columns(shape)
         budget = self._shares(problem, shape, target, self.column_kinds(shape))
         public = {name: rule.described(name, mu, target) for name, mu in budget.items()}
+        if self.choosier and "level" in public:
+            public["level"]["releases"] = FAR
         if self._squares(shape, budget) is CentredMoments:
             public["squares"]["releases"] = "sums of squares and products of the centred columns"
         aim, shapes = {} if self.aim == "accuracy" else {"aim": self.aim}, f"{len(self.curved)} of {shape.d} columns"
@@ -225,12 +225,14 @@ class Additive(Curved):
         settings = {**scaled, **choice.settings, **smoothness.in_words(choice), "clips": clips}
         if "recalibration" in budget:
             straight = self.careful and choice.rung is None  # a noisy slope costs a line more than it gives
-            fitted, found = yield from recalibrated(public, choice.spectrum, theta, features, released, straight)
+            fitted, found = yield from recalibrated(
+                public, choice.spectrum, theta, features, released, straight=straight, far=self.choosier
+            )
             if straight and not self.nearer:
                 fitted, found = theta, {"recalibrated_level": 0.0, "recalibrated_factor": 1.0}
             theta, settings = fitted, {**settings, **found}
         elif "level" in budget:
-            theta, found = yield from levelled(public, theta, features, released)
+            theta, found = yield from levelled(public, theta, features, released, far=self.choosier)
             settings |= found
         settings |= bounds_settings(public, released)
         yield Decide({**settings, "mean_radius": scaling.mean_radius(public, released), "released": rule.digest(released)})

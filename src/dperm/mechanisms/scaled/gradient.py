@@ -23,7 +23,7 @@ import numpy as np
 
 from dperm.mechanisms.conditions import BOUNDED_ROWS, GAUSSIAN, unmet
 from dperm.mechanisms.scaled import centre as centre_rule
-from dperm.mechanisms.scaled import coordinates, scaling, settling
+from dperm.mechanisms.scaled import coordinates, recalibration, scaling, settling
 from dperm.mechanisms.scaled import gaps as gaps_rule
 from dperm.mechanisms.scaled import settings as rule
 from dperm.mechanisms.scaled.method import ScaledMethod, in_stages
@@ -75,6 +75,9 @@ class ScaledGradient(ScaledMethod):
         Squares are released in two steps, the second in the scale that the first one found, and those of a row are cut by their
         own norm, which is released too: in a table of many numeric columns that leaves far less noise in the scale of columns
         that vary little. False, as in versions up to 0.6.0, cuts rows alone.
+    levelled : bool
+        Of the squared loss without weights and regularizer: the intercept is corrected by the mean of the residuals, a release of
+        its own where public numbers afford it (`recalibration.affordable`). False is how versions up to 0.7.0 fitted.
 
     Examples
     --------
@@ -92,10 +95,12 @@ class ScaledGradient(ScaledMethod):
     aim: str = "accuracy"
     wary: bool = True
     wide: bool = False
+    levelled: bool = True
 
     name: ClassVar[str] = "scaled-gradient"
     # 0.1.0 had none of them.
     UNSTATED: ClassVar[dict[str, Any]] = {"gaps": (), "edition": 1, "aim": "accuracy", "wary": False, "wide": False}
+    UNSTATED |= {"levelled": False}
 
     def missing(self, problem: Problem, target: Target) -> list[str]:
         return scaling_needs(problem, target) + unmet({
@@ -109,8 +114,11 @@ class ScaledGradient(ScaledMethod):
         budget = rule.shares(
             problem, shape, target, kinds,
             positives=self.start == "rate", gaps=self.gaps, edition=self.edition, squares=1 + self.wide,
+            level=self.levelled and self.max_weight is None and recalibration.affordable(problem, shape, target),
         )  # fmt: skip
         public = {name: rule.described(name, mu, target) for name, mu in budget.items()}
+        if "level" in public:
+            public["level"]["releases"] = recalibration.FAR
         aim = {} if self.aim == "accuracy" else {"aim": self.aim}
         public["descent"] |= self.stated(shape, {"start": self.start, **aim})
         return in_stages(self, problem, shape, target, budget, public)
@@ -132,6 +140,10 @@ class ScaledGradient(ScaledMethod):
         theta, clips = yield from self.descended(public, scaled, settings, released)
         clip, radius = clips[0] if clips[0] == clips[1] else clips, scaling.mean_radius(public, released)
         decided = {**scaled, **settings, "clip": clip, "mean_radius": radius, **bounds_settings(public, released)}
+        if "level" in public.budget:
+            features = coordinates.features_of(problem, scaled)
+            theta, found = yield from recalibration.levelled(public, theta, features, released, far=True)
+            decided |= found
         w = coordinates.original_coefficients(theta, scaled, problem.data.intercept)
         return np.asarray(problem.domain.project(w.reshape(-1))), decided, released
 

@@ -127,7 +127,7 @@ class Selection(ScaledMethod):
     def _inner(self, kinds: tuple[str, ...]) -> ScaledGradient:
         """Where any column may have missing cells the regression counts those of every candidate, whichever they are."""
         gaps = tuple(range(len(kinds))) if self.gaps else ()
-        return ScaledGradient(kinds, max_weight=self.max_weight, gaps=gaps, edition=self.edition)
+        return ScaledGradient(kinds, max_weight=self.max_weight, gaps=gaps, edition=self.edition, levelled=False)
 
     def _inner_problem(self, problem: Problem, kinds: tuple[str, ...]) -> Problem:
         """The same loss on rows of the candidates; their norm bound only sets scales, every term clips by itself."""

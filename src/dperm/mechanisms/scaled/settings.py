@@ -139,11 +139,12 @@ def label_share(shape: Shape, target: Target) -> float:
 
 def shares(
     problem: Problem, shape: Shape, target: Target, kinds: Sequence[str], *, positives: bool = False,
-    gaps: Sequence[int] = (), edition: int = 1, squares: int = 1,
+    gaps: Sequence[int] = (), edition: int = 1, squares: int = 1, level: bool = False,
 ) -> dict[str, float]:  # fmt: skip
     """Stage name → μ of its event; the squares add up to μ(ε, δ)², and the descent has what the others leave."""
     names = statistics(problem, kinds, positives=positives, gaps=gaps, edition=edition, squares=squares)
     names += ["residuals", "descent", "residuals again"] if is_regression(problem) else ["descent"]
+    names += ["level"] * level
     return budget(names, parts_of(names, shape, target), target)
 
 
