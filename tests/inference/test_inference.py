@@ -315,7 +315,10 @@ def test_odds_ratios_probabilities_and_joint_tests():
     plain, ratios = model.summary(), model.summary(exponentiate=True)
     assert plain.names == ("x", "g=b", "g=c", "h=v", "h=w", "intercept")
     assert ratios.estimate == pytest.approx(np.exp(plain.estimate)) and ratios.interval == pytest.approx(np.exp(plain.interval))
-    assert "ratio" in str(ratios) and ratios.z == pytest.approx(plain.z)
+    assert ratios.z == pytest.approx(plain.z) and ratios.standard_error == pytest.approx(plain.standard_error)
+    for text in (str(ratios), ratios._repr_html_()):
+        assert "ratio" in text and "coef<" not in text and " coef " not in text and "logarithms" in " ".join(text.split())
+    assert " coef " in str(plain) and "logarithms" not in str(plain)
     assert np.all(np.abs(plain.estimate[:3] - [1.0, -0.8, 0.5]) < 4 * plain.standard_error[:3])
     assert model.joint_test("g").p < 1e-6 and model.joint_test("h").p > 1e-3
     assert model.joint_test("g").degrees == 2 and model.joint_test(["x", "g"]).degrees == 3
