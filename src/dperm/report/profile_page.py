@@ -12,7 +12,7 @@ from dperm.pages.document import Block, Page, Section, rendered
 from dperm.pages.text import Table, Text
 from dperm.release.record import ColumnRecord, Known, Score
 from dperm.tables.looks import iso
-from dperm.words.wording import printable
+from dperm.words.wording import grouped, printable
 
 if TYPE_CHECKING:
     from dperm.profiles.profile import Profile
@@ -107,10 +107,9 @@ def _blocks(column: ColumnRecord) -> list[Block]:
         edges = [show(edge) for edge in column["histogram"]["edges"]]
         blocks.append(Histogram(edges, column["histogram"]["counts"], f"Rows per bin of {column['name']}{scale}"))
         rows = [(f"{100 * entry['share']:.0f} % lie below", *_cells(entry, show)) for entry in column["quantiles"]]
-        spread = _number
-        rows += [("mean", *_cells(column["mean"], show)), ("standard deviation", *_cells(column["spread"], spread))]
+        rows += [("mean", *_cells(column["mean"], show)), ("standard deviation", *_cells(column["spread"], grouped))]
         if "correlation" in column:
-            rows.append(("correlation with the target", *_cells(column["correlation"], spread)))
+            rows.append(("correlation with the target", *_cells(column["correlation"], grouped)))
         blocks.append(Table(("", "value", "error bar"), rows, f"Numbers of {column['name']}", frozenset({1, 2})))
     elif "counts" in column:
         bars = [(str(entry["level"]), float(entry["value"]), _bar(entry)) for entry in column["counts"]]
@@ -134,11 +133,7 @@ def _bar(found: Known) -> str:
 
 def _shower(column: ColumnRecord) -> Callable[[float], str]:
     """How values of a column are written: dates as dates."""
-    return iso if column["kind"] == "date" else _number
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+    return iso if column["kind"] == "date" else grouped
 
 
 def _percent(share: float) -> str:

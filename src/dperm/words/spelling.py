@@ -6,7 +6,9 @@ import difflib
 import math
 import re
 from collections.abc import Iterable, Sequence
-from typing import TypeGuard
+from typing import TypeGuard, TypeVar
+
+Value = TypeVar("Value")
 
 
 def closest(word: object, known: Iterable[str]) -> str:
@@ -19,6 +21,19 @@ def closest(word: object, known: Iterable[str]) -> str:
     """
     found = difflib.get_close_matches(str(word)[:200], [str(name) for name in known], n=1, cutoff=0.6)
     return f" Did you mean {found[0]!r}?" if found else ""
+
+
+class Spelt(dict[str, Value]):
+    """A dict that helps with typing mistakes in its keys.
+
+    >>> Spelt(age=1)["agee"]
+    Traceback (most recent call last):
+    KeyError: "Expected one of 'age', found 'agee'. Did you mean 'age'?"
+    """
+
+    def __missing__(self, key: object) -> Value:
+        known = quoted(list(self)) if self else "no names at all"
+        raise KeyError(f"Expected one of {known}, found {key!r}.{closest(str(key), self)}")
 
 
 def headless(names: Iterable[str]) -> bool:

@@ -23,6 +23,15 @@ def printable(text: str, keep: str = "") -> str:
     )
 
 
+def grouped(value: float) -> str:
+    """A number in a sentence: thousands with commas and no decimals, others with four digits that count.
+
+    >>> grouped(16384.0), grouped(32.0), grouped(-0.123456), grouped(3e12)
+    ('16,384', '32', '-0.1235', '3e+12')
+    """
+    return f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.4g}"
+
+
 def markdown_text(text: str) -> str:
     r"""Text that Markdown shows as it is: no emphasis, link, image, code, heading, table cell or HTML comes of it.
 
