@@ -375,7 +375,7 @@ def test_large_numbers_are_written_out_and_shapes_and_marginals_are_one_line_eac
     assert len(repr(model.shapes_["x0"])) < 130 and "'x0'" in repr(model.shapes_["x0"])
     for found in (model.marginals_, model.shapes_):
         assert found.get("x9") is None and "x9" not in found
-        with pytest.raises(KeyError, match="Expected one of 'x0', 'x1', 'x2', found 'xx0'. Did you mean 'x0'"):
+        with pytest.raises(KeyError, match=r"Expected one of 'x0', 'x1', 'x2', found 'xx0'\. Did you mean 'x0'"):
             found["xx0"]
 
 
