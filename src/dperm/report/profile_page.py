@@ -93,10 +93,24 @@ def in_words(column: ColumnRecord) -> str:
     if scale:
         text += f", {show(scale['low'])} to {show(scale['high'])}"
         text += ", on a logarithmic scale" if scale["log"] else ""
-    for name, found, shown in (("mean", column.get("mean"), show), ("missing", column.get("missing"), _percent)):
+        text += _at_the_ends(column)
+    mean = "mean of the values cut to this range"
+    for name, found, shown in ((mean, column.get("mean"), show), ("missing", column.get("missing"), _percent)):
         if found is not None and found["value"] is not None:
             text += f"; {name} {shown(found['value'])} ({shown(found['low'])} … {shown(found['high'])})"
     return text
+
+
+def _at_the_ends(column: ColumnRecord) -> str:
+    """How many values lie in or beyond an end bin that holds clearly more than the one beside it: a tail was cut there."""
+    if "histogram" not in column:
+        return ""
+    counts = column["histogram"]["counts"]
+    whole, told = sum(count["value"] for count in counts), []
+    for end, beside, words in ((0, 1, "in or below its lowest bin"), (-1, -2, "in or above its highest bin")):
+        if counts[end]["low"] > counts[beside]["high"]:
+            told.append(f"about {100 * counts[end]['value'] / whole:.2g} % of the values lie {words}")
+    return "".join(f"; {text}" for text in told)
 
 
 def _blocks(column: ColumnRecord) -> list[Block]:
