@@ -593,6 +593,13 @@ def test_near_collinear_columns_are_named():
     assert "can hardly tell apart x0 and x1" in model.summary().note
     lone = dperm.LinearRegression(1.0, bounds=(-1, 1), y_bounds=(-5, 5), intervals=True, random_state=0).fit(X[:, 1:], y)
     assert "tell apart" not in lone.summary().note
+    again = np.column_stack([X, X[:, 2] + 0.005 * generator.normal(size=n), generator.uniform(-1, 1, (n, 2))])
+    model = dperm.LinearRegression(1.0, bounds=(-1, 1), y_bounds=(-5, 5), intervals=True, random_state=0).fit(again, y)
+    for both in ("apart x0 and x1, nor apart x2 and x3:", "apart x2 and x3, nor apart x0 and x1:"):
+        if f"can hardly tell {both} intervals there" in model.summary().note:
+            break
+    else:
+        raise AssertionError(model.summary().note)
 
 
 def test_a_direction_of_one_column_is_not_told_apart_from_nothing():

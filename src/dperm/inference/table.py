@@ -132,13 +132,16 @@ def facts_of(model: PrivateEstimator) -> Facts:
     record: Mapping[str, Any] = certificate.record
     shape = record.get("shape", record.get("best", {}).get("shape", {}))
     classes = [str(label) for label in getattr(model, "classes_", ())]
+    epsilon, paid = f"{certificate.epsilon:g}", getattr(model, "information_", None)
+    if paid is not None and paid.events:  # paid for after the fit
+        epsilon += f", {paid.total_epsilon:.4g} with the curvature for intervals"
     noise = "NOT PRIVATE (seeded)" if certificate.noise == "seeded" else certificate.noise
     return (
         ("Method", str(model.plan_.mechanism) if hasattr(model, "plan_") else ""),
         ("Records", f"{shape.get('n', 0):,}{', declared' if certificate.relation == 'add-remove' else ''}"),
         ("Columns", f"{shape.get('d', 0):,}"),
         *((("Classes", ", ".join(classes[:4]) + (" …" if len(classes) > 4 else "")),) if classes else ()),
-        ("Epsilon", f"{certificate.epsilon:g}"),
+        ("Epsilon", epsilon),
         ("Delta", f"{certificate.delta:g}"),
         ("Relation", f"{certificate.relation}, per {certificate.record['guarantee'].get('unit', 'row')}"),
         ("Noise", noise),

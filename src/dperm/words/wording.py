@@ -7,6 +7,7 @@ written for people goes through here; JSON and CSV have escapes of their own.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 _MARKS = re.compile(r"([\\`*\[\]|~$#]|(?<![^\W_])_|_(?![^\W_]))")  # an underscore inside a word marks nothing
 _LINKS = re.compile(r"(?i)(:(?=//)|(?<=www)\.|@)")
@@ -30,6 +31,15 @@ def grouped(value: float) -> str:
     ('16,384', '32', '-0.1235', '3e+12')
     """
     return f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.4g}"
+
+
+def listed(words: Sequence[str]) -> str:
+    """Words in one sentence.
+
+    >>> listed([]), listed(["a"]), listed(["a", "b", "c"])
+    ('', 'a', 'a, b and c')
+    """
+    return " and ".join([", ".join(words[:-1])] * (len(words) > 1) + list(words[-1:]))
 
 
 def markdown_text(text: str) -> str:
