@@ -154,6 +154,7 @@ def test_parquet_works_like_csv(folder):
         ("people.json", json.dumps({"columns": {"age": {"type": "numeric", "low": 0}}}), "high of column 'age'"),
         ("people.json", json.dumps({"columns": {"age": {"type": "numeric", "low": 5, "high": 1}}}), "low < high"),
         ("people.json", json.dumps({"columns": {"age": {"type": "numeric", "lo": 5}}}), "lo"),
+        ("people.json", json.dumps({"columns": {"age": {"type": "numeric", "min": 5}}}), "found ['min']. Did you mean 'low'?"),
         ("people.json", json.dumps({"columns": {"agee": SCHEMA["columns"]["age"]}, "target": SCHEMA["target"]}), "'agee'"),
         ("people.json", json.dumps({"columns": SCHEMA["columns"]}), "Expected a target"),
         ("people.csv", "", "header line"),

@@ -258,6 +258,10 @@ def test_a_command_debits_or_respects_its_ledger(people, name):
     done = RUN(app, [*asked, "--epsilon", "1", "--ledger", ledger, "--json"])
     assert done.exit_code == 0, done.output
     assert Ledger(ledger).account().fits == (0 if name == "plan" else 1) and Ledger(ledger).verify() == []
+    if name == "plan":
+        left = "about epsilon 1.97 is left and 1 is asked. Nothing was spent"
+        in_words = RUN(app, [*asked, "--epsilon", "1", "--ledger", ledger]).output
+        assert left in json.loads(done.output)["ledger"] and left in in_words
     refused = RUN(app, [*asked, "--epsilon", "5", "--ledger", ledger])
     assert isinstance(refused.exception, BudgetExceeded)
 

@@ -15,6 +15,7 @@ import dperm
 from dperm.cli import app
 from dperm.mechanisms import Gradient, UnmetNeeds
 from dperm.privacy import RELATIONS
+from dperm.words.notices import PrivacyWarning
 
 N = 8000
 
@@ -340,6 +341,42 @@ def test_the_plot_has_a_panel_per_shape() -> None:
         assert [axes.get_title() for axes in model.plot(one).axes if axes.get_title()] == ["x1"]
     with pytest.raises(ValueError, match="Expected columns with a shape"):
         model.plot(["x9"])
+
+
+def test_where_no_histogram_was_paid_for_none_is_drawn_or_spoken_of(tmp_path: Any) -> None:
+    """A line for public reasons: the even shares that stand for an unpaid marginal must not look like a released one."""
+    X, score = numbers()
+    with pytest.warns(PrivacyWarning, match="LITTLE CAN BE LEARNT"):
+        line = regressor(epsilon=0.01).fit(X[:500], score[:500])
+    assert dict(line.marginals_) == {} and line.curves_.startswith("the line")
+    for one in (line, dperm.load(line.save(tmp_path / "model.json"))):
+        assert not any(axes.patches for axes in one.plot().axes)
+    page = line.report(tmp_path / "line.md").read_text()
+    assert "no histograms were paid for" in page and "released marginal" not in page
+    page = regressor().fit(X, score).report(tmp_path / "curves.md").read_text()
+    assert "under the released marginals" in page and "no histograms" not in page and "No bands" not in page
+    X, y, exposure = counted()
+    page = counter(max_exposure=2).fit(X, y, exposure=exposure).report(tmp_path / "counts.md").read_text()
+    assert "No bands" in page
+
+
+def test_large_numbers_are_written_out_and_shapes_and_marginals_are_one_line_each(tmp_path: Any) -> None:
+    X, score = numbers()
+    model = regressor(bounds=(-3e6, 5e6), y_bounds=(-3e6, 7e6)).fit(X * 1e6, score * 1e6)
+    figure = model.plot()
+    figure.canvas.draw()
+    axes = figure.axes[0]
+    for axis in (axes.xaxis, axes.yaxis):
+        texts = [text.get_text() for text in axis.get_ticklabels()]
+        assert axis.get_offset_text().get_text() == "" and any(text.endswith("00,000") for text in texts), texts
+    page = model.report(tmp_path / "large.html").read_text()
+    assert "to +1," in page and "e+0" not in page.partition("Certificate")[0] and "\N{MINUS SIGN}" not in page
+    assert len(repr(model.marginals_["x0"])) < 130 and "median" in repr(model.marginals_["x0"])
+    assert len(repr(model.shapes_["x0"])) < 130 and "'x0'" in repr(model.shapes_["x0"])
+    for found in (model.marginals_, model.shapes_):
+        assert found.get("x9") is None and "x9" not in found
+        with pytest.raises(KeyError, match=r"Expected one of 'x0', 'x1', 'x2', found 'xx0'\. Did you mean 'x0'"):
+            found["xx0"]
 
 
 def test_what_is_not_proven_is_refused_by_name() -> None:

@@ -312,3 +312,7 @@ def test_the_command_writes_a_record_that_verifies_and_says_what_is_not_known(tm
     assert run(app, ["evaluate", model, data, "--epsilon", "0.05", "--out", small, "--quiet"]).exit_code == 0
     assert run(app, ["report", str(tmp_path / "m" / "certificate.json"), "--evaluation", small, "--out", page]).exit_code == 0
     assert "not known at this budget" in Path(page).read_text()
+    swapped = run(app, ["report", str(tmp_path / "m"), "--evaluation", str(tmp_path / "m" / "certificate.json"), "--out", page])
+    assert "Expected an evaluation in certificate.json, found a certificate." in str(swapped.exception)
+    with pytest.raises(ValueError, match="found an evaluation"):
+        dperm.Certificate.load(out)

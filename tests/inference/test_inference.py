@@ -315,7 +315,10 @@ def test_odds_ratios_probabilities_and_joint_tests():
     plain, ratios = model.summary(), model.summary(exponentiate=True)
     assert plain.names == ("x", "g=b", "g=c", "h=v", "h=w", "intercept")
     assert ratios.estimate == pytest.approx(np.exp(plain.estimate)) and ratios.interval == pytest.approx(np.exp(plain.interval))
-    assert "ratio" in str(ratios) and ratios.z == pytest.approx(plain.z)
+    assert ratios.z == pytest.approx(plain.z) and ratios.standard_error == pytest.approx(plain.standard_error)
+    for text in (str(ratios), ratios._repr_html_()):
+        assert "ratio" in text and "coef<" not in text and " coef " not in text and "logarithms" in " ".join(text.split())
+    assert " coef " in str(plain) and "logarithms" not in str(plain)
     assert np.all(np.abs(plain.estimate[:3] - [1.0, -0.8, 0.5]) < 4 * plain.standard_error[:3])
     assert model.joint_test("g").p < 1e-6 and model.joint_test("h").p > 1e-3
     assert model.joint_test("g").degrees == 2 and model.joint_test(["x", "g"]).degrees == 3
@@ -590,6 +593,13 @@ def test_near_collinear_columns_are_named():
     assert "can hardly tell apart x0 and x1" in model.summary().note
     lone = dperm.LinearRegression(1.0, bounds=(-1, 1), y_bounds=(-5, 5), intervals=True, random_state=0).fit(X[:, 1:], y)
     assert "tell apart" not in lone.summary().note
+    again = np.column_stack([X, X[:, 2] + 0.005 * generator.normal(size=n), generator.uniform(-1, 1, (n, 2))])
+    model = dperm.LinearRegression(1.0, bounds=(-1, 1), y_bounds=(-5, 5), intervals=True, random_state=0).fit(again, y)
+    for both in ("apart x0 and x1, nor apart x2 and x3:", "apart x2 and x3, nor apart x0 and x1:"):
+        if f"can hardly tell {both} intervals there" in model.summary().note:
+            break
+    else:
+        raise AssertionError(model.summary().note)
 
 
 def test_a_direction_of_one_column_is_not_told_apart_from_nothing():

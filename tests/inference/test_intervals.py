@@ -115,6 +115,8 @@ def test_the_curvature_is_debited_and_its_cost_stated(generator, tmp_path):
     assert ledger.account().fits == 2 and ledger.verify() == []
     assert 1.0 < model.information_.total_epsilon < 1.5
     assert math.isfinite(model.summary().standard_error.sum())
+    together = f"{model.information_.total_epsilon:.4g}"
+    assert dict(model.summary().facts)["Epsilon"] == f"1, {together} with the curvature for intervals"
 
 
 def logistic(n: int = 3000) -> tuple[np.ndarray, np.ndarray]:

@@ -21,6 +21,7 @@ from dperm.profiles.question import Asked, Question
 from dperm.profiles.ranges import first_scales, tighter
 from dperm.profiles.rows import looked_at
 from dperm.release.driver import watching
+from dperm.report.profile_page import in_words
 from dperm.rows.base import Block
 from dperm.rows.exact import Tallied
 from dperm.rows.memory import MemoryRows
@@ -452,3 +453,15 @@ def test_what_is_neither_declared_nor_found_is_asked_for(folder, options, words)
     code, text = command("fit", "people.csv", "--target", "bought", "--epsilon", 1, *options)
     assert code == 2
     assert words in text
+
+
+def test_a_cut_tail_is_said_at_its_end_and_a_range_that_holds_all_says_nothing():
+    generator = np.random.default_rng(0)
+    values = generator.uniform(5, 100, 5000)
+    table = pd.DataFrame({"cut": np.where(generator.uniform(size=5000) < 0.1, 1e6, values), "held": values})
+    bounds = {"type": "numeric", "low": 0, "high": 100}
+    found = dperm.profile(table, epsilon=3.0, schema={"columns": {"cut": bounds, "held": bounds}}, random_state=0)
+    cut, held = (in_words(found.columns[name]) for name in ("cut", "held"))
+    share = float(re.search(r"about ([\d.]+) % of the values lie in or above its highest bin", cut)[1])
+    assert 9 < share < 16 and "lowest bin" not in cut and "bin" not in held
+    assert "mean of the values cut to this range" in cut

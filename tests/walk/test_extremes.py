@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 
 import dperm
+from dperm.choose.odds import odds
 from dperm.mechanisms.gradient import Gradient
 from dperm.mechanisms.output import Output
 from dperm.release.ledger.book import Ledger
+from dperm.words.notices import PrivacyWarning
 
 X = np.random.default_rng(0).uniform(0, 1, (60, 2))
 Y = (X[:, 0] > 0.5).astype(int)
@@ -61,3 +63,24 @@ def test_large_and_small_numbers_that_floats_can_keep_are_taken():
     for model in (classifier(radius=1e90, method="output"), classifier(delta=1e-290), classifier(regularization=1e-90)):
         assert np.isfinite(model.fit(X, Y).coef_).all()
     assert np.isfinite(dperm.MeanEstimator(1.0, bounds=(-1e140, 1e140), random_state=0).fit(X).location_).all()
+
+
+def test_an_epsilon_that_protects_nobody_is_said_to_give_no_useful_bound(tmp_path):
+    """Aloud where the noise is real, in the statement and on the pages; a seeded release says that it is not private anyway."""
+    model = classifier(epsilon=1e6, random_state=None)
+    assert "no useful bound" in model.plan(60, 2).explain().lower()
+    with pytest.warns(PrivacyWarning, match="NO USEFUL BOUND: with epsilon=1e"):
+        model.fit(X, Y)
+    assert "no useful bound on the odds" in model.certificate_.statement and "e+304" not in model.certificate_.to_json()
+    assert model.certificate_.verify().ok
+    page = model.report(tmp_path / "page.md").read_text()
+    assert "No useful bound" in page and "surer than" not in page and "100.0" not in page.partition("## ")[0]
+    with pytest.warns(PrivacyWarning, match="NO USEFUL BOUND"):
+        dperm.evaluate(model, X, Y, epsilon=21.0)
+    for quiet in (classifier(epsilon=20.0, random_state=None), classifier(epsilon=1e6)):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", PrivacyWarning)
+            warnings.filterwarnings("ignore", message="LITTLE")
+            quiet.fit(X, Y)
+    assert odds(1e6)["factor"] is None and odds(1.0)["factor"] == np.e
+    assert "change by a factor of at most 4.852e+08" in classifier(epsilon=20.0).fit(X, Y).certificate_.statement

@@ -77,7 +77,7 @@ SCORES = {
     "GAMClassifier": "AUROC of curves",
 }
 # What the loss of a score is counted from. Curves have no twin without privacy: at ε = 3 they are within 0.005 of their limit.
-TWIN = {True: "the same curves at ε = 3", False: "a fit without privacy"}
+TWIN = {True: "the same curves under hardly any noise (the benchmark tables at ε = 3)", False: "a fit without privacy"}
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ RISK_NOTE = (
     "gradient's assumes as many plain steps as help (more cost no privacy); the planned schedule takes fewer, faster ones, for "
     "which no such bound is proved. The scaled methods show the bound of their family."
 )
-NO_RISK_NOTE = "No theorem here bounds the risk of this model: the plan and its privacy are exact, its accuracy is not predicted."
+NO_RISK_NOTE = "No theorem here predicts the accuracy of this model or bounds its risk; the plan and its privacy are exact."
 
 
 class Common(TypedDict):

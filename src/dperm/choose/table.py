@@ -76,9 +76,10 @@ def choose(
             raise ValueError("Expected a method that pays for bounds, found one that does not. Use 'auto', or declare bounds.")
         return _weighed(_with_gaps(method, gaps), problem, max_weight)
     if method != "auto" and method not in MECHANISMS:
-        able = [name for name in sorted(MECHANISMS) if covers(name, problem, target)]
-        known = ", ".join(repr(name) for name in ["auto", *able])
-        raise ValueError(f"Expected method in {known}, found {method!r}.{closest(method, MECHANISMS)} 'auto' suits most.")
+        able = ["auto", *(name for name in sorted(MECHANISMS) if _asks(name, asked_for) and covers(name, problem, target))]
+        raise ValueError(
+            f"Expected method in {', '.join(map(repr, able))}, found {method!r}.{closest(method, able)} 'auto' suits most."
+        )
     name = method
     if method == "auto":
         weighted = max_weight is not None
@@ -87,6 +88,11 @@ def choose(
         raise ValueError(f"Expected declared bounds for method={name!r}, found bounds='private'. Scaled methods pay for them.")
     built = build(name, problem, shape, target, asked_for=asked_for, kinds=kinds)
     return _weighed(_with_gaps(built, gaps), problem, max_weight)
+
+
+def _asks(name: str, asked_for: str) -> bool:
+    """Whether an estimator of linear models can ask for it; those of embeddings ask for others too."""
+    return asked_for == "embeddings" or getattr(MECHANISMS[name], "linear", True)
 
 
 def covers(name: str, problem: Problem, target: Target) -> bool:

@@ -30,7 +30,7 @@ from dperm.commands.spoken import spoken
 from dperm.commands.wishes import Wish, model_named
 from dperm.tables.json_files import check_room, write_whole
 from dperm.words.progress import row_printer
-from dperm.words.wording import printable
+from dperm.words.wording import grouped, printable
 
 if TYPE_CHECKING:
     from dperm.estimators.base import PrivateEstimator
@@ -206,11 +206,12 @@ def bounds_found(fitted: PrivateEstimator, schema: Schema, *, every: bool) -> st
     for column in schema.columns:
         if column.type == "numeric" and column.bounds is not None:
             place = encoding.names.index(column.name)
-            found.append(f"{column.name} {encoding.low[place]:.4g} to {encoding.high[place]:.4g}")
+            found.append(f"{column.name} {grouped(encoding.low[place])} to {grouped(encoding.high[place])}")
         elif column.type == "numeric" and every:
-            found.append(f"{column.name} {column.low:.4g} to {column.high:.4g}{' (log)' if column.log else ''}")
-    if every and schema.target is not None and schema.target.low is not None:
-        found.insert(0, f"{schema.target.column} {schema.target.low:.4g} to {schema.target.high:.4g} (the target)")
+            low, high = cast(float, column.low), cast(float, column.high)
+            found.append(f"{column.name} {grouped(low)} to {grouped(high)}{' (log)' if column.log else ''}")
+    if every and schema.target is not None and schema.target.low is not None and schema.target.high is not None:
+        found.insert(0, f"{schema.target.column} {grouped(schema.target.low)} to {grouped(schema.target.high)} (the target)")
     more = f"; and {len(found) - MOST_BOUNDS} more" if len(found) > MOST_BOUNDS else ""
     return "; ".join(found[:MOST_BOUNDS]) + more
 

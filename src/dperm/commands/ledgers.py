@@ -16,6 +16,7 @@ from dperm.tables.json_files import read_json, write_whole
 
 if TYPE_CHECKING:
     from dperm.release.ledger.book import Account, Ledger
+    from dperm.release.plan import Target
 
 ledger = typer.Typer(no_args_is_help=True, help="A durable budget shared by everybody who fits models on one data set.")
 VARIABLE = "DPERM_LEDGER"
@@ -124,6 +125,14 @@ def state_line(file: Path) -> str:
     """What is spent and left, in a line for commands that spend."""
     account = _book(file, "").account()
     return f"{file}: {account.spent_share:.0%} spent, about epsilon {account.left_epsilon:.3g} left"
+
+
+def room_line(file: Path, account: Account, asked: Target) -> str:
+    """That there is room for what is asked, for a command that spends nothing."""
+    left = f"about epsilon {account.left_epsilon:.3g}"
+    if account.fits == 0 and account.left_epsilon < asked.epsilon:
+        left = f"all of epsilon {account.epsilon:g}"
+    return f"{file}: there is room; {left} is left and {asked.epsilon:g} is asked. Nothing was spent"
 
 
 @ledger.command("show")

@@ -14,6 +14,7 @@ from typer.core import TyperCommand
 
 from dperm.commands import declaring as option
 from dperm.commands.declaring import class_weights, given, made
+from dperm.commands.ledgers import room_line
 from dperm.commands.shared import JSON_OPTION, say, show
 from dperm.commands.spoken import spoken
 from dperm.commands.wishes import Wish
@@ -135,7 +136,9 @@ def plan(asked: Planned) -> None:
     if asked.ledger is not None:
         from dperm.release.ledger.book import Ledger
 
-        Ledger(asked.ledger).check(planned)
+        book = Ledger(asked.ledger)
+        book.check(planned)
+        found["ledger"] = room_line(asked.ledger, book.account(), planned.target)
     if asked.compare_accounting:
         found["accounting"] = risks.compare_accounting(planned)
     if asked.as_json:
@@ -178,6 +181,8 @@ def _say_plan(found: Advice, planned: Plan) -> None:
         if table is not None:
             say("\n" + title.replace("_", " "))
             show({key.replace("_", " "): _short(value) for key, value in table.items()}, False)
+    if "ledger" in found:
+        say(f"\nledger     {found['ledger']}")
     say("\n" + found["odds_sentence"])
 
 

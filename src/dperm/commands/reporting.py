@@ -73,8 +73,11 @@ def paid_scores(file: Path, certificate: Certificate, model: PrivateEstimator | 
     """The record of an evaluation of this model, as it predicts, if it verifies."""
     from dperm.evaluation.evaluate import Evaluation
     from dperm.walk.certificate import coefficient_hash
+    from dperm.walk.claims import kind_of
 
     scores = read_json(file)
+    if (kind := kind_of(scores)) not in ("an evaluation", ""):
+        raise ValueError(f"Expected an evaluation in {file.name}, found {kind}. Pass the file that `dperm evaluate` wrote.")
     found = Evaluation.stated(scores if isinstance(scores, dict) else {})
     checked = found.verify(allow_seeded=True, accept_assumptions=True)
     if not checked.ok:

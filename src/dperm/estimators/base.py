@@ -31,7 +31,7 @@ from dperm.rows.memory import MemoryRows
 from dperm.tables.cells import numbers
 from dperm.tables.containers import unwrapped
 from dperm.tables.encoding import Encoding
-from dperm.tables.labels import known_labels, label_column
+from dperm.tables.labels import check_target_type, known_labels, label_column
 from dperm.tables.persons import person_column, person_order, person_weights, unit_of, without_person
 from dperm.tables.schema import Schema
 from dperm.tables.tables import cells, column_names, is_table
@@ -265,6 +265,8 @@ class PrivateEstimator(Shown, Inferred):
             if y is None:
                 if schema.target is None:
                     raise ValueError('Expected y, or a schema with a target, found neither. Add "target" to the schema.')
+                if schema.target.type != "classes":
+                    check_target_type(cells(X, schema.target.column))
                 y = schema.labels(cells(X, schema.target.column))
             else:
                 self._check_labels(y)
@@ -275,7 +277,8 @@ class PrivateEstimator(Shown, Inferred):
             return rows, label_column(y, rows.shape[0]), groups
         if y is None:
             name = type(self).__name__
-            raise ValueError(f"This {name} estimator requires y to be passed, but the target y is None. Pass the labels.")
+            named = "" if schema is None else ", or a table with names of columns, in which the schema finds the target"
+            raise ValueError(f"This {name} estimator requires y to be passed, but the target y is None. Pass the labels{named}.")
         X = read_matrix(self, X, sparse=True)
         self._check_labels(y)
         y = label_column(y, X.shape[0])

@@ -25,7 +25,7 @@ def draw_coefficients(rows: Sequence[Whisker], names: str | Sequence[str] | None
     chosen = [row for row in rows if wanted is None or row.name in wanted]
     if not chosen:
         raise ValueError("Expected at least one coefficient beside the intercept, found none. Fit a column.")
-    from dperm.estimators.shown_figure import ShownFigure  # a second of start-up that only a picture should cost
+    from dperm.estimators.shown_figure import ShownFigure, plain_numbers  # a second of start-up that only a picture should cost
 
     figure = ShownFigure(figsize=(6.4, 1.0 + 0.32 * len(chosen)), layout="constrained")
     axes = figure.subplots()
@@ -39,6 +39,7 @@ def draw_coefficients(rows: Sequence[Whisker], names: str | Sequence[str] | None
     axes.axvline(0.0, color="#888888", linewidth=0.6)
     axes.set_xlabel(printable(f"change of the {outcome}, with {level:.0%} interval"), fontsize=8, parse_math=False)
     axes.tick_params(axis="x", labelsize=8)
+    plain_numbers(axes, "x")
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
     return figure

@@ -21,6 +21,7 @@ from dperm.problem.arrays import Vector
 from dperm.problem.plain import is_number, plain_pair, shown
 from dperm.rows.labelled import LabelRule, RowRule
 from dperm.tables.cells import numbers
+from dperm.tables.labels import check_target_type
 
 LOWEST = -12.0  # rates below y_max·e^-12 are as good as none
 
@@ -95,6 +96,9 @@ class CountTarget(RegressorMixin, PrivateEstimator):
     def _counts_are_read(self) -> bool:
         """Whether the method reads counts beside exposures."""
         return True
+
+    def _check_labels(self, y: object) -> None:
+        check_target_type(y)
 
     def _labels(self, y: object) -> tuple[np.ndarray, np.ndarray | None, Interval]:
         """Counts (times sample weights) in units of the largest, or rates in units of y_max for methods that fit rates."""

@@ -54,7 +54,8 @@ def check_shape(estimator: PrivateEstimator, X: object) -> None:
     check_no_path(X, "A path goes to the command, `dperm fit FILE`, or to pandas.read_csv first, whose table goes here.")
     check_lists(estimator, X)
     if isinstance(X, np.ndarray) and X.ndim != 2:
-        raise ValueError("Expected X with two dimensions, found another number. Reshape your data, e.g. X.reshape(-1, 1).")
+        shape = "X.reshape(-1, 1) for one column" if X.ndim == 1 else "X.reshape(len(X), -1)"
+        raise ValueError(f"Expected X with two dimensions, found {X.ndim}. Reshape your data, e.g. {shape}.")
     if isinstance(X, np.ndarray) and X.shape[1] == 0 and fewest_rows(estimator) == 0:
         raise ValueError("Expected X with at least one column, found 0 feature(s). Pass the features.")
 

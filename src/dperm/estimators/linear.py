@@ -13,7 +13,7 @@ from dperm.estimators.saving import Extra
 from dperm.inference.intervals import score_interval
 from dperm.problem import HuberLoss, Interval, Loss, Regularizer, SquaredLoss
 from dperm.problem import Ridge as RidgePenalty
-from dperm.tables.labels import bounded_labels
+from dperm.tables.labels import bounded_labels, check_target_type
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -34,6 +34,9 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):
 
     y_bounds: object = None
     intervals: bool = False
+
+    def _check_labels(self, y: object) -> None:
+        check_target_type(y)
 
     def _labels(self, y: object) -> tuple[np.ndarray, np.ndarray | None, Interval]:
         declared = self.y_bounds

@@ -11,6 +11,8 @@ from dperm.problem.arrays import Vector
 from dperm.tables.encoding import Encoding
 from dperm.terms.additive import CELLS, PLACES
 from dperm.walk.fitting import Release
+from dperm.words.spelling import Spelt
+from dperm.words.wording import grouped, printable
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +33,12 @@ class Marginal:
     noise: float
     share: Vector
 
+    def __repr__(self) -> str:
+        """One line: 256 numbers of each field would fill the screen."""
+        ends = f"{grouped(float(self.edges[0]))} to {grouped(float(self.edges[-1]))}"
+        middle, rows = grouped(self.quantile(0.5)), f"about {grouped(float(self.count.sum()))} present cells"
+        return f"Marginal({printable(self.name)!r}, {len(self.count)} cells from {ends}, {rows}, median {middle})"
+
     def quantile(self, level: float) -> float:
         """Where the denoised marginal reaches `level`, between the edges of a cell by its share.
 
@@ -47,9 +55,9 @@ def marginals_of(release: Release, encoding: Encoding) -> dict[str, Marginal]:
     """The released histograms by name; none where no column has a shape, or where public numbers gave the line unpaid."""
     mechanism = additive_of(release.plan)
     if "marginals" not in release.released:
-        return {}
+        return Spelt()
     counts = np.asarray(release.released["marginals"], dtype=np.float64).reshape(-1, PLACES)
-    noise, found = mechanism.marginal_noise(release.plan), {}
+    noise, found = mechanism.marginal_noise(release.plan), Spelt[Marginal]()
     for row, column, j in zip(counts, mechanism.columns(release.plan, release.released), mechanism.curved):
         edges = np.linspace(float(encoding.low[j]), float(encoding.high[j]), CELLS + 1)
         name = encoding.names[j]

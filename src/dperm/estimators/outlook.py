@@ -87,6 +87,7 @@ class Bounds(TypedDict):
     sample_size: NotRequired[Mapping[str, float | None] | None]
     epsilon_needed: NotRequired[Mapping[str, float | None]]
     accounting: NotRequired[Mapping[str, float | None]]
+    ledger: NotRequired[str]
 
 
 class ExpectedRecord(TypedDict):

@@ -187,7 +187,13 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):
         check_declared(base)  # before n is looked at: a ledger would keep a number of rows that is protected
         if not 0 < self.score_share < 1:
             raise ValueError(f"Expected 0 < score_share < 1, found {self.score_share}. Leave it out to take 0.1.")
-        for settings in ParameterGrid(self.param_grid):
+        grid = list(ParameterGrid(self.param_grid))
+        if not any(grid):
+            raise ValueError(
+                "Expected param_grid= with parameters and the values to choose among, found none. Pass e.g. "
+                "{'regularization': [1.0, 10.0]}, or fit the estimator alone."
+            )
+        for settings in grid:
             if found := sorted(FORBIDDEN & set(settings)):
                 raise ValueError(f"Expected settings that leave privacy alone, found {found} in the grid. Take them out.")
         return base

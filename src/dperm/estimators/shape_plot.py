@@ -12,7 +12,7 @@ import numpy as np
 from dperm.mechanisms.scaled.shape_noise import crowded
 from dperm.problem.arrays import Vector
 from dperm.words.spelling import closest
-from dperm.words.wording import printable
+from dperm.words.wording import grouped, printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,7 +30,8 @@ class Shape:
     grid      middles of the 256 cells, in the column's units
     value     what a row adds that lies there; with several classes a row of 256 numbers for each
     missing   what a row adds whose cell is missing; None where the column has no missing cells by declaration
-    marginal  the released, denoised share of the rows in each cell, and of missing cells at the end
+    marginal  the released, denoised share of the rows in each cell, and of missing cells at the end; the same in every cell where
+              the fit paid for no histograms (`marginals_` of the model is then empty)
     classes   names of the classes, where there are several; otherwise there is one curve
     band      lower and upper end of 95 % of the noise that was added for privacy, point by point, or None where no formula covers
               the fit. That other rows would give another curve is not counted; nor is any of it after an edit of the shape.
@@ -44,12 +45,18 @@ class Shape:
     classes: tuple[str, ...] = ()
     band: Vector | None = None
 
+    def __repr__(self) -> str:
+        """One line: 256 numbers of each field would fill the screen."""
+        low, high = float(np.min(self.value)), float(np.max(self.value))
+        ends = f"{grouped(float(self.grid[0]))} … {grouped(float(self.grid[-1]))}"
+        return f"Shape({printable(self.name)!r}, grid {ends}, value {grouped(low)} … {grouped(high)})"
+
 
 def draw_shapes(shapes: Mapping[str, Shape], names: str | Sequence[str] | None = None, outcome: str = "") -> Figure:
     """A matplotlib figure with a panel per shape: its curve and band, and below it where the rows are by the released marginal.
 
-    Beyond the middle 99 % of that marginal the curve is dotted and has no band: few rows or none hold it there, and a panel ends
-    a little beyond. `outcome` is what the curve adds to.
+    Where no histogram was paid for, there are no bars. Beyond the middle 99 % of that marginal the curve is dotted and has no
+    band: few rows or none hold it there, and a panel ends a little beyond. `outcome` is what the curve adds to.
     """
     chosen = list(shapes) if names is None else [names] if isinstance(names, str) else list(names)
     unknown = [name for name in chosen if name not in shapes]
@@ -58,7 +65,7 @@ def draw_shapes(shapes: Mapping[str, Shape], names: str | Sequence[str] | None =
         raise ValueError(f"Expected columns with a shape ({', '.join(shapes)}), found {unknown[0]!r}.{hint} Leave columns= out.")
     if not chosen:
         raise ValueError("Expected at least one column with a shape, found none. Only numeric columns have one.")
-    from dperm.estimators.shown_figure import ShownFigure  # a second of start-up that only a picture should cost
+    from dperm.estimators.shown_figure import ShownFigure, plain_numbers  # a second of start-up that only a picture should cost
 
     wide = min(len(chosen), 3)
     high = math.ceil(len(chosen) / wide)
@@ -67,17 +74,26 @@ def draw_shapes(shapes: Mapping[str, Shape], names: str | Sequence[str] | None =
     for place, name in enumerate(chosen):
         _panel(axes[place], shapes[name], f"adds to the {outcome}" if outcome else "adds", first=place % wide == 0)
     low, high = axes[0].get_ylim()  # shared by all panels
-    axes[0].set_ylim(low - (high - low) * FOOT / (1 - FOOT), high)  # no curve runs through the bars
+    if any(_told(shapes[name]) for name in chosen):
+        axes[0].set_ylim(low - (high - low) * FOOT / (1 - FOOT), high)  # no curve runs through the bars
+    for drawn in axes[: len(chosen)]:
+        plain_numbers(drawn)
     for empty in axes[len(chosen) :]:
         empty.set_visible(False)
     return figure
+
+
+def _told(shape: Shape) -> bool:
+    """Whether the marginal says anything: where no histogram was paid for, all cells have the same share."""
+    return bool(np.ptp(shape.marginal[: len(shape.grid)]) > 0)
 
 
 def _panel(axes: Axes, shape: Shape, label: str, *, first: bool) -> None:
     width = shape.grid[1] - shape.grid[0]
     share = shape.marginal[: len(shape.grid)].reshape(-1, TOGETHER).sum(axis=1)
     behind = axes.twinx()
-    behind.bar(shape.grid.reshape(-1, TOGETHER).mean(axis=1), share, width=TOGETHER * width, color=BARS, linewidth=0)
+    if _told(shape):
+        behind.bar(shape.grid.reshape(-1, TOGETHER).mean(axis=1), share, width=TOGETHER * width, color=BARS, linewidth=0)
     behind.set_ylim(0, max(float(share.max()), 1e-12) / (0.9 * FOOT))
     behind.set_yticks([])
     axes.set_zorder(behind.get_zorder() + 1)

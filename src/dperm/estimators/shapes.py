@@ -30,6 +30,7 @@ from dperm.tables.encoding import Encoding
 from dperm.tables.schema import Schema
 from dperm.terms.additive import CELLS, PLACES, cell_numbers
 from dperm.walk.fitting import Release
+from dperm.words.spelling import Spelt
 
 
 class Shapes(PrivateEstimator):
@@ -184,7 +185,7 @@ class Shapes(PrivateEstimator):
         self.shapes_: Mapping[str, Shape] = self._shapes()
 
     def _shapes(self) -> dict[str, Shape]:
-        encoding, unit, found = self._encoding, self._step(), {}
+        encoding, unit, found = self._encoding, self._step(), Spelt[Shape]()
         for place, j in enumerate(self._columns):
             low, high = float(encoding.low[j]), float(encoding.high[j])
             grid = low + (high - low) * (np.arange(CELLS) + 0.5) / CELLS

@@ -37,7 +37,7 @@ from dperm.mechanisms.statistics import Moments
 from dperm.problem import Problem
 from dperm.problem.arrays import Vector, is_sparse
 from dperm.tables.encoding import Encoding
-from dperm.words.wording import printable
+from dperm.words.wording import listed, printable
 
 if TYPE_CHECKING:
     from dperm.estimators.base import PrivateEstimator
@@ -261,9 +261,9 @@ def _weak_directions(model: PrivateEstimator, step: OneStep, lift: Vector) -> st
     for direction in weak:
         parts = np.linalg.norm((lift @ direction).reshape(-1, len(scale)) / scale, axis=0)
         columns = [names[j] for j in np.flatnonzero(parts > 0.3 * np.linalg.norm(parts))[:6]]
-        several = " and ".join(columns) or "many columns that go together"  # none has much of a direction that all share
+        several = listed(columns) or "many columns that go together"  # none has much of a direction that all share
         told.append(f"what {columns[0]} does" if len(columns) == 1 else f"apart {several}")
-    return f"; the data can hardly tell {'; '.join(dict.fromkeys(told))}: intervals there have no guarantee"
+    return f"; the data can hardly tell {', nor '.join(dict.fromkeys(told))}: intervals there have no guarantee"
 
 
 def _far_from_nominal(model: PrivateEstimator) -> str:

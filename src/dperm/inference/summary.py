@@ -16,6 +16,7 @@ from dperm.problem.plain import is_number, plain_float, shown
 from dperm.words.wording import printable
 
 Vector = NDArray[np.float64]
+ON_LOGARITHM = "ratios with their intervals, beside the standard errors and z of their logarithms"
 
 
 def reach(level: float) -> float:
@@ -191,4 +192,9 @@ class Summary(Tabled):
 
     def _shown(self) -> tuple[str, Facts, Sequence[Row], float, str]:
         title = f"{self.title}: ratios".removeprefix(": ") if self.exponentiated else self.title
-        return title, self.facts, self.rows(), self.level, self.note
+        note = f"{self.note}; {ON_LOGARITHM}" if self.exponentiated else self.note
+        return title, self.facts, self.rows(), self.level, note
+
+    @property
+    def _heading(self) -> str:
+        return "ratio" if self.exponentiated else "coef"

@@ -32,10 +32,10 @@ COLUMNS = (
 )
 
 
-def table_cells(rows: Sequence[Row], level: float) -> tuple[list[str], list[list[str]]]:
-    """(head, cells) of what the rows have."""
+def table_cells(rows: Sequence[Row], level: float, heading: str = "coef") -> tuple[list[str], list[list[str]]]:
+    """(head, cells) of what the rows have; `heading` stands above the estimates."""
     shown = [column for column in COLUMNS if rows and column[0] in rows[0]]
-    head = ["", *(title for _, title, _ in shown)]
+    head = ["", *(heading if key == "estimate" else title for key, title, _ in shown)]
     limits = bool(rows) and "low" in rows[0]
     if limits:
         head += [f"[{(1 - level) / 2:.4g}", f"{(1 + level) / 2:.4g}]"]
@@ -46,9 +46,9 @@ def table_cells(rows: Sequence[Row], level: float) -> tuple[list[str], list[list
     return head, cells
 
 
-def table_text(title: str, facts: Facts, rows: Sequence[Row], level: float, note: str) -> str:
+def table_text(title: str, facts: Facts, rows: Sequence[Row], level: float, note: str, heading: str = "coef") -> str:
     """The table for a terminal; every name is one line and moves no cursor."""
-    head, cells = table_cells(rows, level)
+    head, cells = table_cells(rows, level, heading)
     widths = [max(len(line[j]) for line in [head, *cells]) for j in range(len(head))]
     lines = [
         "  ".join(text.ljust(width) if j == 0 else text.rjust(width) for j, (text, width) in enumerate(zip(line, widths)))
@@ -65,9 +65,9 @@ def table_text(title: str, facts: Facts, rows: Sequence[Row], level: float, note
     return "\n".join([*top, lines[0], single, *lines[1:], double, *textwrap.wrap(note, max(width, 88))])
 
 
-def table_html(title: str, facts: Facts, rows: Sequence[Row], level: float, note: str) -> str:
+def table_html(title: str, facts: Facts, rows: Sequence[Row], level: float, note: str, heading: str = "coef") -> str:
     """The same for a notebook."""
-    head, cells = table_cells(rows, level)
+    head, cells = table_cells(rows, level, heading)
     chips = [f"{name}: {value}" for name, value in facts]
     return box(title, "coefficients", chips=chips, head=head, rows=cells, note=note)
 
@@ -79,14 +79,19 @@ class Tabled:
         """Title, facts, rows, level and note."""
         raise NotImplementedError
 
+    @property
+    def _heading(self) -> str:
+        """What stands above the estimates."""
+        return "coef"
+
     def __str__(self) -> str:
-        return table_text(*self._shown())
+        return table_text(*self._shown(), self._heading)
 
     def __repr__(self) -> str:
         return str(self)
 
     def _repr_html_(self) -> str:
-        return table_html(*self._shown())
+        return table_html(*self._shown(), self._heading)
 
 
 @dataclass(frozen=True, repr=False)
@@ -127,13 +132,16 @@ def facts_of(model: PrivateEstimator) -> Facts:
     record: Mapping[str, Any] = certificate.record
     shape = record.get("shape", record.get("best", {}).get("shape", {}))
     classes = [str(label) for label in getattr(model, "classes_", ())]
+    epsilon, paid = f"{certificate.epsilon:g}", getattr(model, "information_", None)
+    if paid is not None and paid.events:  # paid for after the fit
+        epsilon += f", {paid.total_epsilon:.4g} with the curvature for intervals"
     noise = "NOT PRIVATE (seeded)" if certificate.noise == "seeded" else certificate.noise
     return (
         ("Method", str(model.plan_.mechanism) if hasattr(model, "plan_") else ""),
         ("Records", f"{shape.get('n', 0):,}{', declared' if certificate.relation == 'add-remove' else ''}"),
         ("Columns", f"{shape.get('d', 0):,}"),
         *((("Classes", ", ".join(classes[:4]) + (" …" if len(classes) > 4 else "")),) if classes else ()),
-        ("Epsilon", f"{certificate.epsilon:g}"),
+        ("Epsilon", epsilon),
         ("Delta", f"{certificate.delta:g}"),
         ("Relation", f"{certificate.relation}, per {certificate.record['guarantee'].get('unit', 'row')}"),
         ("Noise", noise),

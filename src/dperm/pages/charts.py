@@ -115,7 +115,7 @@ def _sides(place: int, top: str) -> str:
     """The reach of the vertical axis, upwards and downwards, and its 0."""
     return "".join(
         f'<text x="{place}" y="{y + 4}" text-anchor="end">{text}</text>'
-        for y, text in ((12, top), (62, "0"), (112, f"−{top[1:]}"))
+        for y, text in ((12, top), (62, "0"), (112, f"-{top[1:]}"))
     )
 
 
@@ -237,12 +237,13 @@ def number(value: float) -> str:
 
 
 def signed(value: float, digits: int = 3) -> str:
-    """A change, with its sign: nothing is 0.
+    """A change, with its sign and thousands with commas: nothing is 0.
 
-    >>> signed(0.012345), signed(-3.0), signed(-0.0)
-    ('+0.0123', '-3', '0')
+    >>> signed(0.012345), signed(-3.0), signed(-0.0), signed(-112345.0, 2)
+    ('+0.0123', '-3', '0', '-110,000')
     """
-    return f"{value:+.{digits}g}" if value else "0"
+    rounded = float(f"{value:.{digits}g}")
+    return ("+" if rounded > 0 else "") + number(rounded) if rounded else "0"
 
 
 def ticks_of(*values: float) -> list[str]:

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from dperm.inference.summary import Summary
-from dperm.pages.charts import Bars, Panel, Panels, signed
+from dperm.pages.charts import Bars, Panel, Panels, number, signed
 from dperm.pages.document import Block
 from dperm.pages.effects import Effect, effects, spread_and_mean
 from dperm.pages.shapes import lines_beside, shape_blocks
@@ -56,7 +56,7 @@ def _of_hidden(shown: list[Effect]) -> str:
 
 
 def _signed(effect: Effect) -> str:
-    return f"±{effect.size[0]:.3g}" if effect.levels else signed(effect.size[0])
+    return f"±{number(effect.size[0])}" if effect.levels else signed(effect.size[0])
 
 
 def _panel(subject: Subject, effect: Effect, table: Summary | None) -> Panel | None:
@@ -120,7 +120,7 @@ def _by_class(subject: Subject, found: list[Effect]) -> Table:
     names = subject.classes or tuple(f"class {k}" for k in range(len(found[0].size)))
     rows = []
     for effect in found[:MOST_BARS]:
-        sizes = (f"±{value:.3g}" if effect.levels else signed(value) for value in effect.size)
+        sizes = (f"±{number(value)}" if effect.levels else signed(value) for value in effect.size)
         rows.append((f"{effect.name} ({effect.step})", *sizes))
     moved = "one released standard deviation" if spread_and_mean(subject)[0] is not None else "the whole declared range"
     caption = f"Change of each class's score when a column moves by {moved}, the strongest columns first."

@@ -21,6 +21,7 @@ from dperm.release.record import EvaluationRecord, StageRecord, scores_in
 from dperm.tables.encoding import Encoding
 from dperm.tables.packed import unpacked
 from dperm.walk.fitting import rebuilt_plan
+from dperm.words.notices import LOOSE
 
 REFERENCES = (
     ("Differential privacy", "Dwork, McSherry, Nissim and Smith, Calibrating noise to sensitivity, 2006"),
@@ -100,7 +101,8 @@ def _private(subject: Subject) -> tuple[str, str, str]:
         return "How private", "Not private", "The noise was seeded, for tests."
     half = odds(subject.epsilon)["beliefs"][-1]["after_at_most"]
     of = "The fit alone, without its profile: " if subject.alone else ""
-    words = f"{of}δ = {subject.delta:g}, {certificate.relation}. An even bet about one {subject.who} stays below {percent(half)}."
+    bet = "No useful bound" if subject.epsilon > LOOSE else f"An even bet about one {subject.who} stays below {percent(half)}"
+    words = f"{of}δ = {subject.delta:g}, {certificate.relation}. {bet}."
     return "How private", f"ε = {upward(subject.epsilon)}", words
 
 

@@ -16,6 +16,7 @@ from dperm.problem.arrays import Vector
 from dperm.terms.additive import CELLS
 from dperm.walk.fitting import rebuilt_plan
 
+NO_BAND = "No bands: no formula gives the noise in the curves of such a fit."
 EDITED = "The model predicts with curves that were edited after the release ({}). Those below are the released ones."
 
 
@@ -45,9 +46,12 @@ def shape_blocks(subject: Subject) -> list[Block]:
             reach = None if noise is None else NORMAL * unit * noise[place, :CELLS]
             band = [] if reach is None else list(zip(*(part[sure].tolist() for part in (grid, curve - reach, curve + reach))))
             panels.append(Panel(name, words, line, band, sure=(sure.start, sure.stop), ends=(low, high)))
+    paid = "marginals" in record["released"]
+    average = "under the released marginals" if paid else "over the declared range (no histograms were paid for)"
+    said = [BAND if noise is not None else NO_BAND, *([FAINT] if paid else []), *_smoothness(str(record["decided"]["shapes"]))]
     caption = (
-        f"Change of the {subject.outcome} along each numeric column, all else equal, counted from its average under the released "
-        f"marginals. {'' if noise is None else BAND + ' '}{FAINT}{_smoothness(str(record['decided']['shapes']))}"
+        f"Change of the {subject.outcome} along each numeric column, all else equal, counted from its average {average}. "
+        + " ".join(said)
     )
     return [*([Text(EDITED.format("; ".join(subject.edits)), "warn")] if subject.edits else []), Panels(panels, caption)]
 
@@ -64,9 +68,9 @@ def lines_beside(subject: Subject) -> tuple[Vector, frozenset[int]] | None:
     return slopes, frozenset(additive_of(rebuilt_plan(record)[0]).curved)
 
 
-def _smoothness(decided: str) -> str:
+def _smoothness(decided: str) -> list[str]:
     """Said where the fit chose the line, and why; that there are curves can be seen."""
-    return "" if decided == "curves" else f" Smoothness: {decided}."
+    return [] if decided == "curves" else [f"Smoothness: {decided}."]
 
 
 def _label(subject: Subject, margin: int) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from dperm.inference.summary import Summary
-from dperm.pages.charts import bar_table, signed
+from dperm.pages.charts import bar_table, number, signed
 from dperm.pages.effects import column_and_levels, effects, spread_and_mean
 from dperm.pages.subject import Subject
 from dperm.pages.text import Table, inline
@@ -71,7 +71,7 @@ class Whiskers:
 
 
 def _numbers(row: Whisker) -> str:
-    return f"{signed(row.estimate)} ({row.low:.3g} … {row.high:.3g})"
+    return f"{signed(row.estimate)} ({number(row.low)} … {number(row.high)})"
 
 
 def _drawn(row: Whisker, largest: float) -> str:

@@ -12,7 +12,7 @@ from dperm.pages.document import Block, Page, Section, rendered
 from dperm.pages.text import Table, Text
 from dperm.release.record import ColumnRecord, Known, Score
 from dperm.tables.looks import iso
-from dperm.words.wording import printable
+from dperm.words.wording import grouped, printable
 
 if TYPE_CHECKING:
     from dperm.profiles.profile import Profile
@@ -93,10 +93,24 @@ def in_words(column: ColumnRecord) -> str:
     if scale:
         text += f", {show(scale['low'])} to {show(scale['high'])}"
         text += ", on a logarithmic scale" if scale["log"] else ""
-    for name, found, shown in (("mean", column.get("mean"), show), ("missing", column.get("missing"), _percent)):
+        text += _at_the_ends(column)
+    mean = "mean of the values cut to this range"
+    for name, found, shown in ((mean, column.get("mean"), show), ("missing", column.get("missing"), _percent)):
         if found is not None and found["value"] is not None:
             text += f"; {name} {shown(found['value'])} ({shown(found['low'])} … {shown(found['high'])})"
     return text
+
+
+def _at_the_ends(column: ColumnRecord) -> str:
+    """How many values lie in or beyond an end bin that holds clearly more than the one beside it: a tail was cut there."""
+    if "histogram" not in column:
+        return ""
+    counts = column["histogram"]["counts"]
+    whole, told = sum(count["value"] for count in counts), []
+    for end, beside, words in ((0, 1, "in or below its lowest bin"), (-1, -2, "in or above its highest bin")):
+        if counts[end]["low"] > counts[beside]["high"]:
+            told.append(f"about {100 * counts[end]['value'] / whole:.2g} % of the values lie {words}")
+    return "".join(f"; {text}" for text in told)
 
 
 def _blocks(column: ColumnRecord) -> list[Block]:
@@ -107,10 +121,9 @@ def _blocks(column: ColumnRecord) -> list[Block]:
         edges = [show(edge) for edge in column["histogram"]["edges"]]
         blocks.append(Histogram(edges, column["histogram"]["counts"], f"Rows per bin of {column['name']}{scale}"))
         rows = [(f"{100 * entry['share']:.0f} % lie below", *_cells(entry, show)) for entry in column["quantiles"]]
-        spread = _number
-        rows += [("mean", *_cells(column["mean"], show)), ("standard deviation", *_cells(column["spread"], spread))]
+        rows += [("mean", *_cells(column["mean"], show)), ("standard deviation", *_cells(column["spread"], grouped))]
         if "correlation" in column:
-            rows.append(("correlation with the target", *_cells(column["correlation"], spread)))
+            rows.append(("correlation with the target", *_cells(column["correlation"], grouped)))
         blocks.append(Table(("", "value", "error bar"), rows, f"Numbers of {column['name']}", frozenset({1, 2})))
     elif "counts" in column:
         bars = [(str(entry["level"]), float(entry["value"]), _bar(entry)) for entry in column["counts"]]
@@ -134,11 +147,7 @@ def _bar(found: Known) -> str:
 
 def _shower(column: ColumnRecord) -> Callable[[float], str]:
     """How values of a column are written: dates as dates."""
-    return iso if column["kind"] == "date" else _number
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+    return iso if column["kind"] == "date" else grouped
 
 
 def _percent(share: float) -> str:

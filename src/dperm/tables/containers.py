@@ -71,6 +71,22 @@ def stored_kind(values: object) -> str:
     return str(getattr(kind, "kind", "O"))
 
 
+def holds_times(values: object) -> bool:
+    """Whether a column holds dates, times or lengths of time by its type alone; a column of objects does not.
+
+    >>> holds_times(np.zeros(2, "M8[D]")), holds_times(np.zeros(2, "m8[s]")), holds_times(np.zeros(2, object))
+    (True, True, False)
+    """
+    kind: Any = getattr(values, "dtype", None)
+    if kind is None and (offers(values, "combine_chunks") or offers(values, "dictionary_encode")):
+        from pyarrow import types
+
+        return bool(types.is_temporal(values.type))  # type: ignore[attr-defined]
+    if hasattr(kind, "is_temporal"):  # of polars
+        return bool(kind.is_temporal())
+    return str(getattr(kind, "kind", "O")) in "mM"
+
+
 def _arrow_kind(kind: Any) -> str:
     from pyarrow import types
 

@@ -11,7 +11,7 @@ from sklearn.exceptions import DataConversionWarning
 from dperm.problem import Interval
 from dperm.problem.plain import plain_pair, shown
 from dperm.tables.cells import codes, key, numbers, plain
-from dperm.tables.containers import column, stored_kind, unwrapped
+from dperm.tables.containers import column, holds_times, stored_kind, unwrapped
 from dperm.tables.schema import Schema
 from dperm.tables.tables import is_table, stored_columns
 
@@ -62,7 +62,10 @@ def label_column(y: object, n: int) -> np.ndarray:
         )
         labels = labels[:, 0]
     if labels.ndim != 1:
-        raise ValueError("y should be a 1d array, got an array of another shape instead. Pass one label for every row.")
+        found = "an array of another shape"
+        if isinstance(y, np.ndarray):  # in a list the cells would decide
+            found = f"an array with {y.shape[1]} columns" if y.ndim == 2 else f"an array with {y.ndim} dimensions"
+        raise ValueError(f"y should be a 1d array, got {found} instead. Pass one label for every row.")
     if len(labels) != n:
         raise ValueError(
             "Found input variables with inconsistent numbers of samples: expected one label for every row. Pass as many labels "
@@ -111,6 +114,21 @@ def check_label_type(y: object, classes: np.ndarray) -> None:
             f"Expected labels among the classes {classes.tolist()!r}, found an array of type {found}, which holds none of "
             "them. Pass the labels themselves, or declare the numbers that stand for them, e.g. "
             f"classes={list(range(len(classes)))}."
+        )
+
+
+def check_target_type(y: object) -> None:
+    """Refuse a column of times as the target of a regression: its type is public, and every row would be a null row.
+
+    In lists and arrays of objects each label is read alone, so nothing is refused there.
+    """
+    if is_table(y) and len(parts := stored_columns(y)) == 1:
+        y = parts[0]
+    if holds_times(y):
+        found = getattr(y, "dtype", getattr(y, "type", None))
+        raise ValueError(
+            f"Expected numbers as the target of a regression, found a column of type {found}, whose cells are none. Pass "
+            "numbers, e.g. days since a fixed date."
         )
 
 

@@ -159,7 +159,7 @@ def _check_matrix(X: object) -> None:
     if isinstance(X, np.ndarray | np.generic) and X.ndim < 2:
         raise ValueError(
             f"Expected 2D array, got {X.ndim}D array instead. Reshape your data to (rows, columns), e.g. by X.reshape(-1, 1) for "
-            "one column."
+            "one column, or X.reshape(1, -1) for one row."
         )
 
 

@@ -209,6 +209,9 @@ def target_spec(target: Target, older: bool = False) -> TargetRecord:
     return record
 
 
+MOST_ODDS = 700.0  # beyond it e^ε is beyond floats, and no bound that anybody could use
+
+
 def statement(guarantee: GuaranteeRecord, plan: Plan, policy: str, *, older: bool = False) -> str:
     """The guarantee in words that a person can repeat, with everything that it rests on."""
     epsilon, delta, target, shape = guarantee["epsilon"], guarantee["delta"], plan.target, plan.shape
@@ -216,13 +219,13 @@ def statement(guarantee: GuaranteeRecord, plan: Plan, policy: str, *, older: boo
     size = f"with nominal n = {shape.n} (the number of rows is protected)" if nominal else f"with n = {shape.n} public"
     if plan.most_rows is not None:
         size += f", in tables of at most {plan.most_rows} rows"
-    odds = math.exp(min(epsilon, 700.0))
-    text = (
-        f"({epsilon:g}, {delta:g})-differential privacy for {_change(target, older)}, {size}: the odds of any "
-        f"conclusion about that {'person' if target.unit == 'person' and not older else 'record'} change by a factor of at most "
-        f"{odds:.4g}"
-    )
-    text += f", except with probability {delta:g}." if delta else "."
+    conclusion = f"the odds of any conclusion about that {'person' if target.unit == 'person' and not older else 'record'}"
+    text = f"({epsilon:g}, {delta:g})-differential privacy for {_change(target, older)}, {size}: "
+    if epsilon > MOST_ODDS:
+        text += f"no useful bound on {conclusion}."
+    else:
+        unless = f", except with probability {delta:g}" if delta else ""
+        text += f"{conclusion} change by a factor of at most {math.exp(epsilon):.4g}{unless}."
     if plan.assumptions and not older:
         text += f" This rests on an assumption that nothing enforces: {'; '.join(plan.assumptions)}."
     if policy == "seeded":

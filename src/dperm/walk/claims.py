@@ -19,6 +19,8 @@ from dperm.words.display import box, budget_chips
 from dperm.words.wording import printable
 
 SEEDED = "NOT PRIVATE: reproducible noise was asked for"
+KINDS = {"certificate": "a certificate", "evaluation": "an evaluation", "profile": "a profile", "model": "a model"}
+KINDS |= {"search": "the certificate of a search"}
 TOLERANCE = 1e-9  # another machine's mathematical library may differ in the last digits
 HOSTILE = (LookupError, ValueError, TypeError, ArithmeticError, AttributeError, StopIteration, RuntimeError, MemoryError)
 
@@ -115,7 +117,8 @@ class Claim:
         except (ValueError, RecursionError) as error:
             raise ValueError(f"Expected a certificate in JSON, found text that does not parse: {error}.") from error
         if not isinstance(record, dict) or record.get("format") not in (cls.FORMAT, *cls.OLDER):
-            raise ValueError(f"Expected a certificate with format {cls.FORMAT!r}, found another file. Pass certificate.json.")
+            found = kind_of(record) or "another file"
+            raise ValueError(f"Expected a certificate with format {cls.FORMAT!r}, found {found}. Pass certificate.json.")
         return cls.stated(record)
 
     @classmethod
@@ -153,6 +156,17 @@ class Claim:
         if not accept_assumptions and not found:
             found.extend(f"{text}: pass --accept-assumptions to accept that" for text in self.assumptions)
         return Verdict(tuple(found))
+
+
+def kind_of(record: object) -> str:
+    """What a record of this library says that it is; empty for others.
+
+    >>> kind_of({"format": "dperm-evaluation/3"}), kind_of({"format": 3}), kind_of([])
+    ('an evaluation', '', '')
+    """
+    stated = record.get("format") if isinstance(record, dict) else None
+    kind = stated.removeprefix("dperm-").partition("/")[0] if isinstance(stated, str) and stated.startswith("dperm-") else ""
+    return KINDS.get(kind, "")
 
 
 def noise_again(stated: NoiseRecord) -> NoiseRecord:

@@ -33,7 +33,7 @@ from dperm.walk.certificate import Certificate, certify, check_columns, declared
 from dperm.walk.claims import plain
 from dperm.walk.functions import check_functions
 from dperm.walk.options import Running, check_nominal, runs
-from dperm.words.notices import speak
+from dperm.words.notices import loose, speak
 
 
 @dataclass(frozen=True)
@@ -95,9 +95,9 @@ def plan(
         raise UnmetNeeds(error.mechanism, error.needs, pure_advice(error.mechanism, problem, shape, target)) from error
     if encoding is not None:
         check_columns(encoding, chosen, planned)
-    if encoding is None or not encoding.gaps or any(stage.name == "present" for stage in planned.stages):
-        return planned
-    return replace(planned, notes=(*planned.notes, NO_CENTRE))
+    centred = encoding is None or not encoding.gaps or any(stage.name == "present" for stage in planned.stages)
+    said = (*loose(target.epsilon), *(() if centred else (NO_CENTRE,)))
+    return replace(planned, notes=(*planned.notes, *said)) if said else planned
 
 
 def check_magnitudes(problem: Problem, mechanism: Mechanism) -> None:
@@ -195,6 +195,8 @@ def execute(
 
     `ledger` (a path or `Ledger`) is debited, on disk, before any row is summed; `fingerprint` is what it knows the data set by.
     """
+    if source.policy != "seeded":  # such a release says itself that it protects nobody
+        speak(loose(planned.target.epsilon))
     receipt = None
     if running["ledger"] is not None:
         book = Ledger.open(running["ledger"])

@@ -11,6 +11,8 @@ from dperm.words.spelling import headless
 LOUD = "LITTLE CAN BE LEARNT"
 UNSURE = "INTERVALS MAY NOT COME OUT"
 BUDGET = "EPSILON IS PRIVACY"
+USELESS = "NO USEFUL BOUND"
+LOOSE = 20.0  # an ε beyond which the odds of a conclusion may change by more than 4.8·10⁸
 # Modules of scikit-learn that fit an estimator several times on overlapping rows.
 REPEATING = (
     "sklearn.model_selection._validation",
@@ -46,8 +48,20 @@ class PrivacyWarning(UserWarning):
 def speak(texts: Iterable[str]) -> None:
     """The loud ones of a plan's warnings, in the plan's words, at the line that called the library; `plan_` keeps all of them."""
     for text in texts:
-        if text.startswith((LOUD, UNSURE, BUDGET)):
+        if text.startswith((LOUD, UNSURE, BUDGET, USELESS)):
             warnings.warn(text, PrivacyWarning, stacklevel=_caller())
+
+
+def loose(epsilon: float) -> tuple[str, ...]:
+    """What to say of a budget that protects nobody in practice; nothing of others.
+
+    >>> loose(8.0), loose(1e6)[0][:35]
+    ((), 'NO USEFUL BOUND: with epsilon=1e+06')
+    """
+    if epsilon <= LOOSE:
+        return ()
+    found = f"with epsilon={epsilon:g} the odds of a conclusion about one person may change by a factor of e^{epsilon:g}"
+    return (f"{USELESS}: {found}; pass less, such as 1 (10 is already much)",)
 
 
 def names_of_records(names: Iterable[str]) -> None:

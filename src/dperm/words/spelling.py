@@ -6,7 +6,11 @@ import difflib
 import math
 import re
 from collections.abc import Iterable, Sequence
-from typing import TypeGuard
+from typing import TypeGuard, TypeVar
+
+Value = TypeVar("Value")
+MEANT = {"min": "low", "minimum": "low", "lower": "low", "max": "high", "maximum": "high", "upper": "high"}  # of other libraries
+MEANT |= {"categories": "levels", "values": "levels", "labels": "classes"}
 
 
 def closest(word: object, known: Iterable[str]) -> str:
@@ -14,11 +18,29 @@ def closest(word: object, known: Iterable[str]) -> str:
 
     >>> closest("agee", ["age", "income"])
     " Did you mean 'age'?"
-    >>> closest("zebra", ["age", "income"])
-    ''
+    >>> closest("zebra", ["age", "income"]), closest("mdvis", ["disea", "lincome"])
+    ('', '')
+    >>> closest("min", ["low", "high", "missing"])
+    " Did you mean 'low'?"
     """
-    found = difflib.get_close_matches(str(word)[:200], [str(name) for name in known], n=1, cutoff=0.6)
+    names = [str(name) for name in known]
+    if (meant := MEANT.get(str(word).lower())) in names:
+        return f" Did you mean {meant!r}?"
+    found = difflib.get_close_matches(str(word)[:200], names, n=1, cutoff=0.65)
     return f" Did you mean {found[0]!r}?" if found else ""
+
+
+class Spelt(dict[str, Value]):
+    """A dict that helps with typing mistakes in its keys.
+
+    >>> Spelt(age=1)["agee"]
+    Traceback (most recent call last):
+    KeyError: "Expected one of 'age', found 'agee'. Did you mean 'age'?"
+    """
+
+    def __missing__(self, key: object) -> Value:
+        known = quoted(list(self)) if self else "no names at all"
+        raise KeyError(f"Expected one of {known}, found {key!r}.{closest(str(key), self)}")
 
 
 def headless(names: Iterable[str]) -> bool:

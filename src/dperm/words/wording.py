@@ -7,6 +7,7 @@ written for people goes through here; JSON and CSV have escapes of their own.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 _MARKS = re.compile(r"([\\`*\[\]|~$#]|(?<![^\W_])_|_(?![^\W_]))")  # an underscore inside a word marks nothing
 _LINKS = re.compile(r"(?i)(:(?=//)|(?<=www)\.|@)")
@@ -21,6 +22,24 @@ def printable(text: str, keep: str = "") -> str:
     return "".join(
         sign if sign.isprintable() or sign in keep else sign.encode("unicode_escape").decode("ascii") for sign in text
     )
+
+
+def grouped(value: float) -> str:
+    """A number in a sentence: thousands with commas and no decimals, others with four digits that count.
+
+    >>> grouped(16384.0), grouped(32.0), grouped(-0.123456), grouped(3e12)
+    ('16,384', '32', '-0.1235', '3e+12')
+    """
+    return f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.4g}"
+
+
+def listed(words: Sequence[str]) -> str:
+    """Words in one sentence.
+
+    >>> listed([]), listed(["a"]), listed(["a", "b", "c"])
+    ('', 'a', 'a, b and c')
+    """
+    return " and ".join([", ".join(words[:-1])] * (len(words) > 1) + list(words[-1:]))
 
 
 def markdown_text(text: str) -> str:
