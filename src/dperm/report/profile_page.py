@@ -108,7 +108,7 @@ def _at_the_ends(column: ColumnRecord) -> str:
     counts = column["histogram"]["counts"]
     whole, told = sum(count["value"] for count in counts), []
     for end, beside, words in ((0, 1, "in or below its lowest bin"), (-1, -2, "in or above its highest bin")):
-        if counts[end]["low"] > counts[beside]["high"]:
+        if whole > 0 and counts[end]["low"] > counts[beside]["high"]:
             told.append(f"about {100 * counts[end]['value'] / whole:.2g} % of the values lie {words}")
     return "".join(f"; {text}" for text in told)
 
