@@ -15,6 +15,7 @@ import numpy as np
 from scipy.special import betaincinv, gammainc, ndtr, ndtri
 
 from dperm.mechanisms.scaled import inference_settings as rule
+from dperm.mechanisms.scaled.inference_quantile import near_share
 from dperm.mechanisms.scaled.one_step import pastur_shift
 from dperm.mechanisms.scaled.settings import Public
 from dperm.mechanisms.scaled.several_classes import free_parameters
@@ -33,6 +34,7 @@ USEFUL = 2.0  # a width that most people would accept
 STEP = 1.05  # of the grid on which ε and n are searched
 LARGEST_EPSILON, LARGEST_N = 100.0, 10**9
 EVEN = math.sqrt(1 / 12)  # deviation of a column that is spread evenly over its declared range, in parts of it
+GRID = ndtri((np.arange(2000) + 0.5) / 2000)  # quantiles of normal errors
 NARROWER = 0.95  # of the width, from which on another method is mentioned
 
 
@@ -63,7 +65,8 @@ def predicted_width(problem: Problem, shape: Shape, target: Target) -> float:
     budget = rule.shares(problem, shape, target, kinds)
     size = math.sqrt(shape.d + (1.0 if problem.data.intercept else 0.0))
     rate = 0.5 if named == "logistic" else None
-    bound = rule.limits(Public(problem, shape, target, kinds, budget), size, rate, SCALE, clip_factor)
+    near = _near(float(problem.loss.level)) if named == "quantile" else None  # type: ignore[attr-defined]
+    bound = rule.limits(Public(problem, shape, target, kinds, budget), size, rate, SCALE, clip_factor, near)
     case = _ordinary(named, problem, bound.clip)
     h = ALONE * case.curved * _kept(TAILS[named], (bound.radius / size) ** 2)
     persons = target.rows_per_person
@@ -85,17 +88,19 @@ def _ordinary(named: str, problem: Problem, clip: float) -> Ordinary:
     if named == "softmax":
         usual = 0.72 / problem.loss.margins
         return Ordinary(math.sqrt(2.0), 0.5, usual, usual, 1.0 / usual)
-    grid = ndtri((np.arange(2000) + 0.5) / 2000)
     if named != "quantile":
-        squares = float(np.mean(np.minimum(grid**2, clip**2)))
-        return Ordinary(clip, 1.0, squares, float(np.mean(np.abs(grid) <= clip)), 1.0)
+        squares = float(np.mean(np.minimum(GRID**2, clip**2)))
+        return Ordinary(clip, 1.0, squares, float(np.mean(np.abs(GRID) <= clip)), 1.0)
     level = float(problem.loss.level)  # type: ignore[attr-defined]
-    residual = float(ndtri(level)) - grid
-    scores = np.clip((residual / clip + 1.0) / 2.0, 0.0, 1.0) - level
-    curved = float(ndtr(ndtri(level) + clip) - ndtr(ndtri(level) - clip)) / (2.0 * clip)
     density = math.exp(-(float(ndtri(level)) ** 2) / 2.0) / math.sqrt(2.0 * math.pi)
     variance = level * (1.0 - level) / density**2
-    return Ordinary(max(level, 1.0 - level), 0.5 / clip, float(np.mean(scores**2)), curved, variance)
+    curved = float(ndtr(ndtri(level) + clip) - ndtr(ndtri(level) - clip)) / (2.0 * clip)
+    return Ordinary(max(level, 1.0 - level), 0.5 / clip, level * (1.0 - level), curved, variance)
+
+
+def _near(level: float) -> float:
+    """The width around a quantile of normal errors that holds the share of rows which tell its curvature."""
+    return float(np.quantile(np.abs(float(ndtri(level)) - GRID), near_share(level)))
 
 
 def _kept(tail: float, limit: float) -> float:
