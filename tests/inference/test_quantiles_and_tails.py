@@ -115,7 +115,7 @@ def counted(X, y, seed, epsilon=1, **options):
 
 
 def test_the_total_of_counts_with_a_tail_is_predicted_and_their_coefficients_covered():
-    """20 draws of four coefficients: a right interval (94 % or more) covers fewer than 66 of 80 less than once in 10,000. With the
+    """20 draws of four coefficients: a right interval (94 % or more) covers fewer than 66 of 80 less than once in 1,000. With the
     clip of earlier versions predictions are 4 % too low and the intercept is covered in a fifth of the draws."""
     hits, ratios = [], []
     for seed in range(20):

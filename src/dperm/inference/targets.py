@@ -42,8 +42,8 @@ def _of_loss(model: PrivateEstimator, problem: Problem) -> str:
     if loss == "poisson":
         clip += f" (in units of the mean rate; {_cut_off(model, problem)})"
         return (
-            f"Poisson regression with Pearson residuals clipped at {clip} on {WEIGHTS}: the ordinary coefficients if the log-mean "
-            "is linear and few residuals are clipped"
+            f"Poisson regression with Pearson residuals clipped at {clip} on {WEIGHTS}: the ordinary coefficients if the "
+            "log-mean is linear and few residuals are clipped"
         )
     if loss == "quantile":
         return _of_quantile(model, float(problem.loss.level), clip)  # type: ignore[attr-defined]

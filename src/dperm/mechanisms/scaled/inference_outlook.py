@@ -27,7 +27,8 @@ from dperm.release.plan import Shape, Target, Vector
 
 # Gamma shape of ‖z‖²/S²: tables with skewed columns have long rows; e^η stretches those of a count regression further.
 TAILS = {"logistic": 1.5, "softmax": 1.5, "linear": 1.5, "quantile": 1.5, "counts": 0.75}
-ALONE = 0.6  # part of a column's variance that the other columns do not explain
+# Part of a column's variance that the other columns do not explain, and what fits the widths measured of quantiles.
+ALONE, OF_QUANTILES = 0.6, 0.8
 SCALE = 1.37  # the private 75 % quantile of |N(0, 1)| (1.15), rounded up to a half octave
 ROBUST = 2.0  # clip of a Huber regression without a threshold, in residual scales
 USEFUL = 2.0  # a width that most people would accept
@@ -68,7 +69,8 @@ def predicted_width(problem: Problem, shape: Shape, target: Target) -> float:
     near = _near(float(problem.loss.level)) if named == "quantile" else None  # type: ignore[attr-defined]
     bound = rule.limits(Public(problem, shape, target, kinds, budget), size, rate, SCALE, clip_factor, near)
     case = _ordinary(named, problem, bound.clip)
-    h = ALONE * case.curved * _kept(TAILS[named], (bound.radius / size) ** 2)
+    alone = OF_QUANTILES if named == "quantile" else ALONE
+    h = alone * case.curved * _kept(TAILS[named], (bound.radius / size) ** 2)
     persons = target.rows_per_person
     of_matrix = math.sqrt(kappa(target.relation)) * persons * case.steepest * bound.radius**2
     sigma = gaussian_scale(of_matrix, budget["curvature"]) / (n * math.sqrt(2.0))
@@ -79,7 +81,7 @@ def predicted_width(problem: Problem, shape: Shape, target: Target) -> float:
     sampling = persons * case.squares / case.curved * float(np.mean(1.0 / lowered)) / n
     step = float(np.sum((noise / lowered) ** 2))
     privacy = (noise**2 + sigma**2 * step) * float(np.mean(1.0 / lowered**2))
-    return math.sqrt((sampling + privacy) * n * ALONE / case.variance)
+    return math.sqrt((sampling + privacy) * n * alone / case.variance)
 
 
 def _ordinary(named: str, problem: Problem, clip: float) -> Ordinary:
@@ -138,7 +140,8 @@ def _first(reached: Callable[[float], bool], low: float, high: float) -> float |
 def sentence(problem: Problem, shape: Shape, target: Target, width: float = USEFUL) -> str:
     """The prediction, with what would make the intervals `width` times as wide as without privacy where they are wider."""
     now = predicted_width(problem, shape, target)
-    text = f"intervals about {now:.2g} × as wide as without privacy (wider where columns are strongly correlated)"
+    wider = " or counts have a long tail" if rule.family(problem) == "counts" else ""
+    text = f"intervals about {now:.2g} × as wide as without privacy (wider where columns are strongly correlated{wider})"
     if now <= width:
         return text
     epsilon, n = epsilon_for(problem, shape, target, width), n_for(problem, shape, target, width)

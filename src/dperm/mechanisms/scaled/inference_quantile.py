@@ -19,8 +19,8 @@ TAIL, LARGEST_SHARE = 1.8, 0.5
 NARROWEST, WIDEST = 0.05, 1.0  # of the residuals' scale: where many labels are equal, and where noise hides the histogram
 HISTOGRAM_SHARE = 0.02  # of μ²
 LEAST_STEPS, MOST_STEPS = 300, 600
-# Longest flow time. A path that noise moves by δ sees the quantile moved outward by about E[δ²]/2 times the slope of the logarithm
-# of the density, and E[δ²] grows with the flow time; a shorter one has not arrived where columns explain nearly everything.
+# Longest flow time. A path that noise moves by δ sees the quantile moved outward by about E[δ²]/2 times the slope of the
+# density's logarithm, and E[δ²] grows with the flow time; a shorter one has not arrived where columns explain nearly everything.
 LONGEST = 30.0
 FASTER = 1.5  # how much longer steps are before the window, for the way
 
