@@ -9,7 +9,8 @@
 
 Draws are kept in benchmarks/results/coverage_intervals.json, those of `--again` in coverage_intervals_again.json: a run that is
 stopped goes on where it was.
-"cover" is the share of slopes (not the intercept) whose 95 % interval holds the truth, "worst" that of the worst slope, "width"
+"cover" is the share of slopes (not the intercept, but for the 90 % quantiles, whose intercepts count too) whose 95 % interval
+holds the truth, "worst" that of the worst slope, "width"
 is the median length over that of the non-private interval (least squares, maximum likelihood, the asymptotic one of the median),
 and "error" the same ratio for the actual error of the estimate. Data and noise are fresh in every draw.
 """
@@ -113,7 +114,9 @@ def ordinary(X: np.ndarray, weight: np.ndarray | float) -> np.ndarray:
 LOGITS = {"logistic": (1.3, -0.3), "rare": (1.3, -3.9), "steep": (5.5, 0.0), "weighted": (1.3, -0.3)}
 # Constants and sizes of the K - 1 = 2 log-odds of "softmax" against the first class; shares are about 0.47, 0.31 and 0.22.
 SOFTMAX = ((-0.4, 1.3), (-0.9, 1.0))
-HARDER = ("persons", "weighted", "weighted counts", "skewed", "student", "uneven", "rare", "steep")  # not the plain model
+# 90 % quantiles of errors of one size, and of errors whose size follows the last column; intercepts are counted.
+HIGH, HIGH_LEVEL = ("quantile .9", "uneven quantile .9"), 0.9
+HARDER = (*HIGH, "persons", "weighted", "weighted counts", "skewed", "student", "uneven", "rare", "steep")  # not the plain model
 PERSON = 3  # rows of each person of "persons": equal columns, and half of the errors' variance in common
 
 
@@ -158,6 +161,22 @@ def of_classes(columns: Columns, rng: np.random.Generator) -> tuple[np.ndarray, 
     return y, truth.ravel(), usual.ravel()
 
 
+def of_high_quantile(
+    cell: Cell, columns: Columns, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(labels, coefficients of their quantile, non-private standard errors), the intercept last in both."""
+    X, z = columns.X, float(ndtri(HIGH_LEVEL))
+    base, growth = (0.5, 0.25) if cell.model.startswith("uneven") else (1.0, 0.0)
+    size = base + growth * X[:, -1]
+    y = X @ slopes(columns) + 0.3 + size * rng.standard_normal(cell.n)
+    truth = np.r_[slopes(columns), 0.3 + z * base]
+    truth[-2] += z * growth
+    design = np.column_stack([X, np.ones(cell.n)])
+    density = np.exp(-(z**2) / 2) / np.sqrt(2 * np.pi) / size
+    inverse = np.linalg.inv((design * density[:, None]).T @ design)
+    return y, truth, np.sqrt(HIGH_LEVEL * (1 - HIGH_LEVEL) * np.diag(inverse @ (design.T @ design) @ inverse))
+
+
 def draw(cell: Cell, number: int) -> Draw:
     """One data set, one private fit: which slopes are covered, and the median width and error in non-private standard errors."""
     rng = np.random.default_rng([number, cell.n, cell.d, round(100 * cell.epsilon)])
@@ -185,6 +204,9 @@ def draw(cell: Cell, number: int) -> Draw:
     elif cell.model == "softmax":
         y, truth, usual = of_classes(columns, rng)
         model = dperm.LogisticRegression(classes=[0, 1, 2], **options)
+    elif cell.model in HIGH:
+        y, truth, usual = of_high_quantile(cell, columns, rng)
+        model = dperm.QuantileRegressor(quantile=HIGH_LEVEL, y_bounds=(-8, 8), **options)
     elif cell.model in ("poisson", "weighted counts"):
         truth = 0.6 * truth
         rate = np.exp(X @ truth + 0.7)
@@ -203,7 +225,7 @@ def draw(cell: Cell, number: int) -> Draw:
         if cell.model in ("uneven", "persons"):
             usual = robust(X, error, rows=PERSON if cell.model == "persons" else 1)
     table = model.fit(X, y, **given).summary()
-    places = np.array([j for j, name in enumerate(table.names) if not name.endswith("intercept")])
+    places = np.array([j for j, name in enumerate(table.names) if cell.model in HIGH or not name.endswith("intercept")])
     error, stated = table.estimate[places] - truth, table.standard_error[places]
     return {
         "hits": "".join("1" if hit else "0" for hit in np.abs(error) <= 1.959964 * stated),
@@ -246,6 +268,8 @@ def cells() -> list[Cell]:
         listed += [Cell(model, "mixed", 5000, 5, epsilon, "zero-out", 300) for model in others]
     for n, epsilon in ((5000, 1.0), (5000, 3.0), (50_000, 1.0), (50_000, 3.0)):
         listed.append(Cell("softmax", "mixed", n, 5, epsilon, "zero-out", 300 if n <= 5000 else 100))
+    for n, d, epsilon in ((5000, 5, 1.0), (20_000, 5, 1.0), (20_000, 20, 3.0)):
+        listed += [Cell(model, "mixed", n, d, epsilon, "zero-out", 300 if n <= 5000 else 100) for model in HIGH]
     return listed
 
 

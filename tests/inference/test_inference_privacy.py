@@ -68,6 +68,7 @@ SCORES = {
     "logistic": LogisticScore(FEATURES, THETA, 0.2),
     "linear": ResidualScore(FEATURES, THETA, 0.7),
     "quantile": QuantileScore(FEATURES, THETA, 0.8, 0.3),
+    "sharp quantile": QuantileScore(FEATURES, THETA, 0.8, 0.3, sharp=True),
     "counts": CountScore(FEATURES, THETA, 1.5, 0.3, -6.0, 2.0, heaviest=2.5),
     "weighted counts": CountScore(FEATURES, THETA, 1.5, 0.3, -6.0, 2.0, heaviest=2.5, unit=0.3, important=True),
     "weighted": WeightedScore(LogisticScore(FEATURES, THETA, 0.2), 2.5),
@@ -79,6 +80,7 @@ TERMS = {"gradient": ScoreSum, "curvature": CurvatureMatrix, "scores": ScoreMatr
 LABELS = {"logistic": (-1.0, 1.0), "linear": (-1.0, 0.2, 1.0), "quantile": (-1.0, 0.0, 1.0), "counts": (0.0, 0.1, 1.0)}
 LABELS |= {"weighted": LABELS["logistic"], "weighted linear": LABELS["linear"]}
 LABELS |= {"weighted counts": LABELS["counts"]}
+LABELS |= {"sharp quantile": LABELS["quantile"]}
 LABELS |= {"softmax": (0.0, 1.0, 2.0), "weighted softmax": (0.0, 1.0, 2.0, 3.0)}
 SOFTMAX = {"gradient": SoftmaxSum, "curvature": SoftmaxCurvature, "scores": SoftmaxScores, "numbers": SoftmaxNumbers}
 
@@ -231,6 +233,7 @@ CASES = {
     "ridge": (SquaredLoss(), ScaledInference(KINDS)),
     "huber": (HuberLoss(0.3), ScaledInference(KINDS, clip_factor=2.0)),
     "quantile": (QuantileLoss(0.8), ScaledInference(KINDS)),
+    "smoothed quantile": (QuantileLoss(0.8), ScaledInference(KINDS, sharp=False)),
     "counts": (PoissonLoss(-12.0, 0.0), ScaledInference(KINDS)),
     "exposed counts": (PoissonLoss(-12.0, 0.0), ScaledInference(KINDS, max_weight=2.0)),
     "exposed counts with weights": (PoissonLoss(-12.0, 0.0), ScaledInference(KINDS, max_weight=2.0, importance=True)),
@@ -283,14 +286,15 @@ def hand_scales(name, relation, decided, budget):
     k, km = (2.0, math.sqrt(2.0)) if replaced else (1.0, 1.0)
     counted, heaviest = "counts" in name, 2.0 if "exposed" in name else 1.0
     (R, last), (clip, final) = decided["radius"], decided["clip"]
-    t = {"logistic": 1.0, "logistic gaps": 1.0, "levels": 1.0, "weighted": 1.0, "quantile": 0.8}.get(name)
+    t = {"logistic": 1.0, "logistic gaps": 1.0, "levels": 1.0, "weighted": 1.0}.get(name, 0.8 if "quantile" in name else None)
     t = math.sqrt(2.0) if "softmax" in name else t
     first_t, t = (clip, final) if t is None else (t, t)
     rate = decided.get("positive_rate")
     v = 1.0 if rate is None else 0.25 if name == "weighted" else min(0.25, 6 * rate * (1 - rate))
-    v = 0.5 / final if name == "quantile" else 0.5 if "softmax" in name else v
+    v = 0.5 / final if "quantile" in name else 0.5 if "softmax" in name else v
     known = {
         "octaves": km, "cells": km, "class counts": km, "row norms": km, "radius": km, "residuals": km, "count scale": km,
+        "residuals near": km,
         "mean": k * decided["mean_radius"], "squares": km * decided["centred_radius"] ** 2, "positives": 1.0,
         "label mean": 2.0 if replaced else 1.0, "curvature": km * v * last**2, "scores": km * (t * last) ** 2,
         "scale numbers": math.sqrt(2.0), "exposure sum": heaviest, "present": math.sqrt(1 if "logistic" in name else 2),

@@ -37,6 +37,16 @@ def test_an_old_fit_with_intervals_verifies_and_has_its_summary(kind: str) -> No
     assert np.allclose(estimate, np.r_[np.ravel(model.coef_), np.ravel(model.intercept_)], rtol=1e-9)
 
 
+@pytest.mark.parametrize("kind", ["quantile", "counts"])
+def test_fits_with_intervals_of_0_7_verify_and_say_what_they_estimate(kind: str) -> None:
+    """The score of a quantile was smoothed, and the clip of counts had no regard for their tail."""
+    model = dperm.load(FIXTURES / "0.7.0" / f"inference-{kind}.json")
+    verdict = model.certificate_.verify(allow_seeded=True)
+    assert verdict.ok, verdict.reasons
+    words = {"quantile": "smoothed over ±0.99", "counts": "clipped at 3.58"}[kind]
+    assert words in model.summary().note
+
+
 ADDITIVE = sorted(path for version in ("0.3.0", "0.4.0") for path in (FIXTURES / version).glob("additive-*.json"))
 
 

@@ -195,8 +195,10 @@ def advise_for(
 
 
 def expected_of(fit: Declaration) -> ExpectedRecord | None:
-    """What such a noise ratio cost on the benchmark tables; None for models that were not measured, and at δ = 0."""
-    if not fit.target.delta:
+    """What such a noise ratio cost on the benchmark tables; None for models that were not measured, at δ = 0, and for counts with
+    intervals, whose clip follows the tail of the counts: how much noise that is, no public number tells."""
+    counts = fit.problem.loss.name == "poisson" and getattr(fit.estimator, "intervals", False)
+    if not fit.target.delta or counts:
         return None
     loss = expected_loss(type(fit.estimator).__name__, expected_noise_ratio(fit.problem, fit.shape, fit.target))
     if loss is None:

@@ -28,6 +28,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dperm.inference.information import objective_problem, planned_information, route
 from dperm.inference.summary import Summary, reach
+from dperm.inference.targets import CLEAR, target_sentence
 from dperm.mechanisms.registry import mechanism_of_plan
 from dperm.mechanisms.scaled.errors import Errors
 from dperm.mechanisms.scaled.inference import ScaledInference
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from dperm.estimators.base import PrivateEstimator
 
 ROWS_AT_ONCE = 2**21  # numbers of the combinations behind intervals of probabilities that are in memory together
-CLEAR = 3.0  # deviations of noise
 NEAR = 3.0  # how many times as many rows, or as few, as were declared leave intervals as they should be
 
 
@@ -215,36 +215,6 @@ def _scaled(model: PrivateEstimator, kept: Contrasts) -> tuple[Errors, str]:
     if others := compared_classes(model):  # each class less the first one
         matrix = np.asarray(np.kron(np.column_stack([-np.ones(len(others)), np.eye(len(others))]), matrix))
     return errors.mapped(matrix), note + _weak_directions(model, step, lift) + _far_from_nominal(model)
-
-
-def target_sentence(model: PrivateEstimator) -> str:
-    """What the estimates are of, in one sentence without a full stop."""
-    problem, decided = Problem.from_spec(model.certificate_.record["problem"]), model.certificate_.record["decided"]
-    loss = problem.loss.name
-    clip = f"{model._step() * np.asarray(decided['clip'], dtype=np.float64)[-1]:.3g}"
-    weights = "rows weighted down by min(1, (R/length)²)"
-    first = printable(str(next(iter(getattr(model, "classes_", ())), "")))
-    sentence = {
-        "logistic": f"log-odds of the logistic model on {weights}, the ordinary ones if the model holds",
-        "multinomial": f"log-odds of each class against {first} in the multinomial logistic model on {weights}, the ordinary "
-        "ones if the model holds",
-        "squared": f"least squares with residuals clipped at {clip} and {weights}: the ordinary coefficients if the mean is "
-        "linear and errors are symmetric or independent of the columns",
-        "huber": f"Huber regression with threshold {clip} on {weights}: the coefficients of the mean if it is linear and errors "
-        "are symmetric",
-        "poisson": f"Poisson regression with Pearson residuals clipped at {clip} (in units of the mean rate) and {weights}: the "
-        "ordinary coefficients if the log-mean is linear and few residuals are clipped",
-        "quantile": f"quantile smoothed over ±{clip} on {weights}: the coefficients of the quantile if it is linear",
-    }[loss]
-    if problem.regularizer.name == "ridge":
-        sentence += "; the ridge's bias towards 0 is part of the target and not of the error"
-    options = model.plan_.options
-    if options.get("importance", loss != "poisson") and options.get("max_weight") is not None:
-        sentence += "; rows count by their sample or class weights"
-    if (most := model.plan_.target.rows_per_person) > 1:
-        way = "count the up to" if options.get("summed") else "hold however alike the up to"
-        sentence += f"; sampling errors {way} {most} rows of a person" + (" together" if options.get("summed") else " are")
-    return f"{sentence}; errors include sampling and privacy noise"
 
 
 def _weak_directions(model: PrivateEstimator, step: OneStep, lift: Vector) -> str:

@@ -313,6 +313,7 @@ _KNOWN = {
     "count sum": "the sum of the counts",
     "residuals": "how large residuals are, which sets where they are clipped",
     "residuals again": "the same later in the fit",
+    "residuals near": "how large they are at its end, which says how near to the quantile rows tell its curvature",
     "signed residuals": "the balance of predicted and counted",
     "octaves": "the magnitude of every column, for private bounds",
     "cells": "the bounds of every column",

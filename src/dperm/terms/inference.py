@@ -130,10 +130,14 @@ class ResidualScore(PlainScore):
 
 @dataclass(frozen=True, eq=False)
 class QuantileScore(PlainScore):
-    """ψ = clip((residual/h + 1)/2, 0, 1) - q, v = 1/(2h) where it is not clipped: |ψ| ≤ max(q, 1 - q)."""
+    """ψ = 1{residual > 0} - q, half of the step where it is 0; v = 1/(2h) where |residual| ≤ h: |ψ| ≤ max(q, 1 - q).
+
+    Not `sharp`, as in versions up to 0.7.0: ψ = clip((residual/h + 1)/2, 0, 1) - q, the score of the smoothed quantile.
+    """
 
     level: float
     width: float
+    sharp: bool = False
 
     @property
     def slope_bound(self) -> float:
@@ -145,7 +149,7 @@ class QuantileScore(PlainScore):
 
     def rows(self, block: Block) -> Scored:
         residual = self.margins(block) - np.asarray(block.y, dtype=np.float64)
-        below = np.clip((residual / self.width + 1.0) / 2.0, 0.0, 1.0)
+        below = np.heaviside(residual, 0.5) if self.sharp else np.clip((residual / self.width + 1.0) / 2.0, 0.0, 1.0)
         inside = np.abs(residual) <= self.width
         return Scored(np.ones(len(residual)), below - self.level, np.asarray(inside * self.curvature_bound))
 

@@ -22,6 +22,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from dperm.mechanisms.scaled import coordinates, inference_outlook, poisson_settings, scaling, several_classes, stages, whitening
+from dperm.mechanisms.scaled import inference_quantile as quantile_rule
 from dperm.mechanisms.scaled import inference_settings as inference_rule
 from dperm.mechanisms.scaled import settings as rule
 from dperm.mechanisms.scaled.errors import Errors
@@ -49,6 +50,7 @@ RELEASES = {
     "exposure sum": "sum of the exposures",
     several_classes.CLASS_COUNTS: "number of rows of each class",
     "residuals again": "histogram of the residuals where the window begins",
+    "residuals near": "histogram of the residuals at the window's mean",
     "descent": "sums of weighted scores, as many as the released scale asks for",
     "curvature": "curvature matrix at the window's mean",
     "scores": "matrix of the squared scores at the window's mean",
@@ -84,6 +86,11 @@ class ScaledInference(ScaledMethod):
     shrunk       predict with the estimate drawn in by the part of it that is privacy noise; False, as in versions up to 0.4.0,
                  predicts with the estimate that intervals are centred at
     wary         as in `ScaledGradient`
+    sharp        the score of a quantile is its own, and a histogram where the window ends says which rows tell its curvature;
+                 False, as in versions up to 0.7.0, smooths it over 0.7 of the residuals' scale, which moves every quantile but
+                 the median
+    tailed       counts are clipped beyond the tail of their residuals, as far as noise allows; False, as in versions up to
+                 0.7.0, clips at six residual scales at most
 
     **Guarantee**: μ(ε, δ)-GDP in stages, for the target's relation.
 
@@ -101,10 +108,14 @@ class ScaledInference(ScaledMethod):
     summed: bool = False
     shrunk: bool = True
     wary: bool = True
+    sharp: bool = True
+    tailed: bool = True
 
     name: ClassVar[str] = "scaled-inference"
     # Earlier versions had no such options.
-    UNSTATED: ClassVar[dict[str, Any]] = dict.fromkeys(("whitened", "importance", "summed", "shrunk", "wary"), False)
+    UNSTATED: ClassVar[dict[str, Any]] = dict.fromkeys(
+        ("whitened", "importance", "summed", "shrunk", "wary", "sharp", "tailed"), False
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -123,7 +134,7 @@ class ScaledInference(ScaledMethod):
             each = " (of each class against another)" if several_classes.several(problem) else ""
             needs = f"at most {most} coefficients{each}, because two matrices of that size are released, found {found}"
             raise UnmetNeeds(self.name, [needs])
-        budget = inference_rule.shares(problem, shape, target, kinds, weighted=weighted, gaps=self.gaps)
+        budget = inference_rule.shares(problem, shape, target, kinds, weighted=weighted, gaps=self.gaps, sharp=self.sharp)
         whole = sum(mu * mu for mu in budget.values())
         public: dict[str, dict[str, object]] = {
             name: {"releases": RELEASES[name], "share": mu * mu / whole} for name, mu in budget.items()
@@ -169,14 +180,18 @@ class ScaledInference(ScaledMethod):
         return self.groups if problem.data.intercept else ()
 
     def _limits(self, public: rule.Public, known: Known, released: Mapping[str, Any], name: str) -> Limits:
-        counts, scale = known.counts, 1.0
+        counts, scale, near = known.counts, 1.0, None
         if name in released:
             scale = inference_rule.residual_scale(public, released, name, counts.get("mean_rate"))
+        if "residuals near" in public.budget:  # until it is released another one stands for it: only the curvature needs it
+            near = quantile_rule.width_of(public, released.get("residuals near", released[name]), scale)
         rate = known.rate if self.max_weight is None else None
-        bound = inference_rule.limits(public, known.scaled["size"], rate, scale, self.clip_factor)
+        bound = inference_rule.limits(public, known.scaled["size"], rate, scale, self.clip_factor, near)
         if counts and poisson_settings.rare(public.shape, released):
             # A smaller clip would cut every count above zero, and no zero.
             bound = bound._replace(clip=max(bound.clip, counts["count_limit"] / counts["mean_rate"]))
+        if counts and self.tailed and name == "residuals again":
+            bound = inference_rule.tailed(public, released, name, bound, counts["mean_rate"])
         return bound
 
     def _score(self, problem: Problem, known: Known, theta: Vector, bound: Limits) -> Score | SoftmaxScore:
@@ -314,7 +329,8 @@ class ScaledInference(ScaledMethod):
                 late = late + theta
             velocity = rule.MOMENTUM * velocity + gradient
             unit = bound.scale if inference_rule.family(problem) == "quantile" else 1.0
-            theta = theta - settings["step_size"] * unit * velocity
+            pace = quantile_rule.FASTER if bound.sharp and step < window else 1.0
+            theta = theta - settings["step_size"] * unit * pace * velocity
         yield Close("descent")
         # Sums of the descent are not in the record; errors and estimate follow from their means, which are.
         means = {"window mean": mean / (steps - window), "window gradient": total / (steps - window)}
@@ -322,6 +338,9 @@ class ScaledInference(ScaledMethod):
             means["last mean"] = late / (steps - last)
         for name, value in means.items():
             released[name] = yield Publish(name, partial(np.asarray, value), shape=value.shape)
+        if "residuals near" in public.budget:
+            released["residuals near"] = yield Sum("residuals near", self._residuals(problem, known, self._place(released)))
+            bound = self._limits(public, known, released, "residuals again")
         return bound
 
     def _residuals(self, problem: Problem, known: Known, theta: Vector) -> LogHistogram:

@@ -15,6 +15,7 @@ import numpy as np
 from scipy.special import betaincinv, gammainc, ndtr, ndtri
 
 from dperm.mechanisms.scaled import inference_settings as rule
+from dperm.mechanisms.scaled.inference_quantile import near_share
 from dperm.mechanisms.scaled.one_step import pastur_shift
 from dperm.mechanisms.scaled.settings import Public
 from dperm.mechanisms.scaled.several_classes import free_parameters
@@ -26,13 +27,15 @@ from dperm.release.plan import Shape, Target, Vector
 
 # Gamma shape of ‖z‖²/S²: tables with skewed columns have long rows; e^η stretches those of a count regression further.
 TAILS = {"logistic": 1.5, "softmax": 1.5, "linear": 1.5, "quantile": 1.5, "counts": 0.75}
-ALONE = 0.6  # part of a column's variance that the other columns do not explain
+# Part of a column's variance that the other columns do not explain, and what fits the widths measured of quantiles.
+ALONE, OF_QUANTILES = 0.6, 0.8
 SCALE = 1.37  # the private 75 % quantile of |N(0, 1)| (1.15), rounded up to a half octave
 ROBUST = 2.0  # clip of a Huber regression without a threshold, in residual scales
 USEFUL = 2.0  # a width that most people would accept
 STEP = 1.05  # of the grid on which ε and n are searched
 LARGEST_EPSILON, LARGEST_N = 100.0, 10**9
 EVEN = math.sqrt(1 / 12)  # deviation of a column that is spread evenly over its declared range, in parts of it
+GRID = ndtri((np.arange(2000) + 0.5) / 2000)  # quantiles of normal errors
 NARROWER = 0.95  # of the width, from which on another method is mentioned
 
 
@@ -63,9 +66,11 @@ def predicted_width(problem: Problem, shape: Shape, target: Target) -> float:
     budget = rule.shares(problem, shape, target, kinds)
     size = math.sqrt(shape.d + (1.0 if problem.data.intercept else 0.0))
     rate = 0.5 if named == "logistic" else None
-    bound = rule.limits(Public(problem, shape, target, kinds, budget), size, rate, SCALE, clip_factor)
+    near = _near(float(problem.loss.level)) if named == "quantile" else None  # type: ignore[attr-defined]
+    bound = rule.limits(Public(problem, shape, target, kinds, budget), size, rate, SCALE, clip_factor, near)
     case = _ordinary(named, problem, bound.clip)
-    h = ALONE * case.curved * _kept(TAILS[named], (bound.radius / size) ** 2)
+    alone = OF_QUANTILES if named == "quantile" else ALONE
+    h = alone * case.curved * _kept(TAILS[named], (bound.radius / size) ** 2)
     persons = target.rows_per_person
     of_matrix = math.sqrt(kappa(target.relation)) * persons * case.steepest * bound.radius**2
     sigma = gaussian_scale(of_matrix, budget["curvature"]) / (n * math.sqrt(2.0))
@@ -76,7 +81,7 @@ def predicted_width(problem: Problem, shape: Shape, target: Target) -> float:
     sampling = persons * case.squares / case.curved * float(np.mean(1.0 / lowered)) / n
     step = float(np.sum((noise / lowered) ** 2))
     privacy = (noise**2 + sigma**2 * step) * float(np.mean(1.0 / lowered**2))
-    return math.sqrt((sampling + privacy) * n * ALONE / case.variance)
+    return math.sqrt((sampling + privacy) * n * alone / case.variance)
 
 
 def _ordinary(named: str, problem: Problem, clip: float) -> Ordinary:
@@ -85,17 +90,19 @@ def _ordinary(named: str, problem: Problem, clip: float) -> Ordinary:
     if named == "softmax":
         usual = 0.72 / problem.loss.margins
         return Ordinary(math.sqrt(2.0), 0.5, usual, usual, 1.0 / usual)
-    grid = ndtri((np.arange(2000) + 0.5) / 2000)
     if named != "quantile":
-        squares = float(np.mean(np.minimum(grid**2, clip**2)))
-        return Ordinary(clip, 1.0, squares, float(np.mean(np.abs(grid) <= clip)), 1.0)
+        squares = float(np.mean(np.minimum(GRID**2, clip**2)))
+        return Ordinary(clip, 1.0, squares, float(np.mean(np.abs(GRID) <= clip)), 1.0)
     level = float(problem.loss.level)  # type: ignore[attr-defined]
-    residual = float(ndtri(level)) - grid
-    scores = np.clip((residual / clip + 1.0) / 2.0, 0.0, 1.0) - level
-    curved = float(ndtr(ndtri(level) + clip) - ndtr(ndtri(level) - clip)) / (2.0 * clip)
     density = math.exp(-(float(ndtri(level)) ** 2) / 2.0) / math.sqrt(2.0 * math.pi)
     variance = level * (1.0 - level) / density**2
-    return Ordinary(max(level, 1.0 - level), 0.5 / clip, float(np.mean(scores**2)), curved, variance)
+    curved = float(ndtr(ndtri(level) + clip) - ndtr(ndtri(level) - clip)) / (2.0 * clip)
+    return Ordinary(max(level, 1.0 - level), 0.5 / clip, level * (1.0 - level), curved, variance)
+
+
+def _near(level: float) -> float:
+    """The width around a quantile of normal errors that holds the share of rows which tell its curvature."""
+    return float(np.quantile(np.abs(float(ndtri(level)) - GRID), near_share(level)))
 
 
 def _kept(tail: float, limit: float) -> float:
@@ -133,7 +140,8 @@ def _first(reached: Callable[[float], bool], low: float, high: float) -> float |
 def sentence(problem: Problem, shape: Shape, target: Target, width: float = USEFUL) -> str:
     """The prediction, with what would make the intervals `width` times as wide as without privacy where they are wider."""
     now = predicted_width(problem, shape, target)
-    text = f"intervals about {now:.2g} × as wide as without privacy (wider where columns are strongly correlated)"
+    wider = " or counts have a long tail" if rule.family(problem) == "counts" else ""
+    text = f"intervals about {now:.2g} × as wide as without privacy (wider where columns are strongly correlated{wider})"
     if now <= width:
         return text
     epsilon, n = epsilon_for(problem, shape, target, width), n_for(problem, shape, target, width)

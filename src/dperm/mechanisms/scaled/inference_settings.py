@@ -14,10 +14,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dperm.mechanisms.conditions import BOUNDED_ROWS, GAUSSIAN, unmet
+from dperm.mechanisms.scaled import inference_quantile as quantile_rule
 from dperm.mechanisms.scaled import poisson_settings as poisson_rule
 from dperm.mechanisms.scaled import settings as rule
 from dperm.mechanisms.scaled import whitening
 from dperm.mechanisms.scaled.one_step import OneStep, Released, one_step
+from dperm.mechanisms.scaled.poisson_counts import tail_cap
 from dperm.mechanisms.scaled.several_classes import CLASS_COUNTS, CLASS_SHARE, by_combination, free_parameters, several, terms_of
 from dperm.privacy import gaussian_mu, kappa
 from dperm.problem import Problem
@@ -50,7 +52,8 @@ RESOLVED = 0.5  # the matrix' noise edge over the usual curvature that the radiu
 GENEROUS, WIDE_ENOUGH = 2.4, 1.75
 SMALLEST_CLIP = {"linear": 1.5, "counts": 2.0}
 LARGEST_CLIP, LARGEST_RADIUS = 6.0, 4.0
-SMOOTHING = 0.7  # of the residuals' scale, for a quantile
+NOISE_OF_TAILS = 4.0  # how much dearer noise is than in the sum that balances a total
+SMOOTHING = 0.7  # of the residuals' scale, for a quantile whose score is smoothed
 HORIZONS = {"logistic": 2.0, "softmax": 2.0, "quantile": 1.0, "linear": 3.0, "counts": 2.0}
 # Longest flow time of counts whose rows are whitened: the curvature is about 1 in every direction that can be told, so 20 is long
 # enough, and a path that noise moves further is bent by the exponential of long rows.
@@ -60,11 +63,13 @@ MOST_COLUMNS = 500  # the record holds both matrices
 
 
 class Limits(NamedTuple):
-    """R, the clip of residuals (the smoothing width of a quantile; unused for log-odds), and the residual scale behind it."""
+    """R, the clip of residuals (for a quantile the width h; unused for log-odds), the residual scale behind it, and whether the
+    score of a quantile is its own and not a smoothed one."""
 
     radius: float
     clip: float
     scale: float
+    sharp: bool = False
 
 
 def family(problem: Problem) -> str:
@@ -80,7 +85,8 @@ def curvature_share(problem: Problem, shape: Shape, target: Target) -> float:
 
 
 def shares(
-    problem: Problem, shape: Shape, target: Target, kinds: Sequence[str], *, weighted: bool = False, gaps: Sequence[int] = ()
+    problem: Problem, shape: Shape, target: Target, kinds: Sequence[str], *, weighted: bool = False, gaps: Sequence[int] = (),
+    sharp: bool = True,
 ) -> dict[str, float]:
     """Stage name → μ of its event; the squares add up to μ(ε, δ)², and the descent has what the others leave. `weighted`: rows
     have weights, which are exposures for counts."""
@@ -95,9 +101,13 @@ def shares(
         names, table = [*names, CLASS_COUNTS], {CLASS_COUNTS: CLASS_SHARE}
     regression = not problem.loss.classification
     names += ["residuals", "descent", "residuals again"] if regression else ["descent"]
+    if sharp and family(problem) == "quantile":
+        names.append("residuals near")
     measured = regression or weighted  # without weights the scores of log-odds have the variance that their curvature says
     names += ["curvature", "scores", *(["scale numbers"] if measured else [])]
     parts = {**table, **rule.parts_of(names, shape, target), "curvature": curvature_share(problem, shape, target)}
+    if "residuals near" in names:
+        parts["residuals near"] = quantile_rule.HISTOGRAM_SHARE
     parts |= {"scores": SCORES_SHARE, **({"scale numbers": NUMBERS_SHARE} if measured else {})}
     return rule.budget(names, parts, target)
 
@@ -121,30 +131,35 @@ def room(public: rule.Public, size: float, rate: float | None) -> float:
     return ACCEPTED[named] * spread * mu * math.sqrt(public.shape.n) / size
 
 
-def resolving(public: rule.Public, size: float, rate: float | None) -> float:
-    """Largest R/S that keeps the curvature matrix above its noise."""
+def resolving(public: rule.Public, size: float, rate: float | None, near: float | None = None) -> float:
+    """Largest R/S that keeps the curvature matrix above its noise; `near` is the share of rows that tell it for a quantile."""
     problem, shape, target = public.problem, public.shape, public.target
     if several(problem):  # 1.7 for two classes, and as much less curved as there are more
         steep = 0.85 * problem.loss.margins
         steep = steep if rate is None else max(steep, 0.5 / (0.72 * rate))
     else:
-        steep = STEEP[family(problem)]
+        steep = STEEP[family(problem)] if near is None else 1.0 / near
         if rate is not None:
             steep = max(steep, highest_curvature(rate) / (0.72 * rate * (1.0 - rate)))
     unit = math.sqrt(kappa(target.relation)) * target.rows_per_person * steep * math.sqrt(2.0 * free_parameters(problem, shape))
     return math.sqrt(RESOLVED * public.budget["curvature"] * shape.n / unit) / size
 
 
-def limits(public: rule.Public, size: float, rate: float | None, scale: float, clip_factor: float | None) -> Limits:
-    """Radius and clip. A Huber regression keeps the caller's threshold; `clip_factor` fixes the clip in residual scales."""
+def limits(
+    public: rule.Public, size: float, rate: float | None, scale: float, clip_factor: float | None, near: float | None = None
+) -> Limits:
+    """Radius and clip. A Huber regression keeps the caller's threshold; `clip_factor` fixes the clip in residual scales; `near`
+    is the width for a quantile whose score is not smoothed."""
     problem, named = public.problem, family(public.problem)
-    free, most = room(public, size, rate), resolving(public, size, rate)
+    share = None if near is None else quantile_rule.near_share(problem.loss.level)  # type: ignore[attr-defined]
+    free, most = room(public, size, rate), resolving(public, size, rate, share)
 
     def radius(wanted: float) -> float:
         return min(max(min(wanted, most), 1.0), LARGEST_RADIUS) * size
 
     if named in ("logistic", "softmax", "quantile"):
-        return Limits(radius(max(free, min(GENEROUS * free, WIDE_ENOUGH))), SMOOTHING * scale, scale)
+        reach = radius(max(free, min(GENEROUS * free, WIDE_ENOUGH)))
+        return Limits(reach, SMOOTHING * scale if near is None else near, scale, near is not None)
     if problem.loss.name == "huber" or clip_factor is not None:
         clip = math.inf if clip_factor is None else clip_factor * scale
         if problem.loss.name == "huber":
@@ -152,6 +167,19 @@ def limits(public: rule.Public, size: float, rate: float | None, scale: float, c
         return Limits(radius(free * scale / clip), clip, scale)
     reach = radius(math.sqrt(free / 2.0))
     return Limits(reach, min(max(free * size / reach, SMALLEST_CLIP[named]), LARGEST_CLIP) * scale, scale)
+
+
+def tailed(public: rule.Public, released: Mapping[str, Any], name: str, bound: Limits, mean_rate: float) -> Limits:
+    """The clip of counts, wider where their residuals have a tail that it would cut off.
+
+    What it cuts off is missing in the level alone, and the noise is in every coefficient: noise of k·R counts four times what
+    `tail_cap` counts it in a sum.
+    """
+    n, window = public.shape.n, public.budget["descent"] * math.sqrt(1.0 - EARLY_SHARE)
+    cost = NOISE_OF_TAILS * bound.radius / (rule.effective_mu(window, public.target) * n)
+    counts = np.asarray(released[name], dtype=np.float64)
+    cap = poisson_rule.residual_top(public.problem, mean_rate, 1.0) * tail_cap(counts, public.count_noise(name), n, cost)
+    return bound._replace(clip=max(cap, bound.clip))
 
 
 def descent_settings(public: rule.Public, scaled: Settings, bound: Limits) -> Settings:
@@ -172,11 +200,14 @@ def descent_settings(public: rule.Public, scaled: Settings, bound: Limits) -> Se
     if named in ("linear", "counts"):
         reach = min(reach, 2.0 * rule.NOISE_LIMIT / (strength * nu * max(shape.d / size**2, 1.0)))
     tau = min(reach / (strength * nu), LONGEST.get(named, 1000.0) if "turn" in scaled else 1000.0)
+    least, most, before = 120, 500, 3
+    if bound.sharp:  # far from a quantile its score is flat: the way there is longer, and must be over when the window begins
+        tau, least, most, before = min(tau, quantile_rule.LONGEST), quantile_rule.LEAST_STEPS, quantile_rule.MOST_STEPS, 2
     stiffness = curvature * size**2
     stiffness += problem.regularizer.smoothness * whitening.map_norm(scaled, problem.data.intercept) ** 2 / shape.n
     longest = poisson_rule.STEP / size**2 if named == "counts" else 0.855 * 2 * (1 + rule.MOMENTUM) / stiffness
-    steps, step_size = rule.paced(tau, longest, 120, 500)
-    first = steps // 3
+    steps, step_size = rule.paced(tau, longest, least, most)
+    first = steps // before
     return {
         "noise_ratio": nu,
         "flow_time": tau,
@@ -263,7 +294,7 @@ def score_of(
         # Weights move the fitted probabilities away from the rate, and may need all of the curvature.
         plain: Score = LogisticScore(features, theta, highest_curvature(rate if heaviest is None else None))
     elif named == "quantile":
-        plain = QuantileScore(features, theta, float(problem.loss.level), bound.clip)  # type: ignore[attr-defined]
+        plain = QuantileScore(features, theta, float(problem.loss.level), bound.clip, bound.sharp)  # type: ignore[attr-defined]
     else:
         plain = ResidualScore(features, theta, bound.clip)
     return plain if heaviest is None else WeightedScore(plain, heaviest)
