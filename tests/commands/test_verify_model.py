@@ -228,3 +228,28 @@ def test_models_of_older_versions_agree_with_their_certificates(path: Path, tmp_
     (tmp_path / "model.json").write_text(json.dumps(record))
     assert model_disagreements(tmp_path / "model.json", Certificate(record["certificate"])) == []
     assert len(OLD) >= 11
+
+
+BY_OBJECT: dict[str, Callable[[Any], Any]] = {
+    "LinearSVC": lambda method: dperm.LinearSVC(classes=[0, 1], method=method, **PLACED).fit(X, X[:, 0] > 0),
+    "LogisticRegression": lambda method: dperm.LogisticRegression(classes=[0, 1], method=method, **PLACED).fit(X, X[:, 0] > 0),
+    "Lasso": lambda method: dperm.Lasso(y_bounds=(-1, 1), method=method, **PLACED).fit(X, X[:, 0]),
+    "HuberRegressor": lambda method: dperm.HuberRegressor(y_bounds=(-1, 1), method=method, **PLACED).fit(X, X[:, 0]),
+}
+NEVER = {("Lasso", name) for name in ("Newton", "Objective", "Output", "ScaledObjective")}
+NEVER |= {("HuberRegressor", "ScaledObjective")}
+
+
+@pytest.mark.parametrize("method", ["Gradient", "Newton", "Objective", "Output", "ScaledObjective", "Zeroth"])
+@pytest.mark.parametrize("kind", BY_OBJECT)
+def test_a_mechanism_passed_as_an_object_leads_to_its_own_loss_and_penalty(kind: str, method: str, tmp_path: Path) -> None:
+    """A model's file does not hold the object, and a method by name was read in its place."""
+    if (kind, method) in NEVER:
+        pytest.skip("refused by its conditions")
+    model = BY_OBJECT[kind](getattr(dperm.mechanisms, method)())
+    record = json.loads(json.dumps(model_record(model)))
+    assert "method" not in record["parameters"]
+    assert reasons(record, model, tmp_path) == []
+    if kind == "LinearSVC":
+        record["parameters"]["loss"] = "squared-hinge" if model.loss != "squared-hinge" else "hinge"
+        assert reasons(record, model, tmp_path) != []

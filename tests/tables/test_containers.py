@@ -188,3 +188,28 @@ def test_rows_of_a_turned_tensor_have_the_bits_of_rows(kind: str) -> None:
         assert np.array_equal(first, second)
     data = DataBounds(1.0, Interval(-1, 1))
     assert torch.equal(data.enforce(rows)[0], data.enforce(turned)[0])
+
+
+@pytest.mark.parametrize("host", [True, False])
+@pytest.mark.parametrize("kind", ["float16", "float32", "float64", "longdouble", "object", "text"])
+@pytest.mark.parametrize("declared", ["bounds", "x_norm"])
+def test_odd_cells_of_numpy_rows_for_a_device_are_read_alone(declared: str, kind: str, host: bool) -> None:
+    """A word among objects was an error that quoted it, and the square of 1e308 a warning."""
+    odd: list[object] = [np.inf, np.nan, 3e4, 1e308, -1e308, np.longdouble("1e400")]
+    odd += ["secret-name", None, b"\xff", 10**400, [1]] if kind == "object" else ["secret-name"] if kind == "text" else []
+    bounds = {"bounds": (0, 1)} if declared == "bounds" else {"x_norm": 1.0}
+
+    def fitted(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        estimator = dperm.LogisticRegression(1.0, classes=[0, 1], method="gradient", random_state=0, **bounds)
+        in_memory = estimator.fit(MemoryRows(rows, Y)).w_
+        return in_memory, estimator.fit(DeviceRows(rows, Y, host=host)).w_
+
+    for cell in odd:
+        rows = X.astype(object)
+        rows[0, 1] = cell
+        with np.errstate(over="ignore"):
+            rows = rows if kind == "object" else rows.astype(str) if kind == "text" else rows.astype(kind)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", RuntimeWarning)
+            expected, found = fitted(rows)
+        assert np.array_equal(expected, found) if host else np.allclose(expected, found, atol=1e-4)

@@ -109,6 +109,8 @@ def _loss(model: PrivateEstimator, stated: Mapping[str, object], problem: Proble
     again, target = copy(model), record["target"]
     if "delta" not in stated:  # a file leaves out what is no plain number
         again.delta = target["delta"]
+    if "method" not in stated:  # an object: the default loss and the default penalty follow from its name
+        again.method = record["mechanism"]["name"]
     if "radius" not in stated:
         again.radius = problem.domain.radius if math.isfinite(problem.domain.radius) else None
     found, certified = again._loss().spec(), problem.loss.spec()

@@ -29,7 +29,7 @@ from dperm.rows.base import Rows
 from dperm.rows.labelled import LabelRule, RowRule
 from dperm.rows.memory import MemoryRows
 from dperm.tables.cells import numbers
-from dperm.tables.containers import unwrapped
+from dperm.tables.containers import beside
 from dperm.tables.encoding import Encoding
 from dperm.tables.labels import check_target_type, known_labels, label_column
 from dperm.tables.persons import person_column, person_order, person_weights, unit_of, without_person
@@ -243,7 +243,7 @@ class PrivateEstimator(Shown, Inferred):
                 "Expected max_weight= > 0 with sample_weight=, found none. Declare the largest weight a row may have; it "
                 "must not be computed from the data."
             )
-        given = numbers(unwrapped(sample_weight))
+        given = numbers(beside(sample_weight))
         if given.shape != (n,):
             raise ValueError("Expected one weight per row, found another number of them. Pass one weight for every row.")
         given = np.clip(np.where(np.isnan(given), 0.0, given), 0.0, limit)

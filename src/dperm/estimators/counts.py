@@ -21,6 +21,7 @@ from dperm.problem.arrays import Vector
 from dperm.problem.plain import is_number, plain_pair, shown
 from dperm.rows.labelled import LabelRule, RowRule
 from dperm.tables.cells import numbers
+from dperm.tables.containers import beside
 from dperm.tables.labels import check_target_type
 
 LOWEST = -12.0  # rates below y_max·e^-12 are as good as none
@@ -87,7 +88,8 @@ class CountTarget(RegressorMixin, PrivateEstimator):
 
     def _exposures(self, given: object, logs: bool) -> np.ndarray:
         """Exposures, or what their logarithms stand for, within the declared ones."""
-        found = np.exp(np.minimum(numbers(given), 700.0)) if logs else numbers(given)
+        found = numbers(beside(given))
+        found = np.exp(np.minimum(found, 700.0)) if logs else found
         return np.clip(np.where(np.isnan(found), 0.0, found), 0.0, self.max_exposure)
 
     def _rule_of_rows(self) -> LabelRule | RowRule:
@@ -196,7 +198,7 @@ class CountTarget(RegressorMixin, PrivateEstimator):
 
     def _counts(self, scores: np.ndarray, exposure: object) -> np.ndarray:
         """The counts of scores ⟨encoded x, w⟩."""
-        time = np.ones(len(scores)) if exposure is None else np.asarray(exposure, dtype=np.float64)
+        time = np.ones(len(scores)) if exposure is None else numbers(beside(exposure))
         if time.shape not in ((), scores.shape) or not np.all(np.isfinite(time) & (time >= 0)):
             raise ValueError(
                 "Expected one exposure ≥ 0 per row or one for all, found another number of them, or a negative, missing or "

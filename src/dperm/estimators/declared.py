@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dperm.problem.plain import is_number, plain_fields, shown
+from dperm.tables.containers import is_list
 from dperm.walk.options import check_nominal
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def check_no_path(X: object, advice: str) -> None:
 
 def check_lists(estimator: object, X: object) -> None:
     """Refuse rows as a list where their number is protected: an empty one has no columns, and would be told from the others."""
-    if isinstance(X, list | tuple) and fewest_rows(estimator) == 0:
+    if is_list(X) and fewest_rows(estimator) == 0:
         raise ValueError(
             "Expected an array or a table as X under relation='add-remove', found a list, which has no columns when it has no "
             "rows. Pass numpy.array(X, dtype=object).reshape(-1, d) for d columns."

@@ -25,6 +25,7 @@ from dperm.rows.int8 import MOST_CLASSES
 from dperm.rows.pieces import Made
 from dperm.rows.spark_made import SparkTable
 from dperm.tables.cells import sparse_numbers
+from dperm.tables.containers import is_list
 from dperm.tables.encoding import Encoding
 from dperm.tables.labels import declared_classes, label_column
 from dperm.tables.persons import person_weights, unit_of
@@ -190,7 +191,7 @@ class EmbeddingClassifier(SoftmaxClassifier):
         length) are whole numbers whose products add up exactly, as in training.
         """
         check_is_fitted(self, "certificate_")
-        rows = matrix_of(listed(X, self.n_features_in_) if isinstance(X, list | tuple) else X)
+        rows = matrix_of(listed(X, self.n_features_in_) if is_list(X) else X)
         if rows.shape[1] != self.n_features_in_:
             raise ValueError(
                 f"X has {rows.shape[1]} features, but EmbeddingClassifier is expecting {self.n_features_in_} features as input."

@@ -25,6 +25,7 @@ from dperm.rows.base import Rows
 from dperm.rows.memory import MemoryRows
 from dperm.rows.pieces import Made
 from dperm.rows.spark_made import SparkTable
+from dperm.tables.containers import is_list
 from dperm.tables.labels import declared_classes, label_column
 from dperm.tables.persons import person_column, person_weights, unit_of, without_person
 from dperm.tables.tables import cells, columns, is_table, listed
@@ -50,7 +51,8 @@ class FiniteClassLearner(ClassifierMixin, Budgeted):
         "thresholds", "stumps" (the default), "boxes" or "separators" on a grid over `bounds=(low, high)`; or one of
         `Thresholds`, `Stumps`, `Boxes`, `Separators` of `dperm.mechanisms.hypotheses` with a grid of your own (class 1 is
         classes[1]); a callable (X, start, stop) ↦ labels with `count=`; a list of callables X ↦ labels; or "predictions",
-        when X is the matrix whose column h holds the labels that hypothesis h gives.
+        when X is the matrix whose column h holds the labels that hypothesis h gives. Callables get NumPy arrays. One that fails
+        on rows of our own is refused before anything is spent; a row on which it fails during the fit is one that it gets wrong.
     classes : sequence
         The labels that can occur, declared.
     count : int or None, default None
@@ -130,7 +132,7 @@ class FiniteClassLearner(ClassifierMixin, Budgeted):
 
     def _raw(self, X: object, *, reset: bool) -> object:
         """X as it is, or predicted labels turned into class numbers."""
-        if isinstance(X, list | tuple):
+        if is_list(X):
             X = listed(X, width_of(self, reset=reset))
         if isinstance(self.hypotheses, str) and self.hypotheses == "predictions":
             classes = self.classes_.tolist()

@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 from scipy.sparse import csr_array
 
+from dperm.estimators.base import NO_REGULARIZER
 from dperm.estimators.declaration import declared_unit, target_of
 from dperm.estimators.linear import PrivateRegressor
 from dperm.mechanisms.gradient import Gradient
@@ -78,6 +79,8 @@ class Lasso(PrivateRegressor):
     def _regularizer(self) -> Regularizer:
         named = self.method if isinstance(self.method, str) else self.method.name
         if named in ("auto", "selection"):
+            if isinstance(self.regularization, str) and self.regularization != "auto":
+                raise ValueError(NO_REGULARIZER.format(found=repr(self.regularization)))
             if not isinstance(self.regularization, str):
                 raise ValueError(
                     "Expected regularization= only with method='gradient', found it with selection. Set n_nonzero_coefs=."

@@ -23,7 +23,7 @@ from dperm.rows.base import Rows
 from dperm.rows.memory import MemoryRows
 from dperm.rows.spark import SparkRows
 from dperm.rows.spark_made import SparkTable
-from dperm.tables.containers import column, unwrapped
+from dperm.tables.containers import beside, column, is_list
 from dperm.tables.declared import declared_bounds
 from dperm.tables.encoding import LEAST, MOST
 from dperm.tables.persons import person_column, person_weights
@@ -88,8 +88,8 @@ class _Location(Shown):
         seen = X
         X, groups = person_column(X, self.groups if groups is None else groups)
         if self._in_a_list(X):
-            X = column(unwrapped(X))
-        elif not (is_table(X) or isinstance(X, list | tuple) or offers(X, "tocsr") or offers(X, "bounded")):
+            X = beside(X)
+        elif not (is_table(X) or is_list(X) or offers(X, "tocsr") or offers(X, "bounded")):
             X = column(X)  # the reader takes or refuses the others
         flat = getattr(X, "ndim", 2) == 1
         if not flat:  # an empty list is one of numbers
@@ -103,7 +103,7 @@ class _Location(Shown):
     def _in_a_list(self, X: object) -> bool:
         """Whether X is a list of the numbers of one column: by what is declared, because one entry must not decide it."""
         width = width_of(self, reset=True)
-        return isinstance(X, list | tuple) and (width == 1 or (width is None and self.bounds is not None))
+        return is_list(X) and (width == 1 or (width is None and self.bounds is not None))
 
     def _fit_on_spark(self, table: SparkTable, source: object) -> Self:
         """The same on a Spark table, all of whose columns are numbers but those that name the person and the labels."""

@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_array, validate_data
 
 from dperm.estimators.declared import fewest_rows
 from dperm.problem.arrays import Matrix, is_sparse
+from dperm.tables.containers import is_list
 from dperm.tables.declared import declared_width
 from dperm.tables.tables import is_table, parsed
 
@@ -25,7 +26,7 @@ def read_matrix(
     scikit-learn sees numbers only, and the names of a table's columns: its own reading of cells raises errors that quote them.
     `named=False` leaves names and number of columns unchecked, for columns that are encoded already.
     """
-    matrix = parsed(X, width_of(estimator, reset=reset) if isinstance(X, list | tuple) else None)
+    matrix = parsed(X, width_of(estimator, reset=reset) if is_list(X) else None)
     limits: dict[str, object] = {
         "accept_sparse": "csr" if sparse else False,
         "dtype": [np.float64, np.float32],

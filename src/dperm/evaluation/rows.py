@@ -17,6 +17,7 @@ from dperm.evaluation.terms import tidy
 from dperm.problem.arrays import Vector
 from dperm.tables.cells import numbers, truth
 from dperm.tables.column import Column
+from dperm.tables.containers import beside
 from dperm.tables.labels import classify, label_column
 from dperm.tables.tables import cells, column_names, is_table
 from dperm.words.spelling import closest, scalars
@@ -153,7 +154,7 @@ def _residuals(question: Question, predicted: np.ndarray, y: np.ndarray) -> tupl
 def _counts(model: PrivateEstimator, question: Question, X: object, y: np.ndarray, exposure: object) -> tuple[Vector, Vector]:
     """Counts cut to [0, limit], predictions rate·exposure; exposures as a fit reads them: cut to the largest, 0 if missing."""
     truth = numbers(y)
-    given = np.full(len(truth), question.max_exposure) if exposure is None else numbers(exposure)
+    given = np.full(len(truth), question.max_exposure) if exposure is None else numbers(beside(exposure))
     if given.shape != truth.shape:
         raise ValueError("Expected one exposure per row, found another number of them. Pass one for every row.")
     given = tidy(given, 0.0, question.max_exposure)

@@ -26,6 +26,7 @@ import numpy as np
 from dperm.mechanisms.conditions import BOUNDED_ROWS, GAUSSIAN, check_options, unmet
 from dperm.privacy import Gaussian, gaussian_mu, kappa
 from dperm.problem import Loss, Problem
+from dperm.problem.plain import is_number, shown
 from dperm.release.asks import Close, Open, Program, Sum
 from dperm.release.noise import gaussian_scale
 from dperm.release.plan import Plan, Shape, Stage, StageSettings, Target, Vector, options_of, register
@@ -132,8 +133,8 @@ class Zeroth:
 
     def __post_init__(self) -> None:
         check_options(self, among={"output": OUTPUTS}, positive=["steps", "step_size", "clip", "smoothing"])
-        if not (0 <= self.seed < math.inf and int(self.seed) == self.seed):
-            raise ValueError(f"Expected a whole number seed ≥ 0, found {self.seed!r}.")
+        if not (is_number(self.seed) and 0 <= self.seed < math.inf and int(self.seed) == self.seed):
+            raise ValueError(f"Expected a whole number seed ≥ 0, found {shown(self.seed)}.")
 
     def missing(self, problem: Problem, target: Target) -> list[str]:
         return unmet({

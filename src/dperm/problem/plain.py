@@ -89,6 +89,17 @@ def plain_whole(value: object, what: str) -> int:
     return found
 
 
+def plain_wholes(values: object, what: str) -> tuple[int, ...]:
+    """Several whole numbers.
+
+    >>> plain_wholes([0, Decimal(1)], "gaps")
+    (0, 1)
+    """
+    if not isinstance(values, Iterable):
+        raise ValueError(f"Expected {what}= as a list of whole numbers, found {shown(values)}. Pass a list.")
+    return tuple(plain_whole(value, what) for value in values)
+
+
 def plain_pair(pair: object, what: str) -> tuple[float, float]:
     """Two numbers as floats.
 

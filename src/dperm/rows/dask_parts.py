@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from dperm.problem.arrays import Matrix, is_sparse
 from dperm.rows.base import BLOCK_ROWS
-from dperm.tables.containers import column
+from dperm.tables.containers import beside, column
 from dperm.tables.fingerprint import digest
-from dperm.tables.streams import quiet
+from dperm.tables.streams import quiet, unconverted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -54,7 +54,9 @@ def partitions_of(
         if values is None:
             columns.append([None] * len(X.chunks[0]))
             continue
-        values = da.asarray(values) if hasattr(values, "dask") else da.from_array(column(values))
+        if not hasattr(values, "dask"):  # in one piece: Dask does not cut arrays of objects by itself
+            values = da.from_array(beside(values), chunks=-1, name=False)
+        values = da.asarray(values)
         if np.isnan(values.shape[0]):
             with quiet(WHERE):
                 values = values.compute_chunk_sizes()
@@ -62,25 +64,6 @@ def partitions_of(
             raise ValueError("Expected one label and one weight per row, found another number of them. Pass one for every row.")
         columns.append(list(values.rechunk((X.chunks[0],)).to_delayed()))
     return [join(*parts) for parts in zip(*columns)], [int(length) for length in X.chunks[0]]
-
-
-def unconverted(X: Any) -> Any:
-    """A frame that was made of a pandas one, with the cells of that one.
-
-    By default Dask turns a column of objects into text: bytes become their spelling, and one cell that cannot be written, such as
-    half a surrogate pair, is an error. Frames that are computed from others in ways that Dask cannot redo stay as they are.
-    """
-    try:
-        from dask.dataframe.dask_expr import new_collection
-        from dask.dataframe.dask_expr.io.io import FromPandas
-
-        found = X.expr
-        for made in list(found.find_operations(FromPandas)):
-            if made.pyarrow_strings_enabled:
-                found = found.substitute(made, made.substitute_parameters({"pyarrow_strings_enabled": False}))
-        return X if found is X.expr else new_collection(found)
-    except Exception:
-        return X
 
 
 def regroup(lengths: list[int]) -> list[list[tuple[int, int, int]]]:

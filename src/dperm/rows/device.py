@@ -28,7 +28,7 @@ from dperm.rows.mapped import MappedFiles
 from dperm.rows.memory import MemoryRows, cut_block, numeric, tame
 from dperm.rows.recoded import Filling
 from dperm.tables.cells import numbers
-from dperm.tables.containers import column
+from dperm.tables.containers import beside, column, is_list
 from dperm.tables.gaps import GAP
 from dperm.tables.scale import on_scale
 
@@ -98,7 +98,10 @@ class DeviceRows(ArrayRows, Copied):
             raise ValueError(f"Expected X with two dimensions, found {len(X.shape)}. Reshape it to (rows, columns).")
         if y is None or len(y) != X.shape[0]:
             raise ValueError("Expected as many labels as rows, found another number of them. Pass one label for every row.")
-        self.X, self.y, self.weight = X, y, weight
+        # Of NumPy and lists every cell is read alone, as in memory; on a device a type is one of numbers.
+        self.X = numeric(X) if isinstance(X, np.ndarray) else X
+        self.y: Any = beside(y) if is_list(y) else y
+        self.weight: Any = beside(weight) if is_list(weight) else weight
         self._files = MappedFiles.of(X, y, weight)
         self.device = array_device(X) if device is None else present(device)
         self.names, self.encoding, self.host = names, None, host
@@ -286,6 +289,7 @@ def to_host(array: object) -> np.ndarray:
     return column(array)
 
 
+@np.errstate(all="ignore")  # a warning would tell of one row
 def transform_rows(encoding: Encoding, X: Array) -> Array:
     """`Encoding.transform` on any device, in the dtype of X, row by row.
 

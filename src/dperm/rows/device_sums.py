@@ -47,6 +47,7 @@ def beside(numbers: NDArray[np.float64], value: Array) -> Array:
     return moved
 
 
+@np.errstate(all="ignore")  # a warning would tell of one row
 def clipped_rows(X: Array, data: DataBounds) -> Array:
     """`data.enforce` on a device, row by row: X itself where every row is inside, a clipped copy otherwise."""
     xp = namespace(X)

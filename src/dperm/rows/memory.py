@@ -16,7 +16,7 @@ from dperm.problem.bounds import rounding_margin, squares_hold
 from dperm.rows.base import BLOCK_ROWS, ArrayRows, Block, Term, real_sum, total_counts
 from dperm.rows.mapped import MappedFiles
 from dperm.tables.cells import numbers, sparse_numbers
-from dperm.tables.containers import column
+from dperm.tables.containers import beside, column
 
 # Starting threads for fewer stored numbers costs more than they save. Bits do not depend on it.
 FEW_NUMBERS = 1 << 18
@@ -65,10 +65,10 @@ class MemoryRows(ArrayRows):
         self.X: Matrix = sparse_numbers(X).tocsr() if is_sparse(X) else numeric(X)
         if self.X.ndim != 2:
             raise ValueError(f"Expected X with two dimensions, found {self.X.ndim}. Reshape it to (rows, columns).")
-        self.y = column(y)
+        self.y = beside(y)
         if len(self.y) != self.X.shape[0]:
             raise ValueError("Expected as many labels as rows, found another number of them. Pass one label for every row.")
-        self.weight: NDArray[np.float64] | None = None if weight is None else numbers(weight)
+        self.weight: NDArray[np.float64] | None = None if weight is None else numbers(beside(weight))
         if self.weight is not None and self.weight.shape != (self.n,):
             raise ValueError("Expected one weight per row, found another number of them. Pass one weight for every row.")
         self.data = data

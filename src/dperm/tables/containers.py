@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 
 from dperm.problem.arrays import offers
+from dperm.tables.streams import quiet, unconverted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,10 +33,12 @@ def column(values: object, *, exact: bool = False) -> np.ndarray:
         return known
     if isinstance(values, np.ndarray):
         return values
-    if isinstance(values, Sequence) and not isinstance(values, str | bytes) and not _typed(values):
+    if is_list(values):
         return objects(values)
-    if offers(values, "columns") or offers(values, "column_names"):  # its rows would be read as cells: all of them missing
+    if is_tabular(values):  # its rows would be read as cells: all of them missing
         raise ValueError("Expected one column, found a table. Pass the column itself, e.g. table['name'].")
+    if offers(values, "dask") and offers(values, "npartitions"):
+        return _of_dask(values, exact)
     if offers(values, "combine_chunks") or offers(values, "dictionary_encode"):
         return _of_arrow(values, exact)
     if hasattr(values, "to_numpy"):
@@ -43,8 +46,34 @@ def column(values: object, *, exact: bool = False) -> np.ndarray:
     return np.asarray(values)
 
 
+def beside(values: object, *, exact: bool = False) -> np.ndarray:
+    """A column that a caller passes beside the rows: labels, weights, exposures, ids.
+
+    Of a list, every entry decides about itself: it is a cell, or a list with one cell. What else it may be is missing.
+
+    >>> beside([[0.5], 2, [3, 4], []]).tolist()
+    [0.5, 2, None, None]
+    """
+    return column(listed_rows(values, 1)[:, 0] if is_list(values) else values, exact=exact)
+
+
+def is_tabular(values: Any) -> bool:
+    """Whether something has named columns, by its type; a column of Dask offers them too, and has one dimension."""
+    named = offers(values, "columns") or offers(values, "column_names")
+    return named and not (offers(values, "ndim") and values.ndim == 1)
+
+
+def is_list(values: object) -> TypeGuard[Sequence[object]]:
+    """A list, tuple, deque or other sequence in which each entry is what it is: its type says nothing of them.
+
+    >>> is_list([1, 2]), is_list("ab"), is_list(np.ones(2))
+    (True, False, False)
+    """
+    return isinstance(values, Sequence) and not isinstance(values, str | bytes) and not _typed(values)
+
+
 def _typed(values: Sequence[object]) -> bool:
-    """Whether a sequence says itself what its cells are, as arrays and buffers do: in a list or deque each cell is what it is."""
+    """Whether a sequence says itself what its cells are, as arrays and buffers do."""
     if isinstance(values, list | tuple):
         return False
     if hasattr(values, "__array__") or hasattr(values, "to_numpy"):
@@ -111,6 +140,13 @@ def _of_series(values: Any, exact: bool) -> np.ndarray:
     except Exception:
         place = values.iloc if framed else values
         return objects(_alone(place, number) for number in range(len(values)))
+
+
+def _of_dask(values: Any, exact: bool) -> np.ndarray:
+    """A column of Dask, as the pandas column that it stands for."""
+    with quiet("a Dask collection"):  # the caller's own graph may fail at a cell, and quote it
+        found = unconverted(values).compute()
+    return column(found, exact=exact)
 
 
 def _whole_beside_missing(values: Any) -> bool:
@@ -218,11 +254,6 @@ def listed_rows(values: Sequence[object], width: int) -> np.ndarray:
         elif found is None and width == 1:
             matrix[place, 0] = entry
     return matrix
-
-
-def unwrapped(values: object) -> object:
-    """A list of cells in which a cell may stand alone in a list of its own, as in [[0], [1]]; anything else as it is."""
-    return listed_rows(values, 1)[:, 0] if isinstance(values, list | tuple) else values
 
 
 def _width(entry: object) -> int | None:

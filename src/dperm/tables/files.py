@@ -169,11 +169,12 @@ class Files:
 
     def _csv_rows(self, fragment: ds.Fragment) -> int:
         """Rows of one CSV file, which is read once to its end."""
-        last = csv_header(Path(fragment.path))[-1]
-        last = last if last in self.dataset.schema.names else self.columns[0]
+        import pyarrow as pa
+
+        last = csv_header(Path(fragment.path))[-1]  # which the other files need not have
         rows, end = 0, None
         for batch in fragment.to_batches(
-            self.dataset.schema, columns=[last], batch_size=1 << 16, fragment_scan_options=csv_options((last,))
+            pa.schema([(last, pa.string())]), columns=[last], batch_size=1 << 16, fragment_scan_options=csv_options((last,))
         ):
             rows, end = rows + batch.num_rows, batch.column(0)[-1] if batch.num_rows else end
         check_closed(Path(fragment.path), end)
@@ -274,14 +275,18 @@ def csv_options(columns: Sequence[str]) -> ds.CsvFragmentScanOptions:
 def check_closed(file: Path, last: pa.Scalar | None) -> None:
     """Refuse a file that ends inside quotes: all lines behind the quote would be one cell, its last (`last`), and Arrow takes it.
 
-    Such a cell holds line breaks, and no quote stands at the end of the file. What has too few cells is refused by Arrow.
+    Such a cell holds line breaks, and the file ends with a quote and the cell as it is written, to the last byte. Behind a cell
+    that is closed stands another quote, so that the two endings differ, unless the cell holds line breaks alone: no line is lost
+    there. What has too few cells is refused by Arrow.
     """
-    if last is None or not last.is_valid or not set(b"\r\n") & set(last.as_buffer().to_pybytes()):
+    cell = last.as_buffer().to_pybytes() if last is not None and last.is_valid else b""
+    if not set(b"\r\n") & set(cell) or not cell.strip(b"\r\n"):
         return
+    written = b'"' + cell.replace(b'"', b'""')
     with file.open("rb") as handle:
-        handle.seek(max(file.stat().st_size - 4096, 0))
-        end = handle.read().rstrip(b"\r\n")
-    if not end.endswith(b'"'):
+        handle.seek(max(file.stat().st_size - len(written), 0))
+        end = handle.read()
+    if end == written:
         raise ValueError(
             f"Expected a table that reads to its end in {file.name}, found a broken file: a quote that never closes. Write the "
             "file again; nothing was released."

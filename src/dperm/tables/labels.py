@@ -11,7 +11,7 @@ from sklearn.exceptions import DataConversionWarning
 from dperm.problem import Interval
 from dperm.problem.plain import plain_pair, shown
 from dperm.tables.cells import codes, key, numbers, plain
-from dperm.tables.containers import column, holds_times, stored_kind, unwrapped
+from dperm.tables.containers import beside, holds_times, stored_kind
 from dperm.tables.schema import Schema
 from dperm.tables.tables import is_table, stored_columns
 
@@ -86,7 +86,7 @@ def known_labels(labels: np.ndarray, weight: object) -> tuple[np.ndarray, object
     if not known.any():
         raise ValueError("Expected rows with a label to score, found none. Check the schema's target against the column.")
     labels = np.where(known, labels, given[int(known.argmax())])
-    return np.array(labels.tolist()), np.where(known, 1.0 if weight is None else numbers(weight), 0.0)
+    return np.array(labels.tolist()), np.where(known, 1.0 if weight is None else numbers(beside(weight)), 0.0)
 
 
 def _one_kind(y: object) -> np.ndarray:
@@ -94,7 +94,7 @@ def _one_kind(y: object) -> np.ndarray:
 
     A missing label makes floats of the whole numbers of a nullable column; without one they are floats here too.
     """
-    labels = column(unwrapped(y))
+    labels = beside(y)
     own = isinstance(y, np.ndarray) or isinstance(getattr(y, "dtype", None), np.dtype)
     return labels if own or labels.dtype.kind not in "iub" else labels.astype(np.float64)
 

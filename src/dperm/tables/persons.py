@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dperm.tables.cells import persons
-from dperm.tables.containers import column, unwrapped
+from dperm.tables.containers import beside
 from dperm.tables.tables import cells, column_names, is_table, without_column
 from dperm.words.spelling import closest
 
@@ -59,7 +59,7 @@ def person_order(owners: object, weight: np.ndarray) -> tuple[NDArray[np.int64],
 
     Rows that do not count (weight 0) belong to nobody: each has a number of its own, so that no person has more rows than count.
     """
-    person = persons(column(unwrapped(owners), exact=True))
+    person = persons(beside(owners, exact=True))
     alone = np.asarray(weight) == 0
     person = np.where(alone, -1 - np.arange(len(person)), person)
     order = np.argsort(person, kind="stable")
@@ -84,7 +84,7 @@ def person_weights(owners: object, limit: int | None, weight: np.ndarray | None,
     check_limit(owners, limit)
     if owners is None or limit is None:
         return weight, 1
-    people = column(unwrapped(owners), exact=True)
+    people = beside(owners, exact=True)
     if people.shape != (n,):
         raise ValueError("Expected groups= with one entry per row, found another number of them. Pass one id for every row.")
     person = persons(people)

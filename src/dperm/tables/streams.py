@@ -33,6 +33,25 @@ def quiet(where: str) -> Iterator[None]:
         ) from None
 
 
+def unconverted(X: Any) -> Any:
+    """A frame that was made of a pandas one, with the cells of that one.
+
+    By default Dask turns a column of objects into text: bytes become their spelling, and one cell that cannot be written, such as
+    half a surrogate pair, is an error. Frames that are computed from others in ways that Dask cannot redo stay as they are.
+    """
+    try:
+        from dask.dataframe.dask_expr import new_collection
+        from dask.dataframe.dask_expr.io.io import FromPandas
+
+        found = X.expr
+        for made in list(found.find_operations(FromPandas)):
+            if made.pyarrow_strings_enabled:
+                found = found.substitute(made, made.substitute_parameters({"pyarrow_strings_enabled": False}))
+        return X if found is X.expr else new_collection(found)
+    except Exception:
+        return X
+
+
 @dataclass(frozen=True, eq=False)
 class Stream:
     """Record batches of the needed columns, as often as they are asked for."""

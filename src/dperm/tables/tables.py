@@ -14,7 +14,7 @@ import numpy as np
 
 from dperm.problem.arrays import offers
 from dperm.tables.cells import numbers, sparse_numbers
-from dperm.tables.containers import column, listed_rows
+from dperm.tables.containers import column, is_list, is_tabular, listed_rows
 from dperm.tables.files import SUFFIXES, Files, as_text, check_closed, check_different, csv_header, parsing, told_by
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ SPREADSHEETS = (".xlsx", ".xls", ".ods")
 
 def is_table(X: object) -> TypeGuard[Table]:
     """A data frame or Arrow table, rather than an array."""
-    return offers(X, "columns") or offers(X, "column_names")
+    return is_tabular(X)
 
 
 def column_names(table: Table) -> list[str]:
@@ -90,7 +90,7 @@ def parsed(X: object, width: int | None = None) -> object:
     [[1.5, nan]]
     """
     in_memory_only(X)
-    if isinstance(X, list | tuple):
+    if is_list(X):
         X = listed(X, width)
     _check_types(X)
     if is_table(X):

@@ -23,12 +23,14 @@ def check_functions(problem: Problem, mechanism: Mechanism, d: int) -> None:
     if problem.feature_map is not None:
         asked["a feature map"] = problem.feature_map.function
     if isinstance(rules, Rules):
-        asked["rules"] = lambda rows: rules.predictions(rows, 0, min(rules.size, RULES))
+        asked["rules"] = lambda rows: rules.strict_predictions(rows, 0, min(rules.size, RULES))
     if not asked:
         return
     size = min(problem.data.x_norm, 1e6) if math.isfinite(problem.data.x_norm) else 1.0
     probe = size * np.geomspace(0.01, 1.0, ROWS)[:, None] * np.sin(1.0 + np.arange(ROWS * d)).reshape(ROWS, d)
     X = np.asarray(problem.data.enforce(probe)[0], dtype=np.float64)
+    if isinstance(rules, Rules):
+        _check_answers(asked["rules"], X)
     for what, function in asked.items():
         with np.errstate(all="ignore"):
             alone = treats_rows_alone(function, X)
@@ -38,6 +40,18 @@ def check_functions(problem: Problem, mechanism: Mechanism, d: int) -> None:
                 "beside it (a mean or maximum over rows, or a random draw): one person would move all rows. Compute such numbers "
                 "from public data, and pass them as constants. Nothing was spent."
             )
+
+
+def _check_answers(rules: Function, X: Vector) -> None:
+    """Refuse rules that fail on rows of our own, which are public: of private rows no error may come out."""
+    try:
+        with np.errstate(all="ignore"):
+            rules(X)
+    except Exception as error:
+        raise ValueError(
+            f"Expected rules that give a label for every row of numbers, found {type(error).__name__}: {str(error)[:200]} "
+            "Rules are functions of a NumPy array, rows × columns, and return one label per row. Nothing was spent."
+        ) from error
 
 
 def treats_rows_alone(function: Function, X: Vector) -> bool:

@@ -23,7 +23,7 @@ from dperm.mechanisms.conditions import unmet
 from dperm.privacy import Pure, kappa
 from dperm.problem import Problem
 from dperm.problem.arrays import dense
-from dperm.problem.plain import plain_fields, shown
+from dperm.problem.plain import is_number, plain_fields, shown
 from dperm.release.asks import Program, Secret, Solve
 from dperm.release.plan import Plan, Shape, Stage, StageSettings, Target, Vector, options_of, register
 from dperm.rows.base import Block
@@ -99,7 +99,7 @@ class QuantileExponential:
 
     def __post_init__(self) -> None:
         plain_fields(self)
-        if not (1 <= self.cells <= 2**24 and int(self.cells) == self.cells):
+        if not (is_number(self.cells) and 1 <= self.cells <= 2**24 and int(self.cells) == self.cells):
             raise ValueError(f"Expected 1 ≤ cells ≤ 2^24, found {shown(self.cells)}. Leave it out to take 65536.")
         object.__setattr__(self, "cells", int(self.cells))
 

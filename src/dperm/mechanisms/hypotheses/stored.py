@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import ClassVar
+from functools import partial
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +17,10 @@ from dperm.problem.arrays import Matrix, Vector, dense
 from dperm.problem.plain import plain_fields
 from dperm.release.typed import mistyped_fields
 from dperm.tables.cells import codes
+from dperm.tables.containers import is_list, listed_rows
+from dperm.tables.tables import columns, is_table
 
+Ask = Callable[[np.ndarray], Vector]  # from rows to class numbers, one column per rule
 ENTRIES_AT_A_TIME = 1 << 22  # predictions held at once: 4 million
 
 
@@ -43,7 +48,8 @@ class Rules(Streamed):
     """Rules given by the caller: a function (X, start, stop) ↦ labels of hypotheses start … stop-1, or a list of functions of X.
 
     **Condition**: the functions are public (fixed before the data) and treat each row alone, which a fit tries on rows of its
-    own. The certificate keeps their number and name, not the code.
+    own. The certificate keeps their number and name, not the code. A row for which a function raises an error, or gives no label
+    for every rule, is a row for which these rules say nothing, which is a mistake; the answers for other rows stay as they are.
 
     >>> Rules([lambda X: X[:, 0] > 0, lambda X: X[:, 0] > 1], classes=(False, True)).size
     2
@@ -74,19 +80,59 @@ class Rules(Streamed):
         return int(self.count or 0)
 
     def predictions(self, X: Matrix, start: int, stop: int) -> np.ndarray:
+        return np.column_stack([_of_every_row(ask, dense(X), width) for ask, width in self._asked(start, stop)])
+
+    def strict_predictions(self, X: Matrix, start: int, stop: int) -> np.ndarray:
+        """The same on public rows, where an error of a function comes out."""
+        return np.column_stack([ask(dense(X)) for ask, _ in self._asked(start, stop)])
+
+    def _asked(self, start: int, stop: int) -> list[tuple[Ask, int]]:
+        """Functions of rows that give class numbers, rows × rules, and how many rules each speaks for."""
         if self.functions is None:
             raise ValueError("Expected rules with their functions, found ones read from a certificate. Pass the original.")
         if callable(self.functions):
-            found = class_numbers(self.functions(X, start, stop), self.classes)
-        else:
-            found = np.column_stack([class_numbers(rule(X), self.classes) for rule in self.functions[start:stop]])
-        if found.shape != (X.shape[0], stop - start):
-            # In words: the number of rows may be protected.
-            raise ValueError(f"Expected a prediction of each of {stop - start} rules for every row, found another shape.")
-        return found
+            together = self.functions
+            return [(lambda X: _answers(together(X, start, stop), self.classes, X.shape[0], stop - start), stop - start)]
+        return [(partial(self._alone, rule), 1) for rule in self.functions[start:stop]]
+
+    def _alone(self, rule: Callable[[object], object], X: np.ndarray) -> Vector:
+        return _answers(rule(X), self.classes, X.shape[0], 1)
 
     def spec(self) -> dict[str, object]:
         return {"kind": self.kind, "count": self.size, "name": self.name, "classes": [_plain(c) for c in self.classes]}
+
+
+def _answers(said: Any, classes: Sequence[object], n: int, width: int) -> Vector:
+    """The class numbers that a function says of n rows, n × width; refused in words where they are others."""
+    if is_list(said):
+        said = listed_rows(said, width)
+    parts = [class_numbers(part, classes) for part in columns(said)] if is_table(said) else None
+    found = class_numbers(said, classes) if parts is None else np.stack(parts, axis=1)
+    if found.shape == (n,) and width == 1:
+        found = found[:, None]
+    if found.shape != (n, width):  # in words: the number of rows may be protected
+        raise ValueError(f"Expected a prediction of each of {width} rules for every row, found another shape.")
+    return found
+
+
+def _of_every_row(ask: Ask, X: np.ndarray, width: int) -> Vector:
+    """What a function says of rows, with -1 in the rows where it raises an error: one person's row must not end a fit.
+
+    Another row stands there while the others are asked again, in as many rows as before, so that no bit of their answers changes.
+    """
+    with suppress(Exception):
+        return ask(X)
+    found = np.full((X.shape[0], width), -1.0)
+    for row in range(X.shape[0]):
+        with suppress(Exception):
+            found[row] = ask(X[row : row + 1])[0]
+    silent = np.all(found == -1.0, axis=1)
+    if not silent.all():
+        with suppress(Exception):
+            others = X.copy()
+            others[silent] = X[int(np.argmin(silent))]
+            return np.where(silent[:, None], -1.0, ask(others))
+    return found
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dperm.problem.plain import plain_whole, shown
+from dperm.problem.plain import plain_wholes, shown
 from dperm.release.noise import RELEASE_SLACK
 from dperm.release.plan import Settings, Shape, Target, Vector
 
@@ -21,10 +21,10 @@ PRESENT_SHARE = 0.005  # of μ²: at ε = 1 a tenth of the cells missing stands 
 
 def check_gaps(gaps: Sequence[int]) -> tuple[int, ...]:
     """Columns that may have missing cells, in order and once each."""
-    columns = [plain_whole(j, "gaps") for j in gaps]
-    if columns != sorted({j for j in columns if j >= 0}):
+    columns = plain_wholes(gaps, "gaps")
+    if list(columns) != sorted({j for j in columns if j >= 0}):
         raise ValueError(f"Expected gaps= as different column numbers in ascending order, found {shown(gaps)}.")
-    return tuple(columns)
+    return columns
 
 
 def gaps_in_words(gaps: Sequence[int], shape: Shape) -> Settings:

@@ -32,7 +32,7 @@ from dperm.mechanisms.scaled.method import ScaledMethod, in_stages
 from dperm.mechanisms.scaled.one_step import OneStep
 from dperm.mechanisms.scaled.shrinkage import drawn_in
 from dperm.problem import Problem, Ridge
-from dperm.problem.plain import plain_whole
+from dperm.problem.plain import plain_wholes
 from dperm.release.asks import Asking, Close, Decide, Open, Program, Publish, See, Sum
 from dperm.release.noise import gaussian_scale
 from dperm.release.plan import Plan, Settings, Shape, Target, UnmetNeeds, Vector, register
@@ -119,7 +119,7 @@ class ScaledInference(ScaledMethod):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "groups", tuple(plain_whole(group, "groups") for group in self.groups))
+        object.__setattr__(self, "groups", plain_wholes(self.groups, "groups"))
 
     def missing(self, problem: Problem, target: Target) -> list[str]:
         weighted = self.max_weight is not None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from dperm.mechanisms.conditions import check_options
 from dperm.mechanisms.scaled import settings as rule
@@ -31,6 +31,8 @@ class ScaledMethod:
     wary: bool = False
 
     def __post_init__(self) -> None:
+        if not isinstance(self.kinds, Iterable):
+            raise ValueError(f"Expected kinds= as one of {KINDS} per column, found {shown(self.kinds)}. Pass a list of words.")
         object.__setattr__(self, "kinds", tuple(self.kinds))
         for kind in self.kinds:
             if kind not in KINDS:
