@@ -126,3 +126,49 @@ def test_answers_may_be_lists_and_tables() -> None:
         assert np.array_equal(rules.predictions(X, 0, 2), expected)
     alone = Rules([lambda X: (X[:, :1] > 0).tolist(), lambda X: X[:, 1:] > 0], classes=(False, True))
     assert np.array_equal(alone.predictions(X, 0, 2), expected)
+
+
+def test_what_a_rule_writes_into_its_rows_stays_there() -> None:
+    """It was asked again about rows that it had turned around already, so one odd row changed what it said of all others."""
+
+    def rule(X: Any) -> Any:
+        X *= -1.0
+        if np.any(X == -ODD):
+            raise ValueError("secret")
+        return X[:, 0] > 0
+
+    rules, rows = Rules([rule, lambda X: X[:, 0] > 0], classes=(0, 1)), X.copy()
+    before = rules.predictions(rows, 0, 2)
+    assert np.array_equal(rows, X) and np.array_equal(before[:, 0], 1 - before[:, 1])
+    found = rules.predictions(odd_rows(), 0, 2)
+    assert np.array_equal(np.delete(found, [3, 8], axis=0), np.delete(before, [3, 8], axis=0)) and found[3, 0] == -1
+
+
+def test_how_many_rules_are_asked_at_once_is_no_matter_of_the_rows() -> None:
+    """One more row moves every count of mistakes by at most 1, also where a function fails on others for one of the rules."""
+    count, bad = 1100, 524  # once asked together with the rules before it of 7,989 rows, and of 7,990 rows no longer
+
+    def asked(rows: Any, start: int, stop: int) -> Any:
+        if np.any(rows == ODD) and start <= bad < stop:
+            raise ValueError("secret")
+        return np.zeros((len(rows), stop - start))
+
+    rules, rows = Rules(asked, count, classes=(0, 1)), np.zeros((7990, 1))
+    rows[:50] = ODD
+    counts = [rules.errors(rows[:n], np.zeros(n), np.ones(n)) for n in (7989, 7990)]
+    assert counts[0][bad] == 50 and np.max(np.abs(counts[0] - counts[1])) <= 1
+
+
+def test_one_row_that_fails_costs_few_questions() -> None:
+    asked: list[int] = []
+
+    def rule(X: Any) -> Any:
+        asked.append(len(X))
+        if np.any(X == ODD):
+            raise ValueError("secret")
+        return X[:, 0] > 0
+
+    rows = np.zeros((8192, 1))
+    rows[4567] = ODD
+    found = Rules([rule], classes=(0, 1)).predictions(rows, 0, 1)[:, 0]
+    assert np.flatnonzero(found == -1).tolist() == [4567] and len(asked) <= 2 + 2 * 13

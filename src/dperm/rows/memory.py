@@ -153,8 +153,19 @@ def cut_block(
         else:
             X, labels = data.enforce(X, labels)
     if feature_map is not None:
-        X = feature_map(X)
+        X = _mapped(X, feature_map)
     return Block(X, np.asarray(labels), None if weight is None else tame(weight), start)
+
+
+def _mapped(X: Any, feature_map: FeatureMap) -> Array:
+    """The features of private rows, which a caller's function may not write to, and whose error may quote one of them."""
+    try:
+        return feature_map(X.copy())
+    except Exception:
+        raise ValueError(
+            f"Expected a feature map that maps every row, found an error of {feature_map.name!r} on private rows: it may "
+            "quote them, and is not shown. Try the map on rows of your own. Nothing was released."
+        ) from None
 
 
 def tame(weight: NDArray[np.float64]) -> NDArray[np.float64]:

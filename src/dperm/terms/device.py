@@ -64,7 +64,9 @@ def shortened(xp: Namespace, slopes: Array, Z: Array, clip: float) -> Array:
     return slopes * xp.minimum(clip / safe, xp.ones_like(safe))[:, None]
 
 
-def between(xp: Namespace, weight: Array, high: float) -> Array:
+def kept_weights(xp: Namespace, Z: Array, weight: Array | None, high: float) -> Array:
+    """The weights of rows Z, kept in [0, high]; one without a weight has 1."""
+    weight = xp.ones_like(Z[:, 0]) if weight is None else weight
     return xp.minimum(xp.maximum(weight, xp.zeros_like(weight)), xp.full_like(weight, high))
 
 
@@ -89,7 +91,7 @@ def weighted(term: WeightedGradientTerm | SmoothGradientTerm, xp: Namespace, X: 
     """The weight, at most `max_weight`, acts on the clipped gradient."""
     slopes, Z = sloped(term, xp, X, y)
     slopes = shortened(xp, slopes, Z, term.clip)
-    yield (slopes if weight is None else slopes * between(xp, weight, term.max_weight)[:, None]), Z
+    yield slopes * kept_weights(xp, Z, weight, term.max_weight)[:, None], Z
 
 
 def capped(
@@ -101,7 +103,7 @@ def capped(
     sizes = xp.maximum(sizes, xp.full_like(sizes, 1e-300))
     cap = xp.minimum(rows.row_cap / sizes, xp.ones_like(sizes))
     omega = xp.minimum(rows.row_radius / (sizes * cap), xp.ones_like(sizes))
-    omega = omega if weight is None else omega * between(xp, weight, rows.max_weight)
+    omega = omega * kept_weights(xp, Z, weight, rows.max_weight)
     return Z, cap, omega, device_margins(xp, rows.loss, Z, w) * cap[:, None]
 
 
@@ -148,7 +150,8 @@ def fused_sum(rows: DeviceRows, term: GradientTerm, weight: Array | None, most: 
         shifts = np.zeros(d) if features.shift is None else features.shift
         scale = torch.tensor(factors, dtype=torch.float32, device=rows.device)
         offset = torch.tensor(-factors * shifts, dtype=torch.float32, device=rows.device)
-    if most is not None and weight is not None:
+    if most is not None and (weight is not None or most < 1.0):
+        weight = torch.ones(rows.n, device=rows.device) if weight is None else weight
         weight = torch.clamp(weight, 0.0, most)
     total, step = None, 1.0
     processors = torch.cuda.get_device_properties(rows.device).multi_processor_count

@@ -269,5 +269,5 @@ def moments_of(total: np.ndarray, bound: float) -> Vector:
 
 
 def row_weights(block: Block, largest: float = 1.0) -> Vector:
-    """Weights kept in [0, largest], so that a row never counts for more than was declared."""
-    return np.ones(len(block.y)) if block.weight is None else np.clip(block.weight, 0.0, largest)
+    """Weights kept in [0, largest], so that a row never counts for more than was declared; one without a weight has 1."""
+    return np.full(len(block.y), min(1.0, largest)) if block.weight is None else np.clip(block.weight, 0.0, largest)

@@ -19,6 +19,7 @@ from dperm.rows.base import Block
 from dperm.terms import device
 from dperm.terms.affine import Features, settled
 from dperm.terms.gridded import Grid, Pulled, scaled
+from dperm.terms.moments import row_weights
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +61,7 @@ class WeightedRows:
 
     def weighed(self, omega: Vector, block: Block) -> Vector:
         """ω·W_i of every row."""
-        return omega if block.weight is None else omega * np.clip(block.weight, 0.0, self.max_weight)
+        return omega * row_weights(block, self.max_weight)
 
     def capped(self, block: Block, w: Vector) -> tuple[Matrix, Vector, Vector, Vector]:
         """(rows in double precision, cap factor, weight, margins of the capped rows); factors are kept with the block."""

@@ -38,7 +38,7 @@ from dperm.terms import device
 from dperm.terms.affine import Features, settled
 from dperm.terms.gradient import GradientTerm
 from dperm.terms.gridded import Grid, Pulled, gridded, scaled, shortened
-from dperm.terms.moments import centred_squares, in_ball, sparse_squares, square_norms
+from dperm.terms.moments import centred_squares, in_ball, row_weights, sparse_squares, square_norms
 from dperm.terms.sparse_rows import canonical, centred_fourths, centred_norms, stretched
 
 if TYPE_CHECKING:
@@ -304,7 +304,7 @@ class WeightedGradientTerm(GradientTerm):
 
     def slopes(self, block: Block, grid: Grid) -> Vector:
         slopes = shortened(settled(self.plain_slopes(block, grid)), self.clip / np.maximum(grid.norms, 1e-200))
-        return slopes if block.weight is None else scaled(slopes, np.clip(block.weight, 0.0, self.max_weight))
+        return scaled(slopes, row_weights(block, self.max_weight))
 
     device_pairs = device.weighted
 
@@ -331,8 +331,7 @@ class SmoothGradientTerm:
         norms = block.remember((self.features.key, "norms"), lambda: np.sqrt(self.features.squared_norms(X)))
         slopes = settled(np.asarray(self.loss.slope(self.features.margins(X, self.w), block.y), dtype=np.float64))
         slopes = shortened(slopes, self.clip / np.maximum(norms, 1e-200))
-        slopes = slopes if block.weight is None else slopes * np.clip(block.weight, 0.0, self.max_weight)
-        return self.features.pull(X, slopes)
+        return self.features.pull(X, slopes * row_weights(block, self.max_weight))
 
     def sensitivity(self, relation: str) -> float:
         return kappa(relation) * self.row_bound

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from dperm.mechanisms.hypotheses.stored import Rules
-from dperm.problem import Problem
+from dperm.problem import FeatureMap, Problem
 from dperm.problem.arrays import Vector
 from dperm.release.plan import Mechanism
 
@@ -31,6 +31,8 @@ def check_functions(problem: Problem, mechanism: Mechanism, d: int) -> None:
     X = np.asarray(problem.data.enforce(probe)[0], dtype=np.float64)
     if isinstance(rules, Rules):
         _check_answers(asked["rules"], X)
+    if problem.feature_map is not None:
+        _check_width(problem.feature_map, X)
     for what, function in asked.items():
         with np.errstate(all="ignore"):
             alone = treats_rows_alone(function, X)
@@ -54,23 +56,41 @@ def _check_answers(rules: Function, X: Vector) -> None:
         ) from error
 
 
+def _check_width(feature_map: FeatureMap, X: Vector) -> None:
+    """Refuse a map to other features than it declares: of private rows no error says more than that there is one."""
+    try:
+        with np.errstate(all="ignore"):
+            found = np.shape(feature_map.function(X.copy()))
+    except Exception:  # it is made for sparse rows
+        return
+    if found != (ROWS, feature_map.output_dimension):
+        raise ValueError(
+            f"Expected one row of {feature_map.output_dimension} features per input row, found shape {found} for {ROWS} rows. "
+            "Correct output_dimension= or the map. Nothing was spent."
+        )
+
+
 def treats_rows_alone(function: Function, X: Vector) -> bool:
     """Whether a caller's function says the same of public rows together, in another order and one by one.
 
     This finds mistakes (a mean over rows, a maximum, a random draw) and proves nothing. A function that does not take NumPy's
-    arrays passes: it is made for those of a device.
+    arrays passes: it is made for sparse rows. What it writes into its rows is lost.
 
     >>> X = np.arange(6.0).reshape(3, 2)
     >>> treats_rows_alone(lambda X: X**2, X), treats_rows_alone(lambda X: X - X.mean(axis=0), X)
     (True, False)
     """
+
+    def asked(rows: Vector) -> Vector:
+        return np.asarray(function(rows.copy()), dtype=np.float64)
+
     try:
-        whole = np.asarray(function(X), dtype=np.float64)
+        whole = asked(X)
     except Exception:
         return True
     try:
-        alone = np.concatenate([np.asarray(function(X[row : row + 1]), dtype=np.float64) for row in range(len(X))])
-        turned = np.asarray(function(X[::-1].copy()), dtype=np.float64)[::-1]
+        alone = np.concatenate([asked(X[row : row + 1]) for row in range(len(X))])
+        turned = asked(X[::-1])[::-1]
     except Exception:  # a block may have one row
         return False
     near = 1e-6 * max(float(np.max(np.abs(whole), initial=0.0, where=np.isfinite(whole))), 1e-300)

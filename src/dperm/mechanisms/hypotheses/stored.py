@@ -21,7 +21,9 @@ from dperm.tables.containers import is_list, listed_rows
 from dperm.tables.tables import columns, is_table
 
 Ask = Callable[[np.ndarray], Vector]  # from rows to class numbers, one column per rule
-ENTRIES_AT_A_TIME = 1 << 22  # predictions held at once: 4 million
+# Rules asked at once, some 4 million predictions of a block. No row may decide it: where a function fails on a row, it says
+# nothing about that row for all the rules it was asked for.
+RULES_AT_A_TIME = 1 << 9
 
 
 class Streamed(Hypotheses):
@@ -32,10 +34,9 @@ class Streamed(Hypotheses):
         """Class numbers, rows × (stop - start); anything that is not a class number counts as a mistake."""
 
     def errors(self, X: Matrix, y: Vector, weight: Vector) -> Vector:
-        step = max(1, ENTRIES_AT_A_TIME // max(len(y), 1))
         found = np.empty(self.size)
-        for start in range(0, self.size, step):
-            stop = min(start + step, self.size)
+        for start in range(0, self.size, RULES_AT_A_TIME):
+            stop = min(start + RULES_AT_A_TIME, self.size)
             found[start:stop] = weight @ (self.predictions(X, start, stop) != y[:, None])
         return found
 
@@ -92,14 +93,19 @@ class Rules(Streamed):
             raise ValueError("Expected rules with their functions, found ones read from a certificate. Pass the original.")
         if callable(self.functions):
             together = self.functions
-            return [(lambda X: _answers(together(X, start, stop), self.classes, X.shape[0], stop - start), stop - start)]
+            return [(lambda X: _answers(together(_own(X), start, stop), self.classes, X.shape[0], stop - start), stop - start)]
         return [(partial(self._alone, rule), 1) for rule in self.functions[start:stop]]
 
     def _alone(self, rule: Callable[[object], object], X: np.ndarray) -> Vector:
-        return _answers(rule(X), self.classes, X.shape[0], 1)
+        return _answers(rule(_own(X)), self.classes, X.shape[0], 1)
 
     def spec(self) -> dict[str, object]:
         return {"kind": self.kind, "count": self.size, "name": self.name, "classes": [_plain(c) for c in self.classes]}
+
+
+def _own(X: np.ndarray) -> np.ndarray:
+    """Rows that a function may write to: neither the next question nor the caller's table may be about what it left there."""
+    return np.array(X, order="K")
 
 
 def _answers(said: Any, classes: Sequence[object], n: int, width: int) -> Vector:
@@ -118,18 +124,25 @@ def _answers(said: Any, classes: Sequence[object], n: int, width: int) -> Vector
 def _of_every_row(ask: Ask, X: np.ndarray, width: int) -> Vector:
     """What a function says of rows, with -1 in the rows where it raises an error: one person's row must not end a fit.
 
-    Another row stands there while the others are asked again, in as many rows as before, so that no bit of their answers changes.
+    Halves of rows where it does are asked in turn, so few such rows cost few questions. Then another row stands in their place
+    while the others are asked again, in as many rows as before, so that no bit of their answers changes.
     """
     with suppress(Exception):
         return ask(X)
-    found = np.full((X.shape[0], width), -1.0)
-    for row in range(X.shape[0]):
-        with suppress(Exception):
-            found[row] = ask(X[row : row + 1])[0]
+    found = np.full((len(X), width), -1.0)
+    failed = [(0, len(X))]
+    while failed:
+        start, stop = failed.pop()
+        middle = (start + stop) // 2
+        for first, last in ((start, middle), (middle, stop)) if stop - start > 1 else ():
+            try:
+                found[first:last] = ask(X[first:last])
+            except Exception:
+                failed.append((first, last))
     silent = np.all(found == -1.0, axis=1)
     if not silent.all():
         with suppress(Exception):
-            others = X.copy()
+            others = _own(X)
             others[silent] = X[int(np.argmin(silent))]
             return np.where(silent[:, None], -1.0, ask(others))
     return found
