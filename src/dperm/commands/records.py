@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from dperm.commands.earlier import earlier_beside
-from dperm.commands.reporting import certified_model, paid_scores, verified_certificate
+from dperm.commands.reporting import paid_scores
 from dperm.commands.shared import JSON_OPTION, show
 from dperm.pages.document import rendered
 from dperm.tables.json_files import in_folder, write_whole
@@ -29,6 +29,7 @@ def card(
 
     Example: dperm card dperm-model --evaluation evaluation.json --out card.md
     """
+    from dperm.estimators.model_file import certified_model
     from dperm.pages.card import card as model_card
 
     subject, found = _subject(model)
@@ -70,6 +71,7 @@ def registry(
 def _subject(place: Path) -> tuple[Subject, Certificate]:
     """What the records are about: the model beside the certificate where it is there, else the certificate alone; with what a
     profile beside them paid."""
+    from dperm.estimators.model_file import certified_model, verified_certificate
     from dperm.pages.subject import from_certificate, subject_of
 
     file = in_folder(place, "certificate.json")

@@ -31,6 +31,7 @@ def report(
 
     Example: dperm report dperm-model/certificate.json --evaluation evaluation.json --out report.html
     """
+    from dperm.estimators.model_file import certified_model, verified_certificate
     from dperm.pages.page import certificate_page, write_report
 
     certificate = in_folder(certificate, "certificate.json")
@@ -44,29 +45,6 @@ def report(
         page = certificate_page(found, scores, earlier=earlier, markdown=out.suffix == ".md", title=title)
         write_whole(out.parent, {out.name: page})
     show({"report": str(out)}, as_json)
-
-
-def certified_model(file: Path, certificate: Certificate) -> PrivateEstimator | None:
-    """The model beside a certificate, if there is one and the certificate is its own; None otherwise."""
-    from dperm.estimators.model_file import load_model
-
-    if not file.is_file():
-        return None
-    model = load_model(file)
-    claim = model.certificate_
-    return model if claim is not None and claim.record == certificate.record else None
-
-
-def verified_certificate(file: Path) -> Certificate:
-    """The certificate, if it verifies; seeded noise and assumptions are the page's to state."""
-    from dperm.walk.certificate import Certificate
-
-    read_json(file)
-    found = Certificate.load(file)
-    verdict = found.verify(allow_seeded=True, accept_assumptions=True)
-    if not verdict.ok:
-        raise ValueError(f"Expected a certificate that verifies, found: {verdict.reasons[0]}. Run `dperm verify` for the rest.")
-    return found
 
 
 def paid_scores(file: Path, certificate: Certificate, model: PrivateEstimator | None) -> EvaluationRecord:

@@ -130,3 +130,22 @@ def _certified(model: PrivateEstimator, claim: object) -> None:
         raise ValueError(f"Expected a whole certificate with the model, found a damaged one: {error}.") from error
 
 
+def verified_certificate(file: Path) -> Certificate:
+    """The certificate in a file, if it verifies; seeded noise and assumptions are its reader's to state."""
+    read_json(file)
+    found = Certificate.load(file)
+    verdict = found.verify(allow_seeded=True, accept_assumptions=True)
+    if not verdict.ok:
+        raise ValueError(
+            f"Expected a certificate that verifies in {file}, found: {verdict.reasons[0]}. Run `dperm verify` for the rest."
+        )
+    return found
+
+
+def certified_model(file: Path, certificate: Certificate) -> PrivateEstimator | None:
+    """The model beside a certificate, if there is one and the certificate is its own; None otherwise."""
+    if not file.is_file():
+        return None
+    model = load_model(file)
+    claim = model.certificate_
+    return model if claim is not None and claim.record == certificate.record else None

@@ -22,17 +22,17 @@ from urllib.parse import parse_qs, urlsplit
 from dperm.choose.odds import odds, odds_sentence
 from dperm.choose.risks import RISK_NAMES, predicted_risks, sample_sizes
 from dperm.estimators import outlook as advice
-from dperm.estimators.model_file import load_model
+from dperm.estimators.model_file import certified_model, verified_certificate
 from dperm.mechanisms.scaled.noise_ratio import expected_noise_ratio
 from dperm.pages.page import certificate_page, report_page
 from dperm.pages.subject import from_certificate, subject_of, upward
 from dperm.privacy import RELATIONS
-from dperm.tables.json_files import in_folder, read_json
-from dperm.walk.certificate import Certificate
+from dperm.tables.json_files import in_folder
 
 if TYPE_CHECKING:
     from dperm.estimators.declaration import Declaration
     from dperm.pages.subject import Earlier
+    from dperm.walk.certificate import Certificate
     from dperm.walk.claims import Claim
 
 ASSETS = {
@@ -274,19 +274,17 @@ def serve(
     held: dict[str, object] = {"latest": {}, "lock": threading.Lock()}
     if model is not None:
         file = in_folder(model, "certificate.json")
-        read_json(file)
-        certificate = Certificate.load(file)
-        verdict = certificate.verify(allow_seeded=True, accept_assumptions=True)
-        if not verdict.ok:
-            raise ValueError(f"Expected a certificate that verifies in {file}, found: {verdict.reasons[0]}.")
-        beside = file.with_name("model.json")
-        fitted = load_model(beside) if beside.is_file() else None
-        known = fitted is not None and getattr(fitted.certificate_, "record", None) == certificate.record
+        certificate = verified_certificate(file)
+        fitted = certified_model(file.with_name("model.json"), certificate)
         paid = earlier(file.parent, certificate)
-        page = report_page(fitted, {}, earlier=paid) if known else certificate_page(certificate, earlier=paid)
-        held |= {"certificate": certificate, "page": page}
-        held["title"] = (subject_of(fitted) if known else from_certificate(certificate)).title
-        held["values"] = of_model(certificate, type(fitted).__name__ if known else "")
+        held["certificate"] = certificate
+        if fitted is not None:
+            held["page"] = report_page(fitted, {}, earlier=paid)
+            held["title"] = subject_of(fitted).title
+        else:
+            held["page"] = certificate_page(certificate, earlier=paid)
+            held["title"] = from_certificate(certificate).title
+        held["values"] = of_model(certificate, "" if fitted is None else type(fitted).__name__)
     handler = type("ExplorerHandler", (Handler,), held)
     server = ThreadingHTTPServer(("127.0.0.1", port), handler)
     server.daemon_threads = True
