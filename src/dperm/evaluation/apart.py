@@ -18,10 +18,10 @@ import numpy as np
 
 from dperm.evaluation.metrics import NUMBERS, Context, answers
 from dperm.evaluation.plan import Decided, Question
-from dperm.evaluation.ratio import known, mapped, share
+from dperm.evaluation.ratio import known, share
 from dperm.evaluation.terms import grid_edges
 from dperm.problem.arrays import Vector
-from dperm.release.record import GroupsRecord, Known, Score, ThresholdRecord
+from dperm.release.record import GroupsRecord, Known, Score, ThresholdRecord, mapped
 
 END = " by group"  # of the names of stages that sum every group apart
 

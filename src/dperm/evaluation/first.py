@@ -20,7 +20,7 @@ from dperm.privacy import Gaussian, gaussian_mu
 from dperm.problem.specs import number
 from dperm.release.noise import gaussian_scale
 from dperm.release.plan import Plan, Released, Shape, Stage, Target, Vector
-from dperm.release.record import CalibrationRow, EvaluationRecord, Known, Metrics, NoiseRecord, ReceiptRecord
+from dperm.release.record import CalibrationRow, EvaluationRecord, Known, Metrics, NoiseRecord, ReceiptRecord, bar
 from dperm.walk.certificate import noise_stated, promised, target_spec
 from dperm.walk.claims import plain
 
@@ -104,7 +104,7 @@ def accuracy(answers: Vector, scale: float, z: float) -> Known:
     # A share that happens to be 0 or 1 is not certain: the usual two extra answers of each kind.
     q = (right + 2) / (rows + 4)
     spread = math.sqrt(q * (1 - q) / rows + scale**2 * (p * p + (1 - p) ** 2) / rows**2)
-    return _within(p, z * spread, (0.0, 1.0))
+    return bar(p, z * spread, 0.0, 1.0)
 
 
 def auc(table: Vector) -> float:
@@ -156,16 +156,7 @@ def _redrawn(score: Callable[[Vector], float], table: Vector, scale: float, z: f
     values = np.array([score(one) for one in drawn])
     value = score(table)
     bias = float(values.mean()) - score(base)
-    return _within(value - bias, z * float(values.std()), bounds)
-
-
-def _within(value: float, reach: float, bounds: tuple[float, float]) -> Known:
-    low, high = bounds
-    return {
-        "value": float(min(max(value, low), high)),
-        "low": float(min(max(value - reach, low), high)),
-        "high": float(max(min(value + reach, high), low)),
-    }
+    return bar(value - bias, z * float(values.std()), *bounds)
 
 
 def _regression(sums: Vector, scale: float, span: tuple[float, float], z: float) -> dict[str, Known]:

@@ -19,10 +19,10 @@ import numpy as np
 from scipy.special import ndtri
 
 from dperm.evaluation.plan import MOST_DEVIANCE, Decided, Question, typical
-from dperm.evaluation.ratio import MOST, Ratio, known, mapped, share, unknown
+from dperm.evaluation.ratio import MOST, Ratio, known, share, unknown
 from dperm.evaluation.terms import WITHIN, middles
 from dperm.problem.arrays import Vector
-from dperm.release.record import CalibrationRow, Known, RocRecord, Score
+from dperm.release.record import CalibrationRow, Known, RocRecord, Score, mapped
 
 WIDEST = {"share": 0.8, "pairs": 1.0, "loss": 0.25, "mean": 0.25, "square": 0.1, "relative": 1.0, "r2": 4.0}
 NUISANCE = 0.1  # part of the error probability that goes to a nuisance: the mean of the target, the number of rows

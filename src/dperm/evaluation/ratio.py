@@ -9,10 +9,9 @@ out, the set is unbounded and the score is not known.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
-from dperm.release.record import Known, Score, Unknown
+from dperm.release.record import Known, Unknown, not_known
 
 
 @dataclass(frozen=True)
@@ -62,13 +61,6 @@ def known(value: float, interval: tuple[float, float], bounds: tuple[float, floa
     return {"value": float(value if inside else (low + high) / 2), "low": float(low), "high": float(high)}
 
 
-def mapped(score: Score, shape: Callable[[float], float]) -> Score:
-    """A rising function of a score."""
-    if score["value"] is None:
-        return score
-    return {"value": float(shape(score["value"])), "low": float(shape(score["low"])), "high": float(shape(score["high"]))}
-
-
 MOST = 30.0  # beyond this the factor is not worth naming
 
 
@@ -80,7 +72,7 @@ def unknown(crowding: float, epsilon: float, n: int) -> Unknown:
         f"not known at this budget: the noise of privacy hides it. {'At least' if factor == MOST else 'About'} epsilon = "
         f"{needed[0]:g}, or {needed[1]:,.0f} rows at epsilon = {epsilon:g}, would show it"
     )
-    return {"value": None, "low": None, "high": None, "why": why}
+    return not_known(why)
 
 
 def _rounded(value: float) -> float:

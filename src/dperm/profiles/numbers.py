@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 from scipy.special import ndtri
@@ -26,7 +27,7 @@ from dperm.profiles import terms as of
 from dperm.profiles.plan import Found, decide, noise_of, numbers_of, numeric, term_of
 from dperm.profiles.question import Question
 from dperm.release.plan import Plan, Released
-from dperm.release.record import ColumnRecord, FoundRecord, Known, QuantileRecord, Score, Unknown
+from dperm.release.record import ColumnRecord, FoundRecord, Known, QuantileRecord, Score, bar, mapped, not_known
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 FAR = 20.0  # deviations of noise that S₀ must have for a spread: second-order terms are then below a tenth of the bar
@@ -81,16 +82,6 @@ def _column(name: str, found: Found) -> ColumnRecord:
     }
 
 
-def bar(value: float, reach: float, low: float = 0.0, high: float = math.inf) -> Known:
-    """A number and its error bar, cut to where the number can be."""
-    ends = (min(max(value - reach, low), high), max(min(value + reach, high), low))
-    return {"value": float(min(max(value, low), high)), "low": float(ends[0]), "high": float(ends[1])}
-
-
-def not_known(why: str) -> Unknown:
-    return {"value": None, "low": None, "high": None, "why": why}
-
-
 def ratio(top: float, bottom: float, reach: float, low: float, high: float) -> Score:
     """top/bottom within [low, high], by Fieller; `reach` is zσ of both."""
     if bottom <= 2 * reach:  # below `reach` the set of ratios is unbounded; twice that is not reached by noise alone
@@ -117,14 +108,9 @@ def _counted(look: Look) -> Known:
             continue
         edges = column.scale.at(np.linspace(0.0, 1.0, of.BINS + 1))
         told["histogram"] = {"edges": edges.tolist(), "counts": [bar(float(c), reach) for c in counts[:-1]]}
-        told["quantiles"] = [_below(q, quantile(counts[:-1], edges, q, reach)) for q in QUANTILES]
+        below = [{"share": q, **quantile(counts[:-1], edges, q, reach)} for q in QUANTILES]
+        told["quantiles"] = cast("list[QuantileRecord]", below)
     return bar(rows, reach)
-
-
-def _below(share: float, score: Score) -> QuantileRecord:
-    if score["value"] is None:
-        return {"share": share, **score}
-    return {"share": share, **score}
 
 
 def quantile(counts: Vector, edges: Vector, q: float, reach: float) -> Score:
@@ -157,6 +143,10 @@ def _averaged(look: Look) -> None:
         half, middle = (scale.high - scale.low) / 2, (scale.high + scale.low) / 2
         look.columns[j]["mean"] = _in_units(ratio(first, count, z * noise, -1.0, 1.0), half, middle)
         look.columns[j]["spread"] = _in_units(_spread(first, second, count, noise, z), half, 0.0)
+
+
+def _in_units(found: Score, factor: float, shift: float) -> Score:
+    return mapped(found, lambda number: shift + factor * number)
 
 
 def _spread(first: float, second: float, count: float, noise: float, z: float) -> Score:
@@ -195,10 +185,3 @@ def _correlation(sums: Vector, noise: float, z: float) -> Score:
     reach = z * noise * math.sqrt(sum(slope * slope for slope in slopes)) / count
     wider = 1 / math.sqrt((1 - unsure[0] / V) * (1 - unsure[1] / T))  # for what the first order leaves out: smaller variances
     return bar(r, reach * wider, -1.0, 1.0)
-
-
-def _in_units(found: Score, factor: float, shift: float) -> Score:
-    if found["value"] is None:
-        return found
-    value, low, high = (shift + factor * number for number in (found["value"], found["low"], found["high"]))
-    return {"value": value, "low": low, "high": high}

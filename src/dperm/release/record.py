@@ -6,7 +6,8 @@ whatever does not fit for a disagreement.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from typing import NotRequired, TypedDict, TypeGuard
 
 from numpy.typing import ArrayLike
@@ -207,6 +208,23 @@ class Unknown(TypedDict):
 
 
 Score = Known | Unknown
+
+
+def bar(value: float, reach: float, low: float = 0.0, high: float = math.inf) -> Known:
+    """A number and its error bar, cut to where the number can be."""
+    ends = (min(max(value - reach, low), high), max(min(value + reach, high), low))
+    return {"value": float(min(max(value, low), high)), "low": float(ends[0]), "high": float(ends[1])}
+
+
+def not_known(why: str) -> Unknown:
+    return {"value": None, "low": None, "high": None, "why": why}
+
+
+def mapped(score: Score, shape: Callable[[float], float]) -> Score:
+    """A rising function of a score."""
+    if score["value"] is None:
+        return score
+    return {"value": float(shape(score["value"])), "low": float(shape(score["low"])), "high": float(shape(score["high"]))}
 
 
 class CalibrationRow(TypedDict):
