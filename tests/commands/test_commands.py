@@ -9,12 +9,16 @@ import subprocess
 import sys
 
 import numpy as np
+import pyarrow.csv
+import pyarrow.feather
+import pyarrow.parquet
 import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 
 from dperm.cli import app
 from dperm.commands import COMMANDS
+from dperm.commands.shared import row_count
 from dperm.estimators import outlook as advice
 from dperm.release.ledger.book import BudgetExceeded, Ledger
 
@@ -183,6 +187,22 @@ def test_a_ledger_from_the_shell(people):
     assert RUN(app, ["ledger", "verify", ledger, "--certificate", certificate]).exit_code == 0
     exported = json.loads(RUN(app, ["ledger", "export", ledger]).output)
     assert len(exported["entries"]) == 2 and "secret" not in json.dumps(exported)
+
+
+@pytest.mark.parametrize("names", [("a.csv",), ("a.csv", "b/c.csv"), ("a.PARQUET",), ("a.parquet", "b.pq"), ("a.feather",)])
+def test_the_rows_of_every_file_are_counted_for_the_ledger(tmp_path, names):
+    table = pyarrow.table({"a": [1.0, 2.0, 3.0], "y": ["no", "yes", "no"]})
+    folder = tmp_path / "people"
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        kind = (folder / name).suffix.lower()
+        write = {".csv": pyarrow.csv.write_csv, ".feather": pyarrow.feather.write_feather}.get(kind, pyarrow.parquet.write_table)
+        write(table, folder / name)
+    assert row_count(folder) == 3 * len(names)
+    assert row_count(folder / names[0]) == 3
+    header = tmp_path / "header.csv"
+    header.write_text("a,y\n")
+    assert row_count(header) == 1
 
 
 @pytest.mark.parametrize(

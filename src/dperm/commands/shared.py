@@ -168,20 +168,15 @@ def check_model_first(command: str, model: Path, file: Path) -> None:
 
 
 def row_count(file: Path) -> int:
-    """Number of rows from a Parquet file's own metadata, or the number of lines of a CSV; no record is parsed."""
-    if not file.exists():
-        raise ValueError(f"Expected a file at {file}, found none. Check the path.")
-    if file.is_dir() or file.suffix in (".parquet", ".pq"):
-        import pyarrow.parquet
+    """Number of rows, at least 1: from the files' own metadata, or the lines of CSV files; no record is parsed."""
+    from dperm.tables.files import Files
 
-        parts = sorted(file.rglob("*.parquet")) if file.is_dir() else [file]
-        return int(max(1, sum(pyarrow.parquet.read_metadata(part).num_rows for part in parts)))
-    if file.suffix in (".arrow", ".ipc", ".feather"):
-        import pyarrow.dataset
-
-        return int(max(1, pyarrow.dataset.dataset(file, format="ipc").count_rows()))
-    lines = 0
-    with file.open("rb") as handle:
-        while chunk := handle.read(1 << 20):
-            lines += chunk.count(b"\n")
-    return max(1, lines - 1)
+    files = Files.open(file, [])
+    if files.format != "csv":
+        return max(1, files.n)
+    rows = 0
+    for name in files.names:
+        with Path(name).open("rb") as handle:
+            while chunk := handle.read(1 << 20):
+                rows += chunk.count(b"\n")
+    return max(1, rows - len(files.names))
