@@ -243,9 +243,6 @@ def regression(
     above, under, square, fourth = float(sums[0]), float(sums[1]), float(sums[2]), 2 * float(sums[3]) + 2 * s
     rows, unit = float(sums[8]), question.width * decided["clip"]
 
-    def root(value: float) -> float:
-        return float(unit * math.sqrt(max(value, 0.0)))
-
     squares = Ratio(square, rows, (fourth, square, rows), (s * s, 0.0, s * s))
     size = Ratio(above + under, rows, (square + s, above + under, rows), (2 * s * s, 0.0, s * s))
     mean = Ratio(above - under, rows, (square + s, above - under, rows), (2 * s * s, 0.0, s * s))
@@ -254,7 +251,7 @@ def regression(
     r_squared, deviation = _target(held, scale, decided, question, context)
     return {
         "r2": r_squared,
-        "root mean squared error": context.ratio(squares, (0.0, most**2), context.crowding(s, n, "square"), root),
+        "root mean squared error": context.ratio(squares, (0.0, most**2), context.crowding(s, n, "square"), _root_in(unit)),
         "mean absolute error": context.ratio(size, (0.0, most), wide, lambda value: unit * value),
         "mean error": context.ratio(mean, (-most, most), wide, lambda value: unit * value),
         "baseline root mean squared error": deviation,
@@ -302,11 +299,14 @@ def _target(
         context.crowding(s * math.hypot(1.0, ratio), foreseen, "r2"),  # the median is cautious by a factor of 2 to 4
     )
 
-    def root(value: float) -> float:
-        return float(unit * math.sqrt(max(value, 0.0)))
-
-    deviation = context.score(best / rows, _hull(spreads), (0.0, most), context.crowding(s, context.n, "square"), root)
+    crowding = context.crowding(s, context.n, "square")
+    deviation = context.score(best / rows, _hull(spreads), (0.0, most), crowding, _root_in(unit))
     return _from_one(explained), deviation
+
+
+def _root_in(unit: float) -> Callable[[float], float]:
+    """The root of a mean square, in the target's units."""
+    return lambda value: float(unit * math.sqrt(max(value, 0.0)))
 
 
 def _from_one(score: Score) -> Score:
