@@ -109,7 +109,7 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):
 
         Without y, the target is the schema's column of X; for a Spark table y is the name of a column.
         """
-        base = self._checked()
+        base, settings = self._checked()
         check_lists(base, X)
         data = searched(X, y, base._declared_schema())
         n = base.nominal_n if base.nominal_n is not None else data.n
@@ -119,7 +119,6 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):
         law = law_of(self.runs, self.expected_runs)
         mu = run_mu(law, target)
         fit_mu, score_mu = mu * math.sqrt(1 - self.score_share) * (1 - 1e-9), mu * math.sqrt(self.score_share) * (1 - 1e-9)
-        settings = list(ParameterGrid(self.param_grid))
         budget = {"epsilon": gaussian_epsilon(target.delta, fit_mu), "delta": target.delta, "noise": self.noise, "ledger": None}
         budget["verbose"] = 0  # a line for every run would tell how many there are
         d = self._affordable([clone(base).set_params(**(chosen | budget)) for chosen in settings], data, n, fit_mu)
@@ -157,9 +156,8 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):
                 "is spent: search again with new budget, or use runs='logarithmic', which always has a run."
             )
         self.best_score_, self.best_params_, self.best_estimator_ = best[0] / n, dict(best[1]), best[2]
-        inner = self.best_estimator_.certificate_
         law_numbers = (self.runs, self.expected_runs, self.score_share)
-        record = _record(target, *law_numbers, len(settings), n, source.spec(), inner.record, receipt)
+        record = _record(target, *law_numbers, len(settings), n, source.spec(), self.best_estimator_.certificate_.record, receipt)
         self.certificate_ = SearchCertificate(record)
         # The inner certificate speaks of one run alone; what may be said about the published model is the search's.
         self.best_estimator_.__dict__["certificate_"] = self.certificate_
@@ -167,7 +165,8 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):
             self.classes_ = self.best_estimator_.classes_
         return self
 
-    def _checked(self) -> PrivateEstimator:
+    def _checked(self) -> tuple[PrivateEstimator, list[dict[str, object]]]:
+        """The estimator and the settings to choose among."""
         plain_fields(self, said=("epsilon", "delta"))  # of any kind, to Python's own
         base = self.estimator
         if not isinstance(base, PrivateEstimator):
@@ -193,10 +192,10 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):
                 "Expected param_grid= with parameters and the values to choose among, found none. Pass e.g. "
                 "{'regularization': [1.0, 10.0]}, or fit the estimator alone."
             )
-        for settings in grid:
-            if found := sorted(FORBIDDEN & set(settings)):
+        for chosen in grid:
+            if found := sorted(FORBIDDEN & set(chosen)):
                 raise ValueError(f"Expected settings that leave privacy alone, found {found} in the grid. Take them out.")
-        return base
+        return base, grid
 
     @staticmethod
     def _affordable(models: list[PrivateEstimator], data: InMemory | OnSpark, n: int, mu: float) -> int:
