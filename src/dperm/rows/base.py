@@ -27,6 +27,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 import numpy as np
@@ -272,7 +273,7 @@ def total_counts(makers: Iterable[Callable[[], Block]], term: Term, step: float,
         if not parallel or threads == 1:
             return total_of([_drain(source, term, step)])
         queue = _Queue(source)
-        jobs = [_HELPERS.pool.submit(_work, queue, term, step) for _ in range(threads - 1)]
+        jobs = [_helpers().submit(_work, queue, term, step) for _ in range(threads - 1)]
         try:
             totals = [_work(queue, term, step)]
         finally:
@@ -282,14 +283,10 @@ def total_counts(makers: Iterable[Callable[[], Block]], term: Term, step: float,
         return total_of([*totals, *(job.result() for job in begun)])
 
 
-class _Helpers:
+@cache
+def _helpers() -> ThreadPoolExecutor:
     """Threads that help the caller's own, kept from sum to sum: starting them costs as much as a block."""
-
-    def __init__(self) -> None:
-        self.pool = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="dperm-rows")
-
-
-_HELPERS = _Helpers()
+    return ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="dperm-rows")
 
 
 class _Queue:
@@ -385,7 +382,7 @@ class _BlasThreads:
 _BLAS = _BlasThreads()
 if hasattr(os, "register_at_fork"):  # a child must not inherit a lock that some thread of the parent holds
     os.register_at_fork(after_in_child=lambda: _BlasThreads.__init__(_BLAS))
-    os.register_at_fork(after_in_child=lambda: _Helpers.__init__(_HELPERS))  # threads do not live on in a child
+    os.register_at_fork(after_in_child=_helpers.cache_clear)  # threads do not live on in a child
 
 
 @contextmanager
