@@ -202,9 +202,8 @@ def profile(
     plan = plan_profile(question, Shape(n, len(question.columns)), asked)
     source = noise_source(spending["noise"], spending["random_state"])
     rows, words = held.look()
-    outcome, receipt = execute(
-        program(plan, question, words), plan, rows, source, ledger=spending["ledger"], fingerprint=held.seen, note="profile"
-    )
+    asks = program(plan, question, words)
+    outcome, receipt = execute(asks, plan, rows, source, ledger=spending["ledger"], fingerprint=held.seen, note="profile")
     return Profile(_record(plan, question, outcome, source.spec(), level, declared, receipt))
 
 
