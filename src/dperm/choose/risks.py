@@ -188,8 +188,7 @@ def _listed(problem: Problem, shape: Shape, target: Target, asked_for: str, kind
 
 def _once(event: Event) -> Event:
     """One of the repetitions that an event counts."""
-    one: Event = dataclasses.replace(event, **{"count": 1}) if hasattr(event, "count") else event
-    return one
+    return dataclasses.replace(event, **{"count": 1}) if hasattr(event, "count") else event
 
 
 def compare_accounting(plan: Plan) -> dict[str, float | None]:

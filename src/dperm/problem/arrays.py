@@ -242,8 +242,7 @@ def row_by_row(X: Array) -> Array:
     made: Callable[[Array], Array] | None = getattr(namespace(X), "ascontiguousarray", None)
     if made is not None:  # of NumPy and CuPy
         return made(X)
-    found: Array = X.contiguous() if hasattr(X, "contiguous") else X
-    return found
+    return X.contiguous() if hasattr(X, "contiguous") else X
 
 
 def is_sparse(X: object) -> TypeIs[sparse.csr_array]:

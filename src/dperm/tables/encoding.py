@@ -225,8 +225,7 @@ class Encoding:
         if not self.where("free").all() or np.any(self.width != 1.0):
             X.data = np.clip(X.data, self.low[column], self.high[column]) / self.width[column]
         X.data = np.where(known | ~self.gap_columns[column], X.data + 0.0, self.fill[column])
-        rows: Matrix = X
-        return rows  # x_norm, where declared, is enforced by DataBounds on the encoded row
+        return X  # x_norm, where declared, is enforced by DataBounds on the encoded row
 
     def original(self, w: Vector, intercept: float) -> tuple[Vector, Vector]:
         """Coefficients and intercept in the caller's units: ⟨x, coef⟩ + b equals ⟨encoded, w⟩ on rows inside the bounds.

@@ -99,8 +99,7 @@ class CellFilling(Filling):
             cells = cell_numbers(block.X, self.columns, self.gaps)
             return Block(filled.X, block.y, block.weight, block.start, {KEPT: cells})
 
-        found: Block = block.remember((self, KEPT), celled)
-        return found
+        return block.remember((self, KEPT), celled)
 
     def of(self, rows: Rows) -> tuple[Rows, None]:
         return RecodedRows(rows, self), None

@@ -261,8 +261,7 @@ def gridded(block: Block, features: Features) -> Grid:
         again = kept[1].seen_by(features) if kept is not None and isinstance(kept[1], SparseGrid) else None
         block.memory["gridded"] = kept = None  # one copy in memory, never two
         kept = block.memory["gridded"] = (features.key, again or make(features))
-    grid: Grid = kept[1]
-    return grid
+    return kept[1]
 
 
 def in_steps(slopes: Vector, grid: Grid, clip: float) -> Vector:

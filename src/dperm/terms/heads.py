@@ -171,8 +171,7 @@ class Directions:
         return np.asarray((theta * (self.scale / DIRECTION_STEPS)) @ self.steps.T)
 
     def block(self, block: Block) -> Block:
-        found: Block = block.remember((self, "whitened"), lambda: self._whitened(block))
-        return found
+        return block.remember((self, "whitened"), lambda: self._whitened(block))
 
     def _whitened(self, block: Block) -> Block:
         count = len(block.y)

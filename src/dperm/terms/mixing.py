@@ -46,8 +46,7 @@ class Mixing(RowView):
         if kept is None or kept[0] != self.key:
             kept = (self.key, Block(self.mapped(block.X), block.y, block.weight, block.start, person=block.person))
             block.memory["mixed"] = kept
-        found: Block = kept[1]
-        return found
+        return kept[1]
 
     def of(self, rows: Rows) -> tuple[Rows, None]:
         """The rows seen so; engines that sum elsewhere than on the host turn them there."""

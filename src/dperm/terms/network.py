@@ -77,8 +77,7 @@ class Inputs:
 
     def __call__(self, block: Block) -> DenseGrid:
         """(z, 1) of every row on its grid, kept with the block."""
-        found: DenseGrid = block.remember((self, "inputs"), lambda: DenseGrid.of(self.of(block.X), Features(1.0)))
-        return found
+        return block.remember((self, "inputs"), lambda: DenseGrid.of(self.of(block.X), Features(1.0)))
 
 
 @dataclass(frozen=True)
