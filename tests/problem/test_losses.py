@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import traceback
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -461,8 +462,22 @@ def test_a_custom_loss_need_not_be_convex():
         ({"value_function": lambda z, y: np.where(z > 3, np.nan, 0.0)}, "finite value"),
         ({"value_function": lambda z, y: 0.0}, "one value per margin"),
         ({"curvature_function": lambda z, y: 0.5 + 0 * z, "smooth": False, "z_max": -1.0}, "z_max >= 0"),
+        ({"slope_function": lambda z, y: np.tanh(z - y - np.mean(z))}, "slope that does not change"),
+        ({"value_function": lambda z, y: np.sqrt(1 + (z - y) ** 2) - 1 + 1e3 * (np.size(z) < 9)}, "value that does not change"),
     ],
 )
 def test_false_declarations_of_a_custom_loss_are_refused(changes, message):
     with pytest.raises(ValueError, match=message):
         pseudo_huber(**changes)
+
+
+def test_an_error_of_a_custom_loss_about_a_private_row_is_not_quoted():
+    def refusing(z, y):
+        if np.any(y == 0.625):
+            raise ValueError(f"secret labels {y}")
+        return (z - y) / np.sqrt(1 + (z - y) ** 2)
+
+    loss = pseudo_huber(slope_function=refusing, label="mine")
+    with pytest.raises(ValueError, match="an error of 'mine' on private rows") as found:
+        loss.slope(np.zeros(2), np.array([0.5, 0.625]))
+    assert "secret" not in "".join(traceback.format_exception(found.value))
