@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import datetime
 import uuid
 import warnings
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -15,7 +17,8 @@ import dperm
 from dperm.problem import DataBounds, Interval
 from dperm.rows import DaskRows, DeviceRows
 from dperm.rows.memory import MemoryRows
-from dperm.tables.cells import codes, persons
+from dperm.tables.cells import codes, nulls, numbers, person, persons
+from dperm.tables.containers import column as cells_of
 from dperm.tables.fingerprint import digest
 from dperm.tables.tables import parsed
 
@@ -213,3 +216,86 @@ def test_odd_cells_of_numpy_rows_for_a_device_are_read_alone(declared: str, kind
             warnings.simplefilter("error", RuntimeWarning)
             expected, found = fitted(rows)
         assert np.array_equal(expected, found) if host else np.allclose(expected, found, atol=1e-4)
+
+
+NOT_TEXT = [b"\xff\xfe", b"a\xff", b"\xed\xa0\x80"]
+
+
+@pytest.mark.parametrize("kind", ["text", "categories"])
+@pytest.mark.parametrize("cell", NOT_TEXT)
+def test_text_of_polars_that_is_no_utf8_is_a_missing_cell(cell: bytes, kind: str) -> None:
+    """Polars ended with an error that is no Exception, after one on the screen that quoted the cell."""
+    polars = pytest.importorskip("polars")
+
+    def held(odd: bytes | None) -> object:
+        values = polars.from_arrow(pa.array([b"1", odd, b"a"], pa.binary()).view(pa.string()))
+        return values.cast(polars.Categorical) if kind == "categories" else values
+
+    for read in (nulls, numbers, persons, lambda values: codes(values, ["a", "1"])):
+        assert np.array_equal(read(held(cell)), read(held(None)), equal_nan=True)
+
+
+def test_columns_of_polars_are_read_as_those_of_arrow() -> None:
+    polars = pytest.importorskip("polars")
+    columns: list[tuple[pa.DataType, list[object]]] = [
+        (pa.int64(), [1, None, 2**53 + 1]),
+        (pa.bool_(), [True, None]),
+        (pa.decimal128(30, 3), [Decimal("9007199254740993.125"), None]),
+        (pa.date32(), [datetime.date(1, 1, 1), None]),
+        (pa.time64("us"), [datetime.time(3), None]),
+        (pa.timestamp("us", "Asia/Tokyo"), [datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC), None]),
+        (pa.list_(pa.int64()), [[1, 2], [3, 4], None]),
+        (pa.null(), [None]),
+    ]
+    for kind, cells in columns:
+        stored = pa.chunked_array([pa.array(cells, type=kind)])
+        for read in (numbers, nulls, lambda values: [person(cell) for cell in cells_of(values, exact=True).tolist()]):
+            assert np.array_equal(np.array(read(stored)), np.array(read(polars.from_arrow(stored))), equal_nan=read is numbers)
+    assert nulls(polars.Series([1, None, 2**100], dtype=polars.Int128)).tolist() == [False, True, False]
+    assert numbers(polars.Series([1, "x", [2]], dtype=polars.Object)).tolist()[:1] == [1.0]
+
+
+@pytest.mark.parametrize("kind", [np.float64, np.int64, object])
+def test_a_matrix_of_numpy_is_the_array(kind: type) -> None:
+    """Of objects it was an error that stated the number of rows: a matrix cannot be flattened."""
+    rows = np.round(X).astype(kind)
+    expected = model().fit(rows, Y).w_
+    for given in (rows.view(np.matrix), MemoryRows(rows.view(np.matrix), Y), DeviceRows(rows.view(np.matrix), Y)):
+        assert np.array_equal(model().fit(*((given, Y) if isinstance(given, np.ndarray) else (given,))).w_, expected)
+
+
+@pytest.mark.parametrize("missing", [True, False])
+@pytest.mark.parametrize("library", ["pandas", "arrow", "category"])
+def test_one_missing_label_does_not_decide_whether_labels_in_rows_are_refused(library: str, missing: bool) -> None:
+    """The array that `MemoryRows` made of whole numbers was one of objects or floats where a label is missing."""
+    labels = [None if missing and row == 3 else int(label) for row, label in enumerate(Y)]
+    given = pa.array(labels) if library == "arrow" else pd.Series(labels, dtype="Int64")
+    given = given.astype("category") if library == "category" else given
+    words = dperm.LogisticRegression(1.0, bounds=(0, 1), classes=["a", "b"], random_state=0)
+    refused = []
+    for arguments in ((X, given), (MemoryRows(X, given),)):
+        try:
+            words.fit(*arguments)
+            refused.append(False)
+        except ValueError:
+            refused.append(True)
+    assert refused == [library != "category"] * 2
+
+
+@pytest.mark.parametrize("made", [3, {1, 2}, None, "text", iter([1])])
+def test_labels_that_are_no_column_are_refused_in_words(made: object) -> None:
+    with pytest.raises(ValueError, match="as many labels as rows"):
+        MemoryRows(X, made)
+
+
+@pytest.mark.parametrize("kind", ["csr", "csc", "coo", "bsr", "lil", "dok", "dia", "batch"])
+def test_a_search_takes_what_a_fit_takes(kind: str) -> None:
+    """A search looks at the first row to find the width, and some containers have no rows to be taken."""
+    given = pa.record_batch({str(j): X[:, j] for j in range(3)}) if kind == "batch" else sparse.csr_array(X).asformat(kind)
+    dense = X if kind == "batch" else sparse.csr_array(X)
+
+    def found(rows: object) -> float:
+        search = dperm.PrivateGridSearch(model(), {"radius": [0.1, 1.0]}, epsilon=5.0, expected_runs=2, random_state=0)
+        return float(search.fit(rows, Y).best_score_)
+
+    assert found(given) == found(dense)
