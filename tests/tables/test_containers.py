@@ -5,7 +5,10 @@ from __future__ import annotations
 import datetime
 import uuid
 import warnings
+from array import array
+from collections import deque
 from decimal import Decimal
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -15,6 +18,7 @@ from scipy import sparse
 
 import dperm
 from dperm.problem import DataBounds, Interval
+from dperm.release.ledger import Ledger
 from dperm.rows import DaskRows, DeviceRows
 from dperm.rows.memory import MemoryRows
 from dperm.tables.cells import codes, nulls, numbers, person, persons
@@ -299,3 +303,40 @@ def test_a_search_takes_what_a_fit_takes(kind: str) -> None:
         return float(search.fit(rows, Y).best_score_)
 
     assert found(given) == found(dense)
+
+
+def test_a_ledger_recognises_every_container(tmp_path: Path) -> None:
+    """A deque, a column of a table and a buffer had no digest: a ledger took them for the data set that it was made for."""
+    values = np.arange(40.0)
+    held = [values.tolist(), deque(values.tolist()), array("d", values.tolist()), memoryview(values), pd.Series(values)]
+    held += [pa.array(values), pa.chunked_array([values[:9], values[9:]]), pd.array(values)]
+    assert {digest(one) for one in held} == {digest(values)}
+    ledger = Ledger.create(tmp_path / "book", dataset="d", epsilon=9.0, delta=1e-5)
+    options = {"bounds": (0, 40), "ledger": ledger, "random_state": 0}
+    dperm.MedianEstimator(1.0, **options).fit(values)
+    for one in (deque((values + 1).tolist()), pd.Series(values + 1), pa.array(values + 1)):
+        with pytest.raises(ValueError, match="found other content"):
+            dperm.MedianEstimator(1.0, **options).fit(one)
+    assert ledger.account().fits == 1
+
+
+class Unreadable:
+    def __array__(self, *_: object) -> np.ndarray:
+        raise RuntimeError("secret-name")
+
+    def __repr__(self) -> str:
+        raise RuntimeError("secret-name")
+
+
+@pytest.mark.parametrize("odd", ["secret-name", "/etc/hostname", "\ud800", Path("secret-name"), Unreadable(), [1, "secret-name"]])
+def test_text_in_a_tuple_of_rows_is_no_path_to_a_ledger(odd: object, tmp_path: Path) -> None:
+    """The digest of the data set looked for a file of that name, and the error quoted the cell; a file that is there was read."""
+    options = {"bounds": {"x0": (0, 1), "x1": (0, 1)}, "classes": [0, 1], "random_state": 0, "method": "gradient"}
+    found = []
+    for number, cell in enumerate((odd, None)):
+        ledger = Ledger.create(tmp_path / str(number), dataset="d", epsilon=9.0, delta=1e-5)
+        rows = tuple((*row[:1], cell if place == 3 else row[1]) for place, row in enumerate(X[:, :2].tolist()))
+        found.append(dperm.LogisticRegression(1.0, ledger=ledger, **options).fit(rows, Y).w_)
+        assert ledger.account().fits == 1
+    assert np.array_equal(*found)
+    assert digest((X, Y)) == digest((X.copy(), Y.copy())) != digest((X, Y + 1))
