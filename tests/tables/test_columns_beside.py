@@ -157,3 +157,36 @@ def test_an_error_of_a_dask_column_quotes_no_cell() -> None:
     with pytest.raises(ValueError, match="a Dask collection that reads to its end") as found:
         beside(column)
     assert "secret" not in str(found.value)
+
+
+def test_labels_in_memory_lie_beside_a_frame_of_dask() -> None:
+    """They ended in an error about a collection that does not read to its end; a column of shape (n, 1) in Dask's, with n."""
+    dask = pytest.importorskip("dask.dataframe")
+    frame = dask.from_pandas(pd.DataFrame(X, columns=["a", "b"]), npartitions=3)
+    array = frame.to_dask_array(lengths=True)
+    expected = classifier().fit(X, Y).w_
+    for given in (Y, Y.tolist(), alone(Y), deque(Y.tolist()), pd.Series(Y), pd.Series(Y, dtype="Int64")):
+        assert np.array_equal(classifier().fit(DaskRows(frame, given)).w_, expected)
+    for given in (array[:, :1] * 0 + Y[:, None], dask.from_pandas(pd.DataFrame({"y": Y}), npartitions=2)):
+        assert np.array_equal(classifier().fit(DaskRows(array, given)).w_, expected)
+    for rows in (frame, array):
+        with pytest.raises(ValueError, match="found another number of them"):
+            DaskRows(rows, Y[1:])
+    with pytest.raises(ValueError, match="found another number of them"):
+        DaskRows(array, array)
+
+
+@pytest.mark.parametrize("kind", ["bag", "column", "line", "delayed", "numpy", "pandas"])
+def test_what_is_no_matrix_of_dask_is_refused_in_words(kind: str) -> None:
+    dask = pytest.importorskip("dask")
+    frame = pd.DataFrame(X)
+    made = {
+        "bag": lambda: pytest.importorskip("dask.bag").from_sequence(X.tolist()),
+        "column": lambda: pytest.importorskip("dask.dataframe").from_pandas(frame, npartitions=2)[0],
+        "line": lambda: pytest.importorskip("dask.array").from_array(X[:, 0]),
+        "delayed": lambda: dask.delayed(X),
+        "numpy": lambda: X,
+        "pandas": lambda: frame,
+    }
+    with pytest.raises(ValueError, match="Expected a Dask array with two dimensions or a Dask data frame as X, found neither"):
+        DaskRows(made[kind](), Y)
