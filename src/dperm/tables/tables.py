@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 import numpy as np
 
@@ -40,7 +40,7 @@ def without_column(table: Table, name: str) -> Table:
     """The table without one column: pandas, polars or Arrow."""
     if offers(table, "drop_columns"):
         return table.drop_columns([name])
-    return table.drop(columns=[name]) if offers(table, "assign") else table.drop(name)
+    return table.drop(columns=[_own_name(table, name)]) if offers(table, "assign") else table.drop(name)
 
 
 def cells(table: Table, name: str, *, exact: bool = False) -> np.ndarray:
@@ -50,7 +50,14 @@ def cells(table: Table, name: str, *, exact: bool = False) -> np.ndarray:
 
 def stored(table: Table, name: str) -> object:
     """One column as its table stores it."""
-    return table.column(name) if hasattr(type(table), "column_names") else table[name]
+    return table.column(name) if offers(table, "column_names") else table[_own_name(table, name)]
+
+
+def _own_name(table: Table, name: str) -> Any:
+    """The name of a column as the table has it: pandas has numbers, dates and tuples too."""
+    if not offers(table, "iloc") or name in table.columns:
+        return name
+    return next((own for own in table.columns if str(own) == name), name)
 
 
 def columns(table: Table) -> list[np.ndarray]:
