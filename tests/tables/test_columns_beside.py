@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import deque
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import dperm
+from dperm.release.ledger import Ledger
 from dperm.rows import DaskRows, DeviceRows
 from dperm.rows.memory import MemoryRows
 from dperm.tables.containers import beside
@@ -190,3 +193,24 @@ def test_what_is_no_matrix_of_dask_is_refused_in_words(kind: str) -> None:
     }
     with pytest.raises(ValueError, match="Expected a Dask array with two dimensions or a Dask data frame as X, found neither"):
         DaskRows(made[kind](), Y)
+
+
+@pytest.mark.parametrize("host", [True, False])
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_labels_and_weights_of_a_device_are_one_per_row_before_anything_is_spent(
+    library: str, host: bool, tmp_path: Path
+) -> None:
+    """Labels of shape (n, 1), as torch has them, ended in an error about shapes after the debit, which stated n."""
+    torch = pytest.importorskip("torch")
+    made = torch.tensor if library == "torch" else np.asarray
+    expected = classifier().fit(DeviceRows(made(X), made(Y), made(WEIGHTS), host=host)).w_
+    rows = DeviceRows(made(X), made(Y)[:, None], made(WEIGHTS)[:, None], host=host)
+    assert np.array_equal(classifier().fit(rows).w_, expected)
+    for wrong in (made(X), made(Y)[1:], np.array(3), "text", {1, 2}, {0: 1}, iter([1]), array("d", [1.0])):
+        for given in ((wrong,), (Y, wrong)):
+            with pytest.raises(ValueError, match="as rows, found another number of them"):
+                DeviceRows(made(X), *given, host=host)
+    ledger = Ledger.create(tmp_path / "book", dataset="d", epsilon=9.0, delta=1e-4)
+    with pytest.raises(ValueError, match="Expected one column, found a table"):
+        classifier(ledger=ledger).fit(DeviceRows(made(X), Y, pd.DataFrame({"w": WEIGHTS}), host=host))
+    assert ledger.account().fits == 0
