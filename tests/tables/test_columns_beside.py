@@ -175,6 +175,8 @@ def test_labels_in_memory_lie_beside_a_frame_of_dask() -> None:
     for rows in (frame, array):
         with pytest.raises(ValueError, match="found another number of them"):
             DaskRows(rows, Y[1:])
+        with pytest.raises(ValueError, match="Complex data not supported"):  # on the workers, after the debit
+            DaskRows(rows, Y + 1j)
     with pytest.raises(ValueError, match="found another number of them"):
         DaskRows(array, array)
 

@@ -121,6 +121,7 @@ class DaskRows(Copied):
         else:
             if y is None:
                 raise ValueError("Expected y, or a dataframe with a schema, found neither. Pass the labels.")
+            label_column(np.empty(0, self.label_type), 0)  # refuses a type here, and not on the workers, after the debit
             self.make, self.cut = Arrays(label_kind=self.label_type.kind), Cut()
         self.partitions, self.lengths = partitions_of(X, y, weight, self._compute)
         self.n = sum(self.lengths)
