@@ -80,3 +80,9 @@ def test_a_file_that_is_no_csv_is_refused_without_its_first_record(text: str, tm
         with pytest.raises(ValueError, match=r"Save (it|the file) as CSV") as found:
             read(file)
         assert "secret" not in str(found.value)
+
+
+def test_names_in_brackets_are_names(tmp_path: Path) -> None:
+    file = tmp_path / "people.csv"
+    file.write_text("[x],[c]\n1,a\n")
+    assert list(storage_types(file)) == ["[x]", "[c]"] and read_table(file).num_rows == 1

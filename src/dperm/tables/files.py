@@ -262,7 +262,7 @@ def _check_separator(file: Path, names: list[str]) -> None:
                 f"Expected commas between the columns of {file.name}, found {word}. Save the file as CSV with commas and decimal "
                 f"points, e.g. pandas.read_csv(..., sep={mark!r}).to_csv(..., index=False)."
             )
-    if names[0].lstrip()[:1] in ("{", "["):  # an error about names would quote it
+    if names[0].lstrip().startswith(("{", "[{")):  # an error about names would quote it
         raise ValueError(
             f"Expected a table with a header line in {file.name}, found JSON. Save it as CSV, e.g. pandas.read_json(..., "
             "lines=True).to_csv(..., index=False)."
