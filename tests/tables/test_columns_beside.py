@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import deque
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import dperm
+from dperm.release.ledger import Ledger
 from dperm.rows import DaskRows, DeviceRows
 from dperm.rows.memory import MemoryRows
 from dperm.tables.containers import beside
@@ -157,3 +160,59 @@ def test_an_error_of_a_dask_column_quotes_no_cell() -> None:
     with pytest.raises(ValueError, match="a Dask collection that reads to its end") as found:
         beside(column)
     assert "secret" not in str(found.value)
+
+
+def test_labels_in_memory_lie_beside_a_frame_of_dask() -> None:
+    """They ended in an error about a collection that does not read to its end; a column of shape (n, 1) in Dask's, with n."""
+    dask = pytest.importorskip("dask.dataframe")
+    frame = dask.from_pandas(pd.DataFrame(X, columns=["a", "b"]), npartitions=3)
+    array = frame.to_dask_array(lengths=True)
+    expected = classifier().fit(X, Y).w_
+    for given in (Y, Y.tolist(), alone(Y), deque(Y.tolist()), pd.Series(Y), pd.Series(Y, dtype="Int64")):
+        assert np.array_equal(classifier().fit(DaskRows(frame, given)).w_, expected)
+    for given in (array[:, :1] * 0 + Y[:, None], dask.from_pandas(pd.DataFrame({"y": Y}), npartitions=2)):
+        assert np.array_equal(classifier().fit(DaskRows(array, given)).w_, expected)
+    for rows in (frame, array):
+        with pytest.raises(ValueError, match="found another number of them"):
+            DaskRows(rows, Y[1:])
+        with pytest.raises(ValueError, match="Complex data not supported"):  # on the workers, after the debit
+            DaskRows(rows, Y + 1j)
+    with pytest.raises(ValueError, match="found another number of them"):
+        DaskRows(array, array)
+
+
+@pytest.mark.parametrize("kind", ["bag", "column", "line", "delayed", "numpy", "pandas"])
+def test_what_is_no_matrix_of_dask_is_refused_in_words(kind: str) -> None:
+    dask = pytest.importorskip("dask")
+    frame = pd.DataFrame(X)
+    made = {
+        "bag": lambda: pytest.importorskip("dask.bag").from_sequence(X.tolist()),
+        "column": lambda: pytest.importorskip("dask.dataframe").from_pandas(frame, npartitions=2)[0],
+        "line": lambda: pytest.importorskip("dask.array").from_array(X[:, 0]),
+        "delayed": lambda: dask.delayed(X),
+        "numpy": lambda: X,
+        "pandas": lambda: frame,
+    }
+    with pytest.raises(ValueError, match="Expected a Dask array with two dimensions or a Dask data frame as X, found neither"):
+        DaskRows(made[kind](), Y)
+
+
+@pytest.mark.parametrize("host", [True, False])
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_labels_and_weights_of_a_device_are_one_per_row_before_anything_is_spent(
+    library: str, host: bool, tmp_path: Path
+) -> None:
+    """Labels of shape (n, 1), as torch has them, ended in an error about shapes after the debit, which stated n."""
+    torch = pytest.importorskip("torch")
+    made = torch.tensor if library == "torch" else np.asarray
+    expected = classifier().fit(DeviceRows(made(X), made(Y), made(WEIGHTS), host=host)).w_
+    rows = DeviceRows(made(X), made(Y)[:, None], made(WEIGHTS)[:, None], host=host)
+    assert np.array_equal(classifier().fit(rows).w_, expected)
+    for wrong in (made(X), made(Y)[1:], np.array(3), "text", {1, 2}, {0: 1}, iter([1]), array("d", [1.0])):
+        for given in ((wrong,), (Y, wrong)):
+            with pytest.raises(ValueError, match="as rows, found another number of them"):
+                DeviceRows(made(X), *given, host=host)
+    ledger = Ledger.create(tmp_path / "book", dataset="d", epsilon=9.0, delta=1e-4)
+    with pytest.raises(ValueError, match="Expected one column, found a table"):
+        classifier(ledger=ledger).fit(DeviceRows(made(X), Y, pd.DataFrame({"w": WEIGHTS}), host=host))
+    assert ledger.account().fits == 0

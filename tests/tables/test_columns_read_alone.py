@@ -108,3 +108,25 @@ def test_lists_in_lists_without_end_are_recognised(tmp_path: Path) -> None:
     book = Ledger.create(tmp_path / "a.ledger", dataset="d", epsilon=9, delta=1e-4)
     dperm.LogisticRegression(1.0, bounds=(-1, 1), classes=[0, 1], ledger=book).fit(frame, np.arange(80) % 2)
     assert book.account().fits == 1
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("names", [["a", "b"], [0, 1], [("a", 1), ("a", 2)], [0.5, 1.5]])
+def test_columns_of_pandas_are_found_whatever_their_names_are(names: list[Any], tmp_path: Path) -> None:
+    """`pd.DataFrame(array)` has numbers as names: with a ledger, a schema or a person column it ended in a traceback."""
+    X, y = np.random.default_rng(0).uniform(0, 1, (60, 2)), np.arange(60) % 2
+    frame = pd.DataFrame(X, columns=pd.Index(names, tupleize_cols=False))
+    first, second = map(str, names)
+    book = Ledger.create(tmp_path / "book", dataset="d", epsilon=9.0, delta=1e-4)
+    options: dict[str, Any] = {"epsilon": 1.0, "classes": [0, 1], "random_state": 0, "method": "gradient"}
+    schema = {"columns": {name: {"type": "numeric", "low": 0, "high": 1} for name in (first, second)}}
+    whole = dperm.LogisticRegression(bounds=(0, 1), **options).fit(X, y)
+    for model in (
+        dperm.LogisticRegression(bounds=(0, 1), ledger=book, **options).fit(frame, y),
+        dperm.LogisticRegression(schema=schema, **options).fit(frame, y),
+    ):
+        assert np.array_equal(model.w_, whole.w_) and np.array_equal(model.predict(frame), whole.predict(X))
+    alone = dperm.LogisticRegression(bounds=(0, 1), max_rows_per_person=60, **options).fit(frame, y, groups=first)
+    assert alone.n_features_in_ == 1 and np.array_equal(alone.predict(frame), alone.predict(frame[[names[1]]]))
+    found, wanted = (dperm.profile(one, epsilon=1.0, random_state=0) for one in (frame, frame.set_axis(["a", "b"], axis=1)))
+    assert found.record["released"] == wanted.record["released"]

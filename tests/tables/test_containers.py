@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import datetime
 import uuid
 import warnings
+from array import array
+from collections import deque
+from decimal import Decimal
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -13,9 +18,11 @@ from scipy import sparse
 
 import dperm
 from dperm.problem import DataBounds, Interval
+from dperm.release.ledger import Ledger
 from dperm.rows import DaskRows, DeviceRows
 from dperm.rows.memory import MemoryRows
-from dperm.tables.cells import codes, persons
+from dperm.tables.cells import codes, nulls, numbers, person, persons
+from dperm.tables.containers import column as cells_of
 from dperm.tables.fingerprint import digest
 from dperm.tables.tables import parsed
 
@@ -213,3 +220,123 @@ def test_odd_cells_of_numpy_rows_for_a_device_are_read_alone(declared: str, kind
             warnings.simplefilter("error", RuntimeWarning)
             expected, found = fitted(rows)
         assert np.array_equal(expected, found) if host else np.allclose(expected, found, atol=1e-4)
+
+
+NOT_TEXT = [b"\xff\xfe", b"a\xff", b"\xed\xa0\x80"]
+
+
+@pytest.mark.parametrize("kind", ["text", "categories"])
+@pytest.mark.parametrize("cell", NOT_TEXT)
+def test_text_of_polars_that_is_no_utf8_is_a_missing_cell(cell: bytes, kind: str) -> None:
+    """Polars ended with an error that is no Exception, after one on the screen that quoted the cell."""
+    polars = pytest.importorskip("polars")
+
+    def held(odd: bytes | None) -> object:
+        values = polars.from_arrow(pa.array([b"1", odd, b"a"], pa.binary()).view(pa.string()))
+        return values.cast(polars.Categorical) if kind == "categories" else values
+
+    for read in (nulls, numbers, persons, lambda values: codes(values, ["a", "1"])):
+        assert np.array_equal(read(held(cell)), read(held(None)), equal_nan=True)
+
+
+def test_columns_of_polars_are_read_as_those_of_arrow() -> None:
+    polars = pytest.importorskip("polars")
+    columns: list[tuple[pa.DataType, list[object]]] = [
+        (pa.int64(), [1, None, 2**53 + 1]),
+        (pa.bool_(), [True, None]),
+        (pa.decimal128(30, 3), [Decimal("9007199254740993.125"), None]),
+        (pa.date32(), [datetime.date(1, 1, 1), None]),
+        (pa.time64("us"), [datetime.time(3), None]),
+        (pa.timestamp("us", "Asia/Tokyo"), [datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC), None]),
+        (pa.list_(pa.int64()), [[1, 2], [3, 4], None]),
+        (pa.null(), [None]),
+    ]
+    for kind, cells in columns:
+        stored = pa.chunked_array([pa.array(cells, type=kind)])
+        for read in (numbers, nulls, lambda values: [person(cell) for cell in cells_of(values, exact=True).tolist()]):
+            assert np.array_equal(np.array(read(stored)), np.array(read(polars.from_arrow(stored))), equal_nan=read is numbers)
+    assert nulls(polars.Series([1, None, 2**100], dtype=polars.Int128)).tolist() == [False, True, False]
+    assert numbers(polars.Series([1, "x", [2]], dtype=polars.Object)).tolist()[:1] == [1.0]
+
+
+@pytest.mark.parametrize("kind", [np.float64, np.int64, object])
+def test_a_matrix_of_numpy_is_the_array(kind: type) -> None:
+    """Of objects it was an error that stated the number of rows: a matrix cannot be flattened."""
+    rows = np.round(X).astype(kind)
+    expected = model().fit(rows, Y).w_
+    for given in (rows.view(np.matrix), MemoryRows(rows.view(np.matrix), Y), DeviceRows(rows.view(np.matrix), Y)):
+        assert np.array_equal(model().fit(*((given, Y) if isinstance(given, np.ndarray) else (given,))).w_, expected)
+
+
+@pytest.mark.parametrize("missing", [True, False])
+@pytest.mark.parametrize("library", ["pandas", "arrow", "category"])
+def test_one_missing_label_does_not_decide_whether_labels_in_rows_are_refused(library: str, missing: bool) -> None:
+    """The array that `MemoryRows` made of whole numbers was one of objects or floats where a label is missing."""
+    labels = [None if missing and row == 3 else int(label) for row, label in enumerate(Y)]
+    given = pa.array(labels) if library == "arrow" else pd.Series(labels, dtype="Int64")
+    given = given.astype("category") if library == "category" else given
+    words = dperm.LogisticRegression(1.0, bounds=(0, 1), classes=["a", "b"], random_state=0)
+    refused = []
+    for arguments in ((X, given), (MemoryRows(X, given),)):
+        try:
+            words.fit(*arguments)
+            refused.append(False)
+        except ValueError:
+            refused.append(True)
+    assert refused == [library != "category"] * 2
+
+
+@pytest.mark.parametrize("made", [3, {1, 2}, None, "text", iter([1])])
+def test_labels_that_are_no_column_are_refused_in_words(made: object) -> None:
+    with pytest.raises(ValueError, match="as many labels as rows"):
+        MemoryRows(X, made)
+
+
+@pytest.mark.parametrize("kind", ["csr", "csc", "coo", "bsr", "lil", "dok", "dia", "batch"])
+def test_a_search_takes_what_a_fit_takes(kind: str) -> None:
+    """A search looks at the first row to find the width, and some containers have no rows to be taken."""
+    given = pa.record_batch({str(j): X[:, j] for j in range(3)}) if kind == "batch" else sparse.csr_array(X).asformat(kind)
+    dense = X if kind == "batch" else sparse.csr_array(X)
+
+    def found(rows: object) -> float:
+        search = dperm.PrivateGridSearch(model(), {"radius": [0.1, 1.0]}, epsilon=5.0, expected_runs=2, random_state=0)
+        return float(search.fit(rows, Y).best_score_)
+
+    assert found(given) == found(dense)
+
+
+def test_a_ledger_recognises_every_container(tmp_path: Path) -> None:
+    """A deque, a column of a table and a buffer had no digest: a ledger took them for the data set that it was made for."""
+    values = np.arange(40.0)
+    held = [values.tolist(), deque(values.tolist()), array("d", values.tolist()), memoryview(values), pd.Series(values)]
+    held += [pa.array(values), pa.chunked_array([values[:9], values[9:]]), pd.array(values)]
+    assert {digest(one) for one in held} == {digest(values)}
+    ledger = Ledger.create(tmp_path / "book", dataset="d", epsilon=9.0, delta=1e-5)
+    options = {"bounds": (0, 40), "ledger": ledger, "random_state": 0}
+    dperm.MedianEstimator(1.0, **options).fit(values)
+    for one in (deque((values + 1).tolist()), pd.Series(values + 1), pa.array(values + 1)):
+        with pytest.raises(ValueError, match="found other content"):
+            dperm.MedianEstimator(1.0, **options).fit(one)
+    assert ledger.account().fits == 1
+
+
+class Unreadable:
+    def __array__(self, *_: object) -> np.ndarray:
+        raise RuntimeError("secret-name")
+
+    def __repr__(self) -> str:
+        raise RuntimeError("secret-name")
+
+
+@pytest.mark.parametrize("odd", ["secret-name", "/etc/hostname", "\ud800", Path("secret-name"), Unreadable(), [1, "secret-name"]])
+def test_text_in_a_tuple_of_rows_is_no_path_to_a_ledger(odd: object, tmp_path: Path) -> None:
+    """The digest of the data set looked for a file of that name, and the error quoted the cell; a file that is there was read."""
+    options = {"bounds": {"x0": (0, 1), "x1": (0, 1)}, "classes": [0, 1], "random_state": 0, "method": "gradient"}
+    found = []
+    for number, cell in enumerate((odd, None)):
+        ledger = Ledger.create(tmp_path / str(number), dataset="d", epsilon=9.0, delta=1e-5)
+        rows = tuple((*row[:1], cell if place == 3 else row[1]) for place, row in enumerate(X[:, :2].tolist()))
+        found.append(dperm.LogisticRegression(1.0, ledger=ledger, **options).fit(rows, Y).w_)
+        assert ledger.account().fits == 1
+    assert np.array_equal(*found)
+    assert digest((X, Y)) == digest((X.copy(), Y.copy())) != digest((X, Y + 1))

@@ -73,7 +73,7 @@ def in_memory(X: object, y: object, sample_weight: object) -> tuple[object, obje
         return X, y, sample_weight
     if y is not None or sample_weight is not None:
         raise ValueError("Expected no y or sample_weight= with rows, which carry their own, found one. Call fit(rows).")
-    return X.X, X.y, X.weight
+    return X.X, X.labels, X.weight
 
 
 def parts_of(X: Any) -> Any:

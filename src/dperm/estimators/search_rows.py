@@ -12,6 +12,7 @@ from sklearn.utils.validation import _num_samples
 
 from dperm.estimators.engines import FromModel, columns_read, declared_rows, engine_rows, for_executors
 from dperm.problem import Interval
+from dperm.problem.arrays import offers
 from dperm.rows.base import Block, Rows
 from dperm.rows.exact import Tallied, whole
 from dperm.rows.mapped import MappedFiles
@@ -81,7 +82,7 @@ class InMemory:
 
     def declare(self, model: PrivateEstimator) -> tuple[Interval, float | None]:
         """The model with its encoding built, which follows from declarations alone; its labels' interval, its largest weight."""
-        first, label = _safe_indexing(self.X, [0] if self.n else []), self.y[:1]
+        first, label = _first_row(self.X), self.y[:1]
         person_weights(None, model.max_rows_per_person, None, 0)
         model._unpack(first, label, None)
         return model._labels(label)[2], model._weights(None, None, 0)[1]
@@ -96,6 +97,14 @@ class InMemory:
         scores = row_scores(model, self.X, self.y)
         self.files.check()  # every run reads the rows again
         return MemoryRows(scores.reshape(-1, 1), np.zeros(len(scores)))
+
+
+def _first_row(X: Any) -> Any:
+    """One row of an array or a table, as it holds it; none where there is none."""
+    if offers(X, "slice"):  # of Arrow and polars
+        return X.slice(0, 1)
+    X = X.tocsr() if offers(X, "tocsr") else X  # not every format of a sparse matrix has rows
+    return _safe_indexing(X, [0] if _num_samples(X) else [])
 
 
 class OnSpark:

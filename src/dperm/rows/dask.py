@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dperm.problem import DataBounds, FeatureMap
-from dperm.problem.arrays import is_sparse
+from dperm.problem.arrays import is_sparse, offers
 from dperm.rows.base import Block, Copied, Limbs, Term, block_counts, real_sum, total_counts, total_of
 from dperm.rows.dask_parts import WHERE, Collection, Partition, block_digests, partitions_of, regroup, take_rows
 from dperm.rows.labelled import LabelRule, Labels, labelled_by, rule_of_schema
@@ -108,7 +108,7 @@ class DaskRows(Copied):
         self.require_workers(min(timeout, 5.0))
         self.schema = None if schema is None else Schema.of(schema)
         self.encoding = None if self.schema is None else self.schema.encoding()
-        frame = hasattr(X, "columns")
+        frame = offers(X, "columns")
         self.names = [str(name) for name in X.columns] if frame else None
         kind = getattr(y, "dtype", None)
         self.label_type = kind if isinstance(kind, np.dtype) else np.dtype(object)  # public: a fit may refuse it
@@ -121,6 +121,7 @@ class DaskRows(Copied):
         else:
             if y is None:
                 raise ValueError("Expected y, or a dataframe with a schema, found neither. Pass the labels.")
+            label_column(np.empty(0, self.label_type), 0)  # refuses a type here, and not on the workers, after the debit
             self.make, self.cut = Arrays(label_kind=self.label_type.kind), Cut()
         self.partitions, self.lengths = partitions_of(X, y, weight, self._compute)
         self.n = sum(self.lengths)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from dperm.problem.arrays import Matrix, is_sparse
+from dperm.problem.arrays import Matrix, is_sparse, offers
 from dperm.rows.base import BLOCK_ROWS
 from dperm.tables.containers import beside, column
 from dperm.tables.fingerprint import digest
@@ -35,14 +35,13 @@ def partitions_of(
     import dask
 
     join = dask.delayed(lambda *parts: parts, pure=False)
+    if not (offers(X, "dask") and offers(X, "ndim") and X.ndim == 2):
+        raise ValueError(
+            f"Expected a Dask array with two dimensions or a Dask data frame as X, found neither, of type {type(X).__name__}. "
+            "Pass e.g. dask.array.from_array(X) or dask.dataframe.from_pandas(X)."
+        )
     if hasattr(X, "columns"):
-        X, y = unconverted(X), None if y is None else unconverted(y)
-        with quiet(WHERE):  # Dask converts text as soon as it is asked
-            parts, labels = X.to_delayed(), [None] * X.npartitions if y is None else y.to_delayed()
-        if len(labels) != X.npartitions or weight is not None:
-            raise ValueError("Expected y with the partitions of X, and no weights, found something else. Use one dataframe.")
-        partitions = [join(rows, part, None) for rows, part in zip(parts, labels)]
-        return partitions, [int(count) for count in compute(X.map_partitions(len))]
+        return _of_frame(X, y, weight, compute, join)
     import dask.array as da
 
     if any(np.isnan(length) for length in X.chunks[0]):
@@ -60,10 +59,30 @@ def partitions_of(
         if np.isnan(values.shape[0]):
             with quiet(WHERE):
                 values = values.compute_chunk_sizes()
-        if values.shape[0] != X.shape[0]:
+        values = values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
+        if values.shape != X.shape[:1]:
             raise ValueError("Expected one label and one weight per row, found another number of them. Pass one for every row.")
         columns.append(list(values.rechunk((X.chunks[0],)).to_delayed()))
     return [join(*parts) for parts in zip(*columns)], [int(length) for length in X.chunks[0]]
+
+
+def _of_frame(
+    X: DataFrame, y: Any, weight: object, compute: Callable[[Collection], Iterable[int]], join: Callable[..., Delayed]
+) -> tuple[list[Delayed], list[int]]:
+    """The same of a frame, whose labels lie in its partitions or in memory."""
+    X, held = unconverted(X), y is not None and not offers(y, "dask")
+    lengths = [int(count) for count in compute(X.map_partitions(len))]
+    labels: Any = [None] * X.npartitions
+    if held and (cells := beside(y)).shape[:1] == (sum(lengths),):
+        labels = np.split(cells, np.cumsum(lengths)[:-1])
+    elif held:
+        raise ValueError("Expected one label per row, found another number of them. Pass one for every row.")
+    with quiet(WHERE):  # Dask converts text as soon as it is asked
+        labels = unconverted(y).to_delayed() if y is not None and not held else labels
+        parts = X.to_delayed()
+    if len(labels) != X.npartitions or weight is not None:
+        raise ValueError("Expected y with the partitions of X, and no weights, found something else. Use one dataframe.")
+    return [join(rows, part, None) for rows, part in zip(parts, labels)], lengths
 
 
 def regroup(lengths: list[int]) -> list[list[tuple[int, int, int]]]:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dperm.problem import DataBounds, FeatureMap
-from dperm.problem.arrays import Array, namespace, row_by_row
+from dperm.problem.arrays import Array, namespace, offers, row_by_row
 from dperm.problem.arrays import device as array_device
 from dperm.rows.base import BLOCK_ROWS, ArrayRows, Block, Copied, Term, Thinned, add_limbs, from_counts, real_sum, total_counts
 from dperm.rows.device_products import DeviceTerm, has_kernel, has_pairs, is_torch, product_counts
@@ -28,7 +28,7 @@ from dperm.rows.mapped import MappedFiles
 from dperm.rows.memory import MemoryRows, cut_block, numeric, tame
 from dperm.rows.recoded import Filling
 from dperm.tables.cells import numbers
-from dperm.tables.containers import beside, column, is_list
+from dperm.tables.containers import beside, column, is_tabular
 from dperm.tables.gaps import GAP
 from dperm.tables.scale import on_scale
 
@@ -96,12 +96,10 @@ class DeviceRows(ArrayRows, Copied):
         self.xp = namespace(X)
         if len(X.shape) != 2:
             raise ValueError(f"Expected X with two dimensions, found {len(X.shape)}. Reshape it to (rows, columns).")
-        if y is None or len(y) != X.shape[0]:
-            raise ValueError("Expected as many labels as rows, found another number of them. Pass one label for every row.")
         # Of NumPy and lists every cell is read alone, as in memory; on a device a type is one of numbers.
         self.X = numeric(X) if isinstance(X, np.ndarray) else X
-        self.y: Any = beside(y) if is_list(y) else y
-        self.weight: Any = beside(weight) if is_list(weight) else weight
+        self.y: Any = one_per_row(y, X.shape[0], "label")
+        self.weight: Any = None if weight is None else one_per_row(weight, X.shape[0], "weight")
         self._files = MappedFiles.of(X, y, weight)
         self.device = array_device(X) if device is None else present(device)
         self.names, self.encoding, self.host = names, None, host
@@ -250,6 +248,22 @@ class DeviceRows(ArrayRows, Copied):
 
     def _copy(self, **changes: object) -> DeviceRows:
         return super()._copy(memory={}, **changes)
+
+
+def one_per_row(values: Any, n: int, what: str) -> Any:
+    """Labels or weights where they are stored; a matrix of one column is that column.
+
+    >>> one_per_row(np.ones((2, 1)), 2, "label").tolist(), one_per_row([[1], 2], 2, "label").tolist()
+    ([1.0, 1.0], [1, 2])
+    """
+    stored = hasattr(values, "shape") or offers(values, "dictionary_encode")  # whose type says more than an array of the cells
+    if not stored or isinstance(values, np.ndarray) or is_tabular(values):
+        values = beside(values)
+    shape = tuple(values.shape) if hasattr(values, "shape") else (len(values),)
+    values = values[:, 0] if shape[1:] == (1,) else values
+    if shape not in ((n,), (n, 1)):
+        raise ValueError(f"Expected as many {what}s as rows, found another number of them. Pass one {what} for every row.")
+    return values
 
 
 def present(device: object) -> object:

@@ -65,8 +65,9 @@ class MemoryRows(ArrayRows):
         self.X: Matrix = sparse_numbers(X).tocsr() if is_sparse(X) else numeric(X)
         if self.X.ndim != 2:
             raise ValueError(f"Expected X with two dimensions, found {self.X.ndim}. Reshape it to (rows, columns).")
+        self.labels = y  # as they are stored: the type of an array that is made of them may follow from a missing one
         self.y = beside(y)
-        if len(self.y) != self.X.shape[0]:
+        if self.y.shape[:1] != self.X.shape[:1]:
             raise ValueError("Expected as many labels as rows, found another number of them. Pass one label for every row.")
         self.weight: NDArray[np.float64] | None = None if weight is None else numbers(beside(weight))
         if self.weight is not None and self.weight.shape != (self.n,):

@@ -32,7 +32,7 @@ def column(values: object, *, exact: bool = False) -> np.ndarray:
         known[np.ma.getmaskarray(values)] = None
         return known
     if isinstance(values, np.ndarray):
-        return values
+        return np.asarray(values)  # not as a matrix, which has no other shape than its own
     if is_list(values):
         return objects(values)
     if is_tabular(values):  # its rows would be read as cells: all of them missing
@@ -127,14 +127,15 @@ def _arrow_kind(kind: Any) -> str:
 def _of_series(values: Any, exact: bool) -> np.ndarray:
     """A column of pandas or polars. A missing whole number makes floats of all the others, and a cell that cannot be converted
     (a string that is no UTF-8, a date beyond Python's years) fails for all of them: such columns are read cell by cell."""
-    if not (exact and _whole_beside_missing(values)):
-        with suppress(Exception):
-            if getattr(values.dtype, "time_zone", None) is not None:  # of polars, which has the clock of UTC in its arrays
-                return np.asarray(_own_clock(values.to_arrow()).to_numpy(zero_copy_only=False))
+    framed = hasattr(values, "iloc")
+    with suppress(Exception):
+        if not framed and hasattr(values, "to_arrow"):  # polars ends the process's thread over a string that is no UTF-8
+            if str(values.dtype) != "Object":  # of which Arrow would get the addresses
+                return _of_arrow(values.to_arrow(), exact)
+        elif not (exact and _whole_beside_missing(values)):
             array = np.asarray(values.to_numpy())
             if not (hasattr(values, "to_list") and hasattr(values, "shape") and array.ndim != len(values.shape)):
-                return array  # lists of one length are a matrix to polars
-    framed = hasattr(values, "iloc")
+                return array  # lists of one length may be a matrix
     try:
         return objects(values.astype(object).tolist() if framed else values.to_list())
     except Exception:
@@ -152,8 +153,6 @@ def _of_dask(values: Any, exact: bool) -> np.ndarray:
 def _whole_beside_missing(values: Any) -> bool:
     """Whether a column may hold whole numbers and missing ones, by its type."""
     kind = values.dtype
-    if hasattr(kind, "is_integer"):  # polars, which fails on dates that Python does not have where they are made objects
-        return bool(kind.is_integer())
     return not isinstance(kind, np.dtype) and (hasattr(kind, "categories") or kind.kind in "iu")
 
 

@@ -250,7 +250,23 @@ def csv_header(file: Path) -> list[str]:
     with pyarrow.csv.open_csv(pa.BufferReader(line)) as reader:
         names = list(reader.schema.names)
     check_different(names)
+    _check_separator(file, names)
     return names
+
+
+def _check_separator(file: Path, names: list[str]) -> None:
+    """Refuse one column whose name holds another separator, and JSON. A header is public: this says nothing about a row."""
+    for mark, word in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars")):
+        if len(names) == 1 and mark in names[0]:
+            raise ValueError(
+                f"Expected commas between the columns of {file.name}, found {word}. Save the file as CSV with commas and decimal "
+                f"points, e.g. pandas.read_csv(..., sep={mark!r}).to_csv(..., index=False)."
+            )
+    if names[0].lstrip().startswith(("{", "[{")):  # an error about names would quote it
+        raise ValueError(
+            f"Expected a table with a header line in {file.name}, found JSON. Save it as CSV, e.g. pandas.read_json(..., "
+            "lines=True).to_csv(..., index=False)."
+        )
 
 
 def as_text(columns: Sequence[str]) -> pyarrow.csv.ConvertOptions:

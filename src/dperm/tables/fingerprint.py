@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from dperm.problem.arrays import offers
-from dperm.tables.containers import column, objects
+from dperm.tables.containers import column, is_list, objects
 from dperm.tables.tables import cells, column_names, is_table
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def recognisable(data: object) -> bool:
     """Whether `digest` has a rule for it."""
     if offers(data, "recognised_by"):
         return True
-    known = isinstance(data, (bytes, str, Path, tuple, list, np.ndarray))
+    known = isinstance(data, str | Path | Sequence) or offers(data, "__array__")  # a custom engine of rows is neither
     return known or (data is not None and (is_table(data) or offers(data, "tocsr")))
 
 
@@ -54,7 +55,7 @@ def _feed(found: Digest, data: Any) -> None:
         _feed_path(found, Path(data))
     elif isinstance(data, tuple):
         for part in data:
-            _feed(found, part)
+            _feed_part(found, part)
     elif offers(data, "recognised_by"):
         _feed(found, data.recognised_by())
     elif data is None:
@@ -74,11 +75,22 @@ def _feed(found: Digest, data: Any) -> None:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("error")  # a masked cell in a list
-                array = np.ascontiguousarray(np.asarray(data))
+                array = np.ascontiguousarray(data if isinstance(data, np.ndarray) or is_list(data) else column(data))
         except Exception:  # a list among numbers: the cells stay as they are
             array = column(data)
         found.update(f"array {array.dtype.str} {array.shape}".encode())
-        found.update(_written(array.tolist(), array.ndim + isinstance(data, list)) if array.dtype.hasobject else _bytes(array))
+        found.update(_written(array.tolist(), array.ndim + is_list(data)) if array.dtype.hasobject else _bytes(array))
+
+
+def _feed_part(found: Digest, part: object) -> None:
+    """An array of several, or a row or cell of rows in a tuple: its text is no path, and an error would tell that it is there."""
+    if isinstance(part, str | Path):
+        found.update(_written(part, 0))
+        return
+    try:
+        _feed(found, part)
+    except Exception:
+        found.update(_written(part, 0))
 
 
 def _bytes(array: np.ndarray) -> ReadableBuffer:

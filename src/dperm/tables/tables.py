@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 import numpy as np
 
@@ -40,7 +40,7 @@ def without_column(table: Table, name: str) -> Table:
     """The table without one column: pandas, polars or Arrow."""
     if offers(table, "drop_columns"):
         return table.drop_columns([name])
-    return table.drop(columns=[name]) if offers(table, "assign") else table.drop(name)
+    return table.drop(columns=[_own_name(table, name)]) if offers(table, "assign") else table.drop(name)
 
 
 def cells(table: Table, name: str, *, exact: bool = False) -> np.ndarray:
@@ -50,7 +50,14 @@ def cells(table: Table, name: str, *, exact: bool = False) -> np.ndarray:
 
 def stored(table: Table, name: str) -> object:
     """One column as its table stores it."""
-    return table.column(name) if hasattr(type(table), "column_names") else table[name]
+    return table.column(name) if offers(table, "column_names") else table[_own_name(table, name)]
+
+
+def _own_name(table: Table, name: str) -> Any:
+    """The name of a column as the table has it: pandas has numbers, dates and tuples too."""
+    if not offers(table, "iloc") or name in table.columns:
+        return name
+    return next((own for own in table.columns if str(own) == name), name)
 
 
 def columns(table: Table) -> list[np.ndarray]:
@@ -175,8 +182,9 @@ def read_table(path: str | Path, columns: list[str] | None = None) -> pa.Table:
     if not file.exists():
         raise ValueError(f"Expected a file at {file}, found none. Check the path.")
     try:
-        parquet = file.is_dir() or file.suffix in (".parquet", ".pq")
-        return _read_parquet(file, columns) if parquet else _read_csv(file)
+        if file.is_dir():
+            return _read_folder(file, columns)
+        return _read_parquet(file, columns) if SUFFIXES.get(file.suffix.lower()) == "parquet" else _read_csv(file)
     except (pa.ArrowInvalid, OSError, UnicodeDecodeError) as error:
         raise _unreadable(file, error) from None  # Arrow quotes the line that it cannot read
 
@@ -205,16 +213,6 @@ def _unreadable(file: Path, error: Exception) -> ValueError:
     return ValueError(f"{start} a file that does not read: {told_by(error)}. Check that it is a table with a header line.")
 
 
-def _check_separator(file: Path, names: list[str]) -> None:
-    """One column whose name holds another separator: a header is public, so this says nothing about a row."""
-    for mark, word in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars")):
-        if len(names) == 1 and mark in names[0]:
-            raise ValueError(
-                f"Expected commas between the columns of {file.name}, found {word}. Save the file as CSV with commas and decimal "
-                f"points, e.g. pandas.read_csv(..., sep={mark!r}).to_csv(..., index=False)."
-            )
-
-
 def storage_types(path: str | Path) -> dict[str, str | None]:
     """Column names with their storage types, all that a draft of a schema may use. A CSV has none: what its cells look like is
     private, and one odd cell would change what is inferred from them."""
@@ -224,11 +222,9 @@ def storage_types(path: str | Path) -> dict[str, str | None]:
     check_is_table(file)
     if file.exists() and not file.is_dir() and SUFFIXES.get(file.suffix.lower(), "csv") == "csv":
         try:
-            names = csv_header(file)
+            return dict.fromkeys(csv_header(file))
         except (pyarrow.ArrowInvalid, OSError, UnicodeDecodeError) as error:
             raise _unreadable(file, error) from None
-        _check_separator(file, names)
-        return dict.fromkeys(names)
     files = Files.open(file, [])
     return {name: None if files.format == "csv" else str(kind) for name, kind in files.types().items()}
 
@@ -238,15 +234,28 @@ def _read_parquet(file: Path, columns: list[str] | None) -> pa.Table:
 
     if columns is None:
         return pyarrow.parquet.read_table(file)
-    known = set(pyarrow.parquet.read_schema(file).names) if file.is_file() else set(columns)
+    known = set(pyarrow.parquet.read_schema(file).names)
     return pyarrow.parquet.read_table(file, columns=[name for name in columns if name in known])
+
+
+def _read_folder(folder: Path, columns: list[str] | None) -> pa.Table:
+    """A folder of Parquet files, by the rules of streams: Arrow itself converts files to the types of the first, which fails at
+    one cell, and reads names of folders as numbers unless one of them is none."""
+    import pyarrow as pa
+
+    types = Files.open(folder, []).types()
+    files = Files.open(folder, [name for name in (types if columns is None else columns) if name in types])
+    if files.format != "parquet":
+        raise OSError("no Parquet")
+    parts = [pa.Table.from_batches([batch]).select(list(files.columns)) for batch in files.batches(1 << 16)]
+    whole = pa.schema([(name, types[name]) for name in files.columns])
+    return pa.concat_tables([whole.empty_table(), *parts], promote_options="default")
 
 
 def _read_csv(file: Path) -> pa.Table:
     import pyarrow.csv
 
     names = csv_header(file)
-    _check_separator(file, names)
     table = pyarrow.csv.read_csv(file, convert_options=as_text(names), parse_options=parsing(names))
     check_closed(file, table.column(-1)[-1] if table.num_rows else None)
     return table
