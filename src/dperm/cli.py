@@ -145,7 +145,7 @@ def _wrong_usage(error: Any) -> None:
         found = "another in the environment or the configuration" if given is None else repr(given[:60])
         why = text.partition(": ")[2]
         number = "a number such as 1 or 0.5"
-        kinds = {"valid number": number, "valid float": number, "valid integer": "a whole number"}
+        kinds = {"valid number": number, "valid float": number, "valid integer": "a whole number such as 10000"}
         kind = next((kind for words, kind in kinds.items() if words in why), None)
         text = f"Expected {kind} for {option}, found {found}" if kind else f"Expected a value for {option}, found {found}: {why}"
     elif "unexpected extra argument" in text and getattr(context, "info_name", "") == "plan":

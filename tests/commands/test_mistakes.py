@@ -199,3 +199,34 @@ def test_errors_of_estimators_say_what_to_do() -> None:
     found = [entry for entry in refusals("estimators") if "damaged" not in entry[1]]
     assert len(found) > 80
     assert [place for place, words in found if not re.search(r"[.?:)]\s*(\{\}\s*)?[A-Z{`'\"d]", words[10:])] == []
+
+
+PEOPLE = {
+    "columns": {"age": {"type": "numeric", "low": 0, "high": 1}},
+    "target": {"column": "income", "type": "classes", "classes": [0, 1]},
+}
+
+
+def test_a_table_without_its_target_is_told_of_the_target() -> None:
+    """The error spoke of the schema's names, which are right, and of columns to ignore."""
+    table = pd.DataFrame({"age": X[:, 0], "incom": Y})
+    words = r"the target 'income' among the columns of the table, found 'age', 'incom'\. Did you mean 'incom'\? Add the column"
+    model = dperm.LogisticRegression(schema=PEOPLE, random_state=0)
+    with pytest.raises(ValueError, match=words):
+        model.fit(table)
+    fitted = model.fit(table, Y)
+    with pytest.raises(ValueError, match=words):
+        dperm.evaluate(fitted, table, epsilon=1.0, random_state=0)
+    with pytest.raises(ValueError, match=r"y as one label for every row, found the text 'incom'\. .* table\['incom'\]"):
+        model.fit(table, "incom")
+
+
+def test_one_is_singular(tmp_path: Path) -> None:
+    ask = ["plan", "--model", "huber", "--n", "3000", "--d", "4", "--epsilon", "1"]
+    said = CliRunner().invoke(app, ask).output
+    assert re.search(r"output +\S+ +1 release\n", said) and "target     epsilon 1 at delta" in said
+    ledger = dperm.Ledger.create(tmp_path / "a.ledger", dataset="people", epsilon=1.0, delta=1e-6)
+    model = dperm.LogisticRegression(epsilon=0.9, ledger=ledger, random_state=0, **BOTH)
+    model.fit(X, Y)
+    with pytest.raises(ValueError, match=r"one more Gaussian fit after 1 fit\. Ask for less"):
+        model.fit(X, Y)

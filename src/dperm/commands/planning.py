@@ -19,6 +19,7 @@ from dperm.commands.shared import JSON_OPTION, say, show
 from dperm.commands.spoken import spoken
 from dperm.commands.wishes import Wish
 from dperm.words.spelling import closest
+from dperm.words.wording import several
 
 if TYPE_CHECKING:
     from dperm.estimators.declaration import Declaration
@@ -159,7 +160,7 @@ def _say_plan(found: Advice, planned: Plan) -> None:
         say(f"expected   {found['expected']['sentence']}")
     say(f"mechanism  {planned.mechanism}")
     target, shape = planned.target, planned.shape
-    say(f"target     {target.epsilon:g} at delta {target.delta:g}, {target.relation}, n = {shape.n:,}, d = {shape.d:,}")
+    say(f"target     epsilon {target.epsilon:g} at delta {target.delta:g}, {target.relation}, n = {shape.n:,}, d = {shape.d:,}")
     parts = budget_parts(planned.events, target.delta, target.relation)
     shares = sorted(((part / (sum(parts) or 1.0), stage.name) for part, stage in zip(parts, planned.stages)), reverse=True)
     say(f"budget     {', '.join(f'{share:.1%} {name}' if share < 0.01 else f'{share:.0%} {name}' for share, name in shares)}")
@@ -173,7 +174,7 @@ def _say_plan(found: Advice, planned: Plan) -> None:
     say(f"\nalternatives, with worst-case bounds on the risk ({RISK})")
     for row in found["alternatives"]:
         bound = "no bound" if row["predicted_risk"] is None else f"{row['predicted_risk']:.4g}"
-        text = f"needs {spoken(row['needs'][0])}" if row["needs"] else f"{row['passes']} releases"
+        text = f"needs {spoken(row['needs'][0])}" if row["needs"] else several(row["passes"], "release")
         say(f"  {'*' if row['mechanism'] == found['mechanism'] else ' '} {row['mechanism']:<17} {bound:<10} {text}")
     say(found["risk_note"])
     needed = (("sample_size", found.get("sample_size")), ("epsilon_needed", found.get("epsilon_needed")))
@@ -210,7 +211,8 @@ def _say_epsilons(fits: list[Declaration], as_json: bool) -> None:
     say("No --epsilon given: here is what some values give. An even bet about one record stays below the second column.")
     say(f"  {'epsilon':<8} {'even bet':<9} {'mechanism':<17} expected")
     for row in rows:
-        words = "not measured for this model" if row["expected"] is None else row["expected"]["sentence"].partition(";")[0]
+        sentence = "not measured for this model" if row["expected"] is None else row["expected"]["sentence"]
+        words = sentence.partition(";")[0].rstrip(".")
         words += "; " + str(row["intervals"]["sentence"]).partition(" (")[0] if "intervals" in row else ""
         say(f"  {row['epsilon']:<8g} {percent(row['even_bet_at_most']):<9} {row['mechanism']!s:<17} {words}")
     say("Pass --epsilon with one of them for its plan; where the numbers come from: docs/accuracy.md.")

@@ -24,7 +24,7 @@ class Profiled:
     """What `dperm profile` is asked."""
 
     file: Path = typer.Argument(..., help="CSV or Parquet file with one record per row.")
-    schema: Path | None = typer.Option(None, help="What is known of the columns; without it all but their names is paid for.")
+    schema: Path | None = typer.Option(None, help="What is known of the columns; without it, all except their names is paid for.")
     target: str | None = typer.Option(None, help="Column that will be predicted.")
     target_type: str | None = typer.Option(None, help="classes or numeric, for a target that no schema describes.")
     epsilon: float = typer.Option(..., help="Privacy budget of the profile.")
@@ -47,8 +47,8 @@ class Profiled:
 def profile(asked: Profiled) -> None:
     """Histograms, quantiles, means, levels and missing cells of every column, private and with error bars.
 
-    Nothing about the table is known for free but the names of its columns (and, but for add-remove, the number of its rows). What
-    the profile finds is paid for, so that it may be published, and so may the schema that is filled in from it.
+    Only the names of the columns are known for free (and the number of rows, except under add-remove). What the profile finds
+    is paid for, so that it may be published, and so may the schema that is filled in from it.
 
     Example: dperm profile people.csv --target bought --epsilon 1 --out-schema people.json --out profile
     """

@@ -146,5 +146,5 @@ def facts_of(model: PrivateEstimator) -> Facts:
         ("Relation", f"{certificate.relation}, per {certificate.record['guarantee'].get('unit', 'row')}"),
         ("Noise", noise),
         # Said whatever the data: labels that were misspelt in a declaration make all rows empty, and must not become an error.
-        ("Other labels" if classes else "No numbers", "count as empty"),
+        ("Other labels" if classes else "Non-numbers", "count as empty"),
     )

@@ -62,8 +62,8 @@ def _of_loss(model: PrivateEstimator, problem: Problem) -> str:
 def _of_quantile(model: PrivateEstimator, level: float, width: str) -> str:
     if mechanism_of_plan(model.plan_, ScaledInference).sharp:
         return (
-            f"{level:g} quantile on {WEIGHTS}: its coefficients if it is linear; how dense labels are at it is read off rows "
-            f"within ±{width}"
+            f"{level:g} quantile on {WEIGHTS}: its coefficients if it is linear; the density of labels at the quantile is read "
+            f"off rows within ±{width} of it"
         )
     return (
         f"quantile loss smoothed over ±{width} on {WEIGHTS}: the coefficients of its minimiser, which is the quantile itself "

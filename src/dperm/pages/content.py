@@ -16,7 +16,7 @@ from dperm.pages.scores import evaluation_blocks
 from dperm.pages.subject import Subject, upward
 from dperm.pages.text import Code, Table, Text
 from dperm.privacy import Event, Gaussian, HiddenState, compose, event_from_spec
-from dperm.release.plan import released_words
+from dperm.release.plan import MECHANISMS, released_words
 from dperm.release.record import EvaluationRecord, StageRecord, scores_in
 from dperm.tables.encoding import Encoding
 from dperm.tables.packed import unpacked
@@ -250,7 +250,10 @@ def _range(encoding: Encoding, j: int) -> str:
     low, high = encoding.low[j], encoding.high[j]
     if not (math.isfinite(low) and math.isfinite(high)):
         return "bounded by the norm of the row"
-    return f"{_plain(low, 6)} to {_plain(high, 6)}"
+    small, large = (_plain(bound, 6) for bound in (low, high))
+    if "," in small + large:  # one end has commas, and so has the other
+        small, large = (f"{float(text.replace(',', '')):,.10g}" for text in (small, large))
+    return f"{small} to {large}"
 
 
 def _missing(encoding: Encoding, j: int) -> str:
@@ -267,7 +270,7 @@ def _budget(subject: Subject) -> list[Block]:
     plan, problem = rebuilt_plan(certificate.record)
     stages = stage_blocks(certificate.record["stages"], certificate.delta, certificate.relation)
     whole = Code(plan.explain(), "The plan with every number")
-    if encoding is None:  # a mean or a median has one mechanism
+    if encoding is None or not getattr(MECHANISMS.get(plan.mechanism), "linear", True):  # a median, curves, a net have no others
         return [*stages, whole]
     rows = []
     for entry in alternatives(problem, plan.shape, plan.target, asked_for="coefficients", kinds=encoding.kinds, planned=False):

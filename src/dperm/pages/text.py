@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 from dperm.words.wording import markdown_line, markdown_text, printable
 
+BOUND = "\u00a0…\u00a0"  # the two ends of an interval stay on one line
+
 
 @dataclass(frozen=True)
 class Text:
@@ -39,7 +41,7 @@ class Table:
         def cell(tag: str, j: int, text: str, scope: str = "") -> str:
             kind = "n i" if "…" in text else "n"  # an interval may take two lines, a number may not
             mark = f' class="{kind}"' if j in self.numeric else ""
-            return f"<{tag}{mark}{scope}>{inline(text)}</{tag}>"
+            return f"<{tag}{mark}{scope}>{inline(text).replace(' … ', BOUND)}</{tag}>"
 
         head = "".join(cell("th", j, text, ' scope="col"') for j, text in enumerate(self.head))
         body = "".join(

@@ -121,7 +121,8 @@ def _blocks(column: ColumnRecord) -> list[Block]:
         edges = [show(edge) for edge in column["histogram"]["edges"]]
         blocks.append(Histogram(edges, column["histogram"]["counts"], f"Rows per bin of {column['name']}{scale}"))
         rows = [(f"{100 * entry['share']:.0f} % lie below", *_cells(entry, show)) for entry in column["quantiles"]]
-        rows += [("mean", *_cells(column["mean"], show)), ("standard deviation", *_cells(column["spread"], grouped))]
+        spread = "standard deviation" + (", in days" if column["kind"] == "date" else "")
+        rows += [("mean", *_cells(column["mean"], show)), (spread, *_cells(column["spread"], grouped))]
         if "correlation" in column:
             rows.append(("correlation with the target", *_cells(column["correlation"], grouped)))
         blocks.append(Table(("", "value", "error bar"), rows, f"Numbers of {column['name']}", frozenset({1, 2})))

@@ -33,6 +33,15 @@ def grouped(value: float) -> str:
     return f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.4g}"
 
 
+def several(count: int, word: str) -> str:
+    """A count with its noun.
+
+    >>> several(1, "fit"), several(0, "fit"), several(1200, "release")
+    ('1 fit', '0 fits', '1,200 releases')
+    """
+    return f"{count:,} {word}{'' if count == 1 else 's'}"
+
+
 def listed(words: Sequence[str]) -> str:
     """Words in one sentence.
 
