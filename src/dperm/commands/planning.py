@@ -174,7 +174,7 @@ def _say_plan(found: Advice, planned: Plan) -> None:
     say(f"\nalternatives, with worst-case bounds on the risk ({RISK})")
     for row in found["alternatives"]:
         bound = "no bound" if row["predicted_risk"] is None else f"{row['predicted_risk']:.4g}"
-        text = f"needs {spoken(row['needs'][0])}" if row["needs"] else several(row["passes"], "release")
+        text = f"needs {spoken(row['needs'][0])}" if row["needs"] else several(row["passes"] or 0, "release")
         say(f"  {'*' if row['mechanism'] == found['mechanism'] else ' '} {row['mechanism']:<17} {bound:<10} {text}")
     say(found["risk_note"])
     needed = (("sample_size", found.get("sample_size")), ("epsilon_needed", found.get("epsilon_needed")))
