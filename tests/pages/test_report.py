@@ -418,3 +418,13 @@ def test_only_mechanisms_that_the_model_has_are_called_possible():
 def test_an_interval_stays_on_one_line():
     found = Table(("", "score"), [("a", "0.68 (0.64 … 0.71)")], "", frozenset({1}))
     assert ">0.68 (0.64\u00a0…\u00a00.71)<" in found.html() and "0.64 … 0.71" in found.markdown()
+
+
+def test_large_scores_and_coefficients_have_commas_and_no_powers_of_ten():
+    fitted = dperm.LinearRegression(3, bounds=(-1, 1), y_bounds=(0, 60_000), intervals=True, random_state=0)
+    fitted.fit(X, 30_000 + 10_000 * X[:, 0])
+    found = evaluate(fitted, X, 30_000 + 10_000 * X[:, 0] + 3000 * X[:, 1], epsilon=5, random_state=0)
+    report = report_page(fitted, {}, json.loads(json.dumps(found.record)))
+    for page in (report[report.index("How good is it") : report.index("What was declared</h2>")], str(fitted.summary())):
+        assert re.search(r"\b2\d,\d{3}\b", page) and not re.search(r"\d\.?\d*e\+0", page) and not re.search(r"\b\d{5}", page)
+    assert any(re.fullmatch(r"\d,\d{3}", row[1]) for row in found._shown_rows())

@@ -13,7 +13,7 @@ from dperm.commands.declaring import DELTA, NOMINAL_N, PERSON, RANDOM_STATE, REL
 from dperm.commands.ledgers import state_line
 from dperm.commands.shared import JSON_OPTION, check_model_first, ledger_with_room, notices_said, say, show
 from dperm.tables.json_files import check_room, write_whole
-from dperm.words.wording import printable
+from dperm.words.wording import decimals, printable
 
 if TYPE_CHECKING:
     from dperm.evaluation.evaluate import Evaluation
@@ -106,7 +106,7 @@ def score_lines(metrics: Metrics, level: float) -> dict[str, str]:
     lines = {}
     for name, score in scores_in(metrics).items():
         lines[name] = "not known" if score["value"] is None else (
-            f"{score['value']:z.4f}   {level:.0%} interval {score['low']:z.4f} … {score['high']:z.4f}"
+            f"{decimals(score['value'], 4)}   {level:.0%} interval {decimals(score['low'], 4)} … {decimals(score['high'], 4)}"
         )
         if name in GUESSED:
             lines[name] += f"   ({GUESSED[name]})"

@@ -12,7 +12,7 @@ from dperm.mechanisms.scaled.inference import ScaledInference
 from dperm.mechanisms.scaled.settings import budget_of
 from dperm.privacy import kappa
 from dperm.problem import Problem
-from dperm.words.wording import printable
+from dperm.words.wording import grouped, printable
 
 if TYPE_CHECKING:
     from dperm.estimators.base import PrivateEstimator
@@ -38,7 +38,7 @@ def target_sentence(model: PrivateEstimator) -> str:
 
 def _of_loss(model: PrivateEstimator, problem: Problem) -> str:
     loss, decided = problem.loss.name, model.certificate_.record["decided"]
-    clip = f"{model._step() * np.asarray(decided['clip'], dtype=np.float64)[-1]:.3g}"
+    clip = grouped(float(model._step() * np.asarray(decided["clip"], dtype=np.float64)[-1]), 3)
     if loss == "poisson":
         clip += f" (in units of the mean rate; {_cut_off(model, problem)})"
         return (

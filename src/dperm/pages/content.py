@@ -22,6 +22,7 @@ from dperm.tables.encoding import Encoding
 from dperm.tables.packed import unpacked
 from dperm.walk.fitting import rebuilt_plan
 from dperm.words.notices import LOOSE
+from dperm.words.wording import decimals, several
 
 REFERENCES = (
     ("Differential privacy", "Dwork, McSherry, Nissim and Smith, Calibrating noise to sensitivity, 2006"),
@@ -80,16 +81,17 @@ def _opening(subject: Subject, scores: Mapping[str, str], evaluation: Evaluation
         paid = "That is the fit. A profile found its bounds and levels first, and both are on this page"
         blocks.append(Text(f"{paid}: ε = {subject.earlier.words}.", "warn" if subject.alone else ""))
     count = unpacked(certificate.record["coefficients"]["encoded"]).size
-    what = f"{count} {'coefficients' if subject.encoding else 'numbers'}" if count > 1 else "one number"
+    what = f"{count:,} {'coefficients' if subject.encoding else 'numbers'}" if count > 1 else "one number"
     values = certificate.record["released"]
     more = f", and on the way the values named {', '.join(values)}" if values else ""
-    words = f"Released: {what}{more}. Everything else on this page is computed from them{before}, or was public before."
+    them = "them" if count > 1 or values else "it"
+    words = f"Released: {what}{more}. Everything else on this page is computed from {them}{before}, or was public before."
     return [*blocks, Text(words, "soft")]
 
 
 def _fitted(subject: Subject) -> tuple[str, str, str]:
     shape = subject.certificate.record["shape"]
-    words = f"{subject.size}, {shape['d']:,} columns after encoding, method {subject.certificate.mechanism}"
+    words = f"{subject.size}, {several(shape['d'], 'column')} after encoding, method {subject.certificate.mechanism}"
     if subject.classes:
         words += f"; classes {', '.join(subject.classes[:6])}" + (" …" if len(subject.classes) > 6 else "")
     return "What was fitted", subject.model or subject.certificate.mechanism, words
@@ -122,9 +124,9 @@ def _good(scores: Mapping[str, str], evaluation: EvaluationRecord | None) -> tup
         score, other = found.get(name), found.get(baseline)
         if score is None or score["value"] is None:
             continue
-        reach = f"{score['low']:.3g} to {score['high']:.3g} with the noise"
-        beside = "" if other is None or other["value"] is None else f"{other['value']:.3f} by "
-        return "How good", f"{name} {score['value']:.3f}", f"{reach}; {beside}{words}."
+        reach = f"{decimals(score['low'], 3)} to {decimals(score['high'], 3)} with the noise"
+        beside = "" if other is None or other["value"] is None else f"{decimals(other['value'], 3)} by "
+        return "How good", f"{name} {decimals(score['value'], 3)}", f"{reach}; {beside}{words}."
     if scores:
         (name, value), *rest = scores.items()
         return "How good", value, "; ".join([name, *(f"{other}: {text}" for other, text in rest)]) + "."

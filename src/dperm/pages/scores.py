@@ -6,6 +6,7 @@ from dperm.pages.charts import Curve
 from dperm.pages.document import Block
 from dperm.pages.text import Table, Text
 from dperm.release.record import EvaluationRecord, GroupsRecord, Metrics, Score, scores_in
+from dperm.words.wording import decimals
 
 BY_CLASS = ("recall of ", "precision of ")
 IN_GROUPS = ("accuracy", "baseline accuracy", "macro f1", "r2", "mean error", "deviance", "balance")
@@ -24,7 +25,7 @@ def evaluation_blocks(record: EvaluationRecord) -> list[Block]:
     positive = positive_of(found)
     of_which = {"positive share": f"positive share (of {positive})"} if positive else {}
     rows = [
-        (of_which.get(name, name), f"{score['value']:z.4f}", f"{score['low']:z.4f} … {score['high']:z.4f}")
+        (of_which.get(name, name), decimals(score["value"], 4), f"{decimals(score['low'], 4)} … {decimals(score['high'], 4)}")
         for name, score in scores.items()
         if score["value"] is not None
     ]
@@ -53,7 +54,7 @@ def _told(score: Score | None) -> str:
     """A score and its interval in a cell of a table."""
     if score is None or score["value"] is None:
         return "not known"
-    return f"{score['value']:z.3f} ({score['low']:z.3f} … {score['high']:z.3f})"
+    return f"{decimals(score['value'], 3)} ({decimals(score['low'], 3)} … {decimals(score['high'], 3)})"
 
 
 def _class_blocks(found: Metrics) -> list[Block]:

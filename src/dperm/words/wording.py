@@ -24,13 +24,22 @@ def printable(text: str, keep: str = "") -> str:
     )
 
 
-def grouped(value: float) -> str:
-    """A number in a sentence: thousands with commas and no decimals, others with four digits that count.
+def grouped(value: float, digits: int = 4) -> str:
+    """A number in a sentence: thousands with commas and no decimals, others with four digits that count, or so many.
 
-    >>> grouped(16384.0), grouped(32.0), grouped(-0.123456), grouped(3e12)
-    ('16,384', '32', '-0.1235', '3e+12')
+    >>> grouped(16384.0), grouped(32.0), grouped(-0.123456), grouped(3e12), grouped(0.0123456, 3)
+    ('16,384', '32', '-0.1235', '3e+12', '0.0123')
     """
-    return f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.4g}"
+    return f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.{digits}g}"
+
+
+def decimals(value: float, places: int) -> str:
+    """A score with so many decimals; fewer from 100 on, and thousands with commas.
+
+    >>> decimals(0.68, 4), decimals(-0.0, 3), decimals(569.0396, 4), decimals(36795.1364, 4)
+    ('0.6800', '0.000', '569.0', '36,795')
+    """
+    return f"{value:z,.{places if abs(value) < 100 else 1 if abs(value) < 1000 else 0}f}"
 
 
 def several(count: int, word: str) -> str:
