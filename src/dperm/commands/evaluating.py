@@ -13,7 +13,7 @@ from dperm.commands.declaring import DELTA, NOMINAL_N, PERSON, RANDOM_STATE, REL
 from dperm.commands.ledgers import state_line
 from dperm.commands.shared import JSON_OPTION, check_model_first, ledger_with_room, notices_said, say, show
 from dperm.tables.json_files import check_room, write_whole
-from dperm.words.wording import decimals, printable
+from dperm.words.wording import printable, with_interval
 
 if TYPE_CHECKING:
     from dperm.evaluation.evaluate import Evaluation
@@ -105,9 +105,10 @@ def score_lines(metrics: Metrics, level: float) -> dict[str, str]:
 
     lines = {}
     for name, score in scores_in(metrics).items():
-        lines[name] = "not known" if score["value"] is None else (
-            f"{decimals(score['value'], 4)}   {level:.0%} interval {decimals(score['low'], 4)} … {decimals(score['high'], 4)}"
-        )
+        lines[name] = "not known"
+        if score["value"] is not None:
+            value, interval = with_interval(score["value"], score["low"], score["high"], 4)
+            lines[name] = f"{value}   {level:.0%} interval {interval}"
         if name in GUESSED:
             lines[name] += f"   ({GUESSED[name]})"
         if name == "positive share" and (positive := positive_of(metrics)):

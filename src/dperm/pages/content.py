@@ -22,7 +22,7 @@ from dperm.tables.encoding import Encoding
 from dperm.tables.packed import unpacked
 from dperm.walk.fitting import rebuilt_plan
 from dperm.words.notices import LOOSE
-from dperm.words.wording import decimals, several
+from dperm.words.wording import several, with_interval
 
 REFERENCES = (
     ("Differential privacy", "Dwork, McSherry, Nissim and Smith, Calibrating noise to sensitivity, 2006"),
@@ -124,9 +124,10 @@ def _good(scores: Mapping[str, str], evaluation: EvaluationRecord | None) -> tup
         score, other = found.get(name), found.get(baseline)
         if score is None or score["value"] is None:
             continue
-        reach = f"{decimals(score['low'], 3)} to {decimals(score['high'], 3)} with the noise"
-        beside = "" if other is None or other["value"] is None else f"{decimals(other['value'], 3)} by "
-        return "How good", f"{name} {decimals(score['value'], 3)}", f"{reach}; {beside}{words}."
+        value, interval = with_interval(score["value"], score["low"], score["high"], 3)
+        reach = f"{interval.replace('…', 'to')} with the noise"
+        beside = "" if other is None or other["value"] is None else f"{other['value']:.3f} by "
+        return "How good", f"{name} {value}", f"{reach}; {beside}{words}."
     if scores:
         (name, value), *rest = scores.items()
         return "How good", value, "; ".join([name, *(f"{other}: {text}" for other, text in rest)]) + "."

@@ -6,7 +6,7 @@ from dperm.pages.charts import Curve
 from dperm.pages.document import Block
 from dperm.pages.text import Table, Text
 from dperm.release.record import EvaluationRecord, GroupsRecord, Metrics, Score, scores_in
-from dperm.words.wording import decimals
+from dperm.words.wording import with_interval
 
 BY_CLASS = ("recall of ", "precision of ")
 IN_GROUPS = ("accuracy", "baseline accuracy", "macro f1", "r2", "mean error", "deviance", "balance")
@@ -25,7 +25,7 @@ def evaluation_blocks(record: EvaluationRecord) -> list[Block]:
     positive = positive_of(found)
     of_which = {"positive share": f"positive share (of {positive})"} if positive else {}
     rows = [
-        (of_which.get(name, name), decimals(score["value"], 4), f"{decimals(score['low'], 4)} … {decimals(score['high'], 4)}")
+        (of_which.get(name, name), *with_interval(score["value"], score["low"], score["high"], 4))
         for name, score in scores.items()
         if score["value"] is not None
     ]
@@ -54,7 +54,8 @@ def _told(score: Score | None) -> str:
     """A score and its interval in a cell of a table."""
     if score is None or score["value"] is None:
         return "not known"
-    return f"{decimals(score['value'], 3)} ({decimals(score['low'], 3)} … {decimals(score['high'], 3)})"
+    value, interval = with_interval(score["value"], score["low"], score["high"], 3)
+    return f"{value} ({interval})"
 
 
 def _class_blocks(found: Metrics) -> list[Block]:

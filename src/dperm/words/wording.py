@@ -33,13 +33,15 @@ def grouped(value: float, digits: int = 4) -> str:
     return f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.{digits}g}"
 
 
-def decimals(value: float, places: int) -> str:
-    """A score with so many decimals; fewer from 100 on, and thousands with commas.
+def with_interval(value: float, low: float, high: float, places: int) -> tuple[str, str]:
+    """A score and its interval with so many decimals; fewer where the largest number is 100 or more, and thousands with commas.
 
-    >>> decimals(0.68, 4), decimals(-0.0, 3), decimals(569.0396, 4), decimals(36795.1364, 4)
-    ('0.6800', '0.000', '569.0', '36,795')
+    >>> with_interval(0.68, -0.0, 0.7, 3), with_interval(569.04, 512, 601.5, 3), with_interval(2301.4, 11.2334, 4591.2, 4)
+    (('0.680', '0.000 … 0.700'), ('569.0', '512.0 … 601.5'), ('2,301', '11 … 4,591'))
     """
-    return f"{value:z,.{places if abs(value) < 100 else 1 if abs(value) < 1000 else 0}f}"
+    largest = max(abs(value), abs(low), abs(high))
+    places = places if largest < 100 else 1 if largest < 1000 else 0
+    return f"{value:z,.{places}f}", f"{low:z,.{places}f} … {high:z,.{places}f}"
 
 
 def several(count: int, word: str) -> str:
