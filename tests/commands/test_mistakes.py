@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -230,3 +232,28 @@ def test_one_is_singular(tmp_path: Path) -> None:
     model.fit(X, Y)
     with pytest.raises(ValueError, match=r"one more Gaussian fit after 1 fit\. Ask for less"):
         model.fit(X, Y)
+
+
+def test_a_wrong_name_in_a_configuration_file_gets_a_hint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for text, words in (
+        ("[fit]\nepsilonn = 1", "found 'epsilonn'. Did you mean 'epsilon'? Options: bounds,"),
+        ("[fitt]\nepsilon = 1", "found 'fitt'. Did you mean 'fit'? Write options below the name of their command, e.g. [fit]."),
+        ("epsilon = 1", "found 'epsilon'. Write options below the name of their command, e.g. [fit]."),
+    ):
+        Path("dperm.toml").write_text(text, encoding="utf-8")
+        done = subprocess.run([sys.executable, "-m", "dperm", "fit", "people.csv"], capture_output=True, text=True, check=False)
+        assert done.returncode == 2 and words in done.stderr, text
+
+
+def test_a_theorem_says_how_its_own_numbers_are_written() -> None:
+    with pytest.raises(ValueError, match=r"found 'n=10'\. Write e\.g\. `dperm theory pac hypotheses=1000 alpha=0\.1 beta=0\.05`"):
+        CliRunner().invoke(app, ["theory", "pac", "n=10"], catch_exceptions=False)
+
+
+def test_a_profile_of_noise_says_what_it_would_take(tmp_path: Path) -> None:
+    pd.DataFrame({"age": X[:, 0]}).to_csv(tmp_path / "people.csv", index=False)
+    for epsilon, told in (("0.001", True), ("8", False)):
+        ask = ["profile", str(tmp_path / "people.csv"), "--epsilon", epsilon, "--random-state", "0"]
+        ask += ["--out", str(tmp_path / epsilon)]
+        assert ("needs a larger --epsilon, or more rows" in CliRunner().invoke(app, ask).output) == told

@@ -301,7 +301,7 @@ def theory(
     example = " ".join([*usual, *ALSO.get(name, ())])
     if plot is not None and not numbers:
         numbers = example.split()  # a picture needs some numbers: those of the example, which the answer names
-    given = _numbers(name, function, numbers or [])
+    given = _numbers(name, function, numbers or [], example)
     if absent := [key for key in needed if key not in given]:
         raise ValueError(
             f"Expected {', '.join(needed)} for {name}, found no {', '.join(absent)}. Write `dperm theory {name} {example}`."
@@ -327,7 +327,7 @@ def theory(
             say(f"drawn in {plot}")
 
 
-def _numbers(name: str, function: Callable[..., object], words: list[str]) -> dict[str, object]:
+def _numbers(name: str, function: Callable[..., object], words: list[str], example: str) -> dict[str, object]:
     known = inspect.signature(function).parameters
     found: dict[str, object] = {}
     for word in words:
@@ -336,7 +336,7 @@ def _numbers(name: str, function: Callable[..., object], words: list[str]) -> di
         if not sign or key not in known:
             raise ValueError(
                 f"Expected name=value with a name in {', '.join(known)} for {name}, found {word!r}. Write e.g. "
-                "n=1000."
+                f"`dperm theory {name} {example}`."
             )
         try:
             found[key] = json.loads(PLAIN.get(text, text if text[:1] != "." else f"0{text}"))

@@ -80,6 +80,8 @@ def profile(asked: Profiled) -> None:
     if asked.as_json:
         show({"epsilon": asked.epsilon, "statement": found.statement, **told, **found.record["profile"]}, True)
         return
+    if any(column["kind"] == "unknown" for column in found.columns.values()):  # which was released, as everything here
+        told["note"] = "what does not stand out of the noise needs a larger --epsilon, or more rows"
     show({**column_lines(found), "privacy": found.statement, **told}, False)
 
 
