@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def report(
-    certificate: Path = typer.Argument(..., help="certificate.json of a fit, or the folder that the fit wrote."),
+    certificate: Path = typer.Argument(..., help="certificate.json of a fit, the folder that the fit wrote, or a saved model."),
     evaluation: Path | None = typer.Option(None, help="evaluation.json of `dperm evaluate`, for scores and their plots."),
     title: str | None = typer.Option(None, help="Title of the page; by default that of the fit, or the target and data set."),
     out: Path = typer.Option(Path("report.html"), help="Where to write; a name that ends in .md gives Markdown."),
@@ -35,7 +35,7 @@ def report(
 
     certificate = in_folder(certificate, "certificate.json")
     found = verified_certificate(certificate)
-    model = certified_model(certificate.with_name("model.json"), found)
+    model = certified_model(certificate, found)
     scores = None if evaluation is None else paid_scores(evaluation, found, model)
     earlier = earlier_beside(certificate.parent, found)
     if model is not None:
@@ -46,10 +46,12 @@ def report(
     show({"report": str(out)}, as_json)
 
 
-def certified_model(file: Path, certificate: Certificate) -> PrivateEstimator | None:
-    """The model beside a certificate, if there is one and the certificate is its own; None otherwise."""
+def certified_model(place: Path, certificate: Certificate) -> PrivateEstimator | None:
+    """The model in the file of a certificate or beside it, if there is one and the certificate is its own; None otherwise."""
     from dperm.estimators.model_file import load_model
+    from dperm.walk.claims import kind_of
 
+    file = place if kind_of(read_json(place)) == "a model" else place.with_name("model.json")
     if not file.is_file():
         return None
     model = load_model(file)

@@ -29,6 +29,7 @@ from dperm.pages.subject import from_certificate, subject_of, upward
 from dperm.privacy import RELATIONS
 from dperm.tables.json_files import in_folder, read_json
 from dperm.walk.certificate import Certificate
+from dperm.walk.claims import kind_of
 
 if TYPE_CHECKING:
     from dperm.estimators.declaration import Declaration
@@ -274,12 +275,12 @@ def serve(
     held: dict[str, object] = {"latest": {}, "lock": threading.Lock()}
     if model is not None:
         file = in_folder(model, "certificate.json")
-        read_json(file)
+        saved = kind_of(read_json(file)) == "a model"  # in one file with its certificate
         certificate = Certificate.load(file)
         verdict = certificate.verify(allow_seeded=True, accept_assumptions=True)
         if not verdict.ok:
             raise ValueError(f"Expected a certificate that verifies in {file}, found: {verdict.reasons[0]}.")
-        beside = file.with_name("model.json")
+        beside = file if saved else file.with_name("model.json")
         fitted = load_model(beside) if beside.is_file() else None
         known = fitted is not None and getattr(fitted.certificate_, "record", None) == certificate.record
         paid = earlier(file.parent, certificate)

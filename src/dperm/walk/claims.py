@@ -116,6 +116,7 @@ class Claim:
             record = parsed_json(text)
         except (ValueError, RecursionError) as error:
             raise ValueError(f"Expected a certificate in JSON, found text that does not parse: {error}.") from error
+        record = claimed(record)
         if not isinstance(record, dict) or record.get("format") not in (cls.FORMAT, *cls.OLDER):
             found = kind_of(record) or "another file"
             raise ValueError(f"Expected a certificate with format {cls.FORMAT!r}, found {found}. Pass certificate.json.")
@@ -167,6 +168,12 @@ def kind_of(record: object) -> str:
     stated = record.get("format") if isinstance(record, dict) else None
     kind = stated.removeprefix("dperm-").partition("/")[0] if isinstance(stated, str) and stated.startswith("dperm-") else ""
     return KINDS.get(kind, "")
+
+
+def claimed(record: object) -> object:
+    """The claim in a file: the certificate in a model that was saved into one file with it, otherwise the record itself."""
+    inside = record.get("certificate") if isinstance(record, dict) and kind_of(record) == "a model" else None
+    return inside if isinstance(inside, dict) else record
 
 
 def noise_again(stated: NoiseRecord) -> NoiseRecord:
