@@ -103,6 +103,6 @@ def _written(found: Profile, out: Path, out_schema: Path | None) -> dict[str, st
 
 def column_lines(found: Profile) -> dict[str, str]:
     """A line per column: what it is, and its main numbers."""
-    from dperm.report.profile_page import in_words
+    from dperm.profiles.told import in_words
 
     return {name: in_words(column) for name, column in found.columns.items()}

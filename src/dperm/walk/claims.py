@@ -46,6 +46,7 @@ class Claim:
     FORMAT: ClassVar[str] = ""
     OLDER: ClassVar[tuple[str, ...]] = ()  # formats that are no longer written but still read
     PARTS: ClassVar[type] = ClaimRecord  # the types of what it states
+    SHOWN: ClassVar[tuple[str, ...]] = ("", "value", "interval")  # heads of the table in a notebook, where there is one
 
     record: ClaimRecord
 
@@ -99,7 +100,7 @@ class Claim:
 
     def _repr_html_(self) -> str:
         rows, (state, mood) = self._shown_rows(), self.state()
-        head = ("", "value", "interval") if rows else ()
+        head = self.SHOWN if rows else ()
         return box(type(self).__name__, state, mood=mood, chips=self.chips, rows=rows, head=head, note=self.statement)
 
     def _shown_rows(self) -> list[tuple[str, ...]]:
