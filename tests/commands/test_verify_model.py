@@ -279,3 +279,10 @@ def test_a_model_that_was_saved_into_one_file_is_verified_and_reported_from_it(n
     file.write_text(json.dumps(record), encoding="utf-8")
     with pytest.raises(ValueError, match=r"found a model\. Pass certificate\.json"):
         CliRunner().invoke(app, ["verify", str(file)], catch_exceptions=False)
+
+
+def test_what_to_pass_for_seeded_noise_is_said_in_python_and_on_the_command_line(tmp_path: Path) -> None:
+    model = MODELS["numbers"]()
+    assert "pass allow_seeded=True (--allow-seeded) to check the rest" in model.certificate_.verify().reasons[0]
+    done = CliRunner().invoke(app, ["verify", str(model.save(tmp_path / "a.json"))])
+    assert done.exit_code == 1 and "(pass --allow-seeded to check the rest)" in done.output

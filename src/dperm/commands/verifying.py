@@ -9,6 +9,7 @@ import typer
 
 from dperm.commands.earlier import earlier_beside
 from dperm.commands.shared import JSON_OPTION, say, show
+from dperm.commands.spoken import spoken
 from dperm.tables.json_files import in_folder, read_json
 from dperm.words.wording import printable
 
@@ -68,7 +69,7 @@ def verify(
     elif reasons:
         say(f"NOT VERIFIED: {certificate.name}")
         for reason in reasons[:MOST_REASONS]:
-            say(f"  - {printable(reason)}")
+            say(f"  - {spoken(printable(reason))}")
         if len(reasons) > MOST_REASONS:
             say(f"  - and {len(reasons) - MOST_REASONS} more that follow from it; --json lists them")
     else:

@@ -21,6 +21,7 @@ from dperm.words.wording import printable
 SEEDED = "NOT PRIVATE: reproducible noise was asked for"
 KINDS = {"certificate": "a certificate", "evaluation": "an evaluation", "profile": "a profile", "model": "a model"}
 KINDS |= {"search": "the certificate of a search"}
+ALLOW, ACCEPT = "pass allow_seeded=True (--allow-seeded)", "pass accept_assumptions=True (--accept-assumptions)"
 TOLERANCE = 1e-9  # another machine's mathematical library may differ in the last digits
 HOSTILE = (LookupError, ValueError, TypeError, ArithmeticError, AttributeError, StopIteration, RuntimeError, MemoryError)
 
@@ -154,9 +155,9 @@ class Claim:
         except HOSTILE as error:
             found.append(f"the record cannot be recomputed: {type(error).__name__}: {error}")
         if reproducible(self.record) and not allow_seeded:
-            found.append("the noise was seeded, so the release is NOT private (pass --allow-seeded to check the rest)")
+            found.append(f"the noise was seeded, so the release is NOT private ({ALLOW} to check the rest)")
         if not accept_assumptions and not found:
-            found.extend(f"{text}: pass --accept-assumptions to accept that" for text in self.assumptions)
+            found.extend(f"{text}: {ACCEPT} to accept that" for text in self.assumptions)
         return Verdict(tuple(found))
 
 
