@@ -14,6 +14,7 @@ import typer
 
 from dperm.commands.shared import QUIET_OPTION, SETTINGS, say, with_quiet
 from dperm.commands.spoken import spoken
+from dperm.words.spelling import closest
 
 CONFIG = "dperm.toml"
 HELP = """Differentially private regression and classification with a certificate anyone can re-check.
@@ -76,7 +77,10 @@ def _defaults(file: Path, context: typer.Context) -> dict[str, object]:
 def _table(name: str, table: object, group: object, file: Path) -> dict[str, Any]:
     commands = getattr(group, "commands", {})
     if name not in commands or not isinstance(table, dict):
-        raise ValueError(f"Expected tables named after commands ({', '.join(commands)}) in {file}, found {name!r}.")
+        raise ValueError(
+            f"Expected tables named after commands ({', '.join(commands)}) in {file}, found {name!r}.{closest(name, commands)} "
+            "Write options below the name of their command, e.g. [fit]."
+        )
     command = commands[name]
     if inners := getattr(command, "commands", None):
         tables = {inner: _table(inner, value, command, file) for inner, value in table.items() if inner in inners}
@@ -92,7 +96,10 @@ def _table(name: str, table: object, group: object, file: Path) -> dict[str, Any
     for key, value in table.items():
         word = key.replace("-", "_")
         if word not in known:
-            raise ValueError(f"Expected options of `dperm {name}` in {file}, found {key!r}. Options: {', '.join(sorted(known))}.")
+            raise ValueError(
+                f"Expected options of `dperm {name}` in {file}, found {key!r}.{closest(word, known)} Options: "
+                f"{', '.join(sorted(one for one in known if len(one) > 1))}. Correct the name."
+            )
         result[known[word]] = value
     return result
 
@@ -142,10 +149,10 @@ def _wrong_usage(error: Any) -> None:
     elif text.startswith("Invalid value") and option:
         pairs = zip(words, [*words[1:], ""])
         given = next((word.partition("=")[2] or after for word, after in pairs if word.split("=")[0] == option), None)
-        found = "another in the environment or the configuration" if given is None else repr(given[:60])
+        found = "another value in the environment or the configuration file" if given is None else repr(given[:60])
         why = text.partition(": ")[2]
         number = "a number such as 1 or 0.5"
-        kinds = {"valid number": number, "valid float": number, "valid integer": "a whole number"}
+        kinds = {"valid number": number, "valid float": number, "valid integer": "a whole number such as 10000"}
         kind = next((kind for words, kind in kinds.items() if words in why), None)
         text = f"Expected {kind} for {option}, found {found}" if kind else f"Expected a value for {option}, found {found}: {why}"
     elif "unexpected extra argument" in text and getattr(context, "info_name", "") == "plan":

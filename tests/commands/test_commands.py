@@ -78,7 +78,7 @@ def test_wrong_usage_is_a_sentence_with_exit_code_2(people):
     _, words = people
     for asked, message in (
         ([*words, "--epsilon", "one"], "dperm: Expected a number such as 1 or 0.5 for --epsilon, found 'one'. See `dperm fit -"),
-        (["plan", "--n=2.5", "--d", "3", "--epsilon", "1"], "dperm: Expected a whole number for --n, found '2.5'."),
+        (["plan", "--n=2.5", "--d", "3", "--epsilon", "1"], "dperm: Expected a whole number such as 10000 for --n, found '2.5'."),
         (words, "dperm: Expected --epsilon, found none."),
         (["fti"], "Did you mean 'fit'? See `dperm --help`."),
         (["fit", "--modle", "svm"], "--modle"),

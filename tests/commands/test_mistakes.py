@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -199,3 +201,59 @@ def test_errors_of_estimators_say_what_to_do() -> None:
     found = [entry for entry in refusals("estimators") if "damaged" not in entry[1]]
     assert len(found) > 80
     assert [place for place, words in found if not re.search(r"[.?:)]\s*(\{\}\s*)?[A-Z{`'\"d]", words[10:])] == []
+
+
+PEOPLE = {
+    "columns": {"age": {"type": "numeric", "low": 0, "high": 1}},
+    "target": {"column": "income", "type": "classes", "classes": [0, 1]},
+}
+
+
+def test_a_table_without_its_target_is_told_of_the_target() -> None:
+    """The error spoke of the schema's names, which are right, and of columns to ignore."""
+    table = pd.DataFrame({"age": X[:, 0], "incom": Y})
+    words = r"the target 'income' among the columns of the table, found 'age', 'incom'\. Did you mean 'incom'\? Add the column"
+    model = dperm.LogisticRegression(schema=PEOPLE, random_state=0)
+    with pytest.raises(ValueError, match=words):
+        model.fit(table)
+    fitted = model.fit(table, Y)
+    with pytest.raises(ValueError, match=words):
+        dperm.evaluate(fitted, table, epsilon=1.0, random_state=0)
+    with pytest.raises(ValueError, match=r"y as one label for every row, found the text 'incom'\. .* table\['incom'\]"):
+        model.fit(table, "incom")
+
+
+def test_one_is_singular(tmp_path: Path) -> None:
+    ask = ["plan", "--model", "huber", "--n", "3000", "--d", "4", "--epsilon", "1"]
+    said = CliRunner().invoke(app, ask).output
+    assert re.search(r"output +\S+ +1 release\n", said) and "target     epsilon 1 at delta" in said
+    ledger = dperm.Ledger.create(tmp_path / "a.ledger", dataset="people", epsilon=1.0, delta=1e-6)
+    model = dperm.LogisticRegression(epsilon=0.9, ledger=ledger, random_state=0, **BOTH)
+    model.fit(X, Y)
+    with pytest.raises(ValueError, match=r"one more Gaussian fit after 1 fit\. Ask for less"):
+        model.fit(X, Y)
+
+
+def test_a_wrong_name_in_a_configuration_file_gets_a_hint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for text, words in (
+        ("[fit]\nepsilonn = 1", "found 'epsilonn'. Did you mean 'epsilon'? Options: bounds,"),
+        ("[fitt]\nepsilon = 1", "found 'fitt'. Did you mean 'fit'? Write options below the name of their command, e.g. [fit]."),
+        ("epsilon = 1", "found 'epsilon'. Write options below the name of their command, e.g. [fit]."),
+    ):
+        Path("dperm.toml").write_text(text, encoding="utf-8")
+        done = subprocess.run([sys.executable, "-m", "dperm", "fit", "people.csv"], capture_output=True, text=True, check=False)
+        assert done.returncode == 2 and words in done.stderr, text
+
+
+def test_a_theorem_says_how_its_own_numbers_are_written() -> None:
+    with pytest.raises(ValueError, match=r"found 'n=10'\. Write e\.g\. `dperm theory pac hypotheses=1000 alpha=0\.1 beta=0\.05`"):
+        CliRunner().invoke(app, ["theory", "pac", "n=10"], catch_exceptions=False)
+
+
+def test_a_profile_of_noise_says_what_it_would_take(tmp_path: Path) -> None:
+    pd.DataFrame({"age": X[:, 0]}).to_csv(tmp_path / "people.csv", index=False)
+    for epsilon, told in (("0.001", True), ("8", False)):
+        ask = ["profile", str(tmp_path / "people.csv"), "--epsilon", epsilon, "--random-state", "0"]
+        ask += ["--out", str(tmp_path / epsilon)]
+        assert ("needs a larger --epsilon, or more rows" in CliRunner().invoke(app, ask).output) == told

@@ -253,3 +253,36 @@ def test_a_mechanism_passed_as_an_object_leads_to_its_own_loss_and_penalty(kind:
     if kind == "LinearSVC":
         record["parameters"]["loss"] = "squared-hinge" if model.loss != "squared-hinge" else "hinge"
         assert reasons(record, model, tmp_path) != []
+
+
+@pytest.mark.parametrize("name", ["classes of a table", "edited curves"])
+def test_a_model_that_was_saved_into_one_file_is_verified_and_reported_from_it(name: str, tmp_path: Path) -> None:
+    """`model.save("a.json")` writes the certificate into the file; the command asked for a certificate.json, which is nowhere."""
+    file = tmp_path / "a.json"
+    MODELS[name]().save(file)
+    done = CliRunner().invoke(app, ["verify", str(file), "--allow-seeded"])
+    assert done.exit_code == 0 and done.output.startswith("verified: ")
+    assert ("edited after the release: x0" in done.output) == (name == "edited curves")
+    pages = (("report", "a.html", "Released with"), ("card", "a.md", "Model card"), ("registry", "", "seeded noise"))
+    for command, out, words in pages:
+        asked = [command, str(file), *(["--out", str(tmp_path / out)] if out else [])]
+        done = CliRunner().invoke(app, asked)
+        told = (tmp_path / out).read_text(encoding="utf-8") if out else str(done.exception)
+        assert words in told and (done.exit_code == 0) == bool(out), told  # seeded noise is nothing to register
+    assert ("Predicting sick" in (tmp_path / "a.html").read_text(encoding="utf-8")) == (name == "classes of a table")
+    record = json.loads(file.read_text(encoding="utf-8"))
+    altered = copy.deepcopy(record)
+    altered["encoding"]["high"][0] += 1.0
+    file.write_text(json.dumps(altered), encoding="utf-8")
+    assert CliRunner().invoke(app, ["verify", str(file), "--allow-seeded"]).exit_code == 1
+    del record["certificate"]
+    file.write_text(json.dumps(record), encoding="utf-8")
+    with pytest.raises(ValueError, match=r"found a model\. Pass certificate\.json"):
+        CliRunner().invoke(app, ["verify", str(file)], catch_exceptions=False)
+
+
+def test_what_to_pass_for_seeded_noise_is_said_in_python_and_on_the_command_line(tmp_path: Path) -> None:
+    model = MODELS["numbers"]()
+    assert "pass allow_seeded=True (--allow-seeded) to check the rest" in model.certificate_.verify().reasons[0]
+    done = CliRunner().invoke(app, ["verify", str(model.save(tmp_path / "a.json"))])
+    assert done.exit_code == 1 and "(pass --allow-seeded to check the rest)" in done.output

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 
 import dperm
@@ -190,3 +191,20 @@ def test_names_with_signs_of_mathematics_are_drawn_as_they_are(name: str, tmp_pa
         drawn.savefig(tmp_path / "drawn.png")
         words = [text for text in drawn.findobj(Text) if printable(name) in text.get_text()]
         assert words and not any(text.get_parse_math() for text in words)
+
+
+def test_no_label_of_a_plot_is_cut_off() -> None:
+    """Of several classes the outcome is a long phrase: the words of the axes were wider than the figure."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0, 1, (4000, 2))
+    X[::3, 0] = np.nan
+    y = rng.integers(0, 3, 4000)
+    declared: dict[str, Any] = {"epsilon": 5, "bounds": (0, 1), "classes": [0, 1, 2], "random_state": 0}
+    line = dperm.LogisticRegression(intervals=True, **declared).fit(X, y)
+    curves = dperm.GAMClassifier(**declared).fit(X, y)
+    for figure in (line.plot(), curves.plot()):
+        FigureCanvasAgg(figure).draw()
+        for label in (label for axes in figure.axes for label in (axes.xaxis.label, axes.yaxis.label) if label.get_text()):
+            box = label.get_window_extent()
+            assert box.x0 >= 0 and box.y0 >= 0 and box.x1 <= figure.bbox.x1 and box.y1 <= figure.bbox.y1
+    assert [text.get_text() for axes in curves.plot("x0").axes for text in axes.texts] == ["missing"]

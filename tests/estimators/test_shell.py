@@ -416,5 +416,5 @@ def test_a_summary_says_what_other_labels_count_as_whatever_the_labels_are() -> 
     wrong = dperm.LogisticRegression(epsilon=3, bounds=(0, 1), classes=["No", "Yes"], random_state=0).fit(X, y)
     line = dperm.LinearRegression(epsilon=3, bounds=(0, 1), y_bounds=(0, 1), random_state=0).fit(X, y)
     assert [("Other labels", "count as empty") in model.summary().facts for model in (right, wrong)] == [True, True]
-    assert ("No numbers", "count as empty") in line.summary().facts
+    assert ("Non-numbers", "count as empty") in line.summary().facts
     assert all("count as empty" in str(model.summary()) for model in (right, wrong, line))

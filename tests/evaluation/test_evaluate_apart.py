@@ -11,6 +11,7 @@ import pytest
 from sklearn.metrics import confusion_matrix, f1_score, precision_score, r2_score, recall_score
 
 import dperm
+from dperm.commands.evaluating import score_lines
 from dperm.evaluation.evaluate import Evaluation, evaluate, listed_scores
 from dperm.evaluation.plan import Question
 from dperm.pages.scores import evaluation_blocks
@@ -167,4 +168,6 @@ def test_pages_and_lines_show_classes_groups_and_thresholds(fitted: dict[str, An
     assert "recall of high, town = Bonn" in names and "rows, town = Cork" in names and "macro f1" in names
     record = evaluate(fitted["rich"], people(1), epsilon=3.0, random_state=0).record
     page = "".join(block.html() for block in evaluation_blocks(record))
-    assert "Calling yes what is above a threshold" in page
+    assert "Calling every row above a threshold yes" in page
+    assert "positive share (of yes)" in page and "observed share of yes against" in page
+    assert score_lines(record["metrics"], 0.95)["positive share"].endswith("   (of 'yes')")

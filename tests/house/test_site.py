@@ -140,3 +140,19 @@ def test_no_entry_of_the_navigation_has_the_name_of_the_site() -> None:
     """A page without a title of its own takes its heading: the home page's is the site's name, which stands above already."""
     text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     assert "\n  - Home: index.md\n" in text and not re.search(r"^  - [\w/-]+\.md$", text, re.MULTILINE)
+
+
+def test_an_entry_of_a_list_with_a_formula_keeps_its_mark(tmp_path: Path) -> None:
+    """It scrolls where the formula is too long, and what scrolls cuts off a mark that lies outside its box."""
+    style = (ROOT / "docs" / "stylesheets" / "site.css").read_text(encoding="utf-8")
+    text = 'a <span class="formula">x</span>'
+    lists = f"<ul><li>{text}</li></ul><ol><li>{text}</li></ol><ul><li><p>{text}</p></li></ul>"
+    page = f'<style>{style}</style><div class="md-typeset">{lists}</div>'
+    (tmp_path / "page.html").write_text(page, encoding="utf-8")
+    drawn = (
+        "return [...document.querySelectorAll('li')].map(li => ["
+        "getComputedStyle(li).overflowX, getComputedStyle(li, '::before').content.replaceAll('\\x22', '')])"
+    )
+    with chromium(tmp_path / "profile") as driver:
+        driver.get((tmp_path / "page.html").as_uri())
+        assert driver.execute_script(drawn) == [["auto", "•"], ["auto", "counter(list-item) ."], ["visible", "none"]]

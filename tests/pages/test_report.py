@@ -27,6 +27,7 @@ from dperm.pages.effects import effects
 from dperm.pages.page import certificate_page, report_page
 from dperm.pages.shapes import lines_beside
 from dperm.pages.subject import subject_of
+from dperm.pages.text import Table
 from dperm.pages.whiskers import whiskers
 from dperm.privacy import Gaussian, Pure
 
@@ -399,3 +400,31 @@ def test_no_class_turns_the_words_of_a_figure_around():
     found = evaluate(fitted, X, np.array(labels)[Y], epsilon=5, random_state=2)
     page = report_page(fitted, {}, json.loads(json.dumps(found.record)))
     assert "Precision against recall of b\\u202ec" in page and "\u202e" not in page
+
+
+def test_both_ends_of_a_declared_range_have_commas_or_neither():
+    bounds = {"x0": (1024, 115_264), "x1": (2015, 2027)}
+    page = report_page(dperm.LinearRegression(1, bounds=bounds, y_bounds=(-1, 1), random_state=0).fit(X, X[:, 0]), {})
+    assert "numeric, 1,024 to 115,264" in page and "numeric, 2015 to 2027" in page
+
+
+def test_only_mechanisms_that_the_model_has_are_called_possible():
+    """An additive model has one; the page listed those of linear models as possible."""
+    fitted = dperm.GAMRegressor(3, bounds=(-1, 1), y_bounds=(-1, 1), random_state=0).fit(X, X[:, 0])
+    line = dperm.LinearRegression(3, bounds=(-1, 1), y_bounds=(-1, 1), random_state=0).fit(X, X[:, 0])
+    assert "possible" in report_page(line, {}, markdown=True) and "possible" not in report_page(fitted, {}, markdown=True)
+
+
+def test_an_interval_stays_on_one_line():
+    found = Table(("", "score"), [("a", "0.68 (0.64 … 0.71)")], "", frozenset({1}))
+    assert ">0.68 (0.64\u00a0…\u00a00.71)<" in found.html() and "0.64 … 0.71" in found.markdown()
+
+
+def test_large_scores_and_coefficients_have_commas_and_no_powers_of_ten():
+    fitted = dperm.LinearRegression(3, bounds=(-1, 1), y_bounds=(0, 60_000), intervals=True, random_state=0)
+    fitted.fit(X, 30_000 + 10_000 * X[:, 0])
+    found = evaluate(fitted, X, 30_000 + 10_000 * X[:, 0] + 3000 * X[:, 1], epsilon=5, random_state=0)
+    report = report_page(fitted, {}, json.loads(json.dumps(found.record)))
+    for page in (report[report.index("How good is it") : report.index("What was declared</h2>")], str(fitted.summary())):
+        assert re.search(r"\b2\d,\d{3}\b", page) and not re.search(r"\d\.?\d*e\+0", page) and not re.search(r"\b\d{5}", page)
+    assert any(re.fullmatch(r"\d,\d{3}", row[1]) for row in found._shown_rows())

@@ -20,8 +20,9 @@ from dperm.profiles.profile import Profile, question_about
 from dperm.profiles.question import Asked, Question
 from dperm.profiles.ranges import first_scales, tighter
 from dperm.profiles.rows import looked_at
+from dperm.profiles.told import in_words
 from dperm.release.driver import watching
-from dperm.report.profile_page import in_words
+from dperm.report.profile_page import profile_page
 from dperm.rows.base import Block
 from dperm.rows.exact import Tallied
 from dperm.rows.memory import MemoryRows
@@ -465,3 +466,15 @@ def test_a_cut_tail_is_said_at_its_end_and_a_range_that_holds_all_says_nothing()
     share = float(re.search(r"about ([\d.]+) % of the values lie in or above its highest bin", cut)[1])
     assert 9 < share < 16 and "lowest bin" not in cut and "bin" not in held
     assert "mean of the values cut to this range" in cut
+
+
+def test_the_spread_of_dates_is_in_days():
+    days = pd.Timestamp("2020-01-01") + pd.to_timedelta(np.random.default_rng(0).integers(0, 1500, 3000), unit="D")
+    page = profile_page(dperm.profile(pd.DataFrame({"since": days, "age": np.arange(3000) % 90}), epsilon=3.0, random_state=0))
+    assert page.count("standard deviation, in days") == 1 and page.count("standard deviation<") == 1
+
+
+def test_a_notebook_shows_what_a_profile_found():
+    found = dperm.profile(pd.DataFrame({"age <b>": np.arange(3000) % 90}), epsilon=3.0, random_state=0)
+    box = found._repr_html_()
+    assert "what was found" in box and "numbers, " in box and "age &lt;b&gt;" in box and "<b>age" not in box

@@ -10,6 +10,7 @@ import typer
 
 from dperm.commands.shared import JSON_OPTION, show
 from dperm.commands.shared import say as tell
+from dperm.words.wording import several
 
 if TYPE_CHECKING:
     from dperm.audit.suite import Result
@@ -93,7 +94,7 @@ def _tally(results: list[Result]) -> str:
     """The last line: how many audits there were, and how many time did not suffice for."""
     counts = {word: _count(results, word) for word in ("violated", "holds", "inconclusive", "refused", "not run")}
     said = ", ".join(f"{count} {word}" for word, count in counts.items() if count or word in ("violated", "not run"))
-    return f"{len(results)} audits: {said}{' for want of time: raise --minutes' if counts['not run'] else ''}"
+    return f"{several(len(results), 'audit')}: {said}{' for want of time: raise --minutes' if counts['not run'] else ''}"
 
 
 def _record(result: Result) -> dict[str, object]:

@@ -13,6 +13,7 @@ from dperm.commands.declaring import DELTA, NOMINAL_N, PERSON, RANDOM_STATE, REL
 from dperm.commands.ledgers import state_line
 from dperm.commands.shared import JSON_OPTION, check_model_first, ledger_with_room, notices_said, say, show
 from dperm.tables.json_files import check_room, write_whole
+from dperm.words.wording import printable, with_interval
 
 if TYPE_CHECKING:
     from dperm.evaluation.evaluate import Evaluation
@@ -99,15 +100,19 @@ GUESSED |= {"baseline log-loss": "guessing the shares of the classes"}
 
 def score_lines(metrics: Metrics, level: float) -> dict[str, str]:
     """A line per score of all rows, with its interval, and a line about the calibration."""
+    from dperm.pages.scores import positive_of
     from dperm.release.record import scores_in
 
     lines = {}
     for name, score in scores_in(metrics).items():
-        lines[name] = "not known" if score["value"] is None else (
-            f"{score['value']:z.4f}   {level:.0%} interval {score['low']:z.4f} … {score['high']:z.4f}"
-        )
+        lines[name] = "not known"
+        if score["value"] is not None:
+            value, interval = with_interval(score["value"], score["low"], score["high"], 4)
+            lines[name] = f"{value}   {level:.0%} interval {interval}"
         if name in GUESSED:
             lines[name] += f"   ({GUESSED[name]})"
+        if name == "positive share" and (positive := positive_of(metrics)):
+            lines[name] += f"   (of {printable(positive)!r})"
     bins = metrics.get("calibration", [])
     off = sorted(bins, key=lambda row: max(row["low"] - row["predicted"], row["predicted"] - row["high"]), reverse=True)
     for row in off[:1]:

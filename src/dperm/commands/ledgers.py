@@ -12,6 +12,7 @@ import typer
 
 from dperm.commands.declaring import RELATION
 from dperm.commands.shared import JSON_OPTION, say, show
+from dperm.commands.spoken import spoken
 from dperm.tables.json_files import read_json, write_whole
 
 if TYPE_CHECKING:
@@ -210,7 +211,7 @@ def verify(
     elif reasons:
         say(f"NOT VERIFIED: {book.path.name}")
         for reason in reasons:
-            say(f"  - {reason}")
+            say(f"  - {spoken(reason)}")
     else:
         say(f"verified: {book.path.name}")
     if reasons:

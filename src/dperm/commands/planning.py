@@ -19,6 +19,7 @@ from dperm.commands.shared import JSON_OPTION, say, show
 from dperm.commands.spoken import spoken
 from dperm.commands.wishes import Wish
 from dperm.words.spelling import closest
+from dperm.words.wording import several
 
 if TYPE_CHECKING:
     from dperm.estimators.declaration import Declaration
@@ -159,7 +160,7 @@ def _say_plan(found: Advice, planned: Plan) -> None:
         say(f"expected   {found['expected']['sentence']}")
     say(f"mechanism  {planned.mechanism}")
     target, shape = planned.target, planned.shape
-    say(f"target     {target.epsilon:g} at delta {target.delta:g}, {target.relation}, n = {shape.n:,}, d = {shape.d:,}")
+    say(f"target     epsilon {target.epsilon:g} at delta {target.delta:g}, {target.relation}, n = {shape.n:,}, d = {shape.d:,}")
     parts = budget_parts(planned.events, target.delta, target.relation)
     shares = sorted(((part / (sum(parts) or 1.0), stage.name) for part, stage in zip(parts, planned.stages)), reverse=True)
     say(f"budget     {', '.join(f'{share:.1%} {name}' if share < 0.01 else f'{share:.0%} {name}' for share, name in shares)}")
@@ -173,7 +174,7 @@ def _say_plan(found: Advice, planned: Plan) -> None:
     say(f"\nalternatives, with worst-case bounds on the risk ({RISK})")
     for row in found["alternatives"]:
         bound = "no bound" if row["predicted_risk"] is None else f"{row['predicted_risk']:.4g}"
-        text = f"needs {spoken(row['needs'][0])}" if row["needs"] else f"{row['passes']} releases"
+        text = f"needs {spoken(row['needs'][0])}" if row["needs"] else several(row["passes"] or 0, "release")
         say(f"  {'*' if row['mechanism'] == found['mechanism'] else ' '} {row['mechanism']:<17} {bound:<10} {text}")
     say(found["risk_note"])
     needed = (("sample_size", found.get("sample_size")), ("epsilon_needed", found.get("epsilon_needed")))
@@ -210,7 +211,8 @@ def _say_epsilons(fits: list[Declaration], as_json: bool) -> None:
     say("No --epsilon given: here is what some values give. An even bet about one record stays below the second column.")
     say(f"  {'epsilon':<8} {'even bet':<9} {'mechanism':<17} expected")
     for row in rows:
-        words = "not measured for this model" if row["expected"] is None else row["expected"]["sentence"].partition(";")[0]
+        sentence = "not measured for this model" if row["expected"] is None else row["expected"]["sentence"]
+        words = sentence.partition(";")[0].rstrip(".")
         words += "; " + str(row["intervals"]["sentence"]).partition(" (")[0] if "intervals" in row else ""
         say(f"  {row['epsilon']:<8g} {percent(row['even_bet_at_most']):<9} {row['mechanism']!s:<17} {words}")
     say("Pass --epsilon with one of them for its plan; where the numbers come from: docs/accuracy.md.")
@@ -299,7 +301,7 @@ def theory(
     example = " ".join([*usual, *ALSO.get(name, ())])
     if plot is not None and not numbers:
         numbers = example.split()  # a picture needs some numbers: those of the example, which the answer names
-    given = _numbers(name, function, numbers or [])
+    given = _numbers(name, function, numbers or [], example)
     if absent := [key for key in needed if key not in given]:
         raise ValueError(
             f"Expected {', '.join(needed)} for {name}, found no {', '.join(absent)}. Write `dperm theory {name} {example}`."
@@ -325,7 +327,7 @@ def theory(
             say(f"drawn in {plot}")
 
 
-def _numbers(name: str, function: Callable[..., object], words: list[str]) -> dict[str, object]:
+def _numbers(name: str, function: Callable[..., object], words: list[str], example: str) -> dict[str, object]:
     known = inspect.signature(function).parameters
     found: dict[str, object] = {}
     for word in words:
@@ -334,7 +336,7 @@ def _numbers(name: str, function: Callable[..., object], words: list[str]) -> di
         if not sign or key not in known:
             raise ValueError(
                 f"Expected name=value with a name in {', '.join(known)} for {name}, found {word!r}. Write e.g. "
-                "n=1000."
+                f"`dperm theory {name} {example}`."
             )
         try:
             found[key] = json.loads(PLAIN.get(text, text if text[:1] != "." else f"0{text}"))

@@ -24,7 +24,7 @@ class Profiled:
     """What `dperm profile` is asked."""
 
     file: Path = typer.Argument(..., help="CSV or Parquet file with one record per row.")
-    schema: Path | None = typer.Option(None, help="What is known of the columns; without it all but their names is paid for.")
+    schema: Path | None = typer.Option(None, help="What is known of the columns; without it, all except their names is paid for.")
     target: str | None = typer.Option(None, help="Column that will be predicted.")
     target_type: str | None = typer.Option(None, help="classes or numeric, for a target that no schema describes.")
     epsilon: float = typer.Option(..., help="Privacy budget of the profile.")
@@ -47,8 +47,8 @@ class Profiled:
 def profile(asked: Profiled) -> None:
     """Histograms, quantiles, means, levels and missing cells of every column, private and with error bars.
 
-    Nothing about the table is known for free but the names of its columns (and, but for add-remove, the number of its rows). What
-    the profile finds is paid for, so that it may be published, and so may the schema that is filled in from it.
+    Only the names of the columns are known for free (and the number of rows, except under add-remove). What the profile finds
+    is paid for, so that it may be published, and so may the schema that is filled in from it.
 
     Example: dperm profile people.csv --target bought --epsilon 1 --out-schema people.json --out profile
     """
@@ -80,6 +80,8 @@ def profile(asked: Profiled) -> None:
     if asked.as_json:
         show({"epsilon": asked.epsilon, "statement": found.statement, **told, **found.record["profile"]}, True)
         return
+    if any(column["kind"] == "unknown" for column in found.columns.values()):  # which was released, as everything here
+        told["note"] = "what does not stand out of the noise needs a larger --epsilon, or more rows"
     show({**column_lines(found), "privacy": found.statement, **told}, False)
 
 
@@ -101,6 +103,6 @@ def _written(found: Profile, out: Path, out_schema: Path | None) -> dict[str, st
 
 def column_lines(found: Profile) -> dict[str, str]:
     """A line per column: what it is, and its main numbers."""
-    from dperm.report.profile_page import in_words
+    from dperm.profiles.told import in_words
 
     return {name: in_words(column) for name, column in found.columns.items()}

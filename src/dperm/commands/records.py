@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def card(
-    model: Path = typer.Argument(..., help="Folder that a fit wrote, or its certificate.json."),
+    model: Path = typer.Argument(..., help="Folder that a fit wrote, its certificate.json, or a saved model."),
     evaluation: Path | None = typer.Option(None, help="evaluation.json of `dperm evaluate`, for the scores."),
     out: Path = typer.Option(Path("card.md"), help="Where to write; a name that ends in .html gives HTML."),
     as_json: bool = JSON_OPTION,
@@ -33,14 +33,14 @@ def card(
     from dperm.pages.card import card as model_card
 
     subject, found = _subject(model)
-    beside = certified_model(in_folder(model, "certificate.json").with_name("model.json"), found)
+    beside = certified_model(in_folder(model, "certificate.json"), found)
     page = model_card(subject, None if evaluation is None else paid_scores(evaluation, found, beside))
     write_whole(out.parent, {out.name: rendered(page, markdown=out.suffix != ".html")})
     show({"card": str(out)}, as_json)
 
 
 def registry(
-    certificate: Path = typer.Argument(..., help="certificate.json of a fit, or the folder that the fit wrote."),
+    certificate: Path = typer.Argument(..., help="certificate.json of a fit, the folder that the fit wrote, or a saved model."),
     name: str | None = typer.Option(None, help="Name of the data product; by default from the target and the data set."),
     curator: str | None = typer.Option(None, help="Who holds the data."),
     use: str | None = typer.Option(None, help="What the release is for."),
@@ -76,6 +76,6 @@ def _subject(place: Path) -> tuple[Subject, Certificate]:
 
     file = in_folder(place, "certificate.json")
     found = verified_certificate(file)
-    model = certified_model(file.with_name("model.json"), found)
+    model = certified_model(file, found)
     subject = from_certificate(found) if model is None else subject_of(model)
     return replace(subject, earlier=earlier_beside(file.parent, found)), found

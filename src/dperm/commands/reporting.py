@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def report(
-    certificate: Path = typer.Argument(..., help="certificate.json of a fit, or the folder that the fit wrote."),
+    certificate: Path = typer.Argument(..., help="certificate.json of a fit, the folder that the fit wrote, or a saved model."),
     evaluation: Path | None = typer.Option(None, help="evaluation.json of `dperm evaluate`, for scores and their plots."),
     title: str | None = typer.Option(None, help="Title of the page; by default that of the fit, or the target and data set."),
     out: Path = typer.Option(Path("report.html"), help="Where to write; a name that ends in .md gives Markdown."),
@@ -36,7 +36,7 @@ def report(
 
     certificate = in_folder(certificate, "certificate.json")
     found = verified_certificate(certificate)
-    model = certified_model(certificate.with_name("model.json"), found)
+    model = certified_model(certificate, found)
     scores = None if evaluation is None else paid_scores(evaluation, found, model)
     earlier = earlier_beside(certificate.parent, found)
     if model is not None:

@@ -9,6 +9,7 @@ import typer
 
 from dperm.commands.earlier import earlier_beside
 from dperm.commands.shared import JSON_OPTION, say, show
+from dperm.commands.spoken import spoken
 from dperm.tables.json_files import in_folder, read_json
 from dperm.words.wording import printable
 
@@ -20,7 +21,9 @@ MOST_REASONS = 3  # on the screen: one number that was changed changes others
 
 
 def verify(
-    certificate: Path = typer.Argument(..., help="certificate.json, evaluation.json or profile.json, or the folder it is in."),
+    certificate: Path = typer.Argument(
+        ..., help="certificate.json, evaluation.json or profile.json, the folder it is in, or a model saved with its certificate."
+    ),
     model: Path | None = typer.Option(None, help="model.json, to check that it says what the certificate says."),
     allow_seeded: bool = typer.Option(False, "--allow-seeded", help="Accept reproducible noise, which is NOT private."),
     accept_assumptions: bool = typer.Option(
@@ -34,6 +37,7 @@ def verify(
 
     Example: dperm verify dperm-model/certificate.json --model dperm-model/model.json
     """
+    from dperm.walk.claims import kind_of
 
     folder = certificate if certificate.is_dir() else None
     if folder is not None:  # what `dperm fit` wrote: the certificate, and that it speaks of the model beside it
@@ -41,6 +45,8 @@ def verify(
         model = beside if model is None and beside.is_file() else model
         kept = "certificate.json" if (certificate / "certificate.json").is_file() else "profile.json"
         certificate = in_folder(certificate, kept)
+    if model is None and folder is None and kind_of(read_json(certificate)) == "a model":
+        model = certificate  # a model that was saved in one file with its certificate
     model = None if model is None else in_folder(model, "model.json")
     found = claim_in(certificate)
     verdict = found.verify(allow_seeded=allow_seeded, accept_assumptions=accept_assumptions)
@@ -63,7 +69,7 @@ def verify(
     elif reasons:
         say(f"NOT VERIFIED: {certificate.name}")
         for reason in reasons[:MOST_REASONS]:
-            say(f"  - {printable(reason)}")
+            say(f"  - {spoken(printable(reason))}")
         if len(reasons) > MOST_REASONS:
             say(f"  - and {len(reasons) - MOST_REASONS} more that follow from it; --json lists them")
     else:
@@ -84,8 +90,9 @@ def verify(
 def claim_in(file: Path) -> Claim:
     """The claim in a file, whatever made it: a fit, an evaluation, a profile or a search."""
     from dperm.walk.certificate import Certificate
+    from dperm.walk.claims import claimed
 
-    record = read_json(file)
+    record = claimed(read_json(file))
     if isinstance(record, dict) and str(record.get("format")).startswith("dperm-evaluation/"):
         from dperm.evaluation.evaluate import Evaluation
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from textwrap import fill
 from typing import TYPE_CHECKING
 
 from dperm.pages.whiskers import Whisker
@@ -37,7 +38,8 @@ def draw_coefficients(rows: Sequence[Whisker], names: str | Sequence[str] | None
     axes.set_yticks(range(len(chosen)), labels, fontsize=8, parse_math=False)  # a name may hold signs of mathematics
     axes.invert_yaxis()
     axes.axvline(0.0, color="#888888", linewidth=0.6)
-    axes.set_xlabel(printable(f"change of the {outcome}, with {level:.0%} interval"), fontsize=8, parse_math=False)
+    label = fill(printable(f"change of the {outcome}, with {level:.0%} interval"), 56)
+    axes.set_xlabel(label, fontsize=8, parse_math=False)
     axes.tick_params(axis="x", labelsize=8)
     plain_numbers(axes, "x")
     for side in ("top", "right"):

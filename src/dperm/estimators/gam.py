@@ -63,7 +63,7 @@ class GAMClassifier(Shapes, PrivateClassifier):
         """Probabilities of the classes, in the order of `classes_`; for loss="logistic"."""
         if self.loss != "logistic":
             raise ValueError(
-                "Expected loss='logistic' for probabilities, found 'hinge', whose scores are no log-odds. "
+                "Expected loss='logistic' for probabilities, found 'hinge', whose scores are not log-odds. "
                 "Fit with loss='logistic'."
             )
         return self._probabilities(X)

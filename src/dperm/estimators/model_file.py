@@ -16,7 +16,7 @@ from dperm.tables.encoding import Encoding
 from dperm.tables.json_files import in_folder, read_json
 from dperm.tables.packed import unpacked
 from dperm.walk.certificate import Certificate, coefficient_hash
-from dperm.walk.claims import HOSTILE
+from dperm.walk.claims import HOSTILE, kind_of
 from dperm.walk.fitting import Release, rebuilt_plan
 
 
@@ -142,8 +142,9 @@ def verified_certificate(file: Path) -> Certificate:
     return found
 
 
-def certified_model(file: Path, certificate: Certificate) -> PrivateEstimator | None:
-    """The model beside a certificate, if there is one and the certificate is its own; None otherwise."""
+def certified_model(place: Path, certificate: Certificate) -> PrivateEstimator | None:
+    """The model in the file of a certificate or beside it, if there is one and the certificate is its own; None otherwise."""
+    file = place if kind_of(read_json(place)) == "a model" else place.with_name("model.json")
     if not file.is_file():
         return None
     model = load_model(file)

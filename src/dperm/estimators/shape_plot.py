@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from textwrap import fill
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -99,6 +100,7 @@ def _panel(axes: Axes, shape: Shape, label: str, *, first: bool) -> None:
     axes.set_zorder(behind.get_zorder() + 1)
     axes.patch.set_visible(False)
     curves, names, sure = np.atleast_2d(shape.value), shape.classes or ("",), crowded(shape.marginal)
+    gaps = []
     for place, curve in enumerate(curves):
         colour = LINE if len(curves) == 1 else f"C{place % 10}"
         axes.step(shape.grid, curve, where="mid", color=colour, linewidth=0.9, alpha=0.45, linestyle=":")
@@ -107,8 +109,9 @@ def _panel(axes: Axes, shape: Shape, label: str, *, first: bool) -> None:
             gap = float(np.atleast_1d(shape.missing)[place])
             place_of = shape.grid[sure][-1] + 0.05 * (shape.grid[sure][-1] - shape.grid[sure][0]) + 4 * width
             axes.plot([place_of], [gap], marker="D", markersize=4, color=colour, clip_on=False)
-            if len(curves) == 1:
-                axes.annotate("missing", (place_of - 3 * width, gap), fontsize=7, ha="right", va="bottom")
+            gaps.append((gap, place_of - 3 * width))
+    if gaps:
+        axes.annotate("missing", max(gaps)[::-1], fontsize=7, ha="right", va="bottom")
     if shape.band is not None:
         low, high = shape.band[:, sure]
         axes.fill_between(shape.grid[sure], low, high, step="mid", color=LINE, alpha=0.2, linewidth=0)
@@ -119,7 +122,7 @@ def _panel(axes: Axes, shape: Shape, label: str, *, first: bool) -> None:
     axes.set_title(printable(shape.name), fontsize=9, parse_math=False)  # a name may hold signs of mathematics
     axes.tick_params(labelsize=7)
     if first:
-        axes.set_ylabel(printable(label), fontsize=8, parse_math=False)
+        axes.set_ylabel(fill(printable(label), 36), fontsize=8, parse_math=False)
     span = shape.grid[sure][-1] - shape.grid[sure][0]
     beyond = 0.08 * span + 8 * width  # room for the mark of missing cells
     left, right = shape.grid[sure][0] - beyond, shape.grid[sure][-1] + beyond

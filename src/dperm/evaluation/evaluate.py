@@ -40,6 +40,7 @@ from dperm.walk.claims import Claim, differences, noise_again, plain
 from dperm.walk.fitting import execute
 from dperm.walk.options import Spending, check_spending, checked_level, spends, spent_target
 from dperm.words.notices import scores_of_rows
+from dperm.words.wording import with_interval
 
 FORMAT, UNBOUND = "dperm-evaluation/3", "dperm-evaluation/2"
 
@@ -75,7 +76,7 @@ class Evaluation(Claim):
         return [
             (name, "not known", score["why"])
             if score["value"] is None
-            else (name, f"{score['value']:z.4f}", f"{score['low']:z.4f} … {score['high']:z.4f}")
+            else (name, *with_interval(score["value"], score["low"], score["high"], 4))
             for name, score in listed_scores(self.metrics)
         ]
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dperm.words.display import box
-from dperm.words.wording import printable
+from dperm.words.wording import grouped, printable
 
 if TYPE_CHECKING:
     from dperm.estimators.base import PrivateEstimator
@@ -23,12 +24,12 @@ MOST_LINES = 200  # of coefficients without intervals: a last layer on embedding
 Row = dict[str, Any]  # a name and numbers
 Facts = tuple[tuple[str, str], ...]
 COLUMNS = (
-    ("estimate", "coef", "{:.4g}"),
-    ("standard_error", "std err", "{:.3g}"),
-    ("sampling_error", "sampling", "{:.3g}"),
-    ("privacy_error", "privacy", "{:.3g}"),
-    ("z", "z", "{:.2f}"),
-    ("p", "P>|z|", "{:.3f}"),
+    ("estimate", "coef", grouped),
+    ("standard_error", "std err", partial(grouped, digits=3)),
+    ("sampling_error", "sampling", partial(grouped, digits=3)),
+    ("privacy_error", "privacy", partial(grouped, digits=3)),
+    ("z", "z", "{:.2f}".format),
+    ("p", "P>|z|", "{:.3f}".format),
 )
 
 
@@ -41,8 +42,8 @@ def table_cells(rows: Sequence[Row], level: float, heading: str = "coef") -> tup
         head += [f"[{(1 - level) / 2:.4g}", f"{(1 + level) / 2:.4g}]"]
     cells = []
     for row in rows:
-        line = [printable(str(row["name"])), *(form.format(row[key]) for key, _, form in shown)]
-        cells.append([*line, f"{row['low']:.4g}", f"{row['high']:.4g}"] if limits else line)
+        line = [printable(str(row["name"])), *(form(row[key]) for key, _, form in shown)]
+        cells.append([*line, grouped(row["low"]), grouped(row["high"])] if limits else line)
     return head, cells
 
 
@@ -146,5 +147,5 @@ def facts_of(model: PrivateEstimator) -> Facts:
         ("Relation", f"{certificate.relation}, per {certificate.record['guarantee'].get('unit', 'row')}"),
         ("Noise", noise),
         # Said whatever the data: labels that were misspelt in a declaration make all rows empty, and must not become an error.
-        ("Other labels" if classes else "No numbers", "count as empty"),
+        ("Other labels" if classes else "Non-numbers", "count as empty"),
     )

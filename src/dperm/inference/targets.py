@@ -12,7 +12,7 @@ from dperm.mechanisms.scaled.inference import ScaledInference
 from dperm.mechanisms.scaled.settings import budget_of
 from dperm.privacy import kappa
 from dperm.problem import Problem
-from dperm.words.wording import printable
+from dperm.words.wording import grouped, printable
 
 if TYPE_CHECKING:
     from dperm.estimators.base import PrivateEstimator
@@ -38,7 +38,7 @@ def target_sentence(model: PrivateEstimator) -> str:
 
 def _of_loss(model: PrivateEstimator, problem: Problem) -> str:
     loss, decided = problem.loss.name, model.certificate_.record["decided"]
-    clip = f"{model._step() * np.asarray(decided['clip'], dtype=np.float64)[-1]:.3g}"
+    clip = grouped(float(model._step() * np.asarray(decided["clip"], dtype=np.float64)[-1]), 3)
     if loss == "poisson":
         clip += f" (in units of the mean rate; {_cut_off(model, problem)})"
         return (
@@ -62,8 +62,8 @@ def _of_loss(model: PrivateEstimator, problem: Problem) -> str:
 def _of_quantile(model: PrivateEstimator, level: float, width: str) -> str:
     if mechanism_of_plan(model.plan_, ScaledInference).sharp:
         return (
-            f"{level:g} quantile on {WEIGHTS}: its coefficients if it is linear; how dense labels are at it is read off rows "
-            f"within ±{width}"
+            f"{level:g} quantile on {WEIGHTS}: its coefficients if it is linear; the density of labels at the quantile is read "
+            f"off rows within ±{width} of it"
         )
     return (
         f"quantile loss smoothed over ±{width} on {WEIGHTS}: the coefficients of its minimiser, which is the quantile itself "

@@ -15,6 +15,7 @@ from dperm.pages.subject import Subject
 from dperm.pages.text import Code, Table, Text
 from dperm.pages.whiskers import Whiskers, whiskers
 from dperm.release.plan import MECHANISMS
+from dperm.words.wording import grouped
 
 MOST_BARS, MOST_PANELS, MOST_LEVELS = 20, 9, 8
 MULTIPLES = ("logistic", "poisson")  # losses whose effects are logarithms of a factor
@@ -135,7 +136,7 @@ def coefficient_blocks(subject: Subject, table: Summary | None, no_table: str) -
         single = ("standard_error", "sampling_error", "privacy_error", "z", "p")
         parts = (("estimate", ""), ("low", "high"), *((key, "") for key in single))
         lines = [
-            (r["name"], *(f"{r[a]:.3g} … {r[b]:.3g}" if b else f"{r[a]:.3g}" for a, b in parts))
+            (r["name"], *(f"{number(r[a])} … {number(r[b])}" if b else number(r[a]) for a, b in parts))
             for r in table.rows()
         ]
         head = ("", "estimate", f"{table.level:.0%} interval", "standard error", "of sampling", "of privacy", "z", "p")
@@ -177,8 +178,8 @@ def _plain(subject: Subject) -> list[Block] | None:
     several = len(slopes) > 1
     names = subject.classes if len(subject.classes) == len(slopes) else tuple(f"class {k}" for k in range(len(slopes)))
     head = ("", *(names if several else ("coefficient",)))
-    rows = [(name, *(f"{v:.4g}" for v in slopes[:, j])) for j, name in enumerate(encoding.names)]
-    end = ("intercept", *(f"{v:.4g}" for v in constant))
+    rows = [(name, *map(grouped, slopes[:, j].tolist())) for j, name in enumerate(encoding.names)]
+    end = ("intercept", *map(grouped, constant.tolist()))
     unit = "" if subject.half is None and subject.slopes is None and not subject.classes else f": {subject.outcome} per unit"
     caption, numeric = f"In the units of the columns{unit}", frozenset(range(1, len(head)))
     if len(rows) <= 40:

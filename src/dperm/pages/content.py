@@ -16,12 +16,13 @@ from dperm.pages.scores import evaluation_blocks
 from dperm.pages.subject import Subject, upward
 from dperm.pages.text import Code, Table, Text
 from dperm.privacy import Event, Gaussian, HiddenState, compose, event_from_spec
-from dperm.release.plan import released_words
+from dperm.release.plan import MECHANISMS, released_words
 from dperm.release.record import EvaluationRecord, StageRecord, scores_in
 from dperm.tables.encoding import Encoding
 from dperm.tables.packed import unpacked
 from dperm.walk.fitting import rebuilt_plan
 from dperm.words.notices import LOOSE
+from dperm.words.wording import several, with_interval
 
 REFERENCES = (
     ("Differential privacy", "Dwork, McSherry, Nissim and Smith, Calibrating noise to sensitivity, 2006"),
@@ -80,16 +81,17 @@ def _opening(subject: Subject, scores: Mapping[str, str], evaluation: Evaluation
         paid = "That is the fit. A profile found its bounds and levels first, and both are on this page"
         blocks.append(Text(f"{paid}: ε = {subject.earlier.words}.", "warn" if subject.alone else ""))
     count = unpacked(certificate.record["coefficients"]["encoded"]).size
-    what = f"{count} {'coefficients' if subject.encoding else 'numbers'}" if count > 1 else "one number"
+    what = f"{count:,} {'coefficients' if subject.encoding else 'numbers'}" if count > 1 else "one number"
     values = certificate.record["released"]
     more = f", and on the way the values named {', '.join(values)}" if values else ""
-    words = f"Released: {what}{more}. Everything else on this page is computed from them{before}, or was public before."
+    them = "them" if count > 1 or values else "it"
+    words = f"Released: {what}{more}. Everything else on this page is computed from {them}{before}, or was public before."
     return [*blocks, Text(words, "soft")]
 
 
 def _fitted(subject: Subject) -> tuple[str, str, str]:
     shape = subject.certificate.record["shape"]
-    words = f"{subject.size}, {shape['d']:,} columns after encoding, method {subject.certificate.mechanism}"
+    words = f"{subject.size}, {several(shape['d'], 'column')} after encoding, method {subject.certificate.mechanism}"
     if subject.classes:
         words += f"; classes {', '.join(subject.classes[:6])}" + (" …" if len(subject.classes) > 6 else "")
     return "What was fitted", subject.model or subject.certificate.mechanism, words
@@ -122,9 +124,10 @@ def _good(scores: Mapping[str, str], evaluation: EvaluationRecord | None) -> tup
         score, other = found.get(name), found.get(baseline)
         if score is None or score["value"] is None:
             continue
-        reach = f"{score['low']:.3g} to {score['high']:.3g} with the noise"
+        value, interval = with_interval(score["value"], score["low"], score["high"], 3)
+        reach = f"{interval.replace('…', 'to')} with the noise"
         beside = "" if other is None or other["value"] is None else f"{other['value']:.3f} by "
-        return "How good", f"{name} {score['value']:.3f}", f"{reach}; {beside}{words}."
+        return "How good", f"{name} {value}", f"{reach}; {beside}{words}."
     if scores:
         (name, value), *rest = scores.items()
         return "How good", value, "; ".join([name, *(f"{other}: {text}" for other, text in rest)]) + "."
@@ -250,7 +253,10 @@ def _range(encoding: Encoding, j: int) -> str:
     low, high = encoding.low[j], encoding.high[j]
     if not (math.isfinite(low) and math.isfinite(high)):
         return "bounded by the norm of the row"
-    return f"{_plain(low, 6)} to {_plain(high, 6)}"
+    small, large = (_plain(bound, 6) for bound in (low, high))
+    if "," in small + large:  # one end has commas, and so has the other
+        small, large = (f"{float(text.replace(',', '')):,.10g}" for text in (small, large))
+    return f"{small} to {large}"
 
 
 def _missing(encoding: Encoding, j: int) -> str:
@@ -267,7 +273,7 @@ def _budget(subject: Subject) -> list[Block]:
     plan, problem = rebuilt_plan(certificate.record)
     stages = stage_blocks(certificate.record["stages"], certificate.delta, certificate.relation)
     whole = Code(plan.explain(), "The plan with every number")
-    if encoding is None:  # a mean or a median has one mechanism
+    if encoding is None or not getattr(MECHANISMS.get(plan.mechanism), "linear", True):  # a median, curves, a net have no others
         return [*stages, whole]
     rows = []
     for entry in alternatives(problem, plan.shape, plan.target, asked_for="coefficients", kinds=encoding.kinds, planned=False):

@@ -6,18 +6,26 @@ from dperm.pages.charts import Curve
 from dperm.pages.document import Block
 from dperm.pages.text import Table, Text
 from dperm.release.record import EvaluationRecord, GroupsRecord, Metrics, Score, scores_in
+from dperm.words.wording import with_interval
 
 BY_CLASS = ("recall of ", "precision of ")
 IN_GROUPS = ("accuracy", "baseline accuracy", "macro f1", "r2", "mean error", "deviance", "balance")
 MOST_LINES = 9  # of the thresholds; the record has all of them
 
 
+def positive_of(found: Metrics) -> str:
+    """The class whose share and probability are scored, of two with names; empty elsewhere."""
+    return found["thresholds"]["labels"][1] if "thresholds" in found else ""
+
+
 def evaluation_blocks(record: EvaluationRecord) -> list[Block]:
     """Paid-for scores: a table, and the curves of two classes."""
     found = record["metrics"]
     scores = {name: score for name, score in scores_in(found).items() if not name.startswith(BY_CLASS)}
+    positive = positive_of(found)
+    of_which = {"positive share": f"positive share (of {positive})"} if positive else {}
     rows = [
-        (name, f"{score['value']:z.4f}", f"{score['low']:z.4f} … {score['high']:z.4f}")
+        (of_which.get(name, name), *with_interval(score["value"], score["low"], score["high"], 4))
         for name, score in scores.items()
         if score["value"] is not None
     ]
@@ -32,7 +40,8 @@ def evaluation_blocks(record: EvaluationRecord) -> list[Block]:
     if found.get("calibration"):
         points = [(row["predicted"], row["observed"]) for row in found["calibration"]]
         reach = [(row["low"], row["high"]) for row in found["calibration"]]
-        words = "Calibration: observed share of positives against the predicted probability; on the dashed line they agree"
+        of = positive or "positives"
+        words = f"Calibration: observed share of {of} against the predicted probability; on the dashed line they agree"
         blocks.append(Curve(points, "predicted probability", "observed share", words, reach, False))
     if "roc" in found:
         points = list(zip(found["roc"]["false_positive_rate"], found["roc"]["true_positive_rate"]))
@@ -45,7 +54,8 @@ def _told(score: Score | None) -> str:
     """A score and its interval in a cell of a table."""
     if score is None or score["value"] is None:
         return "not known"
-    return f"{score['value']:z.3f} ({score['low']:z.3f} … {score['high']:z.3f})"
+    value, interval = with_interval(score["value"], score["low"], score["high"], 3)
+    return f"{value} ({interval})"
 
 
 def _class_blocks(found: Metrics) -> list[Block]:
@@ -97,5 +107,5 @@ def _threshold_blocks(found: Metrics) -> list[Block]:
         (f"{line['threshold']:.3f}", _told(line["recall"]), _told(line["precision"]), _told(line["called positive"]))
         for line in shown
     ]
-    table = Table(("threshold", *kinds), rows, f"Calling {positive} what is above a threshold", frozenset({1, 2, 3}))
+    table = Table(("threshold", *kinds), rows, f"Calling every row above a threshold {positive}", frozenset({1, 2, 3}))
     return [Curve(points, "recall", "precision", words, reach, False, False), table]

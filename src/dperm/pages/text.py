@@ -39,7 +39,7 @@ class Table:
         def cell(tag: str, j: int, text: str, scope: str = "") -> str:
             kind = "n i" if "…" in text else "n"  # an interval may take two lines, a number may not
             mark = f' class="{kind}"' if j in self.numeric else ""
-            return f"<{tag}{mark}{scope}>{inline(text)}</{tag}>"
+            return f"<{tag}{mark}{scope}>{cell_text(text)}</{tag}>"
 
         head = "".join(cell("th", j, text, ' scope="col"') for j, text in enumerate(self.head))
         body = "".join(
@@ -50,7 +50,8 @@ class Table:
         )
         caption = f"<caption>{inline(self.caption)}</caption>" if self.caption else ""
         top = f"<thead><tr>{head}</tr></thead>" if any(self.head) else ""
-        return region(self.caption or "table", f"<table>{caption}{top}<tbody>{body}</tbody></table>")
+        many = ' class="many"' if len(self.head) > 5 else ""
+        return region(self.caption or "table", f"<table{many}>{caption}{top}<tbody>{body}</tbody></table>")
 
     def markdown(self) -> str:
         def line(cells: Sequence[str]) -> str:
@@ -91,3 +92,8 @@ def inline(text: str) -> str:
     if len(pieces) % 2 == 0:
         return html.escape(text)
     return "".join(html.escape(piece) if j % 2 == 0 else f"<code>{html.escape(piece)}</code>" for j, piece in enumerate(pieces))
+
+
+def cell_text(text: str) -> str:
+    """The same for a cell of a table: both ends of an interval stay on one line."""
+    return inline(text).replace(" … ", "\u00a0…\u00a0")

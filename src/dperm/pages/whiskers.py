@@ -10,7 +10,7 @@ from dperm.inference.summary import Summary
 from dperm.pages.charts import bar_table, number, signed
 from dperm.pages.effects import column_and_levels, effects, spread_and_mean
 from dperm.pages.subject import Subject
-from dperm.pages.text import Table, inline
+from dperm.pages.text import Table, cell_text, inline
 
 
 class Whisker(NamedTuple):
@@ -60,7 +60,7 @@ class Whiskers:
         largest = max([abs(end) for row in self.rows for end in (row.low, row.high)] + [1e-300])
         lines = [
             f'<tr><th scope="row">{inline(f"{row.name} ({row.step})")}</th><td class="b">{_drawn(row, largest)}</td>'
-            f'<td class="n i">{inline(_numbers(row))}</td></tr>'
+            f'<td class="n i">{cell_text(_numbers(row))}</td></tr>'
             for row in self.rows
         ]
         return bar_table(self.caption, lines)

@@ -26,6 +26,7 @@ from dperm.profiles.numbers import described
 from dperm.profiles.plan import decide, plan_profile, term_of, to_find
 from dperm.profiles.question import Asked, Question, asked_by_names, asked_by_schema
 from dperm.profiles.rows import Vocabulary
+from dperm.profiles.told import in_words
 from dperm.release.asks import Program, Secret, Solve, Sum
 from dperm.release.driver import replay
 from dperm.release.ledger.book import receipt_again
@@ -75,6 +76,7 @@ class Profile(Claim):
 
     FORMAT: ClassVar[str] = FORMAT
     PARTS: ClassVar[type] = ProfileRecord
+    SHOWN: ClassVar[tuple[str, ...]] = ("column", "what was found")
 
     record: ProfileRecord
 
@@ -95,6 +97,9 @@ class Profile(Claim):
         question = Question.from_spec(self.record["question"])
         found = decide(self.plan, question, self.record["released"])
         return filled_schema(question, found, self.record["schema"], target=target)
+
+    def _shown_rows(self) -> list[tuple[str, ...]]:
+        return [(name, in_words(column)) for name, column in self.columns.items()]
 
     def disagreements(self) -> Iterator[str]:
         return iter(differences(_again(self.record), self.record))

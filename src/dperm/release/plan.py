@@ -231,7 +231,7 @@ class Plan:
 
     def explain(self) -> str:
         """The plan in lines that a person reads before agreeing to it."""
-        lines = [f"mechanism  {self.mechanism}", f"target     {self.target.epsilon:g} at delta {self.target.delta:g}"]
+        lines = [f"mechanism  {self.mechanism}", f"target     epsilon {self.target.epsilon:g} at delta {self.target.delta:g}"]
         lines[1] += f", {self.target.relation}, n = {self.shape.n:,}, d = {self.shape.d:,}"
         names = [stage.name for stage in self.stages]
         for stage in self.stages:

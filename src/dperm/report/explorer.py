@@ -275,7 +275,7 @@ def serve(
     if model is not None:
         file = in_folder(model, "certificate.json")
         certificate = verified_certificate(file)
-        fitted = certified_model(file.with_name("model.json"), certificate)
+        fitted = certified_model(file, certificate)
         paid = earlier(file.parent, certificate)
         held["certificate"] = certificate
         if fitted is not None:

@@ -10,21 +10,14 @@ from typing import TYPE_CHECKING
 from dperm.pages.charts import Bars
 from dperm.pages.document import Block, Page, Section, rendered
 from dperm.pages.text import Table, Text
+from dperm.profiles.told import in_words, shower
 from dperm.release.record import ColumnRecord, Known, Score
-from dperm.tables.looks import iso
 from dperm.words.wording import grouped, printable
 
 if TYPE_CHECKING:
     from dperm.profiles.profile import Profile
 
 FOOTER = "Made by dperm from the profile. This page loads nothing from the network and runs no script."
-KIND_WORDS = {
-    "numeric": "numbers",
-    "date": "dates",
-    "boolean": "truth values",
-    "levels": "levels",
-    "unknown": "nothing that stands out of the noise",
-}
 
 
 @dataclass(frozen=True)
@@ -83,45 +76,16 @@ def profile_page(profile: Profile, *, markdown: bool = False) -> str:
     return rendered(page, markdown=markdown)
 
 
-def in_words(column: ColumnRecord) -> str:
-    """One line about a column."""
-    show = _shower(column)
-    text = KIND_WORDS[column["kind"]]
-    if column["kind"] == "levels":
-        text = f"{len(column['levels'])} levels" if column["levels"] else "text, no level stands out"
-    scale = column.get("scale")
-    if scale:
-        text += f", {show(scale['low'])} to {show(scale['high'])}"
-        text += ", on a logarithmic scale" if scale["log"] else ""
-        text += _at_the_ends(column)
-    mean = "mean of the values cut to this range"
-    for name, found, shown in ((mean, column.get("mean"), show), ("missing", column.get("missing"), _percent)):
-        if found is not None and found["value"] is not None:
-            text += f"; {name} {shown(found['value'])} ({shown(found['low'])} … {shown(found['high'])})"
-    return text
-
-
-def _at_the_ends(column: ColumnRecord) -> str:
-    """How many values lie in or beyond an end bin that holds clearly more than the one beside it: a tail was cut there."""
-    if "histogram" not in column:
-        return ""
-    counts = column["histogram"]["counts"]
-    whole, told = sum(count["value"] for count in counts), []
-    for end, beside, words in ((0, 1, "in or below its lowest bin"), (-1, -2, "in or above its highest bin")):
-        if whole > 0 and counts[end]["low"] > counts[beside]["high"]:
-            told.append(f"about {100 * counts[end]['value'] / whole:.2g} % of the values lie {words}")
-    return "".join(f"; {text}" for text in told)
-
-
 def _blocks(column: ColumnRecord) -> list[Block]:
-    show = _shower(column)
+    show = shower(column)
     blocks: list[Block] = [Text(in_words(column) + ".")]
     if "histogram" in column:
         scale = " (logarithmic scale)" if column["scale"] is not None and column["scale"]["log"] else ""
         edges = [show(edge) for edge in column["histogram"]["edges"]]
         blocks.append(Histogram(edges, column["histogram"]["counts"], f"Rows per bin of {column['name']}{scale}"))
         rows = [(f"{100 * entry['share']:.0f} % lie below", *_cells(entry, show)) for entry in column["quantiles"]]
-        rows += [("mean", *_cells(column["mean"], show)), ("standard deviation", *_cells(column["spread"], grouped))]
+        spread = "standard deviation" + (", in days" if column["kind"] == "date" else "")
+        rows += [("mean", *_cells(column["mean"], show)), (spread, *_cells(column["spread"], grouped))]
         if "correlation" in column:
             rows.append(("correlation with the target", *_cells(column["correlation"], grouped)))
         blocks.append(Table(("", "value", "error bar"), rows, f"Numbers of {column['name']}", frozenset({1, 2})))
@@ -143,12 +107,3 @@ def _cells(found: Score, show: Callable[[float], str]) -> tuple[str, str]:
 
 def _bar(found: Known) -> str:
     return f"{found['value']:,.0f} ({found['low']:,.0f} … {found['high']:,.0f})"
-
-
-def _shower(column: ColumnRecord) -> Callable[[float], str]:
-    """How values of a column are written: dates as dates."""
-    return iso if column["kind"] == "date" else grouped
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.3g} %"

@@ -61,6 +61,11 @@ def label_column(y: object, n: int) -> np.ndarray:
             stacklevel=2,
         )
         labels = labels[:, 0]
+    if isinstance(y, str):
+        raise ValueError(
+            f"Expected y as one label for every row, found the text {y[:60]!r}. Pass the column itself, e.g. table[{y[:60]!r}], "
+            "or leave y out where a schema names the target."
+        )
     if labels.ndim != 1:
         found = "an array of another shape"
         if isinstance(y, np.ndarray):  # in a list the cells would decide

@@ -41,7 +41,7 @@ from dperm.tables.json_files import read_json
 from dperm.tables.streams import check_names
 from dperm.tables.tables import Table, cells, stored
 from dperm.tables.transforms import Hats
-from dperm.words.spelling import closest, scalars
+from dperm.words.spelling import closest, quoted, scalars
 
 if TYPE_CHECKING:
     from dperm.problem.arrays import Matrix
@@ -245,6 +245,12 @@ class Schema:
             raise ValueError(
                 f"Expected the columns that the model was fitted on, found a table without {', '.join(map(repr, absent))}."
                 f"{closest(absent[0], found)} Add them to the table; their cells may be empty."
+            )
+        if self.target is not None and absent == [self.target.column]:
+            raise ValueError(
+                f"Expected the target {absent[0]!r} among the columns of the table, found {quoted(found)}."
+                f"{closest(absent[0], found)} Add the column, or correct its name in the table or the schema; in Python, `fit` "
+                "and `evaluate` also take the labels as y."
             )
         check_names(needed, found)
 

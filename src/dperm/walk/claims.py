@@ -21,6 +21,7 @@ from dperm.words.wording import printable
 SEEDED = "NOT PRIVATE: reproducible noise was asked for"
 KINDS = {"certificate": "a certificate", "evaluation": "an evaluation", "profile": "a profile", "model": "a model"}
 KINDS |= {"search": "the certificate of a search"}
+ALLOW, ACCEPT = "pass allow_seeded=True (--allow-seeded)", "pass accept_assumptions=True (--accept-assumptions)"
 TOLERANCE = 1e-9  # another machine's mathematical library may differ in the last digits
 HOSTILE = (LookupError, ValueError, TypeError, ArithmeticError, AttributeError, StopIteration, RuntimeError, MemoryError)
 
@@ -46,6 +47,7 @@ class Claim:
     FORMAT: ClassVar[str] = ""
     OLDER: ClassVar[tuple[str, ...]] = ()  # formats that are no longer written but still read
     PARTS: ClassVar[type] = ClaimRecord  # the types of what it states
+    SHOWN: ClassVar[tuple[str, ...]] = ("", "value", "interval")  # heads of the table in a notebook, where there is one
 
     record: ClaimRecord
 
@@ -99,7 +101,7 @@ class Claim:
 
     def _repr_html_(self) -> str:
         rows, (state, mood) = self._shown_rows(), self.state()
-        head = ("", "value", "interval") if rows else ()
+        head = self.SHOWN if rows else ()
         return box(type(self).__name__, state, mood=mood, chips=self.chips, rows=rows, head=head, note=self.statement)
 
     def _shown_rows(self) -> list[tuple[str, ...]]:
@@ -116,6 +118,7 @@ class Claim:
             record = parsed_json(text)
         except (ValueError, RecursionError) as error:
             raise ValueError(f"Expected a certificate in JSON, found text that does not parse: {error}.") from error
+        record = claimed(record)
         if not isinstance(record, dict) or record.get("format") not in (cls.FORMAT, *cls.OLDER):
             found = kind_of(record) or "another file"
             raise ValueError(f"Expected a certificate with format {cls.FORMAT!r}, found {found}. Pass certificate.json.")
@@ -152,9 +155,9 @@ class Claim:
         except HOSTILE as error:
             found.append(f"the record cannot be recomputed: {type(error).__name__}: {error}")
         if reproducible(self.record) and not allow_seeded:
-            found.append("the noise was seeded, so the release is NOT private (pass --allow-seeded to check the rest)")
+            found.append(f"the noise was seeded, so the release is NOT private ({ALLOW} to check the rest)")
         if not accept_assumptions and not found:
-            found.extend(f"{text}: pass --accept-assumptions to accept that" for text in self.assumptions)
+            found.extend(f"{text}: {ACCEPT} to accept that" for text in self.assumptions)
         return Verdict(tuple(found))
 
 
@@ -167,6 +170,12 @@ def kind_of(record: object) -> str:
     stated = record.get("format") if isinstance(record, dict) else None
     kind = stated.removeprefix("dperm-").partition("/")[0] if isinstance(stated, str) and stated.startswith("dperm-") else ""
     return KINDS.get(kind, "")
+
+
+def claimed(record: object) -> object:
+    """The claim in a file: the certificate in a model that was saved into one file with it, otherwise the record itself."""
+    inside = record.get("certificate") if isinstance(record, dict) and kind_of(record) == "a model" else None
+    return inside if isinstance(inside, dict) else record
 
 
 def noise_again(stated: NoiseRecord) -> NoiseRecord:

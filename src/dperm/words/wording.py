@@ -24,13 +24,33 @@ def printable(text: str, keep: str = "") -> str:
     )
 
 
-def grouped(value: float) -> str:
-    """A number in a sentence: thousands with commas and no decimals, others with four digits that count.
+def grouped(value: float, digits: int = 4) -> str:
+    """A number in a sentence: thousands with commas and no decimals, others with four digits that count, or so many.
 
-    >>> grouped(16384.0), grouped(32.0), grouped(-0.123456), grouped(3e12)
-    ('16,384', '32', '-0.1235', '3e+12')
+    >>> grouped(16384.0), grouped(32.0), grouped(-0.123456), grouped(3e12), grouped(0.0123456, 3)
+    ('16,384', '32', '-0.1235', '3e+12', '0.0123')
     """
-    return f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.4g}"
+    return f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.{digits}g}"
+
+
+def with_interval(value: float, low: float, high: float, places: int) -> tuple[str, str]:
+    """A score and its interval with so many decimals; fewer where the largest number is 100 or more, and thousands with commas.
+
+    >>> with_interval(0.68, -0.0, 0.7, 3), with_interval(569.04, 512, 601.5, 3), with_interval(2301.4, 11.2334, 4591.2, 4)
+    (('0.680', '0.000 … 0.700'), ('569.0', '512.0 … 601.5'), ('2,301', '11 … 4,591'))
+    """
+    largest = max(abs(value), abs(low), abs(high))
+    places = places if largest < 100 else 1 if largest < 1000 else 0
+    return f"{value:z,.{places}f}", f"{low:z,.{places}f} … {high:z,.{places}f}"
+
+
+def several(count: int, word: str) -> str:
+    """A count with its noun.
+
+    >>> several(1, "fit"), several(0, "fit"), several(1200, "release")
+    ('1 fit', '0 fits', '1,200 releases')
+    """
+    return f"{count:,} {word}{'' if count == 1 else 's'}"
 
 
 def listed(words: Sequence[str]) -> str:

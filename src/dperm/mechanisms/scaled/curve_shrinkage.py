@@ -4,7 +4,7 @@ What a column adds to a prediction is g = a + b·x + r(x) over its 257 places, r
 under the released marginal. r is seen with noise of a known covariance (`descent_noise.py`, each column by itself). Before it
 is seen it is taken to be s times a Brownian curve, the kernel of the basis, so its mean given what was seen is
 
-    r̂ = s²K(s²K + Σ)⁻¹·r,   s the most likely one: maximal density of r under N(0, s²K + Σ)
+    r̂ = s²K(s²K + Γ)⁻¹·r,   s the most likely one: maximal density of r under N(0, s²K + Γ)
 
 (empirical Bayes, as James and Stein's factor is). a and b stay what they are, to the last digit. A column whose curve is no
 more than its noise has s = 0 and becomes a line; one that stands out keeps what it has and loses its roughest noise.

@@ -182,7 +182,7 @@ def _assumed(bodies: Sequence[EntryRecord]) -> list[str]:
         plan = body.get("plan")
         texts = plan.get("assumptions", []) if isinstance(plan, Mapping) else []
         for text in texts if isinstance(texts, list) else [texts]:
-            found.append(f"entry {body['number']}: {text}: pass --accept-assumptions to accept that")
+            found.append(f"entry {body['number']}: {text}: pass accept_assumptions=True (--accept-assumptions) to accept that")
     return found
 
 

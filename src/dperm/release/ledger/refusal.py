@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from dperm.privacy.filters import Cost, Filter
 from dperm.release.plan import Target
+from dperm.words.wording import several
 
 
 def why_refused(rule: Filter, costs: Sequence[Cost], cost: Cost, target: Target, *, closed: bool) -> str:
@@ -28,7 +29,7 @@ def _asked(rule: Filter, costs: Sequence[Cost], target: Target, closed: bool) ->
     kind = "Gaussian" if rule.delta else "pure"
     return (
         f"asked for epsilon={target.epsilon:g}{at}, left is about epsilon={math.floor(left * 1000) / 1000:g}{at} for one more "
-        f"{kind} fit after {len(costs)} fits."
+        f"{kind} fit after {several(len(costs), 'fit')}."
     )
 
 
@@ -38,7 +39,8 @@ def _failing(rule: Filter, costs: Sequence[Cost], cost: Cost, target: Target) ->
     ask = f"ask with delta={smaller:g} or less, " if smaller > 0 else ""
     return (
         "a release that may fail, as the threshold of private levels may, is paid from the part of delta that this ledger sets "
-        f"aside for it, {rule.failure:.3g}; asked for {cost.failure:.3g}, left is {left:.3g} after {len(costs)} fits. Pass the "
+        f"aside for it, {rule.failure:.3g}; asked for {cost.failure:.3g}, left is {left:.3g} after "
+        f"{several(len(costs), 'fit')}. Pass the "
         f"schema of an earlier profile (--schema), which needs none, {ask}or create a ledger with a larger delta."
     )
 
