@@ -123,3 +123,13 @@ def test_bounds_that_the_profile_finds_are_known_to_the_fit_after_it(folder: Pat
     code, said = fit(*more)
     assert code == 0, said
     assert run("verify", "o")[0] == 0
+
+
+def test_a_profile_that_finds_no_column_is_kept_and_its_cost_is_said(folder: Path) -> None:
+    """With hardly any budget nothing stands out: the profile was debited, thrown away, and the error did not speak of it."""
+    ledger = dperm.Ledger.create(folder / "l", dataset="members", epsilon=1.0, delta=1e-5)
+    words = ("fit", "members.csv", "--target", "left", "--epsilon", "0.001", "--out", "o", "--random-state", "0", "--ledger", "l")
+    code, said = run(*words, *PRIVATE)
+    assert code == 2 and "not ignored, found none" in said and ledger.account().fits == 1
+    assert "is paid for (epsilon 0.000" in said and "profile.json" in said
+    assert run("verify", "o/profile.json", "--allow-seeded")[0] == 0 and not (folder / "o" / "schema.json").exists()
