@@ -33,7 +33,8 @@ def _asked(rule: Filter, costs: Sequence[Cost], target: Target, closed: bool) ->
 
 
 def _advice(rule: Filter, costs: Sequence[Cost], cost: Cost, target: Target, closed: bool) -> str:
-    if rule.delta and cost.square is None and not closed and rule.left_epsilon(costs, target.delta or rule.delta) > target.epsilon:
+    left = 0.0 if closed else rule.left_epsilon(costs, target.delta or rule.delta)
+    if rule.delta and cost.square is None and left > target.epsilon:
         return "This fit draws other noise, which takes more: ask for less, or for a method with Gaussian noise alone."
     return "Ask for less."
 
