@@ -203,3 +203,19 @@ def test_events_keep_their_whole_numbers() -> None:
     record["stages"][0]["event"]["count"] = float(count)
     assert any("stages[0].event.count says" in reason for reason in Certificate(record).verify(allow_seeded=True).reasons)
     assert coefficient_hash(record["coefficients"]["encoded"]) == record["coefficients"]["sha256"]
+
+
+def test_gaps_and_rules_that_no_release_follows_from_are_those_of_the_columns() -> None:
+    """A method that counts no present cells took any gaps=, and a flag any rule for missing cells: nothing followed from them."""
+    X, y = rows("quantile")
+    options = {"method": "scaled-quantile", "boolean": [1], "bounds": ([-1, 0, -1], [1, 1, 1])}
+    record = json.loads(build("quantile", **options).fit(X, y).certificate_.to_json())
+    assert Certificate(record).verify(allow_seeded=True).ok and record["mechanism"]["options"]["gaps"] == [0, 2]
+    for place, key, value, words in (
+        (record["mechanism"]["options"], "gaps", [0, 1], "Expected gaps of columns"),
+        (record["encoding"]["rules"], 1, "mean", "rules for missing cells of numbers alone"),
+    ):
+        kept = copy.deepcopy(place[key])
+        place[key] = value
+        assert any(words in reason for reason in Certificate(record).verify(allow_seeded=True).reasons)
+        place[key] = kept
