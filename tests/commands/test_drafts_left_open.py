@@ -110,3 +110,26 @@ def test_a_column_whose_type_is_private_is_refused_by_a_fit_in_python() -> None:
         schema.encoding()
     full = [{"type": "boolean"}, {"type": "numeric", "low": 0, "high": 1}, {"type": "categorical", "hash": 8}, "numeric"]
     assert not any(map(is_empty, full)) and all(map(is_empty, [EMPTY, {"type": None}, {"type": "classes", "classes": "private"}]))
+
+
+@pytest.mark.parametrize("more", [["--method", "gradient"], []])
+def test_bounds_that_the_profile_finds_are_known_to_the_fit_after_it(folder: Path, more: list[str]) -> None:
+    """Methods and norms that need declared bounds were refused, although the profile before the fit finds them."""
+    draft = drafted(joined={"type": "ignored"}, age={"type": "numeric", "bounds": "private"})
+    draft["columns"]["branch"] = {"type": "categorical", "levels": "private"}
+    draft |= {"target": {"column": "left", "type": "classes", "classes": ["no", "yes"]}} | ({} if more else {"row_norm": 100})
+    draft["columns"].pop("left")
+    Path("s.json").write_text(json.dumps(draft))
+    code, said = fit(*more)
+    assert code == 0, said
+    assert run("verify", "o")[0] == 0
+
+
+def test_a_profile_that_finds_no_column_is_kept_and_its_cost_is_said(folder: Path) -> None:
+    """With hardly any budget nothing stands out: the profile was debited, thrown away, and the error did not speak of it."""
+    ledger = dperm.Ledger.create(folder / "l", dataset="members", epsilon=1.0, delta=1e-5)
+    words = ("fit", "members.csv", "--target", "left", "--epsilon", "0.001", "--out", "o", "--random-state", "0", "--ledger", "l")
+    code, said = run(*words, *PRIVATE)
+    assert code == 2 and "not ignored, found none" in said and ledger.account().fits == 1
+    assert "is paid for (epsilon 0.000" in said and "profile.json" in said
+    assert run("verify", "o/profile.json", "--allow-seeded")[0] == 0 and not (folder / "o" / "schema.json").exists()

@@ -229,3 +229,16 @@ def test_an_epsilon_is_never_understated_and_a_declared_one_stays(epsilon: float
     assert epsilon <= shown <= epsilon * 1.001 + 1e-12
     assert shown == epsilon or f"{epsilon:.6g}" != repr(epsilon).removesuffix(".0")
     assert Earlier(1.0, 1.0, epsilon).words.endswith(f", {upward(epsilon)} together")
+
+
+def test_intervals_that_the_noise_hides_are_no_traceback_after_the_spend(tmp_path):
+    """With --json, a fit whose curvature did not stand out of its noise ended in an AttributeError; its files were written."""
+    write_members(tmp_path / "m.csv", 3000, 0, lambda age, draws: age > 50)
+    target = {"column": "left", "type": "classes", "classes": ["no", "yes"]}
+    columns = {"age": {"type": "numeric", "low": 0, "high": 100}, "branch": {"type": "categorical", "levels": ["north", "south"]}}
+    (tmp_path / "s.json").write_text(json.dumps({"columns": columns, "target": target}))
+    words = ("fit", tmp_path / "m.csv", "--schema", tmp_path / "s.json", "--epsilon", "6", "--method", "objective", "--intervals")
+    code, said = run(*words, "--random-state", "0", "--out", tmp_path / "o", "--json")
+    found = json.loads(said[said.index("{") :])
+    assert code == 0 and found["target"].startswith("No intervals.") and "level" not in found
+    assert {row["name"] for row in found["coefficients"]} >= {"age", "intercept"}

@@ -117,3 +117,9 @@ def test_noise_is_added_where_the_sum_is():
         noise = GridNoise.drawn((500,), sensitivity=2.0, mu=0.3, noise=SeededNoise(3))
         found = noise.added_to(torch.tensor(values, device=device))
         np.testing.assert_array_equal(found.cpu().numpy(), release(values, sensitivity=2.0, mu=0.3, noise=SeededNoise(3)))
+
+
+@pytest.mark.parametrize("seed", [-1, np.int64(-3)])
+def test_a_seed_below_zero_is_refused_by_its_name(seed):
+    with pytest.raises(ValueError, match=r"^Expected random_state ≥ 0, found -\d\. Leave it out for a private fit\.$"):
+        noise_source(random_state=seed)

@@ -88,3 +88,18 @@ def test_locations_and_grids_read_bounds_in_the_same_way():
     assert named.tolist() == found.tolist()
     with pytest.raises(ValueError, match="can be read in one way"):
         dperm.FiniteClassLearner(1.0, bounds=[(0, 100), (50, 200)], classes=[0, 1]).fit(X, X[:, 0] > 0)
+
+
+def test_a_norm_of_rows_is_refused_beside_bounds_that_are_not_known_yet(tmp_path):
+    """By a schema both were taken: rows were scaled in other units than when predicting, and the record did not verify."""
+    column = {"a": {"type": "numeric", "bounds": "private"}}
+    schema = {"columns": column, "target": {"column": "y", "type": "numeric", "low": 0, "high": 1}, "row_norm": 2.0}
+    table = pd.DataFrame({"a": np.linspace(-9, 9, 200), "y": np.linspace(0, 1, 200)})
+    ledger = dperm.Ledger.create(tmp_path / "l", dataset="x", epsilon=9.0, delta=1e-5)
+    by_words = dperm.LinearRegression(3.0, bounds="private", x_norm=2.0, y_bounds=(0, 1), ledger=ledger)
+    by_schema = dperm.LinearRegression(3.0, schema=schema, ledger=ledger)
+    for model, given in ((by_schema, (table,)), (by_words, (table[["a"]], table.y))):
+        for refused in (lambda model=model: model.plan(200, 1), lambda model=model, given=given: model.fit(*given)):
+            with pytest.raises(ValueError, match=r"Expected x_norm= \(row_norm in a schema\) without private bounds, found both"):
+                refused()
+    assert ledger.account().fits == 0

@@ -38,7 +38,7 @@ REFUSED = [
     *((f"regularization {v:g}", classifier(regularization=v, method="output")) for v in SIZES),
     *((f"ridge {v:g}", classifier(method=Output(ridge=v))) for v in SIZES),
     *((f"weight {v:g}", classifier(max_weight=v)) for v in SIZES),
-    *((f"epsilon {e:g} sampled", classifier(epsilon=e, relation="zero-out", method=SAMPLED)) for e in (1e6, 1e8)),
+    *((f"epsilon {e:g} sampled", classifier(epsilon=e, relation="zero-out", method=SAMPLED)) for e in (1e5, 1e6, 1e8)),
     ("epsilon 1e-300", classifier(epsilon=1e-300, delta=0)),
     *((f"mean {v:g}", dperm.MeanEstimator(1.0, bounds=(-v, v))) for v in SIZES),
     *((f"median {v:g}", dperm.MedianEstimator(1.0, bounds=(-v, v))) for v in SIZES),
@@ -84,3 +84,27 @@ def test_an_epsilon_that_protects_nobody_is_said_to_give_no_useful_bound(tmp_pat
             quiet.fit(X, Y)
     assert odds(1e6)["factor"] is None and odds(1.0)["factor"] == np.e
     assert "change by a factor of at most 4.852e+08" in classifier(epsilon=20.0).fit(X, Y).certificate_.statement
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta"), [(1e9, None), (1e12, 1e-9), (1e12, 1e-290), (699.0, 1e-300), (1.1, 1e-300), (1e-6, 1e-300)]
+)
+def test_an_objective_of_extreme_budgets_costs_what_was_asked(epsilon, delta):
+    """Beyond ε = 5e8 the composed ε was infinite, which no JSON has, after the debit; at δ = 1e-300 a power of two."""
+    options = {"method": "scaled-objective", "bounds": (0, 1), "classes": [0, 1]}
+    planned = dperm.LogisticRegression(epsilon, delta, **options).plan(10**6, 2)
+    composed = planned.guarantee.epsilon(planned.target.delta)
+    assert 0.5 * epsilon < composed <= epsilon * (1 + 1e-9)
+    model = dperm.LogisticRegression(epsilon, delta, random_state=0, **options).fit(X, Y)
+    claim = type(model.certificate_).from_json(model.certificate_.to_json())
+    assert claim.verify(allow_seeded=True).ok and claim.epsilon == epsilon
+
+
+@pytest.mark.parametrize("runs", ["logarithmic", "geometric"])
+@pytest.mark.parametrize("epsilon", [1e5, 1e6, 1e12])
+def test_a_search_with_an_epsilon_that_protects_nobody_is_a_search(runs, epsilon, tmp_path):
+    """It ended in the words of a root finder: "f(a) and f(b) must have different signs"."""
+    base = dperm.LinearSVC(bounds=(0, 1), classes=[0, 1], method=Gradient(steps=3))
+    given = {"runs": runs, "expected_runs": 2.0, "epsilon": epsilon, "random_state": 0}
+    claim = dperm.PrivateGridSearch(base, {"radius": [1.0, 2.0]}, **given).fit(X, Y).certificate_
+    assert claim.verify(allow_seeded=True).ok and 0 < claim.record["run"]["selection_epsilon"] <= epsilon

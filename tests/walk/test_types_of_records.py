@@ -115,6 +115,26 @@ def test_a_table_of_an_evaluation_has_whole_numbers_of_rows_and_columns_and_a_le
         assert any(f"where {words} belongs" in reason for reason in Evaluation(record).verify(allow_seeded=True).reasons)
 
 
+OLD_SCORES = sorted((FIXTURES / "evaluations-1").glob("*.json")) + sorted((FIXTURES / "evaluations-2").glob("*.json"))
+
+
+@pytest.mark.parametrize("path", [None, *OLD_SCORES], ids=lambda path: path and f"{path.parent.name}-{path.stem}")
+def test_an_evaluation_states_of_its_model_and_its_releases_what_the_library_writes_and_no_more(path: Path | None) -> None:
+    """Nothing follows from the model, so that keys that were added to it, or taken away, used to pass with another hash."""
+    record = json.loads(scores().to_json() if path is None else path.read_text())
+    assert Evaluation(record).verify(allow_seeded=True).reasons == ()
+    name = next(iter(record["released"]))
+    (first, *rest), model = record["released"][name], record["model"]
+    changes = [{"model": model | {"approved": True}}, {"model": {"sha256": model["sha256"]}}, {"model": {}}]
+    changes += [{"released": record["released"] | more} for more in ({"more": [1.0]}, {name: [str(first), *rest]})]
+    for change in changes:
+        altered = copy.deepcopy(record | change)
+        bound = [altered["model"], altered["shape"], altered.get("digest")]
+        altered["binding"] = hashlib.sha256(json.dumps(bound, sort_keys=True).encode()).hexdigest()
+        altered = altered if "binding" in record else {key: value for key, value in altered.items() if key != "binding"}
+        assert not Evaluation(altered).verify(allow_seeded=True).ok, change
+
+
 @pytest.mark.parametrize("name", ["descent", "scores", "search", "profile"])
 def test_a_number_beyond_floats_is_refused_wherever_a_record_is_read(name: str, tmp_path: Path) -> None:
     claim = CLAIMS[name]()
@@ -183,3 +203,19 @@ def test_events_keep_their_whole_numbers() -> None:
     record["stages"][0]["event"]["count"] = float(count)
     assert any("stages[0].event.count says" in reason for reason in Certificate(record).verify(allow_seeded=True).reasons)
     assert coefficient_hash(record["coefficients"]["encoded"]) == record["coefficients"]["sha256"]
+
+
+def test_gaps_and_rules_that_no_release_follows_from_are_those_of_the_columns() -> None:
+    """A method that counts no present cells took any gaps=, and a flag any rule for missing cells: nothing followed from them."""
+    X, y = rows("quantile")
+    options = {"method": "scaled-quantile", "boolean": [1], "bounds": ([-1, 0, -1], [1, 1, 1])}
+    record = json.loads(build("quantile", **options).fit(X, y).certificate_.to_json())
+    assert Certificate(record).verify(allow_seeded=True).ok and record["mechanism"]["options"]["gaps"] == [0, 2]
+    for place, key, value, words in (
+        (record["mechanism"]["options"], "gaps", [0, 1], "Expected gaps of columns"),
+        (record["encoding"]["rules"], 1, "mean", "rules for missing cells of numbers alone"),
+    ):
+        kept = copy.deepcopy(place[key])
+        place[key] = value
+        assert any(words in reason for reason in Certificate(record).verify(allow_seeded=True).reasons)
+        place[key] = kept

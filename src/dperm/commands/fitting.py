@@ -34,7 +34,6 @@ from dperm.words.wording import grouped, printable
 
 if TYPE_CHECKING:
     from dperm.estimators.base import PrivateEstimator
-    from dperm.inference.summary import Summary
     from dperm.pages.subject import Earlier
     from dperm.tables.schema import Schema
 
@@ -194,8 +193,9 @@ def _model_lines(fitted: PrivateEstimator, as_json: bool) -> dict[str, object]:
     if fitted.plan_.warnings:
         lines["note"] = list(fitted.plan_.warnings) if as_json else spoken("; ".join(fitted.plan_.warnings))
     if getattr(fitted, "intervals", False) and as_json:
-        table = cast("Summary", fitted.summary())
-        lines |= {"coefficients": table.rows(), "level": table.level, "target": table.note}
+        table = fitted.summary()
+        level = {"level": table.level} if hasattr(table, "level") else {}  # without intervals, the note says why
+        lines |= {"coefficients": table.rows(), **level, "target": table.note}
     return lines
 
 

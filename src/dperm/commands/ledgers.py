@@ -131,8 +131,8 @@ def state_line(file: Path) -> str:
 def room_line(file: Path, account: Account, asked: Target) -> str:
     """That there is room for what is asked, for a command that spends nothing."""
     left = f"about epsilon {account.left_epsilon:.3g}"
-    if account.fits == 0 and account.left_epsilon < asked.epsilon:
-        left = f"all of epsilon {account.epsilon:g}"
+    if account.left_epsilon < asked.epsilon:  # what is left is counted in Gaussian fits, and this may be another
+        left = f"all of epsilon {account.epsilon:g}" if account.fits == 0 else "enough"
     return f"{file}: there is room; {left} is left and {asked.epsilon:g} is asked. Nothing was spent"
 
 

@@ -139,7 +139,7 @@ def plan(asked: Planned) -> None:
 
         book = Ledger(asked.ledger)
         book.check(planned)
-        found["ledger"] = room_line(asked.ledger, book.account(), planned.target)
+        found["ledger"] = room_line(asked.ledger, book.account(planned.target.delta or None), planned.target)
     if asked.compare_accounting:
         found["accounting"] = risks.compare_accounting(planned)
     if asked.as_json:

@@ -23,6 +23,7 @@ from dperm.tables.json_files import write_whole
 if TYPE_CHECKING:
     from dperm.estimators.base import PrivateEstimator
     from dperm.privacy.filters import Cost, Filter
+    from dperm.profiles.profile import Profile
     from dperm.release.plan import Plan, Target
     from dperm.tables.schema import Schema
     from dperm.walk.options import Spending
@@ -273,8 +274,8 @@ def prepared(fit: Open, wish: Wish, spending: Spending) -> tuple[Schema, Budget]
         found = profile(
             table, epsilon=budget.paid, schema=fit.schema, target=fit.target, target_type=kind, parts="schema", **spending
         )
-    texts = {"profile.json": found.to_json(), "schema.json": _text(found.schema(target=False))}
-    write_whole(fit.out, texts)  # kept also where the fit is refused: they are paid for
+    write_whole(fit.out, {"profile.json": found.to_json()})  # kept also where the fit is refused: it is paid for
+    write_whole(fit.out, {"schema.json": _text(_features(found, budget, fit.out))})
     with budget.kept(fit.out, wish):
         filled = found.schema()
         target = filled.target
@@ -283,6 +284,17 @@ def prepared(fit: Open, wish: Wish, spending: Spending) -> tuple[Schema, Budget]
         write_whole(fit.out, {"schema.json": _text(filled)})
         filled = filled if fit.target is None else filled.with_target(fit.target)
     return filled, budget
+
+
+def _features(found: Profile, budget: Budget, out: Path) -> Schema:
+    """The columns that a profile found, or what it cost to find none."""
+    try:
+        return found.schema(target=False)
+    except ValueError as error:
+        raise ValueError(
+            f"{error}\nThe profile that looked for them is paid for (epsilon {budget.paid:.3g}) and kept in "
+            f"{out / 'profile.json'}. Declare in a schema what is known without the data, or pass a larger --epsilon."
+        ) from error
 
 
 def _rounded_down(epsilon: float) -> str:

@@ -91,11 +91,13 @@ class Wish:
 
 
 def known_levels(column: Column) -> Column:
-    """The column with levels that stand in for those to be found."""
+    """The column with levels and bounds that stand in for those to be found: a profile finds both."""
     from dperm.tables.column import OWN_LEVEL, Column
 
     if column.type == "private":
         return Column(column.name, "numeric", 0.0, 1.0)
+    if column.bounds is not None:
+        return replace(column, bounds=None, low=0.0, high=1.0)
     if not column.private_levels:
         return column
     named = [] if column.missing in (None, OWN_LEVEL) else [str(column.missing)]

@@ -294,7 +294,9 @@ def run_mu(law: PoissonRuns | TruncatedNegativeBinomial, target: Target) -> floa
         return selection_epsilon(GDP(mu, target.relation), law, target.delta) - target.epsilon
 
     low, high = 1e-9, 1.0
-    while excess(high) <= 0 and high < 1e3:
+    while excess(high) <= 0:
+        if high > 1e3:  # hardly any noise is left to take away, and the formulas end there
+            return high
         high *= 2
     low = low if excess(low) > 0 else float(brentq(excess, low, high, xtol=1e-14, rtol=1e-9)) * (1 - 1e-8)
     while low > 1e-9 and excess(low) > 0:  # the root finder may end above

@@ -101,14 +101,16 @@ def _again(record: EvaluationRecord) -> EvaluationRecord:
     target = Target.declare(n=record["shape"]["n"], **record["target"])
     shape = Shape(record["shape"]["n"], record["shape"]["d"])
     noise = noise_again(record["noise"])
+    # Nothing follows from the model: what is stated of it is these two alone.
+    model: ModelRecord = {"estimator": record["model"]["estimator"], "sha256": record["model"]["sha256"]}
     if record["format"] == FIRST:
         plan = plan_first(record["kind"], record["bins"], shape, target)
-        return record_first(plan, record, noise, receipt_again(record.get("ledger"), plan, noise["policy"]))
+        return record_first(plan, {**record, "model": model}, noise, receipt_again(record.get("ledger"), plan, noise["policy"]))
     question = Question.from_spec(record["question"])
     plan = plan_evaluation(question, shape, target)
     receipt = receipt_again(record.get("ledger"), plan, noise["policy"])
     outcome = replay(program(plan, question), record["released"])
-    found = _record(plan, question, outcome, noise, record["model"], record["level"], receipt)
+    found = _record(plan, question, outcome, noise, model, record["level"], receipt)
     if record["format"] == UNBOUND:
         del found["binding"]
         found["format"] = UNBOUND

@@ -53,7 +53,9 @@ def record_first(
     plan: Plan, stated: EvaluationRecord, noise: NoiseRecord, receipt: ReceiptRecord | None
 ) -> EvaluationRecord:
     """The record in the first format that follows from the plan and the stated releases."""
-    target, kind, released = plan.target, stated["kind"], stated["released"]
+    target, kind = plan.target, stated["kind"]
+    listed = {stage.name: np.atleast_1d(stated["released"][stage.name]).tolist() for stage in plan.stages}
+    released: Released = {name: [number(value, name) for value in values] for name, values in listed.items()}
     unit = "person" if target.rows_per_person > 1 else "row"
     record: EvaluationRecord = {
         "format": FORMAT,

@@ -233,10 +233,11 @@ def declared_blocks(subject: Subject) -> list[Block]:
 
 
 def _levels(encoding: Encoding, group: int) -> tuple[str, str, str]:
-    names = [name for name, own in zip(encoding.names, encoding.groups) if own == group]
-    column, levels = column_and_levels(names)
+    places = [j for j, own in enumerate(encoding.groups) if own == group]
+    column, levels = column_and_levels([encoding.names[j] for j in places])
     shown = ", ".join(levels[:8]) + (f" and {len(levels) - 8} more" if len(levels) > 8 else "")
-    return (column, f"one of {shown}", "its own level" if "(missing)" in levels else "no level")
+    declared = ", ".join(level for level, j in zip(levels, places) if encoding.missing[j] > 0)
+    return (column, f"one of {shown}", "its own level" if "(missing)" in levels else declared or "no level")
 
 
 def _plain(value: float, digits: int) -> str:

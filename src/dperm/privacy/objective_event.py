@@ -201,12 +201,14 @@ def _first_power(log_excess: Callable[[float], float], most: float) -> float | N
 
 @functools.lru_cache(maxsize=512)
 def _epsilon(event: ObjectiveEvent, mu: float, delta: float) -> float:
+    floor = min(1e-300, 1e-10 * delta)  # below δ, or no ε but a power of two would be found to keep it
+
     def log_excess(epsilon: float) -> float:
-        return math.log(max(event.delta(epsilon, mu), 1e-300) / delta)
+        return math.log(max(event.delta(epsilon, mu), floor) / delta)
 
     if log_excess(0.0) <= 0:
         return 0.0
-    high = _first_power(log_excess, 1e9)
+    high = _first_power(log_excess, 1e13)  # beyond every ε that a target may have
     return math.inf if high is None else _falling_root(log_excess, 0.0, high)
 
 

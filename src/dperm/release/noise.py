@@ -153,7 +153,10 @@ def noise_source(policy: str = "secure", random_state: object = None) -> Noise:
                 f"Expected random_state= as a whole number or a NumPy generator, found {type(random_state).__name__}. Leave it "
                 "out for a private fit."
             )
-        return SeededNoise(plain_whole(random_state, "random_state"))
+        seed = plain_whole(random_state, "random_state")
+        if seed < 0:
+            raise ValueError(f"Expected random_state ≥ 0, found {seed}. Leave it out for a private fit.")
+        return SeededNoise(seed)
     if policy == "seeded":
         raise ValueError("Expected random_state= with noise='seeded', found none. Pass random_state=0, or noise='secure'.")
     return ExactNoise() if policy == "exact" else SecureNoise()

@@ -28,7 +28,7 @@ UNITS = ("row", "person")
 # A stranger's record must neither fill the memory of whoever checks it nor keep him waiting.
 MOST_COLUMNS = 10**8
 LEAST_EPSILON, LEAST_DELTA = 1e-100, 1e-300  # beyond them accountants underflow
-MOST_SAMPLED = 1e5  # the largest epsilon that the discretised loss of a sampled release can express
+MOST_SAMPLED = 1e4  # the largest epsilon that the discretised loss of a sampled release can express
 MOST_RELEASES = 10**6
 
 

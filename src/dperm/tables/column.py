@@ -371,6 +371,8 @@ def scaled(column: Column) -> tuple[str, float, float, float, int, str]:
     if column.type in ("ordinal", "boolean"):
         low, high = 0.0, max(float(len(column.levels) - 1), 1.0)
     missing = missing_value(kind, low, high, column.missing_number)
+    if column.type in ("boolean", "sparse"):
+        missing = float(_filled(np.array([np.nan]), column.missing, low).clip(low, high)[0])
     return kind, low, high, missing, -1, "mean" if column.missing_rule == "indicator" else column.missing_rule
 
 

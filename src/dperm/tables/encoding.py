@@ -76,6 +76,8 @@ class Encoding:
     def __post_init__(self) -> None:
         if not self.rules:
             object.__setattr__(self, "rules", ("value",) * len(self.names))
+        if self.x_norm is not None and "private" in self.kinds:  # a norm is one of rows in units that are not known yet
+            raise ValueError("Expected x_norm= (row_norm in a schema) without private bounds, found both. Leave one of them out.")
         with np.errstate(all="ignore"):
             narrow = ~((self.width > LEAST) & (self.width < MOST))
         if narrow.any():
@@ -295,8 +297,6 @@ class Encoding:
                 "that a row may have."
             )
         asked = isinstance(bounds, str)
-        if asked and x_norm is not None:
-            raise ValueError("Expected x_norm= without bounds='private', found both. Drop x_norm=.")
         if asked and bounds != "private":
             raise ValueError(f'Expected bounds=(low, high) or "private", found {bounds!r}. Pass one of them.')
         usual = "private" if asked else "numeric" if bounds is not None else "free"

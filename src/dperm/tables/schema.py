@@ -31,7 +31,7 @@ import numpy as np
 from dperm.problem.arrays import offers
 from dperm.problem.plain import is_number, plain_number, shown
 from dperm.tables.cells import codes, numbers
-from dperm.tables.column import Column, TargetColumn, described, scaled
+from dperm.tables.column import OWN_LEVEL, Column, TargetColumn, described, scaled
 from dperm.tables.drafts import Draft, column_types, drafted
 from dperm.tables.encoding import Encoding
 from dperm.tables.files import check_different
@@ -225,7 +225,8 @@ class Schema:
                 grouped = isinstance(piece, Column) and piece.group is not None
                 label = f"group {piece.group}" if grouped else f"column {piece.name}"  # type: ignore[union-attr]
                 group = numbered.setdefault(label, len(numbered))
-                features += [(name, "categorical", 0.0, 1.0, 0.0, group, "value") for name in (first, *others)]
+                choice = zip(piece.features, _missing_features(piece))
+                features += [(name, "categorical", 0.0, 1.0, missing, group, "value") for name, missing in choice]
                 continue
             features.append((first, *scaled(piece)))
             for name in others:  # where a cell was missing
@@ -309,6 +310,13 @@ class Schema:
 
 def _encode(piece: Column | Interaction, cells: Mapping[str, object]) -> np.ndarray:
     return piece.encode(cells) if isinstance(piece, Interaction) else piece.encode(cells[piece.source or piece.name])
+
+
+def _missing_features(piece: Column | Interaction) -> list[float]:
+    """What a missing cell of a choice switches on, where it counts as a declared level; one of its own says so by its name."""
+    if isinstance(piece, Interaction) or piece.missing in (None, OWN_LEVEL):
+        return [0.0] * len(piece.features)
+    return [min(max(float(value), 0.0), 1.0) for value in piece.encode([None])[0]]
 
 
 def _places(piece: Column | Interaction, cells: Mapping[str, object]) -> np.ndarray | None:

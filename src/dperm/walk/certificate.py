@@ -25,7 +25,7 @@ from dperm.release.ledger.book import receipt_again
 from dperm.release.noise import Noise
 from dperm.release.plan import MECHANISMS, Mechanism, Outcome, Plan, Shape, Target, UnmetNeeds, Vector
 from dperm.release.record import CertificateRecord, CoefficientsRecord, GuaranteeRecord, NoiseRecord, ReceiptRecord, TargetRecord
-from dperm.tables.encoding import Encoding
+from dperm.tables.encoding import WITH_GAPS, Encoding
 from dperm.tables.packed import packed, unpacked
 from dperm.walk.claims import SEEDED, TOLERANCE, Claim, differences, noise_again, plain
 
@@ -301,6 +301,13 @@ def check_columns(encoding: Encoding, mechanism: Mechanism, planned: Plan, *, fi
             raise ValueError(
                 f"Expected curves of numeric columns that are centred between their bounds, found column {j}. Leave curved= out."
             )
+    for j, rule in enumerate(encoding.rules):
+        if rule != "value" and encoding.kinds[j] not in WITH_GAPS:
+            raise ValueError(f"Expected rules for missing cells of numbers alone, found {rule!r} for column {j}. Correct it.")
+    known = tuple(j for j, rule in enumerate(encoding.rules) if rule in ("mean", "released"))
+    stated = tuple(getattr(mechanism, "gaps", ()))
+    if stated and stated != known:
+        raise ValueError(f"Expected gaps of columns {shown(known)}, found {shown(stated)}. Leave gaps= out.")
     centred = tuple(j for j, rule in enumerate(encoding.rules) if rule == ("released" if fitted else "mean"))
     counted = tuple(getattr(mechanism, "gaps", ())) if any(stage.name == "present" for stage in planned.stages) else ()
     if (fitted or counted) and counted != centred:

@@ -17,7 +17,7 @@ def why_refused(rule: Filter, costs: Sequence[Cost], cost: Cost, target: Target,
         return "The ledger has delta=0 and takes pure fits only. Ask with delta=0, or create a ledger with a larger delta."
     failures = [entry.failure for entry in (*costs, cost)]
     if closed or math.fsum(failures) <= rule.failure:
-        return f"{_asked(rule, costs, target, closed)} Ask for less."
+        return f"{_asked(rule, costs, target, closed)} {_advice(rule, costs, cost, target, closed)}"
     free = [replace(entry, failure=0.0) for entry in (*costs, cost)]
     also = "" if rule.accepts(free) is not None else f" Epsilon is short too: {_asked(rule, costs, target, closed)}"
     return f"Delta is short{' (epsilon is not)' if not also else ''}: {_failing(rule, costs, cost, target)}{also}"
@@ -31,6 +31,13 @@ def _asked(rule: Filter, costs: Sequence[Cost], target: Target, closed: bool) ->
         f"asked for epsilon={target.epsilon:g}{at}, left is about epsilon={math.floor(left * 1000) / 1000:g}{at} for one more "
         f"{kind} fit after {several(len(costs), 'fit')}."
     )
+
+
+def _advice(rule: Filter, costs: Sequence[Cost], cost: Cost, target: Target, closed: bool) -> str:
+    left = 0.0 if closed else rule.left_epsilon(costs, target.delta or rule.delta)
+    if rule.delta and cost.square is None and left > target.epsilon:
+        return "This fit draws other noise, which takes more: ask for less, or for a method with Gaussian noise alone."
+    return "Ask for less."
 
 
 def _failing(rule: Filter, costs: Sequence[Cost], cost: Cost, target: Target) -> str:
