@@ -23,6 +23,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
 from scipy.special import expit, logsumexp, softmax
 from sklearn.utils.validation import check_is_fitted
 
@@ -227,13 +229,28 @@ def _weak_directions(model: PrivateEstimator, step: OneStep, lift: Vector) -> st
     names = [*map(printable, model._encoding.names), "intercept"]
     scale = np.asarray(model.certificate_.record["decided"]["scale"])
     scale = np.append(scale, 1.0) if model.fit_intercept else scale
-    told = []
-    for direction in weak:
-        parts = np.linalg.norm((lift @ direction).reshape(-1, len(scale)) / scale, axis=0)
-        columns = [names[j] for j in np.flatnonzero(parts > 0.3 * np.linalg.norm(parts))[:6]]
-        several = listed(columns) or "many columns that go together"  # none has much of a direction that all share
-        told.append(f"what {columns[0]} does" if len(columns) == 1 else f"apart {several}")
-    return f"; the data can hardly tell {', nor '.join(dict.fromkeys(told))}: intervals there have no guarantee"
+    told = [f"what {names[one[0]]} does" if len(one) == 1 else f"apart {listed([names[j] for j in one[:6]])}"
+            for one in hardly_told_apart(lift @ weak.T, scale)]  # fmt: skip
+    told = told or ["apart many columns that go together"]  # none has much of a direction that all share
+    return f"; the data can hardly tell {', nor '.join(told)}: intervals there have no guarantee"
+
+
+def hardly_told_apart(directions: Vector, scale: Vector) -> list[list[int]]:
+    """Columns that share weak directions (the columns of a matrix, one block of rows per margin), in groups.
+
+    Two weak directions are any two of the plane that they span: which ones, noise decides. So columns are compared by the
+    projection onto all of them. Of one direction a column belongs to its group if it has three tenths of its length.
+
+    >>> pairs = np.array([[0.6, 0.8], [-0.6, -0.8], [0.8, -0.6], [-0.8, 0.6], [0.0, 0.0]])  # x0 - x1 and x2 - x3, turned
+    >>> hardly_told_apart(pairs, np.ones(5))
+    [[0, 1], [2, 3]]
+    """
+    span = np.linalg.qr((directions.reshape(-1, len(scale), directions.shape[1]) / scale[:, None]).reshape(directions.shape))[0]
+    blocks = (span @ span.T).reshape(-1, len(scale), len(span) // len(scale), len(scale))
+    shared = np.sqrt(np.sum(blocks**2, axis=(0, 2))) > 0.3**2
+    label = connected_components(csr_array(shared), directed=False)[1]
+    groups = [[int(j) for j in np.flatnonzero((label == one) & np.diag(shared))] for one in dict.fromkeys(label.tolist())]
+    return [group for group in groups if group]
 
 
 def _far_from_nominal(model: PrivateEstimator) -> str:
