@@ -1,4 +1,4 @@
-"""CSV files that end inside quotes: what stands behind the quote would be one cell, and must not disappear without a word."""
+"""CSV files in which a quote takes in other lines: they would be one cell, and must not disappear without a word."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SCHEMA = {
 READERS = {"stream": lambda file: ArrowRows(file, SCHEMA).n, "table": lambda file: read_table(file).num_rows}
 OPENED = ['"oops\n', '"oops\r\n', '"""\n', '"a ""b""\n', '"\n']
 ENDS = ['5,""\n', '5,""', "5,x\n", "5,x", '5,""""\n', '5,x""\r\n', '5,""\n\n\n', "5,\n", '5,"" \n']
-CLOSED = ["x", 'x"', '"\n"""', '"a\nb"', '"a\nb"""', '"a\r\nb"', '"a\nb" ', '"a\nb"c', '"\n"', '"a\n""b"" c"', '""', '""""']
+CLOSED = ["x", 'x"', '"\n"""', '"a\nb"', '"a\nb"""', '"a\r\nb"', '"a\nb" ', '"a"c', '"\n"', '"a\n""b"" c"', '""', '""""']
 
 
 @pytest.mark.parametrize("read", READERS.values(), ids=READERS)
@@ -32,6 +32,21 @@ def test_a_quote_that_never_closes_is_refused_whatever_stands_at_the_end(
     file = tmp_path / "people.csv"
     file.write_bytes(("x,c\n1,a\n3," + opened + "1,b\n" * 50 + end).encode())
     with pytest.raises(ValueError, match=r"broken file.*a quote that never closes"):
+        read(file)
+
+
+@pytest.mark.parametrize("read", READERS.values(), ids=READERS)
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("opened", ['3,"oops', '3,"', '"oops,b'])
+@pytest.mark.parametrize("later", ['4,"fine"', '4,"a ""b"""', '"4",x', '4,"two' + "\n" + 'lines"'])
+def test_a_quote_that_closes_where_a_later_cell_opens_is_refused(
+    later: str, opened: str, end: str, read: Callable[[Path], int], tmp_path: Path
+) -> None:
+    """Two dozen rows between the two quotes were one cell, in the last column and in another."""
+    file = tmp_path / "people.csv"
+    lines = ["x,c", "1,a", opened, *["1,b"] * 24, later, "5,a"]
+    file.write_bytes(end.join([*lines, ""]).encode())
+    with pytest.raises(ValueError, match=r"broken file|does not read"):  # or Arrow finds too many cells, or too few
         read(file)
 
 

@@ -6,6 +6,7 @@ no footer, a partition with other types is compared with the first one, a ragged
 
 from __future__ import annotations
 
+import mmap
 import re
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 SIZES = re.compile(r"\b\d+\b")
 NUMBERED = re.compile(r":? Row #\d")
+# A cell and what ends it: in quotes, with what stands behind the closing one, or as it is.
+CELL = re.compile(rb'(?:"((?:[^"]++|"")*+)("?)([^,\r\n]*+)|[^,\r\n"][^,\r\n]*+)(?:,|\r?\n|\r|\Z)|,|\r?\n|\r')
 SUFFIXES = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet", ".arrow": "ipc", ".ipc": "ipc", ".feather": "ipc"}
 
 
@@ -172,12 +175,11 @@ class Files:
         import pyarrow as pa
 
         last = csv_header(Path(fragment.path))[-1]  # which the other files need not have
-        rows, end = 0, None
-        for batch in fragment.to_batches(
+        batches = fragment.to_batches(
             pa.schema([(last, pa.string())]), columns=[last], batch_size=1 << 16, fragment_scan_options=csv_options((last,))
-        ):
-            rows, end = rows + batch.num_rows, batch.column(0)[-1] if batch.num_rows else end
-        check_closed(Path(fragment.path), end)
+        )
+        rows = int(sum(batch.num_rows for batch in batches))
+        check_closed(Path(fragment.path), rows)
         return rows
 
     def batches(self, size: int) -> Iterator[pa.RecordBatch]:
@@ -288,25 +290,34 @@ def csv_options(columns: Sequence[str]) -> ds.CsvFragmentScanOptions:
     return ds.CsvFragmentScanOptions(convert_options=as_text(columns), read_options=pyarrow.csv.ReadOptions(block_size=1 << 20))
 
 
-def check_closed(file: Path, last: pa.Scalar | None) -> None:
-    """Refuse a file that ends inside quotes: all lines behind the quote would be one cell, its last (`last`), and Arrow takes it.
+def check_closed(file: Path, rows: int) -> None:
+    """Refuse a file in which a quote takes in lines that are no part of its cell: Arrow makes them one cell without a word.
 
-    Such a cell holds line breaks, and the file ends with a quote and the cell as it is written, to the last byte. Behind a cell
-    that is closed stands another quote, so that the two endings differ, unless the cell holds line breaks alone: no line is lost
-    there. What has too few cells is refused by Arrow.
+    Such a quote never closes, or another one closes it that opens a later cell: then text stands behind it. Cells are looked at
+    only in a file with quotes and more lines than rows.
     """
-    cell = last.as_buffer().to_pybytes() if last is not None and last.is_valid else b""
-    if not set(b"\r\n") & set(cell) or not cell.strip(b"\r\n"):
-        return
-    written = b'"' + cell.replace(b'"', b'""')
+    lines, quotes, before = 0, 0, b"\n"
     with file.open("rb") as handle:
-        handle.seek(max(file.stat().st_size - len(written), 0))
-        end = handle.read()
-    if end == written:
+        while piece := handle.read(1 << 20):
+            lines += piece.count(b"\n") + piece.count(b"\r") - (before[-1:] + piece).count(b"\r\n")
+            quotes, before = quotes + piece.count(b'"'), piece
+        lines += before[-1:] not in b"\r\n"
+        if not quotes or lines <= rows + 1:  # the first line has the names
+            return
+        with mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ) as text:
+            broken = any(_takes_in_lines(cell) for cell in CELL.finditer(text))
+    if broken:
         raise ValueError(
-            f"Expected a table that reads to its end in {file.name}, found a broken file: a quote that never closes. Write the "
-            "file again; nothing was released."
+            f"Expected a table that reads to its end in {file.name}, found a broken file: a quote that never closes, or only "
+            "where a later cell opens one. Write the file again; nothing was released."
         )
+
+
+def _takes_in_lines(cell: re.Match[bytes]) -> bool:
+    inside, closed, behind = cell.group(1), cell.group(2), cell.group(3)
+    if not inside or not set(b"\r\n") & set(inside) or not inside.strip(b"\r\n"):  # of line breaks alone no line is lost
+        return False
+    return not closed or bool(behind.strip())
 
 
 def parsing(names: Sequence[str]) -> pyarrow.csv.ParseOptions:
