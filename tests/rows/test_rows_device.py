@@ -17,6 +17,7 @@ from dperm.release.noise import RELEASE_SLACK
 from dperm.rows import BLOCK_ROWS, DeviceRows, MemoryRows, sum_step
 from dperm.rows.kernels import LOSS_CODES, ROWS_PER_FLUSH, excess, kernel_slope, kernel_step, tile_sizes
 from dperm.terms.affine import Features
+from dperm.terms.device import _within_float32
 from dperm.terms.gradient import GradientTerm, SampledTerm, UnclippedGradientTerm
 from dperm.terms.objective import HessianProductTerm, MinimiserTerm, WeightedRows
 from dperm.terms.statistics import RowSum, WeightedGradientTerm
@@ -215,6 +216,15 @@ def test_grid_leaves_room_in_32_bits_and_keeps_the_slack(clip):
     assert clip / step * ROWS_PER_FLUSH < 2**31
     for d in (1, 100, 4096):
         assert np.sqrt(d + 1) * step / 2 < excess(d) * clip < (RELEASE_SLACK - 1) / 4 * clip
+
+
+def test_a_kernel_takes_no_clip_that_a_row_of_zeros_would_carry_beyond_float32(generator):
+    """The kernel divides the clip by at least 1e-15: an infinite slope that is not clipped would be any integer."""
+    X, y, labels = draw(LogisticLoss(), generator, n=10)
+    rows = DeviceRows(torch.from_numpy(X), torch.from_numpy(y), host=False).bounded(DataBounds(1.0, labels))
+    for clip, fits in ((0.2, True), (9e19, True), (1e24, False), (1e-26, False)):
+        assert _within_float32(rows, GradientTerm(LogisticLoss(), np.ones(D), clip, Features())) is fits
+        assert not fits or np.isfinite(np.float32(clip) / np.sqrt(np.float32(1e-30)))
 
 
 def test_tiles_cover_every_width():

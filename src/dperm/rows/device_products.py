@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dperm.problem.arrays import Array, Namespace, namespace
-from dperm.rows.base import BLOCK_ROWS, add_limbs, split
+from dperm.rows.base import BLOCK_ROWS, add_limbs, carried, split
 
 if TYPE_CHECKING:
     import torch
@@ -55,14 +55,18 @@ def is_torch(X: object) -> TypeGuard[torch.Tensor]:
 def product_counts(term: DeviceTerm, X: Array, y: Array, weight: Array | None, step: float) -> Array:
     """Counts of grid steps of Σ rows, in limbs, for rows that start at a block's first row: blocks in float64, then integers.
 
-    A block of m rows errs by at most m²·2⁻⁵³ of the row bound: 7e-9 for 8,192 rows.
+    All whole blocks are multiplied at once, what is left of the last one by itself: a GPU spends its time on products, not on
+    being asked for them. A block of m rows errs by at most m²·2⁻⁵³ of the row bound: 7e-9 for 8,192 rows.
     """
     xp = namespace(X)
     pairs = list(term.device_pairs(xp, X, y, None if weight is None else xp.astype(weight, xp.float64)))
 
-    def counts(start: int) -> Array:
-        part = slice(start, start + BLOCK_ROWS)
-        sums = [xp.reshape(left[part, :].T @ right[part, :], (-1,)) for left, right in pairs]
-        return split(xp.round(xp.concat(sums) / step), xp)
+    def counts(start: int, stop: int) -> Array:
+        blocks = max((stop - start) // BLOCK_ROWS, 1)
+        stacked = [[xp.reshape(side[start:stop, :], (blocks, -1, side.shape[1])) for side in pair] for pair in pairs]
+        sums = [xp.reshape(xp.matrix_transpose(left) @ right, (blocks, -1)) for left, right in stacked]
+        return carried(xp.sum(split(xp.round(xp.concat(sums, axis=1) / step), xp), axis=1))
 
-    return reduce(add_limbs, map(counts, range(0, X.shape[0], BLOCK_ROWS)))
+    n = X.shape[0]
+    whole = n - n % BLOCK_ROWS
+    return reduce(add_limbs, [counts(start, stop) for start, stop in ((0, whole), (whole, n)) if start < stop])

@@ -220,10 +220,10 @@ def _tame(rows: DeviceRows, term: GradientTerm) -> bool:
 
 
 def _within_float32(rows: DeviceRows, term: GradientTerm) -> bool:
-    """A kernel multiplies before it clips: nothing on the way may overflow float32."""
+    """A kernel multiplies before it clips: nothing on the way may overflow float32, not even clip / 1e-15 for a row of zeros."""
     if rows.data is None:
         return False
     scale = 1.0 if term.features.scale is None else float(np.max(np.abs(term.features.scale)))
     shift = 0.0 if term.features.shift is None else float(np.max(np.abs(term.features.shift)))
     fits = (rows.data.x_norm + shift) * scale < 1e15 and float(np.max(np.abs(term.w))) < 1e15
-    return fits and 1e-25 < term.clip < 1e25
+    return fits and 1e-25 < term.clip < 1e20
