@@ -50,10 +50,22 @@ def _named(array: np.ndarray) -> str | None:
     return None
 
 
+def _owned(piece: np.ndarray | tuple[int, int]) -> bool:
+    """True of an array, or a view of one, whose cells NumPy itself allocated: no file lies under it.
+
+    >>> _owned(np.zeros((3, 2)).T[1:]), _owned(np.frombuffer(bytes(8)))
+    (True, False)
+    """
+    while isinstance(piece, np.ndarray) and piece.base is not None:
+        piece = piece.base
+    return isinstance(piece, np.ndarray) and bool(piece.flags.owndata)
+
+
 def _files(pieces: list[np.ndarray | tuple[int, int]]) -> set[str]:
-    """The files under some memory."""
-    found, maps = set(), _maps() if pieces else []
-    for piece in pieces:
+    """The files under some memory. The system's list is long: it is read only where NumPy does not answer by itself."""
+    foreign = [piece for piece in pieces if not _owned(piece)]
+    found, maps = set(), _maps() if foreign else []
+    for piece in foreign:
         if isinstance(piece, np.ndarray):
             if (name := _named(piece)) is not None:
                 found.add(name)
