@@ -171,13 +171,14 @@ def _mapped(X: Any, feature_map: FeatureMap) -> Any:
 
 
 def tame(weight: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Weights with 0 for those that are no finite number, and none beyond 1e9: NaN passes every clip and would be the whole sum.
+    """Weights with 0 for those that are no number, and none beyond 1e9: NaN passes every clip and would be the whole sum. An
+    infinite weight is a large one, as where a largest weight is declared.
 
     >>> tame([0.5, np.nan, np.inf, 1e300]).tolist()
-    [0.5, 0.0, 0.0, 1000000000.0]
+    [0.5, 0.0, 1000000000.0, 1000000000.0]
     """
     values = numbers(weight)
-    return np.clip(np.where(np.isfinite(values), values, 0.0), -1e9, 1e9)
+    return np.clip(np.where(np.isnan(values), 0.0, values), -1e9, 1e9)
 
 
 def inside(X: Matrix, data: DataBounds) -> bool:
