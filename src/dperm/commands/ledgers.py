@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from dperm.commands.declaring import RELATION
+from dperm.commands.declaring import RELATION, chance
 from dperm.commands.shared import JSON_OPTION, say, show
 from dperm.commands.spoken import spoken
 from dperm.tables.json_files import read_json, write_whole
@@ -65,6 +65,8 @@ def create(
     epsilon: float = typer.Option(..., help="The whole budget; fits compose as Gaussians: they take less than their sum."),
     delta: float = typer.Option(
         ...,
+        parser=chance,
+        metavar="<float>",
         help="The whole delta; 0 for a ledger of pure fits only. Finding levels privately (profiles, --levels private) needs "
         "room in it: 5 % are set aside, and one profile at the ledger's own delta takes four fifths of that.",
     ),
@@ -139,7 +141,7 @@ def room_line(file: Path, account: Account, asked: Target) -> str:
 @ledger.command("show")
 def show_command(
     file: Path | None = FILE,
-    delta: float | None = typer.Option(None, help="State what is left at this delta."),
+    delta: float | None = typer.Option(None, parser=chance, metavar="<float>", help="State what is left at this delta."),
     as_json: bool = JSON_OPTION,
 ) -> None:
     """What was spent, by which fits, and what is left.

@@ -119,6 +119,8 @@ def plan(asked: Planned) -> None:
         raise ValueError("Expected --n, the number of rows, found no --n. Pass e.g. --n 10000 --d 20.")
     if asked.schema is None and asked.d is None:
         raise ValueError("Expected --d or --schema, found neither. Pass the number of columns, e.g. --d 20.")
+    if asked.schema is not None and asked.d is not None:
+        raise ValueError("Expected --d or --schema, which says how many columns there are, found both. Leave one of them out.")
     if asked.target_width is not None and not asked.intervals:
         raise ValueError("Expected --intervals with --target-width, found --target-width alone. Pass both.")
     epsilon, why = asked.epsilon, ""
