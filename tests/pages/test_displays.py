@@ -13,6 +13,7 @@ from dperm.pages.card import card
 from dperm.pages.document import rendered
 from dperm.pages.page import report_page
 from dperm.pages.subject import subject_of
+from dperm.report.profile_page import profile_page
 from dperm.walk.certificate import Certificate
 from dperm.words.display import box
 
@@ -117,3 +118,14 @@ def test_no_page_of_a_mean_sends_its_reader_to_a_command_that_refuses_it():
     for fitted, bought in ((mean, False), (model, True)):
         for page in (report_page(fitted, {}, markdown=True), rendered(card(subject_of(fitted)), markdown=True)):
             assert ("`dperm evaluate` buys" in page) == bought and ("Not measured" in page), page
+
+
+def test_a_level_near_1_is_not_rounded_to_certainty():
+    """Pages and figures spoke of 100% intervals."""
+    found = dperm.profile(pd.DataFrame({"a": X[:, 0]}), epsilon=3.0, level=0.999)
+    assert "has a 99.9 % error bar" in profile_page(found, markdown=True)
+    model = dperm.LinearRegression(5.0, y_bounds=(-1, 1), intervals=True, **BOUNDS).fit(X, X[:, 0])
+    scores = dperm.evaluate(model, X, X[:, 0], epsilon=3.0, level=0.995)
+    assert "99.5 % interval" in report_page(model, {}, scores.record, markdown=True)
+    assert "99.9 % region of x0, x1" in str(model.summary(0.999).region(["x0", "x1"]))
+    assert "95 % interval" in model.plot().axes[0].get_xlabel()

@@ -14,6 +14,7 @@ from dperm.commands.declaring import RELATION, chance
 from dperm.commands.shared import JSON_OPTION, say, show
 from dperm.commands.spoken import spoken
 from dperm.tables.json_files import read_json, write_whole
+from dperm.words.wording import in_percent
 
 if TYPE_CHECKING:
     from dperm.release.ledger.book import Account, Ledger
@@ -114,7 +115,7 @@ def account_lines(account: Account) -> dict[str, str]:
         "relation": account.relation,
         "unit": account.unit,
         "fits": str(account.fits),
-        "spent": f"{account.spent_share:.1%} of the budget",
+        "spent": f"{in_percent(account.spent_share, 3)} of the budget",
         "left": left,
         "left delta": aside,
         "adding up": adding,
@@ -127,7 +128,7 @@ def account_lines(account: Account) -> dict[str, str]:
 def state_line(file: Path) -> str:
     """What is spent and left, in a line for commands that spend."""
     account = _book(file, "").account()
-    return f"{file}: {account.spent_share:.0%} spent, about epsilon {account.left_epsilon:.3g} left"
+    return f"{file}: {in_percent(account.spent_share, 2)} spent, about epsilon {account.left_epsilon:.3g} left"
 
 
 def room_line(file: Path, account: Account, asked: Target) -> str:
