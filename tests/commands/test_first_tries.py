@@ -219,7 +219,7 @@ def test_a_plan_without_an_epsilon_is_a_table_over_some(folder: Path) -> None:
     assert "0.009 less accuracy than a fit without privacy" in text and "the same accuracy as a fit without privacy" in text
     plan = run("plan", "--n", 6000, "--d", 20, "--epsilon", 1)[1].splitlines()
     assert plan[0].startswith("expected ") and sum(line.startswith("budget ") for line in plan) == 1
-    assert "86% descent" in "\n".join(plan) and "mu=" not in "\n".join(plan)
+    assert "86 % descent" in "\n".join(plan) and "mu=" not in "\n".join(plan)
     assert "not measured" in run("plan", "--n", 6000, "--d", 20, "--model", "lasso")[1]
 
 

@@ -18,7 +18,7 @@ from sklearn.exceptions import NotFittedError
 from typer.testing import CliRunner
 
 import dperm
-from dperm.cli import app
+from dperm.cli import app, main
 from dperm.mechanisms import Gradient
 
 X = np.random.default_rng(0).uniform(0, 1, (300, 2))
@@ -257,3 +257,50 @@ def test_a_profile_of_noise_says_what_it_would_take(tmp_path: Path) -> None:
         ask = ["profile", str(tmp_path / "people.csv"), "--epsilon", epsilon, "--random-state", "0"]
         ask += ["--out", str(tmp_path / epsilon)]
         assert ("needs a larger --epsilon, or more rows" in CliRunner().invoke(app, ask).output) == told
+
+
+def entry(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: object) -> tuple[object, str]:
+    """What the command says, through its entry point."""
+    monkeypatch.setattr(sys, "argv", ["dperm", *map(str, words)])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    said = capsys.readouterr()
+    return ended.value.code, said.out + said.err
+
+
+def test_a_plan_takes_a_number_of_columns_or_a_schema(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`--d` beside a schema was ignored without a word."""
+    columns = {"a": {"type": "numeric", "low": 0, "high": 1}}
+    (tmp_path / "s.json").write_text(json.dumps({"columns": columns, "target": {"column": "t", "type": "count", "high": 9}}))
+    words = ("plan", "--n", 1000, "--epsilon", 1, "--schema", tmp_path / "s.json")
+    code, said = entry(monkeypatch, capsys, *words, "--d", 9)
+    assert code == 2 and "Expected --d or --schema, which says how many columns there are, found both." in said
+    assert entry(monkeypatch, capsys, *words)[0] == 0
+
+
+ASKED = [("plan", "--n", 1000, "--d", 2, "--epsilon", 1), ("ledger", "create", "--dataset", "x", "--epsilon", 1)]
+
+
+@pytest.mark.parametrize("command", ASKED, ids=["plan", "ledger"])
+def test_a_delta_too_small_for_a_number_is_not_read_as_0(
+    command: tuple[object, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Which asks for pure privacy, and so for another method."""
+    monkeypatch.chdir(tmp_path)
+    code, said = entry(monkeypatch, capsys, *command, "--delta", "1e-400")
+    assert code == 2 and "Expected a value for --delta, found '1e-400': a number so small is 0 here" in said
+    code, said = entry(monkeypatch, capsys, *command, "--delta", "small")
+    assert code == 2 and "Expected a number such as 1 or 0.5 for --delta, found 'small'" in said
+    assert entry(monkeypatch, capsys, *command, "--delta", "0e-9")[0] == 0
+
+
+@pytest.mark.parametrize("method", ["auto", "scaled-poisson"])
+def test_bounds_that_no_method_finds_for_counts_are_refused_without_naming_one(method: str) -> None:
+    """It said of scaled-poisson that scaled methods pay for bounds."""
+    counts = dperm.PoissonRegressor(1.0, y_bounds=(0, 5), bounds="private", method=method)
+    with pytest.raises(ValueError, match=r"found bounds='private'. No method pays for them here. Declare them, or find them by"):
+        counts.plan(500, 2)
+    with pytest.raises(ValueError, match=r"Use method='scaled-gradient' or 'scaled-objective', which pays for them, or declare"):
+        dperm.LogisticRegression(1.0, bounds="private", classes=[0, 1], method="objective").plan(500, 2)

@@ -33,7 +33,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_fit_says_what_is_left_of_its_ledger(made: Path) -> None:
     account = dperm.Ledger(made / "m.ledger").account()
-    expected = f"m.ledger: {account.spent_share:.0%} spent, about epsilon {account.left_epsilon:.3g} left"
+    expected = f"m.ledger: {100 * account.spent_share:.2g} % spent, about epsilon {account.left_epsilon:.3g} left"
     assert expected in (made / "said.txt").read_text() and account.fits == 2
     assert f"or two of {account.left_twice:.4g} each" in run("ledger", "show", made / "m.ledger")[1]
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from typer.testing import CliRunner
 
@@ -204,6 +205,29 @@ def test_a_saved_model_comes_back_whole(model, place, tmp_path):
 
     assert summarised(again) == summarised(model)
     assert ("std err" in summarised(model)) == bool(getattr(model, "intervals", False))
+
+
+OTHER = {"epsilon": 9.0, "delta": 1e-9, "relation": "zero-out", "radius": 2.0, "bounds": (0, 1), "schema": SCHEMA}
+OTHER |= {"max_weight": 5.0, "max_rows_per_person": 3, "groups": "who", "noise": "exact", "method": "gradient", "x_norm": 4.0}
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: type(model).__name__)
+def test_parameters_set_after_a_fit_are_not_saved_with_it(model, tmp_path):
+    """The file said another budget than the certificate beside it, and `verify` refused it."""
+    frame = table(3000)
+    X, y = frame[["a", "b"]], frame.t if hasattr(model, "classes") else (frame.t == "yes").astype(float)
+    model = clone(model).fit(X, y)
+    before = model.save(tmp_path / "before.json").read_text()
+    given = model.get_params(deep=False)
+    other = {name: value for name, value in OTHER.items() if name in given} | {"fit_intercept": not model.fit_intercept}
+    other |= {name: value for name, value in {"quantile": 0.2, "y_bounds": (0, 9), "max_exposure": 2.0}.items() if name in given}
+    for fitted in (model, dperm.load(tmp_path / "before.json")):
+        fitted.set_params(**other)
+        assert fitted.save(tmp_path / "after.json").read_text() == before
+        assert fitted.epsilon == 9.0  # for the next fit
+    assert command("verify", tmp_path / "after.json", "--json")["ok"]
+    fitted = model.set_params(**given).set_params(epsilon=2.5).fit(X, y)
+    assert dperm.load(fitted.save(tmp_path / "next.json")).epsilon == 2.5
 
 
 def test_the_folder_of_the_command_is_accepted_everywhere(tmp_path):

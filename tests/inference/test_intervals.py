@@ -238,7 +238,7 @@ def test_the_command_puts_intervals_into_the_report(tmp_path):
     np.savetxt(tmp_path / "d.csv", np.c_[X, y], delimiter=",", header="x0,x1,y", comments="", fmt=["%.5f", "%.5f", "%d"])
     words = ["fit", str(tmp_path / "d.csv"), "--schema", str(tmp_path / "s.json"), "--epsilon", "2", "--intervals"]
     assert CliRunner().invoke(app, [*words, "--out", str(tmp_path / "m")]).exit_code == 0
-    assert "95% interval" in (tmp_path / "m" / "report.md").read_text()
+    assert "95 % interval" in (tmp_path / "m" / "report.md").read_text()
     refused = CliRunner().invoke(app, [*words, "--model", "svm", "--out", str(tmp_path / "n")])
     assert isinstance(refused.exception, ValueError) and "--intervals" in str(refused.exception)
 

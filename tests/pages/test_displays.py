@@ -9,6 +9,11 @@ from sklearn import config_context
 
 import dperm
 from dperm.estimators.search import PrivateGridSearch
+from dperm.pages.card import card
+from dperm.pages.document import rendered
+from dperm.pages.page import report_page
+from dperm.pages.subject import subject_of
+from dperm.report.profile_page import profile_page
 from dperm.walk.certificate import Certificate
 from dperm.words.display import box
 
@@ -102,3 +107,25 @@ def test_no_name_of_a_column_turns_the_box_of_an_estimator_around():
     table = pd.DataFrame({bad: np.linspace(-1, 1, 200)})
     shown = dperm.LogisticRegression(bounds=(-1, 1), classes=[0, 1], method="gradient").fit(table, [0, 1] * 100)._repr_html_()
     assert "\u202e" not in shown and "\x1b" not in shown and r"age\u202e\x1b[2J&lt;/td&gt;" in shown
+
+
+def test_no_page_of_a_mean_sends_its_reader_to_a_command_that_refuses_it():
+    """Its report said that `dperm evaluate` buys a score."""
+    mean = dperm.MeanEstimator(1.0, bounds=(-1, 1)).fit(X)
+    with pytest.raises(ValueError, match="found MeanEstimator"):
+        dperm.evaluate(mean, X, Y, epsilon=1.0)
+    model = dperm.LogisticRegression(1.0, classes=[0, 1], **BOUNDS).fit(X, Y)
+    for fitted, bought in ((mean, False), (model, True)):
+        for page in (report_page(fitted, {}, markdown=True), rendered(card(subject_of(fitted)), markdown=True)):
+            assert ("`dperm evaluate` buys" in page) == bought and ("Not measured" in page), page
+
+
+def test_a_level_near_1_is_not_rounded_to_certainty():
+    """Pages and figures spoke of 100% intervals."""
+    found = dperm.profile(pd.DataFrame({"a": X[:, 0]}), epsilon=3.0, level=0.999)
+    assert "has a 99.9 % error bar" in profile_page(found, markdown=True)
+    model = dperm.LinearRegression(5.0, y_bounds=(-1, 1), intervals=True, **BOUNDS).fit(X, X[:, 0])
+    scores = dperm.evaluate(model, X, X[:, 0], epsilon=3.0, level=0.995)
+    assert "99.5 % interval" in report_page(model, {}, scores.record, markdown=True)
+    assert "99.9 % region of x0, x1" in str(model.summary(0.999).region(["x0", "x1"]))
+    assert "95 % interval" in model.plot().axes[0].get_xlabel()

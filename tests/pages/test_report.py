@@ -100,7 +100,7 @@ def test_intervals_and_paid_scores_appear_where_they_exist(model):
     page = certificate_page(model.certificate_, evaluation)
     assert "Paid for: (5, 1e-06)" in page and "ROC curve" in page and "Calibration" in page
     linear = dperm.LinearRegression(epsilon=5, bounds=(-1, 1), y_bounds=(-2, 2), method="statistics", random_state=0)
-    assert "95% interval" in report_page(linear.fit(X, X[:, 0]), {})
+    assert "95 % interval" in report_page(linear.fit(X, X[:, 0]), {})
 
 
 def test_a_page_from_the_certificate_alone_needs_no_model(model):
@@ -199,7 +199,7 @@ def test_moments_give_the_spread_too_and_other_fits_say_that_they_have_none():
     kind, y = {"bounds": (-1, 1), "y_bounds": (-5, 5), "random_state": 0}, 3 * X[:, 0]
     moments = dperm.LinearRegression(20, method="statistics", **kind).fit(X, y)
     assert effects(subject_of(moments))[0].size[0] == pytest.approx(3 * X[:, 0].std(), rel=0.1)
-    assert "Bands: 95% intervals" in report_page(moments, {}) and "<polygon" in report_page(moments, {})
+    assert "Bands: 95 % intervals" in report_page(moments, {}) and "<polygon" in report_page(moments, {})
     plain = dperm.Ridge(20, method="output", radius=2.0, **kind).fit(X, y)
     page = report_page(plain, {})
     assert "the whole declared range" in page and "released no spread" in page and "from -1 to 1" in page
@@ -326,7 +326,8 @@ def test_coefficients_are_drawn_with_their_intervals():
     assert 5 < deviation < 20 and rows[0].estimate == pytest.approx(deviation * lines[names[0]]["estimate"])
     assert (rows[3].low, rows[3].high) == pytest.approx((lines["flag"]["low"], lines["flag"]["high"]))
     page, text = report_page(model, {}), report_page(model, {}, markdown=True)
-    assert "All coefficients with their 95% intervals" in page and f"{rows[0].estimate:+.3g} (" in page and "instead of x" in text
+    assert "All coefficients with their 95 % intervals" in page and f"{rows[0].estimate:+.3g} (" in page
+    assert "instead of x" in text
     figure = model.plot()
     figure.savefig(io.BytesIO(), format="png")  # drawn, not only made
     assert figure.axes[0].get_yticklabels()[0].get_text().startswith(names[0])
@@ -338,7 +339,7 @@ def test_coefficients_are_drawn_with_their_intervals():
     without = dperm.LinearRegression(8.0, schema=frame, random_state=0).fit(table)
     with pytest.raises(ValueError, match="intervals=True"):
         without.plot()
-    assert "with their 95% intervals" not in report_page(without, {})
+    assert "with their 95 % intervals" not in report_page(without, {})
 
 
 # -- figures ------------------------------------------------------------------------------------------------------------

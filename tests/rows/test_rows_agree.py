@@ -20,6 +20,7 @@ from dperm.problem import DataBounds, Interval, LogisticLoss, MultinomialLoss
 from dperm.rows import BLOCK_ROWS, ArrowRows, DeviceRows, MemoryRows, sum_step
 from dperm.rows.device_sums import clipped_rows
 from dperm.rows.memory import cut_block, inside
+from dperm.rows.pieces import Encoded, Recipe
 from dperm.terms.affine import Features
 from dperm.terms.gradient import GradientTerm
 
@@ -291,3 +292,38 @@ def test_a_seeded_fit_has_the_same_bits_on_any_number_of_threads():
         environment = {**os.environ, "OPENBLAS_NUM_THREADS": threads, "OMP_NUM_THREADS": threads}
         found.add(subprocess.run([sys.executable, "-c", CURVES], env=environment, capture_output=True, check=True).stdout)
     assert len(found) == 1
+
+
+def weighed(X, y, weight):
+    """The same weighted rows on every engine that takes weights beside them."""
+    yield "memory", MemoryRows(X, y, weight)
+    torch = pytest.importorskip("torch", reason="device rows need torch: pip install dperm[torch]")
+    tensors = torch.from_numpy(X), torch.from_numpy(y)
+    yield "tensors on the host", DeviceRows(*tensors, weight)
+    yield "tensors on a device", DeviceRows(*tensors, torch.from_numpy(weight), host=False)
+    da = pytest.importorskip("dask.array", reason="rows on a cluster need dask: pip install dperm[dask]")
+    yield "dask", dperm.DaskRows(da.from_array(X, (30, 2)), da.from_array(y, 20), da.from_array(weight, 25))
+
+
+def test_an_infinite_weight_is_the_largest_on_every_engine():
+    """It was the largest one of arrays in memory and Spark tables, and none at all on Dask and in tensors."""
+    generator = np.random.default_rng(3)
+    X, y = generator.uniform(-0.4, 0.4, (100, 2)), np.where(generator.random(100) < 0.5, 1.0, -1.0)
+    given, largest = np.ones(100), np.ones(100)
+    given[[2, 5, 9]], largest[[2, 5, 9]] = (np.inf, -np.inf, np.nan), (1e9, -1e9, 0.0)
+    term = GradientTerm(LogisticLoss(), np.array([0.3, -0.2]), 1.0, Features())
+    fits, other = {}, {}
+    for weight, sums in ((given, fits), (largest, other)):
+        for name, rows in weighed(X, y, weight):
+            sums[name] = rows.bounded(DataBounds(1.0, Interval(-1, 1))).sum(term, sum_step(1.0, 100))
+            encoded = rows.labelled(lambda y: (y, np.ones(len(y)))) if hasattr(rows, "labelled") else rows
+            sums[f"{name}, labelled"] = encoded.bounded(DataBounds(1.0, Interval(-1, 1))).sum(term, sum_step(1.0, 100))
+    assert len(fits) == 8
+    for name, found in fits.items():
+        assert np.array_equal(found, other[name]), name
+        np.testing.assert_allclose(found, fits["memory"], rtol=1e-5, err_msg=name)  # a device has roundings of its own
+    table = pa.table({"x": [1.0, 1.0, 1.0], "y": [1.0, 1.0, 1.0], "w": [np.inf, -np.inf, np.nan]})
+    made = Encoded(Recipe(None, ("x",), "y", "w", 2.0), None, None)(table)  # as executors of Spark make them
+    settings = {"epsilon": 1.0, "max_weight": 2.0, "bounds": (-1, 1), "classes": [-1, 1]}
+    memory = dperm.LogisticRegression(**settings)._weights(None, np.array([np.inf, -np.inf, np.nan]), 3)[0]
+    assert made.weight.tolist() == memory.tolist() == [2.0, 0.0, 0.0]

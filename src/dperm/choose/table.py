@@ -46,6 +46,7 @@ QUIET = 0.017
 WIDE, NOISY, CALM, MOST_NUMBERS = 192, 0.6, 0.1, 10**8
 CLASSES = ("probabilities", "accuracy")
 NUMBERS = ("numeric", "free")  # columns of a wide table whose squares are cut by their own norm
+PAYS_FOR_BOUNDS = ("scaled-gradient", "scaled-objective")
 MOST_ROWS_OF_A_PERSON = 10  # of one person: beyond, the bound on so many Hessians wastes noise
 
 
@@ -84,8 +85,12 @@ def choose(
     if method == "auto":
         weighted = max_weight is not None
         name = automatic(problem, shape, target, asked_for=asked_for, exact=exact, kinds=kinds, weighted=weighted)
-    if "private" in kinds and name not in ("scaled-gradient", "scaled-objective"):
-        raise ValueError(f"Expected declared bounds for method={name!r}, found bounds='private'. Scaled methods pay for them.")
+    if "private" in kinds and name not in PAYS_FOR_BOUNDS:
+        able = [repr(other) for other in PAYS_FOR_BOUNDS if covers(other, problem, target)]
+        instead = "No method pays for them here. Declare them, or find them by `dperm profile` (dperm.profile(...).schema())."
+        if able:
+            instead = f"Use method={' or '.join(able)}, which pays for them, or declare them."
+        raise ValueError(f"Expected declared bounds for method={name!r}, found bounds='private'. {instead}")
     built = build(name, problem, shape, target, asked_for=asked_for, kinds=kinds)
     return _weighed(_with_gaps(built, gaps), problem, max_weight)
 

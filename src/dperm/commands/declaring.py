@@ -16,8 +16,25 @@ if TYPE_CHECKING:
     from dperm.tables.schema import Schema
     from dperm.walk.options import Spending
 
-DELTA = typer.Option(None, help="Default min(1e-6, 0.1/n).")
-PURE_DELTA = typer.Option(None, help="Default min(1e-6, 0.1/n); 0 asks for pure privacy.")
+
+
+def chance(text: str | float) -> float:
+    """A chance, of which 0 has a meaning of its own: a number too small for a float must not become it.
+
+    >>> chance("1e-6"), chance("0.0")
+    (1e-06, 0.0)
+    """
+    try:
+        found = float(text)
+    except ValueError:
+        raise typer.BadParameter("that is not a valid float") from None
+    if found == 0 and any(sign in "123456789" for sign in str(text).lower().partition("e")[0]):
+        raise typer.BadParameter("a number so small is 0 here, and 0 asks for pure privacy. Pass 0 itself, or a larger number")
+    return found
+
+
+DELTA = typer.Option(None, parser=chance, metavar="<float>", help="Default min(1e-6, 0.1/n).")
+PURE_DELTA = typer.Option(None, parser=chance, metavar="<float>", help="Default min(1e-6, 0.1/n); 0 asks for pure privacy.")
 RELATION = typer.Option("replace-one", help="replace-one, zero-out or add-remove.")
 MODEL_RELATION = typer.Option(None, help="replace-one, zero-out or add-remove; the model's own default if left out.")
 NOMINAL_N = typer.Option(None, help="Public nominal number of rows, for add-remove.")

@@ -13,7 +13,7 @@ from dperm.commands.declaring import DELTA, NOMINAL_N, PERSON, RANDOM_STATE, REL
 from dperm.commands.ledgers import state_line
 from dperm.commands.shared import JSON_OPTION, check_model_first, ledger_with_room, notices_said, say, show
 from dperm.tables.json_files import check_room, write_whole
-from dperm.words.wording import printable, with_interval
+from dperm.words.wording import in_percent, printable, with_interval
 
 if TYPE_CHECKING:
     from dperm.evaluation.evaluate import Evaluation
@@ -108,7 +108,7 @@ def score_lines(metrics: Metrics, level: float) -> dict[str, str]:
         lines[name] = "not known"
         if score["value"] is not None:
             value, interval = with_interval(score["value"], score["low"], score["high"], 4)
-            lines[name] = f"{value}   {level:.0%} interval {interval}"
+            lines[name] = f"{value}   {in_percent(level)} interval {interval}"
         if name in GUESSED:
             lines[name] += f"   ({GUESSED[name]})"
         if name == "positive share" and (positive := positive_of(metrics)):
@@ -132,7 +132,7 @@ def group_lines(metrics: Metrics, level: float) -> list[str]:
     head, rows = group_table(metrics["groups"])
     widths = [max(map(len, column)) for column in zip(head, *rows)]
     lines = ["  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in (head, *rows)]
-    return ["", f"  by {head[0]}, each with its {level:.0%} interval:", *lines, ""]
+    return ["", f"  by {head[0]}, each with its {in_percent(level)} interval:", *lines, ""]
 
 
 def advice(metrics: Metrics) -> list[str]:

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from dperm.commands.declaring import RELATION
+from dperm.commands.declaring import RELATION, chance
 from dperm.commands.shared import JSON_OPTION, say, show
 from dperm.commands.spoken import spoken
 from dperm.tables.json_files import read_json, write_whole
+from dperm.words.wording import in_percent
 
 if TYPE_CHECKING:
     from dperm.release.ledger.book import Account, Ledger
@@ -65,6 +66,8 @@ def create(
     epsilon: float = typer.Option(..., help="The whole budget; fits compose as Gaussians: they take less than their sum."),
     delta: float = typer.Option(
         ...,
+        parser=chance,
+        metavar="<float>",
         help="The whole delta; 0 for a ledger of pure fits only. Finding levels privately (profiles, --levels private) needs "
         "room in it: 5 % are set aside, and one profile at the ledger's own delta takes four fifths of that.",
     ),
@@ -112,7 +115,7 @@ def account_lines(account: Account) -> dict[str, str]:
         "relation": account.relation,
         "unit": account.unit,
         "fits": str(account.fits),
-        "spent": f"{account.spent_share:.1%} of the budget",
+        "spent": f"{in_percent(account.spent_share, 3)} of the budget",
         "left": left,
         "left delta": aside,
         "adding up": adding,
@@ -125,7 +128,7 @@ def account_lines(account: Account) -> dict[str, str]:
 def state_line(file: Path) -> str:
     """What is spent and left, in a line for commands that spend."""
     account = _book(file, "").account()
-    return f"{file}: {account.spent_share:.0%} spent, about epsilon {account.left_epsilon:.3g} left"
+    return f"{file}: {in_percent(account.spent_share, 2)} spent, about epsilon {account.left_epsilon:.3g} left"
 
 
 def room_line(file: Path, account: Account, asked: Target) -> str:
@@ -139,7 +142,7 @@ def room_line(file: Path, account: Account, asked: Target) -> str:
 @ledger.command("show")
 def show_command(
     file: Path | None = FILE,
-    delta: float | None = typer.Option(None, help="State what is left at this delta."),
+    delta: float | None = typer.Option(None, parser=chance, metavar="<float>", help="State what is left at this delta."),
     as_json: bool = JSON_OPTION,
 ) -> None:
     """What was spent, by which fits, and what is left.

@@ -19,7 +19,7 @@ from dperm.commands.shared import JSON_OPTION, say, show
 from dperm.commands.spoken import spoken
 from dperm.commands.wishes import Wish
 from dperm.words.spelling import closest
-from dperm.words.wording import several
+from dperm.words.wording import in_percent, several
 
 if TYPE_CHECKING:
     from dperm.estimators.declaration import Declaration
@@ -119,6 +119,8 @@ def plan(asked: Planned) -> None:
         raise ValueError("Expected --n, the number of rows, found no --n. Pass e.g. --n 10000 --d 20.")
     if asked.schema is None and asked.d is None:
         raise ValueError("Expected --d or --schema, found neither. Pass the number of columns, e.g. --d 20.")
+    if asked.schema is not None and asked.d is not None:
+        raise ValueError("Expected --d or --schema, which says how many columns there are, found both. Leave one of them out.")
     if asked.target_width is not None and not asked.intervals:
         raise ValueError("Expected --intervals with --target-width, found --target-width alone. Pass both.")
     epsilon, why = asked.epsilon, ""
@@ -163,7 +165,7 @@ def _say_plan(found: Advice, planned: Plan) -> None:
     say(f"target     epsilon {target.epsilon:g} at delta {target.delta:g}, {target.relation}, n = {shape.n:,}, d = {shape.d:,}")
     parts = budget_parts(planned.events, target.delta, target.relation)
     shares = sorted(((part / (sum(parts) or 1.0), stage.name) for part, stage in zip(parts, planned.stages)), reverse=True)
-    say(f"budget     {', '.join(f'{share:.1%} {name}' if share < 0.01 else f'{share:.0%} {name}' for share, name in shares)}")
+    say(f"budget     {', '.join(f'{in_percent(share, 2)} {name}' for share, name in shares)}")
     for text in planned.assumptions:
         say(f"assumes    {text}")
     sentence = found["intervals"]["sentence"] if found.get("intervals") else None

@@ -18,7 +18,7 @@ from dperm.estimators.declared import check_declared, check_shape
 from dperm.estimators.engines import declared_rows, engine_rows, in_memory, labels_of, parts_of
 from dperm.estimators.inferred import Inferred
 from dperm.estimators.matrix import read_matrix, row_products
-from dperm.estimators.saving import save
+from dperm.estimators.saving import keep_parameters, save
 from dperm.estimators.showing import Shown
 from dperm.mechanisms.scaled.inference import ScaledInference
 from dperm.problem import Ball, DataBounds, Interval, Loss, NoRegularizer, Problem, Regularizer, Ridge, WholeSpace
@@ -207,6 +207,7 @@ class PrivateEstimator(Shown, Inferred):
         self._encoding: Encoding = encoding.resolved(release.certificate.record["decided"])
         self.feature_names_out_ = np.array(encoding.names, dtype=object)
         self._store(release)
+        keep_parameters(self)
         return self
 
     def _before_rows(self, n: int, d: int | None) -> Declaration:
@@ -219,7 +220,8 @@ class PrivateEstimator(Shown, Inferred):
     def save(self, path: str | Path) -> Path:
         """Write the model as JSON, its certificate with it: one file if the name ends in .json, else into a folder.
 
-        `dperm.load(path)` gives it back. Nothing about the rows is in it but what was released.
+        `dperm.load(path)` gives it back. Nothing about the rows is in it but what was released. Parameters are those of the fit,
+        also where others were set since.
         """
         check_is_fitted(self, "certificate_")
         return save(self, path)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from dperm.pages.whiskers import Whisker
 from dperm.words.spelling import closest
-from dperm.words.wording import printable
+from dperm.words.wording import in_percent, printable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -38,7 +38,7 @@ def draw_coefficients(rows: Sequence[Whisker], names: str | Sequence[str] | None
     axes.set_yticks(range(len(chosen)), labels, fontsize=8, parse_math=False)  # a name may hold signs of mathematics
     axes.invert_yaxis()
     axes.axvline(0.0, color="#888888", linewidth=0.6)
-    label = fill(printable(f"change of the {outcome}, with {level:.0%} interval"), 56)
+    label = fill(printable(f"change of the {outcome}, with {in_percent(level)} interval"), 56)
     axes.set_xlabel(label, fontsize=8, parse_math=False)
     axes.tick_params(axis="x", labelsize=8)
     plain_numbers(axes, "x")

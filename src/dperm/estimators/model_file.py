@@ -10,7 +10,7 @@ import numpy as np
 
 import dperm.estimators as estimators
 from dperm.estimators.base import PrivateEstimator
-from dperm.estimators.saving import FORMAT, KEPT_OUT, PLAIN
+from dperm.estimators.saving import FORMAT, KEPT_OUT, PLAIN, keep_parameters
 from dperm.estimators.search import SearchCertificate
 from dperm.tables.encoding import Encoding
 from dperm.tables.json_files import in_folder, read_json
@@ -54,6 +54,7 @@ def model_from_record(record: object) -> PrivateEstimator:
         columns = _columns(record) or [c.name for c in getattr(declared, "columns", ()) if c.type != "ignored"]
         if columns:
             model.feature_names_in_ = np.array(columns, dtype=object)
+        keep_parameters(model)
     except (KeyError, TypeError, AttributeError, ValueError, IndexError, ArithmeticError, RecursionError) as error:
         raise ValueError(f"Expected a complete model, found a damaged one: {error}.") from error
     return model

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, NotRequired, TypedDict
 
@@ -54,8 +55,16 @@ class Extra(TypedDict, total=False):
     shapes: ShapesRecord
 
 
+def keep_parameters(estimator: PrivateEstimator) -> None:
+    """Remember the parameters of a fit: what is set afterwards is for the next one, and no certificate speaks of it."""
+    given = estimator.get_params(deep=False)
+    estimator.__dict__["_fitted"] = {name: given[name] for name in given if name not in ("ledger", "random_state")}
+
+
 def model_record(estimator: PrivateEstimator) -> dict[str, object]:
     """Everything needed to predict, as a JSON object."""
+    estimator = copy(estimator)
+    estimator.__dict__.update(getattr(estimator, "_fitted", {}))
     schema = estimator._declared_schema()
     record: dict[str, object] = {
         "format": FORMAT,

@@ -13,7 +13,7 @@ from scipy.special import chdtrc, chdtri, ndtr, ndtri
 from dperm.inference.table import COLUMNS, Facts, Row, Tabled
 from dperm.mechanisms.scaled.errors import Errors
 from dperm.problem.plain import is_number, plain_float, shown
-from dperm.words.wording import printable
+from dperm.words.wording import in_percent, printable
 
 Vector = NDArray[np.float64]
 ON_LOGARITHM = "ratios with their intervals, beside the standard errors and z of their logarithms"
@@ -83,7 +83,7 @@ class Region:
 
     def __str__(self) -> str:
         lengths, directions = self.axes()
-        lines = [f"{self.level:.0%} region of {', '.join(map(printable, self.names))}; its axes, the longest first:"]
+        lines = [f"{in_percent(self.level)} region of {', '.join(map(printable, self.names))}; its axes, the longest first:"]
         for length, direction in zip(lengths, directions):
             parts = " ".join(f"{part:+.3g}·{printable(name)}" for part, name in zip(direction, self.names))
             low, high = self.interval(direction)

@@ -12,7 +12,7 @@ from dperm.mechanisms.scaled.inference import ScaledInference
 from dperm.mechanisms.scaled.settings import budget_of
 from dperm.privacy import kappa
 from dperm.problem import Problem
-from dperm.words.wording import grouped, printable
+from dperm.words.wording import grouped, in_percent, printable
 
 if TYPE_CHECKING:
     from dperm.estimators.base import PrivateEstimator
@@ -82,4 +82,6 @@ def _cut_off(model: PrivateEstimator, problem: Problem) -> str:
     count_noise = math.sqrt(kappa(plan.target.relation)) * plan.target.rows_per_person / budget_of(plan)["residuals again"]
     noise = CLEAR * count_noise * float(np.linalg.norm(beyond)) / rows
     found = max(float(beyond @ counts), 0.0) / rows
-    return f"about {found:.1%} of them are beyond" if found > noise else f"at most {found + noise:.1%} of them are beyond"
+    if found > noise:
+        return f"about {in_percent(found, 3)} of them are beyond"
+    return f"at most {in_percent(found + noise, 3)} of them are beyond"

@@ -23,7 +23,7 @@ def card(subject: Subject, evaluation: EvaluationRecord | None = None) -> Page:
         Section("Intended use", [Text(f"{WRITE} who should use the model, for what, and what it must not be used for.")]),
         Section("Privacy", _privacy(subject)),
         Section("Data", _data(subject)),
-        Section("How good it is", _scores(evaluation)),
+        Section("How good it is", _scores(subject, evaluation)),
         Section("Limits", _limits(subject)),
         Section("How to check this card", [Text(_CHECK)]),
     ]
@@ -84,7 +84,9 @@ def _data(subject: Subject) -> list[Block]:
     ]
 
 
-def _scores(evaluation: EvaluationRecord | None) -> list[Block]:
+def _scores(subject: Subject, evaluation: EvaluationRecord | None) -> list[Block]:
+    if evaluation is None and not subject.predicts:
+        return [Text("Not measured.")]
     if evaluation is None:
         return [Text("Not measured. `dperm evaluate` buys scores on held-out rows; pass its file with --evaluation.")]
     return evaluation_blocks(evaluation)

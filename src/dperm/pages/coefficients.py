@@ -15,7 +15,7 @@ from dperm.pages.subject import Subject
 from dperm.pages.text import Code, Table, Text
 from dperm.pages.whiskers import Whiskers, whiskers
 from dperm.release.plan import MECHANISMS
-from dperm.words.wording import grouped
+from dperm.words.wording import grouped, in_percent
 
 MOST_BARS, MOST_PANELS, MOST_LEVELS = 20, 9, 8
 MULTIPLES = ("logistic", "poisson")  # losses whose effects are logarithms of a factor
@@ -46,7 +46,7 @@ def effect_blocks(subject: Subject, table: Summary | None = None) -> list[Block]
     start = "released mean" if deviations else "middle"
     words = f"Change of the {subject.outcome} along each column, all else equal, counted from its {start}."
     if table is not None and any(panel.band for panel in panels):
-        words += f" Bands: {table.level:.0%} intervals of the slope."
+        words += f" Bands: {in_percent(table.level)} intervals of the slope."
     return [Bars(rows, caption), *([Panels(panels, words)] if panels else [])]
 
 
@@ -139,7 +139,7 @@ def coefficient_blocks(subject: Subject, table: Summary | None, no_table: str) -
             (r["name"], *(f"{number(r[a])} … {number(r[b])}" if b else number(r[a]) for a, b in parts))
             for r in table.rows()
         ]
-        head = ("", "estimate", f"{table.level:.0%} interval", "standard error", "of sampling", "of privacy", "z", "p")
+        head = ("", "estimate", f"{in_percent(table.level)} interval", "standard error", "of sampling", "of privacy", "z", "p")
         caption = f"In the units of the data: {subject.outcome} per unit"
         return [*_drawn(subject, table), Table(head, lines, caption, frozenset(range(1, 8))), Text(table.note, "soft")]
     record = subject.certificate.record
@@ -162,8 +162,8 @@ def _drawn(subject: Subject, table: Summary) -> list[Block]:
     shown = sorted(rows, key=lambda row: -abs(row.estimate))[:MOST_BARS] if len(rows) > MOST_BARS else rows
     most = f"The {len(shown)} strongest of {len(rows)} coefficients" if len(shown) < len(rows) else "All coefficients"
     moved = "one released standard deviation" if spread_and_mean(subject)[0] is not None else "the whole declared range"
-    caption = f"{most} with their {table.level:.0%} intervals: change of the {subject.outcome} when a column moves by {moved}"
-    return [Whiskers(shown, f"{caption}; grey intervals hold 0.")]
+    caption = f"{most} with their {in_percent(table.level)} intervals: change of the {subject.outcome} when a column"
+    return [Whiskers(shown, f"{caption} moves by {moved}; grey intervals hold 0.")]
 
 
 def _plain(subject: Subject) -> list[Block] | None:

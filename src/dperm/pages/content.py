@@ -37,9 +37,9 @@ _CHECK = (
 )
 _ABSENT = (
     "Residuals, scatter plots, histograms of the data and scores on the training rows are absent on purpose: each of them is a "
-    "function of private rows that nobody paid for, and would break the guarantee above. `dperm evaluate` buys scores on "
-    "held-out rows; their plots then appear here."
+    "function of private rows that nobody paid for, and would break the guarantee above."
 )
+_BUYS = " `dperm evaluate` buys scores on held-out rows; their plots then appear here."
 SEEDED = "NOT PRIVATE. The noise was seeded: whoever knows the seed can take it away. For tests only."
 ALONE = "This is what the fit alone says; the profile that found its bounds says more, and the two are not added up here."
 
@@ -58,13 +58,13 @@ def sections(
     return [
         Section("", _opening(subject, scores, evaluation)),
         *([Section("What moves the prediction", shown)] if shown else []),
-        Section("How good is it?", _quality(scores, evaluation)),
+        Section("How good is it?", _quality(subject, scores, evaluation)),
         Section(f"What this means for one {subject.who}", _person(subject)),
         Section("Coefficients" if subject.encoding else "What was released", coefficient_blocks(subject, table, no_table)),
         Section("What was declared", declared_blocks(subject)),
         Section("Where the budget went", _budget(subject)),
         Section("The guarantee", [_facts(subject)]),
-        Section("What is not on this page", [Text(_ABSENT)]),
+        Section("What is not on this page", [Text(_ABSENT + (_BUYS if subject.predicts else ""))]),
         Section("Certificate", [Text(_CHECK), Code(certificate.to_json(), "The whole record")]),
         Section("References", [Table(("", ""), REFERENCES)]),
     ]
@@ -73,7 +73,7 @@ def sections(
 def _opening(subject: Subject, scores: Mapping[str, str], evaluation: EvaluationRecord | None) -> list[Block]:
     certificate = subject.certificate
     blocks: list[Block] = [Text(SEEDED, "warn")] if subject.seeded else []
-    cards = [_fitted(subject), _private(subject), _good(scores, evaluation), _cost(subject)]
+    cards = [_fitted(subject), _private(subject), _good(subject, scores, evaluation), _cost(subject)]
     blocks += [Cards(cards), Text(certificate.statement, "say")]
     before = ""
     if subject.earlier is not None:
@@ -118,7 +118,7 @@ FIRST = (
 )
 
 
-def _good(scores: Mapping[str, str], evaluation: EvaluationRecord | None) -> tuple[str, str, str]:
+def _good(subject: Subject, scores: Mapping[str, str], evaluation: EvaluationRecord | None) -> tuple[str, str, str]:
     found = {} if evaluation is None else scores_in(evaluation["metrics"])
     for name, baseline, words in FIRST:
         score, other = found.get(name), found.get(baseline)
@@ -131,6 +131,8 @@ def _good(scores: Mapping[str, str], evaluation: EvaluationRecord | None) -> tup
     if scores:
         (name, value), *rest = scores.items()
         return "How good", value, "; ".join([name, *(f"{other}: {text}" for other, text in rest)]) + "."
+    if not subject.predicts:
+        return "How good", "Not measured", "No score can be bought for it: `dperm evaluate` scores what predicts from columns."
     return "How good", "Not measured", "A score on private rows costs budget: `dperm evaluate` buys one."
 
 
@@ -195,20 +197,15 @@ def _facts(subject: Subject) -> Table:
     return Table(("", ""), rows)
 
 
-def _quality(scores: Mapping[str, str], evaluation: EvaluationRecord | None) -> list[Block]:
+def _quality(subject: Subject, scores: Mapping[str, str], evaluation: EvaluationRecord | None) -> list[Block]:
     blocks: list[Block] = []
     if scores:
         blocks.append(Table(("", ""), list(scores.items()), "Scores on public data", frozenset({1})))
     if evaluation is not None:
         blocks += evaluation_blocks(evaluation)
     if not blocks:
-        blocks.append(
-            Text(
-                "No score is shown: a score on private rows would leak them. `dperm evaluate MODEL DATA --epsilon …` buys one, "
-                "with an interval.",
-                "soft",
-            )
-        )
+        buys = " `dperm evaluate MODEL DATA --epsilon …` buys one, with an interval." if subject.predicts else ""
+        blocks.append(Text(f"No score is shown: a score on private rows would leak them.{buys}", "soft"))
     return blocks
 
 

@@ -6,7 +6,7 @@ from dperm.pages.charts import Curve
 from dperm.pages.document import Block
 from dperm.pages.text import Table, Text
 from dperm.release.record import EvaluationRecord, GroupsRecord, Metrics, Score, scores_in
-from dperm.words.wording import with_interval
+from dperm.words.wording import in_percent, with_interval
 
 BY_CLASS = ("recall of ", "precision of ")
 IN_GROUPS = ("accuracy", "baseline accuracy", "macro f1", "r2", "mean error", "deviance", "balance")
@@ -32,7 +32,7 @@ def evaluation_blocks(record: EvaluationRecord) -> list[Block]:
     unknown = [Text(f"{name}: {score['why']}.", "soft") for name, score in scores.items() if score["value"] is None]
     blocks: list[Block] = [
         Text(f"Paid for: {record['statement']}."),
-        Table(("", "value", f"{record['level']:.0%} interval"), rows, "Scores on held-out rows", frozenset({1, 2})),
+        Table(("", "value", f"{in_percent(record['level'])} interval"), rows, "Scores on held-out rows", frozenset({1, 2})),
         *unknown,
         *_class_blocks(found),
         *_group_blocks(found),

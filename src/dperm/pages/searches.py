@@ -16,6 +16,7 @@ from dperm.pages.subject import day, from_certificate, today
 from dperm.pages.text import Table, Text
 from dperm.release.record import SearchRecord
 from dperm.walk.certificate import Certificate
+from dperm.words.wording import in_percent
 
 
 def search_page(
@@ -40,7 +41,8 @@ def search_page(
         ("How good", f"{score:.3f}", good),
     ])  # fmt: skip
     settings = [(_told(one), "chosen" if dict(one) == dict(chosen) else "") for one in grid]
-    budget = [("fit of one run", f"ε = {run['fit_epsilon']:.4g}"), ("share of μ² of its score", f"{run['score_share']:.0%}")]
+    share = in_percent(run["score_share"], 2)
+    budget = [("fit of one run", f"ε = {run['fit_epsilon']:.4g}"), ("share of μ² of its score", share)]
     effects = effect_blocks(subject) or [Text("This model has no coefficient per column.", "soft")]
     check = "`search.certificate_.verify()` computes every number of the claim again, without the data."
     parts = [

@@ -100,6 +100,11 @@ class Subject:
         return None if spec is None else Encoding.from_spec(spec)
 
     @property
+    def predicts(self) -> bool:
+        """Whether it predicts from columns, so that `dperm evaluate` can score it: means, medians and rules have no encoding."""
+        return self.certificate.record["encoding"] is not None
+
+    @property
     def weights(self) -> Vector:
         """The released coefficients, in encoded units."""
         return unpacked(self.certificate.record["coefficients"]["encoded"])

@@ -279,8 +279,9 @@ class FeatureMap:
 
     **Guarantee**: the declared norm is enforced by clipping, so constants derived from it hold whatever the
     function returns; the function must treat each row alone (a fit tries that on rows of its own) and must be
-    public (fixed before seeing the data). JSON keeps name, norm and dimension, which is all that a certificate's
-    constants need; not the function.
+    public (fixed before seeing the data). A row on which it raises an error has features 0, and no error
+    comes out. JSON keeps name, norm and dimension, which is all that a certificate's constants need; not the
+    function.
 
     >>> import numpy as np
     >>> square = FeatureMap(lambda X: X**2, output_norm=1.0, output_dimension=2, name="square")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from dperm.release.record import ColumnRecord
 from dperm.tables.looks import iso
-from dperm.words.wording import grouped
+from dperm.words.wording import grouped, in_percent
 
 KIND_WORDS = {
     "numeric": "numbers",
@@ -43,7 +43,7 @@ def _at_the_ends(column: ColumnRecord) -> str:
     whole, told = sum(count["value"] for count in counts), []
     for end, beside, words in ((0, 1, "in or below its lowest bin"), (-1, -2, "in or above its highest bin")):
         if whole > 0 and counts[end]["low"] > counts[beside]["high"]:
-            told.append(f"about {100 * counts[end]['value'] / whole:.2g} % of the values lie {words}")
+            told.append(f"about {in_percent(counts[end]['value'] / whole, 2)} of the values lie {words}")
     return "".join(f"; {text}" for text in told)
 
 
@@ -53,4 +53,4 @@ def shower(column: ColumnRecord) -> Callable[[float], str]:
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.3g} %"
+    return in_percent(share, 3)

@@ -12,7 +12,7 @@ from dperm.pages.document import Block, Page, Section, rendered
 from dperm.pages.text import Table, Text
 from dperm.profiles.told import in_words, shower
 from dperm.release.record import ColumnRecord, Known, Score
-from dperm.words.wording import grouped, printable
+from dperm.words.wording import grouped, in_percent, printable
 
 if TYPE_CHECKING:
     from dperm.profiles.profile import Profile
@@ -57,7 +57,7 @@ def profile_page(profile: Profile, *, markdown: bool = False) -> str:
     """The page as text, from the record alone."""
     record = profile.record
     told = record["profile"]
-    level = f"{record['level']:.0%}"
+    level = in_percent(record["level"])
     first: list[Block] = [Text(profile.statement + ".", "say")]
     if record["noise"]["policy"] == "seeded":
         first.append(Text("NOT PRIVATE: the noise of this profile was seeded.", "warn"))

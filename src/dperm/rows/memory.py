@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from dperm.problem import DataBounds, FeatureMap
 from dperm.problem.arrays import Array, Matrix, Vector, is_sparse
 from dperm.problem.bounds import rounding_margin, squares_hold
+from dperm.problem.failing import of_every_row
 from dperm.rows.base import BLOCK_ROWS, ArrayRows, Block, Term, real_sum, total_counts
 from dperm.rows.mapped import MappedFiles
 from dperm.tables.cells import numbers, sparse_numbers
@@ -158,25 +159,26 @@ def cut_block(
     return Block(X, np.asarray(labels), None if weight is None else tame(weight), start)
 
 
-def _mapped(X: Any, feature_map: FeatureMap) -> Array:
-    """The features of private rows, which a caller's function may not write to, and whose error may quote one of them."""
-    try:
-        return feature_map(X.copy())
-    except Exception:
-        raise ValueError(
-            f"Expected a feature map that maps every row, found an error of {feature_map.name!r} on private rows: it may "
-            "quote them, and is not shown. Try the map on rows of your own. Nothing was released."
-        ) from None
+def _mapped(X: Any, feature_map: FeatureMap) -> Any:
+    """The features of private rows, which a caller's function may not write to; zeros for a row on which it fails, as for a row
+    that cannot be read."""
+
+    def zeros(count: int) -> Array:
+        return np.zeros((count, feature_map.output_dimension))
+
+    with np.errstate(all="ignore"):  # a warning would tell of one row
+        return of_every_row(lambda part: feature_map(X[part].copy()), X.shape[0], zeros)
 
 
 def tame(weight: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Weights with 0 for those that are no finite number, and none beyond 1e9: NaN passes every clip and would be the whole sum.
+    """Weights with 0 for those that are no number, and none beyond 1e9: NaN passes every clip and would be the whole sum. An
+    infinite weight is a large one, as where a largest weight is declared.
 
     >>> tame([0.5, np.nan, np.inf, 1e300]).tolist()
-    [0.5, 0.0, 0.0, 1000000000.0]
+    [0.5, 0.0, 1000000000.0, 1000000000.0]
     """
     values = numbers(weight)
-    return np.clip(np.where(np.isfinite(values), values, 0.0), -1e9, 1e9)
+    return np.clip(np.where(np.isnan(values), 0.0, values), -1e9, 1e9)
 
 
 def inside(X: Matrix, data: DataBounds) -> bool:

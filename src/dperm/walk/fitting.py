@@ -260,7 +260,7 @@ def fit(
     chosen = _named(mechanism, problem, shape, target, encoding)
     planned = plan(problem, shape, target, chosen, encoding)
     check_order(rows, planned)
-    check_functions(problem, chosen, rows.d)
+    check_functions(problem, chosen, rows)
     source = noise_source(noise, random_state) if isinstance(noise, str) else noise
     check_noise(source.policy, chosen, planned)
     speak(planned.warnings)  # public numbers decide them, and nothing is spent yet

@@ -44,6 +44,15 @@ def with_interval(value: float, low: float, high: float, places: int) -> tuple[s
     return f"{value:z,.{places}f}", f"{low:z,.{places}f} … {high:z,.{places}f}"
 
 
+def in_percent(share: float, digits: int = 6) -> str:
+    """A share in percent, with so many digits that count.
+
+    >>> in_percent(0.95), in_percent(0.999), in_percent(0.99634, 2), in_percent(0.00512, 2)
+    ('95 %', '99.9 %', '100 %', '0.51 %')
+    """
+    return f"{float(f'{100 * share:.{digits}g}'):g} %"
+
+
 def several(count: int, word: str) -> str:
     """A count with its noun.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 
 from dperm.mechanisms.hypotheses.classes import HYPOTHESES, Hypotheses, declared_grid, limited
 from dperm.problem.arrays import Matrix, Vector, dense
+from dperm.problem.failing import of_every_row
 from dperm.problem.plain import plain_fields
 from dperm.release.typed import mistyped_fields
 from dperm.tables.cells import codes
@@ -81,7 +81,8 @@ class Rules(Streamed):
         return int(self.count or 0)
 
     def predictions(self, X: Matrix, start: int, stop: int) -> np.ndarray:
-        return np.column_stack([_of_every_row(ask, dense(X), width) for ask, width in self._asked(start, stop)])
+        X = dense(X)
+        return np.column_stack([_of_rows(ask, X, width) for ask, width in self._asked(start, stop)])
 
     def strict_predictions(self, X: Matrix, start: int, stop: int) -> np.ndarray:
         """The same on public rows, where an error of a function comes out."""
@@ -121,31 +122,9 @@ def _answers(said: Any, classes: Sequence[object], n: int, width: int) -> Vector
     return found
 
 
-def _of_every_row(ask: Ask, X: np.ndarray, width: int) -> Vector:
-    """What a function says of rows, with -1 in the rows where it raises an error: one person's row must not end a fit.
-
-    Halves of rows where it does are asked in turn, so few such rows cost few questions. Then another row stands in their place
-    while the others are asked again, in as many rows as before, so that no bit of their answers changes.
-    """
-    with suppress(Exception):
-        return ask(X)
-    found = np.full((len(X), width), -1.0)
-    failed = [(0, len(X))]
-    while failed:
-        start, stop = failed.pop()
-        middle = (start + stop) // 2
-        for first, last in ((start, middle), (middle, stop)) if stop - start > 1 else ():
-            try:
-                found[first:last] = ask(X[first:last])
-            except Exception:
-                failed.append((first, last))
-    silent = np.all(found == -1.0, axis=1)
-    if not silent.all():
-        with suppress(Exception):
-            others = _own(X)
-            others[silent] = X[int(np.argmin(silent))]
-            return np.where(silent[:, None], -1.0, ask(others))
-    return found
+def _of_rows(ask: Ask, X: np.ndarray, width: int) -> Vector:
+    """What a function says of rows, with -1 in the rows where it raises an error."""
+    return np.asarray(of_every_row(lambda part: ask(X[part]), len(X), lambda count: np.full((count, width), -1.0)))
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
-from dperm.problem.arrays import Array
+from dperm.problem.arrays import Array, device, namespace, prepare
+from dperm.problem.failing import of_every_row
 from dperm.problem.intervals import Interval, LossBounds
 from dperm.problem.losses.base import Loss, checked_margin
 from dperm.problem.specs import Spec, encode
@@ -23,24 +24,6 @@ LossFunction = Callable[[Array, Array], Array]
 
 # Declared suprema are compared with this relative slack, so that an exact bound survives rounding.
 SLACK = 1e-9
-
-
-@contextmanager
-def unheard(label: str) -> Iterator[None]:
-    """One private row must not be heard of: NumPy warns of nothing, and an error of the caller's function is not quoted.
-
-    Where a function overflows, its NaN adds nothing to a sum.
-    """
-    import numpy as np
-
-    try:
-        with np.errstate(all="ignore"):
-            yield
-    except Exception:
-        raise ValueError(
-            f"Expected a loss that is defined for every margin, found an error of {label!r} on private rows: it may quote them, "
-            "and is not shown. Try its functions on numbers of your own. Nothing was released."
-        ) from None
 
 
 def adversarial_margins(z_max: float) -> np.ndarray:
@@ -99,6 +82,11 @@ def beside_others(function: LossFunction, z: np.ndarray, y: np.ndarray, what: st
     return found
 
 
+def _own(values: Array) -> Array:
+    """Numbers that a function may write to."""
+    return values if isinstance(values, int | float) else namespace(values).asarray(values, copy=True)
+
+
 @dataclass(frozen=True)
 class CustomLoss(Loss):
     """φ given by three functions of (z, y), with bounds declared for |z| <= z_max and y in the interval.
@@ -109,7 +97,8 @@ class CustomLoss(Loss):
 
     **Guarantee**: the check finds mistakes, it does not prove the bounds. A privacy guarantee that uses them
     rests on the declaration, and the spec says so; it cannot be rebuilt from JSON. Outside the declared
-    region every bound is infinite.
+    region every bound is infinite. A row on which a function raises an error counts 0 there, and no error
+    comes out.
 
     >>> import numpy as np
     >>> loss = CustomLoss(
@@ -141,18 +130,40 @@ class CustomLoss(Loss):
 
     def value(self, z: Array, y: Array) -> Array:
         """The supplied φ."""
-        with unheard(self.label):
-            return self.value_function(z, y)
+        return self._of_every_row(self.value_function, z, y)
 
     def slope(self, z: Array, y: Array) -> Array:
         """The supplied φ'."""
-        with unheard(self.label):
-            return self.slope_function(z, y)
+        return self._of_every_row(self.slope_function, z, y)
 
     def curvature(self, z: Array, y: Array) -> Array:
         """The supplied φ''."""
-        with unheard(self.label):
-            return self.curvature_function(z, y)
+        return self._of_every_row(self.curvature_function, z, y)
+
+    def _of_every_row(self, function: LossFunction, z: Array, y: Array) -> Array:
+        """What a function says of private rows, of which none must be heard: NumPy warns of nothing, and where the function
+        raises an error, the row adds 0. Where it overflows, its NaN adds nothing to a sum."""
+        import numpy as np
+
+        with np.errstate(all="ignore"):
+            with suppress(Exception):
+                return function(_own(z), _own(y))
+            xp, z, y = prepare(z, y)
+            shape, place = (z + y).shape, device(z)
+            z, y = (xp.reshape(xp.zeros(shape, dtype=z.dtype, device=place) + each, (-1,)) for each in (z, y))
+
+            def nothing(count: int) -> Array:
+                return xp.zeros(count, dtype=z.dtype, device=place)
+
+            try:  # what was found to work when the loss was made, on arrays of NumPy
+                function(nothing(1), nothing(1) + (1.0 if self.classification else self.y.clip(0.0)))
+            except Exception as error:
+                raise ValueError(
+                    f"Expected a loss for arrays of {type(z).__module__}, in which these rows are, found {type(error).__name__} "
+                    f"at z=0: {str(error)[:200]} Write {self.label!r} for such arrays, or use MemoryRows. Nothing was released."
+                ) from error
+            found: Array = of_every_row(lambda part: function(_own(z[part]), _own(y[part])), z.shape[0], nothing)
+            return xp.reshape(found, shape)
 
     def bounds(self, z_max: float, y: Interval) -> LossBounds:
         """The declared bounds inside the declared region, infinite outside."""
