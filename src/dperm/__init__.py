@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-__version__ = "0.8.0"
+__version__ = "0.9.0"
 
 _PUBLIC = {  # where each public name is at home
     "dperm.estimators": (
