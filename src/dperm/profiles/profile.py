@@ -223,7 +223,7 @@ def question_about(
 ) -> tuple[Question, dict[str, object] | None]:
     """The question, and the schema that it was asked with in its JSON form."""
     if schema is None:
-        return Question(asked_by_names(names, target, target_type), parts, correlations, codes=True, wary=True), None
+        return Question(asked_by_names(names, target, target_type), parts, correlations, codes=True, wary=True, mixed=True), None
     schema = Schema.of(schema)
     extra: tuple[Asked, ...] = ()
     named = {column.name: column for column in schema.columns}
@@ -240,7 +240,7 @@ def question_about(
         asked_by_names(names, target)  # refuses a target that is no column
     columns = (*asked_by_schema(schema), *extra)
     codes = any(column.kind == "unknown" and not column.target for column in columns)
-    return Question(columns, parts, correlations, codes=codes, wary=True), schema.spec()
+    return Question(columns, parts, correlations, codes=codes, wary=True, mixed=True), schema.spec()
 
 
 def _is_open(column: Column) -> bool:
