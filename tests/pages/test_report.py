@@ -365,6 +365,20 @@ def test_a_model_that_nothing_moves_has_zeros_and_no_tiny_numbers():
         assert "e-300" not in page and "+0<" not in page and "-0<" not in page and "| -0 |" not in page
 
 
+def test_effects_that_are_rounding_are_no_effects():
+    """Coefficients drawn to 0 in other coordinates come back as 1e-16, and all levels of a choice with the same number."""
+    table = pa.table({"job": RNG.choice(["cook", "smith"], 900), "age": RNG.integers(20, 60, 900), "y": RNG.uniform(0, 1, 900)})
+    columns = {"job": {"type": "categorical", "levels": ["cook", "smith"]}, "age": {"type": "numeric", "low": 20, "high": 60}}
+    schema = {"columns": columns, "target": {"column": "y", "type": "numeric", "low": 0, "high": 1}}
+    fitted = dperm.LinearRegression(3, schema=schema, intervals=True, random_state=0).fit(table)
+    fitted.w_[:-1] = 0.3 + 6e-17, 0.3 - 6e-17, 1e-16
+    fitted.certificate_.record["coefficients"]["encoded"] = fitted.w_.tolist()
+    assert not any(effect.strength for effect in effects(subject_of(fitted)))
+    for page in (report_page(fitted, {}), report_page(fitted, {}, markdown=True)):
+        assert "predicts the same for every row. Noise hides every effect" in page
+        assert "one released standard deviation; blue raises" not in page
+
+
 def test_levels_of_a_small_target_keep_their_digits():
     table = pa.table({"job": RNG.choice(["cook", "smith"], 3000)})
     pay = pa.array(np.where(np.array(table["job"]) == "cook", 0.001, 0.002))

@@ -18,6 +18,8 @@ from dperm.release.plan import MECHANISMS
 from dperm.words.wording import grouped
 
 MOST_BARS, MOST_PANELS, MOST_LEVELS = 20, 9, 8
+NOTHING_MOVES = "No column moves the prediction: this model predicts the same for every row."
+HIDDEN_BY_NOISE = " Noise hides every effect; the intervals below say how large an effect could still be."
 MULTIPLES = ("logistic", "poisson")  # losses whose effects are logarithms of a factor
 
 
@@ -28,6 +30,8 @@ def effect_blocks(subject: Subject, table: Summary | None = None) -> list[Block]
     found = effects(subject)
     if not found:
         return []
+    if not any(effect.strength for effect in found):
+        return [Text(NOTHING_MOVES + (HIDDEN_BY_NOISE if table is not None else ""))]
     if len(found[0].size) > 1:
         return [_by_class(subject, found)]
     deviations = spread_and_mean(subject)[0] is not None
