@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from dperm.commands.earlier import earlier_beside
+from dperm.commands.earlier import told_beside
 from dperm.commands.shared import JSON_OPTION, show
 from dperm.tables.json_files import in_folder, read_json, write_whole
 
@@ -38,7 +38,7 @@ def report(
     found = verified_certificate(certificate)
     model = certified_model(certificate, found)
     scores = None if evaluation is None else paid_scores(evaluation, found, model)
-    earlier = earlier_beside(certificate.parent, found)
+    earlier = told_beside(certificate.parent, found)
     if model is not None:
         write_report(model, out, title=title, evaluation=scores, earlier=earlier)
     else:

@@ -86,7 +86,7 @@ def _data(subject: Subject) -> list[Block]:
 
 def _scores(evaluation: EvaluationRecord | None) -> list[Block]:
     if evaluation is None:
-        return [Text("Not measured. `dperm evaluate` buys scores on held-out rows; pass its file with --evaluation.")]
+        return [Text("Not measured. `dperm evaluate` pays for scores on held-out rows; pass its file with --evaluation.")]
     return evaluation_blocks(evaluation)
 
 

@@ -20,6 +20,7 @@ from dperm.words.wording import grouped
 MOST_BARS, MOST_PANELS, MOST_LEVELS = 20, 9, 8
 NOTHING_MOVES = "No column moves the prediction: this model predicts the same for every row."
 HIDDEN_BY_NOISE = " Noise hides every effect; the intervals below say how large an effect could still be."
+NO_ERROR_BARS = " These bars have no error bars: noise alone can draw one, above all for a choice with many levels."
 MULTIPLES = ("logistic", "poisson")  # losses whose effects are logarithms of a factor
 
 
@@ -45,7 +46,7 @@ def effect_blocks(subject: Subject, table: Summary | None = None) -> list[Block]
         caption += f" For a choice it is {typical}, drawn to the right."
     if not deviations:
         caption += " Wide bounds make a column look strong here: the fit released no spread to compare with."
-    caption += _of_hidden(shown)
+    caption += _of_hidden(shown) + ("" if table is not None else NO_ERROR_BARS)
     panels = [panel for effect in found[:MOST_PANELS] if (panel := _panel(subject, effect, table)) is not None]
     start = "released mean" if deviations else "middle"
     words = f"Change of the {subject.outcome} along each column, all else equal, counted from its {start}."

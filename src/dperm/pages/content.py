@@ -37,7 +37,7 @@ _CHECK = (
 )
 _ABSENT = (
     "Residuals, scatter plots, histograms of the data and scores on the training rows are absent on purpose: each of them is a "
-    "function of private rows that nobody paid for, and would break the guarantee above. `dperm evaluate` buys scores on "
+    "function of private rows that nobody paid for, and would break the guarantee above. `dperm evaluate` pays for scores on "
     "held-out rows; their plots then appear here."
 )
 SEEDED = "NOT PRIVATE. The noise was seeded: whoever knows the seed can take it away. For tests only."
@@ -78,7 +78,8 @@ def _opening(subject: Subject, scores: Mapping[str, str], evaluation: Evaluation
     before = ""
     if subject.earlier is not None:
         before = ", was released by the profile before"
-        paid = "That is the fit. A profile found its bounds and levels first, and both are on this page"
+        both = "" if subject.alone else ", and both are on this page"
+        paid = f"That is the fit. A profile found its bounds and levels first{both}"
         blocks.append(Text(f"{paid}: ε = {subject.earlier.words}.", "warn" if subject.alone else ""))
     count = unpacked(certificate.record["coefficients"]["encoded"]).size
     what = f"{count:,} {'coefficients' if subject.encoding else 'numbers'}" if count > 1 else "one number"
@@ -131,7 +132,7 @@ def _good(scores: Mapping[str, str], evaluation: EvaluationRecord | None) -> tup
     if scores:
         (name, value), *rest = scores.items()
         return "How good", value, "; ".join([name, *(f"{other}: {text}" for other, text in rest)]) + "."
-    return "How good", "Not measured", "A score on private rows costs budget: `dperm evaluate` buys one."
+    return "How good", "Not measured", "A score on private rows costs privacy budget: `dperm evaluate` pays for one."
 
 
 def _cost(subject: Subject) -> tuple[str, str, str]:
@@ -204,8 +205,8 @@ def _quality(scores: Mapping[str, str], evaluation: EvaluationRecord | None) -> 
     if not blocks:
         blocks.append(
             Text(
-                "No score is shown: a score on private rows would leak them. `dperm evaluate MODEL DATA --epsilon …` buys one, "
-                "with an interval.",
+                "No score is shown, because a score on private rows reveals something about them. "
+                "`dperm evaluate MODEL DATA --epsilon …` pays for one, with an interval.",
                 "soft",
             )
         )
