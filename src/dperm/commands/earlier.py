@@ -52,11 +52,12 @@ def earlier_beside(folder: Path, fit: Claim, declared: float | None = None) -> E
 
 
 def missing_profile(model: Path, fit: Claim) -> str | None:
-    """What model.json says of a profile whose record is not beside it: a reader would take the fit's epsilon for the whole cost."""
+    """What model.json says of a profile whose record is not beside it: the fit's epsilon is not the whole cost."""
     whole = stated_budget(model)
     if whole is None or whole <= fit.epsilon:
         return None
-    return f"model.json says that a profile was paid for too, epsilon {whole:g} for both; its profile.json is not here to check that"
+    both = f"model.json says that a profile was paid for too, epsilon {whole:g} for both"
+    return f"{both}; its profile.json is not here to check that"
 
 
 def told_beside(folder: Path, fit: Claim) -> Earlier | None:

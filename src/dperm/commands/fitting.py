@@ -166,7 +166,10 @@ def _fit_lines(
     asked: Fit, fitted: PrivateEstimator, budget: Budget | None, earlier: Earlier | None, bounds: str
 ) -> dict[str, object]:
     """What is said of a fit: its budget and guarantee, the model, and what it cost with a profile before it."""
-    lines = ({} if budget is None else {"budget": budget.split(fitted.epsilon)}) | summary(fitted)
+    schema = fitted._declared_schema()
+    target = "" if schema is None or schema.target is None else f" of {printable(schema.target.column)}"
+    lines: dict[str, object] = {"fitted": type(fitted).__name__ + target}
+    lines |= ({} if budget is None else {"budget": budget.split(fitted.epsilon)}) | summary(fitted)
     if asked.relation is None and lines["relation"] != "replace-one" and not asked.as_json:
         lines["relation"] = f"{lines['relation']} (the default of {type(fitted).__name__}; see --relation)"
     lines |= _model_lines(fitted, asked.as_json)

@@ -32,7 +32,7 @@ def report(
     Example: dperm report dperm-model/certificate.json --evaluation evaluation.json --out report.html
     """
     from dperm.estimators.model_file import certified_model, verified_certificate
-    from dperm.pages.page import certificate_page, write_report
+    from dperm.pages.page import certificate_page, is_markdown, write_report
 
     certificate = in_folder(certificate, "certificate.json")
     found = verified_certificate(certificate)
@@ -42,7 +42,7 @@ def report(
     if model is not None:
         write_report(model, out, title=title, evaluation=scores, earlier=earlier)
     else:
-        page = certificate_page(found, scores, earlier=earlier, markdown=out.suffix == ".md", title=title)
+        page = certificate_page(found, scores, earlier=earlier, markdown=is_markdown(out), title=title)
         write_whole(out.parent, {out.name: page})
     show({"report": str(out)}, as_json)
 

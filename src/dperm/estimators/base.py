@@ -31,7 +31,7 @@ from dperm.rows.memory import MemoryRows
 from dperm.tables.cells import numbers
 from dperm.tables.containers import beside
 from dperm.tables.encoding import Encoding
-from dperm.tables.labels import check_target_type, known_labels, label_column
+from dperm.tables.labels import check_no_name, check_target_type, known_labels, label_column
 from dperm.tables.persons import person_column, person_order, person_weights, unit_of, without_person
 from dperm.tables.schema import Schema
 from dperm.tables.tables import cells, column_names, is_table
@@ -180,6 +180,7 @@ class PrivateEstimator(Shown, Inferred):
             self.__dict__["_persons_in_order"] = False
             found = declared_rows(self, engine, sample_weight, groups)
             return self._run(found.rows, found.interval, found.heaviest, found.per_person, found.unit, seen)
+        check_no_name(y)
         rows, y, groups = self._unpack(X, y, groups)
         labels, weight, interval = self._labels(y)
         weight, heaviest = self._weights(weight, sample_weight, len(labels))
