@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 
 import dperm
+from dperm.estimators.shown_figure import ShownFigure, plain_numbers
 from dperm.mechanisms.scaled import shape_noise as noise
 from dperm.mechanisms.scaled.additive import Additive
 from dperm.mechanisms.scaled.settings import MOMENTUM
@@ -191,6 +193,20 @@ def test_names_with_signs_of_mathematics_are_drawn_as_they_are(name: str, tmp_pa
         drawn.savefig(tmp_path / "drawn.png")
         words = [text for text in drawn.findobj(Text) if printable(name) in text.get_text()]
         assert words and not any(text.get_parse_math() for text in words)
+
+
+@pytest.mark.parametrize(("low", "high"), [(2021.6, 2041.0), (1900.0, 2026.0), (0.0, 4400.0)])
+def test_years_below_a_plot_do_not_run_into_each_other(low: float, high: float) -> None:
+    figure = ShownFigure(figsize=(3.6, 2.6), layout="constrained")
+    axes = figure.subplots()
+    axes.set_xlim(low, high)
+    axes.tick_params(labelsize=7)
+    plain_numbers(axes)
+    figure.canvas.draw()
+    labels = [label for label in axes.get_xticklabels() if low <= label.get_position()[0] <= high]
+    boxes = [label.get_window_extent() for label in labels]
+    assert 3 <= len(boxes) <= 6 and all("." not in label.get_text() for label in labels)
+    assert all(one.x1 + 4 < other.x0 for one, other in pairwise(boxes))
 
 
 def test_no_label_of_a_plot_is_cut_off() -> None:
