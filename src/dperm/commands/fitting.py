@@ -54,7 +54,7 @@ class Fit:
     model: str | None = typer.Option(
         None, help="Estimator name, or logistic, svm, linear, ridge, huber, lasso, gam, …; by default from the target's type."
     )
-    method: str = typer.Option("auto", help="Mechanism.")
+    method: str = typer.Option("auto", help="Mechanism, by its name; `dperm plan` lists them.")
     relation: str | None = option.MODEL_RELATION
     nominal_n: int | None = option.NOMINAL_N
     intervals: bool = option.INTERVALS

@@ -56,7 +56,7 @@ class Planned:
         help="Estimator name, or logistic, svm, linear, ridge, huber, quantile, poisson, lasso, gam, mlp, embedding, mean, "
         "median; by default LogisticRegression, or by the target's type in the schema.",
     )
-    method: str = typer.Option("auto", help="Mechanism.")
+    method: str = typer.Option("auto", help="Mechanism, by its name; `dperm plan` lists them.")
     relation: str | None = option.MODEL_RELATION
     schema: Path | None = typer.Option(None, help="Plan for the columns and target of this schema.")
     intervals: bool = option.INTERVALS

@@ -317,5 +317,5 @@ class UnmetNeeds(ValueError):
 
     def __init__(self, mechanism: str, needs: list[str], advice: str = "") -> None:
         listed = "; ".join(needs)
-        super().__init__(f"Expected a problem that {mechanism!r} covers, found these needs unmet: {listed}.{advice}")
+        super().__init__(f"Expected a problem that {mechanism!r} can solve, found needs unmet: {listed}.{advice}")
         self.mechanism, self.needs = mechanism, needs

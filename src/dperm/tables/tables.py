@@ -164,7 +164,7 @@ def check_rows(X: object) -> None:
     """Refuse what people pass for one row or for a file, by its type alone."""
     if isinstance(X, str | Path):
         raise ValueError("Expected rows as an array or a table, found text. Read the file first, e.g. pandas.read_csv(path).")
-    if isinstance(X, Mapping):
+    if isinstance(X, Mapping) and not offers(X, "tocsr"):  # a sparse matrix may be a dict
         raise ValueError("Expected rows as an array or a table, found a dict. Pass a table, e.g. pandas.DataFrame([row]).")
     if offers(X, "to_frame") and getattr(X, "ndim", 2) == 1:
         raise ValueError(
