@@ -36,6 +36,14 @@ def classifier_of(rows: object, labels: object) -> Any:
     return dperm.LogisticRegression(**BOTH).fit(rows, labels)
 
 
+def of_words(rows: object = None, labels: object = None) -> Any:
+    """A model of a column with three levels."""
+    schema = {"columns": {"a": {"type": "categorical", "levels": ["x", "y", "z"]}}}
+    schema["target"] = {"column": "ill", "type": "classes", "classes": [0, 1]}
+    table = pd.DataFrame({"a": ["x", "y"] * 300, "ill": [0, 1] * 300})
+    return dperm.LogisticRegression(schema=schema, random_state=0).fit(table if rows is None else rows, labels)
+
+
 def regression(kind: str, **options: Any) -> Any:
     return getattr(dperm, kind)(bounds=(0, 1), **({"y_bounds": (0, 1)} | options)).fit(X, X[:, 0])
 
@@ -62,6 +70,8 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         r"rows as an array or a table, found a Series\. Pass a table",
     ),
     "a path to predict": (lambda: classifier().predict("new.csv"), r"rows as an array or a table, found text\. Read the file"),
+    "values to predict": (lambda: of_words().predict(np.zeros((1, 2))), r"a table with the declared columns.* found one with 2"),
+    "values to fit": (lambda: of_words(np.zeros((5, 4)), [0] * 5), r"a table with the columns of the sch.* found one with 4"),
     "a report in PDF": (lambda: classifier().report("report.pdf"), r"a report in \.html or \.md, found 'report\.pdf'\. Change"),
     "a pickle": (lambda: classifier().save("model.pkl"), r"a name that ends in \.json, or a folder, found 'model\.pkl'\. Models"),
     "a curve": (

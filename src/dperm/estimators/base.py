@@ -289,7 +289,8 @@ class PrivateEstimator(Shown, Inferred):
         else:
             self._encoding = schema.encoding()
         if self._encoding.d != X.shape[1]:
-            raise ValueError(f"Expected {self._encoding.d} encoded columns, found {X.shape[1]}. Pass the table itself.")
+            known = f"Expected a table with the columns of the schema, or an array with its {self._encoding.d} encoded columns"
+            raise ValueError(f"{known}, found one with {X.shape[1]}. Pass the table itself, not its values.")
         return self._encoding.packed(self._encoding.transform(X)), y, groups
 
     def get_feature_names_out(self, input_features: object = None) -> np.ndarray:
