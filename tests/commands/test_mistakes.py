@@ -116,6 +116,9 @@ def test_files_that_do_not_read_and_options_left_out(tmp_path: Path, monkeypatch
     assert "Check that every line has as many cells as the header line" in said("uneven.csv", *words)
     assert "found 0. Pass a table with rows" in said("empty.csv", *words)
     assert re.search(r"fitted +LogisticRegression of y\n", said("fine.csv", *words))
+    assert "NOT PRIVATE" in said("fine.csv", *words, "--random-state", "1", "--out", "seeded")
+    assert "Pass e.g. --n 10000." in run("plan", "--schema", "schema.json", "--epsilon", "1")[1]
+    assert "Did you mean 'LogisticRegression'? Pass one of them" in run("audit", "LogisticRegresion")[1]
     Path("other.parquet").write_text("")
     left_out = [sys.executable, "-m", "dperm", "fit", "fine.csv", *words[:2]]
     text = subprocess.run(left_out, capture_output=True, text=True).stderr

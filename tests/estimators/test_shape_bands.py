@@ -209,6 +209,22 @@ def test_years_below_a_plot_do_not_run_into_each_other(low: float, high: float) 
     assert all(one.x1 + 4 < other.x0 for one, other in pairwise(boxes))
 
 
+def test_long_names_are_not_cut_off_and_do_not_push_the_axes_aside() -> None:
+    rng = np.random.default_rng(0)
+    name = "income of the household in thousand euros per year, before taxes and transfers"
+    table = pandas.DataFrame(rng.uniform(0, 1, (4000, 2)), columns=[name, name.replace("before", "after")])
+    declared: dict[str, Any] = {"epsilon": 5, "bounds": (0, 1), "y_bounds": (0, 1), "random_state": 0}
+    line = dperm.LinearRegression(intervals=True, **declared).fit(table, table[name])
+    curves = dperm.GAMRegressor(**declared).fit(table, table[name])
+    for figure in (line.plot(), curves.plot()):
+        FigureCanvasAgg(figure).draw()
+        for axes in figure.axes:
+            assert axes.get_window_extent().width > 0.3 * figure.bbox.width
+            for label in (axes.title, axes.xaxis.label, *axes.get_yticklabels()):
+                box = label.get_window_extent()
+                assert not label.get_text() or (box.x0 >= 0 and box.x1 <= figure.bbox.x1 and box.y1 <= figure.bbox.y1)
+
+
 def test_no_label_of_a_plot_is_cut_off() -> None:
     """Of several classes the outcome is a long phrase: the words of the axes were wider than the figure."""
     rng = np.random.default_rng(0)

@@ -172,6 +172,8 @@ def _fit_lines(
     lines |= ({} if budget is None else {"budget": budget.split(fitted.epsilon)}) | summary(fitted)
     if asked.relation is None and lines["relation"] != "replace-one" and not asked.as_json:
         lines["relation"] = f"{lines['relation']} (the default of {type(fitted).__name__}; see --relation)"
+    if lines["noise"] == "seeded" and not asked.as_json:
+        lines["noise"] = "seeded: NOT PRIVATE, for tests only (leave --random-state out)"
     lines |= _model_lines(fitted, asked.as_json)
     if bounds:
         lines["bounds"] = bounds

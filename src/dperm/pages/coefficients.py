@@ -141,7 +141,7 @@ def coefficient_blocks(subject: Subject, table: Summary | None, no_table: str) -
         single = ("standard_error", "sampling_error", "privacy_error", "z", "p")
         parts = (("estimate", ""), ("low", "high"), *((key, "") for key in single))
         lines = [
-            (r["name"], *(f"{number(r[a])} … {number(r[b])}" if b else number(r[a]) for a, b in parts))
+            (r["name"], *(f"{number(r[a])} … {number(r[b])}" if b else _one(a, r[a]) for a, b in parts))
             for r in table.rows()
         ]
         head = ("", "estimate", f"{table.level:.0%} interval", "standard error", "of sampling", "of privacy", "z", "p")
@@ -157,6 +157,11 @@ def coefficient_blocks(subject: Subject, table: Summary | None, no_table: str) -
         names = subject.columns if len(subject.columns) == len(numbers) else [f"value {j + 1}" for j in range(len(numbers))]
         return [Table(("", "value"), [(name, f"{v:.6g}") for name, v in zip(names, numbers)], "", frozenset({1}))]
     return [*own, *why]
+
+
+def _one(key: str, value: float) -> str:
+    """A number of the table; a p-value below 0.001 is not written with a power of ten."""
+    return "< 0.001" if key == "p" and value < 0.001 else number(value)
 
 
 def _drawn(subject: Subject, table: Summary) -> list[Block]:

@@ -12,7 +12,7 @@ from dperm.pages.charts import Cards, Shares
 from dperm.pages.coefficients import coefficient_blocks, effect_blocks
 from dperm.pages.document import Block, Section
 from dperm.pages.effects import column_and_levels
-from dperm.pages.scores import evaluation_blocks
+from dperm.pages.scores import called, evaluation_blocks
 from dperm.pages.subject import Subject, upward
 from dperm.pages.text import Code, Table, Text
 from dperm.privacy import Event, Gaussian, HiddenState, compose, event_from_spec
@@ -128,7 +128,7 @@ def _good(scores: Mapping[str, str], evaluation: EvaluationRecord | None) -> tup
         value, interval = with_interval(score["value"], score["low"], score["high"], 3)
         reach = f"{interval.replace('…', 'to')} with the noise"
         beside = "" if other is None or other["value"] is None else f"{other['value']:.3f} by "
-        return "How good", f"{name} {value}", f"{reach}; {beside}{words}."
+        return "How good", f"{called(name)} {value}", f"{reach}; {beside}{words}."
     if scores:
         (name, value), *rest = scores.items()
         return "How good", value, "; ".join([name, *(f"{other}: {text}" for other, text in rest)]) + "."
