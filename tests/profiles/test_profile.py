@@ -309,6 +309,14 @@ def test_truth_values_beside_other_text_are_levels(other, kind):
     found = dperm.profile(table, epsilon=2.0, random_state=0)
     assert found.columns["sex"]["kind"] == kind
     assert found.verify(allow_seeded=True)
+    matters = other not in (None, "yes")
+    assert found.record["question"].get("mixed", False) == matters, "a record states the rule where it finds other types"
+    altered = copy.deepcopy(found.record)
+    if matters:
+        del altered["question"]["mixed"]
+    else:
+        altered["question"]["mixed"] = True
+    assert not Profile(altered).verify(allow_seeded=True).ok
     if kind == "levels":
         assert found.schema().columns[0].levels == ("F", other)
 

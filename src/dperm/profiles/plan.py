@@ -67,7 +67,14 @@ def plan_profile(question: Question, shape: Shape, target: Target) -> Plan:
         part = whole * math.sqrt(SHARES[name] / total)
         event: Event = Levels(part, failure) if name == "levels" else Gaussian(part)
         stages.append(Stage(name, event))
-    return Plan("profile", question.spec(), tuple(stages), target, shape)
+    return Plan("profile", replace(question, mixed=False).spec(), tuple(stages), target, shape)  # `mixed` plans nothing
+
+
+def question_stated(plan: Plan, question: Question, released: Mapping[str, Any]) -> Question:
+    """The question as a record states it: `mixed` where the older rule finds other types, so that nothing is stated in vain."""
+    types = {name: released[name] for name in ("types",) if name in released}
+    older = replace(question, mixed=False)
+    return older if decide(plan, older, types) == decide(plan, question, types) else question
 
 
 def noise_of(plan: Plan, name: str, term: of.ColumnTerm) -> float:

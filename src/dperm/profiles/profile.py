@@ -23,7 +23,7 @@ from dperm.profiles.filled import filled_schema
 from dperm.profiles.held import held_by, names_of
 from dperm.profiles.levels import found_levels, noise_of
 from dperm.profiles.numbers import described
-from dperm.profiles.plan import decide, plan_profile, term_of, to_find
+from dperm.profiles.plan import decide, plan_profile, question_stated, term_of, to_find
 from dperm.profiles.question import Asked, Question, asked_by_names, asked_by_schema
 from dperm.profiles.rows import Vocabulary
 from dperm.profiles.told import in_words
@@ -265,7 +265,7 @@ def _record(
         "guarantee": promised(plan, target.unit),
         "target": target_spec(target),
         "shape": {"n": plan.shape.n, "d": plan.shape.d},
-        "question": plain(question.spec()),
+        "question": plain(question_stated(plan, question, released).spec()),
         "schema": None if schema is None else plain(dict(schema)),
         "level": level,
         "stages": [plain(stage.spec()) for stage in plan.stages],

@@ -61,7 +61,7 @@ class Question:
     correlations: bool = False  # of numeric columns with the target
     codes: bool = False  # whether undeclared numbers may turn out to be codes; not in records of 0.2.0
     wary: bool = False  # whether a range keeps the rows that noise may hide; not in records of 0.4.0
-    mixed: bool = False  # whether truth values beside other text are read as text; not in records of 0.8.0
+    mixed: bool = False  # whether truth values beside other text are read as text; in a record only where that matters
 
     def __post_init__(self) -> None:
         names = [column.name for column in self.columns]
