@@ -373,6 +373,9 @@ def test_scores_and_p_values_are_written_as_people_write_them():
     page = report_page(fitted, {}, found.record, markdown=True)
     assert "How good: R² 0." in page and "| R² | 0." in page and "| r2 |" not in page
     assert re.search(r"\| x0 \|.*\| < 0\.001 \|", page.replace("&lt;", "<"))
+    assert "noise alone can draw a bar" not in page
+    plain = dperm.LinearRegression(20, bounds=(-1, 1), y_bounds=(0, 1), random_state=0).fit(rows, y)
+    assert "noise alone can draw a bar" in report_page(plain, {})
 
 
 def test_effects_that_are_rounding_are_no_effects():

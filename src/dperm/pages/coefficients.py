@@ -20,7 +20,7 @@ from dperm.words.wording import grouped
 MOST_BARS, MOST_PANELS, MOST_LEVELS = 20, 9, 8
 NOTHING_MOVES = "No column moves the prediction: this model predicts the same for every row."
 HIDDEN_BY_NOISE = " Noise hides every effect; the intervals below say how large an effect could still be."
-NO_ERROR_BARS = " These bars have no error bars: noise alone can draw one, above all for a choice with many levels."
+NO_ERROR_BARS = " This fit has no intervals: noise alone can draw a bar, above all for a choice with many levels."
 MULTIPLES = ("logistic", "poisson")  # losses whose effects are logarithms of a factor
 
 
@@ -58,7 +58,7 @@ def effect_blocks(subject: Subject, table: Summary | None = None) -> list[Block]
 def _of_hidden(shown: list[Effect]) -> str:
     if not any(effect.hidden for effect in shown):
         return ""
-    return " “Roughly”: noise blurs the spread of this column, and its bar may be too long; narrower bounds would tell."
+    return " “Roughly”: noise blurs the spread of this column, so that its bar may be too long; narrower bounds would show."
 
 
 def _signed(effect: Effect) -> str:
