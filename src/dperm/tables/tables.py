@@ -141,7 +141,7 @@ def _check_types(X: object) -> None:
             raise ValueError(
                 f"Expected columns of numbers in a table without a schema, found {name!r} of type {kind}. Write a schema "
                 "(`dperm schema` or Schema.from_table drafts one; `dperm.profile(table, target=..., epsilon=...).schema()` finds "
-                "one and pays for it), or drop the column."
+                "one and pays for it), or drop the column. Of embeddings, pass their columns alone."
             )
 
 
