@@ -134,6 +134,15 @@ def _meant(text: str) -> str:
     return f"No such command {command!r}. Here it is `dperm {WORDS[command]}`" if command in WORDS else text
 
 
+def _in_a_sentence(words: str) -> str:
+    """The help of an option after a colon.
+
+    >>> _in_a_sentence("Privacy budget."), _in_a_sentence("CSV file.")
+    ('privacy budget.', 'CSV file.')
+    """
+    return words if words[1:2].isupper() else words[:1].lower() + words[1:]
+
+
 def _wrong_usage(error: Any) -> None:
     """A word that the command line does not know, as a sentence; a call without any words gets the help."""
     if type(error).__name__ == "NoArgsIsHelpError":
@@ -145,7 +154,7 @@ def _wrong_usage(error: Any) -> None:
     option = next((name for name in getattr(param, "opts", []) if name.startswith("--")), None)
     words = sys.argv[1:]
     if text.startswith("Missing option") and option:
-        text = f"Expected {option}, found none. It is needed: {getattr(param, 'help', '') or ''}"
+        text = f"Expected {option}, found none. Pass {option}: {_in_a_sentence(getattr(param, 'help', '') or '')}"
     elif text.startswith("Invalid value") and option:
         pairs = zip(words, [*words[1:], ""])
         given = next((word.partition("=")[2] or after for word, after in pairs if word.split("=")[0] == option), None)

@@ -18,6 +18,7 @@ from sklearn.exceptions import NotFittedError
 from typer.testing import CliRunner
 
 import dperm
+from command_line import run
 from dperm.cli import app, main
 from dperm.mechanisms import Gradient
 
@@ -29,6 +30,18 @@ SOURCE = Path(dperm.__file__).parent
 
 def classifier(**options: Any) -> Any:
     return dperm.LogisticRegression(**(BOTH | {"random_state": 0} | options)).fit(X, Y)
+
+
+def classifier_of(rows: object, labels: object) -> Any:
+    return dperm.LogisticRegression(**BOTH).fit(rows, labels)
+
+
+def of_words(rows: object = None, labels: object = None) -> Any:
+    """A model of a column with three levels."""
+    schema = {"columns": {"a": {"type": "categorical", "levels": ["x", "y", "z"]}}}
+    schema["target"] = {"column": "ill", "type": "classes", "classes": [0, 1]}
+    table = pd.DataFrame({"a": ["x", "y"] * 300, "ill": [0, 1] * 300})
+    return dperm.LogisticRegression(schema=schema, random_state=0).fit(table if rows is None else rows, labels)
 
 
 def regression(kind: str, **options: Any) -> Any:
@@ -47,6 +60,26 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: dperm.MedianEstimator(bounds=(0, 1), quantile=50).fit(X[:, 0]),
         r"0 < quantile < 1, found 50\. Pass",
     ),
+    "a column's name": (
+        lambda: classifier_of(pd.DataFrame({"age": [1.0, 2.0], "ill": ["no", "yes"]}), "ill"),
+        r"y as one label for every row, found the text 'ill'\. Pass the column itself",
+    ),
+    "a row as a dict": (lambda: classifier().predict({"x0": 1}), r"rows as an array or a table, found a dict\. Pass a table"),
+    "a row as a series": (
+        lambda: classifier().predict(pd.DataFrame(X).iloc[0]),
+        r"rows as an array or a table, found a Series\. Pass a table",
+    ),
+    "a path to predict": (lambda: classifier().predict("new.csv"), r"rows as an array or a table, found text\. Read the file"),
+    "values to predict": (lambda: of_words().predict(np.zeros((1, 2))), r"a table with the declared columns.* found one with 2"),
+    "values to fit": (lambda: of_words(np.zeros((5, 4)), [0] * 5), r"a table with the columns of the sch.* found one with 4"),
+    "a report in PDF": (lambda: classifier().report("report.pdf"), r"a report in \.html or \.md, found 'report\.pdf'\. Change"),
+    "a pickle": (lambda: classifier().save("model.pkl"), r"a name that ends in \.json, or a folder, found 'model\.pkl'\. Models"),
+    "a curve": (
+        lambda: dperm.GAMRegressor(bounds={"age": (0, 1)}, y_bounds=(0, 1), random_state=0)
+        .fit(pd.DataFrame({"age": X[:, 0]}), X[:, 0])
+        .monotone("agee"),
+        r"a column with a shape, found 'agee'\. Did you mean 'age'\?",
+    ),
     "embeddings": (
         lambda: dperm.PrivateGridSearch(dperm.EmbeddingClassifier(classes=[0, 1]), {"steps": [2, 3]}).fit(X, Y),
         r"an estimator of declared columns in a search, found EmbeddingClassifier\. Fit it alone",
@@ -59,6 +92,38 @@ def test_a_parameter_is_refused_by_its_own_name(mistake: str) -> None:
     fit, words = REFUSED[mistake]
     with pytest.raises(ValueError, match=f"Expected {words}"):
         fit()
+
+
+@pytest.mark.parametrize(("name", "meant"), [("eps", "epsilon="), ("y_range", "y_bounds="), ("seed", "random_state=")])
+def test_a_parameter_of_other_tools_is_translated(name: str, meant: str) -> None:
+    with pytest.raises(TypeError, match=f"found {name}=. Use {meant}"):
+        dperm.LinearRegression(**{name: 1})
+
+
+def test_files_that_do_not_read_and_options_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    target = {"column": "y", "type": "classes", "classes": [0, 1]}
+    schema = {"columns": {"a": {"type": "numeric", "low": 0, "high": 1}}, "target": target}
+    Path("schema.json").write_text(json.dumps(schema))
+    files = {"uneven.csv": "a,y\n0,1\n1\n0,0\n", "empty.csv": "a,y\n", "fine.csv": "a,y\n" + "0,1\n1,0\n" * 200}
+    for name, text in files.items():
+        Path(name).write_text(text)
+    words = ["--schema", "schema.json", "--epsilon", "1"]
+
+    def said(file: str, *options: str) -> str:
+        return run("fit", file, *options)[1]
+
+    assert "Check that every line has as many cells as the header line" in said("uneven.csv", *words)
+    assert "found 0. Pass a table with rows" in said("empty.csv", *words)
+    assert re.search(r"fitted +LogisticRegression of y\n", said("fine.csv", *words))
+    assert "NOT PRIVATE" in said("fine.csv", *words, "--random-state", "1", "--out", "seeded")
+    assert "Pass e.g. --n 10000." in run("plan", "--schema", "schema.json", "--epsilon", "1")[1]
+    assert "Did you mean 'LogisticRegression'? Pass one of them" in run("audit", "LogisticRegresion")[1]
+    Path("other.parquet").write_text("")
+    left_out = [sys.executable, "-m", "dperm", "fit", "fine.csv", *words[:2]]
+    text = subprocess.run(left_out, capture_output=True, text=True).stderr
+    assert text.startswith("dperm: Expected --epsilon, found none. Pass --epsilon: privacy budget. See")
+    assert f"in the folder {tmp_path.name}, found csv and parquet" in said(".", *words, "--out", "other")
 
 
 def test_a_model_that_is_not_fitted_is_called_that() -> None:

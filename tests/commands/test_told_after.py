@@ -77,6 +77,26 @@ def test_a_profile_that_was_altered_or_is_of_another_unit_is_not_added_up(made: 
     assert "NOT VERIFIED" in said and "profile.json: " in said
 
 
+def test_a_profile_that_is_not_there_is_spoken_of(made: Path, tmp_path: Path) -> None:
+    """Whoever gets the model without profile.json would take the epsilon of the fit for the cost of everything."""
+    for name in ("certificate.json", "model.json"):
+        (tmp_path / name).write_text((made / "model" / name).read_text())
+    missing = "model.json says that a profile was paid for too, epsilon 1.5 for both"
+    for place in (tmp_path, tmp_path / "certificate.json"):
+        code, said = run("verify", place)
+        assert code == 0 and missing in said
+    for command in ("report", "card"):
+        run(command, tmp_path, "--out", tmp_path / "page.md")
+        page = (tmp_path / "page.md").read_text()
+        assert missing in page and "both are on this page" not in page
+        (tmp_path / "page.md").unlink()
+    assert missing in run("registry", tmp_path)[1]
+    model = json.loads((tmp_path / "model.json").read_text())
+    del model["about"]["budget"]
+    (tmp_path / "model.json").write_text(json.dumps(model))
+    assert "profile" not in run("verify", tmp_path)[1], "a fit without a profile"
+
+
 @pytest.mark.parametrize("text", ["altered", "{", "[]", '{"format": "dperm-profile/1"}'])
 def test_a_page_says_that_the_profile_beside_it_does_not_verify(made: Path, tmp_path: Path, text: str) -> None:
     for name in ("certificate.json", "model.json"):

@@ -352,9 +352,9 @@ def test_where_no_histogram_was_paid_for_none_is_drawn_or_spoken_of(tmp_path: An
     for one in (line, dperm.load(line.save(tmp_path / "model.json"))):
         assert not any(axes.patches for axes in one.plot().axes)
     page = line.report(tmp_path / "line.md").read_text()
-    assert "no histograms were paid for" in page and "released marginal" not in page
+    assert "no histograms were paid for" in page and "released histogram" not in page
     page = regressor().fit(X, score).report(tmp_path / "curves.md").read_text()
-    assert "under the released marginals" in page and "no histograms" not in page and "No bands" not in page
+    assert "under the released histogram" in page and "no histograms" not in page and "No bands" not in page
     X, y, exposure = counted()
     page = counter(max_exposure=2).fit(X, y, exposure=exposure).report(tmp_path / "counts.md").read_text()
     assert "No bands" in page

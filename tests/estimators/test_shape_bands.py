@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 
 import dperm
+from dperm.estimators.shown_figure import ShownFigure, plain_numbers
 from dperm.mechanisms.scaled import shape_noise as noise
 from dperm.mechanisms.scaled.additive import Additive
 from dperm.mechanisms.scaled.settings import MOMENTUM
@@ -191,6 +193,36 @@ def test_names_with_signs_of_mathematics_are_drawn_as_they_are(name: str, tmp_pa
         drawn.savefig(tmp_path / "drawn.png")
         words = [text for text in drawn.findobj(Text) if printable(name) in text.get_text()]
         assert words and not any(text.get_parse_math() for text in words)
+
+
+@pytest.mark.parametrize(("low", "high"), [(2021.6, 2041.0), (1900.0, 2026.0), (0.0, 4400.0)])
+def test_years_below_a_plot_do_not_run_into_each_other(low: float, high: float) -> None:
+    figure = ShownFigure(figsize=(3.6, 2.6), layout="constrained")
+    axes = figure.subplots()
+    axes.set_xlim(low, high)
+    axes.tick_params(labelsize=7)
+    plain_numbers(axes)
+    figure.canvas.draw()
+    labels = [label for label in axes.get_xticklabels() if low <= label.get_position()[0] <= high]
+    boxes = [label.get_window_extent() for label in labels]
+    assert 3 <= len(boxes) <= 6 and all("." not in label.get_text() for label in labels)
+    assert all(one.x1 + 4 < other.x0 for one, other in pairwise(boxes))
+
+
+def test_long_names_are_not_cut_off_and_do_not_push_the_axes_aside() -> None:
+    rng = np.random.default_rng(0)
+    name = "income of the household in thousand euros per year, before taxes and transfers"
+    table = pandas.DataFrame(rng.uniform(0, 1, (4000, 2)), columns=[name, name.replace("before", "after")])
+    declared: dict[str, Any] = {"epsilon": 5, "bounds": (0, 1), "y_bounds": (0, 1), "random_state": 0}
+    line = dperm.LinearRegression(intervals=True, **declared).fit(table, table[name])
+    curves = dperm.GAMRegressor(**declared).fit(table, table[name])
+    for figure in (line.plot(), curves.plot()):
+        FigureCanvasAgg(figure).draw()
+        for axes in figure.axes:
+            assert axes.get_window_extent().width > 0.3 * figure.bbox.width
+            for label in (axes.title, axes.xaxis.label, *axes.get_yticklabels()):
+                box = label.get_window_extent()
+                assert not label.get_text() or (box.x0 >= 0 and box.x1 <= figure.bbox.x1 and box.y1 <= figure.bbox.y1)
 
 
 def test_no_label_of_a_plot_is_cut_off() -> None:

@@ -148,6 +148,7 @@ def test_hostile_names_stay_text_in_every_printed_form(name):
 def test_text_that_markdown_would_read_is_escaped():
     assert markdown_text("1. x") == r"1\. x" and markdown_text("- x") == r"\- x" and markdown_text("-0.5") == "-0.5"
     assert markdown_line("run `dperm verify` <b>") == "run `dperm verify` &lt;b&gt;"
+    assert markdown_line("- run (`a`) it, `b`. Then") == r"\- run (`a`) it, `b`. Then", "only a line begins a list, no part of it"
     assert markdown_line("a ` b\n\n<script>` c").count("\n") == 0
     assert printable("größe\t") == r"größe\t"
 

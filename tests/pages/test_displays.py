@@ -110,14 +110,14 @@ def test_no_name_of_a_column_turns_the_box_of_an_estimator_around():
 
 
 def test_no_page_of_a_mean_sends_its_reader_to_a_command_that_refuses_it():
-    """Its report said that `dperm evaluate` buys a score."""
+    """Its report said that `dperm evaluate` pays for a score."""
     mean = dperm.MeanEstimator(1.0, bounds=(-1, 1)).fit(X)
     with pytest.raises(ValueError, match="found MeanEstimator"):
         dperm.evaluate(mean, X, Y, epsilon=1.0)
     model = dperm.LogisticRegression(1.0, classes=[0, 1], **BOUNDS).fit(X, Y)
     for fitted, bought in ((mean, False), (model, True)):
         for page in (report_page(fitted, {}, markdown=True), rendered(card(subject_of(fitted)), markdown=True)):
-            assert ("`dperm evaluate` buys" in page) == bought and ("Not measured" in page), page
+            assert ("`dperm evaluate` pays for" in page) == bought and ("Not measured" in page), page
 
 
 def test_a_level_near_1_is_not_rounded_to_certainty():

@@ -366,6 +366,33 @@ def test_a_model_that_nothing_moves_has_zeros_and_no_tiny_numbers():
         assert "e-300" not in page and "+0<" not in page and "-0<" not in page and "| -0 |" not in page
 
 
+def test_scores_and_p_values_are_written_as_people_write_them():
+    rows, y = RNG.uniform(-1, 1, (3000, 2)), RNG.uniform(0, 0.1, 3000)
+    y += 0.5 + 0.4 * rows[:, 0]
+    fitted = dperm.LinearRegression(20, bounds=(-1, 1), y_bounds=(0, 1), intervals=True, random_state=0).fit(rows, y)
+    found = evaluate(fitted, rows, y, epsilon=20, random_state=0)
+    page = report_page(fitted, {}, found.record, markdown=True)
+    assert "How good: R² 0." in page and "| R² | 0." in page and "| r2 |" not in page
+    assert re.search(r"\| x0 \|.*\| < 0\.001 \|", page.replace("&lt;", "<"))
+    assert "noise alone can draw a bar" not in page
+    plain = dperm.LinearRegression(20, bounds=(-1, 1), y_bounds=(0, 1), random_state=0).fit(rows, y)
+    assert "noise alone can draw a bar" in report_page(plain, {})
+
+
+def test_effects_that_are_rounding_are_no_effects():
+    """Coefficients drawn to 0 in other coordinates come back as 1e-16, and all levels of a choice with the same number."""
+    table = pa.table({"job": RNG.choice(["cook", "smith"], 900), "age": RNG.integers(20, 60, 900), "y": RNG.uniform(0, 1, 900)})
+    columns = {"job": {"type": "categorical", "levels": ["cook", "smith"]}, "age": {"type": "numeric", "low": 20, "high": 60}}
+    schema = {"columns": columns, "target": {"column": "y", "type": "numeric", "low": 0, "high": 1}}
+    fitted = dperm.LinearRegression(3, schema=schema, intervals=True, random_state=0).fit(table)
+    fitted.w_[:-1] = 0.3 + 6e-17, 0.3 - 6e-17, 1e-16
+    fitted.certificate_.record["coefficients"]["encoded"] = fitted.w_.tolist()
+    assert not any(effect.strength for effect in effects(subject_of(fitted)))
+    for page in (report_page(fitted, {}), report_page(fitted, {}, markdown=True)):
+        assert "predicts the same for every row. Noise hides every effect" in page
+        assert "one released standard deviation; blue raises" not in page
+
+
 def test_levels_of_a_small_target_keep_their_digits():
     table = pa.table({"job": RNG.choice(["cook", "smith"], 3000)})
     pay = pa.array(np.where(np.array(table["job"]) == "cook", 0.001, 0.002))

@@ -15,7 +15,7 @@ from command_line import run as command
 from dperm.privacy import Levels, compose, event_from_spec
 from dperm.privacy.filters import Filter
 from dperm.profiles import terms as of
-from dperm.profiles.plan import stages_of
+from dperm.profiles.plan import kind_among, stages_of
 from dperm.profiles.profile import Profile, question_about
 from dperm.profiles.question import Asked, Question
 from dperm.profiles.ranges import first_scales, tighter
@@ -300,6 +300,34 @@ def test_a_question_of_0_4_0_is_not_wary():
     older = {key: value for key, value in question.spec().items() if key != "wary"}
     assert question.wary and Question.from_spec(question.spec()) == question
     assert not Question.from_spec(older).wary and Question.from_spec(older).spec() == older
+
+
+@pytest.mark.parametrize(("other", "kind"), [("M", "levels"), ("unknown", "levels"), (None, "boolean"), ("yes", "boolean")])
+def test_truth_values_beside_other_text_are_levels(other, kind):
+    """The F of "F" and "M" reads as a truth value: where most rows had it, the column was "boolean" and the rest was missing."""
+    table = pd.DataFrame({"sex": ["F", "F", other] * 1000 + ["x"] * 9})
+    found = dperm.profile(table, epsilon=2.0, random_state=0)
+    assert found.columns["sex"]["kind"] == kind
+    assert found.verify(allow_seeded=True)
+    matters = other not in (None, "yes")
+    assert found.record["question"].get("mixed", False) == matters, "a record states the rule where it finds other types"
+    altered = copy.deepcopy(found.record)
+    if matters:
+        del altered["question"]["mixed"]
+    else:
+        altered["question"]["mixed"] = True
+    assert not Profile(altered).verify(allow_seeded=True).ok
+    if kind == "levels":
+        assert found.schema().columns[0].levels == ("F", other)
+
+
+def test_a_question_of_0_8_0_decides_between_kinds_by_the_larger_count_alone():
+    question, _ = question_about(["a"], None, None)
+    older = {key: value for key, value in question.spec().items() if key != "mixed"}
+    assert question.mixed and not Question.from_spec(older).mixed and Question.from_spec(older).spec() == older
+    counts = np.array([0.0, 0.0, 60.0, 0.0, 40.0])
+    assert [kind_among(counts, 1.0, mixed) for mixed in (False, True)] == ["boolean", "levels"]
+    assert kind_among(np.array([0.0, 0.0, 60.0, 0.0, 3.0]), 1.0, True) == "boolean", "text that does not stand out of the noise"
 
 
 def test_a_question_of_0_2_0_asks_for_no_codes():

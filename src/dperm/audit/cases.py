@@ -31,6 +31,7 @@ from dperm.privacy import RELATIONS
 from dperm.problem.arrays import Vector
 from dperm.release.plan import MECHANISMS, Outcome, Target
 from dperm.rows.base import Rows
+from dperm.words.spelling import closest
 
 N = 12
 EPSILON, DELTA = 6.0, 1e-2  # loose enough that some hundred fits see much of it, tight enough that an error shows
@@ -163,7 +164,8 @@ def estimator_cases(*, policies: tuple[str, ...] = ("secure", "exact"), names: t
     found = []
     for name in names if names is not None else tuple(estimators.__all__):
         if name not in estimators.__all__:
-            raise ValueError(f"Expected an estimator in {', '.join(estimators.__all__)}, found {name!r}.")
+            hint = closest(name, estimators.__all__)
+            raise ValueError(f"Expected an estimator in {', '.join(estimators.__all__)}, found {name!r}.{hint} Pass one of them.")
         for relation in RELATIONS:
             for policy in policies:
                 found.append(_case(name, getattr(estimators, name), "auto", relation, policy, DELTA))

@@ -33,10 +33,12 @@ def chance(text: str | float) -> float:
     return found
 
 
-DELTA = typer.Option(None, parser=chance, metavar="<float>", help="Default min(1e-6, 0.1/n).")
-PURE_DELTA = typer.Option(None, parser=chance, metavar="<float>", help="Default min(1e-6, 0.1/n); 0 asks for pure privacy.")
-RELATION = typer.Option("replace-one", help="replace-one, zero-out or add-remove.")
-MODEL_RELATION = typer.Option(None, help="replace-one, zero-out or add-remove; the model's own default if left out.")
+NEIGHBOURS = "replace-one (one row is another), zero-out (one row is empty) or add-remove (one row more; n is protected)"
+FAILS = "Probability that the promise fails altogether; by default min(1e-6, 0.1/n)"
+DELTA = typer.Option(None, parser=chance, metavar="<float>", help=FAILS + ".")
+PURE_DELTA = typer.Option(None, parser=chance, metavar="<float>", help=FAILS + "; 0 asks for pure privacy.")
+RELATION = typer.Option("replace-one", help=NEIGHBOURS + ".")
+MODEL_RELATION = typer.Option(None, help=NEIGHBOURS + "; the model's own default if left out.")
 NOMINAL_N = typer.Option(None, help="Public nominal number of rows, for add-remove.")
 PERSON = typer.Option(None, "--person", help="Column that names the person; with --max-rows-per-person.")
 RANDOM_STATE = typer.Option(None, help="Reproducible noise: NOT private, for tests only.")

@@ -51,6 +51,23 @@ def earlier_beside(folder: Path, fit: Claim, declared: float | None = None) -> E
     return Earlier(profile.epsilon, fit.epsilon, whole, delta if delta > fit.delta else None, seeded)
 
 
+def missing_profile(model: Path, fit: Claim) -> str | None:
+    """What model.json says of a profile whose record is not beside it: the fit's epsilon is not the whole cost."""
+    whole = stated_budget(model)
+    if whole is None or whole <= fit.epsilon:
+        return None
+    both = f"model.json says that a profile was paid for too, epsilon {whole:g} for both"
+    return f"{both}; its profile.json is not here to check that"
+
+
+def told_beside(folder: Path, fit: Claim) -> Earlier | None:
+    """`earlier_beside`, or that model.json speaks of a profile that is not there."""
+    from dperm.pages.subject import Earlier
+
+    missing = None if (folder / "profile.json").is_file() else missing_profile(folder / "model.json", fit)
+    return earlier_beside(folder, fit) if missing is None else Earlier(0.0, fit.epsilon, fit.epsilon, apart=missing)
+
+
 def verified_profile(file: Path) -> Profile | None:
     """The profile of a file, or None where it does not verify, or is none: a page must say so and still be written."""
     from dperm.profiles.profile import Profile

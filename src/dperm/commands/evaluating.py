@@ -46,7 +46,7 @@ class Evaluated:
 
 
 def evaluate(asked: Evaluated) -> None:
-    """Scores of a released model on private rows, as booked queries with intervals.
+    """Scores of a released model on private rows: differentially private, paid for, and with intervals.
 
     Two classes get accuracy, log-loss, AUC, calibration and thresholds; several classes a confusion matrix, recall, precision and
     F1; numbers R² and errors; counts the Poisson deviance and the balance. A plain score on private rows would leak them; these

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from dperm.commands.earlier import earlier_beside
+from dperm.commands.earlier import told_beside
 from dperm.commands.shared import JSON_OPTION, say, show
 
 
@@ -25,7 +25,7 @@ def explore(
     from dperm.report.explorer import serve
 
     try:
-        server = serve(port, model, earlier_beside)
+        server = serve(port, model, told_beside)
     except OSError as error:
         raise ValueError(f"Expected a free port, found {port} in use: {error.strerror}. Pass --port 0.") from error
     address = f"http://127.0.0.1:{server.server_address[1]}/"

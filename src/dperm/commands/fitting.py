@@ -54,7 +54,7 @@ class Fit:
     model: str | None = typer.Option(
         None, help="Estimator name, or logistic, svm, linear, ridge, huber, lasso, gam, …; by default from the target's type."
     )
-    method: str = typer.Option("auto", help="Mechanism.")
+    method: str = typer.Option("auto", help="Mechanism, by its name; `dperm plan` lists them.")
     relation: str | None = option.MODEL_RELATION
     nominal_n: int | None = option.NOMINAL_N
     intervals: bool = option.INTERVALS
@@ -166,9 +166,14 @@ def _fit_lines(
     asked: Fit, fitted: PrivateEstimator, budget: Budget | None, earlier: Earlier | None, bounds: str
 ) -> dict[str, object]:
     """What is said of a fit: its budget and guarantee, the model, and what it cost with a profile before it."""
-    lines = ({} if budget is None else {"budget": budget.split(fitted.epsilon)}) | summary(fitted)
+    schema = fitted._declared_schema()
+    target = "" if schema is None or schema.target is None else f" of {printable(schema.target.column)}"
+    lines: dict[str, object] = {"fitted": type(fitted).__name__ + target}
+    lines |= ({} if budget is None else {"budget": budget.split(fitted.epsilon)}) | summary(fitted)
     if asked.relation is None and lines["relation"] != "replace-one" and not asked.as_json:
         lines["relation"] = f"{lines['relation']} (the default of {type(fitted).__name__}; see --relation)"
+    if lines["noise"] == "seeded" and not asked.as_json:
+        lines["noise"] = "seeded: NOT PRIVATE, for tests only (leave --random-state out)"
     lines |= _model_lines(fitted, asked.as_json)
     if bounds:
         lines["bounds"] = bounds

@@ -56,7 +56,7 @@ class Planned:
         help="Estimator name, or logistic, svm, linear, ridge, huber, quantile, poisson, lasso, gam, mlp, embedding, mean, "
         "median; by default LogisticRegression, or by the target's type in the schema.",
     )
-    method: str = typer.Option("auto", help="Mechanism.")
+    method: str = typer.Option("auto", help="Mechanism, by its name; `dperm plan` lists them.")
     relation: str | None = option.MODEL_RELATION
     schema: Path | None = typer.Option(None, help="Plan for the columns and target of this schema.")
     intervals: bool = option.INTERVALS
@@ -116,7 +116,8 @@ def plan(asked: Planned) -> None:
         _objective_table(asked.model, asked.delta, asked.as_json)
         return
     if asked.n is None:
-        raise ValueError("Expected --n, the number of rows, found no --n. Pass e.g. --n 10000 --d 20.")
+        columns = " --d 20" if asked.schema is None and asked.d is None else ""
+        raise ValueError(f"Expected --n, the number of rows, found no --n. Pass e.g. --n 10000{columns}.")
     if asked.schema is None and asked.d is None:
         raise ValueError("Expected --d or --schema, found neither. Pass the number of columns, e.g. --d 20.")
     if asked.schema is not None and asked.d is not None:

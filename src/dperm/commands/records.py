@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from dperm.commands.earlier import earlier_beside
+from dperm.commands.earlier import told_beside
 from dperm.commands.reporting import paid_scores
 from dperm.commands.shared import JSON_OPTION, show
 from dperm.pages.document import rendered
@@ -78,4 +78,4 @@ def _subject(place: Path) -> tuple[Subject, Certificate]:
     found = verified_certificate(file)
     model = certified_model(file, found)
     subject = from_certificate(found) if model is None else subject_of(model)
-    return replace(subject, earlier=earlier_beside(file.parent, found)), found
+    return replace(subject, earlier=told_beside(file.parent, found)), found

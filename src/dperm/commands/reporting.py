@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from dperm.commands.earlier import earlier_beside
+from dperm.commands.earlier import told_beside
 from dperm.commands.shared import JSON_OPTION, show
 from dperm.tables.json_files import in_folder, read_json, write_whole
 
@@ -32,17 +32,17 @@ def report(
     Example: dperm report dperm-model/certificate.json --evaluation evaluation.json --out report.html
     """
     from dperm.estimators.model_file import certified_model, verified_certificate
-    from dperm.pages.page import certificate_page, write_report
+    from dperm.pages.page import certificate_page, is_markdown, write_report
 
     certificate = in_folder(certificate, "certificate.json")
     found = verified_certificate(certificate)
     model = certified_model(certificate, found)
     scores = None if evaluation is None else paid_scores(evaluation, found, model)
-    earlier = earlier_beside(certificate.parent, found)
+    earlier = told_beside(certificate.parent, found)
     if model is not None:
         write_report(model, out, title=title, evaluation=scores, earlier=earlier)
     else:
-        page = certificate_page(found, scores, earlier=earlier, markdown=out.suffix == ".md", title=title)
+        page = certificate_page(found, scores, earlier=earlier, markdown=is_markdown(out), title=title)
         write_whole(out.parent, {out.name: page})
     show({"report": str(out)}, as_json)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from dperm.commands.earlier import earlier_beside
+from dperm.commands.earlier import earlier_beside, missing_profile
 from dperm.commands.shared import JSON_OPTION, say, show
 from dperm.commands.spoken import spoken
 from dperm.tables.json_files import in_folder, read_json
@@ -37,6 +37,7 @@ def verify(
 
     Example: dperm verify dperm-model/certificate.json --model dperm-model/model.json
     """
+    from dperm.pages.subject import upward
     from dperm.walk.claims import kind_of
 
     folder = certificate if certificate.is_dir() else None
@@ -81,8 +82,11 @@ def verify(
             say(f"  edited after the release: {printable(edit)}")
         if earlier is not None:
             say(f"  epsilon: {earlier.words} (profile.json, verified too)")
-        elif unseen and certificate.with_name("profile.json").is_file():
-            say(f"  A profile found its bounds and levels: `dperm verify {certificate.parent}` adds what that cost.")
+        elif certificate.with_name("profile.json").is_file():
+            if unseen:
+                say(f"  A profile found its bounds and levels: `dperm verify {certificate.parent}` adds what that cost.")
+        elif missing := missing_profile(certificate.with_name("model.json") if model is None else model, found):
+            say(f"  epsilon: {upward(found.epsilon)} for the fit; {missing}")
     if reasons:
         raise typer.Exit(1)
 

@@ -31,7 +31,7 @@ from dperm.rows.memory import MemoryRows
 from dperm.tables.cells import numbers
 from dperm.tables.containers import beside
 from dperm.tables.encoding import Encoding
-from dperm.tables.labels import check_target_type, known_labels, label_column
+from dperm.tables.labels import check_no_name, check_target_type, known_labels, label_column
 from dperm.tables.persons import person_column, person_order, person_weights, unit_of, without_person
 from dperm.tables.schema import Schema
 from dperm.tables.tables import cells, column_names, is_table
@@ -180,6 +180,7 @@ class PrivateEstimator(Shown, Inferred):
             self.__dict__["_persons_in_order"] = False
             found = declared_rows(self, engine, sample_weight, groups)
             return self._run(found.rows, found.interval, found.heaviest, found.per_person, found.unit, seen)
+        check_no_name(y)
         rows, y, groups = self._unpack(X, y, groups)
         labels, weight, interval = self._labels(y)
         weight, heaviest = self._weights(weight, sample_weight, len(labels))
@@ -290,7 +291,8 @@ class PrivateEstimator(Shown, Inferred):
         else:
             self._encoding = schema.encoding()
         if self._encoding.d != X.shape[1]:
-            raise ValueError(f"Expected {self._encoding.d} encoded columns, found {X.shape[1]}. Pass the table itself.")
+            known = f"Expected a table with the columns of the schema, or an array with its {self._encoding.d} encoded columns"
+            raise ValueError(f"{known}, found one with {X.shape[1]}. Pass the table itself, not its values.")
         return self._encoding.packed(self._encoding.transform(X)), y, groups
 
     def get_feature_names_out(self, input_features: object = None) -> np.ndarray:

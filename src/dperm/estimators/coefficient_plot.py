@@ -13,6 +13,7 @@ from dperm.words.wording import in_percent, printable
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+WIDTH = 44  # characters of a line beside or below the axes: more would leave no room for them
 COLOURS = {1: "#1f5fa8", -1: "#b3541e", 0: "#7a828c"}  # above zero, below it, both sides
 
 
@@ -28,17 +29,18 @@ def draw_coefficients(rows: Sequence[Whisker], names: str | Sequence[str] | None
         raise ValueError("Expected at least one coefficient beside the intercept, found none. Fit a column.")
     from dperm.estimators.shown_figure import ShownFigure, plain_numbers  # a second of start-up that only a picture should cost
 
-    figure = ShownFigure(figsize=(6.4, 1.0 + 0.32 * len(chosen)), layout="constrained")
+    labels = [fill(printable(f"{row.name} ({row.step})"), WIDTH, max_lines=3) for row in chosen]
+    lines = [label.count("\n") + 1 for label in labels]
+    figure = ShownFigure(figsize=(6.4, 1.0 + len(chosen) * (0.18 + 0.14 * max(lines))), layout="constrained")
     axes = figure.subplots()
     for place, row in enumerate(chosen):
         colour = COLOURS[(row.low > 0) - (row.high < 0)]
         axes.plot([row.low, row.high], [place, place], color=colour, linewidth=1.6)
         axes.plot([row.estimate], [place], marker="o", markersize=4.5, color=colour)
-    labels = [printable(f"{row.name} ({row.step})") for row in chosen]
     axes.set_yticks(range(len(chosen)), labels, fontsize=8, parse_math=False)  # a name may hold signs of mathematics
     axes.invert_yaxis()
     axes.axvline(0.0, color="#888888", linewidth=0.6)
-    label = fill(printable(f"change of the {outcome}, with {in_percent(level)} interval"), 56)
+    label = fill(printable(f"change of the {outcome}, with {in_percent(level)} interval"), WIDTH)
     axes.set_xlabel(label, fontsize=8, parse_math=False)
     axes.tick_params(axis="x", labelsize=8)
     plain_numbers(axes, "x")

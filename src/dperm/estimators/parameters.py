@@ -12,6 +12,12 @@ from dperm.words.spelling import closest
 
 # Parameters of scikit-learn, diffprivlib and others, and what takes their place.
 ELSEWHERE = {
+    "eps": "epsilon=, the privacy budget",
+    "budget": "epsilon=, the privacy budget",
+    "y_range": "y_bounds=(low, high)",
+    "target_bounds": "y_bounds=(low, high)",
+    "labels": "classes=[...], every label that may occur",
+    "seed": "random_state=, for tests alone: whoever knows the seed can take the noise away",
     "C": "regularization=, a ridge λ on the sum scale: λ = 1/C (by default it is chosen from the budget)",
     "alpha": "regularization=, a ridge λ on the sum scale: λ = alpha, or n·alpha where a mean is penalised",
     "penalty": "regularization=, a number for a ridge, or a regularizer such as dperm.problem.ElasticNet(ridge, lasso)",

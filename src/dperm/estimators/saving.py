@@ -85,9 +85,14 @@ def model_record(estimator: PrivateEstimator) -> dict[str, object]:
     return {**record, "about": dict(about)} if about else record
 
 
+PICKLES = (".pkl", ".pickle", ".joblib")  # a folder of such a name would be taken for a file
+
+
 def save(model: PrivateEstimator, path: str | Path) -> Path:
     """Write a fitted model: into one file if the name ends in .json, else into a folder as `dperm fit` does, without a report."""
     target, record = Path(path), model_record(model)
+    if target.suffix.lower() in PICKLES:
+        raise ValueError(f"Expected a name that ends in .json, or a folder, found {target.name!r}. Models are saved as JSON.")
     claim = model.certificate_
     if target.suffix == ".json":
         whole = {**record, "certificate": None if claim is None else claim.record}

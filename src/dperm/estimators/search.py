@@ -34,6 +34,7 @@ from dperm.estimators.counts import CountTarget
 from dperm.estimators.declaration import declaration
 from dperm.estimators.declared import check_declared, check_lists
 from dperm.estimators.search_rows import InMemory, OnSpark, ScoreSum, searched
+from dperm.pages.page import is_markdown
 from dperm.pages.searches import search_page
 from dperm.privacy import GDP, PoissonRuns, SelectionEvent, TruncatedNegativeBinomial, gaussian_epsilon, law_of, selection_epsilon
 from dperm.problem import DataBounds, FeatureMap
@@ -235,7 +236,7 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):
         target, grid = Path(path), list(ParameterGrid(self.param_grid))
         known = (self.certificate_.record, self.best_params_, grid, self.best_score_)
         classes = tuple(map(str, getattr(self, "classes_", ())))
-        write_whole(target.parent, {target.name: search_page(*known, classes=classes, markdown=target.suffix == ".md")})
+        write_whole(target.parent, {target.name: search_page(*known, classes=classes, markdown=is_markdown(target))})
         return target
 
 

@@ -119,7 +119,8 @@ def _panel(axes: Axes, shape: Shape, label: str, *, first: bool) -> None:
     if first and shape.classes:
         for words in axes.legend(fontsize=6, frameon=False).get_texts():
             words.set_parse_math(False)
-    axes.set_title(printable(shape.name), fontsize=9, parse_math=False)  # a name may hold signs of mathematics
+    title = fill(printable(shape.name), 42, max_lines=3)
+    axes.set_title(title, fontsize=9, parse_math=False)  # a name may hold signs of mathematics
     axes.tick_params(labelsize=7)
     if first:
         axes.set_ylabel(fill(printable(label), 36), fontsize=8, parse_math=False)

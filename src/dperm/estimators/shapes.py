@@ -30,7 +30,7 @@ from dperm.tables.encoding import Encoding
 from dperm.tables.schema import Schema
 from dperm.terms.additive import CELLS, PLACES, cell_numbers
 from dperm.walk.fitting import Release
-from dperm.words.spelling import Spelt
+from dperm.words.spelling import Spelt, closest
 
 
 class Shapes(PrivateEstimator):
@@ -64,7 +64,8 @@ class Shapes(PrivateEstimator):
         """
         check_is_fitted(self, "certificate_")
         if column not in self.shapes_:
-            raise ValueError(f"Expected a column with a shape, found {column!r}. Those are {', '.join(self.shapes_)}.")
+            hint = closest(str(column), self.shapes_)
+            raise ValueError(f"Expected a column with a shape, found {column!r}.{hint} Those are {', '.join(self.shapes_)}.")
         shape, margin = self.shapes_[column], self._margin(label)
         old = shape.value[margin]
         value = np.asarray(change(shape.grid.copy(), old.copy()), dtype=np.float64)

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-LARGE, HUGE = 10_000, 1e9  # between them numbers are written out; below them years have no comma
+LONG, LARGE, HUGE = 1_000, 10_000, 1e9  # from LARGE on numbers are written out; below it years have no comma
 
 
 class ShownFigure(Figure):
@@ -21,9 +21,15 @@ class ShownFigure(Figure):
 
 
 def plain_numbers(axes: Axes, sides: str = "xy") -> None:
-    """Large numbers of these axes written out, with commas: an offset such as 1e6 beside an axis is easily missed."""
+    """Large numbers of these axes written out, with commas: an offset such as 1e6 beside an axis is easily missed.
+
+    Of numbers with four digits, such as years, there are few, so that their labels do not run into each other.
+    """
     for side in sides:
         axis = axes.xaxis if side == "x" else axes.yaxis
-        if LARGE <= max(map(abs, axis.get_view_interval())) < HUGE:
+        largest = max(map(abs, axis.get_view_interval()))
+        if LONG <= largest < LARGE:
+            axis.set_major_locator(MaxNLocator(5, steps=(1, 2, 5, 10)))
+        elif LARGE <= largest < HUGE:
             axis.set_major_locator(MaxNLocator(4))
             axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}".replace("-", "\N{MINUS SIGN}")))

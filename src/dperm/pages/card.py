@@ -88,7 +88,7 @@ def _scores(subject: Subject, evaluation: EvaluationRecord | None) -> list[Block
     if evaluation is None and not subject.predicts:
         return [Text("Not measured.")]
     if evaluation is None:
-        return [Text("Not measured. `dperm evaluate` buys scores on held-out rows; pass its file with --evaluation.")]
+        return [Text("Not measured. `dperm evaluate` pays for scores on held-out rows; pass its file with --evaluation.")]
     return evaluation_blocks(evaluation)
 
 

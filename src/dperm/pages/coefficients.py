@@ -18,6 +18,9 @@ from dperm.release.plan import MECHANISMS
 from dperm.words.wording import grouped, in_percent
 
 MOST_BARS, MOST_PANELS, MOST_LEVELS = 20, 9, 8
+NOTHING_MOVES = "No column moves the prediction: this model predicts the same for every row."
+HIDDEN_BY_NOISE = " Noise hides every effect; the intervals below say how large an effect could still be."
+NO_ERROR_BARS = " This fit has no intervals: noise alone can draw a bar, above all for a choice with many levels."
 MULTIPLES = ("logistic", "poisson")  # losses whose effects are logarithms of a factor
 
 
@@ -28,6 +31,8 @@ def effect_blocks(subject: Subject, table: Summary | None = None) -> list[Block]
     found = effects(subject)
     if not found:
         return []
+    if not any(effect.strength for effect in found):
+        return [Text(NOTHING_MOVES + (HIDDEN_BY_NOISE if table is not None else ""))]
     if len(found[0].size) > 1:
         return [_by_class(subject, found)]
     deviations = spread_and_mean(subject)[0] is not None
@@ -41,7 +46,7 @@ def effect_blocks(subject: Subject, table: Summary | None = None) -> list[Block]
         caption += f" For a choice it is {typical}, drawn to the right."
     if not deviations:
         caption += " Wide bounds make a column look strong here: the fit released no spread to compare with."
-    caption += _of_hidden(shown)
+    caption += _of_hidden(shown) + ("" if table is not None else NO_ERROR_BARS)
     panels = [panel for effect in found[:MOST_PANELS] if (panel := _panel(subject, effect, table)) is not None]
     start = "released mean" if deviations else "middle"
     words = f"Change of the {subject.outcome} along each column, all else equal, counted from its {start}."
@@ -53,7 +58,7 @@ def effect_blocks(subject: Subject, table: Summary | None = None) -> list[Block]
 def _of_hidden(shown: list[Effect]) -> str:
     if not any(effect.hidden for effect in shown):
         return ""
-    return " “Roughly”: noise blurs the spread of this column, and its bar may be too long; narrower bounds would tell."
+    return " “Roughly”: noise blurs the spread of this column, so that its bar may be too long; narrower bounds would show."
 
 
 def _signed(effect: Effect) -> str:
@@ -136,7 +141,7 @@ def coefficient_blocks(subject: Subject, table: Summary | None, no_table: str) -
         single = ("standard_error", "sampling_error", "privacy_error", "z", "p")
         parts = (("estimate", ""), ("low", "high"), *((key, "") for key in single))
         lines = [
-            (r["name"], *(f"{number(r[a])} … {number(r[b])}" if b else number(r[a]) for a, b in parts))
+            (r["name"], *(f"{number(r[a])} … {number(r[b])}" if b else _one(a, r[a]) for a, b in parts))
             for r in table.rows()
         ]
         head = ("", "estimate", f"{in_percent(table.level)} interval", "standard error", "of sampling", "of privacy", "z", "p")
@@ -152,6 +157,11 @@ def coefficient_blocks(subject: Subject, table: Summary | None, no_table: str) -
         names = subject.columns if len(subject.columns) == len(numbers) else [f"value {j + 1}" for j in range(len(numbers))]
         return [Table(("", "value"), [(name, f"{v:.6g}") for name, v in zip(names, numbers)], "", frozenset({1}))]
     return [*own, *why]
+
+
+def _one(key: str, value: float) -> str:
+    """A number of the table; a p-value below 0.001 is not written with a power of ten."""
+    return "< 0.001" if key == "p" and value < 0.001 else number(value)
 
 
 def _drawn(subject: Subject, table: Summary) -> list[Block]:

@@ -12,7 +12,7 @@ from dperm.pages.charts import Cards, Shares
 from dperm.pages.coefficients import coefficient_blocks, effect_blocks
 from dperm.pages.document import Block, Section
 from dperm.pages.effects import column_and_levels
-from dperm.pages.scores import evaluation_blocks
+from dperm.pages.scores import called, evaluation_blocks
 from dperm.pages.subject import Subject, upward
 from dperm.pages.text import Code, Table, Text
 from dperm.privacy import Event, Gaussian, HiddenState, compose, event_from_spec
@@ -39,7 +39,7 @@ _ABSENT = (
     "Residuals, scatter plots, histograms of the data and scores on the training rows are absent on purpose: each of them is a "
     "function of private rows that nobody paid for, and would break the guarantee above."
 )
-_BUYS = " `dperm evaluate` buys scores on held-out rows; their plots then appear here."
+_PAYS = " `dperm evaluate` pays for scores on held-out rows; their plots then appear here."
 SEEDED = "NOT PRIVATE. The noise was seeded: whoever knows the seed can take it away. For tests only."
 ALONE = "This is what the fit alone says; the profile that found its bounds says more, and the two are not added up here."
 
@@ -64,7 +64,7 @@ def sections(
         Section("What was declared", declared_blocks(subject)),
         Section("Where the budget went", _budget(subject)),
         Section("The guarantee", [_facts(subject)]),
-        Section("What is not on this page", [Text(_ABSENT + (_BUYS if subject.predicts else ""))]),
+        Section("What is not on this page", [Text(_ABSENT + (_PAYS if subject.predicts else ""))]),
         Section("Certificate", [Text(_CHECK), Code(certificate.to_json(), "The whole record")]),
         Section("References", [Table(("", ""), REFERENCES)]),
     ]
@@ -78,7 +78,8 @@ def _opening(subject: Subject, scores: Mapping[str, str], evaluation: Evaluation
     before = ""
     if subject.earlier is not None:
         before = ", was released by the profile before"
-        paid = "That is the fit. A profile found its bounds and levels first, and both are on this page"
+        both = "" if subject.alone else ", and both are on this page"
+        paid = f"That is the fit. A profile found its bounds and levels first{both}"
         blocks.append(Text(f"{paid}: ε = {subject.earlier.words}.", "warn" if subject.alone else ""))
     count = unpacked(certificate.record["coefficients"]["encoded"]).size
     what = f"{count:,} {'coefficients' if subject.encoding else 'numbers'}" if count > 1 else "one number"
@@ -127,13 +128,13 @@ def _good(subject: Subject, scores: Mapping[str, str], evaluation: EvaluationRec
         value, interval = with_interval(score["value"], score["low"], score["high"], 3)
         reach = f"{interval.replace('…', 'to')} with the noise"
         beside = "" if other is None or other["value"] is None else f"{other['value']:.3f} by "
-        return "How good", f"{name} {value}", f"{reach}; {beside}{words}."
+        return "How good", f"{called(name)} {value}", f"{reach}; {beside}{words}."
     if scores:
         (name, value), *rest = scores.items()
         return "How good", value, "; ".join([name, *(f"{other}: {text}" for other, text in rest)]) + "."
     if not subject.predicts:
-        return "How good", "Not measured", "No score can be bought for it: `dperm evaluate` scores what predicts from columns."
-    return "How good", "Not measured", "A score on private rows costs budget: `dperm evaluate` buys one."
+        return "How good", "Not measured", "It has no score: `dperm evaluate` scores what predicts from columns."
+    return "How good", "Not measured", "A score on private rows costs privacy budget: `dperm evaluate` pays for one."
 
 
 def _cost(subject: Subject) -> tuple[str, str, str]:
@@ -204,8 +205,8 @@ def _quality(subject: Subject, scores: Mapping[str, str], evaluation: Evaluation
     if evaluation is not None:
         blocks += evaluation_blocks(evaluation)
     if not blocks:
-        buys = " `dperm evaluate MODEL DATA --epsilon …` buys one, with an interval." if subject.predicts else ""
-        blocks.append(Text(f"No score is shown: a score on private rows would leak them.{buys}", "soft"))
+        pays = " `dperm evaluate MODEL DATA --epsilon …` pays for one, with an interval." if subject.predicts else ""
+        blocks.append(Text(f"No score is shown, because a score on private rows reveals something about them.{pays}", "soft"))
     return blocks
 
 

@@ -28,6 +28,7 @@ from dperm.terms.moments import smat
 from dperm.terms.statistics import SquareSum
 
 CLEAR = 4.0  # a sum of squares this many times its noise tells a column's spread
+ROUNDING = 1e-12  # of the largest coefficient: a smaller effect is 0
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,15 @@ def effects(subject: Subject, weights: Vector | None = None) -> list[Effect]:
             if encoding.kinds[places[0]] != "boolean" and places[0] in hidden:
                 line = replace(line, step=f"roughly {line.step}", hidden=True)
             found.append(line)
-    return sorted(found, key=lambda effect: -effect.strength)
+    least = ROUNDING * float(np.max(np.abs(weights)))
+    return sorted((_without_rounding(effect, least) for effect in found), key=lambda effect: -effect.strength)
+
+
+def _without_rounding(effect: Effect, least: float) -> Effect:
+    """Coefficients that a fit draws to 0 come back from other coordinates as rounding, which would be drawn as if it mattered."""
+    size, levels = (None if it is None else np.where(np.abs(it) > least, it, 0.0) for it in (effect.size, effect.level_effects))
+    assert size is not None
+    return replace(effect, size=size, level_effects=levels)
 
 
 def spread_and_mean(subject: Subject) -> tuple[Vector | None, Vector | None]:

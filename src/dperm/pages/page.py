@@ -60,6 +60,13 @@ def certificate_page(
     return _rendered(title, subject, parts, markdown)
 
 
+def is_markdown(path: Path) -> bool:
+    """Whether a page is written as Markdown, by its name; a name of another format is refused, for it would hold HTML."""
+    if path.suffix.lower() not in ("", ".html", ".htm", ".md"):
+        raise ValueError(f"Expected a report in .html or .md, found {path.name!r}. Change the ending (a browser makes a PDF).")
+    return path.suffix.lower() == ".md"
+
+
 def write_report(
     model: Any,
     path: str | Path,
@@ -71,7 +78,7 @@ def write_report(
 ) -> Path:
     """Write the page: HTML, or Markdown if the name ends in .md. `evaluation` is what `evaluate` returned, or its record."""
     target, record = Path(path), getattr(evaluation, "record", evaluation)
-    page = report_page(model, {}, record, earlier, markdown=target.suffix == ".md", title=title, data=data)
+    page = report_page(model, {}, record, earlier, markdown=is_markdown(target), title=title, data=data)
     write_whole(target.parent, {target.name: page})
     return target
 

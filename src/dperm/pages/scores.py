@@ -10,7 +10,17 @@ from dperm.words.wording import in_percent, with_interval
 
 BY_CLASS = ("recall of ", "precision of ")
 IN_GROUPS = ("accuracy", "baseline accuracy", "macro f1", "r2", "mean error", "deviance", "balance")
+NAMES = {"r2": "R²", "auc": "AUC", "macro f1": "macro F1", "baseline macro f1": "baseline macro F1"}
 MOST_LINES = 9  # of the thresholds; the record has all of them
+
+
+def called(name: str) -> str:
+    """A score as people write it; records keep its plain name.
+
+    >>> called("r2"), called("log-loss")
+    ('R²', 'log-loss')
+    """
+    return NAMES.get(name, name)
 
 
 def positive_of(found: Metrics) -> str:
@@ -25,11 +35,11 @@ def evaluation_blocks(record: EvaluationRecord) -> list[Block]:
     positive = positive_of(found)
     of_which = {"positive share": f"positive share (of {positive})"} if positive else {}
     rows = [
-        (of_which.get(name, name), *with_interval(score["value"], score["low"], score["high"], 4))
+        (of_which.get(name, called(name)), *with_interval(score["value"], score["low"], score["high"], 4))
         for name, score in scores.items()
         if score["value"] is not None
     ]
-    unknown = [Text(f"{name}: {score['why']}.", "soft") for name, score in scores.items() if score["value"] is None]
+    unknown = [Text(f"{called(name)}: {score['why']}.", "soft") for name, score in scores.items() if score["value"] is None]
     blocks: list[Block] = [
         Text(f"Paid for: {record['statement']}."),
         Table(("", "value", f"{in_percent(record['level'])} interval"), rows, "Scores on held-out rows", frozenset({1, 2})),
@@ -81,7 +91,7 @@ def group_table(groups: GroupsRecord) -> tuple[tuple[str, ...], list[tuple[str, 
         (name, f"{groups['rows'][name]['value']:z,.0f}", *(_told(scores_in(scores).get(kind)) for kind in kinds))
         for name, scores in groups["scores"].items()
     ]
-    return (groups["column"], "rows", *kinds), rows
+    return (groups["column"], "rows", *map(called, kinds)), rows
 
 
 def _group_blocks(found: Metrics) -> list[Block]:

@@ -28,7 +28,7 @@ def shape_blocks(subject: Subject) -> list[Block]:
     plan, _ = rebuilt_plan(record)
     mechanism, encoding = additive_of(plan), subject.encoding
     if not mechanism.curved or encoding is None:
-        return [Text("No column has a shape: this model is the line.", "soft")]
+        return [Text("No column has a curve: every column acts along a straight line.", "soft")]
     shares = np.array([column.places for column in mechanism.columns(plan, record["released"])])
     w, centre = subject.weights, np.array(record["decided"]["shift"], dtype=np.float64)
     margins = subject.problem.loss.margins
@@ -47,7 +47,7 @@ def shape_blocks(subject: Subject) -> list[Block]:
             band = [] if reach is None else list(zip(*(part[sure].tolist() for part in (grid, curve - reach, curve + reach))))
             panels.append(Panel(name, words, line, band, sure=(sure.start, sure.stop), ends=(low, high)))
     paid = "marginals" in record["released"]
-    average = "under the released marginals" if paid else "over the declared range (no histograms were paid for)"
+    average = "under the released histogram" if paid else "over the declared range (no histograms were paid for)"
     said = [BAND if noise is not None else NO_BAND, *([FAINT] if paid else []), *_smoothness(str(record["decided"]["shapes"]))]
     caption = (
         f"Change of the {subject.outcome} along each numeric column, all else equal, counted from its average {average}. "

@@ -28,7 +28,7 @@ SHOWN = ("counts", "moments", "joint")  # not asked for where only a schema is w
 FAILURE = 0.04  # share of δ that the threshold of private levels may fail with: within the 5 % that a ledger sets aside
 STANDS_OUT = 4.0  # deviations of noise above which a count is believed
 ENDS = 3.0  # deviations above which the lowest and the highest code are believed: an empty level more costs little
-STRAYS = 0.02  # share of the numbers of a column of codes that may be none
+STRAYS = 0.02  # share of a column of codes that may be other numbers, and of a column of truth values that may be other text
 MOST_CLASSES = 20  # a target of numbers with at most so many levels is taken for classes
 KIND_OF_LOOK = ("unknown", "numeric", "boolean", "date", "levels")
 
@@ -67,7 +67,14 @@ def plan_profile(question: Question, shape: Shape, target: Target) -> Plan:
         part = whole * math.sqrt(SHARES[name] / total)
         event: Event = Levels(part, failure) if name == "levels" else Gaussian(part)
         stages.append(Stage(name, event))
-    return Plan("profile", question.spec(), tuple(stages), target, shape)
+    return Plan("profile", replace(question, mixed=False).spec(), tuple(stages), target, shape)  # `mixed` plans nothing
+
+
+def question_stated(plan: Plan, question: Question, released: Mapping[str, Any]) -> Question:
+    """The question as a record states it: `mixed` where the older rule finds other types, so that nothing is stated in vain."""
+    types = {name: released[name] for name in ("types",) if name in released}
+    older = replace(question, mixed=False)
+    return older if decide(plan, older, types) == decide(plan, question, types) else question
 
 
 def noise_of(plan: Plan, name: str, term: of.ColumnTerm) -> float:
@@ -153,6 +160,20 @@ def may_be_codes(question: Question, found: Sequence[Found]) -> tuple[int, ...]:
     return tuple(j for j in question.unknown if not question.columns[j].target and (found[j].kind == "numeric" or found[j].coded))
 
 
+def kind_among(counts: NDArray[np.float64], scale: float, mixed: bool) -> str:
+    """The kind of a column from how many of its cells look like what: that of the most, if they stand out.
+
+    With `mixed`, a column of truth values has hardly any other text. The F of "F" and "M" reads as a truth value; where most rows
+    have it, the column would otherwise have one value left.
+    """
+    best = int(np.argmax(counts[1:])) + 1
+    if not counts[best] > STANDS_OUT * scale:
+        return "unknown"
+    kind = KIND_OF_LOOK[best]
+    beside = counts[KIND_OF_LOOK.index("levels")]
+    return "levels" if mixed and kind == "boolean" and beside > max(STRAYS * counts[best], STANDS_OUT * scale) else kind
+
+
 def codes_among(counts: NDArray[np.float64], scale: float) -> tuple[int, ...] | None:
     """The whole numbers that a column holds, from the smallest to the largest that stands out; None where it is a number.
 
@@ -177,8 +198,7 @@ def decide(plan: Plan, question: Question, released: Mapping[str, Any]) -> tuple
     if "types" in released:
         counts, noise = answer("types", of.LOOKS * len(question.unknown))
         for j, row in zip(question.unknown, counts.reshape(-1, of.LOOKS)):
-            best = int(np.argmax(row[1:])) + 1
-            kind = KIND_OF_LOOK[best] if row[best] > STANDS_OUT * noise else "unknown"
+            kind = kind_among(row, noise, question.mixed)
             found[j] = Found(kind, (0, 1) if kind == "boolean" else None)
     if "codes" in released:
         columns = may_be_codes(question, found)

@@ -23,7 +23,7 @@ from dperm.profiles.filled import filled_schema
 from dperm.profiles.held import held_by, names_of
 from dperm.profiles.levels import found_levels, noise_of
 from dperm.profiles.numbers import described
-from dperm.profiles.plan import decide, plan_profile, term_of, to_find
+from dperm.profiles.plan import decide, plan_profile, question_stated, term_of, to_find
 from dperm.profiles.question import Asked, Question, asked_by_names, asked_by_schema
 from dperm.profiles.rows import Vocabulary
 from dperm.profiles.told import in_words
@@ -223,7 +223,7 @@ def question_about(
 ) -> tuple[Question, dict[str, object] | None]:
     """The question, and the schema that it was asked with in its JSON form."""
     if schema is None:
-        return Question(asked_by_names(names, target, target_type), parts, correlations, codes=True, wary=True), None
+        return Question(asked_by_names(names, target, target_type), parts, correlations, codes=True, wary=True, mixed=True), None
     schema = Schema.of(schema)
     extra: tuple[Asked, ...] = ()
     named = {column.name: column for column in schema.columns}
@@ -240,7 +240,7 @@ def question_about(
         asked_by_names(names, target)  # refuses a target that is no column
     columns = (*asked_by_schema(schema), *extra)
     codes = any(column.kind == "unknown" and not column.target for column in columns)
-    return Question(columns, parts, correlations, codes=codes, wary=True), schema.spec()
+    return Question(columns, parts, correlations, codes=codes, wary=True, mixed=True), schema.spec()
 
 
 def _is_open(column: Column) -> bool:
@@ -265,7 +265,7 @@ def _record(
         "guarantee": promised(plan, target.unit),
         "target": target_spec(target),
         "shape": {"n": plan.shape.n, "d": plan.shape.d},
-        "question": plain(question.spec()),
+        "question": plain(question_stated(plan, question, released).spec()),
         "schema": None if schema is None else plain(dict(schema)),
         "level": level,
         "stages": [plain(stage.spec()) for stage in plan.stages],

@@ -14,6 +14,7 @@ from dperm.words.spelling import closest, finite, quoted, scalars
 LOOKED_FOR = ("numeric", "levels", "boolean", "unknown")
 PARTS = ("all", "schema")
 WANTED = ("classes", "numeric")
+LATER = ("codes", "wary", "mixed")  # rules that older records do not state, because they did not have them
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,7 @@ class Question:
     correlations: bool = False  # of numeric columns with the target
     codes: bool = False  # whether undeclared numbers may turn out to be codes; not in records of 0.2.0
     wary: bool = False  # whether a range keeps the rows that noise may hide; not in records of 0.4.0
+    mixed: bool = False  # whether truth values beside other text are read as text; in a record only where that matters
 
     def __post_init__(self) -> None:
         names = [column.name for column in self.columns]
@@ -67,12 +69,12 @@ class Question:
             raise ValueError("Expected columns with names that differ and at most one target, found others.")
         if self.correlations and (self.parts != "all" or not any(column.target for column in self.columns)):
             raise ValueError("Expected a target for correlations, found none. Pass target=.")
-        flags = (self.correlations, self.codes, self.wary)
+        flags = (self.correlations, *(getattr(self, name) for name in LATER))
         if self.parts not in PARTS or any(type(flag) is not bool for flag in flags):
             raise ValueError(f"Expected parts in {PARTS}, found {self.parts!r}.")
 
     def spec(self) -> dict[str, Any]:
-        later = {name: True for name in ("codes", "wary") if getattr(self, name)}
+        later = {name: True for name in LATER if getattr(self, name)}
         columns = [column.spec() for column in self.columns]
         return {"columns": columns, "parts": self.parts, "correlations": self.correlations, **later}
 
@@ -87,7 +89,7 @@ class Question:
             levels = entry["levels"]
             listed = None if levels is None else scalars(levels, f"levels of column {entry['name']!r}")
             columns.append(Asked(**{**entry, "levels": listed}))
-        later = {name: spec.get(name, False) for name in ("codes", "wary")}
+        later = {name: spec.get(name, False) for name in LATER}
         return cls(tuple(columns), spec["parts"], spec["correlations"], **later)
 
     @property

@@ -92,7 +92,7 @@ class Target:
             raise ValueError(f"Expected {finite}epsilon > 0, found {found}. Pass a positive privacy budget, e.g. epsilon=1.0.")
         n, rows_per_person = plain_whole(n, "n"), plain_whole(rows_per_person, "max_rows_per_person")
         if not n >= 1:
-            raise ValueError(f"Expected at least one row (n ≥ 1), found {n}. Pass the public number of rows.")
+            raise ValueError(f"Expected at least one row (n ≥ 1), found {n}. Pass a table with rows, or their number to a plan.")
         if epsilon < LEAST_EPSILON:
             raise ValueError(f"Expected epsilon ≥ {LEAST_EPSILON:g}, found {epsilon:g}: all would be noise. Pass more.")
         if epsilon > 1e12:
@@ -317,5 +317,5 @@ class UnmetNeeds(ValueError):
 
     def __init__(self, mechanism: str, needs: list[str], advice: str = "") -> None:
         listed = "; ".join(needs)
-        super().__init__(f"Expected a problem that {mechanism!r} covers, found these needs unmet: {listed}.{advice}")
+        super().__init__(f"Expected a problem that {mechanism!r} can solve, found needs unmet: {listed}.{advice}")
         self.mechanism, self.needs = mechanism, needs

@@ -157,7 +157,8 @@ class Encoding:
     def transform(self, X: Matrix) -> Matrix:
         """Encode a raw matrix (dense or CSR) by the tables above; a bad cell follows its column's rule, never an error."""
         if X.shape[1] != self.d:
-            raise ValueError(f"Expected {self.d} columns, found {X.shape[1]}. Pass the columns that were declared.")
+            known = f"Expected a table with the declared columns by name, or an array with their {self.d} encoded columns"
+            raise ValueError(f"{known}, found one with {X.shape[1]}. Pass the table itself, not its values.")
         return self._transform_sparse(X) if is_sparse(X) else self._transform_dense(np.asarray(X))
 
     def _transform_dense(self, X: np.ndarray) -> np.ndarray:

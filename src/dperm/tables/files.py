@@ -75,10 +75,11 @@ class Files:
         if root.is_dir():
             found = sorted(file for file in root.rglob("*") if file.suffix.lower() in SUFFIXES and _plain(file, root))
         if not found:
-            raise ValueError(f"Expected CSV, Parquet or Arrow files in {root.name}, found none. Check the folder.")
+            raise ValueError(f"Expected CSV, Parquet or Arrow files in {root.resolve().name}, found none. Check the folder.")
         kinds = sorted({SUFFIXES.get(file.suffix.lower(), "csv") for file in found})
         if len(kinds) > 1:
-            raise ValueError(f"Expected files of one format in {root.name}, found {' and '.join(kinds)}. Separate them.")
+            place, found_in = root.resolve().name, " and ".join(kinds)
+            raise ValueError(f"Expected files of one format in the folder {place}, found {found_in}. Put each in its own folder.")
         files = cls(root, tuple(str(file) for file in found), kinds[0], tuple(columns), read_ahead)
         files.check()
         return files

@@ -45,6 +45,15 @@ def declared_classes(classes: object, schema: Schema | None) -> np.ndarray:
     return found
 
 
+def check_no_name(y: object) -> None:
+    """Refuse the name of a column where labels are wanted."""
+    if isinstance(y, str):
+        raise ValueError(
+            f"Expected y as one label for every row, found the text {y[:60]!r}. Pass the column itself, e.g. table[{y[:60]!r}], "
+            "and the table without it; or leave y out where a schema names the target."
+        )
+
+
 def label_column(y: object, n: int) -> np.ndarray:
     """y as one column of n labels, each as it is. Missing and odd ones pass: refusing them would let one person's row stop a fit.
 
@@ -61,11 +70,7 @@ def label_column(y: object, n: int) -> np.ndarray:
             stacklevel=2,
         )
         labels = labels[:, 0]
-    if isinstance(y, str):
-        raise ValueError(
-            f"Expected y as one label for every row, found the text {y[:60]!r}. Pass the column itself, e.g. table[{y[:60]!r}], "
-            "or leave y out where a schema names the target."
-        )
+    check_no_name(y)
     if labels.ndim != 1:
         found = "an array of another shape"
         if isinstance(y, np.ndarray):  # in a list the cells would decide

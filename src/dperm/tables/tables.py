@@ -6,7 +6,7 @@ one person's row. A broken file (ragged lines, wrong columns, nothing in it) is 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
@@ -97,6 +97,7 @@ def parsed(X: object, width: int | None = None) -> object:
     [[1.5, nan]]
     """
     in_memory_only(X)
+    check_rows(X)
     if is_list(X):
         X = listed(X, width)
     _check_types(X)
@@ -140,7 +141,7 @@ def _check_types(X: object) -> None:
             raise ValueError(
                 f"Expected columns of numbers in a table without a schema, found {name!r} of type {kind}. Write a schema "
                 "(`dperm schema` or Schema.from_table drafts one; `dperm.profile(table, target=..., epsilon=...).schema()` finds "
-                "one and pays for it), or drop the column."
+                "one and pays for it), or drop the column. Of embeddings, pass their columns alone."
             )
 
 
@@ -157,6 +158,19 @@ def _is_numeric(kind: object) -> bool:
 
 
 _COMPLEX = "Complex data not supported: expected columns of real numbers, found complex ones. Pass their real parts."
+
+
+def check_rows(X: object) -> None:
+    """Refuse what people pass for one row or for a file, by its type alone."""
+    if isinstance(X, str | Path):
+        raise ValueError("Expected rows as an array or a table, found text. Read the file first, e.g. pandas.read_csv(path).")
+    if isinstance(X, Mapping) and not offers(X, "tocsr"):  # a sparse matrix may be a dict
+        raise ValueError("Expected rows as an array or a table, found a dict. Pass a table, e.g. pandas.DataFrame([row]).")
+    if offers(X, "to_frame") and getattr(X, "ndim", 2) == 1:
+        raise ValueError(
+            "Expected rows as an array or a table, found a Series. Pass a table, e.g. table.iloc[[0]] for one row, or "
+            "table[['age']] for one column."
+        )
 
 
 def _check_matrix(X: object) -> None:
@@ -210,7 +224,10 @@ def _unreadable(file: Path, error: Exception) -> ValueError:
         return ValueError(f"{start} text in another encoding than UTF-8. Save it as CSV in UTF-8.")
     if "straddling" in str(error):
         return ValueError(f"{start} a line that is too long to be one. Check for a quote that never closes.")
-    return ValueError(f"{start} a file that does not read: {told_by(error)}. Check that it is a table with a header line.")
+    advice = "Check that it is a table with a header line."
+    if "CSV" in str(error):
+        advice = "Check that every line has as many cells as the header line, and that every quote closes."
+    return ValueError(f"{start} a file that does not read: {told_by(error)}. {advice}")
 
 
 def storage_types(path: str | Path) -> dict[str, str | None]:

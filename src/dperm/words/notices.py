@@ -26,8 +26,8 @@ REPEATING = (
 INSIDE = ("sklearn", "dperm", "joblib", "threading", "concurrent")
 SPENDING = (
     "{name} fits this estimator several times, and every fit spends epsilon={epsilon} again on the same people; scores on their "
-    "rows are not private either. Choose settings with dperm.PrivateGridSearch, which pays once, buy scores with dperm.evaluate, "
-    "and pass ledger= so that everything that is spent is counted."
+    "rows are not private either. Choose settings with dperm.PrivateGridSearch, which pays once; pay for scores with "
+    "dperm.evaluate; pass ledger= so that everything that is spent is counted."
 )
 
 ROWS_ONLY = (
@@ -42,7 +42,7 @@ HEADLESS = (
 
 
 class PrivacyWarning(UserWarning):
-    """Something about the budget, or what it can buy, that the caller should know."""
+    """Something about the budget, or what it can pay for, that the caller should know."""
 
 
 def speak(texts: Iterable[str]) -> None:

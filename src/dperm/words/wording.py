@@ -77,9 +77,17 @@ def markdown_text(text: str) -> str:
     >>> print(markdown_text("[x](http://a.b) <img src=x> capital_gain"))
     \[x\](http\://a.b) &lt;img src=x&gt; capital_gain
     """
+    return _no_list(_no_marks(text))
+
+
+def _no_marks(text: str) -> str:
     shown = _MARKS.sub(r"\\\1", printable(text)).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    shown = _LINKS.sub(r"\\\1", shown)
-    return re.sub(r"^(\d*)([-+=.)])(?=\s|$)", r"\1\\\2", shown)  # would begin a list or underline a heading
+    return _LINKS.sub(r"\\\1", shown)
+
+
+def _no_list(line: str) -> str:
+    """A line that begins no list and underlines no heading."""
+    return re.sub(r"^(\d*)([-+=.)])(?=\s|$)", r"\1\\\2", line)
 
 
 def markdown_line(words: str) -> str:
@@ -87,4 +95,5 @@ def markdown_line(words: str) -> str:
     pieces = printable(words).split("`")
     if len(pieces) % 2 == 0:
         return markdown_text(words)
-    return "".join(markdown_text(piece) if j % 2 == 0 else f"`{piece}`" for j, piece in enumerate(pieces) if piece or j % 2 == 0)
+    shown = (_no_marks(piece) if j % 2 == 0 else f"`{piece}`" for j, piece in enumerate(pieces) if piece or j % 2 == 0)
+    return _no_list("".join(shown))

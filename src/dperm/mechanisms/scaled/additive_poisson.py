@@ -71,7 +71,7 @@ class AdditivePoisson(Curved, ScaledPoisson):
     def missing(self, problem: Problem, target: Target) -> list[str]:
         needs = super().missing(problem, target)
         if problem.domain.spec()["name"] != "whole-space":
-            needs.append("no radius (smoothness and flow time regularize)")
+            needs.append("no radius (leave it out: how smooth the curves are does its work)")
         return needs
 
     # -- the plan ----------------------------------------------------------------------------------------------------

@@ -35,10 +35,10 @@ NORMAL = 1.959964  # half the width of a 95 % interval in standard deviations
 ALLOWANCE = 1.25
 MOST_COORDINATES = 1200  # a matrix of so many takes a second or two
 BAND = (
-    "Bands: 95 % of the noise that was added for privacy, point by point; "
-    "how much other rows would change the curve is not counted."
+    "Bands: 95 % of the noise that was added for privacy, point by point. "
+    "They do not say how much the curve would change with other rows."
 )
-FAINT = "Beyond the middle 99 % of the released marginal a curve is drawn faint: few rows or none hold it there."
+FAINT = "Outside the middle 99 % of the released histogram a curve is drawn faint, because few rows or none support it there."
 
 
 def shape_noise(problem: Problem, plan: Plan, decided: Record, released: Record, w: Vector) -> Vector | None:
