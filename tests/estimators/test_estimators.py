@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import datetime
 import pickle
 import warnings
+from decimal import Decimal
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 import dperm
+from dperm.tables.containers import objects
 from dperm.tables.persons import person_weights
 from dperm.words.notices import PrivacyWarning
 
@@ -145,6 +148,11 @@ def test_a_missing_or_far_label_of_a_regression_is_a_public_rule():
         ({"classes": None}, "Expected classes="),
         ({"classes": [1]}, "at least two different classes"),
         ({"classes": [1, 1]}, "at least two different classes"),
+        ({"classes": [datetime.date(2020, 1, 1), datetime.date(2021, 1, 1)]}, "of type date, which no saved model"),
+        ({"classes": np.array(["2020-01-01", "2021-01-01"], "M8[s]")}, "of type datetime, which no saved model"),
+        ({"classes": [Decimal("1.5"), Decimal(2)]}, "of type Decimal, which no saved model"),
+        ({"classes": [b"a", b"b"]}, "of type bytes, which no saved model"),
+        ({"classes": [1, np.inf]}, "finite numbers"),
         ({"epsilon": 0}, "epsilon > 0"),
         ({"epsilon": -1}, "epsilon > 0"),
         ({"delta": 1.5}, "0 ≤ delta < 1"),
@@ -170,6 +178,29 @@ def test_wrong_declarations_are_named_before_any_spend(changes, words):
     X, y = two_classes()
     with pytest.raises(ValueError, match=words):
         logistic(**changes).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("classes", "labels"),
+    [
+        (["2020-01-01", "2021-01-01"], [datetime.date(2020, 1, 1), datetime.date(2021, 1, 1)]),
+        ([1.5, 2], [Decimal("1.5"), Decimal(2)]),
+        (["a", "b"], [b"a", b"b"]),
+        (["a\0", "a"], ["a\0", "a"]),
+        (["\0", "a"], ["\0", "a"]),
+    ],
+    ids=["dates", "decimals", "bytes", "a nul", "only a nul"],
+)
+def test_classes_are_compared_with_labels_of_other_types_and_come_back_from_a_file(classes, labels, tmp_path):
+    """NumPy's arrays of text drop NULs at the end: two such classes were one, and the model could not be loaded."""
+    X, y = two_classes()
+    told = objects(labels[place] for place in (np.asarray(y) > 0).astype(int))
+    usual = logistic(classes=[0, 1]).fit(X, objects((np.asarray(y) > 0).astype(int)))
+    model = logistic(classes=classes).fit(X, told)
+    assert model.coef_.tobytes() == usual.coef_.tobytes()
+    model.save(tmp_path / "model")
+    again = dperm.load(tmp_path / "model")
+    assert again.predict(X[:50]).tolist() == model.predict(X[:50]).tolist() == [classes[k] for k in usual.predict(X[:50])]
 
 
 def test_missing_label_bounds_are_named():

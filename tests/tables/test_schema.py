@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import math
 
@@ -113,6 +114,21 @@ def test_a_draft_holds_types_and_no_value(tmp_path):
         assert Schema.from_table(other)["columns"]["age"]["type"] == "numeric"
 
 
+def test_levels_and_classes_may_be_numbers_of_numpy():
+    """A list of the values in a column has them: they were refused as no numbers."""
+    of_numpy = [np.int64(3), np.float32(0.5), np.bool_(True)]
+    specs = [
+        Schema.from_dict(
+            {
+                "columns": {"town": {"type": "categorical", "levels": levels}},
+                "target": {"column": "y", "type": "classes", "classes": levels},
+            }
+        ).spec()
+        for levels in (of_numpy, [3, 0.5, True])
+    ]
+    assert json.dumps(specs[0]) == json.dumps(specs[1])
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -126,6 +142,8 @@ def test_a_draft_holds_types_and_no_value(tmp_path):
         ({"age": {"type": "numeric", "low": 0, "high": 1, "group": "g"}}, "group"),
         ({"age": {"type": "numeric", "low": 0, "high": 1, "bounds": "private"}}, "private"),
         ({"age": 3}, "description of column"),
+        ({"town": {"type": "categorical", "levels": ["a", datetime.date(2020, 1, 1)]}}, "of type date. Write a date as text"),
+        ({"town": {"type": "categorical", "levels": [np.datetime64(1, "ns"), "a"]}}, "of type datetime64"),
     ],
 )
 def test_mistakes_in_a_schema_are_named(change, words):

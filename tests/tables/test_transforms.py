@@ -16,7 +16,7 @@ import pytest
 
 import dperm
 from dperm.rows import ArrowRows, DaskRows
-from dperm.tables.column import OWN_LEVEL
+from dperm.tables.column import OWN_LEVEL, Column
 from dperm.tables.schema import Schema
 from dperm.tables.transforms import DatePart, Hashed
 
@@ -130,6 +130,34 @@ def test_files_and_clusters_give_the_same_rows(tmp_path: Path) -> None:
     assert np.array_equal(dense(block.X), wanted)
 
 
+@pytest.mark.parametrize("kind", ["pandas", "arrow", "polars"])
+def test_the_first_moment_that_a_type_can_say_stops_no_fit(kind: str) -> None:
+    """`pd.Timestamp.min` stands for "never" in some tables. Its hour was the 47th, an entry beyond the row."""
+    frame = pd.DataFrame({"when": pd.date_range("2020-01-01", periods=300, freq="h").astype("M8[ns]"), "y": [0, 1] * 150})
+    frame["number"] = 0.5
+    usual, odd = frame.copy(), frame.copy()
+    usual.loc[7, "when"], odd.loc[7, "when"] = pd.Timestamp("1677-10-01 00:30"), pd.Timestamp.min
+    schema = dperm.Schema.from_dict(
+        {
+            "columns": {
+                "when": {"type": "datetime", "parts": ["hour"]},
+                "number": {"type": "categorical", "hash": 64},
+            },
+            "target": {"column": "y", "type": "classes", "classes": [0, 1]},
+        }
+    )
+    made = {"pandas": pd.DataFrame, "arrow": pa.Table.from_pandas, "polars": pl.from_pandas}[kind]
+    rows = [dense(schema.encoded(made(table))) for table in (usual, odd)]
+    assert rows[0].tobytes() == rows[1].tobytes()
+    model = dperm.LogisticRegression(epsilon=1.0, schema=schema, random_state=0, method=dperm.Gradient(steps=2))
+    assert model.fit(made(odd)).coef_.tobytes() == model.fit(made(usual)).coef_.tobytes()
+
+
+def test_a_place_that_a_reader_invents_is_none() -> None:
+    column = Column("c", "categorical", levels=("a", "b"), reader=lambda values: np.array([0.0, 1.0, 2.0, 47.0, -1.0]))
+    assert column.codes([None] * 5).tolist() == [0, 1, -1, -1, -1]
+
+
 @pytest.mark.parametrize("part", ["year", "month", "weekday", "hour"])
 def test_dates_by_their_type_read_as_their_texts(part: str) -> None:
     """The fast way for arrays of dates, over 10,000 years of them, before 1970 and after, and beyond what a calendar has."""
@@ -139,6 +167,11 @@ def test_dates_by_their_type_read_as_their_texts(part: str) -> None:
     for unit in ("D", "h", "m", "s", "ms", "us"):
         array = dates.astype(f"datetime64[{unit}]")
         one_by_one = np.array([DatePart(part).read(cell) for cell in array])
+        assert np.array_equal(DatePart(part)(array), one_by_one, equal_nan=True), unit
+    ends = np.iinfo(np.int64)
+    for unit in ("D", "h", "m", "s", "ms", "us", "ns"):
+        array = np.array([ends.min + 1, ends.min + 10**12, 7, ends.max - 10**12, ends.max]).view(f"datetime64[{unit}]")
+        one_by_one = [DatePart(part).read(cell) for cell in array]
         assert np.array_equal(DatePart(part)(array), one_by_one, equal_nan=True), unit
     recent = np.array(["2001-02-03T04:05:06.123456789", "NaT"], "datetime64[ns]")
     assert np.array_equal(DatePart(part)(recent), [DatePart(part).read(cell) for cell in recent], equal_nan=True)

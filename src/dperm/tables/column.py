@@ -267,7 +267,8 @@ class Column:
 
     def codes(self, values: object) -> np.ndarray:
         """The place of each cell among the levels, -1 for none."""
-        return codes(values, self.levels) if self.reader is None else self.reader(values).astype(np.int64)
+        found = codes(values, self.levels) if self.reader is None else self.reader(values)
+        return np.where(found < len(self.levels), found, -1).astype(np.int64, copy=False)  # no entry of another column
 
     def spec(self) -> dict[str, object]:
         said = {name: getattr(self, name) for name in ("low", "high", "missing", "group", "bounds", "hash")}

@@ -11,9 +11,10 @@ from sklearn.exceptions import DataConversionWarning
 from dperm.problem import Interval
 from dperm.problem.plain import plain_pair, shown
 from dperm.tables.cells import codes, key, numbers, plain
-from dperm.tables.containers import beside, holds_times, stored_kind
+from dperm.tables.containers import beside, holds_times, objects, stored_kind
 from dperm.tables.schema import Schema
 from dperm.tables.tables import is_table, stored_columns
+from dperm.words.spelling import finite
 
 
 def declared_classes(classes: object, schema: Schema | None) -> np.ndarray:
@@ -33,7 +34,7 @@ def declared_classes(classes: object, schema: Schema | None) -> np.ndarray:
             "positive one."
         )
     classes = list(classes)
-    found = np.asarray(classes)
+    found = _classes_as_array(classes)
     if found.ndim != 1 or len(found) < 2 or len(set(codes(classes, classes).tolist())) != len(found):
         raise ValueError(f"Expected at least two different classes, found {classes!r}. Pass e.g. classes=[0, 1].")
     found_in = list(of_schema or ())
@@ -52,6 +53,21 @@ def check_no_name(y: object) -> None:
             f"Expected y as one label for every row, found the text {y[:60]!r}. Pass the column itself, e.g. table[{y[:60]!r}], "
             "and the table without it; or leave y out where a schema names the target."
         )
+
+
+def _classes_as_array(classes: list[object]) -> np.ndarray:
+    """The classes as one array. What a saved model cannot state is refused here, before anything is spent."""
+    found = np.asarray(classes)
+    odd = [one for one in found.ravel().tolist() if not (one is None or isinstance(one, str | int) or finite(one))]
+    if odd and found.ndim == 1:
+        raise ValueError(
+            f"Expected classes= of words, finite numbers or truth values, found {shown(odd[0])} of type {type(odd[0]).__name__}, "
+            'which no saved model could state. Write what such labels are compared by: text like "2020-01-31" for dates and for '
+            "bytes, a number for decimals. The labels themselves may stay as they are."
+        )
+    if found.dtype.kind == "U" and any(isinstance(one, str) and one.endswith("\0") for one in classes):
+        return objects(map(str, classes))  # NumPy's arrays of text drop NULs at the end, and two classes would be one
+    return found
 
 
 def label_column(y: object, n: int) -> np.ndarray:

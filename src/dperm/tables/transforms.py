@@ -15,6 +15,7 @@
 
 from __future__ import annotations
 
+import datetime
 import hashlib
 import itertools
 from collections.abc import Sequence
@@ -26,7 +27,7 @@ from numpy.typing import NDArray
 
 from dperm.tables.cells import each_cell, key, numbers, plain
 from dperm.tables.containers import column
-from dperm.tables.looks import moment
+from dperm.tables.looks import EPOCH, moment
 from dperm.words.spelling import closest, finite
 
 WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
@@ -40,7 +41,10 @@ MOST_HASHED = 100_000
 STEPS = 16  # bins of a column whose shape is "steps", where their number is not declared
 KNOTS = 9  # of a column whose shape is "smooth"
 MOST_BINS = 1_000
-DAY_UNITS = ("D", "h", "m", "s", "ms", "us", "ns")  # of datetime64: those whose text is a date
+# Of the types of datetime64 whose text is a date: how many of their steps are a day.
+UNITS_A_DAY = {(unit, 1): a_day for unit, a_day in [("D", 1), ("h", 24), ("m", 1440), ("s", 86_400)]}
+UNITS_A_DAY |= {(unit, 1): 86_400 * parts for unit, parts in [("ms", 10**3), ("us", 10**6), ("ns", 10**9)]}
+FIRST_DAY, LAST_DAY = (datetime.date(year, *day).toordinal() - EPOCH.toordinal() for year, *day in [(1, 1, 1), (9999, 12, 31)])
 
 
 class Reader(Protocol):
@@ -87,21 +91,27 @@ class DatePart:
 
     def __call__(self, values: object) -> NDArray[np.float64]:
         array = column(values)
-        if array.dtype.kind == "M" and np.datetime_data(array.dtype)[0] in DAY_UNITS:
+        if array.dtype.kind == "M" and np.datetime_data(array.dtype) in UNITS_A_DAY:
             return self._of_dates(array)
         return each_cell(array, self.read, np.float64)
 
     def _of_dates(self, array: np.ndarray) -> NDArray[np.float64]:
-        """The same of an array of dates, without a text for every cell: days count from a Thursday."""
-        days = array.astype("datetime64[D]")
-        years = days.astype("datetime64[Y]").astype(np.int64) + 1970
+        """The same of an array of dates, without a text for every cell: days count from a Thursday.
+
+        Days are counted in whole numbers: NumPy's own conversion wraps around on the first day that a type can say, and the hour
+        of `pd.Timestamp.min` would be the 47th.
+        """
+        a_day = UNITS_A_DAY[np.datetime_data(array.dtype)]
+        days, since = np.divmod(array.astype(np.int64), a_day)
+        known = ~np.isnat(array) & (days >= FIRST_DAY) & (days <= LAST_DAY)
+        days = np.where(known, days, 0)
+        dates = days.astype("datetime64[D]")
         number = {
-            "year": years,
-            "month": days.astype("datetime64[M]").astype(np.int64) % 12,
-            "weekday": (days.astype(np.int64) + 3) % 7,
-            "hour": (array - days).astype("timedelta64[h]").astype(np.int64),
+            "year": dates.astype("datetime64[Y]").astype(np.int64) + 1970,
+            "month": dates.astype("datetime64[M]").astype(np.int64) % 12,
+            "weekday": (days + 3) % 7,
+            "hour": since * 24 // a_day,
         }[self.part]
-        known = ~np.isnat(array) & (years >= 1) & (years <= 9999)
         return np.where(known, number, self.absent)
 
 

@@ -6,7 +6,7 @@ import difflib
 import math
 import re
 from collections.abc import Iterable, Sequence
-from typing import TypeGuard, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 Value = TypeVar("Value")
 MEANT = {"min": "low", "minimum": "low", "lower": "low", "max": "high", "maximum": "high", "upper": "high"}  # of other libraries
@@ -60,17 +60,26 @@ def quoted(names: Sequence[str], most: int = 30) -> str:
 
 
 def scalars(values: object, what: str) -> tuple[str | int | float, ...]:
-    """A list of words and finite numbers as a tuple; anything else is refused.
+    """A list of words and finite numbers, NumPy's too, as a tuple of Python's; anything else is refused.
 
     >>> scalars(["a", 1], "levels")
     ('a', 1)
     """
     if not isinstance(values, list | tuple):
         raise ValueError(f'Expected a list for {what}, found {str(values)[:60]!r}. Write e.g. ["a", "b"].')
-    for value in values:
+    listed: list[Any] = [value.item() if _of_numpy(value) else value for value in values]
+    for value in listed:
         if not isinstance(value, str | int | float) or (isinstance(value, float) and not math.isfinite(value)):
-            raise ValueError(f"Expected words or numbers in {what}, found {str(value)[:60]!r}.")
-    return tuple(values)
+            raise ValueError(
+                f"Expected words or finite numbers in {what}, found {str(value)[:60]!r} of type {type(value).__name__}. Write a "
+                "date as text, and a decimal as a number."
+            )
+    return tuple(listed)
+
+
+def _of_numpy(value: Any) -> bool:
+    """One number or truth value in a type of NumPy's: a list of a column's values has them."""
+    return getattr(value, "ndim", None) == 0 and getattr(getattr(value, "dtype", None), "kind", "") in tuple("biuf")
 
 
 def finite(value: object) -> TypeGuard[float]:
