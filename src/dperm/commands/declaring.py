@@ -34,7 +34,7 @@ def chance(text: str | float) -> float:
 
 
 NEIGHBOURS = "replace-one (one row is another), zero-out (one row is empty) or add-remove (one row more; n is protected)"
-FAILS = "Probability that the promise fails altogether; by default min(1e-6, 0.1/n)"
+FAILS = "At worst, the probability that the promise fails altogether; by default min(1e-6, 0.1/n)"
 DELTA = typer.Option(None, parser=chance, metavar="<float>", help=FAILS + ".")
 PURE_DELTA = typer.Option(None, parser=chance, metavar="<float>", help=FAILS + "; 0 asks for pure privacy.")
 RELATION = typer.Option("replace-one", help=NEIGHBOURS + ".")
