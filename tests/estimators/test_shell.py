@@ -384,6 +384,19 @@ def test_parameters_of_other_libraries_are_explained(wrong, words):
         dperm.LogisticRegression(**{wrong: 1.0})
 
 
+def test_intervals_of_curves_are_found_under_their_own_name():
+    with pytest.raises(TypeError, match=r"found intervals=\. Leave it out: .*shapes_\[column\]\.band"):
+        dperm.GAMClassifier(1.0, intervals=True)
+    model = dperm.GAMClassifier(3.0, classes=["no", "yes"], random_state=0, **BOUNDS).fit(table(500)[["a", "b"]], table(500).t)
+    assert model.shapes_["a"].band is not None
+
+
+@pytest.mark.parametrize("path", [3, None, b"m.json"])
+def test_a_path_that_is_none_is_named(path):
+    with pytest.raises(TypeError, match="Expected the path of a model"):
+        dperm.load(path)
+
+
 def test_the_epsilon_of_another_huber_regression_is_noticed():
     frame = table(500)
     X, y = frame[["a", "b"]], (frame.t == "yes").astype(float)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from os import PathLike
 from pathlib import Path
 
 import numpy as np
@@ -95,6 +96,8 @@ def load_model(path: str | Path) -> PrivateEstimator:
     path : path
         The model's file, or the folder that holds model.json.
     """
+    if not isinstance(path, str | PathLike):
+        raise TypeError(f"Expected the path of a model or of its folder, found an object of type {type(path).__name__}.")
     file = in_folder(path, "model.json")
     record = read_json(file)
     model = model_from_record(record)

@@ -31,6 +31,7 @@ ELSEWHERE = {
     "accountant": "ledger=, a budget ledger on disk",
     "hidden_layer_sizes": "hidden=, the number of hidden units",
     "levels": "schema=, which lists them; `dperm.profile(table, target=..., epsilon=...).schema()` finds them and pays for it",
+    "intervals": "nothing: this model states none (curves of additive models have bands, `model.shapes_[column].band`)",
     "n_jobs": "nothing: sums use all cores",
     "warm_start": "nothing: a second fit is a new release with a price of its own",
 }

@@ -66,7 +66,7 @@ def check_room(folder: str | Path, names: Iterable[str], *, overwrite: bool = Fa
     if present and not overwrite:
         raise ValueError(
             f"Expected a new place for the results, found {present[0]} in {target} already. Pass another {option}, or "
-            "--overwrite to replace it: what it cost stays spent. Nothing was spent now."
+            "--overwrite to replace it; if it was paid for, that stays spent. Nothing was spent now."
         )
     there = next(place for place in (target, *target.absolute().parents) if place.exists())
     try:
