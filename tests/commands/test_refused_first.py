@@ -40,7 +40,7 @@ def fit(*words: str, target: str = "left", epsilon: str = "1.5", out: str = "o")
         (["--model", "logistic_regression"], "Did you mean 'LogisticRegression'?"),
         (["--method", "foo"], "Expected method in"),
         (["--method", "objectiv"], "Did you mean 'objective'?"),
-        (["--model", "svm", "--method", "statistics"], "Expected a problem that 'statistics' covers"),
+        (["--model", "svm", "--method", "statistics"], "Expected a problem that 'statistics' can solve"),
         (["--model", "ridge", "--class-weight", "yes=3"], "for a target with classes, found 'yes=3'"),
         (["--class-weight", "yes"], "Expected --class-weight CLASS=WEIGHT for a target with classes, found 'yes'"),
         (["--class-weight", "yes=-1"], "Expected class weights ≥ 0"),

@@ -385,7 +385,7 @@ def test_what_is_not_proven_is_refused_by_name() -> None:
         regressor(delta=0).fit(X, score)
     with pytest.raises(UnmetNeeds, match="intercept"):
         regressor(fit_intercept=False).fit(X, score)
-    with pytest.raises(UnmetNeeds, match="no regularization and no radius"):
+    with pytest.raises(UnmetNeeds, match="no regularizer and no radius"):
         regressor(regularization=1.0).fit(X, score)
     for method in ("gradient", Gradient(), "nonsense"):
         with pytest.raises(ValueError, match="method='auto' or 'additive'"):

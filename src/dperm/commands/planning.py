@@ -116,7 +116,7 @@ def plan(asked: Planned) -> None:
         _objective_table(asked.model, asked.delta, asked.as_json)
         return
     if asked.n is None:
-        columns = " --d 20" if asked.schema is None and asked.d is None else ""
+        columns = " --d 20" if asked.schema is None else ""
         raise ValueError(f"Expected --n, the number of rows, found no --n. Pass e.g. --n 10000{columns}.")
     if asked.schema is None and asked.d is None:
         raise ValueError("Expected --d or --schema, found neither. Pass the number of columns, e.g. --d 20.")

@@ -151,7 +151,7 @@ class Additive(Curved):
         return scaling_needs(problem, target) + unmet({
             f"a loss in {LOSSES} (found {problem.loss.name!r})": problem.loss.name not in LOSSES,
             "an intercept, because shapes are centred (fit_intercept=True)": not problem.data.intercept,
-            "no regularization and no radius (leave both out: how smooth the curves are does their work)":
+            "no regularizer and no radius (leave regularization= and radius= out: how smooth the curves are does their work)":
                 problem.regularizer.name != "none" or problem.domain.spec()["name"] != "whole-space",
         })
 
