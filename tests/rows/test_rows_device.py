@@ -371,6 +371,27 @@ def test_a_loss_that_overflows_on_a_row_changes_what_that_row_adds(odd, generato
             np.testing.assert_allclose(device, memory, rtol=0, atol=grid_error(300, 0.3))
 
 
+def test_a_curvature_that_is_no_number_adds_nothing_to_a_minimiser(generator):
+    def curvature(z, y):
+        found = (1 + (z - y) ** 2) ** -1.5
+        found[y == 0.625] = np.nan
+        return found
+
+    def slope(z, y):
+        return (z - y) / (1 + (z - y) ** 2) ** 0.5
+
+    loss = CustomLoss(lambda z, y: (1 + (z - y) ** 2) ** 0.5 - 1, slope, curvature, LossBounds(math.inf, 1.0, 1.0), label="mine")
+    X, y, labels = draw(LogisticLoss(), generator, 300)
+    y = 0.9 * y
+    y[5] = 0.625
+    public = WeightedRows(loss, Features(), row_radius=1.0, row_cap=1.0, slope=1.0, curvature=1.0, max_weight=1.0)
+    w = np.linspace(-1, 1, D)
+    for term in (MinimiserTerm(public, w, True), HessianProductTerm(public, w, w)):
+        memory, device = both(term, X, y, DataBounds(1.0, labels))
+        np.testing.assert_allclose(device, memory, rtol=1e-10, atol=1e-8)
+        assert np.linalg.norm(device) > 1
+
+
 def test_a_label_outside_the_classes_changes_its_own_block_only(generator):
     """Weights that are all 1 must not be dropped: one row's label would choose the precision of every other row."""
     n = 8 * BLOCK_ROWS
