@@ -150,6 +150,8 @@ def test_a_missing_or_far_label_of_a_regression_is_a_public_rule():
         ({"classes": [1, 1]}, "at least two different classes"),
         ({"classes": [datetime.date(2020, 1, 1), datetime.date(2021, 1, 1)]}, "of type date, which no saved model"),
         ({"classes": np.array(["2020-01-01", "2021-01-01"], "M8[s]")}, "of type datetime, which no saved model"),
+        ({"classes": np.array(["2020-01-01", "2021-01-01"], "M8[ns]")}, "of type datetime64, which no saved model"),
+        ({"classes": np.array([1, 2], "m8[ns]")}, "of type timedelta64, which no saved model"),
         ({"classes": [Decimal("1.5"), Decimal(2)]}, "of type Decimal, which no saved model"),
         ({"classes": [b"a", b"b"]}, "of type bytes, which no saved model"),
         ({"classes": [1, np.inf]}, "finite numbers"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import traceback
+import warnings
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -516,6 +517,64 @@ def test_a_fit_goes_on_where_a_custom_loss_fails_on_a_row():
         problem = Problem(loss, data=DataBounds(2.0, Interval(-1, 1)))
         found.append(dperm.fit(problem, MemoryRows(rows, y), Target(1.0, 1e-6), Gradient(steps=2), random_state=0).w)
     assert np.array_equal(*found)
+
+
+class Panic(BaseException):
+    """As compiled libraries raise it."""
+
+
+def panicking(rows):
+    raise Panic("secret")
+
+
+ODD_ANSWERS = {
+    "fewer rows": lambda right: right[1:],
+    "one number": lambda right: 0.5,
+    "nothing": lambda right: None,
+    "complex numbers": lambda right: right.astype(complex),
+    "text": lambda right: ["secret"] * len(right),
+    "a panic": panicking,
+}
+
+
+@pytest.mark.parametrize("odd", ODD_ANSWERS)
+def test_a_row_for_which_a_custom_loss_gives_no_number_adds_nothing(odd):
+    """It ended the fit in an error that could quote it, warned, or changed what every other row of its block added."""
+    right = pseudo_huber().slope_function
+
+    def slope(z, y):
+        found = right(z, y)
+        return ODD_ANSWERS[odd](found) if (y == 0.625).any() else found.tolist()
+
+    loss = pseudo_huber(slope_function=slope, label="mine")
+    z, y = np.random.default_rng(0).normal(size=500), np.linspace(-1, 1, 500)
+    before = np.asarray(loss.slope(z, y))
+    y[3] = 0.625
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = np.asarray(loss.slope(z, y))
+    assert found.shape == (500,) and found[3] == 0 and np.array_equal(np.delete(found, 3), np.delete(before, 3))
+
+
+def test_others_are_asked_what_they_were_asked_before_beside_a_row_on_which_a_custom_loss_fails():
+    """Labels of another type than the margins were converted, and margins lost the sign of their zeros."""
+
+    def slope(z, y):
+        if (y == 0.625).any():
+            raise ValueError("secret")
+        return np.tanh(z - np.exp(y) / 9) * 0.1 + 0.1 * np.copysign(1.0, z)
+
+    loss = CustomLoss(slope, slope, slope, LossBounds(2.0, 2.0, 2.0), label="mine", convex=False, smooth=False)
+    z, y = np.linspace(-1, 1, 500), np.linspace(-1, 1, 500).astype(np.float32)
+    z[7] = -0.0
+    before = loss.slope(z, y)
+    y[3] = 0.625
+    assert np.array_equal(np.delete(loss.slope(z, y), 3), np.delete(before, 3))
+
+
+def test_a_custom_loss_of_complex_numbers_is_refused():
+    with pytest.raises(ValueError, match="real numbers"):
+        pseudo_huber(slope_function=lambda z, y: pseudo_huber().slope_function(z, y).astype(complex))
 
 
 def test_a_custom_loss_on_tensors_goes_on_too_and_one_for_numpy_alone_is_refused_in_words():

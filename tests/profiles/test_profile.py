@@ -321,6 +321,18 @@ def test_truth_values_beside_other_text_are_levels(other, kind):
         assert found.schema().columns[0].levels == ("F", other)
 
 
+def test_a_target_of_truth_values_beside_other_text_binds_the_rule_that_its_record_states():
+    """Its levels are found under both rules: the rule was stated, and whoever took it out of the record was not noticed."""
+    table = pd.DataFrame({"age": np.linspace(20, 60, 3000), "sex": ["F", "F", "M"] * 1000})
+    found = dperm.profile(table, target="sex", epsilon=2.0, random_state=0)
+    assert found.schema().target.classes == ("F", "M") and found.verify(allow_seeded=True).ok
+    altered = copy.deepcopy(found.record)
+    altered["question"]["mixed"] = not altered["question"].pop("mixed", False)
+    if not altered["question"]["mixed"]:
+        del altered["question"]["mixed"]
+    assert not Profile(altered).verify(allow_seeded=True).ok
+
+
 def test_a_question_of_0_8_0_decides_between_kinds_by_the_larger_count_alone():
     question, _ = question_about(["a"], None, None)
     older = {key: value for key, value in question.spec().items() if key != "mixed"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import pytest
 
 import dperm
 from dperm.mechanisms import Gradient
-from dperm.problem import DataBounds, Interval, LogisticLoss, MultinomialLoss, ScaledLoss, SquaredLoss
+from dperm.problem import CustomLoss, DataBounds, Interval, LogisticLoss, LossBounds, MultinomialLoss, ScaledLoss, SquaredLoss
 from dperm.release.noise import RELEASE_SLACK
 from dperm.rows import BLOCK_ROWS, DeviceRows, MemoryRows, sum_step
 from dperm.rows.kernels import LOSS_CODES, ROWS_PER_FLUSH, excess, kernel_slope, kernel_step, tile_sizes
@@ -338,6 +339,57 @@ def test_kernel_moves_by_at_most_the_sensitivity_and_attains_it(kernel):
 def test_kernel_ignores_nan_and_adds_pieces(kernel):
     assert kernel["nan"] == [0, 0, 0]
     assert kernel["pieces"]
+
+
+@pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf])
+def test_a_loss_that_overflows_on_a_row_changes_what_that_row_adds(odd, generator):
+    """The sum of its block was no number, and 8,191 other rows added nothing."""
+
+    def slope(z, y):
+        found = (z - y) / (1 + (z - y) ** 2) ** 0.5
+        found[y == 0.625] = odd
+        return found
+
+    def value(z, y):
+        return (1 + (z - y) ** 2) ** 0.5 - 1
+
+    def curvature(z, y):
+        return (1 + (z - y) ** 2) ** -1.5
+
+    loss = CustomLoss(value, slope, curvature, LossBounds(math.inf, 1.0, 1.0), label="mine")
+    X, y, labels = draw(LogisticLoss(), generator, 300)
+    y = 0.9 * y
+    w = np.linspace(-1, 1, D)
+    for kind in (GradientTerm(loss, w, 0.3, Features()), WeightedGradientTerm(loss, w, 0.3, Features(), max_weight=1.0)):
+        before = both(kind, X, y, DataBounds(1.0, labels))[1]
+        other = y.copy()
+        other[5] = 0.625
+        with np.errstate(all="ignore"):
+            memory, device = both(kind, X, other, DataBounds(1.0, labels))
+        assert np.linalg.norm(before) > 1 and np.linalg.norm(device - before) <= 2 * 0.3 * RELEASE_SLACK
+        if math.isnan(odd):
+            np.testing.assert_allclose(device, memory, rtol=0, atol=grid_error(300, 0.3))
+
+
+def test_a_curvature_that_is_no_number_adds_nothing_to_a_minimiser(generator):
+    def curvature(z, y):
+        found = (1 + (z - y) ** 2) ** -1.5
+        found[y == 0.625] = np.nan
+        return found
+
+    def slope(z, y):
+        return (z - y) / (1 + (z - y) ** 2) ** 0.5
+
+    loss = CustomLoss(lambda z, y: (1 + (z - y) ** 2) ** 0.5 - 1, slope, curvature, LossBounds(math.inf, 1.0, 1.0), label="mine")
+    X, y, labels = draw(LogisticLoss(), generator, 300)
+    y = 0.9 * y
+    y[5] = 0.625
+    public = WeightedRows(loss, Features(), row_radius=1.0, row_cap=1.0, slope=1.0, curvature=1.0, max_weight=1.0)
+    w = np.linspace(-1, 1, D)
+    for term in (MinimiserTerm(public, w, True), HessianProductTerm(public, w, w)):
+        memory, device = both(term, X, y, DataBounds(1.0, labels))
+        np.testing.assert_allclose(device, memory, rtol=1e-10, atol=1e-8)
+        assert np.linalg.norm(device) > 1
 
 
 def test_a_label_outside_the_classes_changes_its_own_block_only(generator):

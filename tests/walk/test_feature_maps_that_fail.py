@@ -40,13 +40,26 @@ def shorter(rows: Any) -> Any:
     return (rows @ TURN)[rows[:, 1] != ODD]
 
 
+def panicking(rows: Any) -> Any:
+    class Panic(BaseException):
+        """As compiled libraries raise it."""
+
+    if np.any(rows == ODD):
+        raise Panic("secret")
+    return rows @ TURN
+
+
+def complex_there(rows: Any) -> Any:
+    return rows @ TURN + (0j if np.any(rows == ODD) else 0.0)
+
+
 def odd_rows() -> np.ndarray:
     odd = X.copy()
     odd[3, 1] = odd[40, 1] = ODD
     return odd
 
 
-@pytest.mark.parametrize("function", [refusing, shorter])
+@pytest.mark.parametrize("function", [refusing, shorter, panicking, complex_there])
 def test_a_row_on_which_a_map_fails_counts_as_zeros_and_is_not_heard_of(function: Any, tmp_path: Path) -> None:
     """It ended the fit, after the debit: one bit about that row."""
     book = Ledger.create(tmp_path / "book", dataset="d", epsilon=9.0, delta=1e-5)
@@ -54,7 +67,7 @@ def test_a_row_on_which_a_map_fails_counts_as_zeros_and_is_not_heard_of(function
         warnings.simplefilter("always")
         found = fit(function, odd_rows(), ledger=book)
     assert book.account().fits == 1 and found.certificate.verify(allow_seeded=True)
-    assert not [one for one in said if "secret" in str(one.message)]
+    assert not [one for one in said if "secret" in str(one.message) or "omplex" in str(one.message)]
     zeros = X.copy()
     zeros[[3, 40]] = 0.0
     assert np.array_equal(found.w, fit(lambda rows: rows @ TURN, zeros).w)
@@ -80,6 +93,24 @@ def test_rows_keep_their_last_bits_beside_one_on_which_a_map_fails(form: Any) ->
     others = np.delete(np.arange(9000), [0, 77, 8999])
     assert np.array_equal(found[others], before[others]) and found.dtype == before.dtype
     assert not found[[0, 77, 8999]].any() and before[[0, 77, 8999]].all()
+
+
+def test_a_map_to_tensors_goes_on_too() -> None:
+    torch = pytest.importorskip("torch", reason="tensors need torch")
+    zeros = X.copy()
+    zeros[[3, 40]] = 0.0
+    found = fit(lambda rows: torch.from_numpy(refusing(rows)), odd_rows())
+    assert np.array_equal(found.w, fit(lambda rows: rows @ TURN, zeros).w)
+
+
+def test_what_ends_a_program_passes() -> None:
+    for ending in (KeyboardInterrupt, SystemExit):
+
+        def ended(rows: Any, ending: Any = ending) -> Any:
+            raise ending
+
+        with pytest.raises(ending):
+            MemoryRows(X, Y).bounded(DataBounds(2.0, Interval(-1, 1)), FeatureMap(ended, 2.0, 2, "mine")).block(0)
 
 
 def test_sparse_features_stay_sparse_beside_a_row_on_which_a_map_fails() -> None:
@@ -115,6 +146,7 @@ def test_a_warning_of_a_map_about_a_private_row_is_not_shown() -> None:
 
 
 BROKEN: dict[str, Any] = {
+    "complex numbers": lambda rows: rows.astype(complex),
     "an error": lambda rows: rows["age"],
     "a list": lambda rows: rows.tolist(),
     "one name too many": lambda rows: rows @ undefined,  # noqa: F821

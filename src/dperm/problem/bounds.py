@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 from dperm.problem.arrays import Array, device, is_sparse, namespace, shrink_to_norm
+from dperm.problem.failing import real_numbers
 from dperm.problem.intervals import Interval
 from dperm.problem.specs import Spec, Stated, count, non_negative, number, positive, vector
 
@@ -279,8 +280,8 @@ class FeatureMap:
 
     **Guarantee**: the declared norm is enforced by clipping, so constants derived from it hold whatever the
     function returns; the function must treat each row alone (a fit tries that on rows of its own) and must be
-    public (fixed before seeing the data). A row on which it raises an error has features 0, and no error
-    comes out. JSON keeps name, norm and dimension, which is all that a certificate's constants need; not the
+    public (fixed before seeing the data). A row on which it raises an error, or gives no real numbers, has features
+    0, and no error comes out. JSON keeps name, norm and dimension, which is all that a certificate's constants need; not the
     function.
 
     >>> import numpy as np
@@ -300,12 +301,13 @@ class FeatureMap:
 
     def __call__(self, X: Array) -> Array:
         """The features of every row, clipped to the declared norm."""
-        features = self.function(X)
+        features: Array = self.function(X)
         if len(features.shape) != 2 or tuple(features.shape) != (X.shape[0], self.output_dimension):
             raise ValueError(
                 f"Expected one row of {self.output_dimension} features per input row, found another shape. "
                 "Return one row per input row, output_dimension wide."
             )
+        features = real_numbers(features, features.shape)
         return DataBounds(self.output_norm, Interval(0.0, 0.0)).enforce(features)[0]
 
     def spec(self) -> Spec:

@@ -2,14 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from dperm.problem.arrays import device, is_sparse, namespace
 
 if TYPE_CHECKING:
     import numpy as np
+
+
+class Unanswered(Exception):
+    """A function of the caller raised an error."""
+
+
+@contextmanager
+def failing() -> Iterator[None]:
+    """Whatever a function of the caller raises, as `Unanswered`: a panic of a compiled library is no `Exception`. What ends a
+    program from outside passes."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit, GeneratorExit):
+        raise
+    except BaseException:
+        raise Unanswered from None
+
+
+def real_numbers(found: Any, shape: Sequence[int]) -> Any:
+    """The answers of a function of the caller, refused where they are no real numbers of the expected shape: refused here, where
+    the function is asked, they are as an error of its own.
+
+    >>> real_numbers([1, 2.5], (2,)).tolist()
+    [1.0, 2.5]
+    """
+    import numpy as np
+
+    kind = str(getattr(found, "dtype", "object")).removeprefix("torch.").lstrip("<>=|")
+    if kind == "object":  # also a list, or nothing at all
+        found = np.asarray(found, dtype=np.float64)
+    elif kind[0] not in "bfiu":
+        raise ValueError("Expected real numbers from a function, found others. Return real numbers.")
+    if tuple(found.shape) != tuple(shape):
+        raise ValueError("Expected one answer for every row, found another shape. Work row by row.")
+    return found
 
 
 def of_every_row(ask: Callable[[slice | np.ndarray], Any], n: int, nothing: Callable[[int], Any]) -> Any:
@@ -26,7 +61,7 @@ def of_every_row(ask: Callable[[slice | np.ndarray], Any], n: int, nothing: Call
     """
     import numpy as np
 
-    with suppress(Exception):
+    with suppress(Unanswered), failing():
         return ask(slice(0, n))
     parts: dict[int, Any] = {}
     said, failed = np.zeros(n, dtype=bool), [(0, n)]
@@ -38,12 +73,13 @@ def of_every_row(ask: Callable[[slice | np.ndarray], Any], n: int, nothing: Call
         middle = (start + stop) // 2
         for first, last in ((start, middle), (middle, stop)):
             try:
-                parts[first] = ask(slice(first, last))
+                with failing():
+                    parts[first] = ask(slice(first, last))
                 said[first:last] = True
-            except Exception:
+            except Unanswered:
                 failed.append((first, last))
     if said.any():
-        with suppress(Exception):
+        with suppress(Unanswered), failing():
             return _silenced(ask(np.where(said, np.arange(n), int(np.argmax(said)))), said, nothing(1))
     return _together(parts[first] for first in sorted(parts))
 

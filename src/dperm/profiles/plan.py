@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -71,10 +72,14 @@ def plan_profile(question: Question, shape: Shape, target: Target) -> Plan:
 
 
 def question_stated(plan: Plan, question: Question, released: Mapping[str, Any]) -> Question:
-    """The question as a record states it: `mixed` where the older rule finds other types, so that nothing is stated in vain."""
-    types = {name: released[name] for name in ("types",) if name in released}
+    """The question as a record states it: `mixed` where the older rule finds something else, so that nothing is stated in vain.
+    Where a target alone reads otherwise, its levels were found all the same."""
     older = replace(question, mixed=False)
-    return older if decide(plan, older, types) == decide(plan, question, types) else question
+    found = decide(plan, question, released)
+    with suppress(ValueError):  # levels of other columns than the older rule would find
+        if decide(plan, older, released) == found:
+            return older
+    return question
 
 
 def noise_of(plan: Plan, name: str, term: of.ColumnTerm) -> float:

@@ -166,8 +166,12 @@ def _mapped(X: Any, feature_map: FeatureMap) -> Any:
     def zeros(count: int) -> Array:
         return np.zeros((count, feature_map.output_dimension))
 
+    def features(part: slice | np.ndarray) -> Any:
+        found = feature_map(X[part].copy())
+        return found if is_sparse(found) else np.asarray(found)  # a map may give tensors
+
     with np.errstate(all="ignore"):  # a warning would tell of one row
-        return of_every_row(lambda part: feature_map(X[part].copy()), X.shape[0], zeros)
+        return of_every_row(features, X.shape[0], zeros)
 
 
 def tame(weight: NDArray[np.float64]) -> NDArray[np.float64]:

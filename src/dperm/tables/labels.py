@@ -59,6 +59,8 @@ def _classes_as_array(classes: list[object]) -> np.ndarray:
     """The classes as one array. What a saved model cannot state is refused here, before anything is spent."""
     found = np.asarray(classes)
     odd = [one for one in found.ravel().tolist() if not (one is None or isinstance(one, str | int) or finite(one))]
+    if found.dtype.kind in "mM" and not odd:  # nanoseconds, which a list holds as whole numbers
+        odd = [*found.ravel()]
     if odd and found.ndim == 1:
         raise ValueError(
             f"Expected classes= of words, finite numbers or truth values, found {shown(odd[0])} of type {type(odd[0]).__name__}, "

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dperm.problem import Loss
-from dperm.problem.arrays import Array, Namespace, device, namespace
+from dperm.problem.arrays import Array, Namespace, clip, device, namespace
 from dperm.rows import int8, kernels
 from dperm.rows.device_products import Pairs, is_torch
 from dperm.terms.affine import Features
@@ -54,7 +54,14 @@ def device_margins(xp: Namespace, loss: Loss, Z: Array, w: ArrayLike) -> Array:
 
 def device_slopes(xp: Namespace, loss: Loss, margins: Array, y: Array) -> Array:
     """φ' as columns, one for each margin."""
-    return xp.reshape(loss.slope(margins[:, 0] if loss.margins == 1 else margins, y), (-1, loss.margins))
+    return xp.reshape(finite(xp, loss.slope(margins[:, 0] if loss.margins == 1 else margins, y)), (-1, loss.margins))
+
+
+def finite(xp: Namespace, values: Array) -> Array:
+    """What a loss says, with 0 for NaN, and a large number, which a clip shortens, for an infinite one: a loss that overflows on
+    one row must not be the whole block's sum."""
+    values = clip(xp, xp.astype(values, xp.float64), -1e100, 1e100)
+    return xp.where(xp.isnan(values), xp.zeros_like(values), values)
 
 
 def shortened(xp: Namespace, slopes: Array, Z: Array, clip: float) -> Array:
@@ -110,7 +117,7 @@ def capped(
 def device_curvatures(xp: Namespace, loss: Loss, margins: Array, y: Array) -> Array:
     """φ'' as (rows, K, K)."""
     K = loss.margins
-    return xp.reshape(loss.curvature(margins[:, 0] if K == 1 else margins, y), (-1, K, K))
+    return xp.reshape(finite(xp, loss.curvature(margins[:, 0] if K == 1 else margins, y)), (-1, K, K))
 
 
 def minimiser(term: MinimiserTerm | CappedGradientTerm, xp: Namespace, X: Array, y: Array, weight: Array | None) -> Pairs:

@@ -8,8 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
-from dperm.problem.arrays import Array, device, namespace, prepare
-from dperm.problem.failing import of_every_row
+from dperm.problem.arrays import Array, device, namespace
+from dperm.problem.failing import Unanswered, failing, of_every_row, real_numbers
 from dperm.problem.intervals import Interval, LossBounds
 from dperm.problem.losses.base import Loss, checked_margin
 from dperm.problem.specs import Spec, encode
@@ -63,7 +63,8 @@ def asked(function: LossFunction, z: np.ndarray, y: np.ndarray, what: str) -> np
     """What a function says of some points, one number for each."""
     import numpy as np
 
-    found = np.asarray(function(z.copy(), y.copy()), dtype=float)
+    answers = function(z.copy(), y.copy())
+    found = np.asarray(real_numbers(answers, np.shape(answers)), dtype=float)
     if found.shape != z.shape:
         raise ValueError(f"Expected one {what} per margin, found shape {found.shape}. Work elementwise.")
     return found
@@ -87,6 +88,12 @@ def _own(values: Array) -> Array:
     return values if isinstance(values, int | float) else namespace(values).asarray(values, copy=True)
 
 
+def _flat(values: Array, shape: tuple[int, ...]) -> Array:
+    """Numbers repeated to a shape, one after the other."""
+    xp = namespace(values)
+    return xp.reshape(xp.broadcast_to(values, shape), (-1,))
+
+
 @dataclass(frozen=True)
 class CustomLoss(Loss):
     """φ given by three functions of (z, y), with bounds declared for |z| <= z_max and y in the interval.
@@ -97,8 +104,8 @@ class CustomLoss(Loss):
 
     **Guarantee**: the check finds mistakes, it does not prove the bounds. A privacy guarantee that uses them
     rests on the declaration, and the spec says so; it cannot be rebuilt from JSON. Outside the declared
-    region every bound is infinite. A row on which a function raises an error counts 0 there, and no error
-    comes out.
+    region every bound is infinite. A row on which a function raises an error, or gives no real number, counts 0
+    there, and no error comes out.
 
     >>> import numpy as np
     >>> loss = CustomLoss(
@@ -142,28 +149,38 @@ class CustomLoss(Loss):
 
     def _of_every_row(self, function: LossFunction, z: Array, y: Array) -> Array:
         """What a function says of private rows, of which none must be heard: NumPy warns of nothing, and where the function
-        raises an error, the row adds 0. Where it overflows, its NaN adds nothing to a sum."""
+        raises an error or gives no real number, the row adds 0. Where it overflows, its NaN adds nothing to a sum."""
         import numpy as np
 
+        z = np.asarray(z) if isinstance(z, int | float) else z
+        xp, place = namespace(z), device(z)
+        y = y if isinstance(y, int | float) or type(y) is type(z) else xp.asarray(y, device=place)
+        shape = np.broadcast_shapes(tuple(z.shape), np.shape(y))
+
+        def said(z: Array, y: Array, shape: tuple[int, ...]) -> Array:
+            return xp.asarray(real_numbers(function(_own(z), _own(y)), shape), device=place)
+
+        def nothing(count: int) -> Array:
+            return xp.zeros(count, dtype=z.dtype, device=place)
+
         with np.errstate(all="ignore"):
-            with suppress(Exception):
-                return function(_own(z), _own(y))
-            xp, z, y = prepare(z, y)
-            shape, place = (z + y).shape, device(z)
-            z, y = (xp.reshape(xp.zeros(shape, dtype=z.dtype, device=place) + each, (-1,)) for each in (z, y))
-
-            def nothing(count: int) -> Array:
-                return xp.zeros(count, dtype=z.dtype, device=place)
-
+            with suppress(Unanswered), failing():
+                return said(z, y, shape)
+            # Each in its own type, so that others are asked what they were asked before.
+            flat, labels = _flat(z, shape), y if isinstance(y, int | float) else _flat(y, shape)
             try:  # what was found to work when the loss was made, on arrays of NumPy
-                function(nothing(1), nothing(1) + (1.0 if self.classification else self.y.clip(0.0)))
+                said(nothing(1), nothing(1) + (1.0 if self.classification else self.y.clip(0.0)), (1,))
             except Exception as error:
                 raise ValueError(
                     f"Expected a loss for arrays of {type(z).__module__}, in which these rows are, found {type(error).__name__} "
                     f"at z=0: {str(error)[:200]} Write {self.label!r} for such arrays, or use MemoryRows. Nothing was released."
                 ) from error
-            found: Array = of_every_row(lambda part: function(_own(z[part]), _own(y[part])), z.shape[0], nothing)
-            return xp.reshape(found, shape)
+
+            def ask(part: slice | np.ndarray) -> Array:
+                some = flat[part]
+                return said(some, labels if isinstance(labels, int | float) else labels[part], tuple(some.shape))
+
+            return xp.reshape(of_every_row(ask, math.prod(shape), nothing), shape)
 
     def bounds(self, z_max: float, y: Interval) -> LossBounds:
         """The declared bounds inside the declared region, infinite outside."""
