@@ -56,7 +56,9 @@ def product_counts(term: DeviceTerm, X: Array, y: Array, weight: Array | None, s
     """Counts of grid steps of Σ rows, in limbs, for rows that start at a block's first row: blocks in float64, then integers.
 
     All whole blocks are multiplied at once, what is left of the last one by itself: a GPU spends its time on products, not on
-    being asked for them. A block of m rows errs by at most m²·2⁻⁵³ of the row bound: 7e-9 for 8,192 rows.
+    being asked for them. A block of m rows errs by at most m²·2⁻⁵³ of the row bound: 7e-9 for 8,192 rows. Under add-remove one
+    row more may change how many blocks are multiplied at once, and so how a library rounds each of them: at most 4,096/d blocks,
+    3e-5/d of the row bound together, which the release slack covers.
     """
     xp = namespace(X)
     pairs = list(term.device_pairs(xp, X, y, None if weight is None else xp.astype(weight, xp.float64)))
