@@ -140,9 +140,10 @@ def test_a_map_that_fails_on_every_row_or_on_none_maps_no_rows() -> None:
 
 
 def test_a_warning_of_a_map_about_a_private_row_is_not_shown() -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", RuntimeWarning)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
         fit(lambda rows: np.where(rows == ODD, np.log(ODD - rows), rows), odd_rows())
+    assert not [one for one in said if issubclass(one.category, RuntimeWarning)]
 
 
 BROKEN: dict[str, Any] = {
