@@ -97,7 +97,8 @@ def load_model(path: str | Path) -> PrivateEstimator:
         The model's file, or the folder that holds model.json.
     """
     if not isinstance(path, str | PathLike):
-        raise TypeError(f"Expected the path of a model or of its folder, found an object of type {type(path).__name__}.")
+        kind = type(path).__name__
+        raise TypeError(f"Expected the path of a model or of its folder, found type {kind}. Pass what save() returned.")
     file = in_folder(path, "model.json")
     record = read_json(file)
     model = model_from_record(record)
