@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from dperm.walk.options import Spending
 
 
-
 def chance(text: str | float) -> float:
     """A chance, of which 0 has a meaning of its own: a number too small for a float must not become it.
 

@@ -54,10 +54,10 @@ def device_margins(xp: Namespace, loss: Loss, Z: Array, w: ArrayLike) -> Array:
 
 def device_slopes(xp: Namespace, loss: Loss, margins: Array, y: Array) -> Array:
     """φ' as columns, one for each margin."""
-    return xp.reshape(finite(xp, loss.slope(margins[:, 0] if loss.margins == 1 else margins, y)), (-1, loss.margins))
+    return xp.reshape(without_overflow(xp, loss.slope(margins[:, 0] if loss.margins == 1 else margins, y)), (-1, loss.margins))
 
 
-def finite(xp: Namespace, values: Array) -> Array:
+def without_overflow(xp: Namespace, values: Array) -> Array:
     """What a loss says, with 0 for NaN, and a large number, which a clip shortens, for an infinite one: a loss that overflows on
     one row must not be the whole block's sum."""
     values = clip(xp, xp.astype(values, xp.float64), -1e100, 1e100)
@@ -117,7 +117,7 @@ def capped(
 def device_curvatures(xp: Namespace, loss: Loss, margins: Array, y: Array) -> Array:
     """φ'' as (rows, K, K)."""
     K = loss.margins
-    return xp.reshape(finite(xp, loss.curvature(margins[:, 0] if K == 1 else margins, y)), (-1, K, K))
+    return xp.reshape(without_overflow(xp, loss.curvature(margins[:, 0] if K == 1 else margins, y)), (-1, K, K))
 
 
 def minimiser(term: MinimiserTerm | CappedGradientTerm, xp: Namespace, X: Array, y: Array, weight: Array | None) -> Pairs:
